@@ -73,7 +73,7 @@ fn observe(metrics: &Metrics, handoff: &mut Handoff) {
     }
     metrics.count_submission("accepted", &[]);
     metrics.gate_seconds.observe(0.000_2);
-    metrics.attempts.with_label_values(&["accepted"]).inc();
+    metrics.attempts.with_label_values(&["webhook", "accepted"]).inc();
     metrics.attempt_seconds.with_label_values(&["webhook"]).observe(0.003);
     for (status, event) in [
         (HandoffStatus::Pending, "agent.handoff.occurred"),

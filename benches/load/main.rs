@@ -11,6 +11,7 @@ mod batched;
 mod broker;
 mod collector;
 mod database;
+mod doors;
 mod drive;
 mod past;
 mod report;
@@ -86,6 +87,9 @@ struct Args {
     /// Just that
     #[arg(long)]
     only_yardstick: bool,
+    /// Just what each door costs against `POST /handoffs`, with so many handoffs by each
+    #[arg(long)]
+    doors: Option<usize>,
     /// The broker to run; the one built with this harness unless said
     #[arg(long)]
     broker: Option<PathBuf>,
@@ -152,6 +156,14 @@ async fn main() {
     let mut figures = Vec::new();
     for run in 1..=args.runs {
         for store in &args.store {
+            if let Some(count) = args.doors {
+                let size = args.size.first().copied().unwrap_or_default();
+                for row in doors::measure(store, &args.binary(), count, size).await {
+                    eprintln!("run {run}: {}", row.line());
+                    figures.push((run, row));
+                }
+                continue;
+            }
             if !args.only_yardstick {
                 for plan in args.plans() {
                     for tracing in args.tracings() {

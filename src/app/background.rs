@@ -6,11 +6,14 @@ use std::time::Duration;
 
 use super::settings::{chunk_sender_settings, erasure_settings, publisher_settings};
 use super::start::{BrokerParts, WritePath};
+use super::transports::ApiSinks;
+use crate::http::Api;
 use handoffd_broker::archive::{self, Archivist};
 use handoffd_broker::brokers::{self, beat};
 use handoffd_broker::dispatch::chunks::{self, ChunkSender};
 use handoffd_broker::dispatch::events::{self, EventPublisher};
 use handoffd_broker::dispatch::inboxes::Inboxes;
+use handoffd_broker::dispatch::transport::listeners::Listeners;
 use handoffd_broker::dispatch::webhook::WebhookClient;
 use handoffd_broker::erasure::{self, Eraser};
 use handoffd_broker::feed::Feed;
@@ -51,6 +54,19 @@ pub(super) fn spawn_delivery(parts: &BrokerParts, path: WritePath) {
     let store = Arc::clone(store);
     let monitor = brokers::BrokerMonitor { store, outbound, timeout, stopping: stopping.clone() };
     parts.background.spawn(monitor.run());
+}
+
+/// Hears reply channels, and takes handoffs in by the transports.
+pub(super) fn spawn_listeners(parts: &BrokerParts, api: Api) {
+    let listeners = Listeners {
+        transports: parts.transports.clone(),
+        store: Arc::clone(&parts.store),
+        directory: Arc::clone(&parts.directory),
+        vault: parts.vault.clone(),
+        sinks: Arc::new(ApiSinks(api)),
+        stopping: parts.stopping.clone(),
+    };
+    parts.background.spawn(listeners.run());
 }
 
 /// Unpacks the vocabularies that the agents' models count by, beside the start.

@@ -6,6 +6,7 @@ mod settings;
 mod start;
 mod stop;
 mod store;
+mod transports;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -5,28 +5,34 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::secrets::{settle_admin_key, settle_notary, settle_vault};
 use super::settings::{dispatcher_settings, gate_of, ledger_settings, rules, stream_settings};
 use super::store::{Access, open_archive, open_store};
+use super::transports::transports;
 use super::{Running, StartError, background, io};
-use crate::doors;
+use crate::doors::{self, Follow, Outside};
 use crate::http::{Api, ApiParts, Endpoints, listener, router};
 use handoffd_broker::archive::Archive;
+use handoffd_broker::claim_check::ClaimLinks;
 use handoffd_broker::classifier::ExternalClassifier;
 use handoffd_broker::compress::{CompressionStep, Summarizer};
 use handoffd_broker::config::{Compressor, Config};
 use handoffd_broker::directory::{Directory, Matcher};
+use handoffd_broker::dispatch::a2a::client::AgentClient;
 use handoffd_broker::dispatch::dispatcher::{self, Dispatcher, Nudges};
 use handoffd_broker::dispatch::egress::{self, ClientSettings, EgressPolicy, GuardedClient};
-use handoffd_broker::dispatch::webhook::WebhookClient;
+use handoffd_broker::dispatch::transport::Transports;
+use handoffd_broker::dispatch::transport::a2a::{A2aTransport, NewTask};
+use handoffd_broker::dispatch::transport::trial::ServedTypes;
 use handoffd_broker::erasure::Eraser;
 use handoffd_broker::feed::Feed;
 use handoffd_broker::intake::stream::Streams;
 use handoffd_broker::intake::{Intake, SecondOpinion};
+use handoffd_broker::issuer::Issuer;
 use handoffd_broker::ledger::{Ledger, Outbound};
 use handoffd_broker::matcher::ExternalMatcher;
 use handoffd_broker::metrics::Metrics;
@@ -53,7 +59,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
 
 async fn started(config: Config) -> Result<Running, StartError> {
     report(&config);
-    let parts = BrokerParts::make(config).await?;
+    let mut parts = BrokerParts::make(config).await?;
     let cosigned = Arc::new(CosignedHeads::default());
     // Before anything is written: what was attested must still be there.
     let witness = Arc::new(parts.witness(&cosigned).await?);
@@ -74,9 +80,17 @@ async fn started(config: Config) -> Result<Running, StartError> {
     let eraser = background::spawn_erasure(&parts, &ledger);
     let accepting = Arc::new(AtomicBool::new(true));
     let api = parts.api(ledger, cosigned, feed, eraser, &accepting);
+    background::spawn_listeners(&parts, api.clone());
     let servers = TaskTracker::new();
     let closing = CancellationToken::new();
-    let (address, metrics_address) = serve(&parts.config, &api, &servers, &closing).await?;
+    let (calls, served) = (parts.agents.clone(), parts.transports.clone());
+    let follow = Follow::new(api.clone(), calls, served, parts.background.clone());
+    if let Some(tasks) = parts.remote_tasks.take() {
+        parts.background.spawn(follow.clone().run(tasks, parts.alone()));
+    }
+    let outside = Outside { issuer: parts.issuer().map(Arc::new), follow };
+    let router = doors::router(&api, &outside);
+    let (address, metrics_address) = serve(&parts.config, &api, router, &servers, &closing).await?;
     tracing::info!(%address, parts.broker, version = env!("CARGO_PKG_VERSION"), "ready");
     Ok(Running {
         address,
@@ -126,6 +140,11 @@ pub(super) struct BrokerParts {
     /// Calls receivers, subscribers and the services that the settings name, through the egress guard.
     pub(super) client: GuardedClient,
     pub(super) endpoints: Endpoints,
+    pub(super) transports: Transports,
+    /// Calls remote A2A agents.
+    agents: AgentClient,
+    /// Tasks that were made at them, for their follower.
+    remote_tasks: Option<mpsc::UnboundedReceiver<NewTask>>,
     pub(super) broker: String,
     /// Ends long polls, waits and everything in the background.
     pub(super) stopping: CancellationToken,
@@ -179,6 +198,12 @@ impl BrokerParts {
             .await
             .map_err(|err| StartError::Config(format!("the gate cannot be made ready: {err}")))??;
         let (gate, stopping) = (Arc::new(gate), CancellationToken::new());
+        let agents = AgentClient::new(client.clone());
+        let (tell, remote_tasks) = mpsc::unbounded_channel();
+        let public_url = config.server.public_url.as_ref().map_or("", url::Url::as_str);
+        let (shown, secrets) = (Arc::clone(&gate), vault.clone());
+        let a2a = A2aTransport::new(agents.clone(), shown, secrets, public_url, tell);
+        let transports = transports(&config, &client, a2a)?;
         let model = (config.context.compressor == Compressor::Model)
             .then(|| ModelSummarizer::new(client.clone(), &config.context.model, Arc::clone(&gate)))
             .flatten();
@@ -204,6 +229,9 @@ impl BrokerParts {
             gate,
             client,
             endpoints,
+            transports,
+            agents,
+            remote_tasks: Some(remote_tasks),
             broker: format!("broker-{}", clock::random_id()),
             stopping,
             background: TaskTracker::new(),
@@ -239,6 +267,15 @@ impl BrokerParts {
         Ok(Publisher::new(context))
     }
 
+    fn claim_links(&self) -> ClaimLinks {
+        let base = self.config.server.public_url.as_ref().map(url::Url::as_str);
+        ClaimLinks {
+            vault: self.vault.clone(),
+            base: base.unwrap_or_default().trim_end_matches('/').to_owned(),
+            ttl: Duration::from_secs(self.config.transports.claim_ttl_s),
+        }
+    }
+
     /// Starts the ledger, with the dispatcher that takes what is committed.
     fn write_path(&self) -> WritePath {
         let (dispatcher, nudges) = Dispatcher::new(
@@ -246,9 +283,10 @@ impl BrokerParts {
                 store: Arc::clone(&self.store),
                 directory: Arc::clone(&self.directory),
                 vault: self.vault.clone(),
+                claims: self.claim_links(),
                 clock: Arc::clone(&self.clock),
                 metrics: Arc::clone(&self.metrics),
-                post: Arc::new(WebhookClient::new(self.client.clone())),
+                transports: self.transports.clone(),
                 schemas: Arc::clone(&self.gate.schemas),
                 compression: Arc::clone(&self.compression),
                 redaction: Arc::clone(&self.redaction),
@@ -269,6 +307,13 @@ impl BrokerParts {
         );
         dispatcher.settle_with(ledger.clone());
         WritePath { ledger, dispatcher, nudges, outbound }
+    }
+
+    /// The issuer whose tokens the MCP door takes.
+    fn issuer(&self) -> Option<Issuer> {
+        let url = self.config.server.public_url.as_ref()?;
+        let audience = format!("{}/mcp", url.as_str().trim_end_matches('/'));
+        Issuer::new(self.client.clone(), &self.config.doors.mcp.oauth, &audience)
     }
 
     /// The parts that handlers work with.
@@ -310,6 +355,11 @@ impl BrokerParts {
             contents: self.archive.contents(Arc::clone(&self.store)),
             matcher: matcher.map(|matcher| Arc::new(matcher) as Arc<dyn Matcher>),
             endpoints: Arc::clone(&self.endpoints),
+            delivery_types: Arc::new(ServedTypes {
+                transports: self.transports.clone(),
+                vault: self.vault.clone(),
+                clock: Arc::clone(&self.clock),
+            }),
             feed,
             streams: Arc::new(Semaphore::new(config.events.max_streams)),
             eraser,
@@ -336,6 +386,7 @@ fn client_of(config: &Config, policy: EgressPolicy) -> Result<GuardedClient, Sta
 async fn serve(
     config: &Config,
     api: &Api,
+    router: axum::Router,
     servers: &TaskTracker,
     closing: &CancellationToken,
 ) -> Result<(SocketAddr, Option<SocketAddr>), StartError> {
@@ -343,7 +394,6 @@ async fn serve(
         connections: config.server.max_connections,
         headers: Duration::from_millis(config.server.header_timeout_ms),
     };
-    let router = doors::router(api);
     let address = listen(config.server.listen, router, limits, servers, closing).await?;
     let Some(at) = config.server.metrics_listen else { return Ok((address, None)) };
     let router = router::metrics_router(api.clone());

@@ -10,8 +10,10 @@ use tower_service::Service;
 use url::form_urlencoded::{Serializer, byte_serialize};
 
 use crate::http::arrival::Arrival;
-use crate::http::layer::Door;
+use crate::http::auth::Named;
+use crate::http::layer::{Door, REQUEST_ID};
 use crate::http::{Api, router};
+use handoffd_broker::directory::Principal;
 
 /// The API as a door calls it. Cheap to clone.
 #[derive(Clone)]
@@ -49,6 +51,10 @@ impl ApiRequest {
 
     pub(super) fn put(segments: &[&str], body: Value) -> Self {
         Self { body: Some(body), ..Self::new(Method::PUT, segments) }
+    }
+
+    pub(super) fn patch(segments: &[&str], body: Value) -> Self {
+        Self { body: Some(body), ..Self::new(Method::PATCH, segments) }
     }
 
     /// Adds parameters to the query.
@@ -91,6 +97,8 @@ impl ApiAnswer {
 pub(super) struct CallerHeaders {
     headers: HeaderMap,
     arrival: Arrival,
+    /// In whose name the broker itself calls.
+    named: Option<Named>,
 }
 
 impl CallerHeaders {
@@ -106,6 +114,7 @@ impl CallerHeaders {
         };
         keep(header::AUTHORIZATION);
         keep(HeaderName::from_static("x-api-key"));
+        keep(HeaderName::from_static(REQUEST_ID));
         match trace {
             None => TRACE.map(|name| keep(HeaderName::from_static(name))),
             Some((parent, state)) => {
@@ -117,7 +126,14 @@ impl CallerHeaders {
             }
         };
         let arrival = parts.extensions.get::<Arrival>().copied().unwrap_or_else(Arrival::now);
-        Self { headers, arrival }
+        let named = parts.extensions.get::<Named>().cloned();
+        Self { headers, arrival, named }
+    }
+
+    /// A call of the broker itself in a caller's name.
+    pub(super) fn in_name(principal: Principal) -> Self {
+        let named = Some(Named(principal));
+        Self { headers: HeaderMap::new(), arrival: Arrival::now(), named }
     }
 
     /// The trace context, as headers.
@@ -175,6 +191,9 @@ impl FrontDoor {
         }
         request.extensions_mut().insert(caller.arrival);
         request.extensions_mut().insert(self.door);
+        if let Some(named) = &caller.named {
+            request.extensions_mut().insert(named.clone());
+        }
         request
     }
 }

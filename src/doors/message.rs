@@ -38,6 +38,8 @@ pub(super) struct MessageContext {
     pub(super) door: &'static str,
     /// What the protocol says and the message has no field for: `extensions.<door>`.
     pub(super) extension: Map<String, Value>,
+    /// Members of the message that the arguments do not give; they go before those that they do. `extensions` is added to.
+    pub(super) members: Map<String, Value>,
 }
 
 /// Ids of a new handoff.
@@ -222,6 +224,14 @@ pub(super) fn build(arguments: &Map<String, Value>, context: MessageContext) -> 
             message[member] = value.clone();
         }
     }
+    for (member, value) in context.members {
+        match (message.get_mut(&member), value) {
+            (Some(Value::Object(before)), Value::Object(more)) if member == "extensions" => {
+                before.extend(more);
+            }
+            (_, value) => message[member.as_str()] = value,
+        }
+    }
     message
 }
 
@@ -244,6 +254,7 @@ mod tests {
             parent_task: None,
             door: "mcp",
             extension: Map::new(),
+            members: Map::new(),
         }
     }
 

@@ -7,23 +7,45 @@
 
 mod a2a;
 mod front;
+mod jazz;
 pub mod mcp;
 mod message;
 mod names;
+pub mod queues;
 mod submission;
+mod sw4rm;
+
+use std::sync::Arc;
 
 use axum::Router;
 
+pub use self::a2a::out::Follow;
 use crate::http::{Api, router};
+use handoffd_broker::issuer::Issuer;
+
+/// What doors know of the world outside, beyond the API.
+#[derive(Clone)]
+pub struct Outside {
+    /// Knows callers at the MCP door by their tokens; `None` where no issuer is set.
+    pub issuer: Option<Arc<Issuer>>,
+    /// Follows tasks at remote A2A agents.
+    pub follow: Follow,
+}
 
 /// The router of the API, with each door that the settings open.
-pub fn router(api: &Api) -> Router {
-    let mut doors = Router::new();
+pub fn router(api: &Api, outside: &Outside) -> Router {
+    let mut doors = a2a::out::routes(&outside.follow);
     if api.config.doors.mcp.enabled {
-        doors = doors.merge(mcp::routes(api));
+        doors = doors.merge(mcp::routes(api, outside.issuer.as_ref()));
     }
     if api.config.doors.a2a.enabled {
         doors = doors.merge(a2a::routes(api));
+    }
+    if api.config.doors.sw4rm.enabled {
+        doors = doors.merge(sw4rm::routes(api));
+    }
+    if api.config.doors.jazz.enabled {
+        doors = doors.merge(jazz::routes(api));
     }
     router::with_doors(api.clone(), doors)
 }

@@ -11,6 +11,10 @@ use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::trace_context::TraceParent;
 use handoffd_store::clock;
 
+/// The refusal of an id that an earlier request has.
+pub(super) const ANOTHER_REQUEST: &str =
+    "this id was used for a request that said something else: take another";
+
 /// A handoff that is committed.
 #[derive(Debug, Clone)]
 pub(super) struct Committed {
@@ -27,6 +31,16 @@ pub(super) enum Refusal {
     Api(Box<ApiAnswer>),
     /// By the door itself.
     Door(Box<Problem>),
+}
+
+impl Refusal {
+    /// Whether the broker failed, rather than the request.
+    pub(super) fn is_failure(&self) -> bool {
+        match self {
+            Self::Api(answer) => answer.status.is_server_error(),
+            Self::Door(problem) => problem.status.is_server_error(),
+        }
+    }
 }
 
 impl From<ApiAnswer> for Refusal {
@@ -60,6 +74,10 @@ pub(super) struct Submission<'a> {
     pub(super) digest: String,
     /// What the protocol says and the message has no field for.
     pub(super) extension: Map<String, Value>,
+    /// The handoff's id, where the sender's own is one; else derived from `request`.
+    pub(super) handoff: Option<String>,
+    /// Members of the message that the arguments do not give.
+    pub(super) members: Map<String, Value>,
 }
 
 impl Submission<'_> {
@@ -68,9 +86,12 @@ impl Submission<'_> {
     /// # Errors
     /// The API's refusal, or the door's own.
     pub(super) async fn submit(mut self) -> Result<Committed, Refusal> {
-        let ids = self
+        let mut ids = self
             .request
             .map_or_else(random_ids, |request| Ids::derived(self.door, self.agent, request));
+        if let Some(own) = self.handoff.take() {
+            ids.handoff = own;
+        }
         let digest = std::mem::take(&mut self.digest);
         if let Some(request) = self.request {
             if let Some(earlier) = self.earlier(&ids.handoff, &digest).await? {
@@ -111,8 +132,7 @@ impl Submission<'_> {
         // An erased or withheld message cannot be compared; its id says enough.
         let before = found.text_at(&format!("/message/extensions/{}/argumentsDigest", self.door));
         if before.is_some_and(|before| before != digest) {
-            let why = "this id was used for a request that said something else: take another";
-            return Err(Problem::new(Code::Conflict, why).into());
+            return Err(Problem::new(Code::Conflict, ANOTHER_REQUEST).into());
         }
         Ok(Some(Committed { id: id.to_owned(), view: None }))
     }
@@ -149,6 +169,7 @@ impl Submission<'_> {
             parent_task,
             door: self.door,
             extension: std::mem::take(&mut self.extension),
+            members: std::mem::take(&mut self.members),
         }
     }
 }

@@ -15,14 +15,16 @@ use super::problem::{BadBody, Busy, Problem, WarningView};
 use handoffd_broker::directory::{Agents, Principal};
 use handoffd_broker::intake::actor;
 use handoffd_broker::ledger::command::{
-    AgentChange, ChangeAgent, Command, CreateAgent, Kind, LedgerError, Reply,
+    AgentChange, ChangeAgent, Command, CreateAgent, Kind, LedgerError, Reply, SecretsChange,
 };
+use handoffd_broker::transport::{RegistrationError, seal_credentials};
 use handoffd_broker::vault::{AgentSecrets, SecretKind, hash_api_key, new_api_key};
 use handoffd_core::context::tokens;
 use handoffd_core::domain::agent::{Agent, AgentSpec, OrbitConfig, Target};
 use handoffd_core::domain::failure::{Code, Failure, Stage};
 use handoffd_core::domain::handoff::DeliveryMode;
-use handoffd_core::domain::ids::{AgentId, Micros};
+use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
+use handoffd_core::domain::transport::FieldError;
 use handoffd_core::domain::warning::{Warning, WarningCode};
 use handoffd_store::clock;
 use handoffd_store::store::{AgentRow, KeyRow, Role};
@@ -154,6 +156,31 @@ async fn changed(
     }
 }
 
+/// The problem of members that do not fit, each with its pointer.
+fn unfit(errors: Vec<FieldError>) -> Problem {
+    let failures = errors.into_iter().map(|(pointer, message)| {
+        Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message)
+    });
+    Problem::refusal(failures.collect(), false)
+}
+
+/// Checks the delivery of a body against its transport, and seals its credentials.
+fn seal_delivery(
+    api: &Api,
+    whose: (&TenantId, &AgentId),
+    spec: &mut AgentSpec,
+    stored: &str,
+) -> Result<Option<SecretsChange>, Problem> {
+    seal_credentials(&*api.delivery_types, &api.intake.vault, whose, spec, stored).map_err(|err| {
+        match err {
+            RegistrationError::Fields(errors) => unfit(errors),
+            RegistrationError::Sealing => {
+                Problem::new(Code::Internal, "the credentials could not be sealed")
+            }
+        }
+    })
+}
+
 /// Unpacks the vocabulary of an agent's tokenizer, so that no message of its waits for that.
 fn load_tokenizer(row: &AgentRow) {
     if let Some(tokenizer) = row.agent.tokenizer {
@@ -177,7 +204,7 @@ fn load_tokenizer(row: &AgentRow) {
 pub(super) async fn create(
     State(api): State<Api>,
     Operator(principal): Operator,
-    Json(spec): Json<AgentSpec>,
+    Json(mut spec): Json<AgentSpec>,
 ) -> Result<(StatusCode, axum::Json<CreatedAgentView>), Problem> {
     let now = api.now();
     let id = match &spec.agent_id {
@@ -186,16 +213,12 @@ pub(super) async fn create(
             .parse()
             .map_err(|_| Problem::new(Code::Internal, "no id could be made"))?,
     };
-    let agent = spec.apply(&Agent::new(id.clone())).map_err(|(pointer, message)| {
-        Problem::refusal(
-            vec![Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message)],
-            false,
-        )
-    })?;
     let tenant = principal.tenant.clone();
+    let given = seal_delivery(&api, (&tenant, &id), &mut spec, "")?;
+    let agent = spec.apply(&Agent::new(id.clone())).map_err(|error| unfit(vec![error]))?;
     let vault = &api.intake.vault;
     let sealing = |_| Problem::new(Code::Internal, "a secret could not be sealed");
-    let mut secrets = AgentSecrets::default();
+    let mut secrets = AgentSecrets::parse(&given.map(|change| change.to).unwrap_or_default());
     let signing = secrets.rotate(vault, &tenant, &id, SecretKind::Signing, now).map_err(sealing)?;
     let webhook = secrets.rotate(vault, &tenant, &id, SecretKind::Webhook, now).map_err(sealing)?;
     let key = new_api_key();
@@ -327,7 +350,7 @@ impl FromRequest<Api> for AgentEdit {
 )]
 pub(super) async fn patch(
     State(api): State<Api>,
-    AgentEdit { principal, id, spec }: AgentEdit,
+    AgentEdit { principal, id, mut spec }: AgentEdit,
 ) -> Result<axum::Json<AgentView>, Problem> {
     if spec.agent_id.as_ref().is_some_and(|other| *other != id) {
         return Err(Problem::refusal(
@@ -340,7 +363,15 @@ pub(super) async fn patch(
             false,
         ));
     }
-    let row = changed(&api, &principal, id, AgentChange::Patch(Box::new(spec))).await?;
+    let secrets = if spec.delivery.is_none() {
+        None
+    } else {
+        let agents = api.intake.directory.agents(&principal.tenant).await?;
+        let row = agents.row(&id).ok_or_else(|| Problem::not_found("agent"))?;
+        seal_delivery(&api, (&principal.tenant, &id), &mut spec, &row.secrets)?
+    };
+    let change = AgentChange::Patch { spec: Box::new(spec), secrets };
+    let row = changed(&api, &principal, id, change).await?;
     load_tokenizer(&row);
     let agents = api.intake.directory.agents(&principal.tenant).await?;
     Ok(axum::Json(view_changed(&api, &row, &agents)))
@@ -637,7 +668,8 @@ pub(super) async fn rotate_secret(
         .rotate(&api.intake.vault, &principal.tenant, &id, kind, until)
         .map_err(|_| Problem::new(Code::Internal, "a secret could not be sealed"))?;
     let from = row.secrets.clone();
-    changed(&api, &principal, id, AgentChange::Secrets { from, to: secrets.to_text() }).await?;
+    let change = SecretsChange { from, to: secrets.to_text() };
+    changed(&api, &principal, id, AgentChange::Secrets(change)).await?;
     let shown = RotatedView { old_valid_until: until.rfc3339(), ..RotatedView::default() };
     Ok(axum::Json(match kind {
         SecretKind::Signing => RotatedView { signing_secret: Some(text.to_string()), ..shown },

@@ -264,14 +264,11 @@ pub(super) async fn page(
         links: links(task, id),
         ..HandoffView::from(&first)
     };
-    match params.include.as_deref() {
-        None => {}
-        Some("message") => {
-            if let Some(content) = first.content_id {
-                view.message = api.contents.find_json(tenant, content).await?;
-            }
-        }
-        Some(_) => return Err(Problem::invalid("include can be: message")),
+    // Verdicts are of its handoffs, each on its own page.
+    if params.included()?.message
+        && let Some(content) = first.content_id
+    {
+        view.message = api.contents.find_json(tenant, content).await?;
     }
     Ok(Some(view))
 }

@@ -4,7 +4,9 @@ use axum::extract::{Extension, FromRequestParts, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
@@ -16,24 +18,28 @@ use super::extract::{
 };
 use super::groups::{self, SubmittedGroup};
 use super::open;
-use super::problem::{BadBody, FailureView, Problem, WarningView, view};
+use super::problem::{self, BadBody, FailureView, Problem, WarningView, view};
 use super::questions;
 use super::results;
+use super::verdicts::signed_by;
 use super::views::{
     ContextView, HandoffMessage, HandoffView, Links, Page, ReceiptView, StreamView, SubmittedView,
 };
 use super::waiting::{self, Until, Wait};
 use handoffd_broker::directory::Principal;
-use handoffd_broker::intake::{Answer, Request};
+use handoffd_broker::intake::{Answer, Body, Request};
 use handoffd_broker::ledger::HandoffWatch;
 use handoffd_broker::tree;
 use handoffd_core::domain::agent::Agent;
+use handoffd_core::domain::canonical::CanonicalObject;
 use handoffd_core::domain::failure::{Code, primary};
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
-use handoffd_core::domain::ids::{AgentId, HandoffId, TaskId};
+use handoffd_core::domain::ids::{AgentId, HandoffId, TaskId, TenantId};
 use handoffd_core::domain::warning::Warning;
 use handoffd_core::evidence::receipt::Receipt;
 use handoffd_core::gate::schema::older::MessageForm;
+use handoffd_core::gate::{json, signature};
+use handoffd_store::clock;
 use handoffd_store::fault::{self, Step};
 use handoffd_store::store::HandoffFilter;
 
@@ -122,6 +128,75 @@ pub(super) async fn submit(
             // Whole seconds, and not before.
             let retry_after = retry_after.map(|wait| wait.as_secs() + 1);
             Err(Problem { retry_after, undone, ..Problem::refusal(failures, replayed) })
+        }
+        Answer::Malformed(failure) => Err(Problem::malformed(failure)),
+    }
+}
+
+/// What became of a handoff that came in by a queue.
+pub enum QueuedOutcome {
+    /// Committed, now or before.
+    Committed,
+    /// Refused; the problem document for its sender.
+    Refused(Bytes),
+    /// Nobody can be told: it is no message, or not a known agent's. A reason.
+    Poison(&'static str),
+    /// The broker cannot take it now.
+    Unavailable,
+}
+
+/// Takes a signed message in as `submit` takes a request: the signature stands in the place of the key.
+pub async fn submit_queued(api: &Api, tenant: &TenantId, message: Bytes) -> QueuedOutcome {
+    if message.len() > api.config.server.max_body_bytes {
+        return QueuedOutcome::Poison("too large");
+    }
+    let Ok(value) = json::parse(&message) else {
+        return QueuedOutcome::Poison("not one JSON object");
+    };
+    let sender = value.pointer("/fromAgent/agentId").and_then(Value::as_str);
+    let Some(sender) = sender.and_then(|text| text.parse::<AgentId>().ok()) else {
+        return QueuedOutcome::Poison("names no fromAgent.agentId");
+    };
+    let id = value.get("handoffId").and_then(Value::as_str).unwrap_or_default();
+    let instance = format!("/handoffs/{id}");
+    match queued(api, tenant, &sender, &value, message).await {
+        Ok(None) => QueuedOutcome::Committed,
+        Ok(Some(why)) => QueuedOutcome::Poison(why),
+        Err(problem) if matches!(problem.code, Code::Unavailable | Code::Overloaded) => {
+            QueuedOutcome::Unavailable
+        }
+        Err(problem) => {
+            let request_id = clock::random_id().to_string();
+            let details = problem::details(&problem, &instance, &request_id);
+            QueuedOutcome::Refused(serde_json::to_vec(&details).unwrap_or_default().into())
+        }
+    }
+}
+
+/// `Some` is why the message is nobody's.
+async fn queued(
+    api: &Api,
+    tenant: &TenantId,
+    sender: &AgentId,
+    value: &Value,
+    bytes: Bytes,
+) -> Result<Option<&'static str>, Problem> {
+    let secrets = api.intake.secrets_of(tenant, sender).await?;
+    if secrets.is_empty() {
+        return Ok(Some("its fromAgent is not registered"));
+    }
+    let secrets: Vec<&[u8]> = secrets.iter().map(|secret| secret.as_slice()).collect();
+    let Some(canonical) = CanonicalObject::from_value(value) else {
+        return Ok(Some("not one JSON object"));
+    };
+    signature::verify(&canonical, value.get(signature::FIELD), &secrets, true)
+        .map_err(|failure| Problem::refusal(vec![failure], false))?;
+    let principal = signed_by(tenant, sender);
+    let request = Request { arrived_at: Some(api.now()), ..Request::default() };
+    match api.intake.submit(&principal, Body { bytes, guard: None }, request).await? {
+        Answer::Submitted { .. } | Answer::Group { .. } => Ok(None),
+        Answer::Refused { failures, replayed, undone, .. } => {
+            Err(Problem { undone, ..Problem::refusal(failures, replayed) })
         }
         Answer::Malformed(failure) => Err(Problem::malformed(failure)),
     }
@@ -319,7 +394,7 @@ pub(crate) async fn find(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct GetParams {
-    /// `message`: show the stored message too.
+    /// `message`: show the stored message too; `verdict`: what the receiver said with its verdict. Several are separated by commas.
     pub(super) include: Option<String>,
     /// Seconds to hold the answer, 60 at most: until the handoff, or what stands in its place, has a verdict.
     #[param(minimum = 0, maximum = 60)]
@@ -327,6 +402,28 @@ pub struct GetParams {
     /// With `wait`: `verdict` (unless said), `ended`, `asked` (ended, or a question waits for an answer), or `answered` (no
     /// question waits).
     pub(super) until: Option<String>,
+}
+
+/// What a page shows besides.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Included {
+    pub(super) message: bool,
+    pub(super) verdict: bool,
+}
+
+impl GetParams {
+    /// The parts that `include` names.
+    pub(super) fn included(&self) -> Result<Included, Problem> {
+        let mut included = Included::default();
+        for part in self.include.as_deref().iter().flat_map(|include| include.split(',')) {
+            match part.trim() {
+                "message" => included.message = true,
+                "verdict" => included.verdict = true,
+                _ => return Err(Problem::invalid("include can be: message, verdict")),
+            }
+        }
+        Ok(included)
+    }
 }
 
 /// Read one handoff, or a handoff to several receivers by the id of its message.
@@ -369,28 +466,36 @@ pub(super) async fn get(
         let said = results::find(&api, &principal.tenant, handoff.task_id, handoff.id).await?;
         view.say_result(said);
     }
-    match params.include.as_deref() {
-        None => {}
-        Some("message") => {
-            // A dead letter waits for a person: its text reaches no agent, by no way.
-            let reader = limited_to(&principal);
-            let party = |agent| handoff.source == agent || handoff.target == agent;
-            let withheld = reader.is_some_and(|agent| {
-                handoff.status == HandoffStatus::DeadLettered || !party(agent)
-            });
-            let receives = principal.agent.as_ref() == Some(&handoff.target);
-            let sent = handoff.compressed_id().filter(|_| receives).or(handoff.content_id);
-            if let Some(content) = sent.filter(|_| !withheld) {
-                view.message = api.contents.find_json(&principal.tenant, content).await?;
-                if receives && let Some(message) = &mut view.message {
-                    let agents = api.intake.directory.agents(&principal.tenant).await?;
-                    as_delivered(&api, agents.roster.find(&handoff.target), message);
-                }
-            }
-        }
-        Some(_) => return Err(Problem::invalid("include can be: message")),
+    let included = params.included()?;
+    if included.verdict {
+        view.verdict = results::verdict(&api, &handoff).await?;
+    }
+    if included.message {
+        view.message = shown_message(&api, &principal, &handoff).await?;
     }
     Ok(axum::Json(view))
+}
+
+/// The message of a handoff as its caller may read it.
+async fn shown_message(
+    api: &Api,
+    principal: &Principal,
+    handoff: &Handoff,
+) -> Result<Option<serde_json::Value>, Problem> {
+    // A dead letter waits for a person: its text reaches no agent, by no way.
+    let reader = limited_to(principal);
+    let party = |agent| handoff.source == agent || handoff.target == agent;
+    let withheld =
+        reader.is_some_and(|agent| handoff.status == HandoffStatus::DeadLettered || !party(agent));
+    let receives = principal.agent.as_ref() == Some(&handoff.target);
+    let sent = handoff.compressed_id().filter(|_| receives).or(handoff.content_id);
+    let Some(content) = sent.filter(|_| !withheld) else { return Ok(None) };
+    let mut message = api.contents.find_json(&principal.tenant, content).await?;
+    if receives && let Some(message) = &mut message {
+        let agents = api.intake.directory.agents(&principal.tenant).await?;
+        as_delivered(api, agents.roster.find(&handoff.target), message);
+    }
+    Ok(message)
 }
 
 /// The message as its receiver gets it: in the older form where it takes an older schema only, and there is one.

@@ -23,8 +23,11 @@ use handoffd_store::clock;
 /// Paths that are answered under any load.
 const ALWAYS: [&str; 3] = ["/livez", "/readyz", "/metrics"];
 
+/// Names a request in answers, logs and problems.
+pub const REQUEST_ID: &str = "x-request-id";
+
 /// Where routes of doors begin. Their requests take no slot: each request that a door makes to the API takes one.
-const DOORS: [&str; 3] = ["/mcp", "/a2a/", "/.well-known/"];
+const DOORS: [&str; 4] = ["/mcp", "/a2a/", "/.well-known/", "/adapters/"];
 
 /// The door by which a request to the API came; a request without one came by HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +48,7 @@ pub async fn surround(State(api): State<Api>, request: Request, next: Next) -> R
         .map_or_else(|| "unmatched".to_owned(), |matched| matched.as_str().to_owned());
     let request_id = request
         .headers()
-        .get("x-request-id")
+        .get(REQUEST_ID)
         .and_then(|value| value.to_str().ok())
         .filter(|text| is_request_id(text))
         .map_or_else(|| clock::random_id().to_string(), str::to_owned);
@@ -66,7 +69,11 @@ pub async fn surround(State(api): State<Api>, request: Request, next: Next) -> R
     }
 
     let coding = coding::wanted(request.headers());
-    let (request, unread) = Unread::lend(request);
+    let (mut request, unread) = Unread::lend(request);
+    // A door makes its requests to the API under the same id.
+    if let Ok(value) = HeaderValue::from_str(&request_id) {
+        request.headers_mut().insert(REQUEST_ID, value);
+    }
 
     // A request that waits takes no slot from those at work.
     let query = request.uri().query().unwrap_or_default();
@@ -114,7 +121,7 @@ pub async fn surround(State(api): State<Api>, request: Request, next: Next) -> R
         }
     });
     if let Ok(value) = HeaderValue::from_str(&request_id) {
-        response.headers_mut().insert("x-request-id", value);
+        response.headers_mut().insert(REQUEST_ID, value);
     }
     if let Some(unread) = unread {
         let server = &api.config.server;

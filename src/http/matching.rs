@@ -148,9 +148,7 @@ pub(super) async fn find_match(
     }
     let agents = api.intake.directory.agents(&principal.tenant).await?;
     let eligible = |agent: &Agent| {
-        let able = |wanted: &String| {
-            agent.capabilities.contains(wanted) || agent.specialization.as_ref() == Some(wanted)
-        };
+        let able = |wanted: &String| agent.can(wanted);
         agent.accepts_handoffs && params.capability.as_ref().is_none_or(able)
     };
     let (ranked, ranked_by) = match params.task {

@@ -12,6 +12,7 @@ pub mod blame;
 pub mod bundle;
 pub mod caps;
 pub mod checkpoints;
+pub mod claims;
 pub mod coding;
 pub mod contracts;
 pub mod cost;
@@ -39,7 +40,7 @@ pub mod prompt;
 pub mod queries;
 pub mod questions;
 pub mod record;
-mod results;
+pub(crate) mod results;
 pub mod router;
 pub mod schemas;
 pub mod service;
@@ -48,6 +49,7 @@ pub mod subscriptions;
 pub mod tasks;
 pub mod tiles;
 pub mod trace;
+pub mod transports;
 pub mod unread;
 pub mod verdicts;
 pub mod views;
@@ -61,6 +63,7 @@ use handoffd_broker::erasure::Eraser;
 use handoffd_broker::feed::Feed;
 use handoffd_broker::intake::Intake;
 use handoffd_broker::metrics::Metrics;
+use handoffd_broker::transport::DeliveryTypes;
 use handoffd_broker::tree::CosignedHeads;
 use handoffd_core::evidence::receipt::Notary;
 use handoffd_store::clock::Clock;
@@ -89,6 +92,8 @@ pub struct ApiParts {
     pub matcher: Option<Arc<dyn Matcher>>,
     /// Checks URLs at registration.
     pub endpoints: Endpoints,
+    /// The transports that agents may be registered with.
+    pub delivery_types: Arc<dyn DeliveryTypes>,
     /// Reads events, in the format that subscribers get.
     pub feed: Feed,
     /// Bounds the live streams.

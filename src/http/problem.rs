@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::openapi::RefOr;
 use utoipa::{IntoResponses, ToSchema};
@@ -16,6 +16,7 @@ use handoffd_broker::dead_letters::DecisionError;
 use handoffd_broker::intake::IntakeError;
 use handoffd_broker::ledger::command::{LedgerError, Undone};
 use handoffd_core::domain::failure::{Code, Failure, primary};
+use handoffd_core::domain::task::TaskStatus;
 use handoffd_core::domain::warning::Warning;
 use handoffd_store::store::StoreError;
 
@@ -38,6 +39,8 @@ pub struct Problem {
     pub undone: Option<Undone>,
     /// How far the chunks of a request came.
     pub chunks: Option<Box<ChunksTaken>>,
+    /// `WWW-Authenticate` of a refusal without a valid key; the API's own unless set.
+    pub challenge: Option<Box<str>>,
 }
 
 /// How far the chunks of a request came before one was refused.
@@ -124,6 +127,7 @@ impl Problem {
             accept_encoding: false,
             undone: None,
             chunks: None,
+            challenge: None,
         }
     }
 
@@ -153,6 +157,19 @@ impl Problem {
             failures: vec![failure.clone()],
             ..Self::new(Code::SchemaInvalid, failure.message)
         }
+    }
+
+    /// The problem that a document of this broker tells, for a request of another form.
+    #[must_use]
+    pub fn of_document(status: StatusCode, document: &Value) -> Self {
+        let text = |name: &str| document.get(name).and_then(Value::as_str);
+        let code = text("code").and_then(Code::parse).unwrap_or(Code::Internal);
+        let failures = Vec::<Failure>::deserialize(&document["failures"]).unwrap_or_default();
+        let successor = text("successorId").and_then(|id| id.parse().ok());
+        let undone = text("taskStatus")
+            .and_then(TaskStatus::parse)
+            .map(|task_status| Undone { task_status, successor });
+        Self { status, failures, undone, ..Self::new(code, text("detail").unwrap_or_default()) }
     }
 
     /// The archive cannot be reached, and has the content.
@@ -411,11 +428,10 @@ pub fn render(problem: &Problem, instance: &str, request_id: &str) -> Response {
     if let Some(seconds) = problem.retry_after {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
-    if problem.status == StatusCode::UNAUTHORIZED {
-        headers.insert(
-            header::WWW_AUTHENTICATE,
-            HeaderValue::from_static("Bearer realm=\"handoffd\""),
-        );
+    if problem.status == StatusCode::UNAUTHORIZED || problem.challenge.is_some() {
+        let own = problem.challenge.as_deref().and_then(|text| HeaderValue::from_str(text).ok());
+        let challenge = own.unwrap_or(HeaderValue::from_static("Bearer realm=\"handoffd\""));
+        headers.insert(header::WWW_AUTHENTICATE, challenge);
     }
     if problem.accept_encoding {
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(super::coding::ACCEPTED));

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::Api;
 use super::problem::Problem;
 use handoffd_broker::trace::opened;
-use handoffd_core::domain::handoff::HandoffStatus;
+use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{HandoffId, TaskId, TenantId};
 
 /// Records read at once.
@@ -29,7 +29,31 @@ pub(super) async fn find(
     task: TaskId,
     handoff: HandoffId,
 ) -> Result<Option<Value>, Problem> {
-    let (id, kind) = (handoff.to_string(), HandoffStatus::Completed.as_str());
+    find_said(api, tenant, task, handoff, HandoffStatus::Completed.as_str()).await
+}
+
+/// `details` and `metadata` of the receiver's verdict, where the handoff has one and the receiver said any.
+pub(super) async fn verdict(api: &Api, handoff: &Handoff) -> Result<Option<Value>, Problem> {
+    let kind = match handoff.status {
+        HandoffStatus::Rejected => HandoffStatus::Rejected,
+        _ if handoff.accepted_at.is_some() => HandoffStatus::Accepted,
+        _ => return Ok(None),
+    };
+    let said = find_said(api, &handoff.tenant, handoff.task_id, handoff.id, kind.as_str()).await?;
+    let Some(Value::Object(mut said)) = said else { return Ok(None) };
+    said.retain(|name, _| name == "details" || name == "metadata");
+    Ok((!said.is_empty()).then_some(Value::Object(said)))
+}
+
+/// What the last record of a kind says of a handoff; `None` as for [`find`].
+pub(crate) async fn find_said(
+    api: &Api,
+    tenant: &TenantId,
+    task: TaskId,
+    handoff: HandoffId,
+    kind: &str,
+) -> Result<Option<Value>, Problem> {
+    let id = handoff.to_string();
     let committed = api.store.find_receipt(&(tenant.clone(), handoff)).await?;
     let mut from = committed.map_or(0, |sealed| sealed.leaf_index);
     let mut last = None;

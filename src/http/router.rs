@@ -10,10 +10,10 @@ use utoipa_axum::routes;
 
 use super::document::{Published, published};
 use super::{
-    Api, access_report, agents, audit, blame, caps, checkpoints, contracts, cost, data_subjects,
-    dead_letters, docs, escalations, events, handoffs, history, inbox, keys, layer, legal_holds,
-    matching, prompt, queries, questions, schemas, service, streams, subscriptions, tasks, tiles,
-    trace, verdicts, what_if,
+    Api, access_report, agents, audit, blame, caps, checkpoints, claims, contracts, cost,
+    data_subjects, dead_letters, docs, escalations, events, handoffs, history, inbox, keys, layer,
+    legal_holds, matching, prompt, queries, questions, schemas, service, streams, subscriptions,
+    tasks, tiles, trace, transports, verdicts, what_if,
 };
 
 #[derive(OpenApi)]
@@ -99,7 +99,10 @@ fn table() -> OpenApiRouter<Api> {
         .routes(routes!(agents::get_targets, agents::put_targets))
         .routes(routes!(agents::add_target, agents::remove_target))
         .routes(routes!(agents::rotate_secret))
+        .routes(routes!(transports::list))
+        .routes(routes!(transports::test))
         .routes(routes!(inbox::poll))
+        .routes(routes!(claims::read))
         .routes(routes!(agents::allowlist))
         .routes(routes!(contracts::put, contracts::get))
         .routes(routes!(contracts::list))
@@ -146,6 +149,7 @@ fn table() -> OpenApiRouter<Api> {
         .routes(routes!(schemas::put, schemas::get))
         .routes(routes!(schemas::compare))
         .routes(routes!(service::handoff_schema))
+        .routes(routes!(service::sw4rm_context_schema))
         .routes(routes!(service::livez))
         .routes(routes!(service::readyz))
         .routes(routes!(service::metrics))
@@ -167,6 +171,7 @@ fn agents_alone() -> Router<Api> {
         .routes(routes!(agents::get, agents::patch, agents::delete))
         .routes(routes!(agents::get_targets, agents::put_targets))
         .routes(routes!(agents::add_target, agents::remove_target))
+        .routes(routes!(matching::handoff_tool))
         .split_for_parts()
         .0
 }

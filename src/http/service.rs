@@ -157,3 +157,16 @@ pub(super) async fn handoff_schema(Id(version): Id<String>) -> Result<Response, 
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, "application/schema+json")], document)
         .into_response())
 }
+
+/// The schema of SW4RM's `HandoffContext`: JSON Schema draft-07 (docs/doors/sw4rm.md).
+#[utoipa::path(
+    get, path = "/schemas/sw4rm/handoff-context", tag = "schemas", operation_id = "getSw4rmContextSchema",
+    security(()),
+    responses(
+        (status = 200, description = "The schema", body = JsonSchema, content_type = "application/schema+json"),
+    )
+)]
+pub(super) async fn sw4rm_context_schema() -> Response {
+    let kind = [(header::CONTENT_TYPE, "application/schema+json")];
+    (StatusCode::OK, kind, handoffd_core::sw4rm::CONTEXT_SCHEMA).into_response()
+}

@@ -17,6 +17,7 @@ use super::extract::{Id, Json, heavy, trace_context};
 use super::handoffs::{find, not_the_receiver};
 use super::problem::{BadBody, Busy, Problem, WarningView};
 use super::views::HandoffView;
+use handoffd_broker::directory::Principal;
 use handoffd_broker::intake::actor;
 use handoffd_broker::ledger::command::{
     Command, Kind, LedgerError, Reply, Verdict, VerdictKind, content,
@@ -25,14 +26,16 @@ use handoffd_broker::telemetry;
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::failure::{Code, Failure, Stage};
 use handoffd_core::domain::funds::Spending;
-use handoffd_core::domain::handoff::{HANDED_ON, Handoff};
-use handoffd_core::domain::ids::{AgentId, HandoffId, Micros};
+use handoffd_core::domain::handoff::{DeliveryMode, HANDED_ON, Handoff};
+use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TenantId};
 use handoffd_core::domain::message::whole_number;
 use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::trace_context::TraceParent;
+use handoffd_core::gate::reply::{Reply as ReceiverReply, ReplyError, ReplyVerdict};
 use handoffd_core::gate::safety::policy::PolicyContext;
 use handoffd_core::gate::safety::{SafetyFinding, to_failure};
 use handoffd_core::gate::unheld;
+use handoffd_store::store::Role;
 
 /// The largest amount that a receiver may state, as in a message.
 const MOST_USD: f64 = 1e9;
@@ -127,7 +130,7 @@ pub struct SaidCost {
 }
 
 macro_rules! verdict_endpoint {
-    ($(#[$doc:meta])* $name:ident, $path:literal, $operation:literal, $body:ty, |$said:ident| $kind:expr) => {
+    ($(#[$doc:meta])* $name:ident, $path:literal, $operation:literal, $body:ty, $verdict:expr) => {
         $(#[$doc])*
         #[utoipa::path(
             post, path = $path, tag = "verdicts", operation_id = $operation,
@@ -151,10 +154,16 @@ macro_rules! verdict_endpoint {
             caller: AgentCaller,
             Id(id): Id<HandoffId>,
             headers: HeaderMap,
-            Json($said): Body,
+            Json(mut said): Body,
         ) -> Result<axum::Json<HandoffView>, Problem> {
-            let kind = $kind;
-            say(&api, &caller, id, &headers, $said, kind).await
+            let handoff = find(&api, &caller.principal, id).await?;
+            linked(&handoff, &headers);
+            if handoff.target != caller.id {
+                return Err(not_the_receiver());
+            }
+            let token = fencing_token(&headers, &mut said)?;
+            let view = say(&api, &caller.principal, &handoff, token, $verdict, said, api.now());
+            view.await.map(axum::Json)
         }
     };
 }
@@ -162,37 +171,28 @@ macro_rules! verdict_endpoint {
 verdict_endpoint!(
     /// Take the task.
     accept, "/handoffs/{handoffId}/accept", "acceptHandoff", AcceptBody,
-    |said| VerdictKind::Accept
+    ReplyVerdict::Accept
 );
 verdict_endpoint!(
     /// Refuse the task: it goes back to the sender's checkpoint.
     reject, "/handoffs/{handoffId}/reject", "rejectHandoff", RejectBody,
-    |said| VerdictKind::Reject(text(&said, "reason")?.unwrap_or_else(|| "REJECTED".to_owned()))
+    ReplyVerdict::Reject
 );
 verdict_endpoint!(
     /// Extend the lease.
     heartbeat, "/handoffs/{handoffId}/heartbeat", "heartbeatHandoff", HeartbeatBody,
-    |said| VerdictKind::Heartbeat
+    ReplyVerdict::Heartbeat
 );
 verdict_endpoint!(
     /// Done. The safety rules read the result as they read a message: 422 `SAFETY_VIOLATION` leaves the handoff as it is, and so
     /// does 422 `MAX_ITERATIONS` for more rounds than the message allows.
     complete, "/handoffs/{handoffId}/complete", "completeHandoff", CompleteBody,
-    |said| VerdictKind::Complete
+    ReplyVerdict::Complete
 );
 verdict_endpoint!(
     /// Give up: the task goes back to the sender's checkpoint.
     fail, "/handoffs/{handoffId}/fail", "failHandoff", FailBody,
-    |said| VerdictKind::Fail(match said.get("error") {
-        Some(Value::String(error)) => error.clone(),
-        // The code is what readers tell failures by; the message stays in the record's content.
-        Some(Value::Object(error)) => ["code", "message"]
-            .into_iter()
-            .find_map(|name| error.get(name).and_then(Value::as_str).filter(|text| !text.is_empty()))
-            .unwrap_or("FAILED")
-            .to_owned(),
-        _ => "FAILED".to_owned(),
-    })
+    ReplyVerdict::Fail
 );
 
 pub(super) fn wrong(pointer: &str, message: &str) -> Problem {
@@ -299,23 +299,47 @@ fn hold_iterations(
     Err(Problem::refusal(vec![failure], false))
 }
 
+/// What a receiver says, as the ledger takes it.
+fn kind_of(
+    verdict: ReplyVerdict,
+    said: &serde_json::Map<String, Value>,
+) -> Result<VerdictKind, Problem> {
+    Ok(match verdict {
+        ReplyVerdict::Accept => VerdictKind::Accept,
+        ReplyVerdict::Reject => {
+            VerdictKind::Reject(text(said, "reason")?.unwrap_or_else(|| "REJECTED".to_owned()))
+        }
+        ReplyVerdict::Heartbeat => VerdictKind::Heartbeat,
+        ReplyVerdict::Complete => VerdictKind::Complete,
+        ReplyVerdict::Fail => VerdictKind::Fail(match said.get("error") {
+            Some(Value::String(error)) => error.clone(),
+            // The code is what readers tell failures by; the message stays in the record's content.
+            Some(Value::Object(error)) => ["code", "message"]
+                .into_iter()
+                .find_map(|name| {
+                    error.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
+                })
+                .unwrap_or("FAILED")
+                .to_owned(),
+            _ => "FAILED".to_owned(),
+        }),
+    })
+}
+
+/// Carries out what the receiver of a handoff says. A lease counts from `said_at`.
 async fn say(
     api: &Api,
-    caller: &AgentCaller,
-    id: HandoffId,
-    headers: &HeaderMap,
+    principal: &Principal,
+    handoff: &Handoff,
+    fencing_token: i64,
+    verdict: ReplyVerdict,
     mut said: serde_json::Map<String, Value>,
-    kind: VerdictKind,
-) -> Result<axum::Json<HandoffView>, Problem> {
-    let handoff = find(api, &caller.principal, id).await?;
-    linked(&handoff, headers);
-    if handoff.target != caller.id {
-        return Err(not_the_receiver());
-    }
-    let fencing_token = fencing_token(headers, &mut said)?;
+    said_at: Micros,
+) -> Result<HandoffView, Problem> {
+    let kind = kind_of(verdict, &said)?;
     let spent = spent(&kind, &said)?;
     if kind == VerdictKind::Complete {
-        hold_iterations(api, &handoff, &said)?;
+        hold_iterations(api, handoff, &said)?;
     }
     let mut warnings = credentials::redacted(api, &mut said)?;
     let now = api.now();
@@ -326,29 +350,116 @@ async fn say(
         let bytes = canonical::to_vec(&said);
         if kind == VerdictKind::Complete {
             let way = (&handoff.target, &handoff.source);
-            warnings.extend(judge(api, &handoff, way, said, bytes.len(), now).await?);
+            warnings.extend(judge(api, handoff, way, said, bytes.len(), now).await?);
         }
         Some(content(&bytes, now))
     };
     let command = Command {
-        tenant: caller.principal.tenant.clone(),
+        tenant: principal.tenant.clone(),
         at: now,
-        actor: actor(&caller.principal),
+        actor: actor(principal),
         kind: Kind::Verdict(Box::new(Verdict {
             task_id: handoff.task_id,
-            handoff_id: id,
+            handoff_id: handoff.id,
             kind,
             fencing_token,
             content,
             spent,
-            lease_until: now.plus(Duration::from_millis(api.config.delivery.lease_ms)),
+            lease_until: said_at.min(now).plus(Duration::from_millis(api.config.delivery.lease_ms)),
         })),
     };
     match api.intake.ledger.handle(command).await? {
         Reply::Handoff { handoff, .. } => {
-            Ok(axum::Json(HandoffView { warnings, ..HandoffView::from(&handoff) }))
+            Ok(HandoffView { warnings, ..HandoffView::from(&handoff) })
         }
         other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
+    }
+}
+
+/// What became of a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplyOutcome {
+    /// Its effect is committed.
+    Taken,
+    /// It has no effect, and never will: late, stale, forged, refused. Counted by reason.
+    Ignored,
+    /// It is no reply.
+    Malformed,
+    /// The broker cannot take it now.
+    Unavailable,
+}
+
+/// Carries out a verdict that came on a reply channel: proven by its signature, and then as the same callback.
+pub async fn reply(api: &Api, tenant: &TenantId, mode: DeliveryMode, bytes: &[u8]) -> ReplyOutcome {
+    let count = |result: &str| {
+        api.metrics.replies.with_label_values(&[mode.as_str(), result]).inc();
+    };
+    let said = match ReceiverReply::read(bytes) {
+        Ok(said) => said,
+        Err(why) => {
+            count(&why.to_string());
+            return ReplyOutcome::Malformed;
+        }
+    };
+    let (id, verdict) = (said.handoff_id, said.verdict);
+    match take_reply(api, tenant, said).await {
+        Ok(()) => {
+            count("taken");
+            ReplyOutcome::Taken
+        }
+        Err(ReplyRefusal::Unproven(why)) => {
+            count(&why.to_string());
+            tracing::warn!(handoff_id = %id, transport = mode.as_str(), reason = %why, "a reply is ignored");
+            ReplyOutcome::Ignored
+        }
+        Err(ReplyRefusal::Problem(problem)) => match problem.code {
+            Code::Unavailable | Code::Overloaded => {
+                count("later");
+                ReplyOutcome::Unavailable
+            }
+            code => {
+                count(&code.as_str().to_ascii_lowercase());
+                tracing::info!(handoff_id = %id, transport = mode.as_str(), ?verdict, code = code.as_str(), "a reply changes nothing");
+                ReplyOutcome::Ignored
+            }
+        },
+    }
+}
+
+enum ReplyRefusal {
+    Unproven(ReplyError),
+    Problem(Problem),
+}
+
+impl<E: Into<Problem>> From<E> for ReplyRefusal {
+    fn from(err: E) -> Self {
+        Self::Problem(err.into())
+    }
+}
+
+async fn take_reply(api: &Api, tenant: &TenantId, said: ReceiverReply) -> Result<(), ReplyRefusal> {
+    let handoff = api
+        .store
+        .find_handoff(&(tenant.clone(), said.handoff_id))
+        .await?
+        .ok_or_else(|| Problem::not_found("handoff"))?;
+    let secrets = api.intake.secrets_of(tenant, &handoff.target).await?;
+    let secrets: Vec<&[u8]> = secrets.iter().map(|secret| secret.as_slice()).collect();
+    let max_age = Duration::from_secs(api.config.transports.reply_max_age_s);
+    said.prove(&secrets, api.now(), max_age).map_err(ReplyRefusal::Unproven)?;
+    let principal = signed_by(tenant, &handoff.target);
+    let ReceiverReply { fencing_token, verdict, timestamp, said, .. } = said;
+    say(api, &principal, &handoff, fencing_token, verdict, said, timestamp).await?;
+    Ok(())
+}
+
+/// An agent that is known by its signature instead of by a key.
+pub(super) fn signed_by(tenant: &TenantId, agent: &AgentId) -> Principal {
+    Principal {
+        tenant: tenant.clone(),
+        role: Role::Agent,
+        agent: Some(agent.clone()),
+        key_id: "signature".to_owned(),
     }
 }
 

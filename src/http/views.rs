@@ -313,6 +313,10 @@ pub struct HandoffView {
     /// The receiver's summary of its conversation, as it gave it at `/complete`; only on the handoff's own page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conversation_summary: Option<String>,
+    /// `details` and `metadata` of the receiver's verdict; only where asked for with `include=verdict`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub verdict: Option<serde_json::Value>,
     /// The receiver's last question to the sender, and its answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked: Option<AskedView>,
@@ -398,6 +402,7 @@ impl From<&Handoff> for HandoffView {
             result: None,
             iterations: None,
             conversation_summary: None,
+            verdict: None,
             asked: AskedView::last(handoff),
             conversation_id: handoff.conversation_id.clone(),
             duration_ms: handoff

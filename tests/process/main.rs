@@ -70,6 +70,7 @@ on_both_sides! {
         killed_at_each_step_one_broker_breaks_no_law,
         f2_killed_while_handoffs_fail_each_failure_is_in_the_log_once,
         killed_while_receivers_ask_each_question_is_in_the_log_once,
+        killed_within_a_conversation_at_a_door_each_step_is_in_the_log_once,
         killed_while_groups_gather_and_streams_run_one_broker_breaks_no_law;
     events:
         killed_while_telling_nothing_is_missed;
@@ -216,6 +217,11 @@ mod on_one_side {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn the_same_message_at_two_brokers_is_committed_once() {
         run(Side::Postgres, crate::pair::the_same_message_at_both_is_committed_once).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_one_broker_registered_is_not_refused_by_another() {
+        run(Side::Postgres, crate::pair::what_one_registered_is_not_refused_by_the_other).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -10,7 +10,7 @@ use crate::broker::Broker;
 use crate::load::Load;
 use crate::receiver::{Seen, accepting};
 use crate::site::{ADMIN_KEY, Site};
-use crate::world::{Takes, World, client, message, until};
+use crate::world::{Takes, World, client, message, register, until};
 
 const ATTEMPTS: &str = "handoff_delivery_attempts_total";
 const ACCEPTED: &str = "outcome=\"accepted\"";
@@ -49,6 +49,43 @@ pub async fn two_share_the_work_and_deliver_nothing_twice(site: Arc<Site>) {
         delivered += share;
     }
     assert!((delivered - tally.acknowledged as f64).abs() < 0.5, "{delivered} of {tally:?}");
+    first.stop().await;
+    second.stop().await;
+    site.verify().await;
+}
+
+/// A broker's cached agents take submissions and refuse none: what the other one registered or allowed a moment ago counts.
+pub async fn what_one_registered_is_not_refused_by_the_other(site: Arc<Site>) {
+    let cached = [("HANDOFFD_AUTH__CACHE_TTL_MS", "600000")];
+    let first = Broker::start(&site, &cached).await;
+    let second = Broker::start(&site, &cached).await;
+    let world = world(&first, Duration::ZERO, 16).await;
+    let submit = async |key: &str, source: &str, target: &str| {
+        let mut wanted = message(&random_id().to_string(), None, target);
+        wanted["fromAgent"]["agentId"] = source.into();
+        let asked = client().post(format!("{}/handoffs", second.base)).bearer_auth(key);
+        let answer = asked.json(&wanted).send().await.unwrap();
+        (answer.status().as_u16(), answer.json::<Value>().await.unwrap())
+    };
+    let (status, answer) = submit(&world.sender_key, "source", "one").await;
+    assert_eq!(status, 202, "the second broker has read the agents: {answer}");
+    let late = json!({ "agentId": "late", "delivery": { "mode": "pull" } });
+    let late_key = register(&first.base, late).await;
+    let (status, answer) = submit(&world.sender_key, "source", "late").await;
+    assert_eq!((status, &answer["code"]), (403, &json!("FORBIDDEN")), "nobody allowed it: {answer}");
+    for (path, targets) in [("source", json!(["one", "late"])), ("late", json!(["one"]))] {
+        let asked = client().patch(format!("{}/agents/{path}", first.base)).bearer_auth(ADMIN_KEY);
+        let answer = asked.json(&json!({ "handoffTargets": targets })).send().await.unwrap();
+        assert_eq!(answer.status(), 200);
+    }
+    let (status, answer) = submit(&world.sender_key, "source", "late").await;
+    assert_eq!(status, 202, "{answer}");
+    let (status, answer) = submit(&late_key, "late", "one").await;
+    assert_eq!(status, 202, "{answer}");
+    let newest = json!({ "agentId": "newest", "handoffTargets": ["one"] });
+    let newest_key = register(&first.base, newest).await;
+    let (status, answer) = submit(&newest_key, "newest", "one").await;
+    assert_eq!(status, 202, "{answer}");
     first.stop().await;
     second.stop().await;
     site.verify().await;

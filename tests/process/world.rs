@@ -52,7 +52,8 @@ pub struct Acknowledged {
     pub target: String,
 }
 
-async fn register(base: &str, agent: Value) -> String {
+/// Registers an agent; returns its key.
+pub async fn register(base: &str, agent: Value) -> String {
     let answer = client()
         .post(format!("{base}/agents"))
         .bearer_auth(ADMIN_KEY)

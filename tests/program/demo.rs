@@ -75,6 +75,32 @@ fn the_demo_is_one_json_document_and_its_store_can_be_kept() {
     assert!(text(&again.stderr).contains("holds a store already"));
 }
 
+#[test]
+fn one_task_goes_through_mcp_a2a_and_a_webhook() {
+    let output = demo(&["--doors"]);
+    let told = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert_eq!(text(&output.stderr), "", "logs do not disturb the story");
+    for line in [
+        "handoffd demo: one task through MCP, A2A and a webhook, over real HTTP",
+        "MCP: planner -> analyst, by the tool hand_off",
+        "A2A: analyst -> reviewer, by message:send",
+        "HTTP: reviewer -> archivist, by POST /handoffs and a webhook",
+        "A2A: TASK_STATE_COMPLETED, with the archivist's result as the artifact",
+        "MCP: COMPLETED, with the analyst's result as a guarded block",
+        "The broker is stopped, and its log recomputed from the file alone",
+        "Everything came out as told",
+    ] {
+        assert!(told.contains(line), "missing: {line}\n{told}");
+    }
+    assert!(!told.contains("OFF:"), "{told}");
+    let output = demo(&["--doors", "--output", "json"]);
+    let told: Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+    assert_eq!((&told["ok"], &told["verification"]["ok"]), (&json!(true), &json!(true)));
+    assert_eq!(told["trace"]["status"], json!("COMPLETED"));
+    assert_eq!(told["trace"]["handoffs"].as_array().map(Vec::len), Some(3));
+}
+
 #[tokio::test]
 async fn a_content_that_was_emptied_in_a_kept_store_is_named() {
     use sqlx::Connection;

@@ -30,7 +30,7 @@ pub struct Principal {
     pub role: Role,
     /// The caller's agent, for [`Role::Agent`].
     pub agent: Option<AgentId>,
-    /// Id of the API key.
+    /// Id of the API key; empty where the broker acts in the caller's name.
     pub key_id: String,
 }
 
@@ -195,8 +195,13 @@ impl Directory {
         };
         if let Some(agent) = &row.agent {
             // The keys of an agent that was removed are dead, also when another takes its id.
+            let is_dead = |agents: &Agents| {
+                agents.row(agent).is_none_or(|found| row.created_at < found.created_at)
+            };
             let agents = self.agents(&row.tenant).await?;
-            if agents.row(agent).is_none_or(|found| row.created_at < found.created_at) {
+            if is_dead(&agents)
+                && self.newer_agents(&row.tenant, &agents).await?.is_none_or(|now| is_dead(&now))
+            {
                 return Ok(None);
             }
         }
@@ -227,6 +232,25 @@ impl Directory {
             }
             self.agents.invalidate(tenant).await;
         }
+    }
+
+    /// The agents of a tenant as the store has them now; `None` where `cached` has the same. A refusal asks before it
+    /// stands: another broker may have registered the agent a moment ago.
+    ///
+    /// # Errors
+    /// The store is not available.
+    pub async fn newer_agents(
+        &self,
+        tenant: &TenantId,
+        cached: &Arc<Agents>,
+    ) -> Result<Option<Arc<Agents>>, Arc<StoreError>> {
+        let seen = self.changes.load(Ordering::Acquire);
+        let agents = self.refresh_agents(tenant).await.map_err(Arc::new)?;
+        if Arc::ptr_eq(&agents, cached) {
+            return Ok(None);
+        }
+        self.agents.insert(tenant.clone(), (seen, Arc::clone(&agents))).await;
+        Ok(Some(agents))
     }
 
     /// Refreshes a tenant's agents: reads the changed rows only.

@@ -18,7 +18,7 @@ use handoffd_core::domain::credential::{CredentialForms, SecretPolicy};
 use handoffd_core::domain::failure::Failure;
 use handoffd_core::domain::group::Group;
 use handoffd_core::domain::handoff::Handoff;
-use handoffd_core::domain::ids::{AgentId, HandoffId, Micros};
+use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TenantId};
 use handoffd_core::domain::redaction::RedactionPolicy;
 use handoffd_core::domain::trace_context::TraceContext;
 use handoffd_core::domain::warning::Warning;
@@ -223,6 +223,24 @@ impl Intake {
         body: Body,
     ) -> Result<GateVerdict, IntakeError> {
         let agents = self.directory.agents(&principal.tenant).await?;
+        let mut verdict =
+            self.run_gate(principal, receiver.as_ref(), body.clone(), Arc::clone(&agents)).await?;
+        if matches!(verdict, GateVerdict::Refused(_))
+            && let Some(newer) = self.directory.newer_agents(&principal.tenant, &agents).await?
+        {
+            verdict = self.run_gate(principal, receiver.as_ref(), body, newer).await?;
+        }
+        self.beside_earlier(&principal.tenant, verdict).await
+    }
+
+    /// Runs the gate over these agents.
+    async fn run_gate(
+        &self,
+        principal: &Principal,
+        receiver: Option<&AgentId>,
+        body: Body,
+        agents: Arc<Agents>,
+    ) -> Result<GateVerdict, IntakeError> {
         let contracts = self.directory.contracts(&principal.tenant).await?;
         let secrets = self.signing_secrets(principal, &agents);
         let timer = self.metrics.gate_seconds.start_timer();
@@ -230,6 +248,7 @@ impl Intake {
         let redaction = Arc::clone(&self.redaction);
         let caller = principal.agent.clone();
         let tenant = principal.tenant.clone();
+        let receiver = receiver.cloned();
         let at = self.clock.now();
         let large = body.bytes.len() > INLINE_LIMIT;
         let span = Span::current();
@@ -259,7 +278,7 @@ impl Intake {
             run()
         };
         timer.observe_duration();
-        self.beside_earlier(&principal.tenant, verdict).await
+        Ok(verdict)
     }
 
     /// The safety rules in use.
@@ -268,12 +287,33 @@ impl Intake {
         self.gate.scanner.clone()
     }
 
+    /// The valid signing secrets of an agent; none where there is no such agent.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn secrets_of(
+        &self,
+        tenant: &TenantId,
+        agent: &AgentId,
+    ) -> Result<Vec<zeroize::Zeroizing<Vec<u8>>>, Arc<StoreError>> {
+        let agents = self.directory.agents(tenant).await?;
+        Ok(self.secrets_in(Some(agent), &agents))
+    }
+
     fn signing_secrets(
         &self,
         principal: &Principal,
         agents: &Agents,
     ) -> Vec<zeroize::Zeroizing<Vec<u8>>> {
-        let Some(row) = principal.agent.as_ref().and_then(|id| agents.row(id)) else {
+        self.secrets_in(principal.agent.as_ref(), agents)
+    }
+
+    fn secrets_in(
+        &self,
+        agent: Option<&AgentId>,
+        agents: &Agents,
+    ) -> Vec<zeroize::Zeroizing<Vec<u8>>> {
+        let Some(row) = agent.and_then(|id| agents.row(id)) else {
             return Vec::new();
         };
         let now = self.clock.now();
@@ -317,6 +357,6 @@ pub fn actor(principal: &Principal) -> Actor {
     Actor {
         role: principal.role.into(),
         agent_id: principal.agent.clone(),
-        key_id: Some(principal.key_id.clone()),
+        key_id: Some(principal.key_id.clone()).filter(|id| !id.is_empty()),
     }
 }

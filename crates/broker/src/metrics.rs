@@ -16,6 +16,7 @@ use handoffd_core::domain::failure::{Code, Failure, RefusalClass};
 use handoffd_core::domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
 use handoffd_core::domain::latency::{LatencySample, Objective};
 use handoffd_core::domain::policy::{EdgePolicy, Moment};
+use handoffd_core::domain::ruling::Standing;
 
 /// Every instrument of one broker.
 pub struct Metrics {
@@ -143,9 +144,22 @@ impl Metrics {
         }
         let status = handoff.status.as_str();
         self.handoffs.with_label_values(&[status]).inc();
+        self.count_strategy(handoff);
         self.pairs.labelled(handoff, |pair| {
             self.pair_handoffs.with_label_values(&[pair, &[status]].concat()).inc();
         });
+    }
+
+    /// Counts the end of a handoff whose receiver a door chose. A handoff that stands in for it counts for nobody.
+    fn count_strategy(&self, handoff: &Handoff) {
+        let ruling = handoff.ruling.as_ref().filter(|ruling| ruling.standing == Standing::Own);
+        let Some(strategy) = ruling.and_then(|ruling| ruling.strategy) else { return };
+        let Some(ended_at) = handoff.ended_at else { return };
+        let outcome =
+            if handoff.status == HandoffStatus::Completed { "success" } else { "failure" };
+        self.strategy_outcomes.with_label_values(&[strategy.as_str(), outcome]).inc();
+        let took = ended_at.since(handoff.created_at);
+        self.strategy_seconds.with_label_values(&[strategy.as_str()]).observe(took.as_secs_f64());
     }
 
     /// Observes the known latencies of a handoff.

@@ -7,9 +7,11 @@ use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce};
 use hmac::{Hmac, Mac};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
+use handoffd_core::domain::handoff::DeliveryMode;
 use handoffd_core::domain::ids::{Micros, TenantId};
 use handoffd_store::clock;
 
@@ -32,6 +34,8 @@ pub struct Vault {
     cipher: XChaCha20Poly1305,
     /// Key of keyed hashes, derived so that hashing and encryption never share a key.
     pseudonyms: Zeroizing<[u8; 32]>,
+    /// Key of claim checks.
+    claims: Zeroizing<[u8; 32]>,
 }
 
 impl std::fmt::Debug for Vault {
@@ -44,6 +48,9 @@ const NONCE_LEN: usize = 24;
 
 /// Derivation label of the key for keyed hashes.
 const PSEUDONYMS: &[u8] = b"handoffd/pseudonyms/v1\0";
+
+/// Derivation label of the key of claim checks.
+const CLAIMS: &[u8] = b"handoffd/claims/v1\0";
 
 /// Plaintext of the check value.
 const CHECK: &[u8] = b"handoffd master key check";
@@ -58,22 +65,21 @@ impl Vault {
             Zeroizing::new(STANDARD.decode(text.trim()).map_err(|_| VaultError::BadMasterKey)?);
         let cipher =
             XChaCha20Poly1305::new_from_slice(&bytes).map_err(|_| VaultError::BadMasterKey)?;
-        let derived = Sha256::new_with_prefix(PSEUDONYMS).chain_update(&*bytes).finalize();
-        Ok(Self { cipher, pseudonyms: Zeroizing::new(derived.into()) })
+        let derived = |label: &[u8]| {
+            Zeroizing::new(Sha256::new_with_prefix(label).chain_update(&*bytes).finalize().into())
+        };
+        Ok(Self { cipher, pseudonyms: derived(PSEUDONYMS), claims: derived(CLAIMS) })
     }
 
-    /// A keyed hash (HMAC-SHA-256) over parts, each with its length. Deterministic; guesses cannot be verified
-    /// without the master key.
+    /// A keyed hash of a data subject's id or a salt. Deterministic; guesses cannot be verified without the master key.
     fn keyed(&self, parts: &[&[u8]]) -> [u8; 32] {
-        // An HMAC takes a key of any length.
-        let Ok(mut mac) = <Hmac<Sha256> as KeyInit>::new_from_slice(&*self.pseudonyms) else {
-            return [0; 32];
-        };
-        for part in parts {
-            mac.update(&(part.len() as u64).to_be_bytes());
-            mac.update(part);
-        }
-        mac.finalize().into_bytes().into()
+        keyed(&self.pseudonyms, parts)
+    }
+
+    /// The tag of a claim check.
+    #[must_use]
+    pub fn claim_tag(&self, said: &[u8]) -> [u8; 32] {
+        keyed(&self.claims, &[said])
     }
 
     /// The keyed hash of a data subject's id, by which rows are found after the id is deleted.
@@ -140,6 +146,19 @@ impl Vault {
     }
 }
 
+/// HMAC-SHA-256 over parts, each with its length.
+fn keyed(key: &[u8; 32], parts: &[&[u8]]) -> [u8; 32] {
+    // An HMAC takes a key of any length.
+    let Ok(mut mac) = <Hmac<Sha256> as KeyInit>::new_from_slice(key) else {
+        return [0; 32];
+    };
+    for part in parts {
+        mac.update(&(part.len() as u64).to_be_bytes());
+        mac.update(part);
+    }
+    mac.finalize().into_bytes().into()
+}
+
 /// A sealed secret with its expiry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct SealedSecret {
@@ -178,6 +197,19 @@ pub struct AgentSecrets {
     webhook: Vec<SealedSecret>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     credentials: Option<SealedSecret>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    delivery: Option<SealedDelivery>,
+}
+
+/// The sealed credentials of an agent's transport.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct SealedDelivery {
+    /// The transport that they are for.
+    mode: DeliveryMode,
+    /// Base64 of nonce and ciphertext of a JSON object.
+    sealed: String,
+    /// Its members' names.
+    names: Vec<String>,
 }
 
 /// Most valid secrets of a kind: the current and the previous one.
@@ -232,6 +264,60 @@ impl AgentSecrets {
         let Some(kept) = &self.credentials else { return Ok(EndpointCredentials::default()) };
         let sealed = STANDARD.decode(&kept.sealed).map_err(|_| VaultError::DoesNotOpen)?;
         let text = vault.open(&credentials_place(tenant, owner), &sealed)?;
+        serde_json::from_slice(&text).map_err(|_| VaultError::DoesNotOpen)
+    }
+
+    /// Keeps the credentials of an agent's transport, sealed, in the place of those before.
+    ///
+    /// # Errors
+    /// As [`Vault::seal`].
+    pub fn keep_delivery(
+        &mut self,
+        vault: &Vault,
+        tenant: &TenantId,
+        owner: &impl std::fmt::Display,
+        mode: DeliveryMode,
+        credentials: &Map<String, Value>,
+    ) -> Result<(), VaultError> {
+        self.delivery = None;
+        if credentials.is_empty() {
+            return Ok(());
+        }
+        let text = Zeroizing::new(serde_json::to_vec(credentials).unwrap_or_default());
+        let sealed = vault.seal(&delivery_place(tenant, owner, mode), &text)?;
+        let mut names: Vec<String> = credentials.keys().cloned().collect();
+        names.sort();
+        self.delivery = Some(SealedDelivery { mode, sealed: STANDARD.encode(sealed), names });
+        Ok(())
+    }
+
+    /// Drops the credentials of every other transport.
+    pub fn keep_delivery_of(&mut self, mode: DeliveryMode) {
+        self.delivery.take_if(|kept| kept.mode != mode);
+    }
+
+    /// The names of the credentials that are sealed for a transport, in order.
+    #[must_use]
+    pub fn delivery_names(&self, mode: DeliveryMode) -> &[String] {
+        self.delivery.as_ref().filter(|kept| kept.mode == mode).map_or(&[], |kept| &kept.names)
+    }
+
+    /// The credentials of a transport; empty where none are kept for it.
+    ///
+    /// # Errors
+    /// [`VaultError::DoesNotOpen`].
+    pub fn delivery(
+        &self,
+        vault: &Vault,
+        tenant: &TenantId,
+        owner: &impl std::fmt::Display,
+        mode: DeliveryMode,
+    ) -> Result<Map<String, Value>, VaultError> {
+        let Some(kept) = self.delivery.as_ref().filter(|kept| kept.mode == mode) else {
+            return Ok(Map::new());
+        };
+        let sealed = STANDARD.decode(&kept.sealed).map_err(|_| VaultError::DoesNotOpen)?;
+        let text = vault.open(&delivery_place(tenant, owner, mode), &sealed)?;
         serde_json::from_slice(&text).map_err(|_| VaultError::DoesNotOpen)
     }
 
@@ -293,6 +379,10 @@ fn place(tenant: &TenantId, owner: &impl std::fmt::Display, kind: SecretKind) ->
     format!("{tenant}/{owner}/{kind:?}")
 }
 
+fn delivery_place(tenant: &TenantId, owner: &impl std::fmt::Display, mode: DeliveryMode) -> String {
+    format!("{tenant}/{owner}/Delivery/{}", mode.as_str())
+}
+
 fn credentials_place(tenant: &TenantId, owner: &impl std::fmt::Display) -> String {
     format!("{tenant}/{owner}/Credentials")
 }
@@ -348,6 +438,26 @@ mod tests {
         let kept = AgentSecrets::parse(&text);
         assert_eq!(kept.credentials(&vault, &tenant, &"s/1"), Ok(said));
         assert!(kept.credentials(&vault, &tenant, &"s/2").is_err());
+    }
+
+    #[test]
+    fn credentials_of_a_transport_are_sealed_and_end_with_it() {
+        let vault = vault();
+        let (tenant, mut secrets) = ("acme".parse().unwrap(), AgentSecrets::default());
+        let (redis, nats) = (DeliveryMode::Redis, DeliveryMode::Nats);
+        let said = serde_json::json!({"username": "u7", "password": "x1y2"});
+        let said = said.as_object().unwrap();
+        secrets.keep_delivery(&vault, &tenant, &"a", redis, said).unwrap();
+        assert!(!secrets.to_text().contains("x1y2"), "{}", secrets.to_text());
+        let mut kept = AgentSecrets::parse(&secrets.to_text());
+        assert_eq!(kept.delivery(&vault, &tenant, &"a", redis).as_ref(), Ok(said));
+        assert_eq!(kept.delivery_names(redis), ["password", "username"]);
+        assert_eq!(kept.delivery(&vault, &tenant, &"a", nats), Ok(Map::new()));
+        assert!(kept.delivery(&vault, &tenant, &"b", redis).is_err());
+        kept.keep_delivery_of(redis);
+        assert_eq!(kept.delivery_names(redis).len(), 2);
+        kept.keep_delivery_of(nats);
+        assert!(kept.delivery_names(redis).is_empty());
     }
 
     #[test]

@@ -10,3 +10,4 @@ pub mod evidence;
 pub mod gate;
 pub mod prompt;
 pub mod report;
+pub mod sw4rm;

@@ -17,6 +17,7 @@ MODULES = [
     "handoffd",
     "handoffd.errors",
     "handoffd.webhooks",
+    "handoffd.sw4rm",
     *(
         f"handoffd.adapters{name}"
         for name in ("", *(f".{path.stem}" for path in sorted((PACKAGE / "handoffd/adapters").glob("[a-z]*.py"))))

@@ -1,4 +1,15 @@
 use super::resource::{Action, Arg, ArgTarget, Column, Kind, Resource, Shape, Verb};
+use handoffd_core::domain::handoff::DeliveryMode;
+
+const MODES: [&str; 8] = {
+    let mut words = [""; 8];
+    let mut place = 0;
+    while place < words.len() {
+        words[place] = DeliveryMode::ALL[place].as_str();
+        place += 1;
+    }
+    words
+};
 
 const AGENT: Arg = Arg::path("AGENT", "The agent's id");
 const STATES: Kind = Kind::Choice(&["RUNNABLE", "BUSY", "PAUSED"]);
@@ -54,6 +65,9 @@ macro_rules! with_members {
                 implies: Some(("/delivery/mode", "webhook")),
                 ..Arg::body("webhook", "/delivery/url", Kind::Text, "Deliver by POST to this URL; other settings of delivery: --file")
             },
+            Arg::body("mode", "/delivery/mode", Kind::Choice(&MODES), "How it gets its handoffs; pull unless said"),
+            Arg::body("setting", "/delivery/config", Kind::Fields, "A setting of that transport, see below; repeat for more"),
+            Arg::body("credential", "/delivery/credentials", Kind::Fields, "A secret of that transport; KEY=@FILE reads it from a file; repeat for more"),
             WHOLE
         ]
     };

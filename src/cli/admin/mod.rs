@@ -20,6 +20,7 @@ mod allowlist;
 mod caps;
 mod contracts;
 mod dead_letters;
+mod delivery_fields;
 mod escalations;
 mod keys;
 mod request;
@@ -96,6 +97,9 @@ fn command_of(resource: &Resource) -> Command {
     let actions = resource.actions.iter().map(|action| {
         let mut command = Command::new(action.name).about(action.about);
         command = command.args(action.args.iter().map(arg_of));
+        if action.args.iter().any(|arg| arg.kind == Kind::Fields) {
+            command = command.after_help(delivery_fields::help());
+        }
         if action.pages.is_some() {
             let limit = ClapArg::new("limit")
                 .long("limit")
@@ -131,6 +135,7 @@ fn arg_of(arg: &Arg) -> ClapArg {
                 Kind::Number | Kind::Whole => "NUMBER",
                 Kind::Truth => "BOOL",
                 Kind::Choice(_) => "WORD",
+                Kind::Fields => "KEY=VALUE",
                 Kind::Text | Kind::List | Kind::Flag => "TEXT",
             });
         }
@@ -140,6 +145,7 @@ fn arg_of(arg: &Arg) -> ClapArg {
         Kind::Flag => made.action(ArgAction::SetTrue),
         Kind::List if arg.positional => made.num_args(1..),
         Kind::List => made.action(ArgAction::Append),
+        Kind::Fields => made.action(ArgAction::Append).value_parser(delivery_fields::read),
         Kind::Truth => made.value_parser(["true", "false"]),
         Kind::Choice(of) => made.value_parser(clap::builder::PossibleValuesParser::new(of)),
         Kind::Number => made.value_parser(number),

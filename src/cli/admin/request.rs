@@ -109,6 +109,7 @@ fn value(arg: &Arg, given: &ArgValues) -> Option<Value> {
     let first = said.first()?;
     Some(match arg.kind {
         Kind::List => json!(said),
+        Kind::Fields => super::delivery_fields::object(said),
         Kind::Flag => json!(true),
         Kind::Truth => json!(first == "true"),
         // Both were looked at when they were parsed.

@@ -152,6 +152,8 @@ pub(super) enum Kind {
     List,
     /// A file's content; `-` is the standard input.
     File,
+    /// `KEY=VALUE` of a transport's fields, or `KEY=@FILE`.
+    Fields,
     /// A contract's file, with the payload schema that it names as a file beside it.
     Contract,
 }

@@ -69,6 +69,24 @@ impl Caller {
         self.send(self.http.put(format!("{}{path}", self.base)).json(body)).await
     }
 
+    pub(super) async fn patch(&self, path: &str, body: &Value) -> Result<BrokerAnswer, String> {
+        self.send(self.http.patch(format!("{}{path}", self.base)).json(body)).await
+    }
+
+    /// A request with headers of a protocol.
+    pub(super) async fn post_with(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &Value,
+    ) -> Result<BrokerAnswer, String> {
+        let mut request = self.http.post(format!("{}{path}", self.base)).json(body);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        self.send(request).await
+    }
+
     async fn send(&self, request: reqwest::RequestBuilder) -> Result<BrokerAnswer, String> {
         let answer = request.bearer_auth(&self.key).send().await.map_err(|err| err.to_string())?;
         let status = answer.status().as_u16();

@@ -17,6 +17,7 @@ use report::DemoReport;
 mod agents;
 mod context;
 mod contract;
+mod doors;
 mod fan_out;
 mod report;
 mod story;
@@ -29,11 +30,15 @@ pub(super) struct Args {
     /// Keep the store in this folder, to look at afterwards
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
+    /// Tell how one task goes through MCP, A2A and a webhook instead
+    #[arg(long)]
+    doors: bool,
 }
 
 /// Runs the demo; succeeds only if every check holds.
 pub(super) async fn run(args: Args, output: Output) -> Exit {
-    let mut report = DemoReport::new(output);
+    let title = if args.doors { doors::TITLE } else { story::TITLE };
+    let mut report = DemoReport::new(output, title);
     let (folder, _throw_away) = match folder(args.keep.as_deref()) {
         Ok(folder) => folder,
         Err((exit, why)) => {
@@ -52,8 +57,15 @@ pub(super) async fn run(args: Args, output: Output) -> Exit {
     };
     let told = match running.admin_key_file.as_deref().map(std::fs::read_to_string) {
         Some(Ok(key)) => {
-            let story = story::tell(&mut report, running.address, key.trim());
-            tokio::time::timeout(PATIENCE, story).await.unwrap_or_else(|_| {
+            let (address, key) = (running.address, key.trim());
+            let told = async {
+                if args.doors {
+                    doors::tell(&mut report, address, key).await
+                } else {
+                    story::tell(&mut report, address, key).await
+                }
+            };
+            tokio::time::timeout(PATIENCE, told).await.unwrap_or_else(|_| {
                 Err(format!("the story did not end within {} s", PATIENCE.as_secs()))
             })
         }
@@ -63,7 +75,7 @@ pub(super) async fn run(args: Args, output: Output) -> Exit {
     running.stop().await;
     let trace = match told {
         Ok(told) => {
-            story::count_deliveries(&mut report, &told.agents);
+            story::count_deliveries(&mut report, &told.agents, told.deliveries);
             told.trace
         }
         Err(why) => {

@@ -31,9 +31,9 @@ pub(super) struct DemoReport {
 }
 
 impl DemoReport {
-    pub(super) fn new(output: Output) -> Self {
+    pub(super) fn new(output: Output, title: &str) -> Self {
         if output == Output::Text {
-            println!("handoffd demo: four agents review a contract, over real HTTP");
+            println!("handoffd demo: {title}");
         }
         Self { output, steps: Vec::new(), checks: Vec::new(), kept: None }
     }

@@ -96,10 +96,9 @@ impl Call {
     /// sends.
     pub(super) async fn read(&self, id: &str, seconds: u64) -> Result<Standing, Refused> {
         let seconds = seconds.to_string();
-        let mut asked = ApiRequest::get(&["handoffs", id]).with(&[("include", "message")]);
-        if seconds != "0" {
-            asked = asked.with(&[("wait", seconds.as_str()), ("until", "asked")]);
-        }
+        // Also without a wait: a receiver that handed the task on is followed to whoever has it.
+        let query = [("include", "message"), ("wait", seconds.as_str()), ("until", "asked")];
+        let asked = ApiRequest::get(&["handoffs", id]).with(&query);
         let view = self.ask(asked).await.success().map_err(unread)?.json;
         let of = |pointer: &str| view.pointer(pointer).and_then(Value::as_str);
         let sender = self

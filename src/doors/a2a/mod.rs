@@ -12,6 +12,7 @@ mod http_json;
 mod message;
 mod method;
 mod operations;
+pub(super) mod out;
 mod push;
 mod request;
 mod rpc;

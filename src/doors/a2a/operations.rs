@@ -127,6 +127,8 @@ async fn submit(
         request: same.then_some(message.message_id.as_str()),
         digest: message::digest(&request.message, request.metadata.as_ref()),
         extension,
+        handoff: None,
+        members: Map::new(),
     };
     let committed = submission.submit().await?;
     Ok((committed.id, committed.view.is_some()))

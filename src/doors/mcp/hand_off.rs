@@ -42,6 +42,8 @@ pub(super) async fn submit(
         request: arguments.get("requestId").and_then(Value::as_str),
         digest: arguments_digest(arguments),
         extension: extension(call, tool),
+        handoff: None,
+        members: Map::new(),
     };
     submission.submit().await.map_err(|refusal| match refusal {
         Refusal::Api(answer) => ToolAnswer::refused(&answer),

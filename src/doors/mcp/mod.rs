@@ -6,6 +6,7 @@
 mod answer;
 mod call;
 mod hand_off;
+mod oauth;
 mod receive;
 mod server;
 mod task;
@@ -20,7 +21,7 @@ use axum::body::Body;
 use axum::extract::{Extension, FromRequest, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
-use axum::routing::any;
+use axum::routing::{any, get};
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 
@@ -28,10 +29,10 @@ use self::server::McpServer;
 use super::front::FrontDoor;
 use super::names::Names;
 use crate::http::Api;
-use crate::http::auth::Caller;
 use crate::http::extract::{JsonBytes, parse};
 use crate::http::layer::Written;
 use crate::http::problem::Problem;
+use handoffd_broker::issuer::Issuer;
 use handoffd_core::domain::failure::Code;
 use handoffd_core::gate::schema::DocumentSchema;
 
@@ -54,8 +55,14 @@ pub(super) fn hand_off_schema() -> Option<&'static DocumentSchema> {
     tools::find("hand_off").map(|known| &known.schema)
 }
 
-pub(super) fn routes(api: &Api) -> Router<Api> {
-    Router::new().route(PATH, any(handle)).layer(Extension(service(api)))
+pub(super) fn routes(api: &Api, issuer: Option<&Arc<Issuer>>) -> Router<Api> {
+    let mut routes = Router::new().route(PATH, any(handle)).layer(Extension(service(api)));
+    if issuer.is_some() {
+        for path in oauth::METADATA {
+            routes = routes.route(path, get(oauth::metadata));
+        }
+    }
+    routes.layer(Extension(issuer.cloned()))
 }
 
 fn service(api: &Api) -> McpService {
@@ -79,10 +86,11 @@ fn service(api: &Api) -> McpService {
 async fn handle(
     State(api): State<Api>,
     Extension(service): Extension<McpService>,
-    Caller(principal): Caller,
+    Extension(issuer): Extension<Option<Arc<Issuer>>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (mut parts, body) = request.into_parts();
+    let principal = oauth::caller(&mut parts, &api, issuer.as_deref()).await?;
     parts.extensions.insert(principal);
     let mut share = BodyShare(None);
     let body = if parts.method == Method::POST {

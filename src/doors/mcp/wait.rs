@@ -112,8 +112,7 @@ pub(super) async fn read(
     let seconds = seconds.to_string();
     let until = if turn == Turn::Sender { "asked" } else { "answered" };
     let query = [("wait", seconds.as_str()), ("until", until)];
-    let query = if seconds == "0" { &[][..] } else { &query[..] };
-    let view = call.ask(ApiRequest::get(&["handoffs", id]).with(query)).await.success()?.json;
+    let view = call.ask(ApiRequest::get(&["handoffs", id]).with(&query)).await.success()?.json;
     let successor = match view["successorId"].as_str() {
         None => None,
         // Not the caller's to read, perhaps: then the handoff itself is all there is to tell.

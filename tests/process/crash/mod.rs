@@ -6,6 +6,7 @@
 
 mod caller;
 mod compressed;
+mod doors;
 mod failures;
 mod fleet;
 mod groups;
@@ -27,6 +28,7 @@ use handoffd::domain::handoff::HandoffStatus;
 use handoffd::fault::Step;
 use serde_json::{Value, json};
 
+pub use self::doors::killed_within_a_conversation_at_a_door_each_step_is_in_the_log_once;
 pub use self::failures::f2_killed_while_handoffs_fail_each_failure_is_in_the_log_once;
 use self::fleet::Fleet;
 use self::hands::{Done, Hands, answering, indifferent};

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::laws::status;
 use super::readers::{HeardChunk, is_open};
-use super::streams::{SentStream, ToldEnd};
+use super::streams::{CLOSE_REFUSED, SentStream, ToldEnd};
 use handoffd::domain::handoff::HandoffStatus;
 
 /// Everything there is of a stream, once nothing happens to it any more.
@@ -94,6 +94,7 @@ fn ends(sent: &SentStream, has: &StreamEvidence, faults: &mut Vec<String>) {
     let closed = last["close"] == true;
     let told = match sent.end {
         ToldEnd::Closed => closed,
+        ToldEnd::CloseRefused => !closed && last["reason"] == CLOSE_REFUSED,
         ToldEnd::Aborted => !closed && last["reason"] == "STREAM_ABORTED",
         ToldEnd::None | ToldEnd::Refused => !closed && last["reason"] != "STREAM_ABORTED",
     };
@@ -234,6 +235,9 @@ mod tests {
             (stream(chunks.clone(), ToldEnd::Aborted), evidence(chunks, "FAILED"));
         has.heard.remove(0);
         assert_eq!(of_a_stream(&sent, &has), none);
+        let items = vec![turn(1), aborting(2, CLOSE_REFUSED)];
+        let refused = stream(vec![turn(1), closing(2)], ToldEnd::CloseRefused);
+        assert_eq!(of_a_stream(&refused, &evidence(items, "FAILED")), none);
         let items = vec![turn(1), turn(2), aborting(3, "STREAM_TIMEOUT")];
         let silent = stream(vec![turn(1), turn(2)], ToldEnd::None);
         assert_eq!(of_a_stream(&silent, &evidence(items, "FAILED")), none);
@@ -242,7 +246,7 @@ mod tests {
     #[test]
     fn each_breach_of_a_stream_is_found() {
         type Break = fn(&mut SentStream, &mut StreamEvidence);
-        let breaches: [(Break, &str); 17] = [
+        let breaches: [(Break, &str); 18] = [
             (|_, has| drop(has.items.remove(1)), "its chunks are"),
             (
                 |_, has| drop(has.page["records"].as_array_mut().unwrap().remove(0)),
@@ -254,6 +258,7 @@ mod tests {
             (|_, has| drop(has.items.pop()), "it ends at []"),
             (|sent, _| sent.end = ToldEnd::Refused, "its sender was told Refused"),
             (|sent, _| sent.end = ToldEnd::Aborted, "its sender was told Aborted"),
+            (|sent, _| sent.end = ToldEnd::CloseRefused, "its sender was told CloseRefused"),
             (
                 |_, has| drop(has.page["records"].as_array_mut().unwrap().pop()),
                 "0 records of its close",

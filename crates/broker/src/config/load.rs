@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::{Compressor, Config, ConfigError, DEFAULTS, caps, kubernetes};
+use handoffd_core::domain::ids::TenantId;
 use handoffd_core::domain::question::LONGEST_ANSWER;
 use handoffd_core::domain::redaction::RedactionPolicy;
 use handoffd_core::domain::residency::is_basis;
@@ -110,7 +111,123 @@ impl Config {
         self.check_origin()?;
         self.check_urls()?;
         self.check_keys()?;
+        self.check_transports()?;
+        let shares = self.doors.jazz.strategies.check();
+        shares.map_err(|why| ConfigError(format!("doors.jazz.strategies: {why}")))?;
+        self.check_oauth()?;
         Ok(self)
+    }
+
+    fn check_transports(&self) -> Result<(), ConfigError> {
+        let all = &self.transports;
+        let (redis, nats, amqp) = (&all.redis.intake, &all.nats.intake, &all.amqp.intake);
+        if all.nats.consumer.is_empty() || !all.nats.consumer.bytes().all(is_consumer_name) {
+            let why = "must be letters, digits, - and _";
+            return Err(ConfigError(format!("transports.nats.consumer {why}")));
+        }
+        for (mode, server, schemes, tenant, (key, from), answers, parked) in [
+            (
+                "redis",
+                &redis.server,
+                ["redis", "rediss"],
+                &redis.tenant,
+                ("stream", &redis.stream),
+                &redis.answers,
+                &redis.parked,
+            ),
+            (
+                "nats",
+                &nats.server,
+                ["nats", "tls"],
+                &nats.tenant,
+                ("subject", &nats.subject),
+                &nats.answers,
+                &nats.parked,
+            ),
+            (
+                "amqp",
+                &amqp.server,
+                ["amqp", "amqps"],
+                &amqp.tenant,
+                ("queue", &amqp.queue),
+                &amqp.answers,
+                &amqp.parked,
+            ),
+        ] {
+            let wrong = |key: &str, why: &str| {
+                Err(ConfigError(format!("transports.{mode}.intake.{key} {why}")))
+            };
+            if server.is_empty() {
+                continue;
+            }
+            let fits =
+                |url: &str| url::Url::parse(url).is_ok_and(|url| schemes.contains(&url.scheme()));
+            if !server.split(',').all(|url| fits(url.trim())) {
+                return wrong(
+                    "server",
+                    &format!("must be a {}:// or {}:// URL", schemes[0], schemes[1]),
+                );
+            }
+            if tenant.parse::<TenantId>().is_err() {
+                return wrong("tenant", "must be a tenant's id");
+            }
+            if from.is_empty() {
+                return wrong(key, &format!("must name a {key}"));
+            }
+            for (outlet, to) in [("answers", answers), ("parked", parked)] {
+                if to == from {
+                    return wrong(
+                        outlet,
+                        &format!("must be another {key} than the one that is read"),
+                    );
+                }
+            }
+        }
+        self.check_sqs()
+    }
+
+    fn check_sqs(&self) -> Result<(), ConfigError> {
+        let sqs = &self.transports.sqs;
+        let wrong = |key: &str, why: &str| Err(ConfigError(format!("transports.sqs.{key} {why}")));
+        let is_url = |text: &str| {
+            url::Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https"))
+        };
+        if !sqs.role_queues.iter().all(|queue| is_url(queue)) {
+            return wrong("role_queues", "must be queue URLs, or beginnings of some that end in /");
+        }
+        let intake = &sqs.intake;
+        if intake.queue_url.is_empty() {
+            return Ok(());
+        }
+        if intake.tenant.parse::<TenantId>().is_err() {
+            return wrong("intake.tenant", "must be a tenant's id");
+        }
+        if !is_url(&intake.queue_url) {
+            return wrong("intake.queue_url", "must be a queue's URL");
+        }
+        if !intake.endpoint.is_empty() && !is_url(&intake.endpoint) {
+            return wrong("intake.endpoint", "must be a URL");
+        }
+        if intake.access_key_id.is_empty() != intake.secret_access_key.is_empty() {
+            return wrong("intake.secret_access_key", "and access_key_id go together");
+        }
+        if !is_url(&intake.parked_url) {
+            return wrong(
+                "intake.parked_url",
+                "must be a queue's URL: what no reader takes goes there",
+            );
+        }
+        if !intake.answers_url.is_empty() && !is_url(&intake.answers_url) {
+            return wrong("intake.answers_url", "must be a queue's URL, or empty");
+        }
+        for (key, url) in
+            [("intake.answers_url", &intake.answers_url), ("intake.parked_url", &intake.parked_url)]
+        {
+            if *url == intake.queue_url {
+                return wrong(key, "must be another queue than the one that is read");
+            }
+        }
+        Ok(())
     }
 
     /// Counts and times that must be at least 1.
@@ -159,6 +276,8 @@ impl Config {
             ("retention.delete_interval_s", self.retention.delete_interval_s),
             ("retention.segment_records", self.retention.segment_records as u64),
             ("retention.segment_bytes", self.retention.segment_bytes as u64),
+            ("doors.a2a.poll_ms", self.doors.a2a.poll_ms),
+            ("doors.a2a.silence_ms", self.doors.a2a.silence_ms),
             ("delivery.retry_budget_per_s", u64::from(self.delivery.retry_budget_per_s)),
         ];
         if let Some((name, _)) = positive.iter().find(|(_, value)| *value == 0) {
@@ -330,6 +449,34 @@ impl Config {
         Ok(())
     }
 
+    /// The issuer of tokens at the MCP door.
+    fn check_oauth(&self) -> Result<(), ConfigError> {
+        let oauth = &self.doors.mcp.oauth;
+        if oauth.issuer.is_empty() {
+            return Ok(());
+        }
+        let wrong = |why: &str| Err(ConfigError(format!("doors.mcp.oauth: {why}")));
+        if self.server.public_url.is_none() {
+            return wrong("server.public_url must name the address that tokens are for");
+        }
+        for (name, url) in [("issuer", &oauth.issuer), ("jwks_url", &oauth.jwks_url)] {
+            let scheme = url::Url::parse(url).map(|url| url.scheme().to_owned());
+            if !scheme.is_ok_and(|scheme| scheme == "https" || scheme == "http") {
+                return wrong(&format!("{name} must be an http or https URL"));
+            }
+        }
+        if oauth.tenant.parse::<TenantId>().is_err() {
+            return wrong("tenant must be the id of a tenant");
+        }
+        if oauth.agent_claim.is_empty() || oauth.scope.contains([' ', '"', '\\']) {
+            return wrong("agent_claim must name a claim, and scope one scope");
+        }
+        if oauth.leeway_s > 600 {
+            return wrong("leeway_s must be at most 600");
+        }
+        Ok(())
+    }
+
     /// Where keys stand that no setting gives: `auth.keys_dir`, or the data directory.
     #[must_use]
     pub fn keys_dir(&self) -> &std::path::Path {
@@ -351,4 +498,9 @@ impl Config {
             self.database.url.clone()
         }
     }
+}
+
+/// Whether a byte may stand in the name of a NATS consumer.
+const fn is_consumer_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')
 }

@@ -15,6 +15,7 @@ use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
 use handoffd_core::domain::policy::Orders;
 use handoffd_core::domain::redaction::RedactionPolicy;
 use handoffd_core::domain::residency::{self, Region, ResidencyPolicy};
+use handoffd_core::domain::strategy::StrategyShares;
 use handoffd_core::domain::window::{BinaryPolicy, ContextPolicy, ContextSettings};
 
 mod caps;
@@ -22,6 +23,12 @@ mod kubernetes;
 mod load;
 #[cfg(test)]
 mod tests;
+mod transports;
+
+pub use transports::{
+    AmqpIntake, AmqpTransport, NatsIntake, NatsTransport, RedisIntake, RedisTransport, SqsIntake,
+    SqsTransport, Transports,
+};
 
 /// The defaults, as shipped and documented.
 pub const DEFAULTS: &str = include_str!("../../../../config/default.toml");
@@ -57,6 +64,7 @@ pub struct Config {
     pub redaction: Redaction,
     pub log: Log,
     pub doors: Doors,
+    pub transports: Transports,
     /// Variables that were ignored, because Kubernetes sets them beside a Service named `handoffd`.
     #[serde(skip)]
     pub service_links: Vec<String>,
@@ -88,6 +96,25 @@ pub struct Server {
 pub struct Doors {
     pub mcp: McpDoor,
     pub a2a: A2aDoor,
+    pub sw4rm: Sw4rmDoor,
+    pub jazz: JazzDoor,
+}
+
+/// `[doors.sw4rm]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Sw4rmDoor {
+    pub enabled: bool,
+}
+
+/// `[doors.jazz]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct JazzDoor {
+    pub enabled: bool,
+    pub strategies: StrategyShares,
 }
 
 /// `[doors.a2a]`.
@@ -100,6 +127,9 @@ pub struct A2aDoor {
     pub public_tenant: String,
     pub repeated_message: RepeatedMessage,
     pub card_max_age_s: u64,
+    pub poll_ms: u64,
+    pub poll_max_ms: u64,
+    pub silence_ms: u64,
 }
 
 /// How the A2A door takes a message whose id its sender used before (`doors.a2a.repeated_message`).
@@ -117,6 +147,21 @@ pub enum RepeatedMessage {
 #[serde(deny_unknown_fields)]
 pub struct McpDoor {
     pub enabled: bool,
+    pub oauth: OAuth,
+}
+
+/// `[doors.mcp.oauth]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct OAuth {
+    pub issuer: String,
+    pub jwks_url: String,
+    pub audience: String,
+    pub tenant: String,
+    pub agent_claim: String,
+    pub scope: String,
+    pub leeway_s: u64,
 }
 
 #[derive(Debug, Clone, Deserialize)]

@@ -55,6 +55,9 @@ pub enum AttemptOutcome {
     },
     /// Status 410: the endpoint is permanently gone.
     Gone,
+    /// The transport between broker and receiver is away, slow, full, or refuses the broker. The receiver's health is
+    /// unknown: the handoff waits, and no attempt is used up.
+    Away(AttemptFailure),
     /// The attempt brought no usable answer.
     Failed(AttemptFailure),
 }
@@ -71,7 +74,14 @@ pub struct AttemptFailure {
     pub status: Option<u16>,
     /// One sentence for operators. Contains no part of either body, no secret and no URL.
     pub detail: String,
+    /// JSON pointer of the agent's setting that causes the failure, where one does.
+    pub field: Option<&'static str>,
+    /// What the server answered, for the operator who tests a delivery; never logged.
+    pub answered: Option<String>,
 }
+
+/// Longest answer of a server that a failure quotes, in characters.
+const ANSWERED_MAX_CHARS: usize = 500;
 
 /// Classes of failed attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -96,6 +106,12 @@ pub enum FailureClass {
     Protocol,
     /// The answer exceeds the size limit.
     BodyTooLarge,
+    /// The transport's server refused the broker's credentials, or the operation to them.
+    Unauthorized,
+    /// The queue, stream, subject, exchange or namespace does not exist.
+    Missing,
+    /// The transport's server refused the message: full, read-only, or against its rules.
+    Refused,
 }
 
 impl FailureClass {
@@ -112,6 +128,9 @@ impl FailureClass {
             Self::Redirect => "redirect",
             Self::Protocol => "protocol",
             Self::BodyTooLarge => "body_too_large",
+            Self::Unauthorized => "unauthorized",
+            Self::Missing => "missing",
+            Self::Refused => "refused",
         }
     }
 }
@@ -119,12 +138,31 @@ impl FailureClass {
 impl AttemptFailure {
     /// A failure before any byte of the request left for the receiver.
     pub fn unreached(class: FailureClass, detail: impl Into<String>) -> Self {
-        Self { class, reached: false, status: None, detail: detail.into() }
+        Self {
+            class,
+            reached: false,
+            status: None,
+            detail: detail.into(),
+            field: None,
+            answered: None,
+        }
     }
 
     /// A failure after the receiver saw the request, or may have seen it.
     pub fn reached(class: FailureClass, status: Option<u16>, detail: impl Into<String>) -> Self {
-        Self { class, reached: true, status, detail: detail.into() }
+        Self { reached: true, status, ..Self::unreached(class, detail) }
+    }
+
+    /// Names the agent's setting that causes the failure, by its JSON pointer.
+    #[must_use]
+    pub fn at(self, field: &'static str) -> Self {
+        Self { field: Some(field), ..self }
+    }
+
+    /// Quotes the server's answer.
+    #[must_use]
+    pub fn answered(self, answer: &str) -> Self {
+        Self { answered: Some(answer.chars().take(ANSWERED_MAX_CHARS).collect()), ..self }
     }
 }
 

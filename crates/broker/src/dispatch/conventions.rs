@@ -8,6 +8,7 @@ use tracing::field::{Empty, display};
 use super::answer::{AttemptFailure, AttemptOutcome};
 use super::dispatcher::label;
 use crate::telemetry;
+use handoffd_core::domain::handoff::DeliveryMode;
 use handoffd_store::store::DeliveryClaim;
 
 /// Names a delivery's span before it begins.
@@ -41,7 +42,23 @@ fn conversation(body: &[u8]) -> Option<String> {
     serde_json::from_slice::<ConversationField>(body).ok()?.conversation_id
 }
 
-pub(super) fn post(url: &str, attempt: i32) -> Span {
+/// The span of one attempt by a transport. Other transports than HTTP name their span by the conventions for messaging.
+pub(super) fn send(mode: DeliveryMode, url: Option<&str>, attempt: i32) -> Span {
+    if let Some(url) = url {
+        return post(url, attempt);
+    }
+    tracing::debug_span!(
+        "handoff.publish",
+        otel.name = format!("send {}", mode.as_str()),
+        otel.kind = "producer",
+        otel.status_code = Empty,
+        messaging.system = mode.as_str(),
+        messaging.operation.type = "send",
+        error.type = Empty,
+    )
+}
+
+fn post(url: &str, attempt: i32) -> Span {
     let span = tracing::debug_span!(
         "http.post",
         otel.name = "POST",
@@ -82,7 +99,7 @@ pub(super) fn outbound(claim: &DeliveryClaim, span: &Span) -> (String, Option<St
 pub(super) fn conclude(tried: &AttemptOutcome) {
     let span = Span::current();
     span.record("handoff.outcome", label(tried));
-    if let AttemptOutcome::Failed(failure) = tried {
+    if let AttemptOutcome::Failed(failure) | AttemptOutcome::Away(failure) = tried {
         span.record("error.type", failure.class.as_str());
         span.record("otel.status_code", "ERROR");
     }

@@ -23,8 +23,9 @@ use super::budget::BudgetSettings;
 use super::conventions;
 use super::held::Claims;
 use super::lanes::{EndpointHealthChange, Health, Lanes};
+use super::transport::Transports;
 use super::turns::Turns;
-use super::webhook::Post;
+use crate::claim_check::ClaimLinks;
 use crate::compress::CompressionStep;
 use crate::directory::Directory;
 use crate::ledger::{DeliverySlot, Ledger, Outbound};
@@ -95,10 +96,12 @@ pub struct DispatcherDependencies {
     pub directory: Arc<Directory>,
     /// Vault that opens webhook secrets.
     pub vault: Vault,
+    /// Makes the links that stand for bodies which a transport does not carry.
+    pub claims: ClaimLinks,
     pub clock: Arc<dyn Clock>,
     pub metrics: Arc<Metrics>,
-    /// Client that sends the requests.
-    pub post: Arc<dyn Post>,
+    /// The transports that send the attempts.
+    pub transports: Transports,
     /// Message schemas, which convert a message to a form that the receiver accepts.
     pub schemas: Arc<Schemas>,
     /// Compresses a message that is too large for its receiver.
@@ -117,7 +120,7 @@ enum Nudge {
     All,
 }
 
-/// Delivers handoffs to webhook receivers. Clones share all state.
+/// Delivers handoffs by every transport but the inbox. Clones share all state.
 #[derive(Clone)]
 pub struct Dispatcher(Arc<DispatcherState>);
 

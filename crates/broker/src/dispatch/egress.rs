@@ -13,8 +13,10 @@ use std::time::Duration;
 use ipnet::{IpNet, Ipv4Net};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
+use zeroize::Zeroizing;
 
 use super::addresses::{embedded_v4, special_range};
+use super::answer::{AttemptFailure, FailureClass};
 
 /// Value of the `User-Agent` header.
 pub const USER_AGENT: &str = concat!("handoffd/", env!("CARGO_PKG_VERSION"));
@@ -147,6 +149,35 @@ impl EgressPolicy {
         Ok(url)
     }
 
+    /// Resolves a server's name to the addresses that may be connected to, at least one. For clients that do not speak
+    /// HTTP: they connect to these addresses and to no others.
+    ///
+    /// # Errors
+    /// The name does not resolve, or every address is refused.
+    pub async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, AttemptFailure> {
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let found = tokio::net::lookup_host((host, port)).await.map_err(|_| {
+            AttemptFailure::unreached(FailureClass::Dns, "the server's name does not resolve")
+        })?;
+        let (mut kept, mut denied) = (Vec::new(), None);
+        for address in found {
+            match self.permits(address.ip()) {
+                Ok(()) => kept.push(address),
+                Err(why) => denied = Some(why),
+            }
+        }
+        match denied {
+            Some(why) if kept.is_empty() => {
+                Err(AttemptFailure::unreached(FailureClass::Egress, why.to_string()))
+            }
+            _ if kept.is_empty() => Err(AttemptFailure::unreached(
+                FailureClass::Dns,
+                "the server's name has no addresses",
+            )),
+            _ => Ok(kept),
+        }
+    }
+
     fn allows(&self, address: IpAddr) -> bool {
         self.allowed.iter().any(|network| network.contains(&address))
     }
@@ -168,6 +199,12 @@ fn unmapped(network: IpNet) -> IpNet {
 struct GuardedResolver {
     policy: Arc<EgressPolicy>,
     inner: Arc<dyn Resolve>,
+}
+
+impl std::fmt::Debug for GuardedResolver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GuardedResolver").field("policy", &self.policy).finish_non_exhaustive()
+    }
 }
 
 impl Resolve for GuardedResolver {
@@ -238,6 +275,26 @@ impl Default for ClientSettings {
 pub struct GuardedClient {
     http: reqwest::Client,
     policy: Arc<EgressPolicy>,
+    settings: ClientSettings,
+    resolver: Arc<GuardedResolver>,
+}
+
+/// Certificates of a connection, as PEM documents.
+#[derive(Default)]
+pub struct TlsCertificates<'a> {
+    /// The client's certificate, with those that it was issued under, and its key.
+    pub identity: Option<(&'a str, &'a str)>,
+    /// Roots that are trusted instead of the system's.
+    pub roots: Option<&'a str>,
+}
+
+/// Which of the [`TlsCertificates`] cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TlsCertificateError {
+    #[error("the certificate and its key are no PEM documents that belong together")]
+    Identity,
+    #[error("the roots are no PEM certificates")]
+    Roots,
 }
 
 /// Builds the guarded client.
@@ -260,23 +317,25 @@ pub(super) fn client_with_resolver(
     let _ = rustls::crypto::ring::default_provider().install_default();
     let policy = Arc::new(policy);
     let resolver = Arc::new(GuardedResolver { policy: Arc::clone(&policy), inner });
-    let builder = || {
-        reqwest::Client::builder()
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .referer(false)
-            .dns_resolver(Arc::clone(&resolver))
-            .connect_timeout(settings.connect_timeout)
-            .pool_idle_timeout(settings.pool_idle_timeout)
-            .pool_max_idle_per_host(settings.pool_max_idle_per_host)
-            .tcp_nodelay(true)
-            .user_agent(USER_AGENT)
-    };
+    let builder = || builder(settings, &resolver);
     let http = builder()
         .build()
         .or_else(|_| builder().tls_backend_preconfigured(compiled_in_roots()).build())?;
-    Ok(GuardedClient { http, policy })
+    Ok(GuardedClient { http, policy, settings: *settings, resolver })
+}
+
+fn builder(settings: &ClientSettings, resolver: &Arc<GuardedResolver>) -> reqwest::ClientBuilder {
+    reqwest::Client::builder()
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .referer(false)
+        .dns_resolver(Arc::clone(resolver))
+        .connect_timeout(settings.connect_timeout)
+        .pool_idle_timeout(settings.pool_idle_timeout)
+        .pool_max_idle_per_host(settings.pool_max_idle_per_host)
+        .tcp_nodelay(true)
+        .user_agent(USER_AGENT)
 }
 
 fn compiled_in_roots() -> rustls::ClientConfig {
@@ -300,6 +359,35 @@ impl GuardedClient {
     ) -> Result<reqwest::RequestBuilder, EgressDenied> {
         let url = self.policy.check_url(url)?;
         Ok(self.http.request(method, url))
+    }
+
+    /// A client under the same policy with certificates and a pool of its own.
+    ///
+    /// # Errors
+    /// [`TlsCertificateError`].
+    pub fn with_certificates(
+        &self,
+        certificates: &TlsCertificates<'_>,
+    ) -> Result<Self, TlsCertificateError> {
+        let mut made = builder(&self.settings, &self.resolver);
+        if let Some(roots) = certificates.roots {
+            let roots = reqwest::Certificate::from_pem_bundle(roots.as_bytes())
+                .ok()
+                .filter(|roots| !roots.is_empty())
+                .ok_or(TlsCertificateError::Roots)?;
+            made = made.tls_certs_only(roots);
+        }
+        if let Some((certificate, key)) = certificates.identity {
+            let pem = Zeroizing::new(format!("{certificate}\n{key}"));
+            let identity = reqwest::Identity::from_pem(pem.as_bytes());
+            made = made.identity(identity.map_err(|_| TlsCertificateError::Identity)?);
+        }
+        let broken = if certificates.identity.is_some() {
+            TlsCertificateError::Identity
+        } else {
+            TlsCertificateError::Roots
+        };
+        Ok(Self { http: made.build().map_err(|_| broken)?, ..self.clone() })
     }
 
     /// The policy in force, for early checks of registered URLs.

@@ -8,21 +8,21 @@ use handoffd_store::store::DeliveryClaim;
 
 impl Dispatcher {
     /// Reports that the endpoint answered 410.
-    pub(super) async fn gone(&self, claim: &DeliveryClaim, url: &str) {
+    pub(super) async fn gone(&self, claim: &DeliveryClaim, address: &str) {
         tracing::error!(
             event = "agent.endpoint_disabled",
             agent_id = %claim.target,
             "the endpoint answered 410: delivery to this agent is disabled"
         );
         self.count("disabled");
-        self.change(claim, AgentChange::DisableDelivery { url: url.to_owned() }).await;
+        self.change(claim, AgentChange::DisableDelivery { address: address.to_owned() }).await;
     }
 
     /// Reports consecutive failures of the endpoint, or its recovery after them.
     pub(super) async fn report_health(
         &self,
         claim: &DeliveryClaim,
-        url: String,
+        address: String,
         health_change: EndpointHealthChange,
     ) {
         let agent_id = &claim.target;
@@ -46,12 +46,12 @@ impl Dispatcher {
                         "the endpoint is on its way to being disabled"
                     );
                 }
-                self.change(claim, AgentChange::Failing { url, step }).await;
+                self.change(claim, AgentChange::Failing { address, step }).await;
             }
             EndpointHealthChange::Answers => {
                 self.count("recovered");
                 tracing::info!(%agent_id, "the endpoint answers again");
-                self.change(claim, AgentChange::Answers { url }).await;
+                self.change(claim, AgentChange::Answers { address }).await;
             }
         }
     }

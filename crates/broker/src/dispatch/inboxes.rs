@@ -144,7 +144,7 @@ impl Inboxes {
         for receiver in self.store.list_due_receivers(DeliveryMode::Pull, now, LEFTOVERS).await? {
             match self.mode_of(&receiver, &mut fresh).await? {
                 Some(DeliveryMode::Pull) => {}
-                Some(DeliveryMode::Webhook) => self.outbound.nudge(&receiver),
+                Some(_) => self.outbound.nudge(&receiver),
                 None => {
                     let rows = self.store.list_waiting(&receiver, now, LEFTOVERS).await?;
                     let why = "AGENT_DELETED".to_owned();

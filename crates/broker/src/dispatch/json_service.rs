@@ -47,6 +47,24 @@ impl JsonService {
             .ok_or_else(|| "its answer is neither JSON nor a stream that ended".to_owned())
     }
 
+    /// Reads the document at the service's address. The caller bounds the time.
+    ///
+    /// # Errors
+    /// The cause, without an address.
+    pub async fn get(&self) -> Result<Value, String> {
+        let request = self
+            .client
+            .request(Method::GET, &self.url)
+            .map_err(|err| err.to_string())?
+            .header(header::ACCEPT, "application/json");
+        let response = request.send().await.map_err(|err| err.without_url().to_string())?;
+        if response.status() != StatusCode::OK {
+            return Err(format!("it answered {}", response.status()));
+        }
+        let body = body(response).await?;
+        serde_json::from_slice(&body).map_err(|_| "its answer is not JSON".to_owned())
+    }
+
     async fn send(&self, question: &Value) -> Result<Vec<u8>, String> {
         let mut request = self
             .client

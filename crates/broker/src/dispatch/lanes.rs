@@ -51,6 +51,8 @@ pub(super) enum Health {
     Answered,
     /// The receiver did not answer, or answered with a failure.
     Failed,
+    /// The transport is away: the breaker counts it, the receiver's own record does not.
+    Away,
     /// No request was sent.
     Unknown,
 }
@@ -210,6 +212,10 @@ impl Lanes {
                 lane.streak.failed().map(EndpointHealthChange::Failing)
             }
             Health::Failed => None,
+            Health::Away => {
+                lane.breaker.on_failure(now.0);
+                None
+            }
             Health::Unknown => {
                 lane.breaker.on_abandoned(now.0);
                 None

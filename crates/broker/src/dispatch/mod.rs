@@ -4,6 +4,7 @@
 //! [`answer::AttemptOutcome`]; the dispatcher decides its meaning for the handoff. `addresses`, `answer`, `backoff`,
 //! `breaker`, `budget`, `failing`, `turns` and `standard_webhooks` are pure: the caller passes time and randomness.
 
+pub mod a2a;
 pub mod addresses;
 pub mod answer;
 pub mod backoff;
@@ -21,5 +22,6 @@ pub mod inboxes;
 pub mod json_service;
 mod lanes;
 pub mod standard_webhooks;
+pub mod transport;
 mod turns;
 pub mod webhook;

@@ -97,6 +97,8 @@ pub struct HandoffHeaders {
     pub fencing_token: Option<i64>,
     /// `Handoff-Chunk`: the number of a chunk in its stream, from 1.
     pub chunk: Option<i64>,
+    /// `Handoff-Test`: the request is a test, and no handoff.
+    pub test: bool,
     /// `Authorization`, as the subscriber gave it.
     pub authorization: Option<String>,
     /// `X-A2A-Notification-Token`, as the subscriber gave it.
@@ -376,6 +378,7 @@ fn signed_headers(request: &WebhookRequest) -> Result<HeaderMap, AttemptFailure>
         ("handoff-attempt", more.attempt.map(|n| n.to_string())),
         ("handoff-fencing-token", more.fencing_token.map(|token| token.to_string())),
         ("handoff-chunk", more.chunk.map(|seq| seq.to_string())),
+        ("handoff-test", more.test.then(|| "true".to_owned())),
         ("authorization", more.authorization.clone()),
         ("x-a2a-notification-token", more.notification_token.clone()),
     ];
@@ -401,7 +404,7 @@ fn signed_headers(request: &WebhookRequest) -> Result<HeaderMap, AttemptFailure>
 }
 
 /// Reads an answer's body, up to [`ANSWER_MAX_BYTES`].
-async fn read_body(mut response: Response) -> Result<Vec<u8>, AttemptFailure> {
+pub(super) async fn read_body(mut response: Response) -> Result<Vec<u8>, AttemptFailure> {
     let status = response.status().as_u16();
     let mut body = Vec::new();
     loop {
@@ -428,7 +431,7 @@ async fn read_body(mut response: Response) -> Result<Vec<u8>, AttemptFailure> {
     }
 }
 
-fn denied(why: EgressDenied) -> AttemptFailure {
+pub(super) fn denied(why: EgressDenied) -> AttemptFailure {
     AttemptFailure::unreached(FailureClass::Egress, why.to_string())
 }
 
@@ -436,7 +439,7 @@ fn denied(why: EgressDenied) -> AttemptFailure {
 ///
 /// "Connect" errors cover resolution, TCP and the TLS handshake, all of which end before the first byte of the request
 /// is written. Any other error may have happened afterwards and counts as `reached`.
-fn failure_of(error: &reqwest::Error) -> AttemptFailure {
+pub(super) fn failure_of(error: &reqwest::Error) -> AttemptFailure {
     if let Some(why) = find::<EgressDenied>(error) {
         return denied(*why);
     }

@@ -181,6 +181,7 @@ async fn the_request_is_signed_and_labelled() {
         attempt: Some(2),
         fencing_token: Some(41),
         chunk: None,
+        test: false,
         authorization: Some("Bearer for-you".to_owned()),
         notification_token: Some("told-you".to_owned()),
     };

@@ -22,6 +22,7 @@ use handoffd_core::domain::message::{Address, Message, ReturnTo, whole_number};
 use handoffd_core::domain::policy::{EdgePolicy, Recovery};
 use handoffd_core::domain::residency::ResidencyFacts;
 use handoffd_core::domain::ruling::Ruling;
+use handoffd_core::domain::strategy::RoutingStrategy;
 use handoffd_core::domain::stream::Stream;
 use handoffd_core::domain::trace_context::{TraceContext, TraceParent};
 use handoffd_core::domain::window::ContextFacts;
@@ -58,6 +59,7 @@ pub(super) fn ruling(
         addressed,
         returns_to,
         max_iterations,
+        strategy: RoutingStrategy::of_message(message.value()),
         ..Ruling::default()
     };
     (!ruling.is_default()).then(|| Box::new(ruling))

@@ -1,6 +1,8 @@
 //! Decisions on agents and keys: who may do what is evidence too.
 
-use super::command::{AgentChange, ChangeAgent, Command, CreateAgent, LedgerError, Reply};
+use super::command::{
+    AgentChange, ChangeAgent, Command, CreateAgent, LedgerError, Reply, SecretsChange,
+};
 use super::decide::Decision;
 use super::plan::Change;
 use super::submit::publish;
@@ -50,10 +52,16 @@ pub(super) fn change(state: &BatchState, command: &Command, change: &ChangeAgent
     let mut row = known.clone();
     let mut kind = RecordKind::AgentUpdated;
     match &change.change {
-        AgentChange::Patch(spec) => {
+        AgentChange::Patch { spec, secrets } => {
             row.agent = spec
                 .apply(&row.agent)
                 .map_err(|(pointer, message)| LedgerError::Invalid(pointer, message))?;
+            if let Some(SecretsChange { from, to }) = secrets {
+                if row.secrets != *from {
+                    return Err(secrets_changed());
+                }
+                row.secrets.clone_from(to);
+            }
         }
         AgentChange::SetTargets(targets) => {
             let mut seen = std::collections::BTreeSet::new();
@@ -72,27 +80,25 @@ pub(super) fn change(state: &BatchState, command: &Command, change: &ChangeAgent
                 return Err(LedgerError::NotFound("handoff target"));
             }
         }
-        AgentChange::Secrets { from, to } => {
+        AgentChange::Secrets(SecretsChange { from, to }) => {
             if row.secrets != *from {
-                return Err(LedgerError::Conflict(
-                    "the agent's secrets were changed meanwhile".to_owned(),
-                ));
+                return Err(secrets_changed());
             }
             row.secrets.clone_from(to);
             kind = RecordKind::SecretRotated;
         }
-        AgentChange::DisableDelivery { url } => {
-            if row.agent.delivery.url.as_ref() != Some(url) {
+        AgentChange::DisableDelivery { address } => {
+            if row.agent.delivery.address() != *address {
                 return Ok((Vec::new(), Reply::Agent(row)));
             }
             row.agent.delivery.disabled = true;
             kind = RecordKind::EndpointDisabled;
         }
-        AgentChange::Failing { url, step } => {
+        AgentChange::Failing { address, step } => {
             let delivery = &mut row.agent.delivery;
             // Another broker may have said as much.
             let known = delivery.failing.is_some_and(|failing| failing.percent >= step.percent);
-            if known || delivery.disabled || delivery.url.as_ref() != Some(url) {
+            if known || delivery.disabled || delivery.address() != *address {
                 return Ok((Vec::new(), Reply::Agent(row)));
             }
             delivery.failing = Some(*step);
@@ -103,9 +109,9 @@ pub(super) fn change(state: &BatchState, command: &Command, change: &ChangeAgent
                 RecordKind::EndpointFailing
             };
         }
-        AgentChange::Answers { url } => {
+        AgentChange::Answers { address } => {
             let delivery = &mut row.agent.delivery;
-            if delivery.disabled || delivery.url.as_ref() != Some(url) {
+            if delivery.disabled || delivery.address() != *address {
                 return Ok((Vec::new(), Reply::Agent(row)));
             }
             delivery.failing = None;
@@ -140,6 +146,10 @@ pub(super) fn change(state: &BatchState, command: &Command, change: &ChangeAgent
     changes.extend(alerts(command, change).into_iter().map(publish));
     changes.extend(follow(command, &change.agent, known, &row));
     Ok((changes, Reply::Agent(row)))
+}
+
+fn secrets_changed() -> LedgerError {
+    LedgerError::Conflict("the agent's secrets were changed meanwhile".to_owned())
 }
 
 /// What operators are told of an endpoint.

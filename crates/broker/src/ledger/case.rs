@@ -11,7 +11,7 @@ use handoffd_core::domain::escalation::{Escalation, EscalationOutcome, Escalatio
 use handoffd_core::domain::event::{Event, EventType};
 use handoffd_core::domain::funds::Spending;
 use handoffd_core::domain::handoff::{
-    DeliveryMode, HANDED_ON, Handoff, HandoffEvent, HandoffStatus, HandoffTerms, RETURNED,
+    HANDED_ON, Handoff, HandoffEvent, HandoffStatus, HandoffTerms, RETURNED,
 };
 use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TaskId};
 use handoffd_core::domain::latency::LatencySample;
@@ -118,7 +118,7 @@ impl<'a> Case<'a> {
             RecordKind::Accepted | RecordKind::Rejected | RecordKind::Expired | RecordKind::Failed
         );
         // Under a contract an auditor replays its retries. A pull receiver claims as often as it likes.
-        draft.attempts = (ends_delivery && self.handoff.mode == DeliveryMode::Webhook)
+        draft.attempts = (ends_delivery && self.handoff.mode.is_pushed())
             .then_some(self.handoff.attempts)
             .filter(|_| draft.contract.is_some());
         if kind == RecordKind::RolledBack {

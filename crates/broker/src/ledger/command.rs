@@ -707,36 +707,44 @@ pub struct ChangeAgent {
 /// What to change of an agent.
 #[derive(Debug, Clone)]
 pub enum AgentChange {
-    /// Set what the patch names.
-    Patch(Box<AgentSpec>),
+    /// Set what the patch names, and its sealed credentials with it.
+    Patch {
+        spec: Box<AgentSpec>,
+        /// Set where the patch names a delivery.
+        secrets: Option<SecretsChange>,
+    },
     SetTargets(Vec<Target>),
     AddTarget(Target),
     /// Take one entry out.
     RemoveTarget(Target),
     /// Replace its sealed secrets, if they still are what the caller saw.
-    Secrets {
-        from: String,
-        /// As they will be.
-        to: String,
-    },
+    Secrets(SecretsChange),
     /// Its endpoint answered 410: disable it, if it still is that one.
     DisableDelivery {
-        /// Where it was posted to.
-        url: String,
+        /// Where it was sent to.
+        address: String,
     },
     /// Its endpoint fails again and again, if it still is that one: say so, at 100 % disable it.
     Failing {
-        /// Where it was posted to.
-        url: String,
+        /// Where it was sent to.
+        address: String,
         /// How far it is.
         step: Failing,
     },
     /// Its endpoint answers again, if it still is that one.
     Answers {
-        /// Where it was posted to.
-        url: String,
+        /// Where it was sent to.
+        address: String,
     },
     Delete,
+}
+
+/// Sealed secrets to replace, if they still are what the caller saw.
+#[derive(Debug, Clone)]
+pub struct SecretsChange {
+    pub from: String,
+    /// As they will be.
+    pub to: String,
 }
 
 /// A subscription to make.

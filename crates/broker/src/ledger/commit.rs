@@ -15,7 +15,7 @@ use super::needs::needs;
 use super::plan::Plan;
 use super::{CROWD, Committed, Job, ReservedSlot, Shared};
 use crate::telemetry;
-use handoffd_core::domain::handoff::{DeliveryMode, HandoffStatus};
+use handoffd_core::domain::handoff::HandoffStatus;
 use handoffd_core::domain::trace_context::TraceParent;
 use handoffd_core::evidence::append::AppendedRecords;
 use handoffd_store::fault::{self, Step};
@@ -238,7 +238,7 @@ impl Shared {
         let at = job.command.at;
         if let Kind::Submit(submit) = &job.command.kind
             && job.outgoing.is_some()
-            && submit.handoff.mode == DeliveryMode::Webhook
+            && submit.handoff.mode.is_pushed()
             && submit.handoff.status == HandoffStatus::Pending
             && let Some(slot) = self
                 .outbound

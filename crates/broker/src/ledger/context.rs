@@ -87,10 +87,10 @@ pub struct Context {
 
 impl Context {
     /// The latency clock of a handoff that is committed for that transport: an inbox offers what it has, a
-    /// webhook is offered with its first attempt. What the queue took is the broker's share.
+    /// pushed transport offers with its first attempt. What the queue took is the broker's share.
     #[must_use]
     pub fn offered(&self, mut clock: LatencyClock, at: Micros, mode: DeliveryMode) -> LatencyClock {
-        if mode == DeliveryMode::Pull {
+        if !mode.is_pushed() {
             clock.offer(at.plus(self.waited));
         }
         clock

@@ -8,7 +8,7 @@ use crate::metrics::Metrics;
 use handoffd_core::domain::cap::Defaults;
 use handoffd_core::domain::event::EventType;
 use handoffd_core::domain::group::{GroupFacts, GroupStatus};
-use handoffd_core::domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
+use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{HandoffId, Micros, TaskId, TenantId};
 use handoffd_core::domain::stream;
 use handoffd_core::evidence::record::{RecordDraft, RecordKind};
@@ -151,9 +151,10 @@ impl Shared {
                 self.metrics.count_emitted(handoff);
                 audit_line(handoff);
                 let receiver = (handoff.tenant.clone(), handoff.target.clone());
-                match handoff.mode {
-                    DeliveryMode::Webhook => self.outbound.nudge(&receiver),
-                    DeliveryMode::Pull => self.wake_inbox(&receiver),
+                if handoff.mode.is_pushed() {
+                    self.outbound.nudge(&receiver);
+                } else {
+                    self.wake_inbox(&receiver);
                 }
             }
         }
@@ -284,11 +285,9 @@ impl Shared {
                 if let Some(slot) = slot {
                     self.outbound.release(slot, &receiver, false);
                 }
-                match (handoff.status, handoff.mode) {
-                    (HandoffStatus::Pending, DeliveryMode::Webhook) => {
-                        self.outbound.nudge(&receiver);
-                    }
-                    (HandoffStatus::Pending, DeliveryMode::Pull) => self.wake_inbox(&receiver),
+                match (handoff.status, handoff.mode.is_pushed()) {
+                    (HandoffStatus::Pending, true) => self.outbound.nudge(&receiver),
+                    (HandoffStatus::Pending, false) => self.wake_inbox(&receiver),
                     _ => {}
                 }
             }

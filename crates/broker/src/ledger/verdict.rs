@@ -60,7 +60,8 @@ pub(super) fn verdict(
                 // It handed on, or asked, and waits: there is no lease that runs.
                 return Ok(case.unchanged());
             }
-            case.handoff.deadline_at = Some(verdict.lease_until);
+            // A heartbeat may arrive late, or again, by a queue: it never shortens the lease.
+            case.handoff.deadline_at = case.handoff.deadline_at.max(Some(verdict.lease_until));
             return Ok(case.close());
         }
     };

@@ -308,8 +308,23 @@ instruments! {
         pub records_total: counter("handoff_records_total", "Audit records appended."),
         pub attempts: counters(
             "handoff_delivery_attempts_total",
-            "Attempts at delivery by outcome.",
-            &["outcome"],
+            "Attempts at delivery by transport and outcome; `none` is the transport of what was not sent.",
+            &["transport", "outcome"],
+        ),
+        pub replies: counters(
+            "handoff_replies_total",
+            "Verdicts on reply channels, by transport and result: taken, later, malformed, signature, timestamp, or the code of the refusal in lower case.",
+            &["transport", "result"],
+        ),
+        pub queue_submissions: counters(
+            "handoff_queue_submissions_total",
+            "Handoffs that came in by a transport other than HTTP, by transport and result: committed, refused, parked, later.",
+            &["transport", "result"],
+        ),
+        pub claim_checks: counters(
+            "handoff_claim_checks_total",
+            "Attempts that sent a link in the place of a body which is too large for the transport, by transport.",
+            &["transport"],
         ),
         pub attempt_seconds: histograms(
             "handoff_attempt_duration_seconds",
@@ -456,6 +471,16 @@ instruments! {
             "handoff_door_call_duration_seconds",
             "Call duration by door and operation, waits included.",
             &SECONDS, &["door", "operation"],
+        ),
+        pub strategy_outcomes: counters(
+            "handoff_strategy_outcomes_total",
+            "Handoffs whose receiver a door chose, by strategy and outcome: success, failure; refused (by the gate), none (nobody was found).",
+            &["strategy", "outcome"],
+        ),
+        pub(super) strategy_seconds: histograms(
+            "handoff_strategy_duration_seconds",
+            "Time from the commit to the end of a handoff whose receiver a door chose, by strategy.",
+            &SECONDS, &["strategy"],
         ),
         pub erasures: counter("handoff_erasures_total", "Completed erasures of data subjects."),
         pub personal_data_erased: counter(

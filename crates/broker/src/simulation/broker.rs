@@ -14,6 +14,7 @@ use super::dice::{below, pause};
 use super::wire::Wire;
 use super::world::{SkewedClock, World};
 use crate::brokers::{self, beat};
+use crate::claim_check::ClaimLinks;
 use crate::compress::CompressionStep;
 use crate::directory::Directory;
 use crate::dispatch::backoff::RetryPolicy;
@@ -22,7 +23,8 @@ use crate::dispatch::budget::BudgetSettings;
 use crate::dispatch::chunks::{self, ChunkSender};
 use crate::dispatch::dispatcher::{self, Dispatcher};
 use crate::dispatch::inboxes::Inboxes;
-use crate::dispatch::webhook::Post;
+use crate::dispatch::transport::webhook::WebhookTransport;
+use crate::dispatch::transport::{Transport, Transports};
 use crate::ledger::command::{Command, LedgerError, Reply};
 use crate::ledger::context::Rules;
 use crate::ledger::{self, Ledger, Outbound, Outgoing};
@@ -218,9 +220,16 @@ impl Broker {
                 store: Arc::clone(&store),
                 directory: Arc::clone(&directory),
                 vault: VAULT.clone(),
+                claims: ClaimLinks {
+                    vault: VAULT.clone(),
+                    base: String::new(),
+                    ttl: std::time::Duration::from_hours(1),
+                },
                 clock: Arc::clone(&clock),
                 metrics: Arc::clone(&METRICS),
-                post: Arc::clone(&wire) as Arc<dyn Post>,
+                transports: Transports::new([
+                    Arc::new(WebhookTransport::new(wire.clone())) as Arc<dyn Transport>
+                ]),
                 schemas: Arc::clone(&SCHEMAS),
                 compression: Arc::clone(&compression),
                 redaction: Arc::new(RedactionPolicy::default()),

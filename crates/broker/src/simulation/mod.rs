@@ -49,8 +49,8 @@ struct SimulationRun {
     trace: String,
     handoffs: u64,
     attempts: u64,
-    /// Chunks that were committed, and those that were sent by webhook.
-    chunks: [u64; 2],
+    /// Chunks that were committed, those that were sent by webhook, and those that pull receivers read.
+    chunks: [u64; 3],
     /// Messages that were compressed.
     compressed: u64,
     records: u64,
@@ -207,7 +207,7 @@ fn whatever_goes_wrong_the_promises_hold() {
     let next = AtomicU64::new(first);
     let failed = AtomicU64::new(u64::MAX);
     let [handoffs, attempts, records, seconds] = [const { AtomicU64::new(0) }; 4];
-    let [chunks, sent, compressed] = [const { AtomicU64::new(0) }; 3];
+    let [chunks, sent, read, compressed] = [const { AtomicU64::new(0) }; 4];
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     std::thread::scope(|scope| {
         for _ in 0..threads {
@@ -222,6 +222,7 @@ fn whatever_goes_wrong_the_promises_hold() {
                     attempts.fetch_add(ran.attempts, Ordering::Relaxed);
                     chunks.fetch_add(ran.chunks[0], Ordering::Relaxed);
                     sent.fetch_add(ran.chunks[1], Ordering::Relaxed);
+                    read.fetch_add(ran.chunks[2], Ordering::Relaxed);
                     compressed.fetch_add(ran.compressed, Ordering::Relaxed);
                     records.fetch_add(ran.records, Ordering::Relaxed);
                     seconds.fetch_add(ran.time.as_secs(), Ordering::Relaxed);
@@ -239,13 +240,14 @@ fn whatever_goes_wrong_the_promises_hold() {
         tell(seed, &violation);
     }
     println!(
-        "{schedules} schedules of {} s in all: {} handoffs, {} attempts, {} chunks, {} sent by webhook, \
+        "{schedules} schedules of {} s in all: {} handoffs, {} attempts, {} chunks, {} sent by webhook, {} read, \
          {} compressed, {} records; no violation",
         seconds.into_inner(),
         handoffs.into_inner(),
         attempts.into_inner(),
         chunks.into_inner(),
         sent.into_inner(),
+        read.into_inner(),
         compressed.into_inner(),
         records.into_inner()
     );

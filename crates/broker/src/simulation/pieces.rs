@@ -15,9 +15,10 @@ use handoffd_core::domain::handoff::Handoff;
 use handoffd_core::domain::ids::{HandoffId, Micros};
 use handoffd_core::domain::stream::{Chunk, StreamStatus, mark_closed};
 use handoffd_core::domain::window::{ContextAction, ContextFacts, ContextParts, Tokenizer};
+use handoffd_core::evidence::commitment::unpack;
 use handoffd_core::evidence::record::ActorRole;
-use handoffd_store::store::HandoffStore;
 use handoffd_store::store::streams::StreamStore;
+use handoffd_store::store::{ContentStorage, HandoffStore};
 
 /// Time that an open stream waits for its next chunk.
 pub(super) const IDLE: Duration = Duration::from_secs(2);
@@ -233,6 +234,32 @@ fn chunk(
         end,
     };
     command(now, actor(ActorRole::Agent, Some(&draft.source)), Kind::Chunk(Box::new(append)))
+}
+
+/// A pull receiver's reading of a stream, page by page from any broker until its end.
+pub(super) async fn read(world: Arc<World>, id: HandoffId) {
+    world.books().reads(id);
+    let (key, mut after) = ((tenant(), id), 0);
+    loop {
+        let broker = world.any_broker();
+        let page = tokio::select! {
+            biased;
+            () = broker.host.dead.cancelled() => None,
+            page = broker.store.list_chunks(&key, after, 1 + below(3) as i64) => page.ok(),
+        };
+        for chunk in page.unwrap_or_default() {
+            let hot = chunk.content.as_ref().and_then(ContentStorage::hot);
+            let body: Option<Value> = hot
+                .and_then(|(_, codec, bytes)| unpack(codec, bytes).ok())
+                .and_then(|bytes| serde_json::from_slice(&bytes).ok());
+            world.books().chunk_read(id, after, &chunk.row, body.as_ref());
+            after = chunk.row.seq;
+            if chunk.row.ends.is_some() {
+                return;
+            }
+        }
+        tokio::time::sleep(pause(20, 250)).await;
+    }
 }
 
 /// Waits until a stream has ended; false where its message never became whole.

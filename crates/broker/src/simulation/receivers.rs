@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::asks::{Draft, Form, agents, ask, command, say, submit};
 use super::broker::{CLAIM, LEASE, VERDICT};
 use super::dice::{below, chance, one_of, pause, weighted};
-use super::pieces::is_whole;
+use super::pieces::{self, is_opening, is_whole};
 use super::senders::{fresh_id, lent, ruling};
 use super::wire::{Answer, Arrival};
 use super::world::{World, agent, tenant};
@@ -235,6 +235,9 @@ pub(super) async fn pull(world: Arc<World>, who: AgentId) {
             let Some(Ok(Reply::Leased { handoff, .. })) = asked.await else { continue };
             world.books().leased(&handoff);
             world.books().sends(handoff.id, &claim.body);
+            if is_opening(&claim.body) {
+                tokio::spawn(pieces::read(Arc::clone(&world), handoff.id));
+            }
             world.note(|| {
                 let id = super::books::short(handoff.id);
                 format!("{who} pulled {id} with token {}", handoff.fencing_token)

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
 
 use super::content_coding::Coding;
 use super::handoff::DeliveryMode;
@@ -11,6 +12,7 @@ use super::ids::AgentId;
 use super::message::SCHEMA_VERSIONS;
 use super::policy::Orders;
 use super::residency::{Region, is_basis};
+use super::transport::Credentials;
 use super::version_range::VersionRange;
 use super::window::{ContextPolicy, Tokenizer};
 
@@ -72,7 +74,7 @@ impl<'de> Deserialize<'de> for Target {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Delivery {
-    /// `webhook` or `pull`.
+    /// The transport: `webhook`, `pull`, or another of `GET /transports`.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub mode: DeliveryMode,
     /// The webhook's URL; http or https.
@@ -85,9 +87,23 @@ pub struct Delivery {
     /// How many handoffs may be on their way to it at once (1 to 1 000).
     #[serde(default = "default_max_in_flight", alias = "max_in_flight")]
     pub max_in_flight: u32,
+    /// The form in which handoffs are sent; `handoff` unless said.
+    #[serde(default, skip_serializing_if = "DeliveryFormat::is_handoff")]
+    pub format: DeliveryFormat,
     /// Content codings that the endpoint takes, the preferred one first; large bodies go to it so.
     #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "accept_encoding")]
     pub accept_encoding: Vec<Coding>,
+    /// The transport's own settings; `GET /transports` describes them.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
+    pub config: Map<String, Value>,
+    /// The transport's secrets: sealed on arrival, and never shown. Absent in a change: those of the same mode are kept.
+    #[serde(default, skip_serializing)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>, write_only))]
+    pub credentials: Option<Credentials>,
+    /// Names of the sealed credentials. The broker sets it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "credentials_set")]
+    pub credentials_set: Vec<String>,
     /// Set when the endpoint answered 410, or failed too often in a row; cleared by setting a delivery
     /// anew.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -95,6 +111,25 @@ pub struct Delivery {
     /// Set while the endpoint is on its way to being disabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing: Option<Failing>,
+}
+
+/// The form in which a receiver gets its handoffs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum DeliveryFormat {
+    /// The handoff message.
+    #[default]
+    Handoff,
+    /// SW4RM's `HandoffRequest` (docs/doors/sw4rm.md).
+    Sw4rm,
+}
+
+impl DeliveryFormat {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+    const fn is_handoff(&self) -> bool {
+        matches!(self, Self::Handoff)
+    }
 }
 
 /// How far an endpoint is on its way to being disabled.
@@ -128,9 +163,24 @@ impl Default for Delivery {
             url: None,
             timeout_ms: default_timeout_ms(),
             max_in_flight: default_max_in_flight(),
+            format: DeliveryFormat::default(),
             accept_encoding: Vec::new(),
+            config: Map::new(),
+            credentials: None,
+            credentials_set: Vec::new(),
             disabled: false,
             failing: None,
+        }
+    }
+}
+
+impl Delivery {
+    /// Identifies the destination: a disabled or failing endpoint is meant only while this is unchanged.
+    #[must_use]
+    pub fn address(&self) -> String {
+        match &self.url {
+            Some(url) => url.clone(),
+            None => format!("{} {}", self.mode.as_str(), Value::Object(self.config.clone())),
         }
     }
 }
@@ -278,7 +328,7 @@ pub struct Agent {
     /// Free data of its owner. Not shown to other agents.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
-    pub metadata: serde_json::Map<String, serde_json::Value>,
+    pub metadata: Map<String, Value>,
 }
 
 impl Agent {
@@ -313,7 +363,7 @@ impl Agent {
             region: None,
             transfer_basis: None,
             card: None,
-            metadata: serde_json::Map::new(),
+            metadata: Map::new(),
         }
     }
 
@@ -321,6 +371,13 @@ impl Agent {
     #[must_use]
     pub fn is_live(&self) -> bool {
         self.accepts_handoffs && self.state == AgentState::Runnable && !self.delivery.disabled
+    }
+
+    /// Has a capability: it lists the name, or is specialized in it (seed 004).
+    #[must_use]
+    pub fn can(&self, capability: &str) -> bool {
+        self.capabilities.iter().any(|one| one == capability)
+            || self.specialization.as_deref() == Some(capability)
     }
 
     /// May see personal data.
@@ -465,7 +522,7 @@ pub struct AgentSpec {
     pub card: Option<Option<Card>>,
     /// Free data of its owner. Not shown to other agents.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
-    pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
+    pub metadata: Option<Map<String, Value>>,
     /// Orbit's field; kept in `metadata`.
     pub model: Option<String>,
     /// Orbit's field; kept in `metadata`.
@@ -560,7 +617,8 @@ impl AgentSpec {
             }
         }
         if let Some(delivery) = &self.delivery {
-            next.delivery = Delivery { disabled: false, failing: None, ..delivery.clone() };
+            next.delivery =
+                Delivery { disabled: false, failing: None, credentials: None, ..delivery.clone() };
             check_delivery(&next.delivery)?;
         }
         if let Some(url) = &next.callback_url {
@@ -628,18 +686,28 @@ fn check_delivery(delivery: &Delivery) -> Result<(), (String, String)> {
             "must name each coding once".to_owned(),
         ));
     }
-    if !codings.is_empty() && delivery.mode != DeliveryMode::Webhook {
-        return Err((
-            "/delivery/acceptEncoding".to_owned(),
-            "is for webhooks; who pulls says it in the request's Accept-Encoding".to_owned(),
-        ));
+    if !codings.is_empty() && !delivery.mode.carries_bytes() {
+        let why = if delivery.mode == DeliveryMode::Pull {
+            "is for what is sent; who pulls says it in the request's Accept-Encoding".to_owned()
+        } else {
+            format!("{} carries text alone", delivery.mode.as_str())
+        };
+        return Err(("/delivery/acceptEncoding".to_owned(), why));
+    }
+    if delivery.mode == DeliveryMode::A2a && delivery.format != DeliveryFormat::Handoff {
+        let why = "an agent that is reached by A2A gets messages of that protocol";
+        return Err(("/delivery/format".to_owned(), why.to_owned()));
     }
     match (&delivery.mode, &delivery.url) {
         (DeliveryMode::Webhook, None) => {
             Err(("/delivery/url".to_owned(), "a webhook needs a url".to_owned()))
         }
-        (_, Some(url)) => check_url("/delivery/url", url),
-        (DeliveryMode::Pull, None) => Ok(()),
+        (DeliveryMode::Webhook | DeliveryMode::Pull, Some(url)) => check_url("/delivery/url", url),
+        (mode, Some(_)) => Err((
+            "/delivery/url".to_owned(),
+            format!("is for webhooks; the address for {} stands in delivery.config", mode.as_str()),
+        )),
+        (_, None) => Ok(()),
     }
 }
 
@@ -701,6 +769,7 @@ mod tests {
     fn what_cannot_work_is_refused_with_its_pointer() {
         for (json, pointer) in [
             (r#"{"delivery":{"mode":"webhook"}}"#, "/delivery/url"),
+            (r#"{"delivery":{"mode":"a2a","format":"sw4rm"}}"#, "/delivery/format"),
             (r#"{"delivery":{"mode":"webhook","url":"ftp://x/"}}"#, "/delivery/url"),
             (r#"{"delivery":{"mode":"webhook","url":"http://u:p@x/"}}"#, "/delivery/url"),
             (r#"{"delivery":{"mode":"pull","timeoutMs":1}}"#, "/delivery/timeoutMs"),

@@ -244,10 +244,31 @@ pub enum DeliveryMode {
     Webhook,
     /// The receiver asks for its inbox.
     Pull,
+    /// The broker is the receiver's A2A client.
+    A2a,
+    /// The broker signals the task's Temporal workflow.
+    Temporal,
+    /// The broker sends to an SQS queue.
+    Sqs,
+    /// The broker publishes to a NATS JetStream subject.
+    Nats,
+    /// The broker appends to a Redis stream.
+    Redis,
+    /// The broker publishes to an AMQP exchange.
+    Amqp,
 }
 
 impl DeliveryMode {
-    pub const ALL: [Self; 2] = [Self::Webhook, Self::Pull];
+    pub const ALL: [Self; 8] = [
+        Self::Webhook,
+        Self::Pull,
+        Self::A2a,
+        Self::Temporal,
+        Self::Sqs,
+        Self::Nats,
+        Self::Redis,
+        Self::Amqp,
+    ];
 
     /// As stored.
     #[must_use]
@@ -255,7 +276,31 @@ impl DeliveryMode {
         match self {
             Self::Webhook => "webhook",
             Self::Pull => "pull",
+            Self::A2a => "a2a",
+            Self::Temporal => "temporal",
+            Self::Sqs => "sqs",
+            Self::Nats => "nats",
+            Self::Redis => "redis",
+            Self::Amqp => "amqp",
         }
+    }
+
+    /// Reads the stored form back.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.as_str() == text)
+    }
+
+    /// Whether a body may go in a content coding.
+    #[must_use]
+    pub const fn carries_bytes(self) -> bool {
+        matches!(self, Self::Webhook | Self::Nats | Self::Redis | Self::Amqp)
+    }
+
+    /// Whether the dispatcher delivers, instead of the receiver asking.
+    #[must_use]
+    pub const fn is_pushed(self) -> bool {
+        !matches!(self, Self::Pull)
     }
 }
 

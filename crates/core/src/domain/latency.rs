@@ -69,6 +69,8 @@ impl Objective {
         Self { p99: Duration::from_millis(200), max: Duration::from_millis(500) };
     /// Objective of a durable queue, including the inbox (seed 000 §6.5).
     pub const QUEUE: Self = Self { p99: Duration::from_millis(500), max: Duration::from_secs(2) };
+    /// Objective of a Temporal signal (seed 000 §6.5).
+    pub const TEMPORAL: Self = Self { p99: Duration::from_secs(1), max: Duration::from_secs(5) };
 }
 
 impl DeliveryMode {
@@ -76,8 +78,9 @@ impl DeliveryMode {
     #[must_use]
     pub const fn objective(self) -> Objective {
         match self {
-            Self::Webhook => Objective::HTTP,
-            Self::Pull => Objective::QUEUE,
+            Self::Webhook | Self::A2a => Objective::HTTP,
+            Self::Pull | Self::Sqs | Self::Nats | Self::Redis | Self::Amqp => Objective::QUEUE,
+            Self::Temporal => Objective::TEMPORAL,
         }
     }
 }
@@ -118,7 +121,13 @@ mod tests {
             let Objective { p99, max } = mode.objective();
             (p99.as_millis(), max.as_millis())
         };
-        assert_eq!(of(DeliveryMode::Webhook), (200, 500));
-        assert_eq!(of(DeliveryMode::Pull), (500, 2000));
+        for mode in DeliveryMode::ALL {
+            let expected = match mode.as_str() {
+                "webhook" | "a2a" => (200, 500),
+                "temporal" => (1_000, 5_000),
+                _ => (500, 2_000),
+            };
+            assert_eq!(of(mode), expected, "{}", mode.as_str());
+        }
     }
 }

@@ -59,7 +59,7 @@ impl Roster {
         let open = self.remove(&id).map_or(0, |before| before.in_flight());
         let member = Arc::new(Member { agent: Arc::new(agent), in_flight: AtomicI64::new(open) });
         enter(&mut self.by_type, &member.agent.agent_type, &member);
-        for capability in &member.agent.capabilities {
+        for capability in abilities(&member.agent) {
             enter(&mut self.by_capability, capability, &member);
         }
         self.members.insert(id, member);
@@ -69,7 +69,7 @@ impl Roster {
     pub fn remove(&mut self, id: &AgentId) -> Option<Arc<Member>> {
         let member = self.members.remove(id)?;
         leave(&mut self.by_type, &member.agent.agent_type, id);
-        for capability in &member.agent.capabilities {
+        for capability in abilities(&member.agent) {
             leave(&mut self.by_capability, capability, id);
         }
         Some(member)
@@ -102,7 +102,7 @@ impl Roster {
         self.by_type.get(name).map_or(&[], |members| members)
     }
 
-    /// Agents with a capability, by id, with what they have to do.
+    /// Agents with a capability or specialization, by id, with what they have to do.
     #[must_use]
     pub fn members_with_capability(&self, name: &str) -> &[Arc<Member>] {
         self.by_capability.get(name).map_or(&[], |members| members)
@@ -186,13 +186,14 @@ impl Roster {
                 }
             }
         }
-        let Delivery { mode, url, timeout_ms, max_in_flight, .. } = &agent.delivery;
+        let Delivery { mode, url, timeout_ms, max_in_flight, format, .. } = &agent.delivery;
         if *mode == DeliveryMode::Pull {
             let usual = Delivery::default();
             for (pointer, set) in [
                 ("/delivery/url", url.is_some()),
                 ("/delivery/timeoutMs", *timeout_ms != usual.timeout_ms),
                 ("/delivery/maxInFlight", *max_in_flight != usual.max_in_flight),
+                ("/delivery/format", *format != usual.format),
             ] {
                 if set {
                     warnings.push(unheld(pointer, "holds for webhooks; this agent pulls"));
@@ -201,6 +202,11 @@ impl Roster {
         }
         warnings
     }
+}
+
+/// Names by which an agent is found as able: its capabilities, and its specialization.
+fn abilities(agent: &Agent) -> impl Iterator<Item = &String> {
+    agent.capabilities.iter().chain(&agent.specialization)
 }
 
 /// Where an agent stands in a list, or would.
@@ -260,6 +266,12 @@ mod tests {
         assert_eq!(next.in_flight(&"a".parse().unwrap()), 4, "a change does not end its work");
         assert_eq!(ids(first.members_of_type("x")), ["a", "b"]);
         assert_eq!(ids(first.members_with_capability("read")), ["b"]);
+        let mut special = agent("e", "x", &["read"]);
+        special.specialization = Some("reading".to_owned());
+        next.put(special);
+        assert_eq!(ids(next.members_with_capability("reading")), ["e"]);
+        next.remove(&"e".parse().unwrap());
+        assert!(next.members_with_capability("reading").is_empty());
         let mut names = agent("d", "z", &[]);
         names.handoff_targets = vec!["type:x".parse().unwrap(), "type:y".parse().unwrap()];
         assert_eq!(next.unknown_targets(&names), ["type:x"]);

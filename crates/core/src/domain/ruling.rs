@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::group::BranchPlace;
 use super::ids::AgentId;
 use super::policy::{EdgePolicy, Recovery};
+use super::strategy::RoutingStrategy;
 
 /// What went wrong with a handoff (specification §5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -59,6 +60,9 @@ pub struct Ruling {
     /// The rounds that the receiver may take (`maxIterations`), where the message says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_iterations: Option<u64>,
+    /// How a door chose the receiver, where its sender named none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<RoutingStrategy>,
     /// Its place in a group, where its message went to many; also of a handoff that stands in for a branch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub branch: Option<BranchPlace>,

@@ -199,7 +199,7 @@ pub fn names(to: &Address, preferred: &[AgentId], agent: &Agent) -> bool {
     let addressed = match (&to.agent_id, &to.agent_type, &to.capability) {
         (Some(id), _, _) => *id == agent.agent_id,
         (None, Some(name), _) => *name == agent.agent_type,
-        (None, None, Some(capability)) => agent.capabilities.contains(capability),
+        (None, None, Some(capability)) => agent.can(capability),
         (None, None, None) => false,
     };
     addressed || preferred.contains(&agent.agent_id)
@@ -232,7 +232,7 @@ fn allowed<'a>(
     if by_type.is_some() || types.is_empty() {
         let asked = |agent: &Agent| match (by_type, &to.capability) {
             (Some(name), _) => agent.agent_type == name,
-            (None, Some(capability)) => agent.capabilities.contains(capability),
+            (None, Some(capability)) => agent.can(capability),
             (None, None) => false,
         };
         if ids.len() < addressed.len() {
@@ -389,11 +389,8 @@ fn unfit<'a>(
         }
         _ => {}
     }
-    if let Some(missing) = to
-        .capability
-        .iter()
-        .chain(wanted.required)
-        .find(|capability| !agent.capabilities.contains(capability))
+    if let Some(missing) =
+        to.capability.iter().chain(wanted.required).find(|capability| !agent.can(capability))
     {
         return Some(IneligibilityReason::Capability(agent, missing));
     }
@@ -539,6 +536,21 @@ mod tests {
         let found = by("score", &["fly"]);
         assert!(found.failures[0].message.starts_with("Missing capability: fly"));
         assert_eq!(codes(&by("fly", &[])), [Code::NoCapableAgent]);
+    }
+
+    #[test]
+    fn a_specialization_is_a_capability_too() {
+        let mut pilot = agent("pilot", "crew", "1.0.0", &["land"]);
+        pilot.specialization = Some("flying".to_owned());
+        let crew = roster(vec![pilot, agent("cook", "crew", "2.0.0", &["land"])]);
+        let by = |cap: Option<&str>, required: &[&str]| {
+            let required: Vec<String> = required.iter().map(|&c| c.to_owned()).collect();
+            let to = to(cap.is_none().then_some("pilot"), None, None, cap);
+            resolve(&source(&["type:crew"]), &to, &required, &crew)
+        };
+        assert_eq!(by(Some("flying"), &["land"]).target.unwrap().agent_id.as_str(), "pilot");
+        assert_eq!(by(None, &["flying"]).target.unwrap().agent_id.as_str(), "pilot");
+        assert_eq!(codes(&by(None, &["cooking"])), [Code::NoCapableAgent]);
     }
 
     #[test]

@@ -93,7 +93,7 @@ impl Gate {
             failures.append(&mut one.failures);
             warnings.append(&mut one.warnings);
         }
-        failures.extend(stream::opening(&message, false, None));
+        failures.extend(stream::opening(&message, false, None, None));
         failures.extend(completeness::check(message.value(), &[]));
         failures.extend(budget::check(message.value()));
         let branches: Vec<PassedBranch> = judged.into_iter().filter_map(|one| one.branch).collect();

@@ -15,6 +15,7 @@ pub mod completeness;
 pub mod contract;
 mod fan_out;
 pub mod json;
+pub mod reply;
 pub mod safety;
 pub mod schema;
 pub mod signature;
@@ -503,7 +504,7 @@ impl Gate {
             stage!("gate.safety").in_scope(|| self.scan(&message, lookup, &[(target, contract)]));
         failures.extend_from_slice(&scanned.failures);
         self.credentials_and_binary(&scanned, &mut failures, &mut warnings);
-        failures.extend(stream::opening(&message, to_itself, contract));
+        failures.extend(stream::opening(&message, to_itself, target, contract));
         let measured = found.target.as_deref().and_then(|target| {
             let older = self.older_form(&message, target);
             let facts = (!to_itself).then(|| {

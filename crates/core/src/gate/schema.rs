@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::collections::HashSet;
 
 use jsonschema::error::ValidationErrorKind;
-use jsonschema::{PatternOptions, ValidationError, Validator};
+use jsonschema::{PatternOptions, ValidationError, ValidationOptions, Validator};
 use semver::Version;
 use serde_json::Value;
 
@@ -283,7 +283,19 @@ impl DocumentSchema {
     /// # Errors
     /// The validator's words for a document that is no schema.
     pub fn new(schema: &Value) -> Result<Self, String> {
-        let validator = jsonschema::draft202012::options()
+        Self::compiled(jsonschema::draft202012::options(), schema)
+    }
+
+    /// The same for a schema of draft-07.
+    ///
+    /// # Errors
+    /// As for [`DocumentSchema::new`].
+    pub fn draft7(schema: &Value) -> Result<Self, String> {
+        Self::compiled(jsonschema::draft7::options(), schema)
+    }
+
+    fn compiled(options: ValidationOptions, schema: &Value) -> Result<Self, String> {
+        let validator = options
             .offline()
             .with_pattern_options(PatternOptions::regex())
             .should_validate_formats(true)

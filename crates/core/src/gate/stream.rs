@@ -7,7 +7,7 @@ use super::safety::policy::PolicyContext;
 use super::safety::{SafetyFinding, to_failure};
 use super::{Gate, budget, orders_of, unheld};
 use crate::contract::enforce::CompiledContract;
-use crate::domain::agent::Agent;
+use crate::domain::agent::{Agent, DeliveryFormat};
 use crate::domain::credential::{self, CredentialForms, SecretPolicy};
 use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::message::Message;
@@ -26,6 +26,7 @@ const OVERLAP: usize = 4 * 1024;
 pub(super) fn opening(
     message: &Message,
     to_itself: bool,
+    target: Option<&Agent>,
     contract: Option<&CompiledContract>,
 ) -> Vec<Failure> {
     let value = message.value();
@@ -51,6 +52,11 @@ pub(super) fn opening(
             "/stream",
             "a handoff to oneself is not delivered: nobody would take its chunks",
         ));
+    }
+    let whole = |agent: &Agent| agent.delivery.format != DeliveryFormat::Handoff;
+    if target.is_some_and(whole) {
+        let why = "the receiver takes whole requests (delivery.format): submit the message whole";
+        failures.push(refused("/stream", why));
     }
     let to_person = contract.and_then(|ready| ready.policy().human.as_ref());
     if to_person.is_some_and(|human| human.target) {

@@ -16,6 +16,7 @@ use std::ops::RangeInclusive;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::gate::completeness::INITIAL;
 use crate::gate::safety::SafetyFinding;
 use crate::gate::safety::fields::stretch;
 use budget::PieceShown;
@@ -209,7 +210,7 @@ impl PromptPage<'_> {
         [
             Some(self.request()),
             self.one("Why You're Receiving This Handoff", "/reason", task, true),
-            self.one("Your Specific Task", "/taskDescription", task, true),
+            self.task(),
             self.list("Required Capabilities", "/capabilitiesRequired", task, true, plain),
             self.each("Work Completed So Far", "/completedSubtasks", Need::Done, pretty),
             self.list("Remaining Work", "/remainingSubtasks", task, false, subtask),
@@ -394,6 +395,16 @@ impl PromptPage<'_> {
         let pieces: Vec<_> =
             value.map(|value| self.piece(pointer, need, &[pretty(value)])).into_iter().collect();
         (always || !pieces.is_empty()).then_some(Section { title, pieces, before: 0 })
+    }
+
+    /// The task of the receiver: before any work was done, the first of what remains.
+    fn task(&self) -> Option<Section> {
+        const FIRST: &str = "/remainingSubtasks/0/description";
+        let initial = self.message.get("taskDescription").is_some_and(|told| told == INITIAL);
+        let first = self.message.pointer(FIRST).filter(|_| initial);
+        let stated = first.is_some_and(|told| !is_empty(told));
+        let pointer = if stated { FIRST } else { "/taskDescription" };
+        self.one("Your Specific Task", pointer, Need::Task, true)
     }
 
     /// A list as one piece.

@@ -83,6 +83,12 @@ fn a_message_that_says_little_says_so() {
     assert!(text.contains("## Original User Request\n(/taskSummary of"), "{text}");
     assert!(text.contains("## Why You're Receiving This Handoff\n(the message does not say)"));
     assert!(text.contains("| INITIAL\n"));
+    let mut first = message.clone();
+    first["remainingSubtasks"] = json!([{ "subtaskId": "s1", "description": "Score it" }]);
+    let told = context(&first, &origin(), NONCE, &PromptExtent::turns(TURNS));
+    let task = "## Your Specific Task\n(/remainingSubtasks/0/description of handoff";
+    assert!(told.text.contains(task) && told.text.contains("| Score it\n"), "{}", told.text);
+    assert!(!told.text.contains("INITIAL"), "{}", told.text);
     assert!(!text.contains("## Tool Calls") && !text.contains("## Current State"), "{text}");
 }
 

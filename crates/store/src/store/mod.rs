@@ -234,7 +234,8 @@ pub trait LogStore: Send + Sync {
 /// The outbox: waiting handoffs, claims, heartbeats and notifications between brokers. All times come from the caller's clock.
 #[async_trait]
 pub trait OutboxStore: Send + Sync {
-    /// Receivers of a delivery mode with claimable handoffs.
+    /// Receivers with claimable handoffs that are pulled, or that the dispatcher delivers, as the mode is: the pushed
+    /// modes count as one.
     async fn list_due_receivers(
         &self,
         mode: DeliveryMode,
@@ -267,8 +268,8 @@ pub trait OutboxStore: Send + Sync {
     /// Subscribes to the other brokers' notifications.
     async fn listen(&self) -> Result<Box<dyn Wakeups>>;
     /// Claims up to `limit` handoffs of one receiver, by priority, then oldest first, each the first of its task:
-    /// sets this broker and `until` on them and counts the attempt. From then on they are delivered by `mode`,
-    /// whatever mode they were committed with.
+    /// sets this broker and `until` on them and counts the attempt. From then on they are pulled or
+    /// pushed as `mode` is, whatever mode they were committed with; one pushed mode does not replace another.
     async fn claim(
         &self,
         receiver: &ReceiverKey,

@@ -188,11 +188,8 @@ macro_rules! decoders {
         }
 
         fn mode(row: &$row) -> Result<DeliveryMode> {
-            match get::<&str>(row, "mode")? {
-                "webhook" => Ok(DeliveryMode::Webhook),
-                "pull" => Ok(DeliveryMode::Pull),
-                other => Err(unreadable("mode", other)),
-            }
+            let mode = get::<&str>(row, "mode")?;
+            DeliveryMode::parse(mode).ok_or_else(|| unreadable("mode", mode))
         }
 
         fn priority(row: &$row) -> Result<Priority> {

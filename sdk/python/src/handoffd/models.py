@@ -609,6 +609,42 @@ class ContractDocument(BaseModel):
     )
 
 
+class DeliveryTestView(BaseModel):
+    """
+    What came of a test of a delivery.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    answered: str | None = None
+    """
+    What the server answered.
+    """
+    delivered: bool
+    """
+    Whether the test reached the agent's endpoint, or its queue.
+    """
+    detail: str
+    """
+    What was done, or what failed.
+    """
+    duration_ms: Annotated[int, Field(alias="durationMs")]
+    """
+    How long it took, in milliseconds.
+    """
+    failure: str | None = None
+    """
+    Class of the failure, as in `handoff_delivery_attempts_total`.
+    """
+    field: str | None = None
+    """
+    JSON pointer of the agent's setting that is wrong.
+    """
+
+
 class DiscardBody(BaseModel):
     """
     The end of a dead letter.
@@ -4176,6 +4212,59 @@ class TraceHopCost(BaseModel):
     """
 
 
+class TransportField(BaseModel):
+    """
+    One field of a transport's `config` or `credentials`.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    default: str | int | bool | None = None
+    description: str
+    """
+    What the value does.
+    """
+    key: str
+    """
+    The member's name.
+    """
+    label: str
+    """
+    Name for people.
+    """
+    maximum: int | None = None
+    """
+    Largest value of an `integer`.
+    """
+    minimum: int | None = None
+    """
+    Smallest value of an `integer`.
+    """
+    options: list[str] | None = None
+    """
+    The values of a `choice`.
+    """
+    pattern: str | None = None
+    """
+    Regular expression that the whole text matches.
+    """
+    required: bool
+    """
+    Whether an agent must give it.
+    """
+    sensitive: bool
+    """
+    Whether the value is a secret: sealed, and never read back.
+    """
+    type: Literal["text", "url", "integer", "boolean", "choice", "pem"] | str
+    """
+    Type of the value.
+    """
+
+
 class TreeHeadView(BaseModel):
     """
     A tree head with what it says.
@@ -5172,19 +5261,31 @@ class Delivery(BaseModel):
     """
     Content codings that the endpoint takes, the preferred one first; large bodies go to it so.
     """
+    config: dict[str, Any] | None = None
+    """
+    The transport's own settings; `GET /transports` describes them.
+    """
+    credentials_set: Annotated[list[str] | None, Field(alias="credentialsSet")] = None
+    """
+    Names of the sealed credentials. The broker sets it.
+    """
     disabled: bool | None = None
     """
     Set when the endpoint answered 410, or failed too often in a row; cleared by setting a delivery
     anew.
     """
     failing: Failing | None = None
+    format: Literal["handoff", "sw4rm"] | str | None = None
+    """
+    The form in which handoffs are sent; `handoff` unless said.
+    """
     max_in_flight: Annotated[int | None, Field(alias="maxInFlight")] = None
     """
     How many handoffs may be on their way to it at once (1 to 1 000).
     """
     mode: str
     """
-    `webhook` or `pull`.
+    The transport: `webhook`, `pull`, or another of `GET /transports`.
     """
     timeout_ms: Annotated[int | None, Field(alias="timeoutMs")] = 10000
     """
@@ -6828,7 +6929,10 @@ class HandoffView(BaseModel):
     """
     When the verdict or the lease is due, RFC 3339.
     """
-    delivery_mode: Annotated[Literal["webhook", "pull"] | str, Field(alias="deliveryMode")]
+    delivery_mode: Annotated[
+        Literal["webhook", "pull", "a2a", "temporal", "sqs", "nats", "redis", "amqp"] | str,
+        Field(alias="deliveryMode"),
+    ]
     """
     `webhook` or `pull`.
     """
@@ -6919,6 +7023,10 @@ class HandoffView(BaseModel):
     tracestate: str
     """
     The `tracestate` that belongs to it; empty for none, and after an erasure.
+    """
+    verdict: dict[str, Any] | None = None
+    """
+    `details` and `metadata` of the receiver's verdict; only where asked for with `include=verdict`.
     """
     warnings: list[WarningView] | None = None
     """
@@ -8445,6 +8553,66 @@ class TraceView(BaseModel):
     verification: VerificationView
     """
     What of the evidence was recomputed.
+    """
+
+
+class TransportDescription(BaseModel):
+    """
+    A transport, as `GET /transports` shows it.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    config_fields: Annotated[list[TransportField], Field(alias="configFields")]
+    """
+    Members of `delivery.config`.
+    """
+    credential_fields: Annotated[list[TransportField], Field(alias="credentialFields")]
+    """
+    Members of `delivery.credentials`.
+    """
+    description: str
+    """
+    What it does, in a sentence or two.
+    """
+    intake: bool
+    """
+    Whether the broker takes handoffs in by the transport.
+    """
+    label: str
+    """
+    Name for people.
+    """
+    max_message_bytes: Annotated[int | None, Field(alias="maxMessageBytes")] = None
+    """
+    Largest message in bytes, headers included; a larger body goes as a claim check. Absent: no limit of its own.
+    """
+    reply_channel: Annotated[bool, Field(alias="replyChannel")]
+    """
+    Whether receivers may send verdicts back by the transport.
+    """
+    type: str
+    """
+    The value of an agent's `delivery.mode`.
+    """
+
+
+class TransportsView(BaseModel):
+    """
+    The transports of this broker.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    items: list[TransportDescription]
+    """
+    One description for each value of `delivery.mode` that this broker serves.
     """
 
 

@@ -61,6 +61,23 @@ export interface paths {
         patch: operations["patchAgent"];
         trace?: never;
     };
+    "/agents/{agentId}/delivery/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Send a marked test to an agent, by the transport that its handoffs take. It is no handoff: nothing is recorded. */
+        post: operations["testDelivery"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/agents/{agentId}/handoff-targets": {
         parameters: {
             query?: never;
@@ -359,6 +376,23 @@ export interface paths {
         post?: never;
         /** Take a cap away, or what it holds of one unit. Where the settings have one for that window, it counts again. */
         delete: operations["deleteCap"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/claims/{token}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read a handoff's body by a claim check. The link is the key: it came with the handoff, and expires. */
+        get: operations["readClaim"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1178,6 +1212,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/schemas/sw4rm/handoff-context": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The schema of SW4RM's `HandoffContext`: JSON Schema draft-07 (docs/doors/sw4rm.md). */
+        get: operations["getSw4rmContextSchema"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/subscriptions": {
         parameters: {
             query?: never;
@@ -1469,6 +1520,23 @@ export interface paths {
         };
         /** Everything that happened on a task. */
         get: operations["getTrace"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/transports": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the transports, with the fields of their settings and credentials. */
+        get: operations["listTransports"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2812,18 +2880,26 @@ export interface components {
         Delivery: {
             /** @description Content codings that the endpoint takes, the preferred one first; large bodies go to it so. */
             acceptEncoding?: components["schemas"]["Coding"][];
+            /** @description The transport's own settings; `GET /transports` describes them. */
+            config?: {
+                [key: string]: unknown;
+            } | null;
+            /** @description Names of the sealed credentials. The broker sets it. */
+            credentialsSet?: string[];
             /**
              * @description Set when the endpoint answered 410, or failed too often in a row; cleared by setting a delivery
              *     anew.
              */
             disabled?: boolean;
             failing?: components["schemas"]["Failing"] | null;
+            /** @description The form in which handoffs are sent; `handoff` unless said. */
+            format?: components["schemas"]["DeliveryFormat"];
             /**
              * Format: int32
              * @description How many handoffs may be on their way to it at once (1 to 1 000).
              */
             maxInFlight?: number;
-            /** @description `webhook` or `pull`. */
+            /** @description The transport: `webhook`, `pull`, or another of `GET /transports`. */
             mode: string;
             /**
              * Format: int64
@@ -2834,8 +2910,28 @@ export interface components {
             /** @description The webhook's URL; http or https. */
             url?: string | null;
         };
+        /** @description The form in which a receiver gets its handoffs. */
+        DeliveryFormat: ("handoff" | "sw4rm") | (string & {});
         /** @description How an agent takes its handoffs. A later version may have more. */
-        DeliveryMode: ("webhook" | "pull") | (string & {});
+        DeliveryMode: ("webhook" | "pull" | "a2a" | "temporal" | "sqs" | "nats" | "redis" | "amqp") | (string & {});
+        /** @description What came of a test of a delivery. */
+        DeliveryTestView: {
+            /** @description What the server answered. */
+            answered?: string | null;
+            /** @description Whether the test reached the agent's endpoint, or its queue. */
+            delivered: boolean;
+            /** @description What was done, or what failed. */
+            detail: string;
+            /**
+             * Format: int64
+             * @description How long it took, in milliseconds.
+             */
+            durationMs: number;
+            /** @description Class of the failure, as in `handoff_delivery_attempts_total`. */
+            failure?: string | null;
+            /** @description JSON pointer of the agent's setting that is wrong. */
+            field?: string | null;
+        };
         /** @description The end of a dead letter. */
         DiscardBody: {
             /** @description Why, 1 to 2 000 characters; kept with the record. */
@@ -3087,6 +3183,10 @@ export interface components {
             /** @description Give it as `since` to go on. A page may be empty and still move on. */
             nextCursor: string;
         };
+        /** @description The value of a field that is not given. */
+        FieldDefault: string | number | boolean;
+        /** @description The type of a field's value. */
+        FieldKind: ("text" | "url" | "integer" | "boolean" | "choice" | "pem") | (string & {});
         /** @description The agent, task or handoff that a subscription is limited to. */
         FilterView: {
             /** @description Events that this agent has a part in. */
@@ -4513,6 +4613,10 @@ export interface components {
             traceparent: string;
             /** @description The `tracestate` that belongs to it; empty for none, and after an erasure. */
             tracestate: string;
+            /** @description `details` and `metadata` of the receiver's verdict; only where asked for with `include=verdict`. */
+            verdict?: {
+                [key: string]: unknown;
+            } | null;
             /** @description What of the request does not hold in full. */
             warnings?: components["schemas"]["WarningView"][];
         };
@@ -5104,6 +5208,10 @@ export interface components {
                 traceparent: string;
                 /** @description The `tracestate` that belongs to it; empty for none, and after an erasure. */
                 tracestate: string;
+                /** @description `details` and `metadata` of the receiver's verdict; only where asked for with `include=verdict`. */
+                verdict?: {
+                    [key: string]: unknown;
+                } | null;
                 /** @description What of the request does not hold in full. */
                 warnings?: components["schemas"]["WarningView"][];
             }[];
@@ -6739,6 +6847,60 @@ export interface components {
             /** @description What of the evidence was recomputed. */
             verification: components["schemas"]["VerificationView"];
         };
+        /** @description A transport, as `GET /transports` shows it. */
+        TransportDescription: {
+            /** @description Members of `delivery.config`. */
+            configFields: components["schemas"]["TransportField"][];
+            /** @description Members of `delivery.credentials`. */
+            credentialFields: components["schemas"]["TransportField"][];
+            /** @description What it does, in a sentence or two. */
+            description: string;
+            /** @description Whether the broker takes handoffs in by the transport. */
+            intake: boolean;
+            /** @description Name for people. */
+            label: string;
+            /** @description Largest message in bytes, headers included; a larger body goes as a claim check. Absent: no limit of its own. */
+            maxMessageBytes?: number | null;
+            /** @description Whether receivers may send verdicts back by the transport. */
+            replyChannel: boolean;
+            /** @description The value of an agent's `delivery.mode`. */
+            type: string;
+        };
+        /** @description One field of a transport's `config` or `credentials`. */
+        TransportField: {
+            default?: components["schemas"]["FieldDefault"] | null;
+            /** @description What the value does. */
+            description: string;
+            /** @description The member's name. */
+            key: string;
+            /** @description Name for people. */
+            label: string;
+            /**
+             * Format: int64
+             * @description Largest value of an `integer`.
+             */
+            maximum?: number | null;
+            /**
+             * Format: int64
+             * @description Smallest value of an `integer`.
+             */
+            minimum?: number | null;
+            /** @description The values of a `choice`. */
+            options?: string[];
+            /** @description Regular expression that the whole text matches. */
+            pattern?: string | null;
+            /** @description Whether an agent must give it. */
+            required: boolean;
+            /** @description Whether the value is a secret: sealed, and never read back. */
+            sensitive: boolean;
+            /** @description Type of the value. */
+            type: components["schemas"]["FieldKind"];
+        };
+        /** @description The transports of this broker. */
+        TransportsView: {
+            /** @description One description for each value of `delivery.mode` that this broker serves. */
+            items: components["schemas"]["TransportDescription"][];
+        };
         /** @description A tree head with what it says. */
         TreeHeadView: {
             /** @description Id of the log whose tree it is. */
@@ -7242,6 +7404,50 @@ export interface operations {
                 };
             };
             503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    testDelivery: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The agent's id */
+                agentId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What came of it: `delivered` is false where it failed, with the setting that is wrong and the server's answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeliveryTestView"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description Not an operator */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such agent */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
             default: components["responses"]["Refused"];
         };
     };
@@ -8290,6 +8496,40 @@ export interface operations {
                 };
             };
             503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    readClaim: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description As the link has it */
+                token: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The message, byte for byte as its signature covers it */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HandoffMessage"];
+                };
+            };
+            /** @description The link was not made by this broker, or has expired; or the message was erased */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
             default: components["responses"]["Refused"];
         };
     };
@@ -9414,7 +9654,7 @@ export interface operations {
     getHandoff: {
         parameters: {
             query?: {
-                /** @description `message`: show the stored message too. */
+                /** @description `message`: show the stored message too; `verdict`: what the receiver said with its verdict. Several are separated by commas. */
                 include?: string;
                 /** @description Seconds to hold the answer, 60 at most: until the handoff, or what stands in its place, has a verdict. */
                 wait?: number;
@@ -11153,6 +11393,28 @@ export interface operations {
             default: components["responses"]["Refused"];
         };
     };
+    getSw4rmContextSchema: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The schema */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/schema+json": components["schemas"]["JsonSchema"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
     listSubscriptions: {
         parameters: {
             query?: never;
@@ -12311,6 +12573,29 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDetails"];
                 };
             };
+            default: components["responses"]["Refused"];
+        };
+    };
+    listTransports: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One description for each delivery mode */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TransportsView"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            503: components["responses"]["Away"];
             default: components["responses"]["Refused"];
         };
     };

@@ -45,6 +45,10 @@ export interface WaitOptions extends CallOptions {
 
 /** Handoffs: submissions, verdicts, inboxes. */
 export class Handoffs extends Service {
+  /** The message that a claim check stands for, by the token of its link. */
+  claimed(token: string, options?: CallOptions): Promise<Answer<"readClaim">> {
+    return this.transport.call("readClaim", { path: { token }, ...options });
+  }
   /**
    * Submits a message. The answer comes once handoff, checkpoint and record are durable.
    *

@@ -30,6 +30,14 @@ export class Agents extends Service {
   async delete(agentId: string, options?: CallOptions): Promise<void> {
     await this.transport.call("deleteAgent", { path: { agentId }, ...options });
   }
+  /** The transports that the broker serves, each with the fields of `delivery.config` and `delivery.credentials`. */
+  transports(options?: CallOptions): Promise<Answer<"listTransports">> {
+    return this.transport.call("listTransports", options);
+  }
+  /** Sends a marked test by the agent's own transport; `delivered` says whether it went out. Operator. */
+  testDelivery(agentId: string, options?: CallOptions): Promise<Answer<"testDelivery">> {
+    return this.transport.call("testDelivery", { path: { agentId }, ...options });
+  }
   /** Finds receivers by capability or for a task. */
   match(query: Query_<"matchAgents">): Promise<Answer<"matchAgents">> {
     return this.transport.call("matchAgents", split(query));

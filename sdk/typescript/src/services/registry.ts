@@ -37,6 +37,10 @@ export class Schemas extends Service {
   async event(type: string, options?: CallOptions): Promise<Record<string, unknown>> {
     return this.transport.call("getEventSchema", { path: { type }, accept: SCHEMA, ...options });
   }
+  /** SW4RM's JSON Schema (draft-07) of a handoff's context. */
+  async sw4rmContext(options?: CallOptions): Promise<Record<string, unknown>> {
+    return this.transport.call("getSw4rmContextSchema", { accept: SCHEMA, ...options });
+  }
   /** The payload schemas, each with its highest version. */
   payloads(options?: CallOptions): Promise<Answer<"listPayloadSchemas">> {
     return this.transport.call("listPayloadSchemas", options);

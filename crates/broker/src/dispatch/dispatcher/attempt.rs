@@ -1,28 +1,37 @@
 //! One attempt: the receiver's endpoint as it is now, the request, and its outcome.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::super::answer::AttemptOutcome;
 use super::super::conventions;
 use super::super::lanes::Health;
 use super::super::standard_webhooks::WebhookSecret;
-use super::super::webhook::{Encoded, HandoffHeaders, VerdictClock, WebhookRequest};
+use super::super::transport::{
+    Attempt, Encoded, Endpoint, Envelope, Publication, Transport, signing_secrets,
+};
+use super::super::webhook::VerdictClock;
 use super::{Dispatcher, DispatcherState, SETTLE_PAUSE_MAX};
 use crate::ledger::command::Outcome;
-use crate::vault::{AgentSecrets, SecretKind};
+use handoffd_core::domain::agent::DeliveryFormat;
 use handoffd_core::domain::content_coding::Coding;
 use handoffd_core::domain::handoff::DeliveryMode;
 use handoffd_core::domain::ids::Micros;
 use handoffd_core::gate::schema::older::SCHEMA_UNREADABLE;
+use handoffd_core::sw4rm::{self, DeliveryFacts};
 use handoffd_store::fault::{self, Step};
 use handoffd_store::store::{AgentRow, DeliveryClaim};
 
 /// A handoff's destination and the body in the receiver's form.
 struct HandoffEndpoint {
-    url: String,
+    transport: Arc<dyn Transport>,
+    endpoint: Endpoint,
+    /// Identifies the destination in reports of its health.
+    address: String,
     timeout: Duration,
     secrets: Vec<WebhookSecret>,
     /// The message in a form that the receiver accepts.
@@ -33,15 +42,16 @@ struct HandoffEndpoint {
 
 struct AttemptResult {
     tried: AttemptOutcome,
-    url: String,
+    mode: DeliveryMode,
+    address: String,
     begun_at: Micros,
-    /// Deadline of the receiver's verdict, once a byte has left for it.
+    /// Deadline of the receiver's verdict, once the receiver could have the handoff.
     verdict_by: Option<Micros>,
     /// Whether that deadline has passed.
     overdue: bool,
 }
 
-/// Why a handoff cannot be posted.
+/// Why a handoff cannot be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum UnsentReason {
     /// The agent no longer exists.
@@ -53,8 +63,10 @@ enum UnsentReason {
     /// The agent accepts no schema version to which the message converts: the agent changed after the gate, or is not
     /// the agent that the gate checked.
     Unreadable,
-    /// The webhook secret cannot be opened.
+    /// The webhook secret or the credentials cannot be opened.
     Secret,
+    /// This broker does not serve the agent's transport.
+    Unserved,
     /// The attempt before may have reached the receiver, and the handoff must not be sent twice.
     Unsettled,
     /// The broker stops; nothing was looked up.
@@ -70,7 +82,7 @@ impl Dispatcher {
         {
             // Another claim goes on with it, or the store gives this one back.
             tracing::info!(?why, "not sent");
-            parts.metrics.attempts.with_label_values(&["not_sent"]).inc();
+            parts.metrics.attempts.with_label_values(&["none", "not_sent"]).inc();
             self.over(&claim, Health::Unknown, None);
             return;
         }
@@ -78,9 +90,9 @@ impl Dispatcher {
         if claim.attempt == 1 {
             self.0.lanes.first(&(claim.tenant.clone(), claim.target.clone()));
         }
-        let AttemptResult { tried, url, begun_at, verdict_by, overdue } =
-            match self.post(&claim).await {
-                Ok(posted) => posted,
+        let AttemptResult { tried, mode, address, begun_at, verdict_by, overdue } =
+            match self.send(&claim).await {
+                Ok(sent) => sent,
                 Err(unsent) => {
                     self.not_sent(&claim, unsent).await;
                     self.over(&claim, Health::Unknown, None);
@@ -92,8 +104,8 @@ impl Dispatcher {
         if overdue {
             outcome = Outcome::Expired;
         }
-        parts.metrics.attempts.with_label_values(&[label(&tried)]).inc();
-        if let AttemptOutcome::Failed(failure) = &tried {
+        parts.metrics.attempts.with_label_values(&[mode.as_str(), label(&tried)]).inc();
+        if let AttemptOutcome::Failed(failure) | AttemptOutcome::Away(failure) = &tried {
             tracing::info!(
                 class = failure.class.as_str(),
                 status = failure.status,
@@ -103,7 +115,7 @@ impl Dispatcher {
             );
         }
         if matches!(tried, AttemptOutcome::Gone) {
-            self.gone(&claim, &url).await;
+            self.gone(&claim, &address).await;
         }
         let wake = match &outcome {
             Outcome::Retry { at, .. } => Some(*at),
@@ -114,11 +126,11 @@ impl Dispatcher {
         fault::at(Step::SettleDone);
         let change = self.over(&claim, health, wake);
         if let Some(change) = change {
-            self.report_health(&claim, url, change).await;
+            self.report_health(&claim, address, change).await;
         }
     }
 
-    /// Settles a handoff that could not be posted.
+    /// Settles a handoff that could not be sent.
     async fn not_sent(&self, claim: &DeliveryClaim, unsent: UnsentReason) {
         let given_up = |why: &str| Outcome::GivenUp { why: why.to_owned() };
         let outcome = match unsent {
@@ -126,13 +138,14 @@ impl Dispatcher {
             UnsentReason::Disabled => given_up("ENDPOINT_DISABLED"),
             UnsentReason::Unreadable => given_up(SCHEMA_UNREADABLE),
             UnsentReason::Secret => given_up("DELIVERY_REQUEST"),
+            UnsentReason::Unserved => given_up("TRANSPORT_NOT_SERVED"),
             UnsentReason::Unsettled => given_up("DELIVERY_UNKNOWN"),
             UnsentReason::Pulls => Outcome::Moved { mode: DeliveryMode::Pull },
             // Its claim is handed back with the others.
             UnsentReason::Stopping => return,
         };
         tracing::info!(why = ?unsent, "not sent");
-        self.0.parts.metrics.attempts.with_label_values(&["not_sent"]).inc();
+        self.0.parts.metrics.attempts.with_label_values(&["none", "not_sent"]).inc();
         let moved = matches!(outcome, Outcome::Moved { .. });
         self.settle(claim, None, outcome, None).await;
         if moved {
@@ -140,18 +153,20 @@ impl Dispatcher {
         }
     }
 
-    async fn post(&self, claim: &DeliveryClaim) -> Result<AttemptResult, UnsentReason> {
+    async fn send(&self, claim: &DeliveryClaim) -> Result<AttemptResult, UnsentReason> {
         let parts = &self.0.parts;
         if claim.unsettled && !claim.idempotent {
             return Err(UnsentReason::Unsettled);
         }
-        let HandoffEndpoint { url, timeout, secrets, body, coding } = self.endpoint(claim).await?;
+        let HandoffEndpoint { transport, endpoint, address, timeout, secrets, body, coding } =
+            self.endpoint(claim).await?;
+        let mode = transport.describe().mode;
         let encoded = match coding.filter(|_| body.len() > parts.settings.compress_above) {
             Some(coding) => encoded(coding, body.clone()).await,
             None => None,
         };
-        let span = conventions::post(&url, claim.attempt);
-        let trace = conventions::outbound(claim, &span);
+        let span = conventions::send(mode, endpoint.url.as_deref(), claim.attempt);
+        let (traceparent, tracestate) = conventions::outbound(claim, &span);
         let begun = parts.clock.now();
         let granted = claim.verdict_ms.map_or(parts.settings.verdict, Duration::from_millis);
         let verdict = match claim.deadline_at {
@@ -159,36 +174,40 @@ impl Dispatcher {
             Some(by) => VerdictClock::Running(by.since(begun)),
             None => VerdictClock::FromFirstByte(granted),
         };
-        let request = WebhookRequest {
-            url: url.clone(),
-            body,
-            encoded,
-            id: claim.handoff_id.to_string(),
+        let envelope = Envelope {
+            handoff_id: claim.handoff_id,
+            task_id: claim.task_id,
+            attempt: u32::try_from(claim.attempt).unwrap_or(1),
+            fencing_token: claim.fencing_token,
+            traceparent: Some(traceparent),
+            tracestate,
+            reply_to: transport.reply_channel(&endpoint),
             timestamp_s: begun.seconds(),
             secrets,
-            headers: HandoffHeaders {
-                traceparent: Some(trace.0),
-                tracestate: trace.1,
-                handoff_id: Some(claim.handoff_id.to_string()),
-                task_id: Some(claim.task_id.to_string()),
-                attempt: u32::try_from(claim.attempt).ok(),
-                fencing_token: Some(claim.fencing_token),
-                ..HandoffHeaders::default()
-            },
-            timeout,
-            verdict,
+            claim_check: None,
+            coding: encoded.as_ref().map(|encoded| encoded.coding.as_str()),
+            test: false,
         };
-        let begun_at = parts.clock.now();
-        let (tried, timing) = parts.post.send(request).instrument(span).await;
-        let transport = DeliveryMode::Webhook.as_str();
-        let attempt_seconds = parts.metrics.attempt_seconds.with_label_values(&[transport]);
-        attempt_seconds.observe(timing.elapsed.as_secs_f64());
+        let mut attempt = Attempt { endpoint, envelope, body, encoded, timeout, verdict };
+        if transport.is_too_large(&attempt) {
+            let link = parts.claims.link(&claim.tenant, claim.handoff_id, begun);
+            (attempt.envelope.claim_check, attempt.envelope.coding) = (Some(link), None);
+            attempt.encoded = None;
+            parts.metrics.claim_checks.with_label_values(&[mode.as_str()]).inc();
+        }
+        let (begun_at, started) = (parts.clock.now(), Instant::now());
+        let Publication { outcome, sent, overdue } =
+            transport.publish(attempt).instrument(span).await;
+        let elapsed = started.elapsed();
+        let attempt_seconds = parts.metrics.attempt_seconds.with_label_values(&[mode.as_str()]);
+        attempt_seconds.observe(elapsed.as_secs_f64());
+        let sent = sent.or_else(|| reached(&outcome).then_some(elapsed));
         let verdict_by = match verdict {
             VerdictClock::Stopped => None,
             VerdictClock::Running(left) => Some(begun.plus(left)),
-            VerdictClock::FromFirstByte(all) => timing.sent.map(|sent| begun.plus(sent + all)),
+            VerdictClock::FromFirstByte(all) => sent.map(|sent| begun.plus(sent + all)),
         };
-        Ok(AttemptResult { tried, url, begun_at, verdict_by, overdue: timing.overdue })
+        Ok(AttemptResult { tried: outcome, mode, address, begun_at, verdict_by, overdue })
     }
 
     /// Resolves a handoff's destination. A reason against delivery is refreshed from the store before it counts,
@@ -228,35 +247,55 @@ impl Dispatcher {
         if delivery.disabled {
             return Err(UnsentReason::Disabled);
         }
-        let url = delivery
-            .url
-            .clone()
-            .filter(|_| delivery.mode == DeliveryMode::Webhook)
-            .ok_or(UnsentReason::Pulls)?;
-        let secrets = self.secrets(row, self.0.parts.clock.now()).ok_or(UnsentReason::Secret)?;
+        if !delivery.mode.is_pushed() {
+            return Err(UnsentReason::Pulls);
+        }
+        let parts = &self.0.parts;
+        let transport = parts.transports.get(delivery.mode).ok_or(UnsentReason::Unserved)?;
+        let endpoint =
+            Endpoint::of(row, &**transport, &parts.vault).map_err(|_| UnsentReason::Secret)?;
+        let secrets =
+            signing_secrets(row, &parts.vault, parts.clock.now()).ok_or(UnsentReason::Secret)?;
         let body = claim.delivered(row.agent.is_entitled());
-        let body = self
-            .0
-            .parts
-            .schemas
-            .delivered(body, &row.agent)
-            .map_err(|_| UnsentReason::Unreadable)?;
+        let body =
+            parts.schemas.delivered(body, &row.agent).map_err(|_| UnsentReason::Unreadable)?;
+        let body = in_format(delivery.format, body, claim);
         tracing::trace!(handoff_id = %claim.handoff_id, "endpoint resolved");
         let receiver = (claim.tenant.clone(), claim.target.clone());
         self.0.lanes.known(&receiver, delivery.max_in_flight, delivery.failing);
         let timeout = Duration::from_millis(delivery.timeout_ms);
         let coding = delivery.accept_encoding.first().copied();
-        Ok(HandoffEndpoint { url, timeout, secrets, body, coding })
+        let (transport, address) = (Arc::clone(transport), delivery.address());
+        Ok(HandoffEndpoint { transport, endpoint, address, timeout, secrets, body, coding })
     }
+}
 
-    fn secrets(&self, row: &AgentRow, now: Micros) -> Option<Vec<WebhookSecret>> {
-        let opened = AgentSecrets::parse(&row.secrets)
-            .open(&self.0.parts.vault, &row.tenant, &row.agent.agent_id, SecretKind::Webhook, now)
-            .ok()?;
-        opened
-            .iter()
-            .map(|text| WebhookSecret::parse(std::str::from_utf8(text).ok()?).ok())
-            .collect()
+/// Whether the receiver may have the handoff.
+fn reached(outcome: &AttemptOutcome) -> bool {
+    match outcome {
+        AttemptOutcome::Away(failure) | AttemptOutcome::Failed(failure) => failure.reached,
+        AttemptOutcome::Busy { .. } | AttemptOutcome::Gone => false,
+        AttemptOutcome::Accepted(_)
+        | AttemptOutcome::Rejected { .. }
+        | AttemptOutcome::Received => true,
+    }
+}
+
+/// The message in the form that the receiver asked for.
+fn in_format(format: DeliveryFormat, message: Bytes, claim: &DeliveryClaim) -> Bytes {
+    match format {
+        DeliveryFormat::Handoff => message,
+        DeliveryFormat::Sw4rm => {
+            let (handoff_id, task_id) = (claim.handoff_id.to_string(), claim.task_id.to_string());
+            let facts = DeliveryFacts {
+                receiver: claim.target.as_str(),
+                handoff_id: &handoff_id,
+                task_id: &task_id,
+                attempt: claim.attempt.into(),
+                fencing_token: claim.fencing_token,
+            };
+            sw4rm::request_body(&message, &facts)
+        }
     }
 }
 
@@ -274,6 +313,7 @@ pub(in crate::dispatch) fn label(tried: &AttemptOutcome) -> &'static str {
         AttemptOutcome::Received => "received",
         AttemptOutcome::Busy { .. } => "busy",
         AttemptOutcome::Gone => "gone",
+        AttemptOutcome::Away(_) => "away",
         AttemptOutcome::Failed(failure) => failure.class.as_str(),
     }
 }

@@ -49,6 +49,13 @@ impl Dispatcher {
                 None => Outcome::GivenUp { why: why.to_owned() },
             }
         };
+        // The transport is away: it is asked again at the pace of failures in a row, and nothing is used up.
+        let away = || {
+            let failures = u32::try_from(claim.busy.saturating_add(1)).unwrap_or(1);
+            let pause = settings.retry.pause(failures, clock::random_fraction(), None);
+            let at = now.plus(pause);
+            Outcome::Retry { at, why: "TRANSPORT_AWAY".to_owned(), busy: true, verdict_by }
+        };
         match tried {
             AttemptOutcome::Accepted(fields) => (
                 Outcome::Accepted,
@@ -72,6 +79,10 @@ impl Dispatcher {
             AttemptOutcome::Gone => {
                 (Outcome::GivenUp { why: "ENDPOINT_GONE".to_owned() }, None, Health::Answered)
             }
+            AttemptOutcome::Away(failure) if failure.reached && !claim.idempotent => {
+                (Outcome::GivenUp { why: "DELIVERY_UNKNOWN".to_owned() }, None, Health::Away)
+            }
+            AttemptOutcome::Away(_) => (away(), None, Health::Away),
             AttemptOutcome::Failed(failure) => {
                 let why = format!("DELIVERY_{}", failure.class.as_str().to_ascii_uppercase());
                 let hopeless =

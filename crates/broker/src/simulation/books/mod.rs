@@ -317,7 +317,10 @@ impl Books {
         if let Some((id, entry)) = self.handoffs.iter().find(|(_, one)| !one.status.is_final()) {
             return Some(format!("{} is still {}", short(*id), entry.status.as_str()));
         }
-        self.open_escalations.values().next().map(|task| format!("{task} still waits for a person"))
+        if let Some(task) = self.open_escalations.values().next() {
+            return Some(format!("{task} still waits for a person"));
+        }
+        self.unread().map(|id| format!("the end of {} was not read", short(id)))
     }
 
     /// Checks the final state; returns the acknowledged handoffs for the comparison with the log.

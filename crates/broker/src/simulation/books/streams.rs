@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use serde_json::Value;
+
 use super::{Books, short};
 use crate::simulation::lines::ChunkArrival;
 use crate::simulation::pieces::document;
@@ -30,6 +32,10 @@ pub(super) struct StreamEntry {
     failures: HashMap<i64, u32>,
     /// Attempts in all.
     posts: u64,
+    /// The highest number that a pull receiver read; `None` where none reads.
+    read: Option<i64>,
+    /// Numbers read by pull receivers in all.
+    reads: u64,
 }
 
 impl Books {
@@ -134,7 +140,7 @@ impl Books {
         };
         entry.posts += 1;
         let (taken, last, end) = (entry.taken, entry.last, entry.end.filter(|_| seq == entry.last));
-        let says = |name: &str| body.get(name) == Some(&serde_json::Value::Bool(true));
+        let says = |name: &str| body.get(name) == Some(&Value::Bool(true));
         let aborts = end == Some(StreamStatus::Aborted);
         if seq > last
             || says("close") != (end == Some(StreamStatus::Closed))
@@ -171,17 +177,64 @@ impl Books {
         }
     }
 
-    /// Number of chunks in the log, and of attempts to send one.
-    pub(in crate::simulation) fn chunk_counts(&self) -> [u64; 2] {
-        let all = || self.streams.values();
-        [all().map(|entry| entry.own.len() as u64).sum(), all().map(|entry| entry.posts).sum()]
+    /// Records that a pull receiver has the opening message alone, and reads the chunks.
+    pub(in crate::simulation) fn reads(&mut self, id: HandoffId) {
+        if let Some(entry) = self.streams.get_mut(&id) {
+            entry.read.get_or_insert(0);
+        }
     }
 
-    /// Whether a webhook receiver took the end of a stream, or got its message whole.
+    /// Records a number that a pull receiver read behind another: the next one, committed, unchanged.
+    pub(in crate::simulation) fn chunk_read(
+        &mut self,
+        id: HandoffId,
+        after: i64,
+        row: &ChunkRow,
+        body: Option<&Value>,
+    ) {
+        let Some(entry) = self.streams.get_mut(&id) else {
+            return self.violate(|| format!("a chunk of {} was read, which has none", short(id)));
+        };
+        entry.reads += 1;
+        entry.read = entry.read.max(Some(row.seq));
+        let (last, end) = (entry.last, entry.end.filter(|_| row.seq == entry.last));
+        if row.seq != after + 1 || row.seq > last || row.ends != end {
+            let (seq, ends) = (row.seq, row.ends);
+            self.violate(|| {
+                format!(
+                    "{seq} ({ends:?}) of {} was read behind {after}, {end:?} at {last}",
+                    short(id)
+                )
+            });
+        }
+        if row.ends != Some(StreamStatus::Aborted) {
+            let own = document(id, row.seq);
+            if body.is_none_or(|body| body.get("append") != own.get("append")) {
+                let seq = row.seq;
+                self.violate(|| format!("{body:?} was read as chunk {seq} of {}", short(id)));
+            }
+        }
+    }
+
+    /// Number of chunks in the log, of attempts to send one, and of numbers that pull receivers read.
+    pub(in crate::simulation) fn chunk_counts(&self) -> [u64; 3] {
+        let all = || self.streams.values();
+        let own = all().map(|entry| entry.own.len() as u64).sum();
+        [own, all().map(|entry| entry.posts).sum(), all().map(|entry| entry.reads).sum()]
+    }
+
+    /// Whether a receiver took or read the end of a stream, or got its message whole.
     pub(in crate::simulation) fn is_told(&self, id: HandoffId) -> bool {
         self.streams.get(&id).is_none_or(|entry| {
-            !entry.in_pieces || (entry.end.is_some() && entry.taken == entry.last)
+            let has = |number: i64| entry.end.is_some() && number == entry.last;
+            (!entry.in_pieces || has(entry.taken)) && entry.read.is_none_or(has)
         })
+    }
+
+    /// A stream whose pull receiver has not read the end.
+    pub(super) fn unread(&self) -> Option<HandoffId> {
+        let unread = |entry: &StreamEntry| entry.read.is_some_and(|read| read < entry.last);
+        self.streams.iter().find(|(_, entry)| unread(entry)).map(|(id, _)| *id)
     }
 
     /// Checks that each receiver in pieces was told the end, unless the handoff had ended and all attempts failed.

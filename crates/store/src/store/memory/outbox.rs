@@ -44,7 +44,7 @@ impl Tables {
         limit: i64,
     ) -> Vec<ReceiverKey> {
         let mut oldest: BTreeMap<ReceiverKey, Micros> = BTreeMap::new();
-        for (_, row) in self.due(now).filter(|(_, row)| row.mode == mode) {
+        for (_, row) in self.due(now).filter(|(_, row)| row.mode.is_pushed() == mode.is_pushed()) {
             let receiver = (row.tenant.clone(), row.target.clone());
             let at = oldest.entry(receiver).or_insert(row.created_at);
             *at = row.created_at.min(*at);
@@ -140,7 +140,9 @@ impl Tables {
             if let Some(row) = self.outbox.get_mut(&key) {
                 row.visible_at = until;
                 row.claimed_by = Some(broker.to_owned());
-                row.mode = mode;
+                if row.mode.is_pushed() != mode.is_pushed() {
+                    row.mode = mode;
+                }
                 row.attempt += 1;
             }
             claims.push(self.claim_of(&key)?);
@@ -194,9 +196,9 @@ impl Tables {
             .or_insert(now);
     }
 
-    /// Claimed webhook rows, with the claiming broker.
+    /// Claimed rows of dispatchers, with the claiming broker.
     fn claimed(&self) -> impl Iterator<Item = (&HandoffKey, &OutboxRow, &String)> {
-        let posted = self.outbox.iter().filter(|(_, row)| row.mode == DeliveryMode::Webhook);
+        let posted = self.outbox.iter().filter(|(_, row)| row.mode.is_pushed());
         posted.filter_map(|(key, row)| Some((key, row, row.claimed_by.as_ref()?)))
     }
 

@@ -25,7 +25,7 @@ const DUE_RECEIVERS: &str = "WITH RECURSIVE receivers AS ( \
          ORDER BY o.tenant, o.target LIMIT 1) AS n) \
      SELECT r.tenant, r.target FROM receivers AS r CROSS JOIN LATERAL ( \
        SELECT o.priority, o.created_at FROM outbox AS o \
-       WHERE o.tenant = r.tenant AND o.target = r.target AND o.mode = $1 AND o.visible_at <= $2 \
+       WHERE o.tenant = r.tenant AND o.target = r.target AND (o.mode <> 'pull') = $1 AND o.visible_at <= $2 \
          AND NOT EXISTS (SELECT 1 FROM outbox AS e WHERE e.tenant = o.tenant \
            AND e.task_id = o.task_id AND e.seq < o.seq) \
        ORDER BY o.priority, o.created_at LIMIT 1) AS first \
@@ -39,7 +39,7 @@ pub(super) async fn list_due_receivers(
     limit: i64,
 ) -> Result<Vec<ReceiverKey>> {
     sqlx::query(DUE_RECEIVERS)
-        .bind(mode.as_str())
+        .bind(mode.is_pushed())
         .bind(now.0)
         .bind(limit)
         .fetch_all(pool)
@@ -143,7 +143,8 @@ const CLAIM: &str = "WITH due AS MATERIALIZED ( \
            AND e.task_id = o.task_id AND e.seq < o.seq) \
        ORDER BY o.priority, o.created_at LIMIT $4 FOR UPDATE OF o SKIP LOCKED), \
      claimed AS ( \
-       UPDATE outbox AS o SET visible_at = $5, claimed_by = $6, mode = $7, \
+       UPDATE outbox AS o SET visible_at = $5, claimed_by = $6, \
+         mode = CASE WHEN (o.mode <> 'pull') = ($7 <> 'pull') THEN o.mode ELSE $7 END, \
          attempt = o.attempt + 1 \
        FROM due WHERE o.tenant = due.tenant AND o.handoff_id = due.handoff_id \
        RETURNING o.tenant, o.handoff_id, o.task_id, o.seq, o.target, o.priority, o.attempt, o.busy, \
@@ -313,11 +314,11 @@ pub(super) async fn list_heartbeats(pool: &PgPool) -> Result<Vec<(String, Micros
         .collect()
 }
 
-/// Brokers with webhook claims and without heartbeat.
+/// Brokers with claims of the dispatcher and without heartbeat.
 pub(super) async fn list_strangers(pool: &PgPool) -> Result<Vec<String>> {
     sqlx::query(
         "SELECT DISTINCT o.claimed_by FROM outbox AS o \
-         WHERE o.mode = 'webhook' AND o.claimed_by IS NOT NULL AND NOT EXISTS \
+         WHERE o.mode <> 'pull' AND o.claimed_by IS NOT NULL AND NOT EXISTS \
            (SELECT 1 FROM brokers AS b WHERE b.broker = o.claimed_by) ORDER BY o.claimed_by",
     )
     .fetch_all(pool)
@@ -328,11 +329,11 @@ pub(super) async fn list_strangers(pool: &PgPool) -> Result<Vec<String>> {
     .collect()
 }
 
-/// A broker's webhook claims.
+/// The claims of a broker's dispatcher.
 pub(super) async fn list_claims(pool: &PgPool, broker: &str) -> Result<Vec<ClaimKey>> {
     sqlx::query(
         "SELECT tenant, handoff_id, attempt FROM outbox \
-         WHERE mode = 'webhook' AND claimed_by = $1 ORDER BY tenant, handoff_id",
+         WHERE mode <> 'pull' AND claimed_by = $1 ORDER BY tenant, handoff_id",
     )
     .bind(broker)
     .fetch_all(pool)
@@ -352,7 +353,7 @@ fn free(which: &str) -> AssertSqlSafe<String> {
     AssertSqlSafe(format!(
         "WITH held AS MATERIALIZED ( \
            SELECT o.tenant, o.handoff_id FROM outbox AS o \
-           WHERE o.mode = 'webhook' AND {which} \
+           WHERE o.mode <> 'pull' AND {which} \
            ORDER BY o.tenant, o.handoff_id FOR UPDATE OF o) \
          UPDATE outbox AS o SET visible_at = 0, claimed_by = NULL \
          FROM held WHERE o.tenant = held.tenant AND o.handoff_id = held.handoff_id"

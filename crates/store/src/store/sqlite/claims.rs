@@ -28,7 +28,7 @@ pub(super) const DUE_RECEIVERS: &str = "WITH RECURSIVE tenants (tenant) AS ( \
          FROM receivers AS r WHERE r.target IS NOT NULL) \
      SELECT r.tenant, r.target FROM receivers AS r CROSS JOIN outbox AS first \
        ON first.tenant = r.tenant AND first.handoff_id = (SELECT o.handoff_id FROM outbox AS o \
-         WHERE o.tenant = r.tenant AND o.target = r.target AND o.mode = ? AND o.visible_at <= ? \
+         WHERE o.tenant = r.tenant AND o.target = r.target AND (o.mode <> 'pull') = ? AND o.visible_at <= ? \
            AND NOT EXISTS (SELECT 1 FROM outbox AS before WHERE before.tenant = o.tenant \
              AND before.task_id = o.task_id AND before.seq < o.seq) \
          ORDER BY o.priority, o.created_at LIMIT 1) \
@@ -42,7 +42,7 @@ pub(super) fn list_due_receivers(
     limit: i64,
 ) -> Result<Vec<ReceiverKey>> {
     db.query(DUE_RECEIVERS)
-        .bind(mode.as_str())
+        .bind(mode.is_pushed())
         .bind(now.0)
         .bind(limit.max(0))
         .list(|row| Ok((rows::parse(row, "tenant")?, rows::parse(row, "target")?)))
@@ -152,11 +152,13 @@ pub(super) fn claim(
         claim.personal = personal.remove(&claim.handoff_id).unwrap_or_default();
     }
     db.query(
-        "UPDATE outbox SET visible_at = ?, claimed_by = ?, mode = ?, attempt = attempt + 1 \
+        "UPDATE outbox SET visible_at = ?, claimed_by = ?, attempt = attempt + 1, \
+           mode = CASE WHEN (mode <> 'pull') = ? THEN mode ELSE ? END \
          WHERE tenant = ? AND handoff_id IN (SELECT value FROM json_each(?))",
     )
     .bind(until.0)
     .bind(broker)
+    .bind(mode.is_pushed())
     .bind(mode.as_str())
     .bind(tenant.as_str())
     .bind(ids)
@@ -284,7 +286,7 @@ pub(super) fn list_heartbeats(db: &Db) -> Result<Vec<(String, Micros)>> {
 /// See [`crate::store::OutboxStore::list_strangers`].
 pub(super) fn list_strangers(db: &Db) -> Result<Vec<String>> {
     db.query(
-        "SELECT DISTINCT claimed_by FROM outbox WHERE mode = 'webhook' AND claimed_by IS NOT NULL \
+        "SELECT DISTINCT claimed_by FROM outbox WHERE mode <> 'pull' AND claimed_by IS NOT NULL \
            AND claimed_by NOT IN (SELECT broker FROM brokers) ORDER BY claimed_by",
     )
     .list(|row| rows::get(row, "claimed_by"))
@@ -293,7 +295,7 @@ pub(super) fn list_strangers(db: &Db) -> Result<Vec<String>> {
 /// See [`crate::store::OutboxStore::list_claims`].
 pub(super) fn list_claims(db: &Db, broker: &str) -> Result<Vec<ClaimKey>> {
     db.query(
-        "SELECT tenant, handoff_id, attempt FROM outbox WHERE mode = 'webhook' AND claimed_by = ? \
+        "SELECT tenant, handoff_id, attempt FROM outbox WHERE mode <> 'pull' AND claimed_by = ? \
          ORDER BY tenant, handoff_id",
     )
     .bind(broker)
@@ -304,8 +306,7 @@ pub(super) fn list_claims(db: &Db, broker: &str) -> Result<Vec<ClaimKey>> {
 }
 
 /// Frees claims; a condition follows.
-const FREE: &str =
-    "UPDATE outbox SET visible_at = 0, claimed_by = NULL WHERE mode = 'webhook' AND ";
+const FREE: &str = "UPDATE outbox SET visible_at = 0, claimed_by = NULL WHERE mode <> 'pull' AND ";
 
 /// See [`crate::store::OutboxStore::release`].
 pub(super) fn release(db: &Db, whose: ClaimRelease<'_>) -> Result<u64> {

@@ -303,6 +303,19 @@ class Agents:
         """
         self._transport.call("DELETE", f"/agents/{quoted(agent_id)}")
 
+    def test_delivery(self, agent_id: str) -> models.DeliveryTestView:
+        """Send a marked test to an agent, by the transport that its handoffs take. It is no handoff: nothing is recorded.
+
+        Args:
+            agent_id: The agent's id
+
+        Raises:
+            ProblemError: 401: No valid key; 403: Not an operator; 404: No such agent; 503: The store is away, or
+                the broker takes no more requests.
+            TransportError: The broker did not answer.
+        """
+        return _model(models.DeliveryTestView, self._transport.call("POST", f"/agents/{quoted(agent_id)}/delivery/test"))
+
     def handoff_tool(self, agent_id: str, *, style: str) -> models.ToolsView:
         """Tool definitions for an agent's language model: `transfer_to_agent` and `handoff_to_specialist`, their
         targets enumerated from the agent's allowlist, and the tools that contracts of its edges name
@@ -346,6 +359,15 @@ class Agents:
                 body=body_of({"overlapSeconds": overlap_seconds}),
             ),
         )
+
+    def list_transports(self) -> models.TransportsView:
+        """List the transports, with the fields of their settings and credentials.
+
+        Raises:
+            ProblemError: 401: No valid key; 503: The store is away, or the broker takes no more requests.
+            TransportError: The broker did not answer.
+        """
+        return _model(models.TransportsView, self._transport.call("GET", "/transports"))
 
     def list(self) -> models.AgentsView:
         """List the tenant's agents.
@@ -1180,6 +1202,19 @@ class Handoffs:
             self._transport.call("GET", f"/agents/{quoted(agent_id)}/inbox", query={"wait": wait, "max": max}, wait=wait),
         )
 
+    def read_claim(self, token: str) -> dict[str, Any]:
+        """Read a handoff's body by a claim check. The link is the key: it came with the handoff, and expires.
+
+        Args:
+            token: As the link has it
+
+        Raises:
+            ProblemError: 404: The link was not made by this broker, or has expired; or the message was erased; 503:
+                The store is away, or the broker takes no more requests.
+            TransportError: The broker did not answer.
+        """
+        return _json(self._transport.call("GET", f"/claims/{quoted(token)}"))
+
     def validate(self, body: Mapping[str, Any], *, as_: str | None = None) -> models.ValidationView:
         """Ask what the gate and the ledger would say now; writes and reserves nothing. A message's sender asks
         before it submits, its receiver about what it was sent, an operator for either (`as`).
@@ -1207,7 +1242,8 @@ class Handoffs:
 
         Args:
             handoff_id: The handoff's UUID
-            include: `message`: show the stored message too.
+            include: `message`: show the stored message too; `verdict`: what the receiver said with its verdict.
+                Several are separated by commas.
             wait: Seconds to hold the answer, 60 at most: until the handoff, or what stands in its place, has a
                 verdict.
             until: With `wait`: `verdict` (unless said), `ended`, `asked` (ended, or a question waits for an
@@ -1906,6 +1942,15 @@ class Schemas:
             ),
         )
 
+    def get_sw4rm_context_schema(self) -> dict[str, Any]:
+        """The schema of SW4RM's `HandoffContext`: JSON Schema draft-07 (docs/doors/sw4rm.md).
+
+        Raises:
+            ProblemError: 503: The store is away, or the broker takes no more requests.
+            TransportError: The broker did not answer.
+        """
+        return _json(self._transport.call("GET", "/schemas/sw4rm/handoff-context"))
+
     def list(self) -> models.SchemasView:
         """The schemas that this broker knows: of messages, and with a key the tenant's payload schemas, each in
         its highest version.
@@ -2431,8 +2476,10 @@ OPERATIONS: dict[str, str] = {
     "getAgent": "agents.get",
     "patchAgent": "agents.update",
     "deleteAgent": "agents.delete",
+    "testDelivery": "agents.test_delivery",
     "getHandoffTool": "agents.handoff_tool",
     "rotateSecret": "agents.rotate_secret",
+    "listTransports": "agents.list_transports",
     "getHandoffTargets": "allowlist.targets",
     "putHandoffTargets": "allowlist.set_targets",
     "addHandoffTarget": "allowlist.add_target",
@@ -2469,6 +2516,7 @@ OPERATIONS: dict[str, str] = {
     "resolveEscalation": "escalations.resolve",
     "listEvents": "events.list",
     "pollInbox": "handoffs.inbox",
+    "readClaim": "handoffs.read_claim",
     "listHandoffs": "handoffs.list",
     "validateHandoff": "handoffs.validate",
     "getHandoff": "handoffs.get",
@@ -2498,6 +2546,7 @@ OPERATIONS: dict[str, str] = {
     "comparePayloadSchema": "schemas.compare_payload",
     "getPayloadSchema": "schemas.payload",
     "putPayloadSchema": "schemas.put_payload",
+    "getSw4rmContextSchema": "schemas.get_sw4rm_context_schema",
     "livez": "service.livez",
     "metrics": "service.metrics",
     "readyz": "service.readyz",

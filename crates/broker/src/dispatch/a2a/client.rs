@@ -1,0 +1,243 @@
+//! Calls to remote agents through the egress guard: the card, kept for a while, and the protocol's operations.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use reqwest::Method;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use serde_json::Value;
+use tokio::time::{Instant, timeout};
+use url::Url;
+
+use super::super::answer::{AttemptFailure, FailureClass, parse_retry_after};
+use super::super::egress::GuardedClient;
+use super::super::webhook::{denied, failure_of, read_body};
+use super::card::{self, CardFault, RemoteCard, VERSION};
+use super::wire::{Operation, RemoteRefusal, answer};
+use handoffd_store::clock::{Clock, SystemClock};
+
+/// How long a card is kept. An agent whose card changes meanwhile is read again once a call fails.
+const CARD_AGE: Duration = Duration::from_mins(5);
+/// Most cards that are kept.
+const MAX_CARDS: usize = 10_000;
+
+/// A remote agent as it is registered.
+#[derive(Clone)]
+pub struct RemoteAgent {
+    /// Address of the agent or of its card.
+    pub url: String,
+    /// The header that carries the credential, and its value.
+    pub credential: Option<(HeaderName, HeaderValue)>,
+    /// Bounds one call.
+    pub timeout: Duration,
+}
+
+impl std::fmt::Debug for RemoteAgent {
+    /// Omits the URL and the credential: neither belongs in a log.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RemoteAgent").field("timeout", &self.timeout).finish_non_exhaustive()
+    }
+}
+
+/// Why a call has no result.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CallFault {
+    /// No answer of the protocol came.
+    Failed(AttemptFailure),
+    /// The agent asks to be called later.
+    Busy(Option<Duration>),
+    /// The endpoint is permanently gone.
+    Gone,
+    /// The agent's card serves nobody.
+    Card(CardFault),
+    /// The agent refuses.
+    Refused(RemoteRefusal),
+}
+
+impl CallFault {
+    /// Whether the agent does not know the task.
+    #[must_use]
+    pub fn is_no_task(&self) -> bool {
+        matches!(self, Self::Refused(refusal) if refusal.is_no_task())
+    }
+
+    /// One sentence without an address or a part of a body.
+    #[must_use]
+    pub fn detail(&self) -> String {
+        match self {
+            Self::Failed(failure) => failure.detail.clone(),
+            Self::Busy(_) => "the agent asks to be called later".to_owned(),
+            Self::Gone => "the agent's address is gone".to_owned(),
+            Self::Card(fault) => fault.to_string(),
+            Self::Refused(refusal) => format!("the agent refuses: {}", refusal.reason),
+        }
+    }
+}
+
+struct KeptCard {
+    card: Arc<RemoteCard>,
+    since: Instant,
+}
+
+/// Calls remote agents. Clones share connections and cards.
+#[derive(Clone)]
+pub struct AgentClient {
+    http: GuardedClient,
+    cards: Arc<Mutex<HashMap<String, KeptCard>>>,
+}
+
+impl AgentClient {
+    #[must_use]
+    pub fn new(http: GuardedClient) -> Self {
+        Self { http, cards: Arc::default() }
+    }
+
+    /// Whether an agent may be registered with this address.
+    ///
+    /// # Errors
+    /// The egress guard's reason.
+    pub fn permits(&self, url: &str) -> Result<(), String> {
+        self.http.policy().check_url(url).map(drop).map_err(|denied| denied.to_string())
+    }
+
+    /// The agent's card; read again where it is older than `CARD_AGE`.
+    ///
+    /// # Errors
+    /// [`CallFault`]: it cannot be read, or nothing of it can be used.
+    pub async fn card(&self, agent: &RemoteAgent) -> Result<Arc<RemoteCard>, CallFault> {
+        let registered = self
+            .http
+            .policy()
+            .check_url(&agent.url)
+            .map_err(|why| CallFault::Failed(denied(why)))?;
+        let at = card::card_url(&registered);
+        if let Some(kept) = self.kept().get(at.as_str())
+            && kept.since.elapsed() < CARD_AGE
+        {
+            return Ok(Arc::clone(&kept.card));
+        }
+        let (status, body) = self.exchange(agent, Method::GET, at.as_str(), None).await?;
+        let card: Option<Value> = serde_json::from_slice(&body).ok().filter(|_| status == 200);
+        let card = card.ok_or_else(|| {
+            let detail = format!("the agent card cannot be read: answered {status}");
+            // Nothing of the handoff has left yet.
+            let failure = AttemptFailure::unreached(FailureClass::Protocol, detail);
+            CallFault::Failed(AttemptFailure { status: Some(status), ..failure })
+        })?;
+        let card = Arc::new(self.read(&card, &at)?);
+        let mut kept = self.kept();
+        if kept.len() >= MAX_CARDS {
+            kept.retain(|_, card| card.since.elapsed() < CARD_AGE);
+        }
+        kept.insert(at.into(), KeptCard { card: Arc::clone(&card), since: Instant::now() });
+        Ok(card)
+    }
+
+    fn read(&self, card: &Value, at: &Url) -> Result<RemoteCard, CallFault> {
+        let card = card::read(card, at).map_err(CallFault::Card)?;
+        // The card's own addresses pass the guard as registered ones do.
+        self.http.policy().check_url(&card.url).map_err(|why| CallFault::Failed(denied(why)))?;
+        Ok(card)
+    }
+
+    /// Forgets the agent's card, so that the next call reads it anew.
+    fn forget(&self, agent: &RemoteAgent) {
+        if let Ok(url) = Url::parse(&agent.url) {
+            self.kept().remove(card::card_url(&url).as_str());
+        }
+    }
+
+    fn kept(&self) -> std::sync::MutexGuard<'_, HashMap<String, KeptCard>> {
+        self.cards.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls an operation.
+    ///
+    /// # Errors
+    /// [`CallFault`].
+    pub async fn call(
+        &self,
+        agent: &RemoteAgent,
+        operation: &Operation<'_>,
+    ) -> Result<Value, CallFault> {
+        let card = self.card(agent).await?;
+        let request = operation.request(&card);
+        let method = if request.post { Method::POST } else { Method::GET };
+        let body = request.body.as_ref().map(|body| (request.content_type, body));
+        let (status, body) = self.exchange(agent, method, &request.url, body).await?;
+        match answer(card.binding, status, &body) {
+            Ok(Ok(result)) => Ok(result),
+            Ok(Err(refusal)) => {
+                if refusal.reason == "METHOD_NOT_FOUND" || refusal.reason == "VERSION_NOT_SUPPORTED"
+                {
+                    self.forget(agent);
+                }
+                Err(CallFault::Refused(refusal))
+            }
+            Err(not_of_protocol) => {
+                self.forget(agent);
+                let detail = format!("answered {status}, and {not_of_protocol}");
+                let class = match status {
+                    200..=299 => FailureClass::Protocol,
+                    _ => FailureClass::Status,
+                };
+                Err(CallFault::Failed(AttemptFailure::reached(class, Some(status), detail)))
+            }
+        }
+    }
+
+    /// One request with the agent's credential, and its answer up to the size limit.
+    async fn exchange(
+        &self,
+        agent: &RemoteAgent,
+        method: Method,
+        url: &str,
+        body: Option<(&'static str, &Value)>,
+    ) -> Result<(u16, Vec<u8>), CallFault> {
+        let started = Instant::now();
+        let mut request = self
+            .http
+            .request(method, url)
+            .map_err(|why| CallFault::Failed(denied(why)))?
+            .header(ACCEPT, "application/a2a+json, application/json")
+            .header("a2a-version", VERSION);
+        if let Some((name, value)) = &agent.credential {
+            request = request.header(name, value);
+        }
+        if let Some((kind, body)) = body {
+            request = request.header(CONTENT_TYPE, kind).body(body.to_string());
+        }
+        let late = || {
+            let why = "no answer in time";
+            CallFault::Failed(AttemptFailure::reached(FailureClass::Timeout, None, why))
+        };
+        let sent = timeout(agent.timeout, request.send()).await.map_err(|_| late())?;
+        let response = sent.map_err(|error| CallFault::Failed(failure_of(&error)))?;
+        let status = response.status().as_u16();
+        match status {
+            300..=399 => {
+                let detail = format!("answered {status}; redirects are not followed");
+                let failure = AttemptFailure::reached(FailureClass::Redirect, Some(status), detail);
+                return Err(CallFault::Failed(failure));
+            }
+            401 | 403 => {
+                let detail = format!("answered {status}: the agent refuses the credentials");
+                let failure =
+                    AttemptFailure::reached(FailureClass::Unauthorized, Some(status), detail);
+                return Err(CallFault::Failed(failure.at("/delivery/credentials")));
+            }
+            410 => return Err(CallFault::Gone),
+            429 | 503 => {
+                let after =
+                    response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+                let now = SystemClock::default().now().seconds();
+                return Err(CallFault::Busy(after.and_then(|value| parse_retry_after(value, now))));
+            }
+            _ => {}
+        }
+        let left = agent.timeout.saturating_sub(started.elapsed());
+        let body = timeout(left, read_body(response)).await.map_err(|_| late())?;
+        Ok((status, body.map_err(CallFault::Failed)?))
+    }
+}

@@ -1,0 +1,461 @@
+//! Delivery to an agent that speaks A2A 1.0 and knows nothing of the broker: the handoff as a message, the answer's task as
+//! the acceptance. What becomes of the task is followed behind the A2A door (`doors/a2a/out`), which is told of each task
+//! here, and finds those of a broker that died by their records.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::super::a2a::client::{AgentClient, CallFault, RemoteAgent};
+use super::super::a2a::message::{Callback, Outgoing};
+use super::super::a2a::task::{RemoteState, RemoteTask, Sent, find};
+use super::super::a2a::wire::Operation;
+use super::super::answer::{AnswerFields, AttemptFailure, AttemptOutcome, FailureClass};
+use super::super::webhook::VerdictClock;
+use super::{Attempt, Endpoint, Publication, Transport};
+use crate::vault::Vault;
+use handoffd_core::domain::handoff::DeliveryMode;
+use handoffd_core::domain::ids::{HandoffId, TenantId};
+use handoffd_core::domain::transport::{
+    FieldError, FieldKind, TransportDescription, TransportField,
+};
+use handoffd_core::gate::Gate;
+use handoffd_core::prompt::{self, Origin, PromptExtent, TURNS};
+use handoffd_store::clock;
+use handoffd_store::fault::{self, Step};
+use handoffd_store::store::HandoffKey;
+
+const DESCRIPTION: TransportDescription = TransportDescription {
+    mode: DeliveryMode::A2a,
+    label: "A2A agent",
+    description: "The broker is the client of an agent that speaks A2A 1.0: it sends each handoff as a message and follows the task.",
+    config_fields: &[
+        TransportField::new(
+            "url",
+            FieldKind::Url,
+            "Address",
+            "the agent's address, or that of its card where it ends with .json",
+        )
+        .required(),
+        TransportField::new(
+            "apiKeyHeader",
+            FieldKind::Text,
+            "API key header",
+            "the header that carries credentials.apiKey",
+        )
+        .pattern("[A-Za-z0-9-]{1,100}"),
+    ],
+    credential_fields: &[
+        TransportField::secret(
+            "bearerToken",
+            FieldKind::Text,
+            "Bearer token",
+            "sent to the agent as Authorization: Bearer",
+        ),
+        TransportField::secret(
+            "apiKey",
+            FieldKind::Text,
+            "API key",
+            "sent to the agent in the header that config.apiKeyHeader names, X-API-Key unless it does",
+        ),
+    ],
+    max_message_bytes: None,
+    reply_channel: false,
+    intake: false,
+};
+
+/// The header of an API key unless the agent's config names one.
+const API_KEY_HEADER: &str = "x-api-key";
+/// Headers that the protocol or HTTP itself has.
+const TAKEN_HEADERS: [&str; 9] = [
+    "authorization",
+    "host",
+    "content-type",
+    "content-length",
+    "connection",
+    "transfer-encoding",
+    "accept",
+    "a2a-version",
+    "a2a-extensions",
+];
+/// How long a task that is only submitted may turn into a refusal before it counts as accepted.
+const FIRST_WORD: Duration = Duration::from_secs(1);
+/// Pauses between looks meanwhile.
+const LOOK: Duration = Duration::from_millis(100);
+/// What a callback's token is sealed for.
+const CALLBACK: &str = "a2a-callback";
+/// The path of callbacks below the broker's public URL.
+pub const CALLBACK_PATH: &str = "/callbacks/a2a";
+
+/// A task that was made at a remote agent, for the part of the broker that follows it.
+#[derive(Debug)]
+pub struct NewTask {
+    pub handoff: HandoffKey,
+    pub remote: RemoteRef,
+}
+
+/// A remote task, as an acceptance's record names it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RemoteRef {
+    Task {
+        id: String,
+        context: String,
+    },
+    /// The agent answered with a message: the whole result.
+    Message(Value),
+}
+
+impl RemoteRef {
+    /// The `metadata` of the acceptance.
+    fn metadata(&self) -> Value {
+        json!({ "a2a": match self {
+            Self::Task { id, context } => json!({ "taskId": id, "contextId": context }),
+            Self::Message(message) => json!({ "message": message }),
+        } })
+    }
+
+    /// Reads the content of an acceptance back.
+    #[must_use]
+    pub fn read(content: &Value) -> Option<Self> {
+        let own = content.pointer("/metadata/a2a")?;
+        if let Some(message) = own.get("message") {
+            return Some(Self::Message(message.clone()));
+        }
+        let text = |name: &str| own.get(name).and_then(Value::as_str).map(str::to_owned);
+        Some(Self::Task { id: text("taskId")?, context: text("contextId").unwrap_or_default() })
+    }
+}
+
+impl From<&RemoteTask> for RemoteRef {
+    fn from(task: &RemoteTask) -> Self {
+        Self::Task { id: task.id.clone(), context: task.context.clone() }
+    }
+}
+
+/// Seals what a callback is for, so that nobody but the agent that got the token can wake the broker; `None` where the vault
+/// cannot seal.
+#[must_use]
+pub fn callback_token(vault: &Vault, handoff: &HandoffKey) -> Option<String> {
+    let (tenant, id) = handoff;
+    let sealed = vault.seal(CALLBACK, format!("{tenant}\n{id}").as_bytes()).ok()?;
+    Some(URL_SAFE_NO_PAD.encode(sealed))
+}
+
+/// The handoff of a callback's token; `None` for a token of anyone else's making.
+#[must_use]
+pub fn open_callback(vault: &Vault, token: &str) -> Option<HandoffKey> {
+    let sealed = URL_SAFE_NO_PAD.decode(token).ok()?;
+    let opened = vault.open(CALLBACK, &sealed).ok()?;
+    let (tenant, id) = std::str::from_utf8(&opened).ok()?.split_once('\n')?;
+    Some((tenant.parse::<TenantId>().ok()?, id.parse::<HandoffId>().ok()?))
+}
+
+/// The remote agent of a destination; `None` where its address or a credential is none.
+#[must_use]
+pub fn remote_agent(endpoint: &Endpoint, timeout: Duration) -> Option<RemoteAgent> {
+    let secret = |name: HeaderName, text: String| {
+        let mut value = HeaderValue::try_from(text).ok()?;
+        value.set_sensitive(true);
+        Some((name, value))
+    };
+    let credentials = &endpoint.credentials;
+    let credential = match (credentials.text("bearerToken"), credentials.text("apiKey")) {
+        (Some(token), _) => Some(secret(AUTHORIZATION, format!("Bearer {token}"))?),
+        (None, Some(key)) => {
+            let name = endpoint.config.text("apiKeyHeader").unwrap_or(API_KEY_HEADER);
+            Some(secret(HeaderName::try_from(name).ok()?, key.to_owned())?)
+        }
+        (None, None) => None,
+    };
+    Some(RemoteAgent { url: endpoint.config.text("url")?.to_owned(), credential, timeout })
+}
+
+/// Sends handoffs to A2A agents.
+pub struct A2aTransport {
+    client: AgentClient,
+    gate: Arc<Gate>,
+    vault: Vault,
+    /// The address by which agents reach the broker; empty: they cannot.
+    public_url: String,
+    tasks: mpsc::UnboundedSender<NewTask>,
+}
+
+impl A2aTransport {
+    /// A transport that tells of each new task by `tasks`.
+    #[must_use]
+    pub fn new(
+        client: AgentClient,
+        gate: Arc<Gate>,
+        vault: Vault,
+        public_url: &str,
+        tasks: mpsc::UnboundedSender<NewTask>,
+    ) -> Self {
+        let public_url = public_url.trim_end_matches('/').to_owned();
+        Self { client, gate, vault, public_url, tasks }
+    }
+
+    fn callback(&self, handoff: &HandoffKey) -> Option<Callback> {
+        if self.public_url.is_empty() {
+            return None;
+        }
+        let url = format!("{}{CALLBACK_PATH}/{}", self.public_url, handoff.1);
+        Some(Callback { url, token: callback_token(&self.vault, handoff)? })
+    }
+
+    /// Sends the message, or finds the task that an earlier attempt made.
+    async fn offer(&self, agent: &RemoteAgent, attempt: &Attempt) -> Result<Sent, CallFault> {
+        let envelope = &attempt.envelope;
+        let (id, task_id) = (envelope.handoff_id.to_string(), envelope.task_id.to_string());
+        let card = self.client.card(agent).await?;
+        if envelope.attempt > 1
+            && let Some(task) = self.earlier(agent, &id, &task_id).await
+        {
+            return Ok(Sent::Task(task));
+        }
+        let (message, block) = self.block(attempt).await?;
+        if message.pointer("/stream/open").and_then(Value::as_bool) == Some(true) {
+            let why = "an A2A agent takes no handoff in pieces: it would get the first one alone";
+            return Err(CallFault::Failed(AttemptFailure::unreached(FailureClass::Request, why)));
+        }
+        let callback = self.callback(&(attempt.endpoint.tenant.clone(), envelope.handoff_id));
+        let request = Outgoing {
+            handoff_id: &id,
+            task_id: &task_id,
+            message: &message,
+            prompt: &block,
+            traceparent: envelope.traceparent.as_deref(),
+            callback: callback.as_ref(),
+        }
+        .request(&card);
+        let answer = self.client.call(agent, &Operation::Send(&request)).await?;
+        fault::at(Step::SendAnswered);
+        let sent = Sent::read(&answer).ok_or_else(|| {
+            let why = "the answer to the message is neither a task nor a message";
+            CallFault::Failed(AttemptFailure::reached(FailureClass::Protocol, Some(200), why))
+        })?;
+        match sent {
+            Sent::Task(task) if task.state == RemoteState::Submitted => {
+                Ok(Sent::Task(self.first_word(agent, task).await))
+            }
+            sent => Ok(sent),
+        }
+    }
+
+    /// The task of this message, where an earlier attempt reached the agent. An agent that cannot tell has none.
+    async fn earlier(&self, agent: &RemoteAgent, id: &str, task_id: &str) -> Option<RemoteTask> {
+        let list = self.client.call(agent, &Operation::List { context: task_id }).await.ok()?;
+        find(&list, id)
+    }
+
+    /// Gives a submitted task a moment: an agent that refuses does so at once.
+    async fn first_word(&self, agent: &RemoteAgent, mut task: RemoteTask) -> RemoteTask {
+        let until = Instant::now() + FIRST_WORD;
+        while task.state == RemoteState::Submitted && Instant::now() < until {
+            sleep(LOOK).await;
+            let get = Operation::Get { id: &task.id };
+            let Ok(Ok(read)) = timeout_at(until, self.client.call(agent, &get)).await else {
+                break;
+            };
+            let Some(read) = RemoteTask::read(&read).filter(|read| read.id == task.id) else {
+                break;
+            };
+            task = read;
+        }
+        task
+    }
+
+    /// The message, and its guarded block.
+    async fn block(&self, attempt: &Attempt) -> Result<(Value, String), CallFault> {
+        let (body, gate) = (attempt.body.clone(), Arc::clone(&self.gate));
+        let (handoff_id, task_id) =
+            (attempt.envelope.handoff_id.to_string(), attempt.envelope.task_id.to_string());
+        let rendering = tokio::task::spawn_blocking(move || {
+            let message: Value = serde_json::from_slice(&body).ok()?;
+            let text = |pointer: &str| {
+                message.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+            };
+            let origin = Origin {
+                handoff_id,
+                task_id,
+                agent_id: text("/fromAgent/agentId"),
+                agent_version: text("/fromAgent/agentVersion"),
+            };
+            let report = gate.scanner.report(&message, &[], &mut |_, _| {});
+            let marks: Vec<_> = report.findings.into_iter().chain(report.marks).collect();
+            let compressed = message["historyStrategy"] == "compressed";
+            let extent = PromptExtent { compressed, marks: &marks, ..PromptExtent::turns(TURNS) };
+            let nonce = hex::encode(clock::random::<16>());
+            let block = prompt::context(&message, &origin, &nonce, &extent).text;
+            Some((message, block))
+        });
+        rendering.await.ok().flatten().ok_or_else(|| {
+            let why = "the message cannot be shown";
+            CallFault::Failed(AttemptFailure::unreached(FailureClass::Request, why))
+        })
+    }
+
+    /// What the agent's answer means for the handoff.
+    fn outcome(&self, attempt: &Attempt, sent: Result<Sent, CallFault>) -> AttemptOutcome {
+        let remote = match sent {
+            Ok(Sent::Message(message)) => RemoteRef::Message(message),
+            Ok(Sent::Task(task)) if task.state == RemoteState::Rejected => {
+                return AttemptOutcome::Rejected {
+                    reason: Some(task.reason().unwrap_or_else(|| "REJECTED".to_owned())),
+                    fields: AnswerFields {
+                        details: task.words(),
+                        metadata: Some(RemoteRef::from(&task).metadata()),
+                    },
+                };
+            }
+            Ok(Sent::Task(task)) => RemoteRef::from(&task),
+            Err(fault) => return fault_outcome(fault),
+        };
+        let fields = AnswerFields { details: None, metadata: Some(remote.metadata()) };
+        if !attempt.envelope.test {
+            let handoff = (attempt.endpoint.tenant.clone(), attempt.envelope.handoff_id);
+            // Nobody follows once the broker stops; the next one reads the record.
+            let _ = self.tasks.send(NewTask { handoff, remote });
+        }
+        AttemptOutcome::Accepted(fields)
+    }
+}
+
+fn fault_outcome(fault: CallFault) -> AttemptOutcome {
+    match fault {
+        CallFault::Failed(failure) => AttemptOutcome::Failed(failure),
+        CallFault::Busy(retry_after) => AttemptOutcome::Busy { retry_after },
+        CallFault::Gone => AttemptOutcome::Gone,
+        CallFault::Card(fault) => AttemptOutcome::Failed(
+            AttemptFailure::unreached(FailureClass::Protocol, fault.to_string())
+                .at("/delivery/config/url"),
+        ),
+        CallFault::Refused(refusal) if refusal.internal => {
+            AttemptOutcome::Failed(AttemptFailure::reached(
+                FailureClass::Status,
+                None,
+                format!("the agent failed: {}", refusal.reason),
+            ))
+        }
+        CallFault::Refused(refusal) => AttemptOutcome::Rejected {
+            fields: AnswerFields {
+                details: (!refusal.message.is_empty()).then(|| refusal.message.into()),
+                metadata: None,
+            },
+            reason: Some(refusal.reason),
+        },
+    }
+}
+
+#[async_trait]
+impl Transport for A2aTransport {
+    fn describe(&self) -> &'static TransportDescription {
+        &DESCRIPTION
+    }
+
+    fn check(&self, config: &Map<String, Value>, set: &[String]) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        if let Some(url) = config.get("url").and_then(Value::as_str)
+            && let Err(denied) = self.client.permits(url)
+        {
+            errors.push(("/delivery/config/url".to_owned(), denied));
+        }
+        let header = config.get("apiKeyHeader").and_then(Value::as_str);
+        if header.is_some_and(|name| TAKEN_HEADERS.contains(&name.to_ascii_lowercase().as_str())) {
+            let why = "is a header that the request has already";
+            errors.push(("/delivery/config/apiKeyHeader".to_owned(), why.to_owned()));
+        }
+        if ["bearerToken", "apiKey"].iter().all(|name| set.iter().any(|given| given == name)) {
+            let why = "give a bearerToken or an apiKey, not both";
+            errors.push(("/delivery/credentials".to_owned(), why.to_owned()));
+        }
+        errors
+    }
+
+    async fn publish(&self, attempt: Attempt) -> Publication {
+        let started = Instant::now();
+        let Some(agent) = remote_agent(&attempt.endpoint, attempt.timeout) else {
+            let why = "the address or a credential cannot be sent";
+            let failure = AttemptFailure::unreached(FailureClass::Request, why);
+            return Publication::failed(failure.at("/delivery/config/url"));
+        };
+        let limit = started + attempt.timeout;
+        let verdict = match attempt.verdict {
+            VerdictClock::Running(left) => Some(started + left),
+            VerdictClock::FromFirstByte(_) | VerdictClock::Stopped => None,
+        };
+        let until = verdict.map_or(limit, |verdict| verdict.min(limit));
+        if let Ok(sent) = timeout_at(until, self.offer(&agent, &attempt)).await {
+            Publication::of(self.outcome(&attempt, sent))
+        } else {
+            let why = "no answer in time";
+            let failure = AttemptFailure::reached(FailureClass::Timeout, None, why);
+            let overdue = verdict.is_some_and(|verdict| verdict <= until);
+            Publication { overdue, ..Publication::failed(failure) }
+        }
+    }
+
+    /// Reads the card and asks for tasks of a context that nobody has: nothing is carried out.
+    async fn test(&self, attempt: Attempt) -> Result<String, AttemptFailure> {
+        let agent = remote_agent(&attempt.endpoint, attempt.timeout).ok_or_else(|| {
+            AttemptFailure::unreached(
+                FailureClass::Request,
+                "the address or a credential cannot be sent",
+            )
+            .at("/delivery/config/url")
+        })?;
+        let failed = |fault: CallFault| match fault_outcome(fault.clone()) {
+            AttemptOutcome::Failed(failure) => failure,
+            _ => AttemptFailure::reached(FailureClass::Refused, None, fault.detail()),
+        };
+        self.client.card(&agent).await.map_err(failed)?;
+        let context = attempt.envelope.task_id.to_string();
+        match self.client.call(&agent, &Operation::List { context: &context }).await {
+            Ok(_) => {
+                Ok("the agent card was read, and the agent answers; no message was sent".to_owned())
+            }
+            Err(CallFault::Refused(refusal)) if !refusal.internal => Ok(format!(
+                "the agent card was read, and the agent answers {}; no message was sent",
+                refusal.reason
+            )),
+            Err(fault) => Err(failed(fault)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_callback_token_opens_for_its_handoff_alone() {
+        let vault = Vault::from_base64(&Vault::new_master_key()).unwrap();
+        let key: HandoffKey = ("acme".parse().unwrap(), HandoffId(clock::random_id()));
+        let token = callback_token(&vault, &key).unwrap();
+        assert_eq!(open_callback(&vault, &token), Some(key));
+        let other = Vault::from_base64(&Vault::new_master_key()).unwrap();
+        for (vault, token) in
+            [(&other, token.as_str()), (&vault, ""), (&vault, "eA"), (&vault, "%%")]
+        {
+            assert_eq!(open_callback(vault, token), None, "{token}");
+        }
+    }
+
+    #[test]
+    fn a_remote_task_is_read_back_from_the_acceptance() {
+        for remote in [
+            RemoteRef::Task { id: "t".to_owned(), context: "c".to_owned() },
+            RemoteRef::Message(json!({ "a": 1 })),
+        ] {
+            let content = json!({ "metadata": remote.metadata(), "details": null });
+            assert_eq!(RemoteRef::read(&content), Some(remote));
+        }
+        assert_eq!(RemoteRef::read(&json!({ "metadata": { "a2a": { "taskId": 7 } } })), None);
+    }
+}

@@ -1,0 +1,110 @@
+//! Connections to servers, shared by the agents whose settings and credentials are the same.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use tokio::sync::OnceCell;
+use tokio::time::Instant;
+
+/// Time without use after which a connection is dropped.
+const IDLE: Duration = Duration::from_mins(5);
+
+/// Identifies a connection: the hash of everything that it depends on, secrets included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ConnectionKey([u8; 32]);
+
+impl ConnectionKey {
+    #[must_use]
+    pub fn of(parts: &[&str]) -> Self {
+        let mut hash = Sha256::new();
+        for part in parts {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part.as_bytes());
+        }
+        Self(hash.finalize().into())
+    }
+}
+
+struct Entry<C> {
+    connection: Arc<OnceCell<C>>,
+    used_at: Instant,
+}
+
+/// Open connections by what they depend on. Concurrent callers share one attempt to connect.
+pub struct Connections<C>(Mutex<HashMap<ConnectionKey, Entry<C>>>);
+
+impl<C> Default for Connections<C> {
+    fn default() -> Self {
+        Self(Mutex::new(HashMap::new()))
+    }
+}
+
+impl<C: Clone> Connections<C> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ConnectionKey, Entry<C>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The open connection, with the time since its last use, or a new one by `connect`, which should bound its time.
+    ///
+    /// # Errors
+    /// That of `connect`; the next caller tries again.
+    pub async fn get<E, F: Future<Output = Result<C, E>>>(
+        &self,
+        key: ConnectionKey,
+        connect: impl FnOnce() -> F,
+    ) -> Result<(C, Duration), E> {
+        let now = Instant::now();
+        let (cell, idle) = {
+            let mut open = self.lock();
+            open.retain(|_, entry| now.duration_since(entry.used_at) < IDLE);
+            let entry = open
+                .entry(key)
+                .or_insert_with(|| Entry { connection: Arc::default(), used_at: now });
+            let idle = now.duration_since(entry.used_at);
+            entry.used_at = now;
+            (Arc::clone(&entry.connection), idle)
+        };
+        let connection = cell.get_or_try_init(connect).await?;
+        Ok((connection.clone(), idle))
+    }
+
+    /// Drops a connection that broke; those who use it keep their clones.
+    pub fn forget(&self, key: ConnectionKey) {
+        self.lock().remove(&key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_shared_until_it_breaks_or_idles() {
+        let (connections, made) = (Connections::default(), AtomicU32::new(0));
+        let key = ConnectionKey::of(&["server", "secret"]);
+        assert_ne!(key, ConnectionKey::of(&["servers", "ecret"]));
+        let get = async |key| {
+            let connect = || async { Ok::<_, ()>(made.fetch_add(1, Ordering::SeqCst)) };
+            connections.get(key, connect).await.unwrap().0
+        };
+        assert_eq!((get(key).await, get(key).await), (0, 0));
+        assert_eq!(get(ConnectionKey::of(&["other"])).await, 1);
+        connections.forget(key);
+        assert_eq!(get(key).await, 2);
+        tokio::time::advance(IDLE).await;
+        assert_eq!(get(key).await, 3);
+    }
+
+    #[tokio::test]
+    async fn a_failure_is_not_kept() {
+        let connections = Connections::default();
+        let key = ConnectionKey::of(&["server"]);
+        assert_eq!(connections.get(key, || async { Err("away") }).await, Err("away"));
+        assert!(connections.get(key, || async { Ok::<_, ()>(7) }).await.is_ok());
+    }
+}

@@ -1,0 +1,238 @@
+//! Reading a stream with a consumer group: verdicts on a reply channel, and handoffs on an intake.
+
+use std::time::Duration;
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::streams::{StreamAutoClaimReply, StreamId, StreamReadReply};
+use ::redis::{FromRedisValue, RedisError, Value};
+use bytes::Bytes;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::super::{Disposition, Fields, Sink, take_all};
+use super::BODY;
+use super::server::{Server, failure_of};
+use crate::dispatch::answer::{AttemptFailure, FailureClass};
+use crate::dispatch::egress::EgressPolicy;
+
+/// The group of all brokers, and the name under which each of them reads: entries that a broker read and did not
+/// acknowledge are another's after [`FORSAKEN`].
+const GROUP: &str = "handoffd";
+/// Entries read at once.
+const BATCH: usize = 64;
+/// Longest wait for an entry.
+const BLOCK: Duration = Duration::from_secs(2);
+/// Time without acknowledgement after which an entry is read again.
+const FORSAKEN: Duration = Duration::from_secs(30);
+/// Time that a command other than the wait may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// One stream that the broker reads.
+pub(super) struct Consumer<'a> {
+    server: &'a Server,
+    stream: &'a str,
+    /// Stream of the problem documents of refused entries.
+    answers: Option<&'a str>,
+    /// Stream of the entries that can never be taken.
+    parked: Option<&'a str>,
+}
+
+impl<'a> Consumer<'a> {
+    pub(super) const fn new(server: &'a Server, stream: &'a str) -> Self {
+        Self { server, stream, answers: None, parked: None }
+    }
+
+    /// Reads until `stopping`. An entry is deleted from the stream once its effect is committed.
+    pub(super) async fn run(
+        &self,
+        policy: &EgressPolicy,
+        sink: &dyn Sink,
+        stopping: &CancellationToken,
+    ) -> Result<(), AttemptFailure> {
+        let deadline = Instant::now() + PATIENCE;
+        // Its own connection: the wait for entries holds up whatever comes after it.
+        let mut connection = self.server.connect(policy, deadline).await?;
+        self.join(&mut connection).await?;
+        let mut claim_at = Instant::now();
+        while !stopping.is_cancelled() {
+            if Instant::now() >= claim_at {
+                let forsaken = self.forsaken(&mut connection).await?;
+                if forsaken.is_empty() {
+                    claim_at = Instant::now() + FORSAKEN / 2;
+                }
+                self.take(&mut connection, forsaken, sink, stopping).await?;
+            }
+            let fresh = tokio::select! {
+                biased;
+                () = stopping.cancelled() => return Ok(()),
+                fresh = self.fresh(&mut connection) => fresh?,
+            };
+            self.take(&mut connection, fresh, sink, stopping).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes the stream and the group, where they are not there: also after the server came back empty.
+    async fn join(&self, connection: &mut MultiplexedConnection) -> Result<(), AttemptFailure> {
+        let mut create = ::redis::cmd("XGROUP");
+        create.arg("CREATE").arg(self.stream).arg(GROUP).arg("0").arg("MKSTREAM");
+        match reply::<()>(&create, connection, PATIENCE).await {
+            Err(Error::Redis(error)) if error.code() == Some("BUSYGROUP") => Ok(()),
+            other => other.map_err(Error::failure),
+        }
+    }
+
+    async fn fresh(
+        &self,
+        connection: &mut MultiplexedConnection,
+    ) -> Result<Vec<StreamId>, AttemptFailure> {
+        let mut read = ::redis::cmd("XREADGROUP");
+        read.arg("GROUP").arg(GROUP).arg(GROUP).arg("COUNT").arg(BATCH);
+        read.arg("BLOCK").arg(BLOCK.as_millis() as u64).arg("STREAMS").arg(self.stream).arg(">");
+        match reply::<Option<StreamReadReply>>(&read, connection, BLOCK + PATIENCE).await {
+            Ok(found) => {
+                Ok(found.into_iter().flat_map(|found| found.keys).flat_map(|key| key.ids).collect())
+            }
+            // The server came back empty, or somebody deleted the stream, maybe during the wait.
+            Err(Error::Redis(error)) if matches!(error.code(), Some("NOGROUP" | "UNBLOCKED")) => {
+                self.join(connection).await?;
+                Ok(Vec::new())
+            }
+            Err(error) => Err(error.failure()),
+        }
+    }
+
+    async fn forsaken(
+        &self,
+        connection: &mut MultiplexedConnection,
+    ) -> Result<Vec<StreamId>, AttemptFailure> {
+        let mut claim = ::redis::cmd("XAUTOCLAIM");
+        claim.arg(self.stream).arg(GROUP).arg(GROUP).arg(FORSAKEN.as_millis() as u64);
+        claim.arg("0").arg("COUNT").arg(BATCH);
+        match reply::<StreamAutoClaimReply>(&claim, connection, PATIENCE).await {
+            Ok(found) => Ok(found.claimed),
+            Err(Error::Redis(error)) if error.code() == Some("NOGROUP") => Ok(Vec::new()),
+            Err(error) => Err(error.failure()),
+        }
+    }
+
+    async fn take(
+        &self,
+        connection: &mut MultiplexedConnection,
+        entries: Vec<StreamId>,
+        sink: &dyn Sink,
+        stopping: &CancellationToken,
+    ) -> Result<(), AttemptFailure> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let batch = entries
+            .into_iter()
+            .map(|entry| {
+                let body = entry.map.get(BODY).and_then(bytes_of).unwrap_or_default();
+                (entry.id, body)
+            })
+            .collect();
+        let mut pipeline = ::redis::pipe();
+        pipeline.atomic();
+        let taken = take_all(sink, batch, stopping).await;
+        if taken.is_empty() {
+            return Ok(());
+        }
+        for (id, message, what) in &taken {
+            match what {
+                Disposition::Refused(problem) => {
+                    if let Some(answers) = self.answers {
+                        let add = pipeline.cmd("XADD").arg(answers).arg("*");
+                        add.arg("entry").arg(id).arg(BODY).arg(problem.as_ref()).ignore();
+                    }
+                }
+                Disposition::Park(why) => {
+                    if let Some(parked) = self.parked {
+                        let add = pipeline.cmd("XADD").arg(parked).arg("*");
+                        add.arg("entry").arg(id).arg("reason").arg(why);
+                        add.arg(BODY).arg(message.as_ref()).ignore();
+                    }
+                }
+                Disposition::Done | Disposition::Later(_) => {}
+            }
+        }
+        let ids: Vec<&str> = taken.iter().map(|(id, ..)| id.as_str()).collect();
+        pipeline.cmd("XACK").arg(self.stream).arg(GROUP).arg(&ids).ignore();
+        pipeline.cmd("XDEL").arg(self.stream).arg(&ids).ignore();
+        match timeout(PATIENCE, pipeline.query_async::<()>(connection)).await {
+            Ok(done) => done.map_err(|error| failure_of(&error, false)),
+            Err(_) => Err(Error::Late.failure()),
+        }
+    }
+}
+
+enum Error {
+    Redis(RedisError),
+    Late,
+}
+
+impl Error {
+    fn failure(self) -> AttemptFailure {
+        match self {
+            Self::Redis(error) => failure_of(&error, false),
+            Self::Late => AttemptFailure::unreached(
+                FailureClass::Timeout,
+                "the server did not answer in time",
+            ),
+        }
+    }
+}
+
+async fn reply<T: FromRedisValue>(
+    command: &::redis::Cmd,
+    connection: &mut MultiplexedConnection,
+    patience: Duration,
+) -> Result<T, Error> {
+    let deadline = Instant::now() + patience;
+    match timeout_at(deadline, command.query_async(connection)).await {
+        Ok(answered) => answered.map_err(Error::Redis),
+        Err(_) => Err(Error::Late),
+    }
+}
+
+fn bytes_of(value: &Value) -> Option<Bytes> {
+    match value {
+        Value::BulkString(bytes) => Some(Bytes::copy_from_slice(bytes)),
+        Value::SimpleString(text) => Some(Bytes::copy_from_slice(text.as_bytes())),
+        _ => None,
+    }
+}
+
+/// Handoffs in by a stream: where it is, and where refusals go.
+#[derive(Debug, Clone)]
+pub struct RedisIntake {
+    /// `server` and `caCertificate`, as an agent's config has them.
+    pub config: Fields,
+    /// `username` and `password`.
+    pub credentials: Fields,
+    /// The stream with the messages.
+    pub stream: String,
+    /// Stream of the problem documents.
+    pub answers: Option<String>,
+    /// Stream of the entries that can never be taken.
+    pub parked: Option<String>,
+}
+
+impl RedisIntake {
+    pub(super) async fn run(
+        &self,
+        policy: &EgressPolicy,
+        sink: &dyn Sink,
+        stopping: &CancellationToken,
+    ) -> Result<(), AttemptFailure> {
+        let server = Server::from_fields(&self.config, &self.credentials)?;
+        let consumer = Consumer {
+            server: &server,
+            stream: &self.stream,
+            answers: self.answers.as_deref(),
+            parked: self.parked.as_deref(),
+        };
+        consumer.run(policy, sink, stopping).await
+    }
+}

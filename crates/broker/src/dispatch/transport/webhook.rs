@@ -1,0 +1,73 @@
+//! Delivery by webhook: a signed POST to the receiver's URL, whose answer may be the verdict.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::super::answer::{AttemptFailure, FailureClass};
+use super::super::webhook::{HandoffHeaders, Post, WebhookRequest};
+use super::{Attempt, Envelope, Publication, Transport};
+use handoffd_core::domain::handoff::DeliveryMode;
+use handoffd_core::domain::transport::TransportDescription;
+
+pub const DESCRIPTION: TransportDescription = TransportDescription {
+    mode: DeliveryMode::Webhook,
+    label: "Webhook",
+    description: "The broker posts each handoff, signed after Standard Webhooks, to delivery.url; the answer may be the verdict.",
+    config_fields: &[],
+    credential_fields: &[],
+    max_message_bytes: None,
+    reply_channel: false,
+    intake: false,
+};
+
+/// Posts attempts by a client.
+pub struct WebhookTransport(Arc<dyn Post>);
+
+impl WebhookTransport {
+    #[must_use]
+    pub fn new(post: Arc<dyn Post>) -> Self {
+        Self(post)
+    }
+}
+
+#[async_trait]
+impl Transport for WebhookTransport {
+    fn describe(&self) -> &'static TransportDescription {
+        &DESCRIPTION
+    }
+
+    async fn publish(&self, attempt: Attempt) -> Publication {
+        let Attempt { endpoint, envelope, body, encoded, timeout, verdict } = attempt;
+        let Some(url) = endpoint.url else {
+            let failure = AttemptFailure::unreached(FailureClass::Request, "there is no URL");
+            return Publication::failed(failure.at("/delivery/url"));
+        };
+        let request = WebhookRequest {
+            url,
+            body,
+            encoded,
+            id: envelope.handoff_id.to_string(),
+            timestamp_s: envelope.timestamp_s,
+            headers: headers(&envelope),
+            secrets: envelope.secrets,
+            timeout,
+            verdict,
+        };
+        let (outcome, timing) = self.0.send(request).await;
+        Publication { outcome, sent: timing.sent, overdue: timing.overdue }
+    }
+}
+
+fn headers(envelope: &Envelope) -> HandoffHeaders {
+    HandoffHeaders {
+        traceparent: envelope.traceparent.clone(),
+        tracestate: envelope.tracestate.clone(),
+        handoff_id: Some(envelope.handoff_id.to_string()),
+        task_id: Some(envelope.task_id.to_string()),
+        attempt: Some(envelope.attempt),
+        fencing_token: Some(envelope.fencing_token),
+        test: envelope.test,
+        ..HandoffHeaders::default()
+    }
+}

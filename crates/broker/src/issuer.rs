@@ -1,0 +1,262 @@
+//! Callers by tokens of an OAuth issuer, at the MCP door (docs/doors/mcp.md#oauth; RFC 9068, RFC 8725). The issuer's keys
+//! come through the egress guard and are kept for a while.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use crate::config;
+use crate::directory::{Directory, Principal};
+use crate::dispatch::egress::GuardedClient;
+use crate::dispatch::json_service::JsonService;
+use handoffd_core::domain::ids::{AgentId, TenantId};
+use handoffd_store::store::Role;
+
+/// How long keys are used without being read again.
+const KEYS_AGE: Duration = Duration::from_mins(10);
+/// Shortest time between two reads of the keys: a token with an unknown key id costs one read at most.
+const READ_AGAIN: Duration = Duration::from_secs(10);
+/// Bounds one read of the keys.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest token, in bytes.
+const MAX_TOKEN: usize = 16 * 1024;
+
+/// Algorithms by which a token may be signed: those with a public key.
+const ALGORITHMS: [Algorithm; 9] = [
+    Algorithm::RS256,
+    Algorithm::RS384,
+    Algorithm::RS512,
+    Algorithm::PS256,
+    Algorithm::PS384,
+    Algorithm::PS512,
+    Algorithm::ES256,
+    Algorithm::ES384,
+    Algorithm::EdDSA,
+];
+
+/// Why a token names no caller. Says nothing of the token itself.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TokenFault {
+    #[error("the token is no signed JWT of a supported algorithm")]
+    Malformed,
+    #[error("the token is signed with a key that the issuer does not publish")]
+    UnknownKey,
+    #[error("the token's signature, issuer, audience or time does not hold")]
+    Invalid,
+    #[error("the token lacks the scope {0}")]
+    Scope(String),
+    #[error("the token names no agent of this broker")]
+    UnknownAgent,
+    /// Neither the token's fault nor the caller's.
+    #[error("the issuer's keys cannot be read; try again")]
+    KeysAway,
+    #[error("the store cannot be reached; try again")]
+    StoreAway,
+}
+
+struct KeptKeys {
+    keys: JwkSet,
+    /// When a read was tried last.
+    tried: Instant,
+    /// When the keys were read.
+    read: Instant,
+}
+
+/// An issuer whose tokens name agents.
+pub struct Issuer {
+    service: JsonService,
+    settings: config::OAuth,
+    audience: String,
+    tenant: TenantId,
+    kept: Mutex<Option<KeptKeys>>,
+    /// One read at a time.
+    reading: tokio::sync::Mutex<()>,
+}
+
+impl Issuer {
+    /// The issuer of the settings; `None` where they name none. `audience` is the door's own address.
+    #[must_use]
+    pub fn new(client: GuardedClient, settings: &config::OAuth, audience: &str) -> Option<Self> {
+        let tenant = settings.tenant.parse().ok()?;
+        let own =
+            [settings.audience.as_str(), audience].into_iter().find(|text| !text.is_empty())?;
+        (!settings.issuer.is_empty()).then(|| Self {
+            service: JsonService::new(client, &settings.jwks_url, ""),
+            audience: own.to_owned(),
+            settings: settings.clone(),
+            tenant,
+            kept: Mutex::default(),
+            reading: tokio::sync::Mutex::default(),
+        })
+    }
+
+    /// Whether a key has the form of a token: an API key has no dots.
+    #[must_use]
+    pub fn is_token(key: &str) -> bool {
+        key.bytes().filter(|byte| *byte == b'.').count() == 2
+    }
+
+    /// The agent that a token names.
+    ///
+    /// # Errors
+    /// [`TokenFault`].
+    pub async fn caller(
+        &self,
+        token: &str,
+        directory: &Directory,
+    ) -> Result<Principal, TokenFault> {
+        let claims = self.claims(token).await?;
+        self.check_scope(&claims)?;
+        let named = claims.get(&self.settings.agent_claim).and_then(Value::as_str);
+        let id: AgentId = named.and_then(|id| id.parse().ok()).ok_or(TokenFault::UnknownAgent)?;
+        let agents = directory.agents(&self.tenant).await.map_err(|_| TokenFault::StoreAway)?;
+        if agents.row(&id).is_none() {
+            return Err(TokenFault::UnknownAgent);
+        }
+        Ok(Principal {
+            tenant: self.tenant.clone(),
+            role: Role::Agent,
+            agent: Some(id),
+            key_id: String::new(),
+        })
+    }
+
+    async fn claims(&self, token: &str) -> Result<Map<String, Value>, TokenFault> {
+        if token.len() > MAX_TOKEN {
+            return Err(TokenFault::Malformed);
+        }
+        let header = decode_header(token).map_err(|_| TokenFault::Malformed)?;
+        // Before any key is looked at: a public key is no secret for an HMAC.
+        if !ALGORITHMS.contains(&header.alg) || names_critical(token) {
+            return Err(TokenFault::Malformed);
+        }
+        let kid = header.kid.ok_or(TokenFault::UnknownKey)?;
+        let key = self.key(&kid).await?;
+        if !signs(&key, header.alg) {
+            return Err(TokenFault::Invalid);
+        }
+        let key = DecodingKey::from_jwk(&key).map_err(|_| TokenFault::UnknownKey)?;
+        let mut validation = Validation::new(header.alg);
+        validation.leeway = self.settings.leeway_s;
+        validation.validate_nbf = true;
+        validation.set_issuer(&[&self.settings.issuer]);
+        validation.set_audience(&[&self.audience]);
+        validation.set_required_spec_claims(&["exp", "iss", "aud"]);
+        let decoded = decode::<Map<String, Value>>(token, &key, &validation);
+        decoded.map(|decoded| decoded.claims).map_err(|_| TokenFault::Invalid)
+    }
+
+    fn check_scope(&self, claims: &Map<String, Value>) -> Result<(), TokenFault> {
+        let wanted = self.settings.scope.as_str();
+        let granted = claims.get("scope").and_then(Value::as_str).unwrap_or_default();
+        if wanted.is_empty() || granted.split(' ').any(|scope| scope == wanted) {
+            return Ok(());
+        }
+        Err(TokenFault::Scope(wanted.to_owned()))
+    }
+
+    /// The issuer's key of this id. An unknown one has the keys read again, though not often.
+    async fn key(&self, kid: &str) -> Result<Jwk, TokenFault> {
+        if let Some(key) = self.kept_key(kid, KEYS_AGE) {
+            return Ok(key);
+        }
+        let _one = self.reading.lock().await;
+        if let Some(key) = self.kept_key(kid, KEYS_AGE) {
+            return Ok(key);
+        }
+        let tried = self.kept().as_ref().map(|kept| kept.tried);
+        if tried.is_none_or(|at| at.elapsed() >= READ_AGAIN) {
+            self.read().await;
+        }
+        // Keys that could not be read again count on: the issuer may be away for a while.
+        if let Some(key) = self.kept_key(kid, Duration::MAX) {
+            return Ok(key);
+        }
+        let known = self.kept().as_ref().is_some_and(|kept| !kept.keys.keys.is_empty());
+        Err(if known { TokenFault::UnknownKey } else { TokenFault::KeysAway })
+    }
+
+    fn kept_key(&self, kid: &str, age: Duration) -> Option<Jwk> {
+        let kept = self.kept();
+        let kept = kept.as_ref().filter(|kept| kept.read.elapsed() < age)?;
+        kept.keys.find(kid).cloned()
+    }
+
+    async fn read(&self) {
+        let asked = tokio::time::timeout(READ_TIMEOUT, self.service.get()).await;
+        let now = Instant::now();
+        let read = asked.map_err(|_| "no answer in time".to_owned()).and_then(|answer| answer);
+        let read = read.and_then(|value| {
+            serde_json::from_value::<JwkSet>(readable(value)).map_err(|_| "no key set".to_owned())
+        });
+        let mut kept = self.kept();
+        match read {
+            Ok(keys) => *kept = Some(KeptKeys { keys, tried: now, read: now }),
+            Err(why) => {
+                tracing::warn!(why, "the OAuth issuer's keys cannot be read");
+                match &mut *kept {
+                    Some(kept) => kept.tried = now,
+                    none => {
+                        let keys = JwkSet { keys: Vec::new() };
+                        *none = Some(KeptKeys { keys, tried: now, read: now });
+                    }
+                }
+            }
+        }
+    }
+
+    fn kept(&self) -> std::sync::MutexGuard<'_, Option<KeptKeys>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a token's header names extensions that a reader must understand (RFC 7515 §4.1.11): none is understood here.
+fn names_critical(token: &str) -> bool {
+    let header = token.split('.').next().unwrap_or_default();
+    let header = URL_SAFE_NO_PAD.decode(header).ok();
+    let header: Option<Value> = header.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    header.is_none_or(|header| header.get("crit").is_some())
+}
+
+/// The keys of a set that can be read: one of an unknown kind does not take the others with it.
+fn readable(mut set: Value) -> Value {
+    if let Some(keys) = set.get_mut("keys").and_then(Value::as_array_mut) {
+        keys.retain(|key| serde_json::from_value::<Jwk>(key.clone()).is_ok());
+    }
+    set
+}
+
+/// Whether a key is one that signs by this algorithm.
+fn signs(key: &Jwk, algorithm: Algorithm) -> bool {
+    let uses = key.common.public_key_use.as_ref();
+    if uses.is_some_and(|uses| *uses != PublicKeyUse::Signature) {
+        return false;
+    }
+    let named = key.common.key_algorithm;
+    if named.is_some_and(|named| named.to_string().parse() != Ok(algorithm)) {
+        return false;
+    }
+    match &key.algorithm {
+        AlgorithmParameters::RSA(_) => matches!(
+            algorithm,
+            Algorithm::RS256
+                | Algorithm::RS384
+                | Algorithm::RS512
+                | Algorithm::PS256
+                | Algorithm::PS384
+                | Algorithm::PS512
+        ),
+        AlgorithmParameters::EllipticCurve(curve) => matches!(
+            (&curve.curve, algorithm),
+            (EllipticCurve::P256, Algorithm::ES256) | (EllipticCurve::P384, Algorithm::ES384)
+        ),
+        AlgorithmParameters::OctetKeyPair(_) => algorithm == Algorithm::EdDSA,
+        AlgorithmParameters::OctetKey(_) => false,
+    }
+}

@@ -1,0 +1,127 @@
+"""Runs the MCP conformance suite for 2026-07-28 against a broker, and compares each failed check with the list of expected ones.
+
+Usage: mcp_conformance.py CONFORMANCE HANDOFFD WORK
+CONFORMANCE is the suite's program (npm `@modelcontextprotocol/conformance`), on a Node of at least 22 in PATH. The suite sends no
+key, so a proxy in between adds one. It asks for tools, resources and prompts of its own making; a broker has none of them, and
+those checks are expected to fail. Whatever it can ask of any server must hold: discovery, headers, versions, stateless requests,
+the tools' list, error codes, host and origin checks, the wire schema of every message.
+"""
+
+import json
+import os
+import pathlib
+import re
+import secrets
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+
+from key_proxy import Proxy
+
+CONFORMANCE, HANDOFFD, WORK = (pathlib.Path(one).resolve() for one in sys.argv[1:4])
+
+FIXTURE = "asks for a fixture tool, and the broker has its own tools alone"
+NO_RESOURCES = "the door has no resources (docs/doors/mcp.md#what-is-not-there)"
+NO_PROMPTS = "the door has no prompts (docs/doors/mcp.md#what-is-not-there)"
+# Scenario, or scenario and check -> why it fails.
+EXPECTED = {
+    "completion-complete": "the door has no completion: its tools' arguments have no prompts to complete",
+    **dict.fromkeys([f"tools-call-{one}" for one in (
+        "simple-text", "image", "audio", "embedded-resource", "mixed-content", "error", "with-progress")], FIXTURE),
+    **dict.fromkeys(["resources-list", "resources-read-text", "resources-read-binary", "resources-templates-read"], NO_RESOURCES),
+    **dict.fromkeys([f"prompts-{one}" for one in (
+        "list", "get-simple", "get-with-args", "get-embedded-resource", "get-with-image")], NO_PROMPTS),
+    "caching/sep-2549-prompts-list-caching-hints": NO_PROMPTS,
+    "caching/sep-2549-resources-list-caching-hints": NO_RESOURCES,
+    "caching/sep-2549-resources-templates-list-caching-hints": NO_RESOURCES,
+    "caching/sep-2549-resources-read-caching-hints": NO_RESOURCES,
+    **dict.fromkeys([f"server-stateless/sep-2575-{one}" for one in (
+        "server-rejects-undeclared-capability", "missing-capability-http-400",
+        "http-server-no-independent-requests-on-stream", "server-no-log-without-loglevel")], FIXTURE),
+    **dict.fromkeys([f"input-required-result-{one}" for one in (
+        "basic-elicitation", "basic-sampling", "basic-list-roots", "request-state", "multiple-input-requests", "multi-round",
+        "non-tool-request", "result-type", "tampered-state", "capability-check")], FIXTURE),
+    # Recommendations, not requirements.
+    "input-required-result-ignore-extra-params/sep-2322-ignore-unexpected-params": FIXTURE,
+    "input-required-result-missing-input-response/sep-2322-missing-response-rerequests": FIXTURE,
+    "sep-2164-resource-not-found/sep-2164-error-code": NO_RESOURCES,
+    "sep-2164-resource-not-found/sep-2164-data-uri": NO_RESOURCES,
+}
+# Run by the suite, and no part of what 2026-07-28 requires.
+UNSCORED = re.compile(r"^(tasks-.*|json-schema-2020-12|http-header-validation|http-custom-header-server-validation)$")
+
+
+def register(url: str, admin: str, agent: dict) -> str:
+    headers = {"Authorization": f"Bearer {admin}", "Content-Type": "application/json"}
+    request = urllib.request.Request(f"{url}/agents", json.dumps(agent).encode(), headers)
+    with urllib.request.urlopen(request) as answer:
+        return json.load(answer)["apiKey"]
+
+
+def start(proxy: Proxy, admin: str) -> tuple[subprocess.Popen, str]:
+    environment = {
+        **os.environ,
+        "HANDOFFD_DATA_DIR": str(WORK / "mcp-data"),
+        "HANDOFFD_LISTEN": "127.0.0.1:0",
+        "HANDOFFD_ADMIN_KEY": admin,
+        "HANDOFFD_SERVER__PUBLIC_URL": f"http://localhost:{proxy.port}",
+    }
+    environment.pop("HANDOFFD_DATABASE_URL", None)
+    log = WORK / "mcp-broker.log"
+    broker = subprocess.Popen([HANDOFFD, "serve"], env=environment, stderr=log.open("wb"), stdout=subprocess.DEVNULL)
+    for _ in range(300):
+        found = re.search(r"listens on (http://\S+)", log.read_text())
+        if found:
+            return broker, found.group(1)
+        time.sleep(0.1)
+    broker.kill()
+    sys.exit(log.read_text())
+
+
+def judge(folder: pathlib.Path) -> int:
+    passed, expected, unexpected, stale = 0, 0, [], set(EXPECTED)
+    for path in sorted(folder.glob("server-*/checks.json")):
+        scenario = re.sub(r"-\d{4}-\d\d-\d\dT.*$", "", path.parent.name).removeprefix("server-")
+        if UNSCORED.match(scenario):
+            continue
+        for check in json.loads(path.read_text()):
+            name = f"{scenario}/{check['id']}"
+            if check["status"] == "SUCCESS":
+                passed += 1
+            elif check["status"] in ("FAILURE", "WARNING"):
+                known = [one for one in (scenario, name) if one in EXPECTED]
+                if known and check["id"] != "wire-schema-valid":
+                    expected += 1
+                    stale -= set(known)
+                else:
+                    unexpected.append(f"{name}: {check.get('errorMessage')}")
+            elif name in EXPECTED:
+                stale.discard(name)
+    print(f"MCP conformance, 2026-07-28: {passed} checks pass, {expected} fail as expected, {len(unexpected)} fail")
+    for one in unexpected:
+        print(f"  UNEXPECTED {one}")
+    for one in sorted(stale):
+        print(f"  {one} passes: take it from the list of exceptions")
+    return 1 if unexpected or passed < 60 else 0
+
+
+def main() -> int:
+    proxy, admin = Proxy(), secrets.token_hex(24)
+    broker, url = start(proxy, admin)
+    try:
+        register(url, admin, {"agentId": "peer"})
+        proxy.to, proxy.key = int(url.rstrip("/").rsplit(":", 1)[1]), register(url, admin, {"agentId": "kit", "handoffTargets": ["peer"]})
+        threading.Thread(target=proxy.serve, daemon=True).start()
+        subprocess.run(
+            [CONFORMANCE, "server", "--url", f"http://localhost:{proxy.port}/mcp", "--requirements", "2026-07-28", "--timeout", "30000", "-o", WORK / "mcp-checks"],
+            check=False, stdout=(WORK / "mcp-conformance.log").open("wb"), stderr=subprocess.STDOUT,
+        )
+        return judge(WORK / "mcp-checks")
+    finally:
+        broker.kill()
+        broker.wait()
+
+
+sys.exit(main())

@@ -1,0 +1,409 @@
+//! One remote task, followed to its end in its agent's name.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::super::super::front::{ApiAnswer, ApiRequest, CallerHeaders};
+use super::step::{AnswerDelivery, HandoffState, LastQuestion, Step, next};
+use super::{DOOR, FollowState, Followed, beat};
+use crate::http::results;
+use handoffd_broker::directory::Principal;
+use handoffd_broker::dispatch::a2a::client::{CallFault, RemoteAgent};
+use handoffd_broker::dispatch::a2a::message::{answer, answer_id};
+use handoffd_broker::dispatch::a2a::task::{RemoteTask, find};
+use handoffd_broker::dispatch::a2a::wire::Operation;
+use handoffd_broker::dispatch::transport::Endpoint;
+use handoffd_broker::dispatch::transport::a2a::{RemoteRef, remote_agent};
+use handoffd_core::domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
+use handoffd_store::clock;
+use handoffd_store::store::{HandoffKey, Role};
+
+/// Longest time for one call of a follower.
+const CALL_MAX: Duration = Duration::from_secs(30);
+/// How much longer the next pause is.
+const GROWTH: f64 = 1.6;
+/// How long an agent has to take up an answer before the same question counts as asked again.
+const FRESH: Duration = Duration::from_secs(10);
+/// Times that an agent may say that it does not know the task before the task counts as lost.
+const MISSES: u32 = 4;
+/// How long the broker goes on to withdraw the task of a handoff that ended.
+const WITHDRAW: Duration = Duration::from_hours(24);
+
+/// What follows a look at a task.
+enum Round {
+    /// Look again at the pace of a task that changed just now.
+    Soon,
+    /// Nothing changed.
+    Later,
+    /// The agent or the store is away.
+    Away(Option<Duration>),
+    End,
+}
+
+pub(super) struct Follower {
+    state: Arc<FollowState>,
+    key: HandoffKey,
+    followed: Arc<Followed>,
+    remote: Option<RemoteRef>,
+    /// Version of the task as last seen, and when it was first seen so.
+    seen: Option<(u64, Instant)>,
+    beaten: Option<Instant>,
+    /// The last answer that was sent, and when.
+    told: Option<(u32, Instant)>,
+    misses: u32,
+    pause: Duration,
+}
+
+impl Follower {
+    pub(super) fn new(state: Arc<FollowState>, key: HandoffKey, followed: Arc<Followed>) -> Self {
+        let pause = poll(&state).0;
+        let (remote, seen, beaten, told) = (None, None, None, None);
+        Self { state, key, followed, remote, seen, beaten, told, misses: 0, pause }
+    }
+
+    /// Follows the task until it ended, or the broker stops.
+    pub(super) async fn run(mut self) {
+        let stopping = self.state.api.stopping.clone();
+        let (first, most) = poll(&self.state);
+        loop {
+            // Before the look: a change during it is not missed.
+            let mut watch = self.state.api.intake.ledger.watch(self.key.clone());
+            let mut pause = match self.round().await {
+                Round::End => return,
+                Round::Soon => {
+                    self.pause = first;
+                    first
+                }
+                Round::Later => self.longer(most),
+                Round::Away(after) => after.unwrap_or_default().max(self.longer(most)),
+            };
+            pause = pause.mul_f64(0.8 + 0.4 * clock::random_fraction());
+            tokio::select! {
+                biased;
+                () = stopping.cancelled() => return,
+                () = self.followed.nudge.notified() => {}
+                _ = watch.changed() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    fn longer(&mut self, most: Duration) -> Duration {
+        let pause = self.pause;
+        self.pause = pause.mul_f64(GROWTH).min(most);
+        pause
+    }
+
+    /// Looks at the handoff and at its remote task once, and does the next step.
+    async fn round(&mut self) -> Round {
+        let Ok(found) = self.state.api.store.find_handoff(&self.key).await else {
+            return Round::Away(None);
+        };
+        let Some(handoff) = found else { return Round::End };
+        let given = self.followed.found.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.remote = given.or(self.remote.take());
+        if handoff.status == HandoffStatus::Pending {
+            return Round::Later;
+        }
+        let late = |at| self.state.api.now().since(at) > WITHDRAW;
+        if handoff.ended_at.is_some_and(late) {
+            return Round::End;
+        }
+        let Some(agent) = self.agent(&handoff).await else {
+            // The agent is gone, or is reached in another way by now. The lease runs out.
+            return if handoff.status.is_final() { Round::End } else { Round::Away(None) };
+        };
+        let state = Arc::clone(&self.state);
+        let Ok(_permit) = state.calls.acquire().await else { return Round::End };
+        match self.task(&handoff, &agent).await {
+            Ok(Some(task)) => self.act(&handoff, &agent, task).await,
+            Ok(None) => self.without_task(&handoff).await,
+            Err(fault) => self.fault(&handoff, fault).await,
+        }
+    }
+
+    /// The remote agent as it is registered now.
+    async fn agent(&self, handoff: &Handoff) -> Option<RemoteAgent> {
+        let api = &self.state.api;
+        let agents = api.intake.directory.agents(&handoff.tenant).await.ok()?;
+        let row = agents.row(&handoff.target)?;
+        if row.agent.delivery.mode != DeliveryMode::A2a {
+            return None;
+        }
+        let transport = self.state.transports.get(DeliveryMode::A2a)?;
+        let endpoint = Endpoint::of(row, &**transport, &api.intake.vault).ok()?;
+        let timeout = Duration::from_millis(row.agent.delivery.timeout_ms).min(CALL_MAX);
+        remote_agent(&endpoint, timeout)
+    }
+
+    /// The remote task as it is now; `None` where there is none to ask for.
+    async fn task(
+        &mut self,
+        handoff: &Handoff,
+        agent: &RemoteAgent,
+    ) -> Result<Option<RemoteTask>, CallFault> {
+        if self.remote.is_none() {
+            self.remote = self.recorded(handoff).await?;
+        }
+        let task = match &self.remote {
+            Some(RemoteRef::Message(_)) => return Ok(None),
+            Some(RemoteRef::Task { id, .. }) => {
+                let read = self.call(agent, &Operation::Get { id }, "get_task").await?;
+                let task = RemoteTask::read(&read).filter(|task| task.id == *id);
+                Some(task.ok_or_else(|| protocol("the answer is not the task that was asked for"))?)
+            }
+            None => self.listed(handoff, agent).await?,
+        };
+        if let Some(task) = &task {
+            self.misses = 0;
+            self.remote = Some(task.into());
+        }
+        Ok(task)
+    }
+
+    /// What the acceptance's record names.
+    async fn recorded(&self, handoff: &Handoff) -> Result<Option<RemoteRef>, CallFault> {
+        let (tenant, kind) = (&handoff.tenant, HandoffStatus::Accepted.as_str());
+        let found = results::find_said(&self.state.api, tenant, handoff.task_id, handoff.id, kind);
+        match found.await {
+            Ok(content) => Ok(content.as_ref().and_then(RemoteRef::read)),
+            Err(_) => Err(CallFault::Busy(None)),
+        }
+    }
+
+    /// The task that took the handoff's message, among those that the agent lists for the context.
+    async fn listed(
+        &self,
+        handoff: &Handoff,
+        agent: &RemoteAgent,
+    ) -> Result<Option<RemoteTask>, CallFault> {
+        let context = handoff.task_id.to_string();
+        match self.call(agent, &Operation::List { context: &context }, "list_tasks").await {
+            Ok(list) => Ok(find(&list, &handoff.id.to_string())),
+            Err(CallFault::Refused(refusal)) if !refusal.internal => Ok(None),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    async fn call(
+        &self,
+        agent: &RemoteAgent,
+        operation: &Operation<'_>,
+        label: &str,
+    ) -> Result<Value, CallFault> {
+        let answered = self.state.client.call(agent, operation).await;
+        let outcome = match &answered {
+            Ok(_) => "ok",
+            Err(CallFault::Refused(_)) => "refused",
+            Err(_) => "failed",
+        };
+        self.state.api.metrics.door_calls.with_label_values(&[DOOR, label, outcome]).inc();
+        answered
+    }
+
+    /// A handoff whose agent answered with a message, or at whose agent no task is known.
+    async fn without_task(&mut self, handoff: &Handoff) -> Round {
+        if handoff.status.is_final() {
+            return Round::End;
+        }
+        match self.remote.clone() {
+            Some(RemoteRef::Message(message)) => self.complete(handoff, Some(message)).await,
+            _ => self.missing(handoff).await,
+        }
+    }
+
+    async fn fault(&mut self, handoff: &Handoff, fault: CallFault) -> Round {
+        if fault.is_no_task() {
+            return self.missing(handoff).await;
+        }
+        tracing::info!(handoff_id = %handoff.id, agent_id = %handoff.target, detail = fault.detail(), "the remote task cannot be read");
+        match fault {
+            CallFault::Busy(after) => Round::Away(after),
+            CallFault::Gone if !handoff.status.is_final() => {
+                self.fail(handoff, "ENDPOINT_GONE", None).await
+            }
+            _ => Round::Away(None),
+        }
+    }
+
+    /// The agent does not know the task. An agent that starts anew may not have read its tasks yet.
+    async fn missing(&mut self, handoff: &Handoff) -> Round {
+        self.misses += 1;
+        if handoff.status.is_final() {
+            return Round::End;
+        }
+        if self.misses < MISSES {
+            return Round::Later;
+        }
+        self.fail(handoff, "A2A_TASK_LOST", None).await
+    }
+
+    async fn act(&mut self, handoff: &Handoff, agent: &RemoteAgent, task: RemoteTask) -> Round {
+        let changed = self.seen.is_none_or(|(version, _)| version != task.version);
+        if changed {
+            self.seen = Some((task.version, Instant::now()));
+        }
+        let ours = match self.ours(handoff, &task).await {
+            Ok(ours) => ours,
+            Err(round) => return round,
+        };
+        match next(&ours, &task) {
+            Step::Wait => {
+                self.heartbeat(handoff).await;
+                if changed { Round::Soon } else { Round::Later }
+            }
+            Step::Complete(result) => self.complete(handoff, result).await,
+            Step::Fail { code, message } => self.fail(handoff, code, message).await,
+            Step::Ask(question) => {
+                let asked = self.say(handoff, "ask", json!({ "question": question })).await;
+                self.refused_or(handoff, asked).await
+            }
+            Step::Answer(number, value) => self.answer(handoff, agent, &task, number, &value).await,
+            Step::Cancel => {
+                match self.call(agent, &Operation::Cancel { id: &task.id }, "cancel_task").await {
+                    Ok(_) => Round::Soon,
+                    // It ended meanwhile, or cannot be withdrawn: the agent's own matter.
+                    Err(CallFault::Refused(refusal)) if !refusal.internal => Round::End,
+                    Err(_) => Round::Away(None),
+                }
+            }
+            Step::End => Round::End,
+        }
+    }
+
+    /// The handoff as far as the next step depends on it.
+    async fn ours(&self, handoff: &Handoff, task: &RemoteTask) -> Result<HandoffState, Round> {
+        let status = handoff.status;
+        let Some(number) = u32::try_from(handoff.questions.len()).ok().filter(|count| *count > 0)
+        else {
+            return Ok(HandoffState { status, question: None });
+        };
+        let page = self.ask(ApiRequest::get(&["handoffs", &handoff.id.to_string()]), handoff).await;
+        let page = page.success().map_err(|refused| Round::Away(retry_after(&refused)))?.json;
+        let said = |name: &str| page.pointer(&format!("/asked/{name}")).cloned();
+        let sent = self.told.filter(|(told, _)| *told == number);
+        let delivery = match sent {
+            Some((_, at)) if at.elapsed() < FRESH => AnswerDelivery::Fresh,
+            Some(_) => AnswerDelivery::Done,
+            None if task.has_message(&answer_id(&handoff.id.to_string(), number)) => {
+                AnswerDelivery::Done
+            }
+            None => AnswerDelivery::Due,
+        };
+        let (question, answer) = (said("question"), said("answer"));
+        Ok(HandoffState {
+            status,
+            question: Some(LastQuestion { number, question, answer, delivery }),
+        })
+    }
+
+    async fn answer(
+        &mut self,
+        handoff: &Handoff,
+        agent: &RemoteAgent,
+        task: &RemoteTask,
+        number: u32,
+        value: &Value,
+    ) -> Round {
+        let request = answer(&handoff.id.to_string(), number, &task.id, &task.context, value);
+        match self.call(agent, &Operation::Send(&request), "send_message").await {
+            Ok(_) => {
+                // What the task came to by it is seen at the next look, whatever the answer says.
+                self.told = Some((number, Instant::now()));
+                Round::Soon
+            }
+            Err(CallFault::Refused(refusal)) if !refusal.internal && !refusal.is_no_task() => {
+                self.fail(handoff, "A2A_ANSWER_REFUSED", Some(refusal.reason)).await
+            }
+            Err(fault) => self.fault(handoff, fault).await,
+        }
+    }
+
+    /// Extends the lease of a task that lives: one that the agent shows, and that changed within the allowed silence.
+    async fn heartbeat(&mut self, handoff: &Handoff) {
+        let delivery = &self.state.api.config.delivery;
+        let lease = Duration::from_millis(delivery.lease_ms);
+        let silence = Duration::from_millis(self.state.api.config.doors.a2a.silence_ms);
+        let lives = self.seen.is_some_and(|(_, since)| since.elapsed() < silence);
+        let due = self.beaten.is_none_or(|at| at.elapsed() >= beat(lease));
+        if handoff.status == HandoffStatus::Accepted && lives && due {
+            let said = self.say(handoff, "heartbeat", json!({})).await;
+            if said.status.is_success() {
+                self.beaten = Some(Instant::now());
+            }
+        }
+    }
+
+    async fn complete(&mut self, handoff: &Handoff, result: Option<Value>) -> Round {
+        let body = result.map_or_else(|| json!({}), |result| json!({ "result": result }));
+        let said = self.say(handoff, "complete", body).await;
+        self.refused_or(handoff, said).await
+    }
+
+    /// What follows a verdict or a question: one that the broker refuses for what it says ends the handoff, since the agent
+    /// knows of no other way to say it.
+    async fn refused_or(&mut self, handoff: &Handoff, said: ApiAnswer) -> Round {
+        if said.status.as_u16() != 422 {
+            return verdict_round(&said);
+        }
+        let code = said.text_at("/code").unwrap_or("SCHEMA_INVALID").to_owned();
+        self.fail(handoff, &code, None).await
+    }
+
+    async fn fail(&mut self, handoff: &Handoff, code: &str, message: Option<String>) -> Round {
+        tracing::info!(handoff_id = %handoff.id, agent_id = %handoff.target, code, "a remote task failed");
+        let mut error = json!({ "code": code });
+        if let Some(message) = message {
+            error["message"] = message.into();
+        }
+        let said = self.say(handoff, "fail", json!({ "error": error })).await;
+        verdict_round(&said)
+    }
+
+    /// Says something in the agent's name, by the API.
+    async fn say(&self, handoff: &Handoff, verb: &str, mut body: Value) -> ApiAnswer {
+        body["fencingToken"] = handoff.fencing_token.into();
+        let id = handoff.id.to_string();
+        self.ask(ApiRequest::post(&["handoffs", &id, verb], body), handoff).await
+    }
+
+    async fn ask(&self, request: ApiRequest, handoff: &Handoff) -> ApiAnswer {
+        let principal = Principal {
+            tenant: handoff.tenant.clone(),
+            role: Role::Agent,
+            agent: Some(handoff.target.clone()),
+            key_id: String::new(),
+        };
+        self.state.front.call(&CallerHeaders::in_name(principal), request).await
+    }
+}
+
+/// The first and the longest pause between two looks.
+fn poll(state: &FollowState) -> (Duration, Duration) {
+    let door = &state.api.config.doors.a2a;
+    let first = Duration::from_millis(door.poll_ms);
+    (first, Duration::from_millis(door.poll_max_ms).max(first))
+}
+
+fn protocol(why: &str) -> CallFault {
+    use handoffd_broker::dispatch::answer::{AttemptFailure, FailureClass};
+    CallFault::Failed(AttemptFailure::reached(FailureClass::Protocol, Some(200), why))
+}
+
+fn retry_after(refused: &ApiAnswer) -> Option<Duration> {
+    refused.retry_after.map(Duration::from_secs)
+}
+
+/// What follows the API's answer to a verdict.
+fn verdict_round(said: &ApiAnswer) -> Round {
+    match said.status.as_u16() {
+        // The handoff is looked at again: it ended, or another said something meanwhile.
+        200..=299 => Round::Soon,
+        409 => Round::Later,
+        404 => Round::End,
+        _ => Round::Away(retry_after(said)),
+    }
+}

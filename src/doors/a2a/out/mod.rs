@@ -1,0 +1,241 @@
+//! The way out (specification §11.2): tasks at remote A2A agents, followed to their end in the agents' names.
+//!
+//! Nothing is kept here. A task's id stands in the record of the handoff's acceptance, and the handoff's lease says whether a
+//! broker follows it: a look over the open handoffs finds those whose lease nobody extends. Two brokers that follow the same
+//! task for a moment say the same verdicts.
+
+mod callback;
+mod follow;
+mod step;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::post;
+use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio_util::task::TaskTracker;
+
+use self::follow::Follower;
+use super::super::front::FrontDoor;
+use crate::http::Api;
+use handoffd_broker::dispatch::a2a::client::AgentClient;
+use handoffd_broker::dispatch::transport::Transports;
+use handoffd_broker::dispatch::transport::a2a::{CALLBACK_PATH, NewTask, RemoteRef};
+use handoffd_core::domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
+use handoffd_core::domain::ids::{AgentId, TenantId};
+use handoffd_store::clock;
+use handoffd_store::store::{Cursor, HandoffFilter, HandoffKey, StoreError};
+
+/// The door's name in metrics, traces and records.
+const DOOR: &str = "a2a-out";
+/// Calls to remote agents at once.
+const CALLS: usize = 64;
+/// Interval at which handoffs that nobody follows are looked for; a heartbeat's where leases are short.
+const LOOK: Duration = Duration::from_secs(5);
+/// Handoffs read at once.
+const PAGE: i64 = 200;
+/// How long after a handoff's end its remote task is looked for at a start.
+const ENDED: Duration = Duration::from_hours(24);
+/// Heartbeats per lease.
+const BEATS: u32 = 6;
+/// Longest time between two heartbeats.
+const BEAT_MAX: Duration = Duration::from_secs(30);
+/// Missed heartbeats after which a handoff counts as followed by nobody.
+const MISSED: u32 = 3;
+
+/// Follows remote tasks. Clones share all state.
+#[derive(Clone)]
+pub struct Follow(Arc<FollowState>);
+
+pub(super) struct FollowState {
+    pub(super) api: Api,
+    pub(super) front: FrontDoor,
+    pub(super) client: AgentClient,
+    pub(super) transports: Transports,
+    pub(super) calls: Semaphore,
+    followed: Mutex<HashMap<HandoffKey, Arc<Followed>>>,
+    tracker: TaskTracker,
+}
+
+/// A handoff that is followed here.
+#[derive(Default)]
+pub(super) struct Followed {
+    /// Wakes its follower.
+    pub(super) nudge: Notify,
+    /// What an attempt found, until the follower takes it.
+    pub(super) found: Mutex<Option<RemoteRef>>,
+}
+
+/// The interval between two heartbeats of a lease.
+pub(super) fn beat(lease: Duration) -> Duration {
+    (lease / BEATS).min(BEAT_MAX)
+}
+
+impl Follow {
+    #[must_use]
+    pub fn new(
+        api: Api,
+        client: AgentClient,
+        transports: Transports,
+        tracker: TaskTracker,
+    ) -> Self {
+        let front = FrontDoor::new(api.clone(), DOOR);
+        let (calls, followed) = (Semaphore::new(CALLS), Mutex::default());
+        Self(Arc::new(FollowState { api, front, client, transports, calls, followed, tracker }))
+    }
+
+    /// Follows what the transport tells of, and what nobody follows, until the broker stops. `alone`: no other broker serves
+    /// this database.
+    pub async fn run(self, mut tasks: mpsc::UnboundedReceiver<NewTask>, alone: bool) {
+        let stopping = self.0.api.stopping.clone();
+        let lease = Duration::from_millis(self.0.api.config.delivery.lease_ms);
+        let period = LOOK.min(beat(lease));
+        let mut first = true;
+        let mut look_at = tokio::time::Instant::now();
+        loop {
+            tokio::select! {
+                biased;
+                () = stopping.cancelled() => return,
+                task = tasks.recv() => {
+                    let Some(NewTask { handoff, remote }) = task else { return };
+                    self.follow(handoff, Some(remote));
+                }
+                () = tokio::time::sleep_until(look_at) => {
+                    match self.look(alone, first).await {
+                        Ok(()) => first = false,
+                        Err(err) => tracing::warn!(error = %err, "remote tasks cannot be looked for"),
+                    }
+                    look_at = tokio::time::Instant::now() + period.mul_f64(0.75 + clock::random_fraction() / 2.0);
+                }
+            }
+        }
+    }
+
+    /// Follows a handoff; one that is followed already is woken.
+    fn follow(&self, key: HandoffKey, found: Option<RemoteRef>) {
+        let (followed, new) = {
+            let mut all = self.all();
+            let new = !all.contains_key(&key);
+            (Arc::clone(all.entry(key.clone()).or_default()), new)
+        };
+        if found.is_some() {
+            *followed.found.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        }
+        followed.nudge.notify_one();
+        if new {
+            let this = self.clone();
+            self.0.tracker.spawn(async move {
+                Follower::new(Arc::clone(&this.0), key.clone(), followed).run().await;
+                this.all().remove(&key);
+            });
+        }
+    }
+
+    /// Wakes the follower of a handoff that its agent tells of; one that nobody follows here is followed.
+    pub(super) fn nudge(&self, key: HandoffKey) {
+        self.follow(key, None);
+    }
+
+    fn all(&self) -> std::sync::MutexGuard<'_, HashMap<HandoffKey, Arc<Followed>>> {
+        self.0.followed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks for handoffs that nobody follows; at a start also for those that ended while their task lives.
+    async fn look(&self, alone: bool, first: bool) -> Result<(), StoreError> {
+        let api = &self.0.api;
+        for tenant in api.store.list_tenants().await? {
+            let Ok(agents) = api.intake.directory.agents(&tenant).await else { continue };
+            let remote: Vec<AgentId> = agents
+                .roster
+                .iter()
+                .filter(|agent| agent.delivery.mode == DeliveryMode::A2a)
+                .map(|agent| agent.agent_id.clone())
+                .collect();
+            for agent in remote {
+                self.look_at(&tenant, &agent, alone && first).await?;
+                if first {
+                    self.look_behind(&tenant, &agent).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Follows an agent's accepted handoffs whose lease nobody extends; all of them for `all`.
+    async fn look_at(
+        &self,
+        tenant: &TenantId,
+        agent: &AgentId,
+        all: bool,
+    ) -> Result<(), StoreError> {
+        let lease = Duration::from_millis(self.0.api.config.delivery.lease_ms);
+        let statuses: &[HandoffStatus] = if all {
+            &[HandoffStatus::Accepted, HandoffStatus::InputRequired]
+        } else {
+            &[HandoffStatus::Accepted]
+        };
+        for status in statuses {
+            let mut after = None;
+            loop {
+                let page = self.page(tenant, agent, *status, after.as_ref()).await?;
+                let now = self.0.api.now();
+                let kept_until = now.plus(lease.saturating_sub(beat(lease) * MISSED));
+                for handoff in &page {
+                    let is_left = handoff.deadline_at.is_some_and(|at| at <= kept_until);
+                    if all || is_left {
+                        self.adopt(handoff);
+                    }
+                }
+                match page.last().filter(|_| page.len() >= usize::try_from(PAGE).unwrap_or(0)) {
+                    Some(last) => after = Some((last.created_at, last.id.to_string())),
+                    None => break,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Follows an agent's handoffs that ended lately, in case the broker died before it withdrew the task.
+    async fn look_behind(&self, tenant: &TenantId, agent: &AgentId) -> Result<(), StoreError> {
+        let now = self.0.api.now();
+        for status in [HandoffStatus::Canceled, HandoffStatus::Expired, HandoffStatus::Failed] {
+            for handoff in self.page(tenant, agent, status, None).await? {
+                if handoff.ended_at.is_some_and(|at| now.since(at) <= ENDED) {
+                    self.adopt(&handoff);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn page(
+        &self,
+        tenant: &TenantId,
+        agent: &AgentId,
+        status: HandoffStatus,
+        after: Option<&Cursor>,
+    ) -> Result<Vec<Handoff>, StoreError> {
+        let filter = HandoffFilter {
+            status: Some(status),
+            target: Some(agent.clone()),
+            ..HandoffFilter::default()
+        };
+        self.0.api.store.list_handoffs(tenant, &filter, after, PAGE).await
+    }
+
+    fn adopt(&self, handoff: &Handoff) {
+        let key = (handoff.tenant.clone(), handoff.id);
+        if handoff.mode == DeliveryMode::A2a && !self.all().contains_key(&key) {
+            tracing::info!(handoff_id = %handoff.id, status = handoff.status.as_str(), "following a remote task");
+            self.follow(key, None);
+        }
+    }
+}
+
+/// The route by which agents tell of their tasks.
+pub(in crate::doors) fn routes(follow: &Follow) -> Router<Api> {
+    let path = format!("{CALLBACK_PATH}/{{handoffId}}");
+    Router::new().route(&path, post(callback::told)).layer(axum::Extension(follow.clone()))
+}

@@ -1,0 +1,95 @@
+//! What the door answers: results with the handoff named in headers, and refusals as the API's problems.
+
+use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::Value;
+
+use super::super::front::ApiAnswer;
+use super::super::submission::Refusal;
+use crate::http::layer::{REQUEST_ID, Written};
+use crate::http::problem;
+use handoffd_core::domain::strategy::RoutingStrategy;
+
+/// Headers by which an answer names its handoff: bodies are the pattern's own, to the letter.
+const HANDOFF: HeaderName = HeaderName::from_static("handoff-id");
+const STRATEGY: HeaderName = HeaderName::from_static("handoff-strategy");
+
+/// What a problem says of the request.
+pub(super) struct ProblemContext {
+    path: String,
+    id: String,
+}
+
+impl ProblemContext {
+    pub(super) fn of(parts: &Parts) -> Self {
+        let id = parts.headers.get(REQUEST_ID).and_then(|value| value.to_str().ok());
+        Self { path: parts.uri.path().to_owned(), id: id.unwrap_or_default().to_owned() }
+    }
+}
+
+/// An answer with a JSON body.
+pub(super) fn json(status: StatusCode, body: Value) -> Response {
+    (status, axum::Json(body)).into_response()
+}
+
+/// Names the handoff of an answer, and where to ask for it again.
+pub(super) fn named(mut response: Response, handoff: &str) -> Response {
+    let headers = response.headers_mut();
+    if let Ok(value) = HeaderValue::from_str(handoff) {
+        headers.insert(HANDOFF, value);
+    }
+    if let Ok(value) = HeaderValue::from_str(&format!("/adapters/jazz/handoffs/{handoff}")) {
+        headers.insert(header::LOCATION, value);
+    }
+    response
+}
+
+/// Names the strategy by which the receiver was chosen.
+pub(super) fn chosen(mut response: Response, strategy: Option<RoutingStrategy>) -> Response {
+    if let Some(strategy) = strategy {
+        let value = HeaderValue::from_static(strategy.as_str());
+        response.headers_mut().insert(STRATEGY, value);
+    }
+    response
+}
+
+/// The sentence of a refusal.
+pub(super) fn detail(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::Api(answer) => answer.text_at("/detail").unwrap_or_default().to_owned(),
+        Refusal::Door(problem) => problem.detail.clone(),
+    }
+}
+
+/// A refusal: the problem document, with members of the pattern's own beside it. `error` is theirs, a sentence.
+pub(super) fn refused(refusal: Refusal, asked: &ProblemContext, members: Value) -> Response {
+    let (status, mut document, retry_after) = match refusal {
+        Refusal::Door(problem) => {
+            if !members.is_object() {
+                return problem.into_response();
+            }
+            let details = problem::details(&problem, &asked.path, &asked.id);
+            let document = serde_json::to_value(details).unwrap_or_default();
+            (problem.status, document, problem.retry_after)
+        }
+        Refusal::Api(answer) => {
+            let ApiAnswer { status, json, retry_after, .. } = *answer;
+            (status, json, retry_after)
+        }
+    };
+    if let Some(document) = document.as_object_mut() {
+        document.insert("instance".to_owned(), asked.path.as_str().into());
+        if let Value::Object(members) = members {
+            document.extend(members);
+        }
+    }
+    let mut response = json(status, document);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    if let Some(seconds) = retry_after {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response.extensions_mut().insert(Written);
+    response
+}

@@ -1,0 +1,286 @@
+//! One call: in whose name, and what it asks of the API.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::request::Parts;
+use serde_json::{Value, json};
+
+use super::super::front::{ApiAnswer, ApiRequest, CallerHeaders, FrontDoor};
+use super::super::message::Ids;
+use super::super::submission::{ANOTHER_REQUEST, Committed, Refusal, Submission};
+use super::request::{HandoffRequest, uuid_of};
+use super::result::Standing;
+use super::router::{SpecialistQuery, available, choose, matching};
+use super::{DOOR, Jazz, profile, words};
+use crate::http::Api;
+use crate::http::auth::Caller;
+use crate::http::extract::{JsonBytes, parse};
+use crate::http::problem::Problem;
+use handoffd_broker::directory::{Agents, Principal};
+use handoffd_core::domain::agent::Agent;
+use handoffd_core::domain::failure::Code;
+use handoffd_core::domain::ids::AgentId;
+use handoffd_core::domain::strategy::RoutingStrategy;
+
+/// Characters of a task that are ranked: a request's line has its bounds, and a task's first words say what it is.
+const RANKED: usize = 2_000;
+
+/// A call under way.
+pub(super) struct Call {
+    pub(super) api: Api,
+    front: FrontDoor,
+    pub(super) principal: Principal,
+    caller: CallerHeaders,
+    /// The tenant's agents.
+    pub(super) agents: Arc<Agents>,
+}
+
+/// Keeps a large body's share of the budget for as long as its request is at work.
+pub(super) struct BodyShare(
+    #[expect(dead_code, reason = "held, not read")] Option<Arc<dyn Any + Send + Sync>>,
+);
+
+/// Reads a body: JSON within the size limit, without two members of one name.
+pub(super) async fn read_body(api: &Api, request: Request) -> Result<(Value, BodyShare), Problem> {
+    let read = JsonBytes::from_request(request, api).await?;
+    let value = parse(read.bytes.clone()).await?;
+    Ok((value, BodyShare(read.into_body().guard)))
+}
+
+/// How a specialist was chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Choice<'a> {
+    pub(super) strategy: RoutingStrategy,
+    pub(super) kind: &'a str,
+    /// The operation by which the client asked.
+    pub(super) by: &'static str,
+}
+
+/// What a submission has besides the request.
+#[derive(Debug, Default)]
+pub(super) struct SubmissionOptions<'a> {
+    /// The digest by which a repeated request is known.
+    pub(super) digest: String,
+    /// How the receiver was chosen, where the client did not name it.
+    pub(super) choice: Option<Choice<'a>>,
+    pub(super) priority: Option<&'a str>,
+}
+
+impl Call {
+    /// Lets a request in: its host, and its key.
+    pub(super) async fn enter(api: &Api, door: &Jazz, parts: &Parts) -> Result<Self, Problem> {
+        door.names.check(&parts.headers)?;
+        let mut parts = parts.clone();
+        let Caller(principal) = Caller::from_request_parts(&mut parts, api).await?;
+        Ok(Self {
+            api: api.clone(),
+            front: door.front.clone(),
+            caller: CallerHeaders::of(&parts, None),
+            agents: api.intake.directory.agents(&principal.tenant).await?,
+            principal,
+        })
+    }
+
+    /// The same call, with the agents as they are now.
+    pub(super) async fn refreshed(self) -> Result<Self, Problem> {
+        let agents = self.api.intake.directory.agents(&self.principal.tenant).await?;
+        Ok(Self { agents, ..self })
+    }
+
+    /// Asks the API in the caller's name.
+    pub(super) async fn ask(&self, request: ApiRequest) -> ApiAnswer {
+        self.front.call(&self.caller, request).await
+    }
+
+    /// The caller's agent.
+    ///
+    /// # Errors
+    /// 403: the caller is none.
+    pub(super) fn agent(&self) -> Result<&Agent, Problem> {
+        let none = || Problem::new(Code::Forbidden, "only an agent, with its own key, may do this");
+        let own = self.principal.agent.as_ref().ok_or_else(none)?;
+        self.agents.roster.find(own).ok_or_else(|| Problem::not_found("agent"))
+    }
+
+    /// An agent's name; its id where there is no such agent.
+    pub(super) fn name_of<'a>(&'a self, id: &'a str) -> &'a str {
+        let parsed: Option<AgentId> = id.parse().ok();
+        parsed.and_then(|id| self.agents.roster.find(&id)).map_or(id, |agent| agent.name.as_str())
+    }
+
+    /// The agents that the caller may hand off to, or all that take handoffs for a person.
+    pub(super) fn available(&self) -> Vec<&Agent> {
+        let own = self.principal.agent.as_ref();
+        available(&self.agents, own.and_then(|id| self.agents.roster.find(id)))
+    }
+
+    /// The broker's id of a handoff that a client names.
+    pub(super) fn handoff_id(&self, id: &str) -> String {
+        let derived = |own: &AgentId| Ids::derived(DOOR, own.as_str(), id).handoff;
+        uuid_of(id)
+            .or_else(|| self.principal.agent.as_ref().map(derived))
+            .unwrap_or_else(|| id.to_owned())
+    }
+
+    /// The strategy of a conversation: by the shares of the calling agent, else by the settings'.
+    pub(super) fn strategy(&self, own: &Agent, conversation: &str) -> RoutingStrategy {
+        let shares = profile::shares(own).unwrap_or_default();
+        shares.unwrap_or(self.api.config.doors.jazz.strategies).pick(conversation)
+    }
+
+    /// The specialist that a strategy chooses.
+    ///
+    /// # Errors
+    /// The API's refusal to rank.
+    pub(super) async fn specialist(
+        &self,
+        strategy: RoutingStrategy,
+        wanted: SpecialistQuery<'_>,
+        task: &str,
+    ) -> Result<Option<&Agent>, Refusal> {
+        let available = self.available();
+        let found = match strategy {
+            RoutingStrategy::Relevance => self.ranked(&available, task).await?,
+            RoutingStrategy::FirstMatch | RoutingStrategy::LeastBusy => {
+                matching(&available, wanted)
+            }
+        };
+        let able = |agent: &&Agent| wanted.required.iter().all(|one| agent.can(one));
+        let found: Vec<&Agent> = found.into_iter().filter(able).collect();
+        let in_flight = |agent: &Agent| self.agents.roster.in_flight(&agent.agent_id);
+        Ok(choose(strategy, &found, in_flight))
+    }
+
+    /// Those of the agents whose descriptions fit a task, best first.
+    pub(super) async fn ranked<'a>(
+        &self,
+        available: &[&'a Agent],
+        task: &str,
+    ) -> Result<Vec<&'a Agent>, Refusal> {
+        let task: String = task.chars().take(RANKED).collect();
+        let asked = ApiRequest::get(&["agents", "match"]).with(&[("task", &task)]);
+        let found = self.ask(asked).await.success()?.json;
+        let items = found["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let ids = items.iter().filter_map(|item| item["agentId"].as_str());
+        Ok(ids
+            .filter_map(|id| available.iter().find(|agent| agent.agent_id.as_str() == id))
+            .copied()
+            .collect())
+    }
+
+    /// Submits a request: a handoff, or the same one as before where the request is repeated.
+    ///
+    /// # Errors
+    /// The API's refusal, or the door's own.
+    pub(super) async fn submit(
+        &self,
+        request: &HandoffRequest,
+        besides: SubmissionOptions<'_>,
+    ) -> Result<Committed, Refusal> {
+        let parent = self.parent(&request.conversation_id).await;
+        let mut mapped = request.mapped(parent.as_deref());
+        if let Some(priority) = besides.priority {
+            mapped.arguments.insert("priority".to_owned(), priority.into());
+        }
+        if let Some(Choice { strategy, kind, by }) = besides.choice {
+            let choice = [("strategy", strategy.as_str()), ("specialistType", kind), ("by", by)];
+            let choice = choice.map(|(name, value)| (name.to_owned(), Value::from(value)));
+            mapped.extension.extend(choice);
+        }
+        let from: Option<AgentId> = request.from_agent_id.parse().ok();
+        let from = from.and_then(|id| self.agents.roster.find(&id));
+        // An agent that is not registered is refused by the gate, whatever its version.
+        let version =
+            from.map_or_else(|| "0.0.0".to_owned(), |agent| agent.agent_version.to_string());
+        let submission = Submission {
+            api: &self.api,
+            front: &self.front,
+            caller: &self.caller,
+            door: DOOR,
+            agent: &request.from_agent_id,
+            version,
+            arguments: &mapped.arguments,
+            request: (!request.id.is_empty()).then_some(request.id.as_str()),
+            digest: besides.digest,
+            extension: mapped.extension,
+            handoff: uuid_of(&request.id),
+            members: mapped.members,
+        };
+        submission.submit().await
+    }
+
+    /// The handoff that an earlier request with this id made, whatever the router would choose now.
+    ///
+    /// # Errors
+    /// 409: the earlier request said something else. The API's refusal.
+    pub(super) async fn earlier(
+        &self,
+        request: &str,
+        digest: &str,
+    ) -> Result<Option<Standing>, Refusal> {
+        let standing = match self.standing(&self.handoff_id(request), 0).await {
+            Ok(standing) => standing,
+            Err(refused) if refused.text_at("/code") == Some(Code::NotFound.as_str()) => {
+                return Ok(None);
+            }
+            Err(refused) => return Err(refused.into()),
+        };
+        let before = standing.view.pointer("/message/extensions/jazz/argumentsDigest");
+        // An erased or withheld message cannot be compared; its id says enough.
+        if before.is_some_and(|before| before != digest) {
+            return Err(Problem::new(Code::Conflict, ANOTHER_REQUEST).into());
+        }
+        Ok(Some(standing))
+    }
+
+    /// The handoff by which the caller came to a conversation, where its name says so: what the caller hands on follows that.
+    async fn parent(&self, conversation: &str) -> Option<String> {
+        let id = words::handoff_of(conversation).and_then(uuid_of)?;
+        let found = self.ask(ApiRequest::get(&["handoffs", &id])).await.success().ok()?;
+        let receiver = found.text_at("/toAgent/agentId")?;
+        self.principal.agent.as_ref().is_some_and(|own| own.as_str() == receiver).then_some(id)
+    }
+
+    /// Reads a handoff, after a wait of so many seconds for its end or a question.
+    ///
+    /// # Errors
+    /// The API's refusal.
+    pub(super) async fn standing(&self, id: &str, seconds: u64) -> Result<Standing, ApiAnswer> {
+        let wait = seconds.to_string();
+        // Also without a wait: a receiver that handed the task on is followed to whoever has it.
+        let query = [("include", "message"), ("wait", wait.as_str()), ("until", "asked")];
+        let view = self.ask(ApiRequest::get(&["handoffs", id]).with(&query)).await.success()?.json;
+        let successor = match view["successorId"].as_str() {
+            None => None,
+            // Not the caller's to read, perhaps: then the handoff itself is all there is to tell.
+            Some(id) => self.ask(ApiRequest::get(&["handoffs", id])).await.success().ok(),
+        };
+        Ok(Standing { view, successor: successor.map(|answer| answer.json) })
+    }
+
+    /// Ends the task of a handoff that came back to the caller with its result: the pattern has no word for it, and what the
+    /// caller hands off next is another task. A task that was handed on to the caller is its sender's.
+    pub(super) async fn take(&self, standing: &Standing) {
+        let view = &standing.view;
+        let own = self.principal.agent.as_ref().map(AgentId::as_str);
+        let came_back = standing.succeeded()
+            && view["parentHandoffId"].is_null()
+            && own.is_some()
+            && view.pointer("/fromAgent/agentId").and_then(Value::as_str) == own;
+        let Some(task) = view["taskId"].as_str().filter(|_| came_back) else { return };
+        let page = self.ask(ApiRequest::get(&["tasks", task])).await.json;
+        if page["status"] != "PENDING_HANDOFF" || page["holder"].as_str() != own {
+            return;
+        }
+        let output = json!({ "output": { "handoffId": standing.handoff() } });
+        // Another call may have ended it meanwhile.
+        self.ask(ApiRequest::post(&["tasks", task, "complete"], output)).await;
+    }
+
+    /// The result of a handoff for the client, and its receiver's name.
+    pub(super) fn told(&self, standing: &Standing) -> Value {
+        standing.result(self.name_of(standing.receiver()), &self.api.now().rfc3339())
+    }
+}

@@ -1,0 +1,250 @@
+//! `executeHandoff`, `getHandoffHistory`, and the specialist's run (seed 004, "Handoff Service").
+
+use axum::extract::{Extension, FromRequestParts, Path, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use url::form_urlencoded::byte_serialize;
+
+use super::super::front::ApiRequest;
+use super::super::submission::Refusal;
+use super::answer::{self, ProblemContext, detail, named, refused};
+use super::call::{BodyShare, Call, SubmissionOptions, read_body};
+use super::request::{Form, HandoffRequest, check, digest};
+use super::result::Standing;
+use super::{Jazz, WAIT, observed, words};
+use crate::http::Api;
+use crate::http::extract::{Params, page_size, typed};
+use crate::http::problem::Problem;
+
+/// How long to wait.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WaitParams {
+    wait: Option<u64>,
+}
+
+impl WaitParams {
+    /// Seconds; 60 at most.
+    fn seconds(&self) -> Result<u64, Problem> {
+        match self.wait.unwrap_or(WAIT) {
+            seconds @ 0..=60 => Ok(seconds),
+            _ => Err(Problem::invalid("wait must be between 0 and 60 seconds")),
+        }
+    }
+}
+
+/// `executeHandoff`: commits the handoff and waits for its result; repeated, it waits on for the same one.
+pub(super) async fn execute(
+    State(api): State<Api>,
+    Extension(door): Extension<Jazz>,
+    request: Request,
+) -> Response {
+    let answered = async {
+        match received(&api, &door, request).await {
+            Ok(WaitingRequest { call, asked, body, seconds, _share }) => {
+                executed(&call, &asked, body, seconds).await
+            }
+            Err(problem) => problem.into_response(),
+        }
+    };
+    observed(&api, "execute_handoff", answered).await
+}
+
+/// A request with a body, and how long it waits.
+pub(super) struct WaitingRequest {
+    pub(super) call: Call,
+    pub(super) asked: ProblemContext,
+    pub(super) body: Value,
+    pub(super) seconds: u64,
+    pub(super) _share: BodyShare,
+}
+
+/// Lets a request in, and reads its wait and its body.
+pub(super) async fn received(
+    api: &Api,
+    door: &Jazz,
+    request: Request,
+) -> Result<WaitingRequest, Problem> {
+    let (parts, body) = request.into_parts();
+    let call = Call::enter(api, door, &parts).await?;
+    let Params(params) = Params::<WaitParams>::from_request_parts(&mut parts.clone(), api).await?;
+    let (seconds, asked) = (params.seconds()?, ProblemContext::of(&parts));
+    let (body, share) = read_body(api, Request::from_parts(parts, body)).await?;
+    Ok(WaitingRequest { call, asked, body, seconds, _share: share })
+}
+
+async fn executed(call: &Call, asked: &ProblemContext, body: Value, seconds: u64) -> Response {
+    let (id, to) =
+        (body["id"].as_str().map(str::to_owned), body["toAgentId"].as_str().map(str::to_owned));
+    match wait_for(call, body, seconds).await {
+        Ok(standing) => {
+            let status = if standing.is_open() { StatusCode::ACCEPTED } else { StatusCode::OK };
+            named(answer::json(status, call.told(&standing)), standing.handoff())
+        }
+        Err(refusal) => {
+            let name = to.as_deref().map(|to| call.name_of(to));
+            let told = json!({
+                "handoffId": id, "agentId": to, "agentName": name, "success": false, "result": null,
+                "duration": 0, "iterations": 0, "error": detail(&refusal),
+            });
+            refused(refusal, asked, told)
+        }
+    }
+}
+
+async fn wait_for(call: &Call, body: Value, seconds: u64) -> Result<Standing, Refusal> {
+    check(Form::Handoff, &body)?;
+    let besides = SubmissionOptions { digest: digest(&body), ..SubmissionOptions::default() };
+    let request: HandoffRequest = typed(body)?;
+    let committed = call.submit(&request, besides).await?;
+    let standing = call.standing(&committed.id, seconds).await?;
+    call.take(&standing).await;
+    Ok(standing)
+}
+
+/// A handoff asked for again, by the client's id or the broker's.
+pub(super) async fn read(
+    State(api): State<Api>,
+    Extension(door): Extension<Jazz>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Response {
+    let answered = async {
+        let (parts, _) = request.into_parts();
+        let found = async {
+            let call = Call::enter(&api, &door, &parts).await?;
+            let params = Params::<WaitParams>::from_request_parts(&mut parts.clone(), &api).await;
+            let seconds = params?.0.seconds()?;
+            let standing = call.standing(&call.handoff_id(&id), seconds).await?;
+            call.take(&standing).await;
+            Ok::<_, Refusal>((call.told(&standing), standing))
+        };
+        match found.await {
+            Ok((told, standing)) => {
+                let status = if standing.is_open() { StatusCode::ACCEPTED } else { StatusCode::OK };
+                named(answer::json(status, told), standing.handoff())
+            }
+            Err(refusal) => refused(refusal, &ProblemContext::of(&parts), Value::Null),
+        }
+    };
+    observed(&api, "get_handoff", answered).await
+}
+
+/// What the specialist's runner takes: its input as a guarded turn, a conversation of its own, the rounds that it may take.
+pub(super) async fn run(
+    State(api): State<Api>,
+    Extension(door): Extension<Jazz>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Response {
+    let answered = async {
+        let (parts, _) = request.into_parts();
+        match run_of(&api, &door, &id, &parts).await {
+            Ok(run) => answer::json(StatusCode::OK, run),
+            Err(refusal) => refused(refusal, &ProblemContext::of(&parts), Value::Null),
+        }
+    };
+    observed(&api, "get_run", answered).await
+}
+
+async fn run_of(api: &Api, door: &Jazz, id: &str, parts: &Parts) -> Result<Value, Refusal> {
+    let call = Call::enter(api, door, parts).await?;
+    let id = call.handoff_id(id);
+    let asked = ApiRequest::get(&["handoffs", &id]).with(&[("include", "message")]);
+    let view = call.ask(asked).await.success()?.json;
+    let prompt = call.ask(ApiRequest::get(&["handoffs", &id, "prompt"])).await.success()?;
+    let request = HandoffRequest::of_message(&view["message"], &view);
+    let receiver = view.pointer("/toAgent/agentId").and_then(Value::as_str).unwrap_or_default();
+    let mut run = json!({
+        "handoffId": request.id,
+        "agent": { "id": receiver, "name": call.name_of(receiver) },
+        "userInput": prompt.text,
+        "conversationId": words::child_conversation(&id),
+        "maxIterations": request.max_iterations.unwrap_or(api.config.gate.max_iterations),
+        "conversationHistory": [],
+        "request": request,
+    });
+    if let Some(user) = &request.context.user_id {
+        run["userId"] = user.as_str().into();
+    }
+    Ok(run)
+}
+
+/// Which part of a history.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HistoryParams {
+    limit: Option<i64>,
+    cursor: Option<String>,
+}
+
+/// The most requests of one answer: each is read from the log.
+const HISTORY: i64 = 100;
+
+/// `getHandoffHistory`: the newest handoffs of a conversation, oldest first; a `Link` header leads to those before.
+pub(super) async fn history(
+    State(api): State<Api>,
+    Extension(door): Extension<Jazz>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Response {
+    let answered = async {
+        let (parts, _) = request.into_parts();
+        match history_of(&api, &door, &id, &parts).await {
+            Ok(response) => response,
+            Err(refusal) => refused(refusal, &ProblemContext::of(&parts), Value::Null),
+        }
+    };
+    observed(&api, "get_handoff_history", answered).await
+}
+
+async fn history_of(
+    api: &Api,
+    door: &Jazz,
+    conversation: &str,
+    parts: &Parts,
+) -> Result<Response, Refusal> {
+    let call = Call::enter(api, door, parts).await?;
+    let asked = Params::<HistoryParams>::from_request_parts(&mut parts.clone(), api).await;
+    let Params(HistoryParams { limit, cursor }) = asked?;
+    let limit = page_size(limit)?.min(HISTORY).to_string();
+    let mut asked =
+        ApiRequest::get(&["handoffs"]).with(&[("conversationId", conversation), ("limit", &limit)]);
+    if let Some(cursor) = &cursor {
+        asked = asked.with(&[("cursor", cursor)]);
+    }
+    let page = call.ask(asked).await.success()?.json;
+    let rows = page["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut told = Vec::with_capacity(rows.len());
+    for row in rows.iter().rev() {
+        let id = row["handoffId"].as_str().unwrap_or_default();
+        let asked = ApiRequest::get(&["handoffs", id]).with(&[("include", "message")]);
+        let view = call.ask(asked).await.success()?.json;
+        told.push(request_of(&view));
+    }
+    let mut response = answer::json(StatusCode::OK, told.into());
+    if let Some(cursor) = page["nextCursor"].as_str() {
+        let path: String = byte_serialize(conversation.as_bytes()).collect();
+        let path = path.replace('+', "%20");
+        let link = format!(
+            "</adapters/jazz/conversations/{path}/handoffs?limit={limit}&cursor={cursor}>; rel=\"next\""
+        );
+        if let Ok(link) = HeaderValue::from_str(&link) {
+            response.headers_mut().insert(header::LINK, link);
+        }
+    }
+    Ok(response)
+}
+
+/// A handoff of the history. A message that reaches no agent, or that was erased, leaves its texts empty, and says so.
+fn request_of(view: &Value) -> Value {
+    let request = HandoffRequest::of_message(&view["message"], view);
+    let mut told = serde_json::to_value(request).unwrap_or_default();
+    if view["message"].is_null() {
+        told["contentWithheld"] = true.into();
+    }
+    told
+}

@@ -1,0 +1,191 @@
+//! What became of a handoff, as `HandoffResult` tells it (seed 004, docs/doors/jazz.md). Pure.
+
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::request::request_id;
+use handoffd_core::domain::handoff::{HANDED_ON, HandoffStatus, RETURNED};
+
+/// A handoff, and what stands in its place.
+#[derive(Debug, Clone)]
+pub(super) struct Standing {
+    /// The handoff's own page.
+    pub(super) view: Value,
+    /// The page of its last successor, where the caller may read it.
+    pub(super) successor: Option<Value>,
+}
+
+impl Standing {
+    /// The page that counts.
+    pub(super) fn last(&self) -> &Value {
+        self.successor.as_ref().unwrap_or(&self.view)
+    }
+
+    fn status(&self) -> Option<HandoffStatus> {
+        HandoffStatus::parse(self.last()["status"].as_str()?)
+    }
+
+    fn handed_on(&self) -> bool {
+        self.last()["reason"] == HANDED_ON
+    }
+
+    /// Whether it may still end, or a receiver that handed the task on waits for what comes of that.
+    pub(super) fn is_open(&self) -> bool {
+        self.status()
+            .is_some_and(|status| !status.is_final() || self.completed() && self.handed_on())
+    }
+
+    fn completed(&self) -> bool {
+        self.status() == Some(HandoffStatus::Completed)
+    }
+
+    /// Whether the receiver waits for an answer.
+    pub(super) fn asks(&self) -> bool {
+        self.status() == Some(HandoffStatus::InputRequired)
+    }
+
+    /// Whether it ended with a result.
+    pub(super) fn succeeded(&self) -> bool {
+        let status = self.status();
+        !self.is_open() && matches!(status, Some(HandoffStatus::Completed | HandoffStatus::NoOp))
+    }
+
+    /// The receiver's id.
+    pub(super) fn receiver(&self) -> &str {
+        self.last().pointer("/toAgent/agentId").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The broker's id of the handoff.
+    pub(super) fn handoff(&self) -> &str {
+        self.view["handoffId"].as_str().unwrap_or_default()
+    }
+
+    /// The client's id of the handoff.
+    pub(super) fn id(&self) -> String {
+        request_id(&self.view["message"], &self.view)
+    }
+
+    /// Why there is no result, for people and models.
+    pub(super) fn why(&self) -> String {
+        let what = match self.status() {
+            Some(HandoffStatus::Rejected) => "the specialist rejected it",
+            Some(HandoffStatus::Failed) => "the specialist failed",
+            Some(HandoffStatus::Expired) => "no answer came in time",
+            Some(HandoffStatus::DeadLettered) => "it is held for a person",
+            Some(HandoffStatus::Canceled) => "it was canceled",
+            _ => return self.open_words(),
+        };
+        let reason = self.last()["reason"].as_str().filter(|reason| *reason != RETURNED);
+        reason.map_or_else(|| what.to_owned(), |reason| format!("{what}: {reason}"))
+    }
+
+    /// What to do about a handoff that is still open.
+    fn open_words(&self) -> String {
+        let id = self.handoff();
+        if self.asks() {
+            return format!(
+                "the specialist asks a question: read GET /handoffs/{id}/question/prompt, answer at POST /handoffs/{id}/answer, then ask again"
+            );
+        }
+        format!(
+            "it is still under way: ask again with the same id, or at GET /adapters/jazz/handoffs/{id}"
+        )
+    }
+
+    /// Milliseconds from the commit to the end, or to `now`, RFC 3339.
+    fn duration_ms(&self, now: &str) -> u64 {
+        let read = |text: &str| OffsetDateTime::parse(text, &Rfc3339).ok();
+        let end = self.last()["endedAt"].as_str().unwrap_or(now);
+        let begin = self.view["createdAt"].as_str().and_then(read);
+        let took = read(end).zip(begin).map(|(end, begin)| (end - begin).whole_milliseconds());
+        took.and_then(|took| u64::try_from(took).ok()).unwrap_or(0)
+    }
+
+    /// `HandoffResult`. `name`: the receiver's. An open handoff has `pending` and its status besides.
+    pub(super) fn result(&self, name: &str, now: &str) -> Value {
+        let last = self.last();
+        let mut told = json!({
+            "handoffId": self.id(),
+            "agentId": self.receiver(),
+            "agentName": name,
+            "success": self.succeeded(),
+            "result": if self.succeeded() { last["result"].clone() } else { Value::Null },
+            "duration": self.duration_ms(now),
+            "iterations": last["iterations"].as_u64().unwrap_or(0),
+        });
+        if let Some(summary) = last.get("conversationSummary").filter(|_| self.succeeded()) {
+            told["conversationSummary"] = summary.clone();
+        }
+        if !self.succeeded() {
+            told["error"] = self.why().into();
+        }
+        if self.is_open() {
+            told["pending"] = true.into();
+            told["status"] = last["status"].clone();
+        }
+        told
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: &str = "2026-11-24T10:00:09.000000Z";
+
+    fn standing(more: Value) -> Standing {
+        let mut view = json!({
+            "handoffId": "h", "toAgent": { "agentId": "b" }, "createdAt": "2026-11-24T10:00:00.000000Z",
+            "message": { "extensions": { "jazz": { "requestId": "mine" } } },
+        });
+        let Value::Object(more) = more else { panic!("an object") };
+        view.as_object_mut().unwrap().extend(more);
+        Standing { view, successor: None }
+    }
+
+    #[test]
+    fn a_completed_handoff_is_a_success_with_all_its_fields() {
+        let told = standing(json!({
+            "status": "COMPLETED", "reason": "RETURNED", "result": { "passed": 7 }, "iterations": 3,
+            "conversationSummary": "Completed in 3 iterations", "endedAt": "2026-11-24T10:00:01.500000Z",
+        }));
+        let expected = json!({
+            "handoffId": "mine", "agentId": "b", "agentName": "B", "success": true, "result": { "passed": 7 },
+            "duration": 1_500, "iterations": 3, "conversationSummary": "Completed in 3 iterations",
+        });
+        assert_eq!(told.result("B", NOW), expected);
+    }
+
+    #[test]
+    fn what_ended_badly_says_why_and_what_is_open_says_how_to_ask_again() {
+        for (status, reason, error) in [
+            ("REJECTED", json!("NO_TESTS"), "the specialist rejected it: NO_TESTS"),
+            ("FAILED", json!("out of disk"), "the specialist failed: out of disk"),
+            ("EXPIRED", Value::Null, "no answer came in time"),
+            ("CANCELED", Value::Null, "it was canceled"),
+        ] {
+            let told = standing(json!({ "status": status, "reason": reason, "result": 1 }));
+            let told = told.result("B", NOW);
+            let found = (&told["success"], &told["result"], &told["error"], told.get("pending"));
+            assert_eq!(found, (&json!(false), &Value::Null, &json!(error), None), "{status}");
+        }
+        for status in ["PENDING", "ACCEPTED", "INPUT_REQUIRED"] {
+            let told = standing(json!({ "status": status })).result("B", NOW);
+            let found = (&told["pending"], &told["status"], &told["duration"]);
+            assert_eq!(found, (&json!(true), &json!(status), &json!(9_000)));
+            assert!(told["error"].as_str().unwrap().contains("ask again"), "{told}");
+        }
+        assert!(standing(json!({ "status": "INPUT_REQUIRED" })).asks());
+    }
+
+    #[test]
+    fn a_receiver_that_handed_on_has_not_ended_it_and_a_successor_counts() {
+        let handed_on = standing(json!({ "status": "COMPLETED", "reason": HANDED_ON }));
+        assert!(handed_on.is_open() && !handed_on.succeeded());
+        let successor =
+            json!({ "status": "COMPLETED", "toAgent": { "agentId": "c" }, "result": 5 });
+        let told = Standing { successor: Some(successor), ..handed_on }.result("C", NOW);
+        assert_eq!((&told["agentId"], &told["result"]), (&json!("c"), &json!(5)));
+    }
+}

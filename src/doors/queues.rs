@@ -1,0 +1,99 @@
+//! What comes in by a queue instead of by HTTP: verdicts of receivers on reply channels, and handoffs of senders.
+//!
+//! A queue carries no key: who speaks is proven by the message's own signature. What follows is what follows from the
+//! same request over HTTP.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use serde::Deserialize;
+
+use crate::http::verdicts::{self, ReplyOutcome};
+use crate::http::{Api, handoffs};
+use handoffd_broker::transport::{Disposition, Sink, UnfinishedHandoff};
+use handoffd_core::domain::handoff::{DeliveryMode, HandoffStatus};
+use handoffd_core::domain::ids::{AgentId, TenantId};
+use handoffd_store::store::HandoffFilter;
+
+/// Pause before a message is taken again that the broker could not take: overloaded, or its store away.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Most handoffs of each status that one look finds; the newest.
+const UNFINISHED_MAX: i64 = 1_000;
+
+/// Takes the verdicts of a tenant's receivers.
+pub struct Verdicts {
+    pub api: Api,
+    pub tenant: TenantId,
+    pub mode: DeliveryMode,
+}
+
+#[async_trait]
+impl Sink for Verdicts {
+    async fn take(&self, message: Bytes) -> Disposition {
+        let outcome = verdicts::reply(&self.api, &self.tenant, self.mode, &message).await;
+        match outcome {
+            ReplyOutcome::Unavailable => Disposition::Later(AGAIN),
+            ReplyOutcome::Malformed => Disposition::Park("no reply".to_owned()),
+            ReplyOutcome::Taken | ReplyOutcome::Ignored => Disposition::Done,
+        }
+    }
+
+    fn order(&self, message: &[u8]) -> Option<String> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Handoff {
+            handoff_id: String,
+        }
+        serde_json::from_slice::<Handoff>(message).ok().map(|one| one.handoff_id)
+    }
+
+    async fn unfinished(&self, agent: &AgentId) -> Option<Vec<UnfinishedHandoff>> {
+        let mut unfinished = Vec::new();
+        for status in [HandoffStatus::Pending, HandoffStatus::Accepted] {
+            let (target, status) = (Some(agent.clone()), Some(status));
+            let filter = HandoffFilter { target, status, ..HandoffFilter::default() };
+            let found = self.api.store.list_handoffs(&self.tenant, &filter, None, UNFINISHED_MAX);
+            let found = found.await.ok()?;
+            unfinished.extend(found.into_iter().map(|handoff| UnfinishedHandoff {
+                task_id: handoff.task_id,
+                handoff_id: handoff.id,
+            }));
+        }
+        Some(unfinished)
+    }
+}
+
+/// Takes the handoffs of one tenant's senders.
+pub struct Handoffs {
+    pub api: Api,
+    pub tenant: TenantId,
+    pub mode: DeliveryMode,
+}
+
+#[async_trait]
+impl Sink for Handoffs {
+    async fn take(&self, message: Bytes) -> Disposition {
+        use handoffs::QueuedOutcome;
+        let outcome = handoffs::submit_queued(&self.api, &self.tenant, message).await;
+        let (result, disposition) = match outcome {
+            QueuedOutcome::Committed => ("committed", Disposition::Done),
+            QueuedOutcome::Refused(problem) => ("refused", Disposition::Refused(problem)),
+            QueuedOutcome::Poison(why) => ("parked", Disposition::Park(why.to_owned())),
+            QueuedOutcome::Unavailable => ("later", Disposition::Later(AGAIN)),
+        };
+        let labels = [self.mode.as_str(), result];
+        self.api.metrics.queue_submissions.with_label_values(&labels).inc();
+        disposition
+    }
+
+    fn order(&self, message: &[u8]) -> Option<String> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Task {
+            task_id: String,
+        }
+        serde_json::from_slice::<Task>(message).ok().map(|one| one.task_id)
+    }
+}

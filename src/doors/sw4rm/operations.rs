@@ -1,0 +1,414 @@
+//! The protocol's operations: those of the SDK's `HandoffClient`.
+
+use std::sync::{Arc, LazyLock};
+
+use axum::extract::{Extension, FromRequest, FromRequestParts, Path, Request, State};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::super::front::ApiRequest;
+use super::super::submission::{Refusal, Submission};
+use super::request::{Addressee, MappedRequest, Mapping, map, trim};
+use super::response::{Standing, relocate, submitted, unrouted, warn, warn_of};
+use super::{Call, DOOR, Sw4rm, observed};
+use crate::doors::message::Ids;
+use crate::http::Api;
+use crate::http::extract::{
+    Json, JsonBytes, Params, heavy, idempotency_key, parse, preferred_wait,
+};
+use crate::http::problem::Problem;
+use handoffd_core::domain::agent::Agent;
+use handoffd_core::domain::failure::Code;
+use handoffd_core::domain::ids::AgentId;
+use handoffd_core::gate::schema::DocumentSchema;
+use handoffd_core::sw4rm::{ALL_UNAVAILABLE, BROKER_METADATA, DeliveryFacts, rejection, request};
+use handoffd_store::clock;
+
+/// Handoffs that one call for pending ones claims, unless it says.
+const PENDING: u64 = 100;
+/// The longest wait, in seconds.
+const LONGEST: u64 = 60;
+
+/// Query of a request for a handoff.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SubmitParams {
+    trim: Option<usize>,
+    wait: Option<u64>,
+}
+
+/// Query of a handoff's page.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PageParams {
+    wait: Option<u64>,
+}
+
+/// Query of the pending handoffs.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PendingParams {
+    wait: Option<u64>,
+    max: Option<u64>,
+    trim: Option<usize>,
+}
+
+async fn params<T: serde::de::DeserializeOwned>(
+    parts: &mut Parts,
+    api: &Api,
+) -> Result<T, Refusal> {
+    Ok(Params::<T>::from_request_parts(parts, api).await?.0)
+}
+
+/// `request_handoff`.
+pub(super) async fn request_handoff(
+    State(api): State<Api>,
+    Extension(door): Extension<Sw4rm>,
+    asked: Request,
+) -> Response {
+    let work = async {
+        let (mut parts, body) = asked.into_parts();
+        let call = Call::enter(&api, &door, &parts).await?;
+        let query: SubmitParams = params(&mut parts, &api).await?;
+        let wait = match query.wait {
+            Some(seconds) if seconds > LONGEST => {
+                let why = format!("wait must be between 0 and {LONGEST} seconds");
+                return Err(Problem::invalid(why).into());
+            }
+            Some(seconds) => Some(seconds),
+            None => preferred_wait(&parts.headers)?.map(|time| time.as_secs()),
+        };
+        let key = idempotency_key(&parts.headers)?;
+        let mapping = Mapping {
+            trim: trim(query.trim)?,
+            limit: api.config.server.max_body_bytes,
+            verdict_ms: api.config.delivery.verdict_timeout_ms,
+        };
+        let read = JsonBytes::from_request(Request::from_parts(parts, body), &api).await?;
+        let (size, document) = (read.bytes.len(), parse(read.bytes.clone()).await?);
+        // The body's share of the budget is kept until the answer is there.
+        let _share = read.into_body();
+        let mut mapped = heavy(size, move || map(&document, &mapping)).await??;
+        mapped.request_id = key.or(mapped.request_id);
+        submit(&call, mapped, wait).await
+    };
+    observed(&api, "request_handoff", work).await
+}
+
+async fn submit(
+    call: &Call,
+    mut mapped: MappedRequest,
+    wait: Option<u64>,
+) -> Result<Response, Refusal> {
+    let agents =
+        call.api.intake.directory.agents(&call.principal.tenant).await.map_err(Problem::from)?;
+    let registered = |id: &str| -> Option<&Agent> {
+        id.parse::<AgentId>().ok().and_then(|id| agents.roster.find(&id))
+    };
+    let version = registered(&mapped.from)
+        .map_or_else(|| "1.0.0".to_owned(), |agent| agent.agent_version.to_string());
+    if mapped.preferred {
+        mapped.extension.insert("preferred".to_owned(), true.into());
+    }
+    let submission = Submission {
+        api: &call.api,
+        front: &call.front,
+        caller: &call.caller,
+        door: DOOR,
+        agent: &mapped.from,
+        version,
+        arguments: &mapped.arguments,
+        request: mapped.request_id.as_deref(),
+        digest: std::mem::take(&mut mapped.digest),
+        extension: std::mem::take(&mut mapped.extension),
+        handoff: None,
+        members: std::mem::take(&mut mapped.members),
+    };
+    let committed = match submission.submit().await {
+        Ok(committed) => committed,
+        Err(Refusal::Api(mut answer)) => {
+            relocate(&mut answer.json, Some(&mapped.addressee));
+            if answer.text_at("/code") != Some(Code::NoCapableAgent.as_str()) {
+                return Err(Refusal::Api(answer));
+            }
+            let addressed = match &mapped.addressee {
+                Addressee::Agent(id) => registered(id),
+                _ => None,
+            };
+            let reason = if mapped.preferred {
+                ALL_UNAVAILABLE.to_owned()
+            } else {
+                rejection(addressed, &mapped.required)
+            };
+            let id = mapped.request_id.as_deref().map_or_else(
+                || clock::random_id().to_string(),
+                |request| Ids::derived(DOOR, &mapped.from, request).handoff,
+            );
+            let response = unrouted(&id, &reason, &answer.json, &mapped.warnings);
+            return Ok(axum::Json(response).into_response());
+        }
+        Err(refusal) => return Err(refusal),
+    };
+    let mut view = committed.view;
+    if let Some(view) = &mut view {
+        relocate(view, Some(&mapped.addressee));
+    }
+    if let Some(view) = view.as_ref().filter(|_| wait.is_none_or(|seconds| seconds == 0)) {
+        let response = submitted(view, &mapped.warnings);
+        return Ok((StatusCode::ACCEPTED, axum::Json(response)).into_response());
+    }
+    let standing = read(call, &committed.id, wait).await?;
+    let mut response = standing.response(call.agent());
+    warn(&mut response, &mapped.warnings);
+    // What the gate warns of, it says once.
+    warn_of(&mut response, view.as_ref());
+    Ok(axum::Json(response).into_response())
+}
+
+impl Call {
+    /// The caller, where it is an agent.
+    fn agent(&self) -> Option<&str> {
+        self.principal.agent.as_ref().map(AgentId::as_str)
+    }
+}
+
+/// Reads a handoff, after a wait of so many seconds for its verdict.
+async fn read(call: &Call, id: &str, wait: Option<u64>) -> Result<Standing, Refusal> {
+    let mut asked = ApiRequest::get(&["handoffs", id]).with(&[("include", "message,verdict")]);
+    if let Some(seconds) = wait {
+        asked = asked.with(&[("wait", &seconds.to_string())]);
+    }
+    let view = call.ask(asked).await?.json;
+    let mut successor = None;
+    if let Some(next) = view.get("successorId").and_then(Value::as_str) {
+        let asked = ApiRequest::get(&["handoffs", next]).with(&[("include", "verdict")]);
+        // Not the caller's to read, perhaps: then the handoff itself is all there is to tell.
+        successor = call.ask(asked).await.ok().map(|answer| answer.json);
+    }
+    Ok(Standing { view, successor })
+}
+
+/// `get_handoff_status`.
+pub(super) async fn get_handoff(
+    State(api): State<Api>,
+    Extension(door): Extension<Sw4rm>,
+    Path(id): Path<String>,
+    asked: Request,
+) -> Response {
+    let work = async {
+        let (mut parts, _) = asked.into_parts();
+        let call = Call::enter(&api, &door, &parts).await?;
+        let query: PageParams = params(&mut parts, &api).await?;
+        let standing = read(&call, &id, query.wait).await?;
+        Ok(axum::Json(standing.response(call.agent())).into_response())
+    };
+    observed(&api, "get_handoff", work).await
+}
+
+/// `get_pending_handoffs`: claims them, as the inbox does.
+pub(super) async fn pending(
+    State(api): State<Api>,
+    Extension(door): Extension<Sw4rm>,
+    Path(agent): Path<String>,
+    asked: Request,
+) -> Response {
+    let work = async {
+        let (mut parts, _) = asked.into_parts();
+        let call = Call::enter(&api, &door, &parts).await?;
+        let query: PendingParams = params(&mut parts, &api).await?;
+        let most = trim(query.trim)?;
+        let (wait, max) = (query.wait.unwrap_or(0), query.max.unwrap_or(PENDING));
+        let asked = ApiRequest::get(&["agents", &agent, "inbox"])
+            .with(&[("wait", &wait.to_string()), ("max", &max.to_string())]);
+        let mut told = call.ask(asked).await?.json;
+        let items = told.get_mut("items").map(Value::take).unwrap_or_default();
+        let requests: Vec<Value> = items
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|item| claimed(item, &agent, most))
+            .collect();
+        let mut body = Map::new();
+        body.insert("handoffs".to_owned(), requests.into());
+        for name in ["returns", "questions"] {
+            if let Some(value) = told.get_mut(name) {
+                body.insert(name.to_owned(), value.take());
+            }
+        }
+        Ok(axum::Json(body).into_response())
+    };
+    observed(&api, "pending", work).await
+}
+
+/// A claimed handoff as its request, with how long the claim lasts.
+fn claimed(item: &Value, agent: &str, trim: Option<usize>) -> Value {
+    let text = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
+    let number = |name: &str| item.get(name).and_then(Value::as_i64).unwrap_or_default();
+    let facts = DeliveryFacts {
+        receiver: agent,
+        handoff_id: text("handoffId"),
+        task_id: text("taskId"),
+        attempt: number("attempt"),
+        fencing_token: number("fencingToken"),
+    };
+    let mut request = request(&item["message"], &facts, trim);
+    let own = &mut request["metadata"][BROKER_METADATA];
+    for name in ["claimedUntil", "verdictBy", "traceparent", "tracestate"] {
+        if let Some(value) = item.get(name) {
+            own[name] = value.clone();
+        }
+    }
+    request
+}
+
+/// A verdict: the members of its body, and the API's names for them.
+struct VerdictForm {
+    verb: &'static str,
+    members: &'static [(&'static str, &'static str)],
+    schema: DocumentSchema,
+}
+
+impl VerdictForm {
+    fn new(verb: &'static str, members: &'static [(&'static str, &'static str)]) -> Arc<Self> {
+        let types = |name: &str| match name {
+            "fencing_token" => json!({ "type": ["integer", "string", "null"] }),
+            "reason" | "rejection_reason" => json!({ "type": "string", "minLength": 1 }),
+            "metadata" | "cost_tracking" => json!({ "type": "object" }),
+            "iterations" => json!({ "type": "integer", "minimum": 0 }),
+            "conversation_summary" => json!({ "type": "string" }),
+            _ => json!(true),
+        };
+        let properties: Map<String, Value> =
+            members.iter().map(|(name, _)| ((*name).to_owned(), types(name))).collect();
+        let schema =
+            json!({ "type": "object", "properties": properties, "additionalProperties": false });
+        let schema = DocumentSchema::new(&schema).expect("a test compiles it");
+        Arc::new(Self { verb, members, schema })
+    }
+}
+
+static ACCEPT: LazyLock<Arc<VerdictForm>> = LazyLock::new(|| {
+    VerdictForm::new("accept", &[("fencing_token", "fencingToken"), ("metadata", "metadata")])
+});
+static REJECT: LazyLock<Arc<VerdictForm>> = LazyLock::new(|| {
+    let members = &[
+        ("fencing_token", "fencingToken"),
+        ("rejection_reason", "reason"),
+        ("reason", "reason"),
+        ("details", "details"),
+        ("metadata", "metadata"),
+    ];
+    VerdictForm::new("reject", members)
+});
+static COMPLETE: LazyLock<Arc<VerdictForm>> = LazyLock::new(|| {
+    let members = &[
+        ("fencing_token", "fencingToken"),
+        ("result", "result"),
+        ("iterations", "iterations"),
+        ("conversation_summary", "conversationSummary"),
+        ("cost_tracking", "costTracking"),
+        ("metadata", "metadata"),
+    ];
+    VerdictForm::new("complete", members)
+});
+
+/// `accept_handoff`.
+pub(super) async fn accept(
+    State(api): State<Api>,
+    Extension(door): Extension<Sw4rm>,
+    Path(id): Path<String>,
+    asked: Request,
+) -> Response {
+    observed(&api, "accept", verdict(&api, &door, &ACCEPT, &id, asked)).await
+}
+
+/// `reject_handoff`.
+pub(super) async fn reject(
+    State(api): State<Api>,
+    Extension(door): Extension<Sw4rm>,
+    Path(id): Path<String>,
+    asked: Request,
+) -> Response {
+    observed(&api, "reject", verdict(&api, &door, &REJECT, &id, asked)).await
+}
+
+/// `complete_handoff`.
+pub(super) async fn complete(
+    State(api): State<Api>,
+    Extension(door): Extension<Sw4rm>,
+    Path(id): Path<String>,
+    asked: Request,
+) -> Response {
+    observed(&api, "complete", verdict(&api, &door, &COMPLETE, &id, asked)).await
+}
+
+async fn verdict(
+    api: &Api,
+    door: &Sw4rm,
+    form: &VerdictForm,
+    id: &str,
+    asked: Request,
+) -> Result<Response, Refusal> {
+    let (parts, body) = asked.into_parts();
+    let call = Call::enter(api, door, &parts).await?;
+    let token = parts.headers.get("handoff-fencing-token").cloned();
+    let Json(said) = Json::<Value>::from_request(Request::from_parts(parts, body), api).await?;
+    let failures = form.schema.check(&said);
+    if !failures.is_empty() {
+        return Err(Problem::refusal(failures, false).into());
+    }
+    let mut given = Map::new();
+    for (name, member) in form.members {
+        if let Some(value) = said.get(*name) {
+            given.insert((*member).to_owned(), value.clone());
+        }
+    }
+    if let Some(token) = token {
+        let token = token.to_str().unwrap_or_default().trim();
+        given.insert("fencingToken".to_owned(), token.into());
+    }
+    let asked = ApiRequest::post(&["handoffs", id, form.verb], Value::Object(given));
+    let view = call.ask(asked).await.map_err(|refusal| match refusal {
+        Refusal::Api(mut answer) => {
+            relocate(&mut answer.json, None);
+            Refusal::Api(answer)
+        }
+        own @ Refusal::Door(_) => own,
+    })?;
+    let standing = Standing { view: view.json, successor: None };
+    Ok(axum::Json(standing.response(call.agent())).into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_takes_what_the_protocol_says_and_nothing_else() {
+        for (form, body, pointer) in [
+            (&*ACCEPT, json!({ "fencing_token": 1, "metadata": { "capabilities": [] } }), None),
+            (&*ACCEPT, json!({ "fencingToken": 1 }), Some("/fencingToken")),
+            (&*REJECT, json!({ "reason": "Agent busy: BUSY" }), None),
+            (&*REJECT, json!({ "reason": "" }), Some("/reason")),
+            (&*COMPLETE, json!({ "result": [1], "iterations": 2 }), None),
+            (&*COMPLETE, json!({ "iterations": -1 }), Some("/iterations")),
+        ] {
+            let failures = form.schema.check(&body);
+            assert_eq!(failures.first().map(|one| one.pointer.as_str()), pointer, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_claimed_handoff_says_how_long_it_is_claimed() {
+        let item = json!({
+            "handoffId": "h", "taskId": "t", "attempt": 1, "fencingToken": 4, "claimedUntil": "x", "message": { "reason": "r" },
+        });
+        let request = claimed(&item, "b", None);
+        let own = &request["metadata"]["handoffd"];
+        assert_eq!((&own["fencingToken"], &own["claimedUntil"]), (&json!(4), &json!("x")));
+        assert_eq!(request["to_agent"], "b");
+    }
+}

@@ -1,0 +1,334 @@
+//! A handoff as a `HandoffResponse`, and the places of a refusal in this door's documents (docs/doors/sw4rm.md). Pure.
+
+use serde_json::{Map, Value, json};
+
+use super::request::Addressee;
+use handoffd_core::domain::handoff::HandoffStatus;
+use handoffd_core::domain::warning::Warning;
+use handoffd_core::sw4rm::{ALL_UNAVAILABLE, Status};
+
+/// A handoff, and what stands in its place.
+#[derive(Debug, Clone)]
+pub(super) struct Standing {
+    /// The handoff's own page.
+    pub(super) view: Value,
+    /// The page of its last successor, where the caller may read it.
+    pub(super) successor: Option<Value>,
+}
+
+/// Whether a page is of an agent's own work: the agent is its receiver.
+fn receives(page: &Value, agent: Option<&str>) -> bool {
+    agent.is_some() && page.pointer("/toAgent/agentId").and_then(Value::as_str) == agent
+}
+
+impl Standing {
+    /// The page that counts for an agent: a receiver's own handoff, and for others what stands in its place at last.
+    fn page(&self, agent: Option<&str>) -> &Value {
+        let own = receives(&self.view, agent);
+        self.successor.as_ref().filter(|_| !own).unwrap_or(&self.view)
+    }
+
+    /// The response for an agent.
+    pub(super) fn response(&self, agent: Option<&str>) -> Value {
+        let page = self.page(agent);
+        let text = |name: &str| page.get(name).and_then(Value::as_str);
+        let truth = text("status").unwrap_or_default();
+        let status = HandoffStatus::parse(truth).map_or(Status::Rejected, Status::of);
+        let own = receives(page, agent);
+        let preferred = self.view.pointer("/message/preferredAgents").is_some()
+            || self.view.pointer("/message/extensions/sw4rm/preferred").is_some();
+        let mut metadata = facts(page, status, own);
+        let mut reason = text("reason").filter(|_| !status.is_accepted());
+        if !status.is_accepted() && preferred && !own {
+            if let Some(last) = reason.filter(|last| *last != ALL_UNAVAILABLE) {
+                metadata.insert("last_rejection".to_owned(), last.into());
+            }
+            reason = Some(ALL_UNAVAILABLE);
+        }
+        if self.successor.is_some() && !own {
+            metadata.insert("successor_id".to_owned(), page["handoffId"].clone());
+        }
+        json!({
+            "accepted": status.is_accepted(),
+            "handoff_id": self.view["handoffId"],
+            "rejection_reason": reason,
+            "status": status.as_str(),
+            "metadata": metadata,
+        })
+    }
+}
+
+/// What a page says besides: the receiver's own metadata, times, and the broker's facts.
+fn facts(page: &Value, status: Status, own: bool) -> Map<String, Value> {
+    let mut metadata = match page.pointer("/verdict/metadata") {
+        Some(Value::Object(said)) => said.clone(),
+        _ => Map::new(),
+    };
+    let ended = match status {
+        Status::Completed => "completed_at",
+        Status::Expired => "expired_at",
+        _ => "rejected_at",
+    };
+    for (member, pointer) in [
+        ("handoff_status", "/status"),
+        ("task_id", "/taskId"),
+        ("from_agent", "/fromAgent/agentId"),
+        ("to_agent", "/toAgent/agentId"),
+        ("created_at", "/createdAt"),
+        ("accepted_at", "/acceptedAt"),
+        (ended, "/endedAt"),
+        ("details", "/verdict/details"),
+        ("result", "/result"),
+        ("iterations", "/iterations"),
+        ("conversation_summary", "/conversationSummary"),
+        ("question", "/asked"),
+        ("receipt", "/receipt"),
+        ("warnings", "/warnings"),
+    ] {
+        if let Some(value) = page.pointer(pointer).filter(|value| !value.is_null()) {
+            metadata.insert(member.to_owned(), value.clone());
+        }
+    }
+    if own {
+        for (member, pointer) in
+            [("fencing_token", "/fencingToken"), ("deadline_at", "/deadlineAt")]
+        {
+            metadata.insert(member.to_owned(), page.pointer(pointer).cloned().unwrap_or_default());
+        }
+    }
+    metadata
+}
+
+/// The response to a fresh submission.
+pub(super) fn submitted(view: &Value, warnings: &[Warning]) -> Value {
+    let truth = view["status"].as_str().unwrap_or_default();
+    let status = HandoffStatus::parse(truth).map_or(Status::Pending, Status::of);
+    let mut metadata = Map::new();
+    for (member, name) in [
+        ("handoff_status", "status"),
+        ("task_id", "taskId"),
+        ("receipt", "receipt"),
+        ("context", "context"),
+    ] {
+        if let Some(value) = view.get(name) {
+            metadata.insert(member.to_owned(), value.clone());
+        }
+    }
+    let mut response = json!({
+        "accepted": status.is_accepted(),
+        "handoff_id": view["handoffId"],
+        "rejection_reason": null,
+        "status": status.as_str(),
+        "metadata": metadata,
+    });
+    warn(&mut response, warnings);
+    warn_of(&mut response, Some(view));
+    response
+}
+
+/// Adds the warnings of the API's answer to the submission.
+pub(super) fn warn_of(response: &mut Value, view: Option<&Value>) {
+    if let Some(Value::Array(more)) = view.and_then(|view| view.get("warnings")) {
+        add_warnings(response, more.clone());
+    }
+}
+
+/// The response to a request that no agent can take.
+pub(super) fn unrouted(
+    handoff_id: &str,
+    reason: &str,
+    problem: &Value,
+    warnings: &[Warning],
+) -> Value {
+    let mut response = json!({
+        "accepted": false,
+        "handoff_id": handoff_id,
+        "rejection_reason": reason,
+        "status": Status::Rejected.as_str(),
+        "metadata": { "code": problem["code"], "failures": problem["failures"] },
+    });
+    warn(&mut response, warnings);
+    response
+}
+
+/// Adds the door's own warnings.
+pub(super) fn warn(response: &mut Value, warnings: &[Warning]) {
+    let told = warnings.iter().map(
+        |one| json!({ "code": one.code.as_str(), "pointer": one.pointer, "message": one.message }),
+    );
+    add_warnings(response, told.collect());
+}
+
+fn add_warnings(response: &mut Value, more: Vec<Value>) {
+    if more.is_empty() {
+        return;
+    }
+    let list = &mut response["metadata"]["warnings"];
+    match list {
+        Value::Array(told) => told.extend(more),
+        other => *other = more.into(),
+    }
+}
+
+/// Members of a message, and where a request has them.
+const PLACES: [(&str, &str); 11] = [
+    ("/fromAgent", "/from_agent"),
+    ("/taskDescription", "/reason"),
+    ("/taskSummary", "/reason"),
+    ("/conversationHistoryVerbatim", "/context_snapshot/conversation_history"),
+    ("/toolState", "/context_snapshot/tool_state"),
+    ("/currentState", "/context_snapshot/metadata"),
+    ("/capabilitiesRequired", "/capabilities_required"),
+    ("/preferredAgents", "/preferred_agents"),
+    ("/extensions/sw4rm/members", ""),
+    ("/fencingToken", "/fencing_token"),
+    ("/conversationSummary", "/conversation_summary"),
+];
+
+/// A place in a message as the place in the request that became it.
+fn place(pointer: &str, addressee: Option<&Addressee>) -> String {
+    if let Some(rest) = pointer.strip_prefix("/toAgent") {
+        return match addressee {
+            Some(Addressee::Preferred(_)) => "/preferred_agents/0".to_owned(),
+            Some(Addressee::Capability) => "/capabilities_required".to_owned(),
+            Some(Addressee::Agent(_)) => "/to_agent".to_owned(),
+            None => format!("/toAgent{rest}"),
+        };
+    }
+    if let Some(rest) = pointer.strip_prefix("/preferredAgents/")
+        && matches!(addressee, Some(Addressee::Preferred(_)))
+        && let Ok(number) = rest.parse::<usize>()
+    {
+        return format!("/preferred_agents/{}", number + 1);
+    }
+    let found = PLACES.iter().find_map(|(member, own)| {
+        let rest = pointer.strip_prefix(member)?;
+        let whole = rest.is_empty() || rest.starts_with('/');
+        // One text is the whole of some members.
+        let inner = if matches!(*own, "/from_agent" | "/reason") { "" } else { rest };
+        whole.then(|| format!("{own}{inner}"))
+    });
+    found.unwrap_or_else(|| pointer.to_owned())
+}
+
+/// Names the places of a refusal, and of warnings, as this door's documents have them.
+pub(super) fn relocate(document: &mut Value, addressee: Option<&Addressee>) {
+    for list in ["failures", "warnings"] {
+        for one in document.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            if let Some(pointer) = one.get("pointer").and_then(Value::as_str) {
+                one["pointer"] = place(pointer, addressee).into();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn standing(view: Value, successor: Option<Value>) -> Standing {
+        Standing { view, successor }
+    }
+
+    #[test]
+    fn b11_a_page_is_a_response() {
+        let view = json!({
+            "handoffId": "h", "taskId": "t", "status": "ACCEPTED", "reason": null, "fromAgent": { "agentId": "a" }, "toAgent": { "agentId": "b" },
+            "createdAt": "2026-11-24T10:00:00Z", "acceptedAt": "2026-11-24T10:00:01Z", "endedAt": null, "fencingToken": 3,
+            "verdict": { "metadata": { "capabilities": ["x"] } },
+        });
+        let response = standing(view.clone(), None).response(Some("a"));
+        assert_eq!(
+            (&response["accepted"], &response["status"], &response["rejection_reason"]),
+            (&json!(true), &json!("ACCEPTED"), &Value::Null)
+        );
+        assert_eq!(response["metadata"]["capabilities"], json!(["x"]));
+        assert_eq!(response["metadata"]["accepted_at"], "2026-11-24T10:00:01Z");
+        assert!(response["metadata"].get("fencing_token").is_none(), "the token is the receiver's");
+        assert_eq!(standing(view, None).response(Some("b"))["metadata"]["fencing_token"], 3);
+    }
+
+    #[test]
+    fn what_stands_in_its_place_counts_for_the_sender_alone() {
+        let view = json!({ "handoffId": "h", "status": "REJECTED", "reason": "Agent busy: BUSY", "toAgent": { "agentId": "b" }, "message": { "preferredAgents": ["c"] } });
+        let next = json!({ "handoffId": "i", "status": "ACCEPTED", "toAgent": { "agentId": "c" } });
+        let both = standing(view.clone(), Some(next));
+        let told = both.response(Some("a"));
+        assert_eq!(
+            (&told["handoff_id"], &told["status"], &told["metadata"]["successor_id"]),
+            (&json!("h"), &json!("ACCEPTED"), &json!("i"))
+        );
+        let told = both.response(Some("b"));
+        assert_eq!(
+            (&told["status"], &told["rejection_reason"]),
+            (&json!("REJECTED"), &json!("Agent busy: BUSY"))
+        );
+        let told = standing(view, None).response(Some("a"));
+        assert_eq!(
+            (&told["rejection_reason"], &told["metadata"]["last_rejection"]),
+            (&json!(ALL_UNAVAILABLE), &json!("Agent busy: BUSY"))
+        );
+    }
+
+    #[test]
+    fn an_expired_handoff_is_no_acceptance() {
+        let told = standing(json!({ "handoffId": "h", "status": "EXPIRED", "reason": "VERDICT_TIMEOUT", "endedAt": "x" }), None).response(None);
+        assert_eq!(
+            (&told["accepted"], &told["status"], &told["metadata"]["expired_at"]),
+            (&json!(false), &json!("EXPIRED"), &json!("x"))
+        );
+    }
+
+    #[test]
+    fn places_are_those_of_the_request() {
+        let named = Addressee::Agent("b".to_owned());
+        let listed = Addressee::Preferred("c".to_owned());
+        for (pointer, addressee, expected) in [
+            (
+                "/conversationHistoryVerbatim/3/content",
+                &named,
+                "/context_snapshot/conversation_history/3/content",
+            ),
+            (
+                "/toolState/configurations/db",
+                &named,
+                "/context_snapshot/tool_state/configurations/db",
+            ),
+            ("/currentState/x", &named, "/context_snapshot/metadata/x"),
+            ("/fromAgent/agentId", &named, "/from_agent"),
+            ("/taskDescription", &named, "/reason"),
+            ("/toAgent/agentId", &named, "/to_agent"),
+            ("/toAgent/agentId", &listed, "/preferred_agents/0"),
+            ("/preferredAgents/0", &listed, "/preferred_agents/1"),
+            ("/preferredAgents/0", &named, "/preferred_agents/0"),
+            ("/toAgent/capability", &Addressee::Capability, "/capabilities_required"),
+            ("/extensions/sw4rm/members/later/0", &named, "/later/0"),
+            ("/metadata/x", &named, "/metadata/x"),
+            ("/toolStateless", &named, "/toolStateless"),
+            ("", &named, ""),
+        ] {
+            assert_eq!(place(pointer, Some(addressee)), expected);
+        }
+    }
+
+    #[test]
+    fn warnings_of_both_sides_are_told() {
+        let mine = [Warning::new(
+            handoffd_core::domain::warning::WarningCode::WithoutEffect,
+            "/timeout",
+            "x",
+        )];
+        let told = submitted(
+            &json!({ "handoffId": "h", "status": "PENDING", "warnings": [{ "pointer": "/y" }] }),
+            &mine,
+        );
+        let pointers: Vec<&Value> = told["metadata"]["warnings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| &one["pointer"])
+            .collect();
+        assert_eq!(pointers, ["/timeout", "/y"]);
+        assert_eq!((&told["accepted"], &told["status"]), (&json!(true), &json!("PENDING")));
+    }
+}

@@ -1,0 +1,56 @@
+//! `GET /claims/{token}`: the body of a handoff that its transport could not carry (specification §12).
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+
+use super::Api;
+use super::extract::Id;
+use super::problem::Problem;
+use handoffd_broker::archive::ContentState;
+use handoffd_broker::claim_check::ClaimCheck;
+use handoffd_core::domain::handoff::HandoffStatus;
+use handoffd_core::domain::personal;
+
+/// Read a handoff's body by a claim check. The link is the key: it came with the handoff, and expires.
+#[utoipa::path(
+    get, path = "/claims/{token}", tag = "inbox", operation_id = "readClaim", security(()),
+    params(("token" = String, Path, description = "As the link has it")),
+    responses(
+        (status = 200, description = "The message, byte for byte as its signature covers it", content_type = "application/json", body = super::views::HandoffMessage),
+        (status = 404, description = "The link was not made by this broker, or has expired; or the message was erased"),
+    )
+)]
+pub(super) async fn read(
+    State(api): State<Api>,
+    Id(token): Id<String>,
+) -> Result<Response, Problem> {
+    let absent = || Problem::not_found("claim, or it has expired");
+    let check = ClaimCheck::read(&token, &api.intake.vault, api.now()).ok_or_else(absent)?;
+    let handoff = api
+        .store
+        .find_handoff(&(check.tenant.clone(), check.handoff_id))
+        .await?
+        .ok_or_else(absent)?;
+    if handoff.status == HandoffStatus::DeadLettered {
+        return Err(absent());
+    }
+    let agents = api.intake.directory.agents(&check.tenant).await?;
+    let receiver = &agents.row(&handoff.target).ok_or_else(absent)?.agent;
+    let content = handoff.sent_id.or(handoff.content_id).ok_or_else(absent)?;
+    let mut body: Bytes = match api.contents.find(&check.tenant, content).await? {
+        ContentState::Whole(stored) => stored.into(),
+        ContentState::Gone | ContentState::Purged => return Err(absent()),
+        ContentState::Unavailable(_) => return Err(Problem::archive_away()),
+    };
+    if receiver.is_entitled() {
+        let key = (check.tenant.clone(), handoff.origin.unwrap_or(handoff.id));
+        let data = api.store.list_personal_data(&key).await?;
+        if !data.is_empty() {
+            body = personal::whole(&body, &data, handoff.sent_id.is_some()).into();
+        }
+    }
+    let body = api.intake.gate.schemas.delivered(body, receiver).map_err(|_| absent())?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+}
