@@ -19,8 +19,8 @@ use handoffd_store::store::HandoffFilter;
 /// Pause before a message is taken again that the broker could not take: overloaded, or its store away.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Most handoffs of each status that one look finds; the newest.
-const UNFINISHED_MAX: i64 = 1_000;
+/// Handoffs that one query reads.
+const PAGE: i64 = 500;
 
 /// Takes the verdicts of a tenant's receivers.
 pub struct Verdicts {
@@ -51,15 +51,30 @@ impl Sink for Verdicts {
 
     async fn unfinished(&self, agent: &AgentId) -> Option<Vec<UnfinishedHandoff>> {
         let mut unfinished = Vec::new();
-        for status in [HandoffStatus::Pending, HandoffStatus::Accepted] {
+        for status in
+            [HandoffStatus::Pending, HandoffStatus::Accepted, HandoffStatus::InputRequired]
+        {
             let (target, status) = (Some(agent.clone()), Some(status));
             let filter = HandoffFilter { target, status, ..HandoffFilter::default() };
-            let found = self.api.store.list_handoffs(&self.tenant, &filter, None, UNFINISHED_MAX);
-            let found = found.await.ok()?;
-            unfinished.extend(found.into_iter().map(|handoff| UnfinishedHandoff {
-                task_id: handoff.task_id,
-                handoff_id: handoff.id,
-            }));
+            let mut after = None;
+            loop {
+                let page =
+                    self.api.store.list_handoffs(&self.tenant, &filter, after.as_ref(), PAGE);
+                let page = page.await.ok()?;
+                after = page.last().map(|last| (last.created_at, last.id.to_string()));
+                let more = page.len() == PAGE as usize;
+                // A pending handoff without a deadline waits in the outbox: its receiver does not know it.
+                let sent = page.into_iter().filter(|handoff| {
+                    handoff.status != HandoffStatus::Pending || handoff.deadline_at.is_some()
+                });
+                unfinished.extend(sent.map(|handoff| UnfinishedHandoff {
+                    task_id: handoff.task_id,
+                    handoff_id: handoff.id,
+                }));
+                if !more {
+                    break;
+                }
+            }
         }
         Some(unfinished)
     }

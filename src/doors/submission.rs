@@ -129,9 +129,7 @@ impl Submission<'_> {
             }
             Err(refused) => return Err(refused.into()),
         };
-        // An erased or withheld message cannot be compared; its id says enough.
-        let before = found.text_at(&format!("/message/extensions/{}/argumentsDigest", self.door));
-        if before.is_some_and(|before| before != digest) {
+        if is_another(&found.json["message"], self.door, digest) {
             return Err(Problem::new(Code::Conflict, ANOTHER_REQUEST).into());
         }
         Ok(Some(Committed { id: id.to_owned(), view: None }))
@@ -174,7 +172,40 @@ impl Submission<'_> {
     }
 }
 
+/// Whether a committed message is of another request than the one with this digest; another request is also what another
+/// door, or none, took in. An erased or withheld message, or one in an archive that does not answer, cannot be compared: its
+/// id alone counts.
+pub(super) fn is_another(message: &Value, door: &str, digest: &str) -> bool {
+    let before = message.pointer(&format!("/extensions/{door}/argumentsDigest"));
+    message["handoffId"].is_string() && before.and_then(Value::as_str) != Some(digest)
+}
+
 fn random_ids() -> Ids {
     let id = || clock::random_id().to_string();
     Ids { handoff: id(), task: id(), execution: id() }
+}
+
+#[cfg(test)]
+mod tests {
+    use handoffd_broker::archive::unavailable;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_a_message_of_the_same_door_and_digest_is_the_same_request() {
+        let of = |extensions: Value| json!({ "handoffId": "h", "extensions": extensions });
+        let own = json!({ "jazz": { "argumentsDigest": "sha256:1" } });
+        for (message, another) in [
+            (of(own), false),
+            (of(json!({ "jazz": { "argumentsDigest": "sha256:2" } })), true),
+            (of(json!({ "mcp": { "argumentsDigest": "sha256:1" } })), true),
+            (of(json!({ "jazz": {} })), true),
+            (json!({ "handoffId": "h" }), true),
+            (Value::Null, false),
+            (unavailable(), false),
+        ] {
+            assert_eq!(is_another(&message, "jazz", "sha256:1"), another, "{message}");
+        }
+    }
 }

@@ -12,13 +12,14 @@ use handoffd_broker::archive::ContentState;
 use handoffd_broker::claim_check::ClaimCheck;
 use handoffd_core::domain::handoff::HandoffStatus;
 use handoffd_core::domain::personal;
+use handoffd_core::sw4rm::{self, DeliveryFacts};
 
 /// Read a handoff's body by a claim check. The link is the key: it came with the handoff, and expires.
 #[utoipa::path(
     get, path = "/claims/{token}", tag = "inbox", operation_id = "readClaim", security(()),
     params(("token" = String, Path, description = "As the link has it")),
     responses(
-        (status = 200, description = "The message, byte for byte as its signature covers it", content_type = "application/json", body = super::views::HandoffMessage),
+        (status = 200, description = "What its signature covers, byte for byte: the message, or the request of SW4RM for a receiver that asks for that form", content_type = "application/json", body = super::views::StoredMessage),
         (status = 404, description = "The link was not made by this broker, or has expired; or the message was erased"),
     )
 )]
@@ -52,5 +53,13 @@ pub(super) async fn read(
         }
     }
     let body = api.intake.gate.schemas.delivered(body, receiver).map_err(|_| absent())?;
+    let facts = DeliveryFacts {
+        receiver: handoff.target.as_str(),
+        handoff_id: &handoff.id.to_string(),
+        task_id: &handoff.task_id.to_string(),
+        attempt: check.attempt.into(),
+        fencing_token: check.fencing_token,
+    };
+    let body = sw4rm::in_format(receiver.delivery.format, body, &facts);
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }

@@ -17,6 +17,7 @@ use super::extract::{
     Id, JsonBytes, Params, idempotency_key, page_size, parameter, read_cursor, trace_context,
 };
 use super::groups::{self, SubmittedGroup};
+use super::layer::Door;
 use super::open;
 use super::problem::{self, BadBody, FailureView, Problem, WarningView, view};
 use super::questions;
@@ -70,6 +71,7 @@ pub(super) async fn submit(
     Caller(principal): Caller,
     headers: HeaderMap,
     Extension(arrival): Extension<Arrival>,
+    door: Option<Extension<Door>>,
     body: JsonBytes,
 ) -> Result<Response, Problem> {
     let wait = Wait::preferred(&headers)?;
@@ -78,6 +80,7 @@ pub(super) async fn submit(
         trace: trace_context(&headers),
         awaited: wait.is_some(),
         arrived_at: Some(arrival.before(api.now())),
+        door: door.map(|Extension(Door(name))| name),
     };
     match api.intake.submit(&principal, body.into_body(), request).await? {
         Answer::Submitted { handoff, record, replayed, contract, watch, warnings } => {
@@ -162,7 +165,10 @@ pub async fn submit_queued(api: &Api, tenant: &TenantId, message: Bytes) -> Queu
     match queued(api, tenant, &sender, &value, message).await {
         Ok(None) => QueuedOutcome::Committed,
         Ok(Some(why)) => QueuedOutcome::Poison(why),
-        Err(problem) if matches!(problem.code, Code::Unavailable | Code::Overloaded) => {
+        // An internal error may be the database's: the message stays in its queue, as a caller would send it again.
+        Err(problem)
+            if matches!(problem.code, Code::Unavailable | Code::Overloaded | Code::Internal) =>
+        {
             QueuedOutcome::Unavailable
         }
         Err(problem) => {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::Api;
 use super::problem::Problem;
 use handoffd_broker::trace::opened;
-use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
+use handoffd_core::domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{HandoffId, TaskId, TenantId};
 
 /// Records read at once.
@@ -42,6 +42,12 @@ pub(super) async fn verdict(api: &Api, handoff: &Handoff) -> Result<Option<Value
     let said = find_said(api, &handoff.tenant, handoff.task_id, handoff.id, kind.as_str()).await?;
     let Some(Value::Object(mut said)) = said else { return Ok(None) };
     said.retain(|name, _| name == "details" || name == "metadata");
+    // An A2A agent's answer by a message stands in its acceptance. The result shows it once the API judged it.
+    if handoff.mode == DeliveryMode::A2a
+        && said.get("metadata").is_some_and(|own| own.pointer("/a2a/message").is_some())
+    {
+        said.remove("metadata");
+    }
     Ok((!said.is_empty()).then_some(Value::Object(said)))
 }
 

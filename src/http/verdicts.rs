@@ -354,6 +354,7 @@ async fn say(
         }
         Some(content(&bytes, now))
     };
+    let heard_at = if kind == VerdictKind::Heartbeat { said_at.min(now) } else { now };
     let command = Command {
         tenant: principal.tenant.clone(),
         at: now,
@@ -365,7 +366,8 @@ async fn say(
             fencing_token,
             content,
             spent,
-            lease_until: said_at.min(now).plus(Duration::from_millis(api.config.delivery.lease_ms)),
+            // A heartbeat that waited in a queue extends the lease from when it was said. An acceptance begins it now.
+            lease_until: heard_at.plus(Duration::from_millis(api.config.delivery.lease_ms)),
         })),
     };
     match api.intake.ledger.handle(command).await? {
@@ -394,6 +396,10 @@ pub async fn reply(api: &Api, tenant: &TenantId, mode: DeliveryMode, bytes: &[u8
     let count = |result: &str| {
         api.metrics.replies.with_label_values(&[mode.as_str(), result]).inc();
     };
+    if bytes.len() > api.config.server.max_body_bytes {
+        count("too_large");
+        return ReplyOutcome::Malformed;
+    }
     let said = match ReceiverReply::read(bytes) {
         Ok(said) => said,
         Err(why) => {
@@ -413,7 +419,8 @@ pub async fn reply(api: &Api, tenant: &TenantId, mode: DeliveryMode, bytes: &[u8
             ReplyOutcome::Ignored
         }
         Err(ReplyRefusal::Problem(problem)) => match problem.code {
-            Code::Unavailable | Code::Overloaded => {
+            // An internal error may be the database's: the reply stays in its channel, as a caller would send it again.
+            Code::Unavailable | Code::Overloaded | Code::Internal => {
                 count("later");
                 ReplyOutcome::Unavailable
             }

@@ -43,6 +43,14 @@ struct FakeState {
     versions: Vec<String>,
     /// What a get answers in place of the task.
     lies: Option<Value>,
+    /// Statuses of the next answers to a list.
+    list_faults: Vec<u16>,
+    /// Lists have pages of one task.
+    pages: bool,
+    /// Tasks are shown without their history.
+    forgets: bool,
+    /// A cancellation is taken, and nothing comes of it.
+    goes_on: bool,
 }
 
 /// An agent by hand.
@@ -50,6 +58,11 @@ struct FakeState {
 struct Fake {
     url: String,
     state: Arc<Mutex<FakeState>>,
+}
+
+/// A text of the form of a credential. It is put together here, so that no scanner of the repository takes it for one.
+fn secret() -> String {
+    format!("ghp_{}", "a1B2c3D4e5F6g7H8i9".repeat(2))
 }
 
 fn json_answer(status: u16, body: &Value) -> Response<Body> {
@@ -111,19 +124,40 @@ impl FakeState {
 
     fn get(&mut self, id: &str) -> Option<Value> {
         self.gets += 1;
-        self.lies.clone().or_else(|| self.tasks.get(id).cloned())
+        let mut task = self.lies.clone().or_else(|| self.tasks.get(id).cloned())?;
+        if self.forgets {
+            task["history"] = json!([]);
+        }
+        Some(task)
     }
 
-    fn list(&self, context: &str) -> Value {
+    #[expect(clippy::result_large_err, reason = "a refusal is an answer, as axum has it")]
+    fn list(&mut self, context: &str, page: &str) -> Result<Value, Response<Body>> {
+        if !self.list_faults.is_empty() {
+            return Err(json_answer(self.list_faults.remove(0), &json!({ "oops": true })));
+        }
         let tasks: Vec<&Value> =
             self.tasks.values().filter(|task| task["contextId"] == context).collect();
-        json!({ "tasks": tasks, "nextPageToken": "", "pageSize": 50, "totalSize": tasks.len() })
+        let total = tasks.len();
+        if !self.pages {
+            return Ok(
+                json!({ "tasks": tasks, "nextPageToken": "", "pageSize": 50, "totalSize": total }),
+            );
+        }
+        let at: usize = page.parse().unwrap_or(0);
+        let next = if at + 1 < total { (at + 1).to_string() } else { String::new() };
+        Ok(
+            json!({ "tasks": tasks.get(at..=at).unwrap_or_default(), "nextPageToken": next, "pageSize": 1, "totalSize": total }),
+        )
     }
 
     fn cancel(&mut self, id: &str) -> Option<Value> {
         self.canceled.push(id.to_owned());
+        let goes_on = self.goes_on;
         let task = self.tasks.get_mut(id)?;
-        task["status"] = status("CANCELED");
+        if !goes_on {
+            task["status"] = status("CANCELED");
+        }
         Some(task.clone())
     }
 }
@@ -162,10 +196,13 @@ async fn respond(
             }
             (Method::GET, "/tasks") => {
                 let query = uri.query().unwrap_or_default();
-                let context = url::form_urlencoded::parse(query.as_bytes())
-                    .find(|(name, _)| name == "contextId")
-                    .map(|(_, value)| value.into_owned());
-                json_answer(200, &state.list(&context.unwrap_or_default()))
+                let parameter = |wanted: &str| {
+                    url::form_urlencoded::parse(query.as_bytes())
+                        .find(|(name, _)| name == wanted)
+                        .map_or_else(String::new, |(_, value)| value.into_owned())
+                };
+                let listed = state.list(&parameter("contextId"), &parameter("pageToken"));
+                listed.map_or_else(|broken| broken, |list| json_answer(200, &list))
             }
             (Method::GET, rest) => {
                 state.get(&id(rest)).map_or_else(no_task, |task| json_answer(200, &task))
@@ -183,7 +220,13 @@ async fn respond(
             Err(broken) => return broken,
         },
         "GetTask" => state.get(&id),
-        "ListTasks" => Some(state.list(params["contextId"].as_str().unwrap_or_default())),
+        "ListTasks" => {
+            let text = |name: &str| params[name].as_str().unwrap_or_default();
+            match state.list(text("contextId"), text("pageToken")) {
+                Ok(list) => Some(list),
+                Err(broken) => return broken,
+            }
+        }
         _ => state.cancel(&id),
     };
     json_answer(
@@ -221,6 +264,10 @@ impl Fake {
             authorizations: Vec::new(),
             versions: Vec::new(),
             lies: None,
+            list_faults: Vec::new(),
+            pages: false,
+            forgets: false,
+            goes_on: false,
         };
         let fake = Self { url, state: Arc::new(Mutex::new(state)) };
         let app = Router::new().fallback(respond).with_state(fake.clone());
@@ -448,6 +495,148 @@ both! {
             broker.handoff_becomes(&message, "COMPLETED").await;
             assert_eq!(fake.sent().len(), 1, "the second attempt finds the task of the first");
         }
+    }
+
+    with [POLL, POLL_MAX]
+    async fn a_list_that_fails_makes_no_second_task(broker: Broker) {
+        for binding in ["HTTP+JSON", "JSONRPC"] {
+            let fake = Fake::start(binding, Manner::Breaks("WORKING")).await;
+            let (a, b) = (format!("a-{}", binding.len()), format!("b-{}", binding.len()));
+            let sender = broker.pull(&a, &[&b]).await;
+            let delivery = json!({ "mode": "a2a", "config": { "url": fake.url } });
+            broker.agent(json!({ "agentId": b, "delivery": delivery })).await;
+            let message = Message::initial(&a, &b);
+            fake.with(|state| {
+                state.list_faults = vec![500, 429];
+                // The own task stands on the second page.
+                let other = json!({ "id": "other", "contextId": message.task(), "status": status("WORKING"), "history": [] });
+                state.tasks.insert("other".to_owned(), other);
+                state.pages = true;
+            });
+            sender.submit(&message).await.expect(202);
+            broker.handoff_becomes(&message, "ACCEPTED").await;
+            fake.with(|state| assert!(state.list_faults.is_empty()));
+            assert_eq!(fake.sent().len(), 1, "{binding}: the message is sent once");
+        }
+    }
+
+    with [POLL, POLL_MAX, ("HANDOFFD_DELIVERY__MAX_ATTEMPTS", "1")]
+    async fn a_task_whose_making_was_not_told_is_withdrawn(broker: Broker) {
+        let fake = Fake::start("HTTP+JSON", Manner::Breaks("WORKING")).await;
+        let sender = pair(broker, &fake).await;
+        let message = Message::initial("a", "b");
+        sender.submit(&message).await.expect(202);
+        broker.handoff_becomes(&message, "FAILED").await;
+        until("the task is withdrawn", async || {
+            match fake.with(|state| state.canceled.clone()) {
+                canceled if canceled == ["remote-1"] => Ok(()),
+                canceled => Err(format!("{canceled:?}")),
+            }
+        })
+        .await;
+    }
+
+    with [POLL, POLL_MAX, ("HANDOFFD_DELIVERY__MAX_ATTEMPTS", "1")]
+    async fn a_task_that_waits_for_its_turn_is_accepted_within_a_short_timeout(broker: Broker) {
+        let fake = Fake::start("JSONRPC", Manner::Task("SUBMITTED")).await;
+        let sender = broker.pull("a", &["b"]).await;
+        let delivery = json!({ "mode": "a2a", "timeoutMs": 800, "config": { "url": fake.url } });
+        broker.agent(json!({ "agentId": "b", "delivery": delivery })).await;
+        accepted(broker, &sender).await;
+        assert_eq!(fake.sent().len(), 1);
+    }
+
+    with [POLL, POLL_MAX]
+    async fn an_order_in_an_answer_by_a_message_reaches_nobody(broker: Broker) {
+        let fake = Fake::start("JSONRPC", Manner::Says(json!([{ "text": INJECTION }]))).await;
+        let sender = pair(broker, &fake).await;
+        let message = Message::initial("a", "b");
+        sender.submit(&message).await.expect(202);
+        let page = broker.handoff_becomes(&message, "FAILED").await;
+        assert_eq!(page["reason"], "SAFETY_VIOLATION");
+        let shown = sender.api.get(&message.path()).await.expect(200);
+        assert!(!shown.text.contains("Ignore all"), "{}", shown.text);
+        let trace = broker.admin.get(&format!("{}/trace", message.task_path())).await.expect(200);
+        assert!(!trace.text.contains("Ignore all") && trace.text.contains("withheld"), "{}", trace.text);
+    }
+
+    with [POLL, POLL_MAX, ("HANDOFFD_DELIVERY__LEASE_MS", "3000")]
+    async fn an_answer_goes_to_its_own_question_after_a_restart(broker: Broker) {
+        let fake = Fake::start("HTTP+JSON", Manner::Task("WORKING")).await;
+        fake.with(|state| state.forgets = true);
+        let sender = pair(broker, &fake).await;
+        let message = accepted(broker, &sender).await;
+        fake.becomes("INPUT_REQUIRED", Some("Which currency?"));
+        broker.handoff_becomes(&message, "INPUT_REQUIRED").await;
+        sender.api.post(&format!("{}/answer", message.path()), &json!({ "answer": "EUR" })).await.expect(200);
+        until("the answer is at the agent", async || match fake.sent().len() {
+            2 => Ok(()),
+            count => Err(count.to_string()),
+        })
+        .await;
+        let admin = broker.restart().await;
+        fake.becomes("INPUT_REQUIRED", Some("And when?"));
+        until("the second question is asked", async || {
+            let page = admin.get(&message.path()).await.expect(200).body;
+            if page["asked"]["question"] == "And when?" { Ok(()) } else { Err(page.to_string()) }
+        })
+        .await;
+        assert_eq!(fake.sent().len(), 2, "the first answer is sent once");
+    }
+
+    with [POLL, POLL_MAX, ("HANDOFFD_REDACTION__SECRETS", "redact")]
+    async fn a_question_that_is_kept_redacted_is_asked_once(broker: Broker) {
+        let fake = Fake::start("HTTP+JSON", Manner::Task("WORKING")).await;
+        let sender = pair(broker, &fake).await;
+        let message = accepted(broker, &sender).await;
+        let question = format!("Is {} the key?", secret());
+        fake.becomes("INPUT_REQUIRED", Some(&question));
+        let page = broker.handoff_becomes(&message, "INPUT_REQUIRED").await;
+        assert!(!page.to_string().contains(&secret()), "{page}");
+        sender.api.post(&format!("{}/answer", message.path()), &json!({ "answer": "yes" })).await.expect(200);
+        until("the answer is at the agent", async || match fake.sent().len() {
+            2 => Ok(()),
+            count => Err(count.to_string()),
+        })
+        .await;
+        // The agent has the answer, and does not show it yet.
+        fake.becomes("INPUT_REQUIRED", Some(&question));
+        tokio::time::sleep(std::time::Duration::from_millis(600)).await;
+        let page = broker.admin.get(&message.path()).await.expect(200).body;
+        assert_eq!((&page["status"], &page["asked"]["number"]), (&json!("ACCEPTED"), &json!(1)), "{page}");
+    }
+
+    with [POLL, POLL_MAX, ("HANDOFFD_REDACTION__SECRETS", "refuse")]
+    async fn what_the_api_never_takes_ends_the_handoff(broker: Broker) {
+        let fake = Fake::start("HTTP+JSON", Manner::Task("WORKING")).await;
+        let sender = pair(broker, &fake).await;
+        let message = accepted(broker, &sender).await;
+        let deep = (0..80).fold(json!(1), |inner, _| json!([inner]));
+        fake.completes(&json!([{ "data": deep }]));
+        let page = broker.handoff_becomes(&message, "FAILED").await;
+        assert!(!page["reason"].as_str().unwrap().starts_with("DELIVERY_"), "{page}");
+        fake.with(|state| state.tasks.clear());
+        let second = accepted(broker, &sender).await;
+        fake.becomes("FAILED", Some(&format!("{} is refused", secret())));
+        let page = broker.handoff_becomes(&second, "FAILED").await;
+        assert_eq!(page["reason"], "A2A_TASK_FAILED");
+    }
+
+    with [POLL, POLL_MAX]
+    async fn an_agent_that_goes_on_is_left_alone(broker: Broker) {
+        let fake = Fake::start("JSONRPC", Manner::Task("WORKING")).await;
+        fake.with(|state| state.goes_on = true);
+        let sender = pair(broker, &fake).await;
+        let message = accepted(broker, &sender).await;
+        sender.api.post(&format!("{}/cancel", message.task_path()), &json!({ "reason": "NOT_NEEDED", "graceMs": 0 })).await.expect(200);
+        let count = || fake.with(|state| state.canceled.len());
+        until("the agent was told often", async || {
+            if count() >= 20 { Ok(()) } else { Err(count().to_string()) }
+        })
+        .await;
+        tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+        // A look over ended handoffs may take it up once more.
+        assert!(count() <= 40, "{}", count());
     }
 
     with [POLL, POLL_MAX, ("HANDOFFD_DELIVERY__LEASE_MS", "3000")]

@@ -30,7 +30,8 @@ async fn opens(kind: Kind) {
         );
         a.submit(&message).await.expect(202);
         let delivered = receiver.next().await;
-        let (tenant, id) = ("default".parse().unwrap(), message.id().parse().unwrap());
+        let tenant = "default".parse().unwrap();
+        let id = (message.id().parse().unwrap(), delivered.attempt() as i32, delivered.token());
         let now = SystemClock::default().now();
         let nobody = broker.caller(None);
         let link = links.link(&tenant, id, now);
@@ -45,6 +46,16 @@ async fn opens(kind: Kind) {
         };
         nobody.get(&other.link(&tenant, id, now)).await.expect(404);
         nobody.get("/claims/x").await.expect(404);
+        let path = "/agents/b";
+        let delivery = json!({ "mode": "webhook", "url": receiver.url, "format": "sw4rm" });
+        broker.admin.patch(path, &json!({ "delivery": delivery })).await.expect(200);
+        let message = Message::initial("a", "b");
+        a.submit(&message).await.expect(202);
+        let delivered = receiver.next().await;
+        let id = (message.id().parse().unwrap(), delivered.attempt() as i32, delivered.token());
+        let opened = nobody.get(&links.link(&tenant, id, now)).await.expect(200);
+        assert_eq!(opened.body, delivered.body, "in the form that the receiver asked for");
+        assert!(opened.body["context_snapshot"].is_string(), "{}", opened.body);
     })
     .await;
 }

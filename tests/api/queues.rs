@@ -8,8 +8,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
-use crate::harness::until;
-
 /// A program that a variable names, or one of its usual places has.
 fn program(variable: &str, places: &[&str]) -> PathBuf {
     if let Some(path) = std::env::var_os(variable) {
@@ -32,6 +30,16 @@ async fn answers(port: u16) -> bool {
         timeout(Duration::from_secs(1), TcpStream::connect(("127.0.0.1", port))).await,
         Ok(Ok(_))
     )
+}
+
+async fn waits_for_clients(server: &str, port: u16) {
+    for _ in 0..1200 {
+        if answers(port).await {
+            return;
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{server} did not start");
 }
 
 /// A NATS server with JetStream.
@@ -76,10 +84,7 @@ impl NatsServer {
             .spawn()
             .unwrap();
         *self.child.lock().await = Some(child);
-        until("the NATS server answers", async || {
-            if answers(self.port).await { Ok(()) } else { Err("no".to_owned()) }
-        })
-        .await;
+        waits_for_clients("the NATS server", self.port).await;
     }
 
     /// Kills the server.
@@ -125,7 +130,7 @@ impl RabbitNode {
         Self::place(&mut command, folder.path(), &name);
         let child = command.spawn().unwrap();
         let node = Self { port, folder, name, child };
-        node.waits_for_clients().await;
+        waits_for_clients("the RabbitMQ node", port).await;
         node
     }
 
@@ -147,16 +152,6 @@ impl RabbitNode {
             .env("RABBITMQ_PID_FILE", folder.join("pid"));
     }
 
-    async fn waits_for_clients(&self) {
-        for _ in 0..600 {
-            if answers(self.port).await {
-                return;
-            }
-            sleep(Duration::from_millis(100)).await;
-        }
-        panic!("the RabbitMQ node did not start");
-    }
-
     /// `rabbitmqctl` on this node.
     pub async fn control(&self, arguments: &[&str]) {
         let mut command = Command::new(Self::program().with_file_name("rabbitmqctl"));
@@ -173,7 +168,7 @@ impl RabbitNode {
 
     pub async fn up(&self) {
         self.control(&["start_app"]).await;
-        self.waits_for_clients().await;
+        waits_for_clients("the RabbitMQ node", self.port).await;
     }
 }
 

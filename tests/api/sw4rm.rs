@@ -5,6 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use reqwest::Method;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::harness::{Agent, Answer, Caller, until};
 use crate::message::Message;
@@ -242,6 +243,40 @@ both! {
         assert_eq!((&seen["accepted"], &seen["rejection_reason"]), (&json!(false), &json!("All preferred agents unavailable")), "{seen}");
     }
 
+    async fn a_handoff_that_a_preferred_agent_took_ends_for_its_own_reason(broker: Broker) {
+        let a = broker.pull("a", &["b", "c"]).await;
+        let (b, c) = (broker.pull("b", &[]).await, broker.pull("c", &[]).await);
+        let taken = async || {
+            let id = sent(&a, &request("", json!({ "preferred_agents": ["b", "c"] }))).await;
+            let token = token(&pending(&b).await[0]);
+            verdict(&b, &id, "accept", json!({ "fencing_token": token })).await.expect(200);
+            (id, token)
+        };
+        let (id, token) = taken().await;
+        let said = json!({ "fencingToken": token, "error": "out of disk" });
+        b.api.post(&format!("/handoffs/{id}/fail"), &said).await.expect(200);
+        let seen = page(&a.api, &id).await;
+        assert_eq!((&seen["status"], &seen["rejection_reason"]), (&json!("REJECTED"), &json!("out of disk")), "{seen}");
+        let (id, _) = taken().await;
+        let task = page(&a.api, &id).await["metadata"]["task_id"].as_str().unwrap().to_owned();
+        a.api.post(&format!("/tasks/{task}/cancel"), &json!({ "reason": "no more need", "graceMs": 0 })).await.expect(200);
+        let seen = until("it is canceled", async || {
+            let seen = page(&a.api, &id).await;
+            if seen["metadata"]["handoff_status"] == "CANCELED" { Ok(seen) } else { Err(seen.to_string()) }
+        }).await;
+        assert_eq!((&seen["status"], &seen["rejection_reason"]), (&json!("REJECTED"), &Value::Null), "{seen}");
+        assert!(pending_now(&c).await.is_empty(), "nobody stands in");
+    }
+
+    async fn an_id_of_a_handoff_that_came_another_way_is_a_conflict(broker: Broker) {
+        let (a, _) = broker.pull_pair().await;
+        let taken = Message::initial("a", "b").set("/schemaVersion", json!("2.2")).set("/handoffId", json!(derived("r-9")));
+        a.submit(&taken).await.expect(202);
+        let body = request("b", json!({ "request_id": "r-9" }));
+        send(&a.api, &body).await.refused(409, "CONFLICT");
+        a.api.post(&format!("{HANDOFFS}?wait=1"), &body).await.refused(409, "CONFLICT");
+    }
+
     async fn a_repeated_request_is_the_same_handoff_after_a_restart_too(broker: Broker) {
         let (a, b) = broker.pull_pair().await;
         let body = request("b", json!({ "request_id": "r-1", "context_snapshot": snapshot(&context()) }));
@@ -409,6 +444,14 @@ both! {
         }).await;
         assert_eq!((&seen["accepted"], &seen["metadata"]["handoff_status"]), (&json!(false), &json!("EXPIRED")));
     }
+}
+
+/// The handoff's id that the door derives from a request of agent `a`.
+fn derived(request: &str) -> String {
+    let text = format!("handoffd\u{1f}sw4rm\u{1f}handoff\u{1f}a\u{1f}{request}");
+    let hash: [u8; 32] = Sha256::digest(text.as_bytes()).into();
+    let bytes = hash[..16].try_into().unwrap();
+    uuid::Builder::from_custom_bytes(bytes).into_uuid().to_string()
 }
 
 /// What is pending without a wait.

@@ -409,7 +409,11 @@ async fn intake(kind: Kind) {
         b.say(&message, "accept", token, json!({})).await.expect(200);
         let forged = Message::initial("a", "b").signed(&b.signing_secret);
         publish(&queue, "handoffd.in", &forged).await;
-        publish(&queue, "handoffd.in", &json!("no message")).await;
+        let mut headers = async_nats::HeaderMap::new();
+        headers.insert("Nats-Expected-Stream", "IN");
+        headers.insert("Sender", "a");
+        let poison = queue.publish_with_headers("handoffd.in", headers, "no message".into());
+        poison.await.unwrap().await.unwrap();
         until("everything is taken", async || {
             let (left, out) = (count(&queue, "IN").await, count(&queue, "OUT").await);
             if (left, out) == (0, 2) { Ok(()) } else { Err(format!("{left} left, {out} answered")) }
@@ -425,6 +429,7 @@ async fn intake(kind: Kind) {
         let parked = out.get_last_raw_message_by_subject("handoffd.parked").await.unwrap();
         assert_eq!(parked.payload, "no message");
         assert!(parked.headers.get("Handoff-Parked-Reason").is_some());
+        assert_eq!(parked.headers.get("Sender").unwrap().as_str(), "a");
         let kinds = broker.kinds(&message).await;
         assert_eq!(kinds, ["HANDOFF", "ACCEPTED"], "once, although it came twice");
         server.down().await;

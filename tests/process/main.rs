@@ -29,6 +29,9 @@ mod overload;
 mod pace;
 mod pair;
 mod proxy;
+#[path = "../api/queues.rs"]
+#[allow(dead_code, reason = "the API's cases use more of it")]
+mod queues;
 mod receiver;
 mod site;
 mod soak;
@@ -69,6 +72,7 @@ on_both_sides! {
     crash:
         killed_at_each_step_one_broker_breaks_no_law,
         f2_killed_while_handoffs_fail_each_failure_is_in_the_log_once,
+        killed_while_queues_are_cut_and_killed_breaks_no_law,
         killed_while_receivers_ask_each_question_is_in_the_log_once,
         killed_within_a_conversation_at_a_door_each_step_is_in_the_log_once,
         killed_while_groups_gather_and_streams_run_one_broker_breaks_no_law;

@@ -72,7 +72,11 @@ pub async fn what_one_registered_is_not_refused_by_the_other(site: Arc<Site>) {
     let late = json!({ "agentId": "late", "delivery": { "mode": "pull" } });
     let late_key = register(&first.base, late).await;
     let (status, answer) = submit(&world.sender_key, "source", "late").await;
-    assert_eq!((status, &answer["code"]), (403, &json!("FORBIDDEN")), "nobody allowed it: {answer}");
+    assert_eq!(
+        (status, &answer["code"]),
+        (403, &json!("FORBIDDEN")),
+        "nobody allowed it: {answer}"
+    );
     for (path, targets) in [("source", json!(["one", "late"])), ("late", json!(["one"]))] {
         let asked = client().patch(format!("{}/agents/{path}", first.base)).bearer_auth(ADMIN_KEY);
         let answer = asked.json(&json!({ "handoffTargets": targets })).send().await.unwrap();

@@ -28,6 +28,8 @@ pub enum Takes {
     Webhook(String, u32),
     /// From its inbox.
     Inbox,
+    /// As this `delivery` says.
+    Delivery(Value),
 }
 
 /// The agents of a case, and what it was told.
@@ -37,6 +39,8 @@ pub struct World {
     pub sender_key: String,
     /// Receivers by id, with their keys.
     pub receivers: BTreeMap<String, String>,
+    /// Their signing secrets.
+    pub signing_secrets: BTreeMap<String, String>,
     /// What reached whom.
     pub seen: Arc<Seen>,
     /// Acknowledged handoffs.
@@ -54,6 +58,11 @@ pub struct Acknowledged {
 
 /// Registers an agent; returns its key.
 pub async fn register(base: &str, agent: Value) -> String {
+    registered(base, agent).await.0
+}
+
+/// Registers an agent; returns its key and its signing secret.
+async fn registered(base: &str, agent: Value) -> (String, String) {
     let answer = client()
         .post(format!("{base}/agents"))
         .bearer_auth(ADMIN_KEY)
@@ -63,7 +72,8 @@ pub async fn register(base: &str, agent: Value) -> String {
         .unwrap();
     let (status, body) = (answer.status(), answer.json::<Value>().await.unwrap());
     assert_eq!(status, 201, "{body}");
-    body["apiKey"].as_str().unwrap().to_owned()
+    let text = |name: &str| body[name].as_str().unwrap().to_owned();
+    (text("apiKey"), text("signingSecret"))
 }
 
 impl World {
@@ -79,9 +89,12 @@ impl World {
                     json!({ "mode": "webhook", "url": url, "maxInFlight": most, "timeoutMs": 60_000 })
                 }
                 Takes::Inbox => json!({ "mode": "pull" }),
+                Takes::Delivery(delivery) => delivery,
             };
-            let key = register(&broker.base, json!({ "agentId": id, "delivery": delivery })).await;
+            let agent = json!({ "agentId": id, "delivery": delivery });
+            let (key, secret) = registered(&broker.base, agent).await;
             world.receivers.insert(id.to_owned(), key);
+            world.signing_secrets.insert(id.to_owned(), secret);
         }
         world
     }

@@ -14,6 +14,9 @@ use handoffd_core::domain::ids::{HandoffId, Micros, TenantId};
 pub struct ClaimCheck {
     pub tenant: TenantId,
     pub handoff_id: HandoffId,
+    /// The attempt that sent the link, and its fencing token: a body in SW4RM's form names both.
+    pub attempt: i32,
+    pub fencing_token: i64,
     /// End of the link's validity, in Unix seconds.
     pub expires_s: i64,
 }
@@ -41,13 +44,16 @@ impl ClaimCheck {
         let check = Self {
             tenant: parts.next()?.parse().ok()?,
             handoff_id: parts.next()?.parse().ok()?,
+            attempt: parts.next()?.parse().ok()?,
+            fencing_token: parts.next()?.parse().ok()?,
             expires_s: parts.next()?.parse().ok()?,
         };
         (now.seconds() < check.expires_s).then_some(check)
     }
 
     fn said(&self) -> String {
-        format!("{}\n{}\n{}", self.tenant, self.handoff_id, self.expires_s)
+        let Self { tenant, handoff_id, attempt, fencing_token, expires_s } = self;
+        format!("{tenant}\n{handoff_id}\n{attempt}\n{fencing_token}\n{expires_s}")
     }
 }
 
@@ -62,11 +68,17 @@ pub struct ClaimLinks {
 }
 
 impl ClaimLinks {
-    /// The link to a handoff's body, as its receiver gets it.
+    /// The link to the body of an attempt, as its receiver gets it.
     #[must_use]
-    pub fn link(&self, tenant: &TenantId, handoff_id: HandoffId, now: Micros) -> String {
+    pub fn link(
+        &self,
+        tenant: &TenantId,
+        (handoff_id, attempt, fencing_token): (HandoffId, i32, i64),
+        now: Micros,
+    ) -> String {
         let expires_s = now.plus(self.ttl).seconds();
-        let check = ClaimCheck { tenant: tenant.clone(), handoff_id, expires_s };
+        let tenant = tenant.clone();
+        let check = ClaimCheck { tenant, handoff_id, attempt, fencing_token, expires_s };
         format!("{}/claims/{}", self.base, check.token(&self.vault))
     }
 }
@@ -83,16 +95,17 @@ mod tests {
         let links = ClaimLinks { vault: vault.clone(), base: "https://h".to_owned(), ttl };
         let (tenant, id) = ("acme".parse().unwrap(), HandoffId(clock::random_id()));
         let at = |seconds: i64| Micros(seconds * 1_000_000);
-        let link = links.link(&tenant, id, at(100));
+        let link = links.link(&tenant, (id, 2, 7), at(100));
         let token = link.strip_prefix("https://h/claims/").unwrap();
         let read = ClaimCheck::read(token, &vault, at(159)).unwrap();
-        assert_eq!((read.tenant, read.handoff_id), (tenant, id));
+        let attempt = (read.handoff_id, read.attempt, read.fencing_token);
+        assert_eq!((read.tenant, attempt), (tenant, (id, 2, 7)));
         assert_eq!(ClaimCheck::read(token, &vault, at(160)), None);
         let other = Vault::from_base64(&Vault::new_master_key()).unwrap();
         assert_eq!(ClaimCheck::read(token, &other, at(100)), None);
         let (said, tag) = token.split_once('.').unwrap();
         let forged =
-            URL_SAFE_NO_PAD.encode(format!("acme\n{}\n160", HandoffId(clock::random_id())));
+            URL_SAFE_NO_PAD.encode(format!("acme\n{}\n2\n7\n160", HandoffId(clock::random_id())));
         assert_ne!(said, forged);
         assert_eq!(ClaimCheck::read(&format!("{forged}.{tag}"), &vault, at(100)), None);
         assert_eq!(ClaimCheck::read("x", &vault, at(100)), None);

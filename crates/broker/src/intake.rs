@@ -150,7 +150,7 @@ pub struct Body {
     pub guard: Option<Arc<dyn std::any::Any + Send + Sync>>,
 }
 
-/// The headers of a submission.
+/// A submission's headers, and the way by which it came.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
     pub idempotency_key: Option<String>,
@@ -160,6 +160,8 @@ pub struct Request {
     pub awaited: bool,
     /// When its first byte was read; `None`: now.
     pub arrived_at: Option<Micros>,
+    /// The name of the door that made the request; `None`: the client itself. The network cannot set it.
+    pub door: Option<&'static str>,
 }
 
 impl Intake {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::super::front::{ApiAnswer, ApiRequest, CallerHeaders, FrontDoor};
 use super::super::message::Ids;
-use super::super::submission::{ANOTHER_REQUEST, Committed, Refusal, Submission};
+use super::super::submission::{ANOTHER_REQUEST, Committed, Refusal, Submission, is_another};
 use super::request::{HandoffRequest, uuid_of};
 use super::result::Standing;
 use super::router::{SpecialistQuery, available, choose, matching};
@@ -227,9 +227,7 @@ impl Call {
             }
             Err(refused) => return Err(refused.into()),
         };
-        let before = standing.view.pointer("/message/extensions/jazz/argumentsDigest");
-        // An erased or withheld message cannot be compared; its id says enough.
-        if before.is_some_and(|before| before != digest) {
+        if is_another(&standing.view["message"], DOOR, digest) {
             return Err(Problem::new(Code::Conflict, ANOTHER_REQUEST).into());
         }
         Ok(Some(standing))
@@ -261,11 +259,13 @@ impl Call {
     }
 
     /// Ends the task of a handoff that came back to the caller with its result: the pattern has no word for it, and what the
-    /// caller hands off next is another task. A task that was handed on to the caller is its sender's.
+    /// caller hands off next is another task. A task that was handed on to the caller is its sender's. A task of a handoff
+    /// that came another way stays open: its sender goes on with it there.
     pub(super) async fn take(&self, standing: &Standing) {
         let view = &standing.view;
         let own = self.principal.agent.as_ref().map(AgentId::as_str);
         let came_back = standing.succeeded()
+            && view.pointer("/message/extensions/jazz").is_some()
             && view["parentHandoffId"].is_null()
             && own.is_some()
             && view.pointer("/fromAgent/agentId").and_then(Value::as_str) == own;

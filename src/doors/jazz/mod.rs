@@ -26,9 +26,10 @@ use tokio::time::Instant;
 use super::front::FrontDoor;
 use super::names::Names;
 use crate::http::Api;
+use handoffd_core::domain::strategy::ROUTING_DOOR;
 
 /// The door's name in metrics, traces and `extensions`.
-const DOOR: &str = "jazz";
+const DOOR: &str = ROUTING_DOOR;
 /// How long a call waits unless it says so, in seconds: many clients give up at 60.
 const WAIT: u64 = 50;
 

@@ -28,6 +28,20 @@ impl Standing {
         self.successor.as_ref().filter(|_| !own).unwrap_or(&self.view)
     }
 
+    /// Whether none of the preferred agents took the handoff. A handoff that an agent accepted, or that its sender or the
+    /// broker ended, has a reason of its own.
+    fn is_unavailable(&self, page: &Value) -> bool {
+        let message = &self.view["message"];
+        let preferred = message.get("preferredAgents").is_some()
+            || message.pointer("/extensions/sw4rm/preferred").is_some();
+        let ended = page["status"].as_str().and_then(HandoffStatus::parse);
+        let untaken = matches!(
+            ended,
+            Some(HandoffStatus::Rejected | HandoffStatus::Expired | HandoffStatus::Failed)
+        );
+        preferred && untaken && [&self.view, page].iter().all(|one| one["acceptedAt"].is_null())
+    }
+
     /// The response for an agent.
     pub(super) fn response(&self, agent: Option<&str>) -> Value {
         let page = self.page(agent);
@@ -35,11 +49,9 @@ impl Standing {
         let truth = text("status").unwrap_or_default();
         let status = HandoffStatus::parse(truth).map_or(Status::Rejected, Status::of);
         let own = receives(page, agent);
-        let preferred = self.view.pointer("/message/preferredAgents").is_some()
-            || self.view.pointer("/message/extensions/sw4rm/preferred").is_some();
         let mut metadata = facts(page, status, own);
         let mut reason = text("reason").filter(|_| !status.is_accepted());
-        if !status.is_accepted() && preferred && !own {
+        if self.is_unavailable(page) && !own {
             if let Some(last) = reason.filter(|last| *last != ALL_UNAVAILABLE) {
                 metadata.insert("last_rejection".to_owned(), last.into());
             }
@@ -268,6 +280,31 @@ mod tests {
             (&told["rejection_reason"], &told["metadata"]["last_rejection"]),
             (&json!(ALL_UNAVAILABLE), &json!("Agent busy: BUSY"))
         );
+    }
+
+    #[test]
+    fn the_preferred_agents_are_unavailable_only_where_none_accepted() {
+        let reason = |status: &str, accepted: Value| {
+            let view = json!({
+                "handoffId": "h", "status": status, "reason": "its own", "acceptedAt": accepted, "toAgent": { "agentId": "b" },
+                "message": { "preferredAgents": ["c"] },
+            });
+            standing(view, None).response(Some("a"))["rejection_reason"].clone()
+        };
+        for status in ["REJECTED", "EXPIRED", "FAILED"] {
+            assert_eq!(reason(status, Value::Null), ALL_UNAVAILABLE, "{status}");
+        }
+        for status in ["CANCELED", "DEAD_LETTERED"] {
+            assert_eq!(reason(status, Value::Null), "its own", "{status}");
+        }
+        for status in ["REJECTED", "EXPIRED", "FAILED", "CANCELED", "DEAD_LETTERED"] {
+            assert_eq!(reason(status, json!("2026-11-24T10:00:01Z")), "its own", "{status}");
+        }
+        // The first accepted and failed; another that stood in for it rejected.
+        let view = json!({ "handoffId": "h", "status": "FAILED", "acceptedAt": "x", "message": { "preferredAgents": ["c"] } });
+        let next = json!({ "handoffId": "i", "status": "REJECTED", "reason": "its own" });
+        let told = standing(view, Some(next)).response(Some("a"));
+        assert_eq!(told["rejection_reason"], "its own");
     }
 
     #[test]

@@ -52,8 +52,9 @@ pub async fn killed_within_a_conversation_at_a_door_each_step_is_in_the_log_once
         ("HANDOFFD_DOORS__A2A__POLL_MS", "30"),
         ("HANDOFFD_DOORS__A2A__POLL_MAX_MS", "200"),
         ("HANDOFFD_DELIVERY__BROKER_TIMEOUT_MS", "300"),
-        ("HANDOFFD_DELIVERY__LEASE_MS", "4000"),
-        ("HANDOFFD_DELIVERY__CLAIM_TTL_MS", "1000"),
+        // Longer than a restart takes on a busy machine: between two steps nobody else may get the handoff. A claim whose
+        // answer was lost comes back after it.
+        ("HANDOFFD_DELIVERY__CLAIM_TTL_MS", "10000"),
     ];
     let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     let mut fleet = Fleet::start(&site, settings, 1).await;

@@ -26,6 +26,8 @@ pub struct Hands {
     bases: Vec<watch::Receiver<String>>,
     seen: Arc<Seen>,
     done: Arc<Done>,
+    /// Handoffs that came, whose repeats are told by the handoff's id.
+    known: Arc<Mutex<BTreeSet<String>>>,
     /// Whether what it accepted may be taken from it: only what it completed counts as carried out then.
     withdrawn: bool,
     http: reqwest::Client,
@@ -79,6 +81,7 @@ impl Hands {
             bases,
             seen: Arc::clone(seen),
             done: Arc::clone(done),
+            known: Arc::default(),
             withdrawn: false,
             http: client(),
         }
@@ -87,6 +90,14 @@ impl Hands {
     /// One whose handoffs end when enough others have completed theirs.
     pub fn withdrawn(self) -> Self {
         Self { withdrawn: true, ..self }
+    }
+
+    /// Writes a delivery down, and carries out what comes for the first time.
+    pub fn take(&self, delivery: Delivery) {
+        self.seen.add(delivery.clone());
+        if self.known.lock().unwrap().insert(delivery.handoff.clone()) {
+            tokio::spawn(self.clone().carry_out(delivery.handoff, delivery.token));
+        }
     }
 
     /// Writes a delivery by webhook down.
@@ -158,20 +169,12 @@ impl Hands {
         }
     }
 
-    /// Takes webhooks, answers 202 and calls back; returns the URL. Repeats are told by the handoff's id,
-    /// which is the `webhook-id`. It lives as long as the case.
+    /// Takes webhooks, answers 202 and calls back; returns the URL. It lives as long as the case.
     pub async fn calling_back(&self) -> String {
         let hands = self.clone();
-        let known = Arc::new(Mutex::new(BTreeSet::new()));
         let take = move |headers: HeaderMap| {
-            let (hands, known) = (hands.clone(), Arc::clone(&known));
-            async move {
-                let delivery = hands.note(&headers);
-                if known.lock().unwrap().insert(delivery.handoff.clone()) {
-                    tokio::spawn(hands.carry_out(delivery.handoff, delivery.token));
-                }
-                StatusCode::ACCEPTED
-            }
+            hands.take(Delivery::of(&headers));
+            async { StatusCode::ACCEPTED }
         };
         serving(axum::routing::post(take)).await
     }

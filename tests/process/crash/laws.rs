@@ -20,6 +20,8 @@ pub struct Ends {
     pub carried_out: bool,
     /// Whether each claim has a fencing token of its own.
     pub pulls: bool,
+    /// Whether a handoff may end as `EXPIRED` before its receiver has seen it.
+    pub unseen: bool,
 }
 
 /// The traces of `tasks`, by task.
@@ -185,7 +187,7 @@ mod tests {
     const COMPLETED: &[HandoffStatus] = &[HandoffStatus::Completed];
 
     fn ends() -> BTreeMap<&'static str, Ends> {
-        [("b", Ends { statuses: COMPLETED, carried_out: true, pulls: false })].into()
+        [("b", Ends { statuses: COMPLETED, carried_out: true, pulls: false, unseen: false })].into()
     }
 
     fn page(kinds: &[&str], status: &str, task: &str) -> Value {

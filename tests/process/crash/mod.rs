@@ -13,6 +13,7 @@ mod groups;
 pub mod hands;
 mod laws;
 mod questions;
+mod queues;
 mod readers;
 mod rig;
 mod stream_laws;
@@ -34,6 +35,8 @@ use self::fleet::Fleet;
 use self::hands::{Done, Hands, answering, indifferent};
 use self::laws::Ends;
 pub use self::questions::killed_while_receivers_ask_each_question_is_in_the_log_once;
+use self::queues::Queues;
+pub use self::queues::killed_while_queues_are_cut_and_killed_breaks_no_law;
 use self::rig::{Rig, below};
 pub use self::together::{
     killed_while_groups_gather_and_streams_run_one_broker_breaks_no_law,
@@ -56,26 +59,30 @@ const RESTS_WITHIN: Duration = Duration::from_mins(2);
 
 pub async fn killed_at_each_step_one_broker_breaks_no_law(site: Arc<Site>) {
     let offset = usize::from(site.side != Side::Sqlite);
-    Case::start(site, 1, offset).await.run().await;
+    Case::start(site, 1, offset).await.run(ROUNDS).await;
 }
 
 pub async fn killed_at_each_step_three_brokers_break_no_law(site: Arc<Site>) {
-    Case::start(site, 3, 2).await.run().await;
+    Case::start(site, 3, 2).await.run(ROUNDS).await;
 }
 
 /// How a receiver's handoffs may end.
 fn ends() -> BTreeMap<&'static str, Ends> {
     use HandoffStatus as S;
-    const NO_HANDS: Ends = Ends { statuses: &[S::Accepted], carried_out: false, pulls: false };
+    const NO_HANDS: Ends =
+        Ends { statuses: &[S::Accepted], carried_out: false, pulls: false, unseen: false };
+    const HANDS: Ends =
+        Ends { statuses: &[S::Completed, S::Expired], carried_out: true, ..NO_HANDS };
     BTreeMap::from([
         ("quick", NO_HANDS),
         ("slow", NO_HANDS),
         ("refuser", Ends { statuses: &[S::Rejected], ..NO_HANDS }),
         ("silent", Ends { statuses: &[S::Expired], ..NO_HANDS }),
         // Its verdict is late where the broker that it calls is dead.
-        ("caller", Ends { statuses: &[S::Completed, S::Expired], carried_out: true, pulls: false }),
-        // The verdict's time runs from its first claim, also while its broker is dead.
-        ("puller", Ends { statuses: &[S::Completed, S::Expired], carried_out: true, pulls: true }),
+        ("caller", HANDS),
+        // The verdict's time runs from its first claim, also while its broker is dead: a claim whose answer died with
+        // its broker starts it, and nobody may have seen it.
+        ("puller", Ends { pulls: true, unseen: true, ..HANDS }),
     ])
 }
 
@@ -118,6 +125,8 @@ struct Case {
     ends: BTreeMap<&'static str, Ends>,
     /// Handoffs of earlier rounds.
     judged: BTreeSet<String>,
+    /// Where receivers take their handoffs from queues.
+    queues: Option<Queues>,
 }
 
 impl Case {
@@ -132,12 +141,20 @@ impl Case {
             Step::ALL.into_iter().filter(|step| reachable(*step, brokers)).collect();
         let strides = (0..3).flat_map(|skip| all.iter().skip((skip + offset) % 3).step_by(3));
         let steps = taken_over(brokers).chain(strides.copied()).collect();
-        let (ends, judged) = (ends(), BTreeSet::new());
-        Self { rig, world, done, steps, ends, judged }
+        Self::of(rig, (world, done), (steps, ends()), None)
     }
 
-    async fn run(mut self) {
-        let rounds = rounds(ROUNDS);
+    fn of(
+        rig: Rig,
+        (world, done): (Arc<World>, Arc<Done>),
+        (steps, ends): (Vec<Step>, BTreeMap<&'static str, Ends>),
+        queues: Option<Queues>,
+    ) -> Self {
+        Self { rig, world, done, steps, ends, judged: BTreeSet::new(), queues }
+    }
+
+    async fn run(mut self, few: usize) {
+        let rounds = rounds(few);
         let mut records = 0;
         for round in 0..rounds {
             let step = self.steps[round % self.steps.len()];
@@ -176,7 +193,10 @@ impl Case {
                 self.rig.fleet.kill(other).await;
             }
         } else {
-            self.rig.arm(seat, step, below(most_passes(step)) as u32).await;
+            let trouble = self.queues.as_mut().map(Queues::trouble);
+            let trouble = futures_util::future::OptionFuture::from(trouble);
+            let passes = below(most_passes(step)) as u32;
+            futures_util::join!(self.rig.arm(seat, step, passes), trouble);
         }
         self.rig.comes_to(seat, step).await;
         load.more(10).await;
@@ -200,12 +220,11 @@ impl Case {
         for id in fresh.keys().filter(|id| !self.judged.contains(*id)) {
             faults.push(format!("{id} was acknowledged and is not in the log"));
         }
-        // A claim whose answer died with its broker starts the verdict's time, and nobody may have seen it.
         let unseen: BTreeSet<&str> = pages
             .values()
             .flat_map(|page| page["handoffs"].as_array().unwrap())
             .filter(|one| one["status"] == "EXPIRED")
-            .filter(|one| self.ends[one["toAgent"]["agentId"].as_str().unwrap()].pulls)
+            .filter(|one| self.ends[one["toAgent"]["agentId"].as_str().unwrap()].unseen)
             .map(|one| one["handoffId"].as_str().unwrap())
             .collect();
         let due = fresh.iter().filter(|(id, _)| !unseen.contains(id.as_str()));

@@ -159,6 +159,23 @@ impl AttemptFailure {
         Self { field: Some(field), ..self }
     }
 
+    /// The outcome of an attempt whose earlier request the transport's server may have taken: whatever its repeat came to, the
+    /// receiver may have the message.
+    #[must_use]
+    pub fn after_unknown(outcome: AttemptOutcome) -> AttemptOutcome {
+        match outcome {
+            AttemptOutcome::Failed(failure) | AttemptOutcome::Away(failure) => {
+                AttemptOutcome::Away(Self { reached: true, ..failure })
+            }
+            AttemptOutcome::Busy { .. } => AttemptOutcome::Away(Self::reached(
+                FailureClass::Status,
+                None,
+                "the server limits requests, after one whose outcome is unknown",
+            )),
+            other => other,
+        }
+    }
+
     /// Quotes the server's answer.
     #[must_use]
     pub fn answered(self, answer: &str) -> Self {

@@ -200,3 +200,15 @@ fn f2_6_accepted_decides_over_status_and_metadata_is_kept() {
     assert_eq!(all.into_content().map(Value::Object), Some(kept));
     assert_eq!(AnswerFields::default().into_content(), None);
 }
+
+#[test]
+fn a_refused_repeat_of_a_request_that_may_have_been_taken_reached_the_receiver() {
+    let refused = AttemptFailure::unreached(FailureClass::Unauthorized, "expired");
+    let busy = AttemptOutcome::Busy { retry_after: None };
+    for outcome in [AttemptOutcome::Failed(refused.clone()), AttemptOutcome::Away(refused), busy] {
+        let after = AttemptFailure::after_unknown(outcome);
+        assert!(matches!(&after, AttemptOutcome::Away(failure) if failure.reached), "{after:?}");
+    }
+    let received = AttemptFailure::after_unknown(AttemptOutcome::Received);
+    assert_eq!(received, AttemptOutcome::Received);
+}

@@ -152,7 +152,8 @@ impl Intake {
                     task_id: handoff.task_id,
                     source: handoff.source.clone(),
                     parent_id: handoff.parent_id,
-                    ruling: ruling(policy, &agents, &message, &target),
+                    // A release counts for no strategy: the door counted the refusal.
+                    ruling: ruling(policy, &agents, &message, &target, None),
                     target: Agent::clone(&target),
                     priority: message.envelope().priority,
                     subtasks: subtasks(&message),

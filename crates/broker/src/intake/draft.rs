@@ -31,12 +31,13 @@ use handoffd_core::evidence::record::{PersonalPart, RecordParty, SafetyFacts};
 use handoffd_core::gate::budget;
 use handoffd_store::clock;
 
-/// What rules the end of a handoff on this edge; nothing where only the defaults do.
+/// What rules the end of a handoff on this edge; nothing where only the defaults do. `strategy` chose its receiver.
 pub(super) fn ruling(
     edge: EdgePolicy,
     agents: &Agents,
     message: &Message,
     target: &Agent,
+    strategy: Option<RoutingStrategy>,
 ) -> Option<Box<Ruling>> {
     let envelope = message.envelope();
     let source = &envelope.from_agent.agent_id;
@@ -59,7 +60,7 @@ pub(super) fn ruling(
         addressed,
         returns_to,
         max_iterations,
-        strategy: RoutingStrategy::of_message(message.value()),
+        strategy,
         ..Ruling::default()
     };
     (!ruling.is_default()).then(|| Box::new(ruling))
@@ -119,7 +120,8 @@ pub(super) fn submission_of(
     handoff.clock = LatencyClock::starting(request.arrived_at.unwrap_or(now));
     let named = ready.and_then(|ready| ready.trace_id(message.value()));
     set_trace(&mut handoff, request.trace, message, named);
-    handoff.ruling = ruling(policy.clone(), agents, message, target);
+    let strategy = RoutingStrategy::of_submission(request.door, message.value());
+    handoff.ruling = ruling(policy.clone(), agents, message, target, strategy);
     handoff.idempotent = policy.idempotent;
     handoff.context = context;
     let checkpoint = message.checkpoint().map(|own| packed_checkpoint(&own));

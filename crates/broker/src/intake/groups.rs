@@ -161,7 +161,8 @@ fn drafted(
 ) -> SubmitBranch {
     let target = &branch.target;
     agents.roster.routed(&target.agent_id);
-    let mut ruling = ruling(policy.clone(), agents, message, target).unwrap_or_default();
+    // The door that has strategies chooses one receiver.
+    let mut ruling = ruling(policy.clone(), agents, message, target, None).unwrap_or_default();
     (ruling.addressed, ruling.branch) = (named(&branch.to), Some(place));
     let version = target.agent_version.to_string();
     let handoff = HandoffDraft {

@@ -63,7 +63,7 @@ impl Intake {
         let edges: Vec<_> = edges.iter().collect();
         let agents = self.directory.agents(tenant).await?;
         let policy = contract.map(|ready| ready.policy().clone()).unwrap_or_default();
-        let ruling = ruling(policy, &agents, message, target).unwrap_or_default();
+        let ruling = ruling(policy, &agents, message, target, None).unwrap_or_default();
         let limits = LoopLimits {
             max_hops: self.rules.max_hops,
             max_edge_repeats: ruling

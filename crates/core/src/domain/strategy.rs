@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+/// The door that chooses receivers by a strategy.
+pub const ROUTING_DOOR: &str = "jazz";
+
 /// Where a message says by which strategy its receiver was chosen.
 const POINTER: &str = "/extensions/jazz/strategy";
 
@@ -39,10 +42,17 @@ impl RoutingStrategy {
         Self::ALL.into_iter().find(|one| one.as_str() == name)
     }
 
-    /// The strategy by which the receiver of a message was chosen, where a door chose it.
+    /// The strategy that a message names. Any sender can write that member.
     #[must_use]
     pub fn of_message(message: &Value) -> Option<Self> {
         message.pointer(POINTER)?.as_str().and_then(Self::parse)
+    }
+
+    /// The strategy that chose the receiver of a submission. Only the message of [`ROUTING_DOOR`] counts: the door writes the
+    /// member itself.
+    #[must_use]
+    pub fn of_submission(door: Option<&str>, message: &Value) -> Option<Self> {
+        (door == Some(ROUTING_DOOR)).then(|| Self::of_message(message)).flatten()
     }
 }
 
@@ -123,6 +133,13 @@ mod tests {
             assert_eq!(serde_json::to_value(strategy).unwrap(), json!(strategy.as_str()));
             let message = json!({ "extensions": { "jazz": { "strategy": strategy.as_str() } } });
             assert_eq!(RoutingStrategy::of_message(&message), Some(strategy));
+            assert_eq!(
+                RoutingStrategy::of_submission(Some(ROUTING_DOOR), &message),
+                Some(strategy)
+            );
+            for other in [None, Some("mcp")] {
+                assert_eq!(RoutingStrategy::of_submission(other, &message), None);
+            }
         }
         for other in [json!({}), json!({ "extensions": { "jazz": { "strategy": "best" } } })] {
             assert_eq!(RoutingStrategy::of_message(&other), None);

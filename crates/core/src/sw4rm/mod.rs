@@ -6,7 +6,7 @@ mod request;
 mod status;
 
 pub use context::{CONTEXT_SCHEMA, HandoffContext, SnapshotError};
-pub use request::{DeliveryFacts, request, request_body};
+pub use request::{DeliveryFacts, in_format, request};
 pub use status::{ALL_UNAVAILABLE, NO_CAPABLE_AGENT, Status, priority_of, rejection};
 
 /// The name of the protocol in `extensions`.

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::context::HandoffContext;
 use super::{BROKER_METADATA, NAME};
+use crate::domain::agent::DeliveryFormat;
 
 /// Members of a message that a request has a place for, or that reach no receiver.
 const MAPPED: [&str; 11] = [
@@ -72,9 +73,17 @@ pub fn request(message: &Value, facts: &DeliveryFacts<'_>, trim: Option<usize>) 
     Value::Object(request)
 }
 
-/// The request of a message's bytes, as a webhook posts it. Bytes that are no message stay as they are.
+/// A message's bytes in the form that its receiver asked for.
 #[must_use]
-pub fn request_body(message: &Bytes, facts: &DeliveryFacts<'_>) -> Bytes {
+pub fn in_format(format: DeliveryFormat, message: Bytes, facts: &DeliveryFacts<'_>) -> Bytes {
+    match format {
+        DeliveryFormat::Handoff => message,
+        DeliveryFormat::Sw4rm => request_body(&message, facts),
+    }
+}
+
+/// The request of a message's bytes, as a webhook posts it. Bytes that are no message stay as they are.
+fn request_body(message: &Bytes, facts: &DeliveryFacts<'_>) -> Bytes {
     match serde_json::from_slice::<Value>(message) {
         Ok(message) => request(&message, facts, None).to_string().into(),
         Err(_) => message.clone(),

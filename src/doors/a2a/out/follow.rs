@@ -7,16 +7,17 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::super::super::front::{ApiAnswer, ApiRequest, CallerHeaders};
-use super::step::{AnswerDelivery, HandoffState, LastQuestion, Step, next};
+use super::step::{AnswerDelivery, HandoffState, LastQuestion, Step, next, question};
 use super::{DOOR, FollowState, Followed, beat};
 use crate::http::results;
 use handoffd_broker::directory::Principal;
 use handoffd_broker::dispatch::a2a::client::{CallFault, RemoteAgent};
 use handoffd_broker::dispatch::a2a::message::{answer, answer_id};
-use handoffd_broker::dispatch::a2a::task::{RemoteTask, find};
+use handoffd_broker::dispatch::a2a::task::RemoteTask;
 use handoffd_broker::dispatch::a2a::wire::Operation;
 use handoffd_broker::dispatch::transport::Endpoint;
 use handoffd_broker::dispatch::transport::a2a::{RemoteRef, remote_agent};
+use handoffd_core::domain::canonical;
 use handoffd_core::domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
 use handoffd_store::clock;
 use handoffd_store::store::{HandoffKey, Role};
@@ -29,6 +30,8 @@ const GROWTH: f64 = 1.6;
 const FRESH: Duration = Duration::from_secs(10);
 /// Times that an agent may say that it does not know the task before the task counts as lost.
 const MISSES: u32 = 4;
+/// Cancellations after which an agent that works on is left alone.
+const CANCELS: u32 = 20;
 /// How long the broker goes on to withdraw the task of a handoff that ended.
 const WITHDRAW: Duration = Duration::from_hours(24);
 
@@ -54,6 +57,8 @@ pub(super) struct Follower {
     /// The last answer that was sent, and when.
     told: Option<(u32, Instant)>,
     misses: u32,
+    /// Cancellations that the agent answered without an end of the task.
+    cancels: u32,
     pause: Duration,
 }
 
@@ -61,7 +66,8 @@ impl Follower {
     pub(super) fn new(state: Arc<FollowState>, key: HandoffKey, followed: Arc<Followed>) -> Self {
         let pause = poll(&state).0;
         let (remote, seen, beaten, told) = (None, None, None, None);
-        Self { state, key, followed, remote, seen, beaten, told, misses: 0, pause }
+        let (misses, cancels) = (0, 0);
+        Self { state, key, followed, remote, seen, beaten, told, misses, cancels, pause }
     }
 
     /// Follows the task until it ended, or the broker stops.
@@ -148,20 +154,20 @@ impl Follower {
         if self.remote.is_none() {
             self.remote = self.recorded(handoff).await?;
         }
+        if self.remote.is_none() {
+            self.remote = self.listed(handoff, agent).await?.as_ref().map(Into::into);
+        }
         let task = match &self.remote {
-            Some(RemoteRef::Message(_)) => return Ok(None),
+            None | Some(RemoteRef::Message(_) | RemoteRef::Withheld) => return Ok(None),
             Some(RemoteRef::Task { id, .. }) => {
                 let read = self.call(agent, &Operation::Get { id }, "get_task").await?;
                 let task = RemoteTask::read(&read).filter(|task| task.id == *id);
-                Some(task.ok_or_else(|| protocol("the answer is not the task that was asked for"))?)
+                task.ok_or_else(|| protocol("the answer is not the task that was asked for"))?
             }
-            None => self.listed(handoff, agent).await?,
         };
-        if let Some(task) = &task {
-            self.misses = 0;
-            self.remote = Some(task.into());
-        }
-        Ok(task)
+        self.misses = 0;
+        self.remote = Some((&task).into());
+        Ok(Some(task))
     }
 
     /// What the acceptance's record names.
@@ -180,12 +186,10 @@ impl Follower {
         handoff: &Handoff,
         agent: &RemoteAgent,
     ) -> Result<Option<RemoteTask>, CallFault> {
-        let context = handoff.task_id.to_string();
-        match self.call(agent, &Operation::List { context: &context }, "list_tasks").await {
-            Ok(list) => Ok(find(&list, &handoff.id.to_string())),
-            Err(CallFault::Refused(refusal)) if !refusal.internal => Ok(None),
-            Err(fault) => Err(fault),
-        }
+        let (context, id) = (handoff.task_id.to_string(), handoff.id.to_string());
+        let found = self.state.client.find_task(agent, &context, &id).await;
+        self.count("list_tasks", &found);
+        found
     }
 
     async fn call(
@@ -195,23 +199,26 @@ impl Follower {
         label: &str,
     ) -> Result<Value, CallFault> {
         let answered = self.state.client.call(agent, operation).await;
-        let outcome = match &answered {
+        self.count(label, &answered);
+        answered
+    }
+
+    fn count<T>(&self, label: &str, answered: &Result<T, CallFault>) {
+        let outcome = match answered {
             Ok(_) => "ok",
             Err(CallFault::Refused(_)) => "refused",
             Err(_) => "failed",
         };
         self.state.api.metrics.door_calls.with_label_values(&[DOOR, label, outcome]).inc();
-        answered
     }
 
     /// A handoff whose agent answered with a message, or at whose agent no task is known.
     async fn without_task(&mut self, handoff: &Handoff) -> Round {
-        if handoff.status.is_final() {
-            return Round::End;
-        }
         match self.remote.clone() {
+            None | Some(RemoteRef::Task { .. }) => self.missing(handoff).await,
+            Some(_) if handoff.status.is_final() => Round::End,
             Some(RemoteRef::Message(message)) => self.complete(handoff, Some(message)).await,
-            _ => self.missing(handoff).await,
+            Some(RemoteRef::Withheld) => self.fail(handoff, "SAFETY_VIOLATION", None).await,
         }
     }
 
@@ -229,10 +236,12 @@ impl Follower {
         }
     }
 
-    /// The agent does not know the task. An agent that starts anew may not have read its tasks yet.
+    /// The agent does not know the task. An agent that starts anew may not have read its tasks yet, and one that answers late may
+    /// not have made it yet.
     async fn missing(&mut self, handoff: &Handoff) -> Round {
         self.misses += 1;
-        if handoff.status.is_final() {
+        let is_known = self.remote.is_some();
+        if handoff.status.is_final() && (is_known || self.misses >= MISSES) {
             return Round::End;
         }
         if self.misses < MISSES {
@@ -264,7 +273,15 @@ impl Follower {
             Step::Answer(number, value) => self.answer(handoff, agent, &task, number, &value).await,
             Step::Cancel => {
                 match self.call(agent, &Operation::Cancel { id: &task.id }, "cancel_task").await {
-                    Ok(_) => Round::Soon,
+                    // The next look sees whether the task ended.
+                    Ok(_) => {
+                        self.cancels += 1;
+                        if self.cancels < CANCELS {
+                            return Round::Later;
+                        }
+                        tracing::warn!(handoff_id = %handoff.id, agent_id = %handoff.target, "the agent goes on with a task that was withdrawn");
+                        Round::End
+                    }
                     // It ended meanwhile, or cannot be withdrawn: the agent's own matter.
                     Err(CallFault::Refused(refusal)) if !refusal.internal => Round::End,
                     Err(_) => Round::Away(None),
@@ -279,7 +296,7 @@ impl Follower {
         let status = handoff.status;
         let Some(number) = u32::try_from(handoff.questions.len()).ok().filter(|count| *count > 0)
         else {
-            return Ok(HandoffState { status, question: None });
+            return Ok(HandoffState { status, questions: 0, question: None });
         };
         let page = self.ask(ApiRequest::get(&["handoffs", &handoff.id.to_string()]), handoff).await;
         let page = page.success().map_err(|refused| Round::Away(retry_after(&refused)))?.json;
@@ -293,11 +310,19 @@ impl Follower {
             }
             None => AnswerDelivery::Due,
         };
-        let (question, answer) = (said("question"), said("answer"));
-        Ok(HandoffState {
-            status,
-            question: Some(LastQuestion { number, question, answer, delivery }),
-        })
+        // An erased question is compared with nothing.
+        let stands = said("question").is_none_or(|asked| asked == self.as_kept(question(task)));
+        let last = LastQuestion { number, stands, answer: said("answer"), delivery };
+        Ok(HandoffState { status, questions: handoff.questions.len(), question: Some(last) })
+    }
+
+    /// A question as the API keeps it: redacted, in canonical form.
+    fn as_kept(&self, question: Value) -> Value {
+        let mut said = serde_json::Map::from_iter([("question".to_owned(), question)]);
+        self.state.api.intake.redaction.redact_words(&mut said);
+        let kept: Value =
+            serde_json::from_slice(&canonical::to_vec(&Value::Object(said))).unwrap_or_default();
+        kept["question"].clone()
     }
 
     async fn answer(
@@ -346,7 +371,7 @@ impl Follower {
     /// What follows a verdict or a question: one that the broker refuses for what it says ends the handoff, since the agent
     /// knows of no other way to say it.
     async fn refused_or(&mut self, handoff: &Handoff, said: ApiAnswer) -> Round {
-        if said.status.as_u16() != 422 {
+        if !is_refused(&said) {
             return verdict_round(&said);
         }
         let code = said.text_at("/code").unwrap_or("SCHEMA_INVALID").to_owned();
@@ -355,11 +380,15 @@ impl Follower {
 
     async fn fail(&mut self, handoff: &Handoff, code: &str, message: Option<String>) -> Round {
         tracing::info!(handoff_id = %handoff.id, agent_id = %handoff.target, code, "a remote task failed");
-        let mut error = json!({ "code": code });
+        let bare = json!({ "error": { "code": code } });
         if let Some(message) = message {
-            error["message"] = message.into();
+            let error = json!({ "code": code, "message": message });
+            let said = self.say(handoff, "fail", json!({ "error": error })).await;
+            if !is_refused(&said) {
+                return verdict_round(&said);
+            }
         }
-        let said = self.say(handoff, "fail", json!({ "error": error })).await;
+        let said = self.say(handoff, "fail", bare).await;
         verdict_round(&said)
     }
 
@@ -391,6 +420,11 @@ fn poll(state: &FollowState) -> (Duration, Duration) {
 fn protocol(why: &str) -> CallFault {
     use handoffd_broker::dispatch::answer::{AttemptFailure, FailureClass};
     CallFault::Failed(AttemptFailure::reached(FailureClass::Protocol, Some(200), why))
+}
+
+/// The API refuses what was said, and would again.
+fn is_refused(said: &ApiAnswer) -> bool {
+    matches!(said.status.as_u16(), 400 | 413 | 422)
 }
 
 fn retry_after(refused: &ApiAnswer) -> Option<Duration> {

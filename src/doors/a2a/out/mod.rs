@@ -8,7 +8,7 @@ mod callback;
 mod follow;
 mod step;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use handoffd_broker::dispatch::a2a::client::AgentClient;
 use handoffd_broker::dispatch::transport::Transports;
 use handoffd_broker::dispatch::transport::a2a::{CALLBACK_PATH, NewTask, RemoteRef};
 use handoffd_core::domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
-use handoffd_core::domain::ids::{AgentId, TenantId};
+use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
 use handoffd_store::clock;
 use handoffd_store::store::{Cursor, HandoffFilter, HandoffKey, StoreError};
 
@@ -38,6 +38,12 @@ const LOOK: Duration = Duration::from_secs(5);
 const PAGE: i64 = 200;
 /// How long after a handoff's end its remote task is looked for at a start.
 const ENDED: Duration = Duration::from_hours(24);
+/// How far a later look goes back behind the one before: clocks of brokers differ, and a commit takes its time.
+const SLACK: Duration = Duration::from_mins(1);
+/// A handoff that ended is looked for among those made this long before.
+const MADE: Duration = Duration::from_hours(7 * 24);
+/// Pages of ended handoffs of an agent and a status that a later look reads at most.
+const PAGES: usize = 10;
 /// Heartbeats per lease.
 const BEATS: u32 = 6;
 /// Longest time between two heartbeats.
@@ -68,6 +74,15 @@ pub(super) struct Followed {
     pub(super) found: Mutex<Option<RemoteRef>>,
 }
 
+/// What the last look over ended handoffs left.
+#[derive(Default)]
+struct EndedLook {
+    /// When it began; `None` before the first.
+    at: Option<Micros>,
+    /// Handoffs that it saw, so that none is taken up twice while it is within the slack.
+    seen: HashSet<HandoffKey>,
+}
+
 /// The interval between two heartbeats of a lease.
 pub(super) fn beat(lease: Duration) -> Duration {
     (lease / BEATS).min(BEAT_MAX)
@@ -92,7 +107,7 @@ impl Follow {
         let stopping = self.0.api.stopping.clone();
         let lease = Duration::from_millis(self.0.api.config.delivery.lease_ms);
         let period = LOOK.min(beat(lease));
-        let mut first = true;
+        let mut ended = EndedLook::default();
         let mut look_at = tokio::time::Instant::now();
         loop {
             tokio::select! {
@@ -100,11 +115,11 @@ impl Follow {
                 () = stopping.cancelled() => return,
                 task = tasks.recv() => {
                     let Some(NewTask { handoff, remote }) = task else { return };
-                    self.follow(handoff, Some(remote));
+                    self.follow(handoff, remote);
                 }
                 () = tokio::time::sleep_until(look_at) => {
-                    match self.look(alone, first).await {
-                        Ok(()) => first = false,
+                    match self.look(alone, &ended).await {
+                        Ok(look) => ended = look,
                         Err(err) => tracing::warn!(error = %err, "remote tasks cannot be looked for"),
                     }
                     look_at = tokio::time::Instant::now() + period.mul_f64(0.75 + clock::random_fraction() / 2.0);
@@ -142,9 +157,11 @@ impl Follow {
         self.0.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks for handoffs that nobody follows; at a start also for those that ended while their task lives.
-    async fn look(&self, alone: bool, first: bool) -> Result<(), StoreError> {
+    /// Looks for handoffs that nobody follows, and for those that ended while their task may live.
+    async fn look(&self, alone: bool, before: &EndedLook) -> Result<EndedLook, StoreError> {
         let api = &self.0.api;
+        let first = before.at.is_none();
+        let mut ended = EndedLook { at: Some(api.now()), seen: HashSet::new() };
         for tenant in api.store.list_tenants().await? {
             let Ok(agents) = api.intake.directory.agents(&tenant).await else { continue };
             let remote: Vec<AgentId> = agents
@@ -155,12 +172,10 @@ impl Follow {
                 .collect();
             for agent in remote {
                 self.look_at(&tenant, &agent, alone && first).await?;
-                if first {
-                    self.look_behind(&tenant, &agent).await?;
-                }
+                self.look_behind(&tenant, &agent, before, &mut ended).await?;
             }
         }
-        Ok(())
+        Ok(ended)
     }
 
     /// Follows an agent's accepted handoffs whose lease nobody extends; all of them for `all`.
@@ -188,7 +203,7 @@ impl Follow {
                         self.adopt(handoff);
                     }
                 }
-                match page.last().filter(|_| page.len() >= usize::try_from(PAGE).unwrap_or(0)) {
+                match page.last().filter(|_| is_full(&page)) {
                     Some(last) => after = Some((last.created_at, last.id.to_string())),
                     None => break,
                 }
@@ -197,13 +212,37 @@ impl Follow {
         Ok(())
     }
 
-    /// Follows an agent's handoffs that ended lately, in case the broker died before it withdrew the task.
-    async fn look_behind(&self, tenant: &TenantId, agent: &AgentId) -> Result<(), StoreError> {
+    /// Follows an agent's handoffs that ended since the last look, in case a broker died before it withdrew the task. Lists
+    /// have the newest handoffs first.
+    async fn look_behind(
+        &self,
+        tenant: &TenantId,
+        agent: &AgentId,
+        before: &EndedLook,
+        ended: &mut EndedLook,
+    ) -> Result<(), StoreError> {
         let now = self.0.api.now();
+        let back = before.at.map_or(ENDED, |at| now.since(at) + SLACK);
+        let pages = if before.at.is_none() { usize::MAX } else { PAGES };
         for status in [HandoffStatus::Canceled, HandoffStatus::Expired, HandoffStatus::Failed] {
-            for handoff in self.page(tenant, agent, status, None).await? {
-                if handoff.ended_at.is_some_and(|at| now.since(at) <= ENDED) {
-                    self.adopt(&handoff);
+            let mut after = None;
+            for _ in 0..pages {
+                let page = self.page(tenant, agent, status, after.as_ref()).await?;
+                for handoff in &page {
+                    if handoff.ended_at.is_none_or(|at| now.since(at) > back) {
+                        continue;
+                    }
+                    let key = (handoff.tenant.clone(), handoff.id);
+                    if !before.seen.contains(&key) {
+                        self.adopt(handoff);
+                    }
+                    ended.seen.insert(key);
+                }
+                match page.last().filter(|_| is_full(&page)) {
+                    Some(last) if now.since(last.created_at) <= back + MADE => {
+                        after = Some((last.created_at, last.id.to_string()));
+                    }
+                    _ => break,
                 }
             }
         }
@@ -232,6 +271,11 @@ impl Follow {
             self.follow(key, None);
         }
     }
+}
+
+/// Whether another page may follow.
+fn is_full(page: &[Handoff]) -> bool {
+    page.len() >= usize::try_from(PAGE).unwrap_or(0)
 }
 
 /// The route by which agents tell of their tasks.

@@ -4,11 +4,14 @@ use serde_json::{Value, json};
 
 use handoffd_broker::dispatch::a2a::task::{RemoteState, RemoteTask};
 use handoffd_core::domain::handoff::HandoffStatus;
+use handoffd_core::domain::question::MAX_QUESTIONS;
 
 /// The handoff, as far as a step depends on it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct HandoffState {
     pub(super) status: HandoffStatus,
+    /// Questions that the agent asked so far.
+    pub(super) questions: usize,
     /// The last question that the agent asked.
     pub(super) question: Option<LastQuestion>,
 }
@@ -16,8 +19,8 @@ pub(super) struct HandoffState {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct LastQuestion {
     pub(super) number: u32,
-    /// `None` once erased.
-    pub(super) question: Option<Value>,
+    /// The remote task still says this question, as far as the broker can tell.
+    pub(super) stands: bool,
     pub(super) answer: Option<Value>,
     pub(super) delivery: AnswerDelivery,
 }
@@ -82,19 +85,24 @@ fn held(ours: &HandoffState, status: HandoffStatus, remote: &RemoteTask) -> Step
     }
 }
 
-/// The agent waits for input, and no question is open here.
+/// What a task that waits for input asks.
+pub(super) fn question(remote: &RemoteTask) -> Value {
+    remote.words().unwrap_or_else(|| json!(UNSAID))
+}
+
+/// The agent waits for input, and no question is open here. An answer goes to the question that it was given for: after a restart
+/// the broker does not remember what it sent, and an agent without a history does not tell.
 fn input(ours: &HandoffState, remote: &RemoteTask) -> Step {
-    let words = remote.words().unwrap_or_else(|| json!(UNSAID));
-    match &ours.question {
+    let last = ours.question.as_ref().filter(|last| last.stands);
+    match last {
         Some(LastQuestion {
             number, answer: Some(answer), delivery: AnswerDelivery::Due, ..
         }) => Step::Answer(*number, answer.clone()),
-        Some(last)
-            if last.delivery == AnswerDelivery::Fresh && last.question.as_ref() == Some(&words) =>
-        {
-            Step::Wait
+        Some(LastQuestion { delivery: AnswerDelivery::Fresh, .. }) => Step::Wait,
+        _ if ours.questions >= MAX_QUESTIONS => {
+            Step::Fail { code: "A2A_TOO_MANY_QUESTIONS", message: None }
         }
-        _ => Step::Ask(words),
+        _ => Step::Ask(question(remote)),
     }
 }
 
@@ -112,16 +120,21 @@ mod tests {
     }
 
     fn ours(status: HandoffStatus) -> HandoffState {
-        HandoffState { status, question: None }
+        HandoffState { status, questions: 0, question: None }
     }
 
     fn asked(answer: Option<&str>, delivery: AnswerDelivery) -> HandoffState {
         let status =
             if answer.is_some() { HandoffStatus::Accepted } else { HandoffStatus::InputRequired };
         let answer = answer.map(Into::into);
-        let question =
-            LastQuestion { number: 1, question: Some(json!("Which?")), answer, delivery };
-        HandoffState { status, question: Some(question) }
+        let question = LastQuestion { number: 1, stands: true, answer, delivery };
+        HandoffState { status, questions: 1, question: Some(question) }
+    }
+
+    /// The remote task asks something else by now.
+    fn moved(mut ours: HandoffState) -> HandoffState {
+        ours.question.as_mut().unwrap().stands = false;
+        ours
     }
 
     #[test]
@@ -155,9 +168,28 @@ mod tests {
         assert_eq!(next(&asked(Some("EUR"), AnswerDelivery::Done), &waits), question);
         let second = remote("INPUT_REQUIRED", Some("And when?"));
         let next_question = Step::Ask(json!("And when?"));
-        assert_eq!(next(&asked(Some("EUR"), AnswerDelivery::Fresh), &second), next_question);
+        let moved_on = moved(asked(Some("EUR"), AnswerDelivery::Fresh));
+        assert_eq!(next(&moved_on, &second), next_question);
+        // A broker that started anew does not know that it sent the answer of the first question.
+        let forgotten = moved(asked(Some("EUR"), AnswerDelivery::Due));
+        assert_eq!(next(&forgotten, &second), next_question);
         let silent = remote("INPUT_REQUIRED", None);
         assert_eq!(next(&ours(HandoffStatus::Accepted), &silent), Step::Ask(json!(UNSAID)));
+    }
+
+    #[test]
+    fn a_handoff_that_asked_all_its_questions_fails() {
+        let waits = remote("INPUT_REQUIRED", Some("And?"));
+        let mut ours = asked(Some("EUR"), AnswerDelivery::Done);
+        ours.questions = MAX_QUESTIONS - 1;
+        assert_eq!(next(&ours, &waits), Step::Ask(json!("And?")));
+        ours.questions = MAX_QUESTIONS;
+        let failed = Step::Fail { code: "A2A_TOO_MANY_QUESTIONS", message: None };
+        assert_eq!(next(&ours, &waits), failed);
+        // The answer of the last one still goes out.
+        let last =
+            HandoffState { questions: MAX_QUESTIONS, ..asked(Some("EUR"), AnswerDelivery::Due) };
+        assert_eq!(next(&last, &waits), Step::Answer(1, json!("EUR")));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use reqwest::Method;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use tokio::time::{Instant, timeout};
 use url::Url;
 
@@ -14,17 +15,23 @@ use super::super::answer::{AttemptFailure, FailureClass, parse_retry_after};
 use super::super::egress::GuardedClient;
 use super::super::webhook::{denied, failure_of, read_body};
 use super::card::{self, CardFault, RemoteCard, VERSION};
+use super::task::{RemoteTask, find, next_page};
 use super::wire::{Operation, RemoteRefusal, answer};
+use handoffd_core::domain::ids::TenantId;
 use handoffd_store::clock::{Clock, SystemClock};
 
 /// How long a card is kept. An agent whose card changes meanwhile is read again once a call fails.
 const CARD_AGE: Duration = Duration::from_mins(5);
 /// Most cards that are kept.
 const MAX_CARDS: usize = 10_000;
+/// Most pages of a context's tasks that are read for one task.
+const LIST_PAGES: usize = 20;
 
 /// A remote agent as it is registered.
 #[derive(Clone)]
 pub struct RemoteAgent {
+    /// The tenant that registered the agent.
+    pub tenant: TenantId,
     /// Address of the agent or of its card.
     pub url: String,
     /// The header that carries the credential, and its value.
@@ -62,6 +69,21 @@ impl CallFault {
         matches!(self, Self::Refused(refusal) if refusal.is_no_task())
     }
 
+    /// The agent does not offer the operation at all. Frameworks answer an unknown path with an error of their own.
+    fn is_no_operation(&self) -> bool {
+        match self {
+            Self::Refused(refusal) => {
+                let missing = ["UNSUPPORTED_OPERATION", "METHOD_NOT_FOUND", "HTTP_501"];
+                !refusal.internal || missing.contains(&refusal.reason.as_str())
+            }
+            Self::Failed(failure) => {
+                failure.class == FailureClass::Status
+                    && matches!(failure.status, Some(404 | 405 | 501))
+            }
+            Self::Busy(_) | Self::Gone | Self::Card(_) => false,
+        }
+    }
+
     /// One sentence without an address or a part of a body.
     #[must_use]
     pub fn detail(&self) -> String {
@@ -75,6 +97,25 @@ impl CallFault {
     }
 }
 
+/// What a card belongs to. An agent may show another card to another caller.
+#[derive(PartialEq, Eq, Hash)]
+struct CardKey {
+    url: String,
+    tenant: TenantId,
+    /// SHA-256 over the credential's header and value; `None` for an agent without a credential.
+    credential: Option<[u8; 32]>,
+}
+
+impl CardKey {
+    fn new(agent: &RemoteAgent, at: &Url) -> Self {
+        let credential = agent.credential.as_ref().map(|(name, value)| {
+            let digest = Sha256::new().chain_update(name.as_str()).chain_update([0]);
+            digest.chain_update(value.as_bytes()).finalize().into()
+        });
+        Self { url: at.as_str().to_owned(), tenant: agent.tenant.clone(), credential }
+    }
+}
+
 struct KeptCard {
     card: Arc<RemoteCard>,
     since: Instant,
@@ -84,7 +125,7 @@ struct KeptCard {
 #[derive(Clone)]
 pub struct AgentClient {
     http: GuardedClient,
-    cards: Arc<Mutex<HashMap<String, KeptCard>>>,
+    cards: Arc<Mutex<HashMap<CardKey, KeptCard>>>,
 }
 
 impl AgentClient {
@@ -112,7 +153,8 @@ impl AgentClient {
             .check_url(&agent.url)
             .map_err(|why| CallFault::Failed(denied(why)))?;
         let at = card::card_url(&registered);
-        if let Some(kept) = self.kept().get(at.as_str())
+        let key = CardKey::new(agent, &at);
+        if let Some(kept) = self.kept().get(&key)
             && kept.since.elapsed() < CARD_AGE
         {
             return Ok(Arc::clone(&kept.card));
@@ -130,7 +172,7 @@ impl AgentClient {
         if kept.len() >= MAX_CARDS {
             kept.retain(|_, card| card.since.elapsed() < CARD_AGE);
         }
-        kept.insert(at.into(), KeptCard { card: Arc::clone(&card), since: Instant::now() });
+        kept.insert(key, KeptCard { card: Arc::clone(&card), since: Instant::now() });
         Ok(card)
     }
 
@@ -144,11 +186,11 @@ impl AgentClient {
     /// Forgets the agent's card, so that the next call reads it anew.
     fn forget(&self, agent: &RemoteAgent) {
         if let Ok(url) = Url::parse(&agent.url) {
-            self.kept().remove(card::card_url(&url).as_str());
+            self.kept().remove(&CardKey::new(agent, &card::card_url(&url)));
         }
     }
 
-    fn kept(&self) -> std::sync::MutexGuard<'_, HashMap<String, KeptCard>> {
+    fn kept(&self) -> std::sync::MutexGuard<'_, HashMap<CardKey, KeptCard>> {
         self.cards.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -185,6 +227,38 @@ impl AgentClient {
                 Err(CallFault::Failed(AttemptFailure::reached(class, Some(status), detail)))
             }
         }
+    }
+
+    /// The task of a context that took the message of this id, without its artifacts. `None` also where the agent cannot list
+    /// tasks.
+    ///
+    /// # Errors
+    /// [`CallFault`]: whether there is such a task is not known.
+    pub async fn find_task(
+        &self,
+        agent: &RemoteAgent,
+        context: &str,
+        message_id: &str,
+    ) -> Result<Option<RemoteTask>, CallFault> {
+        let mut token: Option<String> = None;
+        for _ in 0..LIST_PAGES {
+            let page = Operation::List { context, page: token.as_deref() };
+            let list = match self.call(agent, &page).await {
+                Ok(list) => list,
+                Err(fault) if fault.is_no_operation() => return Ok(None),
+                Err(fault) => return Err(fault),
+            };
+            if let Some(task) = find(&list, message_id) {
+                return Ok(Some(task));
+            }
+            match next_page(&list) {
+                // An agent that knows no pages may name the same one again.
+                Some(next) if token.as_deref() != Some(next) => token = Some(next.to_owned()),
+                _ => return Ok(None),
+            }
+        }
+        let why = "the agent lists more tasks of the context than the broker reads";
+        Err(CallFault::Failed(AttemptFailure::reached(FailureClass::Protocol, Some(200), why)))
     }
 
     /// One request with the agent's credential, and its answer up to the size limit.
@@ -239,5 +313,60 @@ impl AgentClient {
         let left = agent.timeout.saturating_sub(started.elapsed());
         let body = timeout(left, read_body(response)).await.map_err(|_| late())?;
         Ok((status, body.map_err(CallFault::Failed)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn agent(tenant: &str, credential: Option<(&'static str, &'static str)>) -> RemoteAgent {
+        RemoteAgent {
+            tenant: tenant.parse().unwrap(),
+            url: "https://a.example/".to_owned(),
+            credential: credential.map(|(name, value)| {
+                (HeaderName::from_static(name), HeaderValue::from_static(value))
+            }),
+            timeout: Duration::from_secs(1),
+        }
+    }
+
+    #[test]
+    fn a_card_is_kept_for_its_tenant_and_credential_alone() {
+        let at = Url::parse("https://a.example/.well-known/agent-card.json").unwrap();
+        let key = |tenant, credential| CardKey::new(&agent(tenant, credential), &at);
+        let bearer = Some(("authorization", "Bearer x"));
+        assert!(key("acme", bearer) == key("acme", bearer));
+        for other in [
+            key("other", bearer),
+            key("acme", None),
+            key("acme", Some(("authorization", "Bearer y"))),
+            key("acme", Some(("x-api-key", "Bearer x"))),
+        ] {
+            assert!(key("acme", bearer) != other);
+        }
+    }
+
+    #[test]
+    fn an_agent_that_cannot_list_differs_from_one_that_fails() {
+        let refused = |reason: &str, internal| {
+            let reason = reason.to_owned();
+            CallFault::Refused(RemoteRefusal { reason, message: String::new(), internal })
+        };
+        let status = |status| {
+            CallFault::Failed(AttemptFailure::reached(FailureClass::Status, Some(status), "x"))
+        };
+        for none in [
+            refused("METHOD_NOT_FOUND", false),
+            refused("UNSUPPORTED_OPERATION", true),
+            status(404),
+            status(405),
+            status(501),
+        ] {
+            assert!(none.is_no_operation(), "{none:?}");
+        }
+        for later in [refused("INTERNAL", true), status(500), CallFault::Busy(None)] {
+            assert!(!later.is_no_operation(), "{later:?}");
+        }
     }
 }

@@ -140,6 +140,12 @@ pub fn find(list: &Value, message_id: &str) -> Option<RemoteTask> {
     tasks.iter().filter_map(RemoteTask::read).find(|task| task.has_message(message_id))
 }
 
+/// The token of the page behind this one; `None` on the last page.
+#[must_use]
+pub fn next_page(list: &Value) -> Option<&str> {
+    list.get("nextPageToken").and_then(Value::as_str).filter(|token| !token.is_empty())
+}
+
 fn identifier(value: &Value) -> Option<String> {
     let text = value.as_str()?;
     let fits =
@@ -301,6 +307,14 @@ mod tests {
         assert!(find(&list, "m").unwrap().has_message("m"));
         assert_eq!(find(&list, "z"), None);
         assert_eq!(find(&json!([]), "m"), None);
+        for (list, token) in [
+            (json!({ "nextPageToken": "p" }), Some("p")),
+            (json!({ "nextPageToken": "" }), None),
+            (json!({ "nextPageToken": 7 }), None),
+            (json!({}), None),
+        ] {
+            assert_eq!(next_page(&list), token, "{list}");
+        }
     }
 
     #[test]

@@ -7,6 +7,8 @@ use super::card::{Binding, RemoteCard};
 
 /// Messages of a task's history that the broker asks for: enough to find its own.
 const HISTORY: u32 = 100;
+/// Tasks on a page of a list: a page with the history of each stays below the limit of an answer's size.
+const LIST_PAGE: u32 = 10;
 /// Longest text of a refusal that is kept, in characters.
 const REASON_MAX: usize = 500;
 
@@ -18,8 +20,11 @@ pub enum Operation<'a> {
     Get {
         id: &'a str,
     },
+    /// Tasks of a context without their artifacts.
     List {
         context: &'a str,
+        /// The `nextPageToken` of the page before.
+        page: Option<&'a str>,
     },
     Cancel {
         id: &'a str,
@@ -76,8 +81,12 @@ impl Operation<'_> {
                 let mut params = match self {
                     Self::Send(request) => (*request).clone(),
                     Self::Get { id } => json!({ "id": id, "historyLength": HISTORY }),
-                    Self::List { context } => {
-                        json!({ "contextId": context, "historyLength": HISTORY, "includeArtifacts": true })
+                    Self::List { context, page } => {
+                        let mut params = json!({ "contextId": context, "historyLength": HISTORY, "pageSize": LIST_PAGE });
+                        if let Some(token) = page {
+                            params["pageToken"] = (*token).into();
+                        }
+                        params
                     }
                     Self::Cancel { id } => json!({ "id": id }),
                 };
@@ -109,10 +118,11 @@ impl Operation<'_> {
             Self::Get { id } => {
                 (false, format!("/tasks/{}?historyLength={HISTORY}", segment(id)), None)
             }
-            Self::List { context } => {
-                let query = format!("contextId={}", segment(context));
-                let path = format!("/tasks?{query}&historyLength={HISTORY}&includeArtifacts=true");
-                (false, path, None)
+            Self::List { context, page } => {
+                let query = format!("contextId={}&historyLength={HISTORY}", segment(context));
+                let token =
+                    page.map_or_else(String::new, |token| format!("&pageToken={}", segment(token)));
+                (false, format!("/tasks?{query}&pageSize={LIST_PAGE}{token}"), None)
             }
             Self::Cancel { id } => {
                 (true, format!("/tasks/{}:cancel", segment(id)), Some(json!({})))
@@ -228,6 +238,17 @@ mod tests {
             (false, "/tasks/a%2F..%2Fb%20c?historyLength=100".to_owned())
         );
         assert_eq!(http(Operation::Cancel { id: "t" }), (true, "/tasks/t:cancel".to_owned()));
+        assert_eq!(
+            http(Operation::List { context: "c", page: None }),
+            (false, "/tasks?contextId=c&historyLength=100&pageSize=10".to_owned())
+        );
+        let second = Operation::List { context: "c", page: Some("a&b") };
+        let listed = second.request(&card(Binding::JsonRpc, None)).body.unwrap();
+        assert_eq!(
+            listed["params"],
+            json!({ "contextId": "c", "historyLength": 100, "pageSize": 10, "pageToken": "a&b" })
+        );
+        assert!(http(second).1.ends_with("&pageToken=a%26b"));
         let rpc = Operation::Get { id: "t" }.request(&card(Binding::JsonRpc, Some("acme")));
         assert_eq!(rpc.url, "https://a.example/x");
         let body = rpc.body.unwrap();

@@ -17,7 +17,6 @@ use super::super::transport::{
 use super::super::webhook::VerdictClock;
 use super::{Dispatcher, DispatcherState, SETTLE_PAUSE_MAX};
 use crate::ledger::command::Outcome;
-use handoffd_core::domain::agent::DeliveryFormat;
 use handoffd_core::domain::content_coding::Coding;
 use handoffd_core::domain::handoff::DeliveryMode;
 use handoffd_core::domain::ids::Micros;
@@ -190,7 +189,11 @@ impl Dispatcher {
         };
         let mut attempt = Attempt { endpoint, envelope, body, encoded, timeout, verdict };
         if transport.is_too_large(&attempt) {
-            let link = parts.claims.link(&claim.tenant, claim.handoff_id, begun);
+            let link = parts.claims.link(
+                &claim.tenant,
+                (claim.handoff_id, claim.attempt, claim.fencing_token),
+                begun,
+            );
             (attempt.envelope.claim_check, attempt.envelope.coding) = (Some(link), None);
             attempt.encoded = None;
             parts.metrics.claim_checks.with_label_values(&[mode.as_str()]).inc();
@@ -259,7 +262,14 @@ impl Dispatcher {
         let body = claim.delivered(row.agent.is_entitled());
         let body =
             parts.schemas.delivered(body, &row.agent).map_err(|_| UnsentReason::Unreadable)?;
-        let body = in_format(delivery.format, body, claim);
+        let facts = DeliveryFacts {
+            receiver: claim.target.as_str(),
+            handoff_id: &claim.handoff_id.to_string(),
+            task_id: &claim.task_id.to_string(),
+            attempt: claim.attempt.into(),
+            fencing_token: claim.fencing_token,
+        };
+        let body = sw4rm::in_format(delivery.format, body, &facts);
         tracing::trace!(handoff_id = %claim.handoff_id, "endpoint resolved");
         let receiver = (claim.tenant.clone(), claim.target.clone());
         self.0.lanes.known(&receiver, delivery.max_in_flight, delivery.failing);
@@ -278,24 +288,6 @@ fn reached(outcome: &AttemptOutcome) -> bool {
         AttemptOutcome::Accepted(_)
         | AttemptOutcome::Rejected { .. }
         | AttemptOutcome::Received => true,
-    }
-}
-
-/// The message in the form that the receiver asked for.
-fn in_format(format: DeliveryFormat, message: Bytes, claim: &DeliveryClaim) -> Bytes {
-    match format {
-        DeliveryFormat::Handoff => message,
-        DeliveryFormat::Sw4rm => {
-            let (handoff_id, task_id) = (claim.handoff_id.to_string(), claim.task_id.to_string());
-            let facts = DeliveryFacts {
-                receiver: claim.target.as_str(),
-                handoff_id: &handoff_id,
-                task_id: &task_id,
-                attempt: claim.attempt.into(),
-                fencing_token: claim.fencing_token,
-            };
-            sw4rm::request_body(&message, &facts)
-        }
     }
 }
 

@@ -15,12 +15,13 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::super::a2a::client::{AgentClient, CallFault, RemoteAgent};
 use super::super::a2a::message::{Callback, Outgoing};
-use super::super::a2a::task::{RemoteState, RemoteTask, Sent, find};
+use super::super::a2a::task::{RemoteState, RemoteTask, Sent};
 use super::super::a2a::wire::Operation;
 use super::super::answer::{AnswerFields, AttemptFailure, AttemptOutcome, FailureClass};
 use super::super::webhook::VerdictClock;
 use super::{Attempt, Endpoint, Publication, Transport};
 use crate::vault::Vault;
+use handoffd_core::domain::credential;
 use handoffd_core::domain::handoff::DeliveryMode;
 use handoffd_core::domain::ids::{HandoffId, TenantId};
 use handoffd_core::domain::transport::{
@@ -32,7 +33,7 @@ use handoffd_store::clock;
 use handoffd_store::fault::{self, Step};
 use handoffd_store::store::HandoffKey;
 
-const DESCRIPTION: TransportDescription = TransportDescription {
+pub const DESCRIPTION: TransportDescription = TransportDescription {
     mode: DeliveryMode::A2a,
     label: "A2A agent",
     description: "The broker is the client of an agent that speaks A2A 1.0: it sends each handoff as a message and follows the task.",
@@ -87,6 +88,8 @@ const TAKEN_HEADERS: [&str; 9] = [
 ];
 /// How long a task that is only submitted may turn into a refusal before it counts as accepted.
 const FIRST_WORD: Duration = Duration::from_secs(1);
+/// What stays of an attempt's time behind the last look.
+const SPARE: Duration = Duration::from_millis(50);
 /// Pauses between looks meanwhile.
 const LOOK: Duration = Duration::from_millis(100);
 /// What a callback's token is sealed for.
@@ -98,7 +101,8 @@ pub const CALLBACK_PATH: &str = "/callbacks/a2a";
 #[derive(Debug)]
 pub struct NewTask {
     pub handoff: HandoffKey,
-    pub remote: RemoteRef,
+    /// `None`: the message may have reached the agent, and no usable answer came.
+    pub remote: Option<RemoteRef>,
 }
 
 /// A remote task, as an acceptance's record names it.
@@ -110,6 +114,8 @@ pub enum RemoteRef {
     },
     /// The agent answered with a message: the whole result.
     Message(Value),
+    /// The agent answered with a message that is in no record: the safety rules or the credential patterns match it.
+    Withheld,
 }
 
 impl RemoteRef {
@@ -118,6 +124,7 @@ impl RemoteRef {
         json!({ "a2a": match self {
             Self::Task { id, context } => json!({ "taskId": id, "contextId": context }),
             Self::Message(message) => json!({ "message": message }),
+            Self::Withheld => json!({ "withheld": true }),
         } })
     }
 
@@ -127,6 +134,9 @@ impl RemoteRef {
         let own = content.pointer("/metadata/a2a")?;
         if let Some(message) = own.get("message") {
             return Some(Self::Message(message.clone()));
+        }
+        if own.get("withheld").is_some() {
+            return Some(Self::Withheld);
         }
         let text = |name: &str| own.get(name).and_then(Value::as_str).map(str::to_owned);
         Some(Self::Task { id: text("taskId")?, context: text("contextId").unwrap_or_default() })
@@ -174,7 +184,8 @@ pub fn remote_agent(endpoint: &Endpoint, timeout: Duration) -> Option<RemoteAgen
         }
         (None, None) => None,
     };
-    Some(RemoteAgent { url: endpoint.config.text("url")?.to_owned(), credential, timeout })
+    let url = endpoint.config.text("url")?.to_owned();
+    Some(RemoteAgent { tenant: endpoint.tenant.clone(), url, credential, timeout })
 }
 
 /// Sends handoffs to A2A agents.
@@ -215,7 +226,7 @@ impl A2aTransport {
         let (id, task_id) = (envelope.handoff_id.to_string(), envelope.task_id.to_string());
         let card = self.client.card(agent).await?;
         if envelope.attempt > 1
-            && let Some(task) = self.earlier(agent, &id, &task_id).await
+            && let Some(task) = self.earlier(agent, &id, &task_id).await?
         {
             return Ok(Sent::Task(task));
         }
@@ -236,27 +247,41 @@ impl A2aTransport {
         .request(&card);
         let answer = self.client.call(agent, &Operation::Send(&request)).await?;
         fault::at(Step::SendAnswered);
-        let sent = Sent::read(&answer).ok_or_else(|| {
+        Sent::read(&answer).ok_or_else(|| {
             let why = "the answer to the message is neither a task nor a message";
             CallFault::Failed(AttemptFailure::reached(FailureClass::Protocol, Some(200), why))
-        })?;
-        match sent {
-            Sent::Task(task) if task.state == RemoteState::Submitted => {
-                Ok(Sent::Task(self.first_word(agent, task).await))
+        })
+    }
+
+    /// The task of this message, where an earlier attempt reached the agent. An agent that cannot list tasks has none; one that
+    /// fails to answer is asked again at the next attempt, and this attempt sends no message.
+    async fn earlier(
+        &self,
+        agent: &RemoteAgent,
+        id: &str,
+        task_id: &str,
+    ) -> Result<Option<RemoteTask>, CallFault> {
+        let found = self.client.find_task(agent, task_id, id).await;
+        found.map_err(|fault| match fault {
+            CallFault::Failed(failure) => {
+                CallFault::Failed(AttemptFailure { reached: false, ..failure })
             }
-            sent => Ok(sent),
-        }
+            CallFault::Refused(refusal) => CallFault::Failed(AttemptFailure::unreached(
+                FailureClass::Status,
+                format!("the agent cannot tell of an earlier attempt: {}", refusal.reason),
+            )),
+            other => other,
+        })
     }
 
-    /// The task of this message, where an earlier attempt reached the agent. An agent that cannot tell has none.
-    async fn earlier(&self, agent: &RemoteAgent, id: &str, task_id: &str) -> Option<RemoteTask> {
-        let list = self.client.call(agent, &Operation::List { context: task_id }).await.ok()?;
-        find(&list, id)
-    }
-
-    /// Gives a submitted task a moment: an agent that refuses does so at once.
-    async fn first_word(&self, agent: &RemoteAgent, mut task: RemoteTask) -> RemoteTask {
-        let until = Instant::now() + FIRST_WORD;
+    /// Gives a submitted task a moment: an agent that refuses does so at once. The task is known already, so that nothing here
+    /// fails the attempt.
+    async fn first_word(
+        &self,
+        agent: &RemoteAgent,
+        mut task: RemoteTask,
+        until: Instant,
+    ) -> RemoteTask {
         while task.state == RemoteState::Submitted && Instant::now() < until {
             sleep(LOOK).await;
             let get = Operation::Get { id: &task.id };
@@ -301,8 +326,28 @@ impl A2aTransport {
         })
     }
 
+    /// Whether a message of the agent may stand in a record before the API judges it as the handoff's result.
+    async fn is_clean(&self, message: &Value) -> bool {
+        let (said, gate) = (json!({ "result": message }), Arc::clone(&self.gate));
+        let scan = tokio::task::spawn_blocking(move || {
+            let report = gate.scanner.report(&said, &[], &mut |_, _| {});
+            report.findings.is_empty()
+                && report.marks.is_empty()
+                && credential::sightings("", &said).is_empty()
+        });
+        scan.await.unwrap_or(false)
+    }
+
+    /// Tells the follower of a handoff's remote task. Nobody follows once the broker stops; the next one looks for it.
+    fn tell(&self, attempt: &Attempt, remote: Option<RemoteRef>) {
+        if !attempt.envelope.test {
+            let handoff = (attempt.endpoint.tenant.clone(), attempt.envelope.handoff_id);
+            let _ = self.tasks.send(NewTask { handoff, remote });
+        }
+    }
+
     /// What the agent's answer means for the handoff.
-    fn outcome(&self, attempt: &Attempt, sent: Result<Sent, CallFault>) -> AttemptOutcome {
+    async fn outcome(&self, attempt: &Attempt, sent: Result<Sent, CallFault>) -> AttemptOutcome {
         let remote = match sent {
             Ok(Sent::Message(message)) => RemoteRef::Message(message),
             Ok(Sent::Task(task)) if task.state == RemoteState::Rejected => {
@@ -315,15 +360,23 @@ impl A2aTransport {
                 };
             }
             Ok(Sent::Task(task)) => RemoteRef::from(&task),
-            Err(fault) => return fault_outcome(fault),
+            Err(fault) => {
+                let outcome = fault_outcome(fault);
+                if matches!(&outcome, AttemptOutcome::Failed(failure) if failure.reached) {
+                    self.tell(attempt, None);
+                }
+                return outcome;
+            }
         };
-        let fields = AnswerFields { details: None, metadata: Some(remote.metadata()) };
-        if !attempt.envelope.test {
-            let handoff = (attempt.endpoint.tenant.clone(), attempt.envelope.handoff_id);
-            // Nobody follows once the broker stops; the next one reads the record.
-            let _ = self.tasks.send(NewTask { handoff, remote });
-        }
-        AttemptOutcome::Accepted(fields)
+        let metadata = match &remote {
+            RemoteRef::Message(message) if !self.is_clean(message).await => {
+                RemoteRef::Withheld.metadata()
+            }
+            remote => remote.metadata(),
+        };
+        // The follower here has the message itself, and says it by the API, which judges it by the tenant's policies.
+        self.tell(attempt, Some(remote));
+        AttemptOutcome::Accepted(AnswerFields { details: None, metadata: Some(metadata) })
     }
 }
 
@@ -391,9 +444,17 @@ impl Transport for A2aTransport {
             VerdictClock::FromFirstByte(_) | VerdictClock::Stopped => None,
         };
         let until = verdict.map_or(limit, |verdict| verdict.min(limit));
-        if let Ok(sent) = timeout_at(until, self.offer(&agent, &attempt)).await {
-            Publication::of(self.outcome(&attempt, sent))
+        if let Ok(mut sent) = timeout_at(until, self.offer(&agent, &attempt)).await {
+            if let Ok(Sent::Task(task)) = &mut sent
+                && task.state == RemoteState::Submitted
+            {
+                let last =
+                    (Instant::now() + FIRST_WORD).min(until.checked_sub(SPARE).unwrap_or(until));
+                *task = self.first_word(&agent, task.clone(), last).await;
+            }
+            Publication::of(self.outcome(&attempt, sent).await)
         } else {
+            self.tell(&attempt, None);
             let why = "no answer in time";
             let failure = AttemptFailure::reached(FailureClass::Timeout, None, why);
             let overdue = verdict.is_some_and(|verdict| verdict <= until);
@@ -416,7 +477,7 @@ impl Transport for A2aTransport {
         };
         self.client.card(&agent).await.map_err(failed)?;
         let context = attempt.envelope.task_id.to_string();
-        match self.client.call(&agent, &Operation::List { context: &context }).await {
+        match self.client.call(&agent, &Operation::List { context: &context, page: None }).await {
             Ok(_) => {
                 Ok("the agent card was read, and the agent answers; no message was sent".to_owned())
             }
@@ -452,6 +513,7 @@ mod tests {
         for remote in [
             RemoteRef::Task { id: "t".to_owned(), context: "c".to_owned() },
             RemoteRef::Message(json!({ "a": 1 })),
+            RemoteRef::Withheld,
         ] {
             let content = json!({ "metadata": remote.metadata(), "details": null });
             assert_eq!(RemoteRef::read(&content), Some(remote));

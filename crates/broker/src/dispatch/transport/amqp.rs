@@ -18,7 +18,7 @@ use super::super::egress::EgressPolicy;
 use super::catalog::fields;
 use super::connections::{ConnectionKey, Connections};
 use super::servers::{self, SERVER, Scheme};
-use super::{Attempt, Endpoint, Envelope, Publication, Sink, Transport};
+use super::{Attempt, Endpoint, Envelope, Publication, Sink, Transport, not_its_own};
 use crate::config;
 use connection::Connection;
 use handoffd_core::domain::handoff::DeliveryMode;
@@ -42,7 +42,7 @@ const MAX_NAME: usize = 255;
 
 const ROUTING_KEY: &str = "/delivery/config/routingKey";
 
-const DESCRIPTION: TransportDescription = TransportDescription {
+pub const DESCRIPTION: TransportDescription = TransportDescription {
     mode: DeliveryMode::Amqp,
     label: "AMQP (RabbitMQ)",
     description: "The broker publishes each handoff to an exchange, mandatory and persistent, and awaits the server's confirmation; the agent consumes a queue that is bound to it.",
@@ -172,6 +172,9 @@ impl Transport for AmqpTransport {
                 Err(why) => errors.push((SERVER.to_owned(), why)),
                 Ok(servers) => errors.extend(check_credentials(set, servers[0].tls)),
             }
+        }
+        if config.get("exchange").and_then(Value::as_str).is_none_or(str::is_empty) {
+            errors.extend(not_its_own(config, "routingKey"));
         }
         for key in ["vhost", "exchange", "routingKey", "replyTo"] {
             let text = config.get(key).and_then(Value::as_str).unwrap_or_default();
@@ -327,6 +330,7 @@ mod tests {
                 user,
                 "/delivery/config/exchange must be at most 255 bytes",
             ),
+            (config("replyTo", "q"), user, "another channel than routingKey"),
             (config("routingKey", "q"), &[], "/delivery/credentials/username is required"),
             (
                 config("routingKey", "q"),

@@ -4,7 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Transport;
+use super::a2a::DESCRIPTION as A2A;
+use super::amqp::DESCRIPTION as AMQP;
+use super::nats::DESCRIPTION as NATS;
 use super::redis::DESCRIPTION as REDIS;
+use super::sqs::DESCRIPTION as SQS;
+use super::temporal::DESCRIPTION as TEMPORAL;
 use super::webhook::DESCRIPTION as WEBHOOK;
 use handoffd_core::domain::agent::Delivery;
 use handoffd_core::domain::handoff::DeliveryMode;
@@ -25,7 +30,8 @@ const PULL: TransportDescription = TransportDescription {
 };
 
 /// The descriptions of all transports that this program has.
-pub const DESCRIPTIONS: &[&TransportDescription] = &[&WEBHOOK, &PULL, &REDIS];
+pub const DESCRIPTIONS: &[&TransportDescription] =
+    &[&WEBHOOK, &PULL, &A2A, &REDIS, &NATS, &AMQP, &SQS, &TEMPORAL];
 
 /// The transports that a broker serves. Clones share them.
 #[derive(Clone, Default)]
@@ -138,4 +144,18 @@ pub mod fields {
     /// The password.
     pub const PASSWORD: TransportField =
         TransportField::secret("password", FieldKind::Text, "Password", "the user's password");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mode_describes_itself() {
+        let described: Vec<_> = DESCRIPTIONS.iter().map(|one| one.mode).collect();
+        for mode in DeliveryMode::ALL {
+            assert!(described.contains(&mode), "{mode:?}");
+        }
+        assert_eq!(described.len(), DeliveryMode::ALL.len());
+    }
 }

@@ -269,6 +269,15 @@ impl From<AttemptFailure> for Publication {
     }
 }
 
+/// The reply channel of an agent is where its handoffs go: the broker would consume its own messages.
+fn not_its_own(config: &Map<String, Value>, own: &str) -> Option<FieldError> {
+    let same = config.get("replyTo").is_some_and(|reply| Some(reply) == config.get(own));
+    let at = "/delivery/config/replyTo".to_owned();
+    same.then(|| {
+        (at, format!("must be another channel than {own}, which has the agent's handoffs"))
+    })
+}
+
 /// Values of a description's fields.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Fields(Map<String, Value>);
@@ -291,6 +300,12 @@ impl Fields {
     #[must_use]
     pub fn text(&self, key: &str) -> Option<&str> {
         self.0.get(key)?.as_str()
+    }
+
+    /// The values by their keys.
+    #[must_use]
+    pub fn map(&self) -> &Map<String, Value> {
+        &self.0
     }
 
     #[must_use]

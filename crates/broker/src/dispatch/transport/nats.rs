@@ -17,7 +17,7 @@ use super::catalog::fields;
 use super::connections::{ConnectionKey, Connections};
 use super::servers::{self, SERVER, Scheme};
 
-use super::{Attempt, Endpoint, Publication, Sink, Transport};
+use super::{Attempt, Endpoint, Publication, Sink, Transport, not_its_own};
 use crate::config;
 use connection::{Connection, Stored};
 use handoffd_core::domain::handoff::DeliveryMode;
@@ -38,7 +38,7 @@ const MAX_MESSAGE: usize = 1_048_576 - 1_024;
 
 const SUBJECT: &str = "/delivery/config/subject";
 
-const DESCRIPTION: TransportDescription = TransportDescription {
+pub const DESCRIPTION: TransportDescription = TransportDescription {
     mode: DeliveryMode::Nats,
     label: "NATS JetStream",
     description: "The broker publishes each handoff to a subject of a JetStream stream, whose acknowledgement it awaits; the agent consumes the stream.",
@@ -188,6 +188,7 @@ impl Transport for NatsTransport {
             );
             errors.push((SUBJECT.to_owned(), why));
         }
+        errors.extend(not_its_own(config, "subject"));
         errors.extend(check_credentials(set));
         errors
     }
@@ -339,6 +340,7 @@ mod tests {
             (config("subject", "a.*"), &[], "/delivery/config/subject must match"),
             (config("subject", "a..b"), &[], "/delivery/config/subject must match"),
             (config("subject", "h.{tenant}"), &[], "{tenant} is none"),
+            (config("replyTo", "h"), &[], "another channel than subject"),
             (config("replyTo", "v.>"), &[], "/delivery/config/replyTo must match"),
             (config("subject", "h"), &["username"], "/delivery/credentials/password is required"),
             (config("subject", "h"), &["clientKey"], "/delivery/credentials/clientCertificate"),

@@ -14,7 +14,7 @@ use super::super::answer::{AttemptFailure, FailureClass};
 use super::super::egress::EgressPolicy;
 use super::catalog::fields;
 use super::connections::Connections;
-use super::{Attempt, Endpoint, Publication, Sink, Transport};
+use super::{Attempt, Endpoint, Publication, Sink, Transport, not_its_own};
 use handoffd_core::domain::handoff::DeliveryMode;
 use handoffd_core::domain::transport::{
     FieldError, FieldKind, TransportDescription, TransportField,
@@ -135,7 +135,9 @@ impl RedisTransport {
 
 /// Whether a connection is of no further use. A refused login is one, too: the next connection may log in.
 fn broken(error: &RedisError) -> bool {
-    error.is_unrecoverable_error() || error.is_io_error()
+    // A server that was demoted answers until somebody closes the connection; the name leads to its successor.
+    let demoted = matches!(error.code(), Some("READONLY" | "MASTERDOWN" | "NOAUTH"));
+    demoted || error.is_unrecoverable_error() || error.is_io_error()
 }
 
 #[async_trait]
@@ -166,10 +168,7 @@ impl Transport for RedisTransport {
             let why = "is for TLS; the server is named with redis://";
             errors.push(("/delivery/credentials/clientCertificate".to_owned(), why.to_owned()));
         }
-        if config.get("replyTo").is_some_and(|reply| Some(reply) == config.get("stream")) {
-            let why = "must be another stream than the agent's own";
-            errors.push(("/delivery/config/replyTo".to_owned(), why.to_owned()));
-        }
+        errors.extend(not_its_own(config, "stream"));
         errors
     }
 

@@ -153,7 +153,7 @@ fn provider() -> Arc<CryptoProvider> {
 
 fn unfitting(error: &rustls::Error) -> AttemptFailure {
     let why = format!("the client certificate and its key: {error}");
-    AttemptFailure::unreached(FailureClass::Request, why).at(CLIENT_CERTIFICATE)
+    AttemptFailure::unreached(FailureClass::Unauthorized, why).at(CLIENT_CERTIFICATE)
 }
 
 /// The certificates in `ca`, or the system's, or where a system has none (bare containers) the compiled-in ones.
@@ -161,8 +161,7 @@ fn roots(ca: Option<&str>) -> Result<RootCertStore, AttemptFailure> {
     let mut roots = RootCertStore::empty();
     if let Some(pem) = ca {
         let unusable = |why: String| {
-            AttemptFailure::unreached(FailureClass::Request, why)
-                .at("/delivery/config/caCertificate")
+            AttemptFailure::unreached(FailureClass::Tls, why).at("/delivery/config/caCertificate")
         };
         for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
             let certificate = certificate
@@ -193,7 +192,8 @@ static SYSTEM_ROOTS: LazyLock<RootCertStore> = LazyLock::new(|| {
 fn identity_of(
     (chain, key): (&str, &str),
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), AttemptFailure> {
-    let unusable = |at, why: String| AttemptFailure::unreached(FailureClass::Request, why).at(at);
+    let unusable =
+        |at, why: String| AttemptFailure::unreached(FailureClass::Unauthorized, why).at(at);
     let chain = CertificateDer::pem_slice_iter(chain.as_bytes())
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| unusable(CLIENT_CERTIFICATE, format!("is unreadable: {error}")))?;

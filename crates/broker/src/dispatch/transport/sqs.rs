@@ -18,7 +18,7 @@ use url::Url;
 use super::super::answer::{AttemptFailure, AttemptOutcome, FailureClass};
 use super::super::egress::GuardedClient;
 use super::text::fits_surely;
-use super::{Attempt, Endpoint, Fields, Publication, Sink, Transport};
+use super::{Attempt, Endpoint, Fields, Publication, Sink, Transport, not_its_own};
 use handoffd_core::domain::handoff::DeliveryMode;
 use handoffd_core::domain::transport::{
     FieldDefault, FieldError, FieldKind, TransportDescription, TransportField,
@@ -39,7 +39,7 @@ const MAX_MESSAGE: usize = 1_048_576;
 /// The pause before an attempt is repeated whose outcome is unknown.
 const REPEAT_AFTER: Duration = Duration::from_millis(200);
 
-const DESCRIPTION: TransportDescription = TransportDescription {
+pub const DESCRIPTION: TransportDescription = TransportDescription {
     mode: DeliveryMode::Sqs,
     label: "Amazon SQS",
     description: "The broker sends each handoff to an SQS queue. In a FIFO queue a task's handoffs keep their order. \
@@ -155,11 +155,16 @@ impl SqsTransport {
         let (url, region) = server(config.text("queueUrl").unwrap_or_default(), config).map_err(
             |(field, why)| AttemptFailure::unreached(FailureClass::Request, why).at(field),
         )?;
-        let credentials = match keys(&endpoint.credentials) {
-            Some(keys) => Arc::new(StaticCredentialProvider::new(keys)) as AwsCredentialProvider,
-            None => self.role(&region).map_err(|why| {
+        let credentials = if let Some(keys) = keys(&endpoint.credentials) {
+            Arc::new(StaticCredentialProvider::new(keys)) as AwsCredentialProvider
+        } else {
+            // The settings may name fewer queues by now than when the agent was registered.
+            let mut refused = Vec::new();
+            self.check_role(config.map(), &mut refused);
+            let named = refused.pop().map_or(Ok(()), |(_, why)| Err(why));
+            named.and_then(|()| self.role(&region)).map_err(|why| {
                 AttemptFailure::unreached(FailureClass::Unauthorized, why).at(fields::CREDENTIALS)
-            })?,
+            })?
         };
         Ok(Client { http: self.http.clone(), endpoint: url, region, credentials })
     }
@@ -208,17 +213,21 @@ impl SqsTransport {
             return Err(AttemptOutcome::Failed(failure.at(fields::SIZE)));
         }
         let until = Instant::now() + *timeout;
+        let mut maybe_sent = false;
         loop {
             let left = until.saturating_duration_since(Instant::now());
             match client.call("SendMessage", &input, left).await {
                 Ok(sent) => return Ok(sent),
                 // A FIFO queue takes the same deduplication id once, so asking again settles what became of it.
-                Err(err) if err.is_unknown() && message::is_fifo(queue) => {
-                    if until.saturating_duration_since(Instant::now()) <= REPEAT_AFTER {
-                        return Err(err.outcome());
-                    }
+                Err(err)
+                    if err.is_unknown()
+                        && message::is_fifo(queue)
+                        && until.saturating_duration_since(Instant::now()) > REPEAT_AFTER =>
+                {
+                    maybe_sent = true;
                     sleep(REPEAT_AFTER).await;
                 }
+                Err(err) if maybe_sent => return Err(AttemptFailure::after_unknown(err.outcome())),
                 Err(err) => return Err(err.outcome()),
             }
         }
@@ -320,6 +329,7 @@ impl Transport for SqsTransport {
         if let Err((field, why)) = server(queue, &fields_given) {
             errors.push((field.to_owned(), why));
         }
+        errors.extend(not_its_own(config, "queueUrl"));
         let has = |name: &str| set.iter().any(|key| key == name);
         let pairs = [
             ("accessKeyId", "secretAccessKey", fields::SECRET),
@@ -452,6 +462,9 @@ mod tests {
         assert_eq!(errors(&[account], config), ["/delivery/config/endpoint"]);
         let mut config = queue("a");
         config["replyTo"] = json!("https://sqs.eu-west-1.amazonaws.com/444455556666/r");
+        assert_eq!(errors(&[account], config), ["/delivery/config/replyTo"]);
+        let mut config = queue("a");
+        config["replyTo"] = config["queueUrl"].clone();
         assert_eq!(errors(&[account], config), ["/delivery/config/replyTo"]);
     }
 }

@@ -40,7 +40,7 @@ const LARGE_PAYLOAD: usize = 256 * 1024;
 /// The pause before a request is repeated whose outcome is unknown.
 const REPEAT_AFTER: Duration = Duration::from_millis(200);
 
-const DESCRIPTION: TransportDescription = TransportDescription {
+pub const DESCRIPTION: TransportDescription = TransportDescription {
     mode: DeliveryMode::Temporal,
     label: "Temporal",
     description: "The broker signals the task's Temporal workflow over the server's HTTP API, and starts the workflow if \
@@ -192,6 +192,7 @@ impl TemporalTransport {
         let name = config.text("signal").unwrap_or("handoff");
         let path = ["workflows", id.as_str(), "signal-with-start", name];
         let until = Instant::now() + *timeout;
+        let mut maybe_sent = false;
         loop {
             let left = until.saturating_duration_since(Instant::now());
             match client.call(Method::POST, &path, Some(&request), left).await {
@@ -201,8 +202,10 @@ impl TemporalTransport {
                     if err.is_unknown()
                         && until.saturating_duration_since(Instant::now()) > REPEAT_AFTER =>
                 {
+                    maybe_sent = true;
                     sleep(REPEAT_AFTER).await;
                 }
+                Err(err) if maybe_sent => return Err(AttemptFailure::after_unknown(err.outcome())),
                 Err(err) => return Err(err.outcome()),
             }
         }

@@ -131,7 +131,15 @@ impl Received<'_> {
 
     async fn park(&self, reason: &str) -> Result<(), AttemptFailure> {
         let Some(queue) = self.outlets.parked else { return Ok(()) };
-        let mut headers = self.delivery.properties.headers().clone().unwrap_or_default();
+        // `CC` and `BCC` route a message to further queues, with the rights of whoever publishes it; `x-` headers are the server's.
+        let sent = self.delivery.properties.headers().clone().unwrap_or_default();
+        let mut headers = FieldTable::default();
+        for (name, value) in sent.inner() {
+            let upper = name.as_str().to_ascii_uppercase();
+            if upper != "CC" && upper != "BCC" && !upper.starts_with("X-") {
+                headers.insert(name.clone(), value.clone());
+            }
+        }
         let reason = AMQPValue::LongString(LongString::from(reason));
         headers.insert(ShortString::from("Handoff-Parked-Reason"), reason);
         let properties = self.about("parked", "application/octet-stream").with_headers(headers);

@@ -174,7 +174,7 @@ fn options(
     } else if let Some(file) = credentials.text("userCredentials") {
         options = options.credentials(file).map_err(|error| {
             let why = format!("the content of the .creds file: {error}");
-            AttemptFailure::unreached(FailureClass::Request, why)
+            AttemptFailure::unreached(FailureClass::Unauthorized, why)
                 .at("/delivery/credentials/userCredentials")
         })?;
     }

@@ -138,7 +138,7 @@ impl Inbound for Received<'_> {
             }
             Disposition::Park(reason) => {
                 if let Some(subject) = self.outlets.parked {
-                    let mut headers = self.message.headers.clone().unwrap_or_default();
+                    let mut headers = self.senders_headers();
                     headers.insert(header::NATS_MESSAGE_ID, self.id("parked"));
                     headers.insert("Handoff-Parked-Reason", reason.replace(['\r', '\n'], " "));
                     self.publish(subject, headers, self.message.payload.clone()).await?;
@@ -156,6 +156,19 @@ impl Inbound for Received<'_> {
 }
 
 impl Received<'_> {
+    /// The sender's headers, without those that tell a server what to do with a message: they were meant for the first stream.
+    fn senders_headers(&self) -> HeaderMap {
+        let mut kept = HeaderMap::new();
+        for (name, values) in self.message.headers.iter().flat_map(HeaderMap::iter) {
+            let text: &str = name.as_ref();
+            let told = text.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("nats-"));
+            for value in values.iter().filter(|_| !told) {
+                kept.append(name.clone(), value.clone());
+            }
+        }
+        kept
+    }
+
     /// An id by which the server drops repeats of what is published about this message.
     fn id(&self, what: &str) -> String {
         match self.message.info() {

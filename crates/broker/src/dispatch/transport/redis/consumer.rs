@@ -133,8 +133,9 @@ impl<'a> Consumer<'a> {
                 (entry.id, body)
             })
             .collect();
-        let mut pipeline = ::redis::pipe();
-        pipeline.atomic();
+        // Redis carries out a transaction's other commands when one of them fails: an entry is deleted only after its answer is
+        // written. A crash between the two answers again.
+        let mut answers = ::redis::pipe();
         let taken = take_all(sink, batch, stopping).await;
         if taken.is_empty() {
             return Ok(());
@@ -142,14 +143,14 @@ impl<'a> Consumer<'a> {
         for (id, message, what) in &taken {
             match what {
                 Disposition::Refused(problem) => {
-                    if let Some(answers) = self.answers {
-                        let add = pipeline.cmd("XADD").arg(answers).arg("*");
+                    if let Some(stream) = self.answers {
+                        let add = answers.cmd("XADD").arg(stream).arg("*");
                         add.arg("entry").arg(id).arg(BODY).arg(problem.as_ref()).ignore();
                     }
                 }
                 Disposition::Park(why) => {
                     if let Some(parked) = self.parked {
-                        let add = pipeline.cmd("XADD").arg(parked).arg("*");
+                        let add = answers.cmd("XADD").arg(parked).arg("*");
                         add.arg("entry").arg(id).arg("reason").arg(why);
                         add.arg(BODY).arg(message.as_ref()).ignore();
                     }
@@ -157,13 +158,14 @@ impl<'a> Consumer<'a> {
                 Disposition::Done | Disposition::Later(_) => {}
             }
         }
-        let ids: Vec<&str> = taken.iter().map(|(id, ..)| id.as_str()).collect();
-        pipeline.cmd("XACK").arg(self.stream).arg(GROUP).arg(&ids).ignore();
-        pipeline.cmd("XDEL").arg(self.stream).arg(&ids).ignore();
-        match timeout(PATIENCE, pipeline.query_async::<()>(connection)).await {
-            Ok(done) => done.map_err(|error| failure_of(&error, false)),
-            Err(_) => Err(Error::Late.failure()),
+        if !answers.is_empty() {
+            carried_out(&answers, connection).await?;
         }
+        let ids: Vec<&str> = taken.iter().map(|(id, ..)| id.as_str()).collect();
+        let mut pipeline = ::redis::pipe();
+        pipeline.atomic().cmd("XACK").arg(self.stream).arg(GROUP).arg(&ids).ignore();
+        pipeline.cmd("XDEL").arg(self.stream).arg(&ids).ignore();
+        carried_out(&pipeline, connection).await
     }
 }
 
@@ -193,6 +195,16 @@ async fn reply<T: FromRedisValue>(
     match timeout_at(deadline, command.query_async(connection)).await {
         Ok(answered) => answered.map_err(Error::Redis),
         Err(_) => Err(Error::Late),
+    }
+}
+
+async fn carried_out(
+    pipeline: &::redis::Pipeline,
+    connection: &mut MultiplexedConnection,
+) -> Result<(), AttemptFailure> {
+    match timeout(PATIENCE, pipeline.query_async::<()>(connection)).await {
+        Ok(done) => done.map_err(|error| failure_of(&error, false)),
+        Err(_) => Err(Error::Late.failure()),
     }
 }
 

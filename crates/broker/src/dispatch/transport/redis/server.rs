@@ -113,7 +113,7 @@ impl Server {
             } else {
                 "/delivery/config/caCertificate"
             };
-            AttemptFailure::unreached(FailureClass::Request, "the TLS settings cannot be used")
+            AttemptFailure::unreached(FailureClass::Tls, "the TLS settings cannot be used")
                 .at(certificate)
                 .answered(&error.to_string())
         })?;
