@@ -8511,13 +8511,13 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The message, byte for byte as its signature covers it */
+            /** @description What its signature covers, byte for byte: the message, or the request of SW4RM for a receiver that asks for that form */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HandoffMessage"];
+                    "application/json": components["schemas"]["StoredMessage"];
                 };
             };
             /** @description The link was not made by this broker, or has expired; or the message was erased */
