@@ -275,8 +275,10 @@ impl Books {
             self.acknowledged.insert(id, handoff.clone());
             return;
         };
+        // The close of a stream commits to the assembled message in the place of the opening one.
         let told = |one: &Handoff| {
-            (one.task_id, one.created_at, one.commitment, one.checkpoint, one.cost, one.parent_id)
+            let commitment = one.stream.is_none().then_some(one.commitment);
+            (one.task_id, one.created_at, commitment, one.checkpoint, one.cost, one.parent_id)
         };
         let same = told(first) == told(handoff);
         if !same {
