@@ -45,9 +45,7 @@ impl ChunkPost for Wire {
             format!("{} sends chunk {seq} of {id}: taken {taken}", host.name)
         });
         host.moves().await;
-        if !taken {
-            world.books().line_failed(handoff, seq);
-        }
+        world.books().line_answered(handoff, seq, taken);
         notice
     }
 }

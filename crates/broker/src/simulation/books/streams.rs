@@ -28,7 +28,7 @@ pub(super) struct StreamEntry {
     in_pieces: bool,
     /// The highest number that a webhook receiver took; the end counts for all before it.
     taken: i64,
-    /// Attempts that a broker knows to have failed, by number.
+    /// Attempts by number that a broker knows to have failed, since one that it knows to have been taken.
     failures: HashMap<i64, u32>,
     /// Attempts in all.
     posts: u64,
@@ -170,9 +170,12 @@ impl Books {
         }
     }
 
-    /// Records a chunk that its broker knows to have failed.
-    pub(in crate::simulation) fn line_failed(&mut self, id: HandoffId, seq: i64) {
-        if let Some(entry) = self.streams.get_mut(&id) {
+    /// Records what a broker knows of a chunk that it sent.
+    pub(in crate::simulation) fn line_answered(&mut self, id: HandoffId, seq: i64, taken: bool) {
+        let Some(entry) = self.streams.get_mut(&id) else { return };
+        if taken {
+            entry.failures.remove(&seq);
+        } else {
             *entry.failures.entry(seq).or_default() += 1;
         }
     }
@@ -240,7 +243,8 @@ impl Books {
     /// Checks that each receiver in pieces was told the end, unless the handoff had ended and all attempts failed.
     pub(super) fn lines_at_rest(&mut self, attempts: u32) {
         let missed = self.streams.iter().find(|(_, entry)| {
-            let behind = entry.failures.iter().filter(|(seq, _)| **seq > entry.taken);
+            // The answer to what the receiver took last may be lost each time.
+            let behind = entry.failures.iter().filter(|(seq, _)| **seq >= entry.taken);
             let failures = behind.map(|(_, failures)| *failures).max().unwrap_or_default();
             entry.in_pieces && entry.taken < entry.last && failures < attempts
         });
