@@ -1,4 +1,4 @@
-//! What a door costs: the same handoff by `POST /handoffs`, by MCP's `hand_off` and by A2A's `message:send`, in turn, on one
+//! Time and processor time of a door: the bench submits the same handoff by `POST /handoffs`, by MCP's `hand_off` and by A2A's `message:send`, in turn, on one
 //! connection of one client, to a receiver that never looks into its inbox.
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ const TURN: usize = 50;
 /// Turns of each door before any that counts.
 const WARM: usize = 2;
 
-/// A way in.
+/// An entry that the bench submits by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Door {
     Front,

@@ -9,7 +9,7 @@ use subtle::ConstantTimeEq;
 use crate::vault::Vault;
 use handoffd_core::domain::ids::{HandoffId, Micros, TenantId};
 
-/// What a link stands for.
+/// The attempt whose body a link opens, signed with the master key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimCheck {
     pub tenant: TenantId,
@@ -57,7 +57,7 @@ impl ClaimCheck {
     }
 }
 
-/// Makes links.
+/// Signs the links that deliveries carry in the place of their body.
 #[derive(Clone)]
 pub struct ClaimLinks {
     pub vault: Vault,

@@ -38,7 +38,7 @@ pub struct RedisIntake {
 }
 
 impl std::fmt::Debug for RedisIntake {
-    /// Without the login.
+    /// Omits the server's address and the login: neither belongs in a log.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RedisIntake")
             .field("tenant", &self.tenant)
@@ -155,7 +155,7 @@ pub struct SqsIntake {
 }
 
 impl std::fmt::Debug for SqsIntake {
-    /// Without the keys.
+    /// Omits the access keys, which belong in no log.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SqsIntake")
             .field("tenant", &self.tenant)

@@ -15,7 +15,7 @@ pub enum Binding {
     JsonRpc,
 }
 
-/// What the broker takes of a card.
+/// The one interface of an agent card that the broker calls, and the card's capabilities that it uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteCard {
     pub binding: Binding,

@@ -36,7 +36,7 @@ pub struct RemoteAgent {
     pub url: String,
     /// The header that carries the credential, and its value.
     pub credential: Option<(HeaderName, HeaderValue)>,
-    /// Bounds one call.
+    /// The longest time of one call, from its connection to the end of its answer.
     pub timeout: Duration,
 }
 
@@ -58,7 +58,7 @@ pub enum CallFault {
     Gone,
     /// The agent's card serves nobody.
     Card(CardFault),
-    /// The agent refuses.
+    /// The agent answered with an error of the protocol.
     Refused(RemoteRefusal),
 }
 
@@ -97,7 +97,7 @@ impl CallFault {
     }
 }
 
-/// What a card belongs to. An agent may show another card to another caller.
+/// The key of a cached card: an agent may show another card to another caller.
 #[derive(PartialEq, Eq, Hash)]
 struct CardKey {
     url: String,

@@ -57,6 +57,17 @@ pub fn parse(list: &str, schemes: &[Scheme]) -> Result<Vec<Server>, String> {
     Ok(servers)
 }
 
+/// The servers that an agent's `config` names.
+///
+/// # Errors
+/// `server` is malformed; no connection was tried.
+pub fn of(config: &Fields, schemes: &[Scheme]) -> Result<Vec<Server>, AttemptFailure> {
+    parse(config.text("server").unwrap_or_default(), schemes).map_err(|why| {
+        let why = format!("the server's address {why}");
+        AttemptFailure::unreached(FailureClass::Request, why).at(SERVER)
+    })
+}
+
 fn parse_one(text: &str, schemes: &[Scheme]) -> Result<Server, String> {
     let names = || schemes.iter().map(|scheme| scheme.name).collect::<Vec<_>>().join(":// or ");
     let url = url::Url::parse(text)

@@ -59,11 +59,7 @@ impl Connection {
         config: &Fields,
         credentials: &Fields,
     ) -> Result<Arc<Self>, AttemptFailure> {
-        let list = config.text("server").unwrap_or_default();
-        let servers = servers::parse(list, SCHEMES).map_err(|why| {
-            let why = format!("the server's address {why}");
-            AttemptFailure::unreached(FailureClass::Request, why).at(SERVER)
-        })?;
+        let servers = servers::of(config, SCHEMES)?;
         let mut last = None;
         for server in &servers {
             let addresses = servers::resolve(policy, server).await.unwrap_or_else(|failure| {

@@ -55,11 +55,7 @@ impl Connection {
         config: &Fields,
         credentials: &Fields,
     ) -> Result<Arc<Self>, AttemptFailure> {
-        let list = config.text("server").unwrap_or_default();
-        let servers = servers::parse(list, SCHEMES).map_err(|why| {
-            let why = format!("the server's address {why}");
-            AttemptFailure::unreached(FailureClass::Request, why).at(SERVER)
-        })?;
+        let servers = servers::of(config, SCHEMES)?;
         let mut last = None;
         for server in &servers {
             match Self::dial_one(policy, server, config, credentials).await {
