@@ -318,6 +318,46 @@ fn passes(gate: &Gate, body: &[u8], lookup: &GateLookup<'_>) {
     }
 }
 
+/// What measuring adds to the gate, by turns: a gate that measures once, as it does, and one with a second measurement beside it.
+fn measuring(gate: &Gate, tenant: &Tenant) {
+    println!("the gate with measuring against without, by turns");
+    let secrets: [&[u8]; 1] = [SECRET];
+    let lookup = tenant.lookup(&secrets);
+    let limit = ContextLimit {
+        window: None,
+        tokens: None,
+        policy: ContextPolicy::Flag,
+        tokenizer: Tokenizer::Estimate,
+    };
+    for size in [SMALL, LARGE] {
+        let body = message(size);
+        let canonical = CanonicalObject::from_value(&json::parse(&body).ok().unwrap()).unwrap();
+        let mut took = [Vec::new(), Vec::new()];
+        for _ in 0..ROUNDS * 5 {
+            for (again, took) in [false, true].into_iter().zip(&mut took) {
+                let begun = Instant::now();
+                passes(gate, &body, &lookup);
+                if again {
+                    black_box(context::measure(black_box(&canonical), &limit));
+                }
+                took.push(begun.elapsed());
+            }
+        }
+        let [once, twice] = took.map(middle_micros);
+        let without = once - (twice - once);
+        println!(
+            "  {:>6} bytes {once:>9.1} µs, without {without:>9.1} µs: {:+.1} %",
+            body.len(),
+            (once / without - 1.0) * 100.0
+        );
+    }
+}
+
+fn middle_micros(mut took: Vec<Duration>) -> f64 {
+    took.sort();
+    took[took.len() / 2].as_secs_f64() * 1e6
+}
+
 /// The same message in a small tenant and in a large one, by turns.
 fn tenants(gate: &Gate, small: &Tenant) {
     let large = Tenant::of(AGENTS);
@@ -334,10 +374,7 @@ fn tenants(gate: &Gate, small: &Tenant) {
                 took.push(begun.elapsed());
             }
         }
-        let [few, many] = took.map(|mut took| {
-            took.sort();
-            took[took.len() / 2].as_secs_f64() * 1e6
-        });
+        let [few, many] = took.map(middle_micros);
         println!("  {:>6} bytes {few:>9.1} µs {many:>9.1} µs, ratio {:.2}", body.len(), many / few);
     }
 }
@@ -484,5 +521,6 @@ fn main() {
     for size in [SMALL, LARGE] {
         stages(&gate, &small, &message(size));
     }
+    measuring(&gate, &small);
     tenants(&gate, &small);
 }

@@ -1,5 +1,6 @@
 //! The safety scan by itself: milliseconds and nanoseconds a byte, over ordinary text of 220 KB (some
-//! 50 000 tokens) and over text made to cost most. `cargo bench --bench scan`.
+//! 50 000 tokens) and over text made to cost most. `cargo bench --bench scan`, or with the name of a kind
+//! (`-- prose`) that kind alone.
 
 use std::time::{Duration, Instant};
 
@@ -124,8 +125,13 @@ fn main() {
     }
 }
 
-/// Prints what one text, repeated or cut to [`SIZE`], takes.
+/// Prints what one text, repeated or cut to [`SIZE`], takes, if its kind is asked for.
 fn measure(scanner: &Scanner, name: &str, text: &str) {
+    let mut wanted =
+        std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).peekable();
+    if wanted.peek().is_some() && !wanted.any(|one| name == one) {
+        return;
+    }
     let text = text.repeat(SIZE / text.len() + 1);
     let text = &text[..text.floor_char_boundary(SIZE)];
     let best = (0..ROUNDS).map(|_| once(scanner, text)).min().unwrap_or_default();

@@ -1,11 +1,12 @@
 """An agent as the official Python SDK (PyPI `a2a-sdk`) has it, which knows nothing of the broker.
 
 Usage: strangers_a2a_agent.py PORT DATABASE GATE BINDING
-Tasks and push configurations are in the SQLite file DATABASE, so the agent can be killed and started again. A task that says
+Where CARD_KEY names a private key (PEM, P-256), the SDK signs the card with it. Tasks and push configurations are in the SQLite file DATABASE, so the agent can be killed and started again. A task that says
 `"do": "slow"` is worked on until the file GATE is there; one that was cut off by a kill is gone on with at the next start.
 """
 
 import asyncio
+import os
 import pathlib
 import sys
 
@@ -128,6 +129,11 @@ async def main() -> None:
         default_output_modes=["application/json"],
         skills=[AgentSkill(id="sums", name="sums", description="Adds up invoices", tags=["sums"])],
     )
+    if key := os.environ.get("CARD_KEY"):
+        from a2a.utils.signing import create_agent_card_signer
+
+        sign = create_agent_card_signer(pathlib.Path(key).read_text(), {"alg": "ES256", "kid": "card", "jku": None, "typ": "JOSE"})
+        card = sign(card)
     async with httpx.AsyncClient() as http:
         handler = DefaultRequestHandler(
             agent_executor=Clerk(),

@@ -16,6 +16,10 @@ import urllib.error
 import urllib.request
 import uuid
 
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from jwt.algorithms import ECAlgorithm
+
 URL, ADMIN_KEY, WORK = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
 HERE = pathlib.Path(__file__).parent
 DEADLINE = 60
@@ -37,18 +41,32 @@ def free_port() -> int:
         return server.getsockname()[1]
 
 
+def card_key(name: str) -> str:
+    """The JSON Web Key Set of a key that signs cards; its private half is in WORK."""
+    path = WORK / f"{name}.pem"
+    if not path.exists():
+        key = ec.generate_private_key(ec.SECP256R1())
+        path.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+    public = serialization.load_pem_private_key(path.read_bytes(), None).public_key()
+    return json.dumps({"keys": [{**ECAlgorithm.to_jwk(public, as_dict=True), "kid": "card"}]})
+
+
 class Agent:
     """An agent's process, which dies and comes back with what it kept."""
 
-    def __init__(self, name: str, command: list[str], binding: str) -> None:
-        self.name, self.command, self.binding = name, command, binding
+    def __init__(self, name: str, command: list[str], binding: str, signs: bool) -> None:
+        self.name, self.command, self.binding, self.signs = name, command, binding, signs
         self.port, self.gate = free_port(), WORK / f"{name}.gate"
         self.process: subprocess.Popen | None = None
 
     def start(self) -> None:
         arguments = [str(self.port), str(WORK / f"{self.name}.kept"), str(self.gate), self.binding]
         log = (WORK / f"{self.name}.log").open("ab")
-        self.process = subprocess.Popen([*self.command, *arguments], stdout=log, stderr=log)
+        environment = dict(os.environ)
+        if self.signs:
+            card_key("card")
+            environment["CARD_KEY"] = str(WORK / "card.pem")
+        self.process = subprocess.Popen([*self.command, *arguments], stdout=log, stderr=log, env=environment)
         for _ in range(DEADLINE * 10):
             try:
                 urllib.request.urlopen(f"http://127.0.0.1:{self.port}/.well-known/agent-card.json", timeout=5).close()
@@ -67,8 +85,16 @@ class Agent:
 class Sender:
     def __init__(self, agent: Agent) -> None:
         self.target = agent.name
-        delivery = {"mode": "a2a", "config": {"url": f"http://127.0.0.1:{agent.port}"}}
-        call(ADMIN_KEY, "POST", "/agents", {"agentId": agent.name, "delivery": delivery})
+        config = {"url": f"http://127.0.0.1:{agent.port}"}
+        if agent.signs:
+            # A card that somebody else signed is refused.
+            call(ADMIN_KEY, "POST", "/agents", {"agentId": f"{agent.name}-forged", "delivery": {"mode": "a2a", "config": {**config, "cardKeys": card_key("other")}}})
+            refused = call(ADMIN_KEY, "POST", f"/agents/{agent.name}-forged/delivery/test", {})
+            assert not refused["delivered"] and "no signature of the agent card holds" in refused["detail"], refused
+            config["cardKeys"] = card_key("card")
+        call(ADMIN_KEY, "POST", "/agents", {"agentId": agent.name, "delivery": {"mode": "a2a", "config": config}})
+        tried = call(ADMIN_KEY, "POST", f"/agents/{agent.name}/delivery/test", {})
+        assert tried["delivered"] and ("its signature holds" in tried["detail"]) == agent.signs, tried
         self.id = f"{agent.name}-sender"
         self.key = call(ADMIN_KEY, "POST", "/agents", {"agentId": self.id, "handoffTargets": [agent.name]})["apiKey"]
 
@@ -139,10 +165,10 @@ def converse(agent: Agent) -> None:
 
 def main() -> None:
     python = [sys.executable, str(HERE / "strangers_a2a_agent.py")]
-    agents = [Agent("python-rpc", python, "JSONRPC"), Agent("python-rest", python, "HTTP+JSON")]
+    agents = [Agent("python-rpc", python, "JSONRPC", True), Agent("python-rest", python, "HTTP+JSON", True)]
     if os.environ.get("STRANGERS_NPM"):
         node = [os.environ.get("STRANGERS_NODE", "node"), str(HERE / "strangers_a2a_agent.mjs")]
-        agents += [Agent("javascript-rpc", node, "JSONRPC"), Agent("javascript-rest", node, "HTTP+JSON")]
+        agents += [Agent("javascript-rpc", node, "JSONRPC", False), Agent("javascript-rest", node, "HTTP+JSON", False)]
     for agent in agents:
         converse(agent)
 

@@ -456,6 +456,108 @@ def summaries(receivers):
         stop(prometheus.over, prometheus.process, broker.process)
 
 
+class Redis:
+    """A Redis server, and a reader of the stream `to` that accepts each handoff after `pause` seconds."""
+
+    def __init__(self, broker):
+        self.broker, self.port, self.pause, self.key = broker, free_port(), 0, None
+        self.over = threading.Event()
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(
+            ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--loglevel", "warning"],
+            stdout=subprocess.DEVNULL,
+        )
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def read(self):
+        last = "0"
+        while not self.over.is_set():
+            try:
+                with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
+                    replies = connection.makefile("rb")
+                    while not self.over.is_set():
+                        connection.sendall(f"XREAD BLOCK 200 STREAMS to {last}\r\n".encode())
+                        for _, entries in resp(replies) or []:
+                            for last, fields in entries:
+                                self.accept(dict(zip(fields[::2], fields[1::2])))
+            except OSError:
+                last = "0"  # a new server has none of the old entries
+                time.sleep(0.2)
+
+    def accept(self, entry):
+        def later():
+            time.sleep(self.pause)
+            said = {"fencingToken": int(entry["Handoff-Fencing-Token"])}
+            self.broker.call("POST", f"/handoffs/{entry['Handoff-Id']}/accept", self.key, said)
+        threading.Thread(target=later, daemon=True).start()
+
+
+def resp(replies):
+    """One reply of Redis."""
+    line = replies.readline().decode().rstrip()
+    if not line:
+        raise OSError("the connection ended")
+    if line[0] == "*":
+        return None if line == "*-1" else [resp(replies) for _ in range(int(line[1:]))]
+    if line[0] == "$":
+        return None if line == "$-1" else replies.read(int(line[1:]) + 2)[:-2].decode()
+    return line[1:]
+
+
+def queues(_):
+    """A queue whose receiver is slow and then is not, and whose server goes away and comes back: the alerts by transport fire
+    for that transport, and clear. Returns what was told that should not be, and what was not."""
+    # What a server brings that comes back is accepted all at once: more than the small queue of the other scenarios holds.
+    broker = Broker("queues", HANDOFFD_LEDGER__QUEUE="1024")
+    redis = Redis(broker)
+    prometheus = Prometheus("queues-prometheus", [broker])
+    transports = lambda name: {one.get("transport") for one in prometheus.labels if one["alertname"] == name}
+    try:
+        key = broker.must("POST", "/agents", {"agentId": "sender", "handoffTargets": ["queued"]})["apiKey"]
+        config = {"server": f"redis://127.0.0.1:{redis.port}", "stream": "to"}
+        # Messages and checks of the server are lost in a second: a killed server is noticed at once.
+        delivery = {"mode": "redis", "config": config, "timeoutMs": 1000, "maxInFlight": 64}
+        redis.key = broker.must("POST", "/agents", {"agentId": "queued", "delivery": delivery})["apiKey"]
+        threading.Thread(target=redis.read, daemon=True).start()
+
+        def load(seconds):
+            end = time.monotonic() + seconds
+            while time.monotonic() < end:
+                broker.call("POST", "/handoffs", key, message("sender", "queued"))
+                time.sleep(0.1)
+
+        prometheus.wait_for_scrapes()
+        load(10)
+        wrong, missed = set(prometheus.fired), set()
+        for name, cause, repair in [
+            ("HandoffLatencyP99", lambda: setattr(redis, "pause", 0.7), lambda: setattr(redis, "pause", 0)),
+            ("HandoffTransportAway", redis.kill, redis.start),
+        ]:
+            cause()
+            load(8)
+            if not prometheus.fires(name):
+                missed.add(name)
+            repair()
+            load(10)
+            if not prometheus.clears(name):
+                missed.add(f"the end of {name}")
+            if transports(name) - {"redis"}:
+                wrong.add(f"{name} for {transports(name)}")
+        # What waits or is late by these causes is told of by these, too.
+        also = {"HandoffLatencyMax", "HandoffPairLatency", "HandoffLatencyBurnFast", "HandoffLatencyBurnSlow",
+                "HandoffBreakersOpen", "HandoffOutboxOld", "HandoffRollbacks"}
+        return wrong | (prometheus.fired - {"HandoffLatencyP99", "HandoffTransportAway"} - also), missed
+    finally:
+        redis.over.set()
+        redis.kill()
+        stop(prometheus.over, prometheus.process, broker.process)
+
+
 def stop(over, *processes):
     over.set()
     for process in processes:
@@ -481,8 +583,8 @@ def troubled(receivers):
         if not crowd(broker, key):
             print("640 handoffs by 64 senders did not fill the ledger's queue")
         archive_breaks(broker, key)
-        # Watched apart: a dead broker, and a model's endpoint.
-        expected = prometheus.alerts - {"HandoffBrokerDown", "HandoffCompressionCost"}
+        # Watched apart: a dead broker, a model's endpoint, and a queue.
+        expected = prometheus.alerts - {"HandoffBrokerDown", "HandoffCompressionCost", "HandoffTransportAway"}
         if DATABASE:
             expected -= {"HandoffStoreDown", "HandoffAuditFork"}
         else:
@@ -502,17 +604,24 @@ def main():
     server = Server(("127.0.0.1", 0), Receiver)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     receivers = f"http://127.0.0.1:{server.server_port}"
+    if os.environ.get("SCENARIO") == "queues":
+        wrong, missed = queues(receivers)
+        print(f"fired without a cause: {sorted(wrong)}; did not fire or clear: {sorted(missed)}")
+        sys.exit(1 if wrong or missed else 0)
     print("== all is well; then a broker dies", flush=True)
     wrong, fired = false_alarms(receivers)
     print("== a little is wrong", flush=True)
     more_wrong, unheard = slight(receivers)
     print("== a model's summaries cost too much, and then do not", flush=True)
     dear_wrong, dear_missed = summaries(receivers)
+    print("== a queue is slow, and then is not; its server goes, and comes back", flush=True)
+    queue_wrong, queue_missed = queues(receivers)
     print("== everything goes wrong", flush=True)
     more, expected, empty = troubled(receivers)
     fired |= more
-    wrong |= more_wrong | dear_wrong
-    missed = ((expected | {"HandoffBrokerDown"}) - fired) | {f"{name}, of a little" for name in unheard} | dear_missed
+    wrong |= more_wrong | dear_wrong | queue_wrong
+    missed = ((expected | {"HandoffBrokerDown"}) - fired) | {f"{name}, of a little" for name in unheard}
+    missed |= dear_missed | queue_missed
     print(f"alerts that fired: {', '.join(sorted(fired))}")
     for what, names in [("fired without a cause", wrong), ("did not fire", missed), ("no data", empty)]:
         for name in sorted(names):

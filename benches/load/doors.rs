@@ -1,5 +1,5 @@
-//! Time and processor time of a door: the bench submits the same handoff by `POST /handoffs`, by MCP's `hand_off` and by A2A's `message:send`, in turn, on one
-//! connection of one client, to a receiver that never looks into its inbox.
+//! Time and processor time of each door in: the bench submits the same handoff by `POST /handoffs`, MCP's `hand_off`, A2A's `message:send` and `SendMessage`, SW4RM's
+//! `request_handoff`, and Jazz's `executeHandoff` and `publish`, in turn, on one connection of one client, to a receiver that never looks into its inbox.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,13 +25,19 @@ enum Door {
     Mcp,
     A2a,
     A2aRpc,
+    Sw4rm,
+    Jazz,
+    JazzPublish,
 }
 
-const DOORS: [(Door, &str); 4] = [
+const DOORS: [(Door, &str); 7] = [
     (Door::Front, "POST /handoffs"),
     (Door::Mcp, "MCP hand_off"),
     (Door::A2a, "A2A message:send"),
     (Door::A2aRpc, "A2A SendMessage"),
+    (Door::Sw4rm, "SW4RM request_handoff"),
+    (Door::Jazz, "Jazz executeHandoff"),
+    (Door::JazzPublish, "Jazz publish"),
 ];
 
 struct Caller {
@@ -57,7 +63,8 @@ impl Caller {
         let body: Value = answer.json().await.unwrap();
         let took = began.elapsed();
         let committed = match door {
-            Door::Front => body["handoffId"].is_string(),
+            Door::Front | Door::Jazz | Door::JazzPublish => body["handoffId"].is_string(),
+            Door::Sw4rm => body["accepted"] == true,
             Door::Mcp => body["result"]["structuredContent"]["handoffId"].is_string(),
             Door::A2a => body["task"]["id"].is_string(),
             Door::A2aRpc => body["result"]["task"]["id"].is_string(),
@@ -99,8 +106,26 @@ impl Caller {
                     json!({ "jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": sent });
                 post("/a2a/receiver").header("a2a-version", "1.0").json(&body)
             }
+            Door::Sw4rm => post("/adapters/sw4rm/handoffs").json(&json!({
+                "from_agent": "sender", "to_agent": "receiver", "reason": "Add up",
+                "context_snapshot": self.context().to_string(),
+            })),
+            Door::Jazz => post("/adapters/jazz/handoffs?wait=0").json(&json!({
+                "id": random_id(), "fromAgentId": "sender", "toAgentId": "receiver", "reason": "It is theirs", "task": "Add up",
+                "context": { "originalRequest": self.summary, "conversationHistory": [], "completedWork": {}, "requiredCapabilities": [], "metadata": {} },
+                "timestamp": "2026-01-01T00:00:00Z", "conversationId": random_id(),
+            })),
+            Door::JazzPublish => post("/adapters/jazz/publish").json(&json!({
+                "specialistType": "sums", "task": "Add up", "context": { "note": self.summary },
+            })),
         };
         request.build().unwrap()
+    }
+
+    /// SW4RM's context with the text as its one turn.
+    fn context(&self) -> Value {
+        let turn = json!({ "role": "user", "content": self.summary });
+        json!({ "conversation_history": [turn], "tool_state": {}, "metadata": {} })
     }
 
     fn message(&self) -> Value {
@@ -123,7 +148,12 @@ pub async fn measure(store: &str, binary: &std::path::Path, count: usize, size: 
     let broker = Broker::start(&database, &[]).await;
     let http = client();
     let base = broker.base.clone();
-    Caller::register(&http, &base, json!({ "agentId": "receiver", "card": {} })).await;
+    Caller::register(
+        &http,
+        &base,
+        json!({ "agentId": "receiver", "card": {}, "capabilities": ["sums"] }),
+    )
+    .await;
     let sender = json!({ "agentId": "sender", "handoffTargets": ["receiver"] });
     let key = Caller::register(&http, &base, sender).await;
     let summary = "An invoice of seven euros was read. ".chars().cycle().take(size).collect();

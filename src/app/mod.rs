@@ -24,7 +24,7 @@ pub use self::secrets::{settle_notary, settle_vault, tree_key};
 pub use self::settings::ledger_settings;
 pub use self::start::start;
 pub use self::store::{Access, open_archive, open_store};
-pub use crate::http::router::openapi;
+pub use crate::http::docs::OPENAPI;
 
 /// Why a broker does not start.
 #[derive(Debug, thiserror::Error)]

@@ -25,6 +25,11 @@ pub fn ledger_settings(config: &Config) -> ledger::Settings {
         batch: config.ledger.batch,
         workers: if postgres { config.ledger.workers } else { 1 },
         conflict_tries: config.ledger.conflict_tries,
+        settle_delay: if postgres {
+            Duration::from_millis(config.ledger.settle_delay_ms)
+        } else {
+            Duration::ZERO
+        },
         claim_ttl: config.delivery.broker_claim(),
         rules: rules(config),
     }

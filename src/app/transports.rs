@@ -77,7 +77,8 @@ fn sqs_settings(sqs: &config::SqsTransport) -> sqs::Settings {
     let named = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
     let intake = &sqs.intake;
     sqs::Settings {
-        role_queues: sqs.role_queues.clone(),
+        // The settings were checked when they were read.
+        role_queues: sqs.role_queues.iter().filter_map(|queues| queues.parse().ok()).collect(),
         intake: named(&intake.queue_url).map(|queue_url| sqs::Intake {
             queue_url,
             region: named(&intake.region),

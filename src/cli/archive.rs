@@ -7,6 +7,7 @@ use serde_json::json;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use super::beside::tenants;
 use super::{Exit, Output};
 use crate::app::{Access, open_archive, open_store};
 use handoffd_broker::archive::{ArchiveCounts, ArchiveError, ArchiveRun, cutoff};
@@ -63,12 +64,8 @@ async fn archive(
     let store = open_store(config, Access::Beside).await?;
     let archivist = archive.archivist(Arc::clone(&store), clock, metrics.archive.clone());
     let outcome = async {
-        let tenants = match &args.tenant {
-            Some(tenant) => vec![tenant.clone()],
-            None => store.list_tenants().await?,
-        };
         let mut all = Vec::new();
-        for tenant in tenants {
+        for tenant in tenants(&*store, args.tenant.as_ref()).await? {
             let moved = if args.dry_run {
                 archivist.preview(&tenant, before).await?
             } else {
@@ -86,11 +83,11 @@ async fn archive(
 fn show(all: &[(TenantId, ArchiveCounts)], dry: bool, output: Output) {
     match output {
         Output::Json => {
-            let tenants: Vec<_> = all
+            let shown: Vec<_> = all
                 .iter()
                 .map(|(tenant, moved)| json!({ "tenant": tenant, "moved": moved }))
                 .collect();
-            println!("{}", json!({ "dryRun": dry, "tenants": tenants }));
+            println!("{}", json!({ "dryRun": dry, "tenants": shown }));
         }
         Output::Text => {
             for (tenant, moved) in all {

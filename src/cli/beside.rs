@@ -11,7 +11,7 @@ use handoffd_broker::ledger::{DeliverySlot, Ledger, Outbound};
 use handoffd_broker::metrics::Metrics;
 use handoffd_core::domain::ids::{Micros, TenantId};
 use handoffd_core::evidence::record::{Actor, ActorRole};
-use handoffd_store::store::{DeliveryClaim, ReceiverKey, Store};
+use handoffd_store::store::{DeliveryClaim, ReceiverKey, Store, StoreError};
 
 /// A dispatcher that delivers nothing.
 struct NoDelivery;
@@ -24,6 +24,17 @@ impl Outbound for NoDelivery {
     fn release(&self, _: DeliverySlot, _: &ReceiverKey, _: bool) {}
     fn nudge(&self, _: &ReceiverKey) {}
     fn nudge_all(&self) {}
+}
+
+/// The tenant that a command names, or all.
+pub(super) async fn tenants(
+    store: &dyn Store,
+    named: Option<&TenantId>,
+) -> Result<Vec<TenantId>, StoreError> {
+    match named {
+        Some(tenant) => Ok(vec![tenant.clone()]),
+        None => store.list_tenants().await,
+    }
 }
 
 /// A store and a ledger for one command.

@@ -6,7 +6,7 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::archive::moment;
-use super::beside::LocalLedger;
+use super::beside::{LocalLedger, tenants};
 use super::{Exit, Output};
 use crate::app::{Access, open_archive};
 use handoffd_broker::archive::cutoff;
@@ -73,12 +73,9 @@ async fn purge(
         page,
     };
     let outcome = async {
-        let tenants = match &args.tenant {
-            Some(tenant) => vec![tenant.clone()],
-            None => store.list_tenants().await.map_err(|err| err.to_string())?,
-        };
+        let tenants = tenants(&*store, args.tenant.as_ref()).await;
         let mut all = Vec::new();
-        for tenant in tenants {
+        for tenant in tenants.map_err(|err| err.to_string())? {
             let taken = if args.dry_run {
                 let seen = Purger::preview(&*store, &tenant, before, page).await;
                 seen.map_err(|err| err.to_string())?

@@ -10,6 +10,7 @@ use super::plain::{self, plain};
 use super::{Exit, Output};
 use handoffd_broker::config::Config;
 use handoffd_core::domain::ids::TaskId;
+use handoffd_core::gate::completeness::INITIAL;
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
@@ -45,6 +46,13 @@ pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
     }
 }
 
+/// What was to be done; of a handoff before any work, the task in short.
+fn task(handoff: &Value) -> Cow<'_, str> {
+    let initial = handoff.get("taskDescription").is_some_and(|told| told == INITIAL);
+    let summary = initial && handoff.get("taskSummary").is_some();
+    text(handoff, if summary { "/taskSummary" } else { "/taskDescription" })
+}
+
 fn text<'a>(value: &'a Value, pointer: &str) -> Cow<'a, str> {
     plain(value.pointer(pointer).and_then(Value::as_str).unwrap_or("-"))
 }
@@ -72,7 +80,7 @@ pub(super) fn render(trace: &Value) -> String {
                 None => String::new(),
             },
         );
-        let _ = writeln!(out, "     {}", text(handoff, "/taskDescription"));
+        let _ = writeln!(out, "     {}", task(handoff));
         let _ = writeln!(
             out,
             "     record {}, ${} on this hop, handoff {}",

@@ -9,6 +9,7 @@ use clap::Args as ClapArgs;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
+use super::beside::tenants;
 use super::{Exit, Output};
 use crate::app::{Access, open_archive, open_store};
 use handoffd_broker::archive::{ArchiveError, Contents};
@@ -122,13 +123,9 @@ async fn verify_all(
     args: &Args,
     notes: &[(Note, TreeHead)],
 ) -> Result<Vec<(TenantId, VerificationReport)>, ArchiveError> {
-    let tenants = match &args.tenant {
-        Some(tenant) => vec![tenant.clone()],
-        None => store.list_tenants().await?,
-    };
     let mut met = vec![false; notes.len()];
     let mut reports = Vec::new();
-    for tenant in tenants {
+    for tenant in tenants(store, args.tenant.as_ref()).await? {
         let Some(head) = store.find_head(&tenant).await? else {
             return Err(StoreError::Refused(format!("tenant {tenant} has no log")).into());
         };

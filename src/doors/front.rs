@@ -5,13 +5,16 @@ use axum::body::Body;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use axum::response::Response;
+use serde::Serialize;
 use serde_json::Value;
 use tower_service::Service;
 use url::form_urlencoded::{Serializer, byte_serialize};
 
 use crate::http::arrival::Arrival;
 use crate::http::auth::Named;
+use crate::http::handoffs::CommittedHandoff;
 use crate::http::layer::{Door, REQUEST_ID};
+use crate::http::views::HandoffView;
 use crate::http::{Api, router};
 use handoffd_broker::directory::Principal;
 
@@ -26,7 +29,8 @@ pub(super) struct FrontDoor {
 pub(super) struct ApiRequest {
     method: Method,
     target: String,
-    body: Option<Value>,
+    /// JSON.
+    body: Option<Vec<u8>>,
 }
 
 impl ApiRequest {
@@ -41,20 +45,24 @@ impl ApiRequest {
         Self::new(Method::GET, segments)
     }
 
-    pub(super) fn post(segments: &[&str], body: Value) -> Self {
-        Self { body: Some(body), ..Self::new(Method::POST, segments) }
+    pub(super) fn post(segments: &[&str], body: impl Serialize) -> Self {
+        Self::new(Method::POST, segments).saying(body)
     }
 
     pub(super) fn delete(segments: &[&str]) -> Self {
         Self::new(Method::DELETE, segments)
     }
 
-    pub(super) fn put(segments: &[&str], body: Value) -> Self {
-        Self { body: Some(body), ..Self::new(Method::PUT, segments) }
+    pub(super) fn put(segments: &[&str], body: impl Serialize) -> Self {
+        Self::new(Method::PUT, segments).saying(body)
     }
 
-    pub(super) fn patch(segments: &[&str], body: Value) -> Self {
-        Self { body: Some(body), ..Self::new(Method::PATCH, segments) }
+    pub(super) fn patch(segments: &[&str], body: impl Serialize) -> Self {
+        Self::new(Method::PATCH, segments).saying(body)
+    }
+
+    fn saying(self, body: impl Serialize) -> Self {
+        Self { body: Some(serde_json::to_vec(&body).unwrap_or_default()), ..self }
     }
 
     /// Adds parameters to the query.
@@ -78,6 +86,8 @@ pub(super) struct ApiAnswer {
     pub(super) text: String,
     /// Seconds after which to try again.
     pub(super) retry_after: Option<u64>,
+    /// The handoff that the call committed.
+    pub(super) committed: Option<Box<HandoffView>>,
 }
 
 impl ApiAnswer {
@@ -177,9 +187,8 @@ impl FrontDoor {
     }
 
     fn request(&self, caller: &CallerHeaders, asked: ApiRequest) -> Request<Body> {
-        let body = asked.body.map(|body| serde_json::to_vec(&body).unwrap_or_default());
-        let length = body.as_ref().map(Vec::len);
-        let body = body.map_or_else(Body::empty, Body::from);
+        let length = asked.body.as_ref().map(Vec::len);
+        let body = asked.body.map_or_else(Body::empty, Body::from);
         let mut request = Request::new(body);
         *request.method_mut() = asked.method;
         *request.uri_mut() = asked.target.parse().unwrap_or_default();
@@ -200,7 +209,7 @@ impl FrontDoor {
 
 /// Reads an answer to its end.
 async fn read(response: Response) -> ApiAnswer {
-    let (parts, body) = response.into_parts();
+    let (mut parts, body) = response.into_parts();
     let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
     let of = |name: HeaderName| parts.headers.get(name).and_then(|value| value.to_str().ok());
     let is_json = of(header::CONTENT_TYPE)
@@ -212,7 +221,9 @@ async fn read(response: Response) -> ApiAnswer {
         (Value::Null, String::from_utf8_lossy(&bytes).into_owned())
     };
     let retry_after = of(header::RETRY_AFTER).and_then(|text| text.parse().ok());
-    ApiAnswer { status: parts.status, json, text, retry_after }
+    let committed =
+        parts.extensions.remove::<CommittedHandoff>().map(|CommittedHandoff(view)| view);
+    ApiAnswer { status: parts.status, json, text, retry_after, committed }
 }
 
 #[cfg(test)]

@@ -22,6 +22,8 @@ pub(super) struct Committed {
     pub(super) id: String,
     /// What the API answered; none where the request repeated an earlier one.
     pub(super) view: Option<Value>,
+    /// The handoff's own page with its message, as it was committed; none where the request repeated an earlier one.
+    pub(super) page: Option<Value>,
 }
 
 /// Why a submission was refused.
@@ -102,11 +104,15 @@ impl Submission<'_> {
         }
         let context = self.context(ids.clone()).await;
         let message = build(self.arguments, context);
-        let asked = ApiRequest::post(&["handoffs"], message);
+        let asked = ApiRequest::post(&["handoffs"], &message);
         match self.front.call(self.caller, asked).await.success() {
             Ok(answer) => Ok(Committed {
                 id: answer.text_at("/handoffId").unwrap_or(&ids.handoff).to_owned(),
                 view: Some(answer.json),
+                page: answer.committed.map(|mut view| {
+                    view.message = Some(message);
+                    serde_json::to_value(view).unwrap_or_default()
+                }),
             }),
             // The same request came twice at once, and the other one was first.
             Err(refused)
@@ -132,7 +138,7 @@ impl Submission<'_> {
         if is_another(&found.json["message"], self.door, digest) {
             return Err(Problem::new(Code::Conflict, ANOTHER_REQUEST).into());
         }
-        Ok(Some(Committed { id: id.to_owned(), view: None }))
+        Ok(Some(Committed { id: id.to_owned(), view: None, page: None }))
     }
 
     async fn context(&mut self, ids: Ids) -> MessageContext {

@@ -9,15 +9,11 @@ use utoipa::{IntoParams, ToSchema};
 use super::Api;
 use super::auth::{Auditor, Operator};
 use super::extract::{Id, Json, Params};
-use super::problem::{BadBody, Busy, Problem, WarningView};
+use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
 use handoffd_broker::directory::Principal;
-use handoffd_broker::intake::actor;
-use handoffd_broker::ledger::command::{
-    CapChange, Command, Kind, LedgerError, Reply, SetCap, content,
-};
+use handoffd_broker::ledger::command::{CapChange, Kind, Reply, SetCap, content};
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::cap::{Cap, CapLimit, Defaults, MAX_TOKENS, Unit, Window};
-use handoffd_core::domain::failure::{Code, Failure, Stage};
 use handoffd_core::domain::ids::{AgentId, Micros};
 use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::warning::{Warning, WarningCode};
@@ -163,10 +159,6 @@ pub(super) async fn put(
     Json(body): Json<CapBody>,
 ) -> Result<axum::Json<CapView>, Problem> {
     let (window, agent) = (window_of(&window)?, whose.agent()?);
-    let wrong = |pointer: &str, why: String| {
-        let failure = Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, why);
-        Problem::refusal(vec![failure], false)
-    };
     let CapBody { usd, tokens } = body;
     let usd = usd.map(|usd| usd.parse::<Usd>()).transpose();
     let usd = usd.map_err(|err| wrong("/usd", err.to_string()))?;
@@ -186,11 +178,10 @@ pub(super) async fn put(
             .map(|view| CapView { warnings: warnings(cap, api.now()), ..view }),
         _ => None,
     };
-    let unexpected = || LedgerError::Internal(format!("unexpected reply {reply:?}"));
-    Ok(axum::Json(view.ok_or_else(unexpected)?))
+    Ok(axum::Json(view.ok_or_else(|| Problem::unexpected(&reply))?))
 }
 
-/// What an operator set and nothing fits under: the window has used it up already, or it is nothing at all.
+/// A limit under which nothing fits: the window has used it up already, or it is 0.
 fn warnings(cap: &Cap, now: Micros) -> Vec<WarningView> {
     let full = |pointer: &str| {
         Warning::new(
@@ -262,13 +253,13 @@ async fn change(
         }
     }
     let content = content(&canonical::to_vec(&words), now);
-    let command = Command {
-        tenant: principal.tenant.clone(),
-        at: now,
-        actor: actor(principal),
-        kind: Kind::SetCap(Box::new(SetCap { agent, window, change, content })),
-    };
-    Ok(api.intake.ledger.handle(command).await?)
+    Ok(api
+        .carry_out(
+            principal,
+            now,
+            Kind::SetCap(Box::new(SetCap { agent, window, change, content })),
+        )
+        .await?)
 }
 
 /// List the tenant's caps with what of each is used now: those that operators set, and of the settings'

@@ -12,8 +12,7 @@ use super::extract::{Id, Ids, Json, Params, page_size};
 use super::problem::{BadBody, Busy, Problem};
 use super::tasks::{CheckpointView, find};
 use super::views::TaskView;
-use handoffd_broker::intake::actor;
-use handoffd_broker::ledger::command::{Command, Kind, LedgerError, Reply, RestoreCheckpoint};
+use handoffd_broker::ledger::command::{Kind, Reply, RestoreCheckpoint};
 use handoffd_core::domain::handoff::CheckpointRef;
 use handoffd_core::domain::ids::{ExecutionId, Micros, TaskId};
 use handoffd_store::store::CheckpointCursor;
@@ -141,22 +140,19 @@ pub(super) async fn restore(
         .filter(|row| by.as_ref().is_none_or(|agent| row.agent == *agent))
         .ok_or_else(|| Problem::not_found("checkpoint"))?;
     let reply = api
-        .intake
-        .ledger
-        .handle(Command {
-            tenant: principal.tenant.clone(),
-            at: api.now(),
-            actor: actor(&principal),
-            kind: Kind::RestoreCheckpoint(RestoreCheckpoint {
+        .carry_out(
+            &principal,
+            api.now(),
+            Kind::RestoreCheckpoint(RestoreCheckpoint {
                 task_id,
                 at: CheckpointRef { execution_id, seq: said.seq },
                 commitment: row.part.commitment,
                 by,
             }),
-        })
+        )
         .await?;
     match reply {
         Reply::Task(task) => Ok(axum::Json(TaskView::from(&task))),
-        other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
+        other => Err(Problem::unexpected(&other)),
     }
 }

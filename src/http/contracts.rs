@@ -13,8 +13,7 @@ use super::extract::{Id, Params, Text};
 use super::open;
 use super::problem::{BadBody, Busy, Problem, WarningView};
 use handoffd_broker::directory::{Agents, Principal};
-use handoffd_broker::intake::actor;
-use handoffd_broker::ledger::command::{Command, Kind, PutContract, Reply, content};
+use handoffd_broker::ledger::command::{Kind, PutContract, Reply, content};
 use handoffd_core::contract::document::{Document, DocumentError};
 use handoffd_core::contract::enforce::CompiledContract;
 use handoffd_core::contract::level::Level;
@@ -250,13 +249,13 @@ pub(super) async fn put(
         target: contract.target.clone(),
         created_at: now,
     };
-    let command = Command {
-        tenant: principal.tenant.clone(),
-        at: now,
-        actor: actor(&principal),
-        kind: Kind::PutContract(Box::new(PutContract { row, content: content(&doc, now) })),
-    };
-    let reply = api.intake.ledger.handle(command).await;
+    let reply = api
+        .carry_out(
+            &principal,
+            now,
+            Kind::PutContract(Box::new(PutContract { row, content: content(&doc, now) })),
+        )
+        .await;
     // Also after an error: an unanswered commit may have got through.
     api.intake.directory.contracts_changed(&principal.tenant).await;
     let Reply::Contract { row, added } = reply? else {

@@ -11,16 +11,12 @@ use utoipa::{IntoParams, ToSchema};
 use super::Api;
 use super::auth::{Auditor, Operator};
 use super::extract::{Id, Ids, Json, Params, preferred_wait};
-use super::problem::{BadBody, Busy, Problem};
+use super::problem::{BadBody, Busy, Problem, wrong};
 use super::views::ReceiptView;
 use handoffd_broker::directory::Principal;
-use handoffd_broker::intake::actor;
-use handoffd_broker::ledger::command::{
-    Command, Kind, LedgerError, Reply, RequestErasure, content,
-};
+use handoffd_broker::ledger::command::{Kind, Reply, RequestErasure, content};
 use handoffd_broker::tree;
 use handoffd_core::domain::canonical;
-use handoffd_core::domain::failure::{Code, Failure, Stage};
 use handoffd_core::domain::ids::{ErasureId, TenantId};
 use handoffd_core::evidence::commitment::{CommitmentSubject, commit, hash_text};
 use handoffd_core::evidence::erasure::ErasureScope;
@@ -100,11 +96,6 @@ pub struct EraseBody {
     requested_by: Option<String>,
     /// Words for people; kept with the record, outlive the erasure: name nobody in them.
     note: Option<String>,
-}
-
-pub(super) fn wrong(pointer: &str, message: impl Into<String>) -> Problem {
-    let failure = Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message);
-    Problem::refusal(vec![failure], false)
 }
 
 pub(super) fn bounded(pointer: &str, text: &str, most: usize) -> Result<(), Problem> {
@@ -224,13 +215,10 @@ async fn request(
         "erasureId": id, "requestedBy": body.requested_by, "note": body.note,
     }));
     let reply = api
-        .intake
-        .ledger
-        .handle(Command {
-            tenant: principal.tenant.clone(),
-            at: now,
-            actor: actor(principal),
-            kind: Kind::RequestErasure(Box::new(RequestErasure {
+        .carry_out(
+            principal,
+            now,
+            Kind::RequestErasure(Box::new(RequestErasure {
                 subject: subject.clone(),
                 id,
                 commitment: commit(
@@ -242,11 +230,11 @@ async fn request(
                 reason,
                 content: content(&words, now),
             })),
-        })
+        )
         .await?;
     match reply {
         Reply::Erasure { row, repeated } => Ok((row, repeated)),
-        other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
+        other => Err(Problem::unexpected(&other)),
     }
 }
 

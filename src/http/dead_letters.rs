@@ -7,10 +7,10 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::auth::{Auditor, Operator};
-use super::escalations::{reason_of, wrong};
+use super::escalations::reason_of;
 use super::extract::{Id, Json, Params, page_size, parameter, read_cursor};
 use super::open;
-use super::problem::{BadBody, Busy, FailureView, Problem, view};
+use super::problem::{BadBody, Busy, FailureView, Problem, view, wrong};
 use super::views::Page;
 use handoffd_broker::dead_letters::{
     BulkDecision, BulkOutcome, DeadLetterDesk, DeadLetterSelection, MAX_BULK,

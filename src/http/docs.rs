@@ -1,17 +1,13 @@
 //! `/openapi.json`, `/docs` and the pages of the error codes: all from within the binary, without any
 //! CDN.
 
-use std::sync::OnceLock;
-
 use axum::Router;
 use axum::http::header;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
-use bytes::Bytes;
 
 use super::Api;
-use super::document::Published;
-use super::extract::{Id, heavy};
+use super::extract::Id;
 use super::problem::Problem;
 
 macro_rules! error_pages {
@@ -55,22 +51,17 @@ error_pages!(
 /// Where the document is served.
 const DOCUMENT: &str = "/openapi.json";
 
-/// Pages for people, and the document. The first request for the document makes it: as a tree of values it takes
-/// megabytes, which an idle broker does without.
-pub fn routes(document: fn() -> Published) -> Router<Api> {
+/// The OpenAPI document of this build: the file that a test holds to the handlers. The code that makes it is not
+/// in the binary.
+pub static OPENAPI: &str = include_str!("../../docs/openapi.json");
+
+/// Pages for people, and the document.
+pub fn routes() -> Router<Api> {
+    let document = || async { ([(header::CONTENT_TYPE, "application/json")], OPENAPI) };
     Router::new()
-        .route(DOCUMENT, get(move || serve_document(document)))
+        .route(DOCUMENT, get(document))
         .route("/docs/errors/{code}", get(error))
         .merge(pages())
-}
-
-async fn serve_document(make: fn() -> Published) -> Result<Response, Problem> {
-    static TEXT: OnceLock<Bytes> = OnceLock::new();
-    let text = match TEXT.get() {
-        Some(text) => text.clone(),
-        None => heavy(usize::MAX, move || TEXT.get_or_init(|| make().into_bytes()).clone()).await?,
-    };
-    Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
 }
 
 #[cfg(feature = "swagger-ui")]

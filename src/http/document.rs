@@ -2,7 +2,6 @@
 //! the keys, the answers that any operation may give, the formats of members by their names, and the schemas of
 //! messages and events, from the very files that the gate and the feed work with.
 
-use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use utoipa::openapi::OpenApi;
@@ -23,12 +22,6 @@ impl Published {
     /// Never: it is JSON already.
     pub fn to_pretty_json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(&self.0)
-    }
-
-    /// The document as compact JSON.
-    #[must_use]
-    pub fn into_bytes(self) -> Bytes {
-        self.0.to_string().into()
     }
 }
 

@@ -8,13 +8,11 @@ use super::Api;
 use super::auth::{Auditor, Operator};
 use super::extract::{Id, Json, Params, page_size, parameter, read_cursor};
 use super::open;
-use super::problem::{BadBody, Busy, Problem};
+use super::problem::{BadBody, Busy, Problem, wrong};
 use super::views::{Page, TaskView};
-use handoffd_broker::intake::actor;
-use handoffd_broker::ledger::command::{Command, Kind, LedgerError, Reply, Resolve, content};
+use handoffd_broker::ledger::command::{Kind, Reply, Resolve, content};
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::escalation::{Escalation, EscalationStatus, Resolution};
-use handoffd_core::domain::failure::{Code, Failure, Stage};
 use handoffd_core::domain::ids::{AgentId, EscalationId, Micros};
 use handoffd_store::store::EscalationFilter;
 
@@ -211,13 +209,6 @@ pub fn reason_of(text: &str) -> Result<&str, Problem> {
     Ok(text)
 }
 
-pub(super) fn wrong(pointer: &str, message: &str) -> Problem {
-    Problem::refusal(
-        vec![Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message)],
-        false,
-    )
-}
-
 /// Decide on an escalation. Who and why become a record.
 #[utoipa::path(
     post, path = "/escalations/{escalationId}/resolve", tag = "escalations", operation_id = "resolveEscalation",
@@ -260,13 +251,10 @@ pub(super) async fn resolve(
     });
     let agents = [row.target.clone()].into_iter().chain(said.agent_id.clone()).collect();
     let reply = api
-        .intake
-        .ledger
-        .handle(Command {
-            tenant: principal.tenant.clone(),
-            at: now,
-            actor: actor(&principal),
-            kind: Kind::Resolve(Box::new(Resolve {
+        .carry_out(
+            &principal,
+            now,
+            Kind::Resolve(Box::new(Resolve {
                 escalation_id: id,
                 task_id: row.task_id,
                 handoff_id: row.handoff_id,
@@ -274,13 +262,13 @@ pub(super) async fn resolve(
                 resolution: Some(resolution),
                 content: Some(content(&canonical::to_vec(&words), now)),
             })),
-        })
+        )
         .await?;
     match reply {
         Reply::Escalation { row, task } => Ok(axum::Json(ResolvedView {
             escalation: EscalationView::from(&row),
             task: TaskView::from(&task),
         })),
-        other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
+        other => Err(Problem::unexpected(&other)),
     }
 }

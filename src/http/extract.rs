@@ -17,10 +17,10 @@ use serde_json::Value;
 
 use super::Api;
 use super::coding;
-use super::problem::Problem;
+use super::problem::{Problem, wrong};
 use handoffd_broker::intake::Body;
 use handoffd_core::domain::content_coding::{Coding, Undecoded};
-use handoffd_core::domain::failure::{Code, Failure, Stage};
+use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::ids::Micros;
 use handoffd_core::domain::trace_context::TraceContext;
 use handoffd_core::gate::json;
@@ -305,12 +305,7 @@ pub(crate) async fn parse(bytes: Bytes) -> Result<Value, Problem> {
 
 /// A value as a type, with what does not fit.
 pub(crate) fn typed<T: DeserializeOwned>(value: Value) -> Result<T, Problem> {
-    T::deserialize(value).map_err(|err| {
-        Problem::refusal(
-            vec![Failure::new(Stage::Schema, Code::SchemaInvalid, "", err.to_string())],
-            false,
-        )
-    })
+    T::deserialize(value).map_err(|err| wrong("", err.to_string()))
 }
 
 /// One path segment as an id: what cannot be one names nothing.

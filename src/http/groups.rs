@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::Api;
@@ -19,10 +19,12 @@ use super::results;
 use super::views::{HandoffView, Links, ReceiptView, SubmittedView};
 use super::waiting::{POLL, Until, Wait};
 use handoffd_broker::directory::Principal;
+use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::group::{BranchPlace, Group, GroupStatus, branch_id};
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{HandoffId, Micros, TaskId, TenantId};
 use handoffd_core::domain::warning::Warning;
+use handoffd_core::prompt::{BranchResult, Origin};
 use handoffd_store::store::HandoffFilter;
 
 /// Handoffs read at once.
@@ -180,31 +182,50 @@ async fn handoffs_of(
     Ok(found)
 }
 
-/// Waits until a group is where the request wants it, and returns it as it is then.
+/// Waits until a group is where the request wants it; returns it as it is then, and whether it came there.
 async fn wait_for(
     api: &Api,
     tenant: &TenantId,
     task: TaskId,
     group: Group,
     wait: Wait,
-) -> Result<Group, Problem> {
+) -> Result<(Group, bool), Problem> {
     let deadline = tokio::time::Instant::now() + wait.time;
     let mut watch = api.intake.ledger.watch((tenant.clone(), group.id));
     let mut latest = of_task(api, tenant, task, group.id).await?.unwrap_or(group);
-    while !wait.until.is_reached(latest.status.as_handoff()) {
+    while !is_reached(api, tenant, task, &latest, wait.until).await? {
+        if wait.time.is_zero() {
+            return Ok((latest, false));
+        }
         let pause: Duration = POLL;
         tokio::select! {
             _ = watch.changed() => {}
             () = tokio::time::sleep(pause) => {}
-            () = tokio::time::sleep_until(deadline) => return Ok(latest),
-            () = api.stopping.cancelled() => return Ok(latest),
+            () = tokio::time::sleep_until(deadline) => return Ok((latest, false)),
+            () = api.stopping.cancelled() => return Ok((latest, false)),
         }
         latest = of_task(api, tenant, task, latest.id).await?.unwrap_or(latest);
     }
-    Ok(latest)
+    Ok((latest, true))
 }
 
-/// What its receivers said at the end, by handoff.
+/// Whether a wait for a group is over. A question of any receiver is one of the group.
+async fn is_reached(
+    api: &Api,
+    tenant: &TenantId,
+    task: TaskId,
+    group: &Group,
+    until: Until,
+) -> Result<bool, Problem> {
+    if group.status.is_final() || !matches!(until, Until::Asked | Until::Answered) {
+        return Ok(until.is_reached(group.status.as_handoff()));
+    }
+    let branches = handoffs_of(api, tenant, task, group).await?;
+    let asks = branches.iter().any(|branch| branch.status == HandoffStatus::InputRequired);
+    Ok(asks == (until == Until::Asked))
+}
+
+/// The receivers' results, by handoff.
 async fn results_of(
     api: &Api,
     tenant: &TenantId,
@@ -231,7 +252,7 @@ pub(super) async fn page(
         return Ok(None);
     };
     if let Some(wait) = Wait::asked(params.wait, params.until.as_deref())? {
-        group = wait_for(api, tenant, task, group, wait).await?;
+        (group, _) = wait_for(api, tenant, task, group, wait).await?;
     }
     let handoffs = handoffs_of(api, tenant, task, &group).await?;
     let own = branch_id(id, 0);
@@ -273,6 +294,39 @@ pub(super) async fn page(
     Ok(Some(view))
 }
 
+/// The results of a group in the list's order, each with its branch, for the group's sender and people.
+pub(super) async fn branch_results(
+    api: &Api,
+    principal: &Principal,
+    id: HandoffId,
+) -> Result<Option<Vec<BranchResult>>, Problem> {
+    let tenant = &principal.tenant;
+    let Some(FoundGroup { task, group }) = find(api, principal, id).await? else {
+        return Ok(None);
+    };
+    if group.status != GroupStatus::Completed {
+        let why = format!("the group is {}: it has no result", group.status.as_str());
+        return Err(Problem::new(Code::Conflict, why));
+    }
+    let handoffs = handoffs_of(api, tenant, task, &group).await?;
+    let mut results = results_of(api, tenant, task, (&group, &handoffs)).await?;
+    let by_id: HashMap<HandoffId, &Handoff> =
+        handoffs.iter().map(|handoff| (handoff.id, handoff)).collect();
+    let places = (0..group.of).zip(group.handoffs());
+    let found = places.filter_map(|(index, id)| {
+        let (handoff, said) = (by_id.get(&id)?, results.remove(&id)?);
+        let origin = Origin {
+            handoff_id: id.to_string(),
+            task_id: task.to_string(),
+            agent_id: handoff.target.to_string(),
+            agent_version: handoff.target_version.clone(),
+        };
+        let said = json!({ "result": said });
+        Some(BranchResult { index, origin, said, marks: Vec::new() })
+    });
+    Ok(Some(found.collect()))
+}
+
 fn links(task: TaskId, id: HandoffId) -> Links {
     Links { itself: format!("/handoffs/{id}"), trace: format!("/tasks/{task}/trace") }
 }
@@ -297,8 +351,9 @@ pub(super) async fn submitted(
     let (tenant, task) = (first.tenant.clone(), first.task_id);
     let mut applied = None;
     if let Some(wait) = wait {
-        group = wait_for(api, &tenant, task, group, wait).await?;
-        applied = wait.until.is_reached(group.status.as_handoff()).then(|| wait.applied());
+        let reached;
+        (group, reached) = wait_for(api, &tenant, task, group, wait).await?;
+        applied = reached.then(|| wait.applied());
     }
     if replayed || wait.is_some() {
         handoffs = handoffs_of(api, &tenant, task, &group).await?;

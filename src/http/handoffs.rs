@@ -90,6 +90,10 @@ pub(super) async fn submit(
                 Some(receipt) => Some(ReceiptView::from(receipt)),
                 None => receipt_of(&api, &handoff).await?,
             };
+            let committed = (door.is_some() && !replayed).then(|| {
+                let receipt = receipt.clone();
+                Box::new(HandoffView { receipt, ..HandoffView::from(&*handoff) })
+            });
             let mut response = submitted(
                 &api,
                 *handoff,
@@ -104,6 +108,9 @@ pub(super) async fn submit(
             {
                 let put_at = ready.created_at().seconds();
                 tell_deprecation(response.headers_mut(), deprecation, put_at);
+            }
+            if let Some(view) = committed {
+                response.extensions_mut().insert(CommittedHandoff(view));
             }
             Ok(response)
         }
@@ -136,7 +143,12 @@ pub(super) async fn submit(
     }
 }
 
-/// What became of a handoff that came in by a queue.
+/// The handoff that a door's submission committed, as it stood then: an extension of the answer, so that a door whose
+/// answer tells the handoff does not read it back.
+#[derive(Clone)]
+pub(crate) struct CommittedHandoff(pub(crate) Box<HandoffView>);
+
+/// The outcome of a handoff that came in by a queue.
 pub enum QueuedOutcome {
     /// Committed, now or before.
     Committed,
@@ -395,7 +407,7 @@ pub(crate) async fn find(
         .ok_or_else(|| Problem::not_found("handoff"))
 }
 
-/// What to show besides.
+/// Members to show besides the defaults.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -410,7 +422,7 @@ pub struct GetParams {
     pub(super) until: Option<String>,
 }
 
-/// What a page shows besides.
+/// Members that a page shows besides the defaults.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Included {
     pub(super) message: bool,
@@ -457,9 +469,12 @@ pub(super) async fn get(
     };
     let mut last = None;
     if let Some(wait) = Wait::asked(params.wait, params.until.as_deref())? {
-        last = Some(waiting::for_it(&api, handoff, None, wait).await?).filter(|one| one.id != id);
-        // It may have been erased, or handed to others, meanwhile.
-        handoff = find(&api, &principal, id).await?;
+        last = Some(waiting::for_it(&api, handoff.clone(), None, wait).await?)
+            .filter(|one| one.id != id);
+        if !wait.time.is_zero() {
+            // It may have been erased, or handed to others, meanwhile.
+            handoff = find(&api, &principal, id).await?;
+        }
     }
     let mut view = HandoffView::from(&handoff);
     view.asked = questions::last(&api, &principal, &handoff).await?;

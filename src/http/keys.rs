@@ -8,12 +8,11 @@ use utoipa::ToSchema;
 use super::Api;
 use super::auth::Admin;
 use super::extract::{Id, Json};
-use super::problem::{BadBody, Busy, Problem};
+use super::problem::{BadBody, Busy, Problem, wrong};
 use handoffd_broker::directory::Principal;
-use handoffd_broker::intake::actor;
-use handoffd_broker::ledger::command::{Command, Kind, LedgerError, Reply};
+use handoffd_broker::ledger::command::{Kind, Reply};
 use handoffd_broker::vault::{hash_api_key, new_api_key};
-use handoffd_core::domain::failure::{Code, Failure, Stage};
+use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::ids::{AgentId, Micros};
 use handoffd_store::clock;
 use handoffd_store::store::{KeyRow, Role};
@@ -77,34 +76,18 @@ pub struct KeyBody {
     label: String,
 }
 
-fn wrong(pointer: &str, message: &str) -> Problem {
-    Problem::refusal(
-        vec![Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message)],
-        false,
-    )
-}
-
 pub(super) async fn carry_out(
     api: &Api,
     principal: &Principal,
     kind: Kind,
 ) -> Result<KeyRow, Problem> {
-    let reply = api
-        .intake
-        .ledger
-        .handle(Command {
-            tenant: principal.tenant.clone(),
-            at: api.now(),
-            actor: actor(principal),
-            kind,
-        })
-        .await?;
+    let reply = api.carry_out(principal, api.now(), kind).await?;
     match reply {
         Reply::Key(row) => {
             api.intake.directory.key_changed(&row).await;
             Ok(row)
         }
-        other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
+        other => Err(Problem::unexpected(&other)),
     }
 }
 

@@ -7,14 +7,11 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::auth::{Auditor, Operator};
-use super::data_subjects::{MAX_NOTE, bounded, subject, wrong};
+use super::data_subjects::{MAX_NOTE, bounded, subject};
 use super::extract::{Id, Json, Params, page_size};
-use super::problem::{BadBody, Busy, Problem};
+use super::problem::{BadBody, Busy, Problem, wrong};
 use handoffd_broker::directory::Principal;
-use handoffd_broker::intake::actor;
-use handoffd_broker::ledger::command::{
-    Command, Kind, LedgerError, PlaceHold, ReleaseHold, Reply, content,
-};
+use handoffd_broker::ledger::command::{Kind, PlaceHold, ReleaseHold, Reply, content};
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::ids::{Micros, TaskId};
 use handoffd_core::evidence::commitment::{CommitmentSubject, commit};
@@ -114,10 +111,9 @@ async fn carry_out(
     now: Micros,
     kind: Kind,
 ) -> Result<(HoldRow, bool), Problem> {
-    let (tenant, actor) = (principal.tenant.clone(), actor(principal));
-    match api.intake.ledger.handle(Command { tenant, at: now, actor, kind }).await? {
+    match api.carry_out(principal, now, kind).await? {
         Reply::Hold { row, repeated } => Ok((row, repeated)),
-        other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
+        other => Err(Problem::unexpected(&other)),
     }
 }
 

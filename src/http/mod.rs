@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 pub mod access_report;
 pub mod agents;
+pub mod allowlist;
 pub mod arrival;
 pub mod audit;
 pub mod auth;
@@ -58,13 +59,15 @@ pub mod what_if;
 
 use handoffd_broker::compress::CompressionStep;
 use handoffd_broker::config::Config;
-use handoffd_broker::directory::Matcher;
+use handoffd_broker::directory::{Matcher, Principal};
 use handoffd_broker::erasure::Eraser;
 use handoffd_broker::feed::Feed;
-use handoffd_broker::intake::Intake;
+use handoffd_broker::intake::{Intake, actor};
+use handoffd_broker::ledger::command::{Command, Kind, LedgerError, Reply};
 use handoffd_broker::metrics::Metrics;
 use handoffd_broker::transport::DeliveryTypes;
 use handoffd_broker::tree::CosignedHeads;
+use handoffd_core::domain::ids::Micros;
 use handoffd_core::evidence::receipt::Notary;
 use handoffd_store::clock::Clock;
 use handoffd_store::store::Store;
@@ -124,9 +127,23 @@ impl Api {
         Self(Arc::new(parts))
     }
 
+    /// Carries a caller's command out.
+    ///
+    /// # Errors
+    /// [`LedgerError`]: the command changed nothing, or (`Unavailable`) nobody knows whether it did.
+    pub(crate) async fn carry_out(
+        &self,
+        principal: &Principal,
+        at: Micros,
+        kind: Kind,
+    ) -> Result<Reply, LedgerError> {
+        let (tenant, actor) = (principal.tenant.clone(), actor(principal));
+        self.intake.ledger.handle(Command { tenant, at, actor, kind }).await
+    }
+
     /// Current time.
     #[must_use]
-    pub fn now(&self) -> handoffd_core::domain::ids::Micros {
+    pub fn now(&self) -> Micros {
         Clock::now(&*self.intake.clock)
     }
 }

@@ -14,8 +14,8 @@ use utoipa::{IntoResponses, ToSchema};
 use super::open;
 use handoffd_broker::dead_letters::DecisionError;
 use handoffd_broker::intake::IntakeError;
-use handoffd_broker::ledger::command::{LedgerError, Undone};
-use handoffd_core::domain::failure::{Code, Failure, primary};
+use handoffd_broker::ledger::command::{LedgerError, Reply, Undone};
+use handoffd_core::domain::failure::{Code, Failure, Stage, primary};
 use handoffd_core::domain::task::TaskStatus;
 use handoffd_core::domain::warning::Warning;
 use handoffd_store::store::StoreError;
@@ -113,7 +113,18 @@ const fn title(code: Code) -> &'static str {
     }
 }
 
+/// The problem of one member of a body that does not fit.
+pub(crate) fn wrong(pointer: &str, message: impl Into<String>) -> Problem {
+    let failure = Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message);
+    Problem::refusal(vec![failure], false)
+}
+
 impl Problem {
+    /// The ledger answered a command with another's reply: a defect.
+    pub(crate) fn unexpected(reply: &Reply) -> Self {
+        LedgerError::Internal(format!("unexpected reply {reply:?}")).into()
+    }
+
     /// A problem with the code's default status.
     #[must_use]
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
@@ -206,15 +217,7 @@ impl From<LedgerError> for Problem {
                 status: StatusCode::UNPROCESSABLE_ENTITY,
                 ..Self::new(Code::Conflict, err.to_string())
             },
-            LedgerError::Invalid(pointer, message) => Self::refusal(
-                vec![Failure::new(
-                    handoffd_core::domain::failure::Stage::Schema,
-                    Code::SchemaInvalid,
-                    pointer.clone(),
-                    message.clone(),
-                )],
-                false,
-            ),
+            LedgerError::Invalid(pointer, message) => wrong(pointer, message.clone()),
             LedgerError::Contradicts(failures) => {
                 let detail = failures.first().map(|failure| failure.message.clone());
                 let failures = failures.clone();

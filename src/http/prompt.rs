@@ -11,6 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::Api;
 use super::auth::{Caller, limited_to};
 use super::extract::{Id, Params, heavy};
+use super::groups;
 use super::problem::Problem;
 use super::results;
 use handoffd_broker::archive::ContentState;
@@ -18,10 +19,11 @@ use handoffd_broker::directory::Principal;
 use handoffd_core::context::tokens;
 use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::handoff::{ContentRef, Handoff, HandoffStatus};
-use handoffd_core::domain::ids::HandoffId;
+use handoffd_core::domain::ids::{AgentId, HandoffId};
 use handoffd_core::gate::safety::{SafetyFinding, ScanReport, Scanner};
 use handoffd_core::prompt::{
-    MIN_TOKENS, Origin, Prompt, PromptExtent, PromptSegment, TURNS, context, question, result,
+    BranchResult, MIN_TOKENS, Origin, Prompt, PromptExtent, PromptSegment, TURNS, context,
+    group_results, question, result,
 };
 use handoffd_store::clock;
 
@@ -68,7 +70,7 @@ pub struct PromptView {
 pub struct SegmentView {
     /// The heading it stands under.
     pub section: String,
-    /// RFC 6901 pointer into the message.
+    /// RFC 6901 pointer into the message, or into the group's page.
     pub pointer: String,
     /// The role that a turn of the conversation claims; `unknown` where it is none that is known.
     #[schema(nullable = false)]
@@ -154,12 +156,7 @@ pub(super) async fn prompt(
     let stored = stored_message(&api, &principal, &handoff, sent).await?;
     let agents = api.intake.directory.agents(&principal.tenant).await?;
     let tokenizer = agents.roster.find(&handoff.target).and_then(|agent| agent.tokenizer);
-    let origin = Origin {
-        handoff_id: handoff.id.to_string(),
-        task_id: handoff.task_id.to_string(),
-        agent_id: handoff.source.to_string(),
-        agent_version: handoff.source_version,
-    };
+    let origin = origin(&handoff, &handoff.source, &handoff.source_version);
     let scanner = api.intake.scanner();
     answer(id, stored.len(), as_messages, move |nonce| {
         let count = |text: &str| tokens::count(text, tokenizer.unwrap_or_default());
@@ -184,6 +181,8 @@ pub struct ResultPromptParams {
 
 /// The handoff's result as one user turn for the model of the agent that asked, between marks that its content
 /// cannot forge.
+///
+/// Of a handoff to several receivers, by the id of its message: all results, each under its own branch.
 #[utoipa::path(
     get, path = "/handoffs/{handoffId}/result/prompt", tag = "handoffs", operation_id = "getResultPrompt",
     params(("handoffId" = String, Path, description = "The handoff's UUID"), ResultPromptParams),
@@ -203,7 +202,13 @@ pub(super) async fn result_prompt(
     Params(params): Params<ResultPromptParams>,
 ) -> Result<Response, Problem> {
     let as_messages = as_messages(params.format.as_deref())?;
-    let handoff = super::handoffs::find(&api, &principal, id).await?;
+    let handoff = match super::handoffs::find(&api, &principal, id).await {
+        Ok(handoff) => handoff,
+        Err(problem) => {
+            let branches = groups::branch_results(&api, &principal, id).await?.ok_or(problem)?;
+            return group_prompt(&api, id, as_messages, branches).await;
+        }
+    };
     if handoff.status != HandoffStatus::Completed {
         let why = format!("the handoff is {}: it has no result", handoff.status.as_str());
         return Err(Problem::new(Code::Conflict, why));
@@ -211,15 +216,30 @@ pub(super) async fn result_prompt(
     let said = results::find(&api, &principal.tenant, handoff.task_id, id)
         .await?
         .ok_or_else(|| Problem::not_found("result"))?;
-    let origin = Origin {
-        handoff_id: handoff.id.to_string(),
-        task_id: handoff.task_id.to_string(),
-        agent_id: handoff.target.to_string(),
-        agent_version: handoff.target_version,
-    };
+    let origin = origin(&handoff, &handoff.target, &handoff.target_version);
     let scanner = api.intake.scanner();
     answer(id, RESULT_BYTES, as_messages, move |nonce| {
         Ok(result(&said, &origin, nonce, &named(&scanner, &said)))
+    })
+    .await
+}
+
+/// The results of a group as one block.
+async fn group_prompt(
+    api: &Api,
+    id: HandoffId,
+    as_messages: bool,
+    mut branches: Vec<BranchResult>,
+) -> Result<Response, Problem> {
+    if branches.is_empty() {
+        return Err(Problem::not_found("result"));
+    }
+    let scanner = api.intake.scanner();
+    answer(id, RESULT_BYTES, as_messages, move |nonce| {
+        for branch in &mut branches {
+            branch.marks = named(&scanner, &branch.said);
+        }
+        Ok(group_results(&branches, nonce))
     })
     .await
 }
@@ -262,12 +282,7 @@ pub(super) async fn question_prompt(
         Some(_) => (&handoff.source, &handoff.source_version),
         None => (&handoff.target, &handoff.target_version),
     };
-    let origin = Origin {
-        handoff_id: handoff.id.to_string(),
-        task_id: handoff.task_id.to_string(),
-        agent_id: agent.to_string(),
-        agent_version: version.clone(),
-    };
+    let origin = origin(&handoff, agent, version);
     let scanner = api.intake.scanner();
     answer(id, RESULT_BYTES, as_messages, move |nonce| {
         Ok(question(&said, &origin, nonce, &named(&scanner, &said)))
@@ -275,7 +290,17 @@ pub(super) async fn question_prompt(
     .await
 }
 
-/// What the safety scan names in a document: findings and marks.
+/// The agent that wrote what a block shows.
+fn origin(handoff: &Handoff, agent: &AgentId, version: &str) -> Origin {
+    Origin {
+        handoff_id: handoff.id.to_string(),
+        task_id: handoff.task_id.to_string(),
+        agent_id: agent.to_string(),
+        agent_version: version.to_owned(),
+    }
+}
+
+/// Findings and marks of the safety scan in a document.
 fn named(scanner: &Scanner, document: &serde_json::Value) -> Vec<SafetyFinding> {
     let ScanReport { mut findings, marks, .. } = scanner.report(document, &[], &mut |_, _| {});
     findings.extend(marks);

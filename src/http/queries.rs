@@ -1,72 +1,76 @@
 //! Query parameters: an operation takes those that the OpenAPI document names, and no others.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::OnceLock;
 
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::{MatchedPath, Request};
 use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use utoipa::openapi::path::{Operation, ParameterIn};
-use utoipa::openapi::{OpenApi, RefOr};
+use serde::Deserialize;
 
+use super::docs::OPENAPI;
 use super::problem::Problem;
 use super::router::ALIAS;
 
-/// The query parameters of each operation, by routed path and method.
-pub type OperationParameters = Arc<HashMap<(String, Method), Vec<String>>>;
+/// The query parameters of each operation, by the document's path and the method in lower case.
+type OperationParameters = HashMap<String, HashMap<String, Vec<String>>>;
 
-/// Collects the query parameters of each operation.
-#[must_use]
-pub fn parameters(document: &OpenApi) -> OperationParameters {
-    let mut known = HashMap::new();
-    for (path, item) in &document.paths.paths {
-        for (method, operation) in [
-            (Method::GET, &item.get),
-            (Method::PUT, &item.put),
-            (Method::POST, &item.post),
-            (Method::DELETE, &item.delete),
-            (Method::PATCH, &item.patch),
-        ] {
-            if let Some(operation) = operation {
-                known.insert((path.clone(), method), names(operation));
-            }
-        }
-    }
-    Arc::new(known)
+/// The members of the document that are read here; the parser passes over all others.
+#[derive(Deserialize)]
+struct Document {
+    paths: HashMap<String, HashMap<String, Operation>>,
 }
 
-fn names(operation: &Operation) -> Vec<String> {
-    let all = operation.parameters.iter().flatten().filter_map(|parameter| match parameter {
-        RefOr::T(parameter) => Some(parameter),
-        RefOr::Ref(_) => None,
-    });
-    let queried = all.filter(|parameter| matches!(parameter.parameter_in, ParameterIn::Query));
-    queried.map(|parameter| parameter.name.clone()).collect()
+#[derive(Deserialize)]
+struct Operation {
+    #[serde(default)]
+    parameters: Vec<Parameter>,
+}
+
+#[derive(Deserialize)]
+struct Parameter {
+    name: String,
+    #[serde(rename = "in")]
+    place: String,
+}
+
+/// Read from the document by the first request that has a query.
+fn parameters() -> &'static OperationParameters {
+    static READ: OnceLock<OperationParameters> = OnceLock::new();
+    READ.get_or_init(|| {
+        let document: Document =
+            serde_json::from_str(OPENAPI).expect("a test reads docs/openapi.json in the same way");
+        let queried = |operation: Operation| {
+            let all = operation.parameters.into_iter();
+            all.filter(|one| one.place == "query").map(|one| one.name).collect()
+        };
+        let methods = |methods: HashMap<String, Operation>| {
+            methods.into_iter().map(|(method, operation)| (method, queried(operation))).collect()
+        };
+        document.paths.into_iter().map(|(path, item)| (path, methods(item))).collect()
+    })
 }
 
 /// Refuses a request with a parameter that its operation does not take. Pages of the
 /// documentation are no operations and pass.
-pub async fn check(
-    State(known): State<OperationParameters>,
-    request: Request,
-    next: Next,
-) -> Response {
-    match unknown(&known, &request) {
+pub async fn check(request: Request, next: Next) -> Response {
+    match unknown(&request) {
         Some(problem) => problem.into_response(),
         None => next.run(request).await,
     }
 }
 
-fn unknown(known: &OperationParameters, request: &Request) -> Option<Problem> {
+fn unknown(request: &Request) -> Option<Problem> {
     let query = request.uri().query().filter(|query| !query.is_empty())?;
     let path = request.extensions().get::<MatchedPath>()?.as_str();
-    let path = path.strip_prefix(ALIAS).unwrap_or(path);
+    // The document has no mark for a parameter that spans segments.
+    let path = path.strip_prefix(ALIAS).unwrap_or(path).replace("{*", "{");
     let method = match request.method() {
-        &Method::HEAD => Method::GET,
-        other => other.clone(),
+        &Method::HEAD => "get".to_owned(),
+        other => other.as_str().to_ascii_lowercase(),
     };
-    let taken = known.get(&(path.to_owned(), method))?;
+    let taken = parameters().get(&path)?.get(&method)?;
     let mut names = url::form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name);
     let name = names.find(|name| !taken.iter().any(|one| one == name))?;
     let name: String = name.chars().take(64).collect();

@@ -14,13 +14,12 @@ use super::credentials;
 use super::extract::{Id, Json, heavy, idempotency_key};
 use super::handoffs::{find, not_the_receiver};
 use super::open;
-use super::problem::{BadBody, Busy, Problem, WarningView};
-use super::verdicts::{fencing_token, judge, linked, wrong};
+use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
+use super::verdicts::{fencing_token, judge, linked};
 use super::views::HandoffView;
 use handoffd_broker::archive::ContentState;
 use handoffd_broker::directory::Principal;
-use handoffd_broker::intake::actor;
-use handoffd_broker::ledger::command::{Answer, Ask, Command, Kind, LedgerError, Reply, content};
+use handoffd_broker::ledger::command::{Answer, Ask, Kind, Reply, content};
 use handoffd_core::contract::answer::{check_schema, faults};
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::failure::Code;
@@ -289,10 +288,9 @@ async fn handle(
     at: Micros,
     kind: Kind,
 ) -> Result<Handoff, Problem> {
-    let command = Command { tenant: principal.tenant.clone(), at, actor: actor(principal), kind };
-    match api.intake.ledger.handle(command).await? {
+    match api.carry_out(principal, at, kind).await? {
         Reply::Handoff { handoff, .. } => Ok(handoff),
-        other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
+        other => Err(Problem::unexpected(&other)),
     }
 }
 
@@ -354,7 +352,7 @@ fn only(said: &Map<String, Value>, known: &[&str]) -> Result<(), Problem> {
     match said.keys().find(|name| !known.contains(&name.as_str())) {
         Some(name) => {
             let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
-            Err(wrong(&pointer, &format!("unknown; known are: {}", known.join(", "))))
+            Err(wrong(&pointer, format!("unknown; known are: {}", known.join(", "))))
         }
         None => Ok(()),
     }
@@ -378,7 +376,7 @@ fn within(api: &Api, said: &Map<String, Value>) -> Result<Duration, Problem> {
         Some(value) => value.as_u64().filter(|ms| (1..=most).contains(ms)).ok_or_else(|| {
             wrong(
                 "/answerWithinMs",
-                &format!("must be a whole number of milliseconds from 1 to {most}"),
+                format!("must be a whole number of milliseconds from 1 to {most}"),
             )
         })?,
     };

@@ -51,7 +51,7 @@ pub(super) async fn verdict(api: &Api, handoff: &Handoff) -> Result<Option<Value
     Ok((!said.is_empty()).then_some(Value::Object(said)))
 }
 
-/// What the last record of a kind says of a handoff; `None` as for [`find`].
+/// Content of a handoff's last record of a kind; `None` as for [`find`].
 pub(crate) async fn find_said(
     api: &Api,
     tenant: &TenantId,

@@ -13,10 +13,7 @@ use super::auth::{Auditor, Caller, Operator};
 use super::extract::{Id, Ids, Json, heavy};
 use super::open;
 use super::problem::{BadBody, Busy, FailureView, Problem, view};
-use handoffd_broker::intake::actor;
-use handoffd_broker::ledger::command::{
-    Command, Kind, LedgerError, PutPayloadSchema, Reply, content,
-};
+use handoffd_broker::ledger::command::{Kind, PutPayloadSchema, Reply, content};
 use handoffd_broker::ledger::schemas::{failures, known};
 use handoffd_core::contract::evolution::{Assessment, Bump, Change, Side, assess};
 use handoffd_core::contract::schema;
@@ -363,13 +360,14 @@ pub(super) async fn put(
         created_at: now,
     };
     let content = content(&canonical::to_vec(&said), now);
-    let command = Command {
-        tenant: principal.tenant.clone(),
-        at: now,
-        actor: actor(&principal),
-        kind: Kind::PutPayloadSchema(Box::new(PutPayloadSchema { row, content })),
-    };
-    match api.intake.ledger.handle(command).await? {
+    match api
+        .carry_out(
+            &principal,
+            now,
+            Kind::PutPayloadSchema(Box::new(PutPayloadSchema { row, content })),
+        )
+        .await?
+    {
         Reply::PayloadSchema { row, assessment: Some(assessment) } => {
             let mut shown = whole(&row);
             shown["comparison"] = comparison(&assessment);
@@ -378,7 +376,7 @@ pub(super) async fn put(
         Reply::PayloadSchema { row, assessment: None } => {
             Ok((StatusCode::OK, axum::Json(whole(&row))))
         }
-        other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
+        other => Err(Problem::unexpected(&other)),
     }
 }
 

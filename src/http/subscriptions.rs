@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 
 use super::Api;
 use super::agents::refused_endpoint;
@@ -14,241 +14,30 @@ use super::auth::{Participant, operates};
 use super::events::position;
 use super::extract::{Id, Json, Params, page_size, typed};
 use super::handoffs;
-use super::open;
-use super::problem::{BadBody, Busy, Problem, WarningView};
+use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
 use handoffd_broker::directory::Principal;
-use handoffd_broker::intake::actor;
 use handoffd_broker::ledger::command::{
-    ChangeSubscription, Command, CreateSubscription, Kind, LedgerError, Reply, SubscriptionChange,
-    content,
+    ChangeSubscription, CreateSubscription, Kind, Reply, SubscriptionChange, content,
 };
 use handoffd_broker::vault::{AgentSecrets, EndpointCredentials, SecretKind};
 use handoffd_core::domain::canonical;
-use handoffd_core::domain::event::{
-    EventFormat, Position, Subscriber, Subscription, SubscriptionSpec,
-};
+use handoffd_core::domain::event::{Position, Subscriber, Subscription, SubscriptionSpec};
 use handoffd_core::domain::failure::{Code, Failure, Stage};
 use handoffd_core::domain::ids::{AgentId, Micros, SubscriptionId};
 use handoffd_core::domain::residency::CrossingParty;
 use handoffd_core::domain::warning::{Warning, WarningCode};
 use handoffd_core::evidence::record::RecordContent;
 use handoffd_store::clock;
-use handoffd_store::store::events::{CursorRow, EventDeliveryRow, SubscriptionRow};
+use handoffd_store::store::events::SubscriptionRow;
 
-/// A subscription, without its secret.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct SubscriptionView {
-    /// Its id.
-    pub subscription_id: String,
-    /// Where events are posted to.
-    pub url: String,
-    /// A name for people.
-    pub description: String,
-    /// Which types; empty: all.
-    #[schema(value_type = Vec<open::EventType>)]
-    pub event_types: Vec<String>,
-    /// The agent, task or handoff that it is limited to.
-    pub filter: FilterView,
-    /// How events are written.
-    pub format: EventFormat,
-    /// The agent whose subscription it is; absent: the operators'.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub owner: Option<String>,
-    /// Whether events are delivered.
-    pub enabled: bool,
-    /// Why the broker switched it off: `ENDPOINT_GONE` or `FAILING`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub disabled_reason: Option<String>,
-    /// Where it is; none: in the broker's region.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub region: Option<String>,
-    /// What the transfer of events to its region stands on: a code.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub transfer_basis: Option<String>,
-    /// How far it has been told.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub progress: Option<ProgressView>,
-    /// When it was made, RFC 3339.
-    pub created_at: String,
-    /// When it was changed last, RFC 3339.
-    pub updated_at: String,
-    /// The secret that deliveries are signed with: only in the answer that made it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub secret: Option<String>,
-    /// What of the subscription does not hold, in the answer to its change; absent where there is nothing.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<WarningView>,
-}
+pub mod views;
 
-/// What a caller says of a subscription: the body that `domain::event::SubscriptionSpec` reads.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
-pub struct SubscriptionBody {
-    /// Where events are posted to; needed on creation.
-    pub url: Option<String>,
-    /// A name for people.
-    pub description: Option<String>,
-    /// Which types; an empty list means all.
-    #[schema(value_type = Option<Vec<open::EventType>>)]
-    pub event_types: Option<Vec<String>>,
-    /// The agent, task or handoff that it is limited to; empty means no limit. An agent names a handoff that it sends.
-    pub filter: Option<FilterView>,
-    /// How events are written.
-    pub format: Option<EventFormat>,
-    /// Whether events are delivered.
-    pub enabled: Option<bool>,
-    /// Where the endpoint is; none: in the broker's region.
-    pub region: Option<String>,
-    /// What the transfer of events to that region stands on: a code.
-    pub transfer_basis: Option<String>,
-    /// On creation: the value of `Authorization` that the endpoint asks for. It is kept sealed and never shown again.
-    pub authorization: Option<String>,
-    /// On creation: the value of `X-A2A-Notification-Token` that the endpoint asks for, kept likewise.
-    pub token: Option<String>,
-}
+use views::{
+    EventDeliveriesView, EventDeliveryView, ProgressView, ReplayBody, RotateSubscriptionBody,
+    RotatedSecretView, SubscriptionBody, SubscriptionView, SubscriptionsView,
+};
 
-/// The agent, task or handoff that a subscription is limited to.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct FilterView {
-    /// Events that this agent has a part in.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub agent_id: Option<String>,
-    /// Events of this task.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub task_id: Option<String>,
-    /// Events of this handoff.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub handoff_id: Option<String>,
-}
-
-/// How far a subscription has been told.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ProgressView {
-    /// The last event that it was told of, or passed over.
-    pub cursor: String,
-    /// Attempts since its creation.
-    pub attempts: i64,
-    /// Failed attempts in a row.
-    pub failures: i32,
-    /// Since when every attempt failed, RFC 3339.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub failing_since: Option<String>,
-    /// When it is tried again, RFC 3339.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub next_attempt_at: Option<String>,
-}
-
-impl From<&CursorRow> for ProgressView {
-    fn from(row: &CursorRow) -> Self {
-        Self {
-            cursor: row.position.to_string(),
-            attempts: row.attempts,
-            failures: row.failures,
-            failing_since: row.failing_since.map(Micros::rfc3339),
-            next_attempt_at: (row.failures > 0).then(|| row.next_at.rfc3339()),
-        }
-    }
-}
-
-impl From<&SubscriptionRow> for SubscriptionView {
-    fn from(row: &SubscriptionRow) -> Self {
-        let it = &row.subscription;
-        Self {
-            subscription_id: row.id.to_string(),
-            url: it.url.clone(),
-            description: it.description.clone(),
-            event_types: it.filter.types.iter().map(ToString::to_string).collect(),
-            filter: FilterView {
-                agent_id: it.filter.agent_id.as_ref().map(ToString::to_string),
-                task_id: it.filter.task_id.map(|id| id.to_string()),
-                handoff_id: it.filter.handoff_id.map(|id| id.to_string()),
-            },
-            format: it.format,
-            owner: it.owner.as_ref().map(ToString::to_string),
-            enabled: it.enabled,
-            disabled_reason: it.disabled_reason.clone(),
-            region: it.region.map(|region| region.to_string()),
-            transfer_basis: it.transfer_basis.clone(),
-            progress: None,
-            created_at: row.created_at.rfc3339(),
-            updated_at: row.updated_at.rfc3339(),
-            secret: None,
-            warnings: Vec::new(),
-        }
-    }
-}
-
-/// All subscriptions of the tenant.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct SubscriptionsView {
-    /// The subscriptions, by age.
-    pub items: Vec<SubscriptionView>,
-}
-
-/// One attempt at telling a subscription of an event.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct EventDeliveryView {
-    /// The subscription's attempts, counted; give it as `before` to go on.
-    pub number: i64,
-    /// The event; also its `webhook-id`.
-    pub event_id: String,
-    /// The event's type.
-    #[serde(rename = "type")]
-    #[schema(value_type = open::EventType)]
-    pub kind: String,
-    /// The event's place in the feed.
-    pub cursor: String,
-    /// When the attempt ended, RFC 3339.
-    pub at: String,
-    /// Of this event, from 1.
-    pub attempt: i32,
-    /// `delivered`, `retry` (to be tried again), `set_aside` (refused too often), `gone` (410).
-    #[schema(value_type = open::EventOutcome)]
-    pub outcome: String,
-    /// HTTP status that the endpoint answered; absent where no answer came.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub status: Option<i32>,
-    /// What went wrong, in a sentence for people.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub detail: Option<String>,
-    /// How long it took, in milliseconds.
-    pub duration_ms: f64,
-}
-
-impl From<EventDeliveryRow> for EventDeliveryView {
-    fn from(row: EventDeliveryRow) -> Self {
-        Self {
-            number: row.number,
-            event_id: row.event_id,
-            kind: row.kind,
-            cursor: row.position.to_string(),
-            at: row.at.rfc3339(),
-            attempt: row.attempt,
-            outcome: row.outcome.as_str().to_owned(),
-            status: row.status,
-            detail: row.detail,
-            duration_ms: row.duration_us as f64 / 1_000.0,
-        }
-    }
-}
-
-/// The last attempts.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct EventDeliveriesView {
-    /// Newest first; the last 1 000 are remembered.
-    pub items: Vec<EventDeliveryView>,
-}
-
-fn refusal((pointer, message): (String, String)) -> Problem {
-    let failure = Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message);
-    Problem::refusal(vec![failure], false)
-}
-
-/// What is said of a subscriber in another region; a refusal where the policy refuses it.
+/// The warning on a subscriber in another region; a refusal where the policy refuses it.
 fn crossed(api: &Api, subscription: &Subscription) -> Result<Option<Warning>, Problem> {
     let residency = api.config.residency.rules();
     let basis = subscription.transfer_basis.as_deref();
@@ -274,12 +63,6 @@ fn said(id: SubscriptionId, what: &Value, now: Micros) -> RecordContent {
     content(&canonical::to_vec(&said), now)
 }
 
-async fn carry_out(api: &Api, principal: &Principal, kind: Kind) -> Result<Reply, Problem> {
-    let command =
-        Command { tenant: principal.tenant.clone(), at: api.now(), actor: actor(principal), kind };
-    Ok(api.intake.ledger.handle(command).await?)
-}
-
 async fn changed(
     api: &Api,
     principal: &Principal,
@@ -289,12 +72,12 @@ async fn changed(
 ) -> Result<SubscriptionView, Problem> {
     let content = said(id, what, api.now());
     let change = Box::new(ChangeSubscription { id, change, content });
-    let reply = carry_out(api, principal, Kind::ChangeSubscription(change)).await?;
+    let reply = api.carry_out(principal, api.now(), Kind::ChangeSubscription(change)).await?;
     // It may be told at once: its line is no longer held, or it stands elsewhere.
     api.intake.ledger.look_for_events();
     match reply {
         Reply::Subscription(row) => shown(api, &row).await,
-        other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
+        other => Err(Problem::unexpected(&other)),
     }
 }
 
@@ -331,7 +114,7 @@ fn owns(principal: &Principal, row: &SubscriptionRow) -> bool {
 /// Most subscriptions of one agent.
 const MAX_OWN: usize = 200;
 /// Most characters of a header's value that an endpoint asks for.
-const MAX_CREDENTIAL: usize = 4_096;
+pub(crate) const MAX_CREDENTIAL: usize = 4_096;
 
 /// The owner of a new subscription; a refusal where an agent may not subscribe to that.
 async fn owner_of(
@@ -354,7 +137,7 @@ async fn owner_of(
     }
     // No operator will open the way for it.
     if let Some(why) = (api.endpoints)(&subscription.url) {
-        return Err(refusal(("/url".to_owned(), why)));
+        return Err(wrong("/url", why));
     }
     let rows = api.store.list_subscriptions(&principal.tenant).await?;
     let own = rows.iter().filter(|row| row.subscription.owner.as_ref() == Some(&agent)).count();
@@ -378,7 +161,7 @@ fn credentials(new: &mut serde_json::Map<String, Value>) -> Result<EndpointCrede
         Some(_) => {
             let why =
                 format!("must be a text of 1 to {MAX_CREDENTIAL} bytes that a header can have");
-            Err(refusal((format!("/{name}"), why)))
+            Err(wrong(&format!("/{name}"), why))
         }
     };
     Ok(EndpointCredentials { authorization: take("authorization")?, token: take("token")? })
@@ -403,7 +186,7 @@ pub(super) async fn create(
 ) -> Result<(StatusCode, axum::Json<SubscriptionView>), Problem> {
     let credentials = credentials(&mut new)?;
     let spec: SubscriptionSpec = typed(Value::Object(new))?;
-    let mut subscription = spec.make().map_err(refusal)?;
+    let mut subscription = spec.make().map_err(|(pointer, why)| wrong(&pointer, why))?;
     subscription.owner = owner_of(&api, &principal, &subscription).await?;
     let crossed = crossed(&api, &subscription)?;
     let now = api.now();
@@ -427,7 +210,7 @@ pub(super) async fn create(
         updated_at: now,
     };
     let create = Box::new(CreateSubscription { row: row.clone(), content });
-    carry_out(&api, &principal, Kind::CreateSubscription(create)).await?;
+    api.carry_out(&principal, api.now(), Kind::CreateSubscription(create)).await?;
     let mut view = warned(&api, shown(&api, &row).await?, crossed.as_ref());
     view.secret = Some(secret.to_string());
     Ok((StatusCode::CREATED, axum::Json(view)))
@@ -490,7 +273,7 @@ pub(super) async fn patch(
     Json(spec): Json<SubscriptionSpec>,
 ) -> Result<axum::Json<SubscriptionView>, Problem> {
     let row = find(&api, &principal, id).await?;
-    let next = spec.apply(&row.subscription).map_err(refusal)?;
+    let next = spec.apply(&row.subscription).map_err(|(pointer, why)| wrong(&pointer, why))?;
     if !operates(&principal) {
         // Another address and another handoff are another subscription.
         if next.url != row.subscription.url
@@ -526,26 +309,8 @@ pub(super) async fn delete(
     find(&api, &principal, id).await?;
     let content = said(id, &json!("deleted"), api.now());
     let change = Box::new(ChangeSubscription { id, change: SubscriptionChange::Delete, content });
-    carry_out(&api, &principal, Kind::ChangeSubscription(change)).await?;
+    api.carry_out(&principal, api.now(), Kind::ChangeSubscription(change)).await?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// How long the old secret stays valid.
-#[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct RotateSubscriptionBody {
-    /// In seconds, a year at most; `auth.rotation_overlap_s` unless said.
-    overlap_seconds: Option<u64>,
-}
-
-/// A subscription's new secret.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct RotatedSecretView {
-    /// Until when deliveries carry the old signature too, RFC 3339.
-    pub old_valid_until: String,
-    /// The secret that deliveries are signed with from now on.
-    pub secret: String,
 }
 
 /// Replace a subscription's secret; deliveries carry both signatures for a while.
@@ -583,14 +348,6 @@ pub(super) async fn rotate_secret(
         old_valid_until: until.rfc3339(),
         secret: secret.to_string(),
     }))
-}
-
-/// From where on to tell again.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ReplayBody {
-    /// A cursor: everything behind it; or a time, RFC 3339: everything from then on.
-    since: String,
 }
 
 /// Tell a subscription again of what happened since a cursor or a time, as far as it is kept.

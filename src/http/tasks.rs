@@ -8,17 +8,16 @@ use utoipa::{IntoParams, ToSchema};
 use super::Api;
 use super::auth::{AgentCaller, Caller, Operator, Participant, limited_to};
 use super::credentials;
-use super::escalations::{reason_of, wrong};
+use super::escalations::reason_of;
 use super::extract::{Id, Ids, Json, JsonBytes, Params, heavy, page_size, parse, read_cursor};
-use super::problem::{BadBody, Busy, Problem, WarningView};
+use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
 use super::views::{Page, TaskView};
 use handoffd_broker::directory::Principal;
-use handoffd_broker::intake::actor;
 use handoffd_broker::ledger::command::{
-    CancelTask, Command, CompleteTask, Kind, LedgerError, PutCheckpoint, Reply, TopUp, content,
+    CancelTask, CompleteTask, Kind, PutCheckpoint, Reply, TopUp, content,
 };
 use handoffd_core::domain::canonical;
-use handoffd_core::domain::failure::{Code, Failure, Stage};
+use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::ids::{ExecutionId, Micros, TaskId};
 use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::task::{Task, TaskStatus};
@@ -272,11 +271,9 @@ async fn change(
     now: Micros,
     kind: Kind,
 ) -> Result<axum::Json<TaskView>, Problem> {
-    let command =
-        Command { tenant: principal.tenant.clone(), at: now, actor: actor(principal), kind };
-    match api.intake.ledger.handle(command).await? {
+    match api.carry_out(principal, now, kind).await? {
         Reply::Task(task) => Ok(axum::Json(TaskView::from(&task))),
-        other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
+        other => Err(Problem::unexpected(&other)),
     }
 }
 
@@ -344,23 +341,14 @@ pub(super) async fn put_checkpoint(
     Ids(task_id, execution_id): Ids<TaskId, ExecutionId>,
     body: JsonBytes,
 ) -> Result<axum::Json<CheckpointView>, Problem> {
-    let tenant = caller.principal.tenant.clone();
     let size = body.bytes.len();
     let mut state = parse(body.bytes.clone()).await?;
     let warnings = credentials::judged(&api, &state)?;
     api.intake.redaction.redact_checkpoint(&mut state);
     if !state.is_object() {
-        return Err(Problem::refusal(
-            vec![Failure::new(
-                Stage::Schema,
-                Code::SchemaInvalid,
-                "",
-                "a checkpoint is a JSON object",
-            )],
-            false,
-        ));
+        return Err(wrong("", "a checkpoint is a JSON object"));
     }
-    if let Some(task) = api.store.find_task(&(tenant.clone(), task_id)).await?
+    if let Some(task) = api.store.find_task(&(caller.principal.tenant.clone(), task_id)).await?
         && task.status.is_final()
     {
         return Err(Problem::new(Code::Conflict, "the task has ended"));
@@ -376,25 +364,22 @@ pub(super) async fn put_checkpoint(
     })
     .await?;
     let reply = api
-        .intake
-        .ledger
-        .handle(Command {
-            tenant,
-            at: api.now(),
-            actor: actor(&caller.principal),
-            kind: Kind::PutCheckpoint(Box::new(PutCheckpoint {
+        .carry_out(
+            &caller.principal,
+            api.now(),
+            Kind::PutCheckpoint(Box::new(PutCheckpoint {
                 task_id,
                 execution_id,
                 agent: caller.id,
                 part,
             })),
-        })
+        )
         .await?;
     match reply {
         Reply::Checkpoint(row) => {
             Ok(axum::Json(CheckpointView { warnings, ..CheckpointView::from(&row) }))
         }
-        other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
+        other => Err(Problem::unexpected(&other)),
     }
 }
 

@@ -85,6 +85,9 @@ pub struct TraceHandoff {
     /// What was to be done; null where the message is gone or not the caller's to read.
     #[schema(required)]
     pub task_description: Option<String>,
+    /// The same in short, where the message has it: what a task is about whose first handoff is marked `INITIAL`.
+    #[schema(nullable = false)]
+    pub task_summary: Option<String>,
     /// What the message stated, cumulative.
     #[schema(required)]
     pub cost_tracking: Option<RecordCost>,

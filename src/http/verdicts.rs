@@ -15,13 +15,10 @@ use super::auth::AgentCaller;
 use super::credentials;
 use super::extract::{Id, Json, heavy, trace_context};
 use super::handoffs::{find, not_the_receiver};
-use super::problem::{BadBody, Busy, Problem, WarningView};
+use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
 use super::views::HandoffView;
 use handoffd_broker::directory::Principal;
-use handoffd_broker::intake::actor;
-use handoffd_broker::ledger::command::{
-    Command, Kind, LedgerError, Reply, Verdict, VerdictKind, content,
-};
+use handoffd_broker::ledger::command::{Kind, Reply, Verdict, VerdictKind, content};
 use handoffd_broker::telemetry;
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::failure::{Code, Failure, Stage};
@@ -195,13 +192,6 @@ verdict_endpoint!(
     ReplyVerdict::Fail
 );
 
-pub(super) fn wrong(pointer: &str, message: &str) -> Problem {
-    Problem::refusal(
-        vec![Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message)],
-        false,
-    )
-}
-
 fn text(said: &serde_json::Map<String, Value>, name: &str) -> Result<Option<String>, Problem> {
     match said.get(name) {
         None | Some(Value::Null) => Ok(None),
@@ -299,7 +289,7 @@ fn hold_iterations(
     Err(Problem::refusal(vec![failure], false))
 }
 
-/// What a receiver says, as the ledger takes it.
+/// A receiver's verdict as the ledger takes it.
 fn kind_of(
     verdict: ReplyVerdict,
     said: &serde_json::Map<String, Value>,
@@ -340,6 +330,10 @@ async fn say(
     let spent = spent(&kind, &said)?;
     if kind == VerdictKind::Complete {
         hold_iterations(api, handoff, &said)?;
+        if said.get("conversationSummary").is_some_and(|told| !told.is_string() && !told.is_null())
+        {
+            return Err(wrong("/conversationSummary", "must be a text"));
+        }
     }
     let mut warnings = credentials::redacted(api, &mut said)?;
     let now = api.now();
@@ -355,37 +349,38 @@ async fn say(
         Some(content(&bytes, now))
     };
     let heard_at = if kind == VerdictKind::Heartbeat { said_at.min(now) } else { now };
-    let command = Command {
-        tenant: principal.tenant.clone(),
-        at: now,
-        actor: actor(principal),
-        kind: Kind::Verdict(Box::new(Verdict {
-            task_id: handoff.task_id,
-            handoff_id: handoff.id,
-            kind,
-            fencing_token,
-            content,
-            spent,
-            // A heartbeat that waited in a queue extends the lease from when it was said. An acceptance begins it now.
-            lease_until: heard_at.plus(Duration::from_millis(api.config.delivery.lease_ms)),
-        })),
-    };
-    match api.intake.ledger.handle(command).await? {
+    match api
+        .carry_out(
+            principal,
+            now,
+            Kind::Verdict(Box::new(Verdict {
+                task_id: handoff.task_id,
+                handoff_id: handoff.id,
+                kind,
+                fencing_token,
+                content,
+                spent,
+                // A heartbeat that waited in a queue extends the lease from when it was said. An acceptance begins it now.
+                lease_until: heard_at.plus(Duration::from_millis(api.config.delivery.lease_ms)),
+            })),
+        )
+        .await?
+    {
         Reply::Handoff { handoff, .. } => {
             Ok(HandoffView { warnings, ..HandoffView::from(&handoff) })
         }
-        other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
+        other => Err(Problem::unexpected(&other)),
     }
 }
 
-/// What became of a reply.
+/// The outcome of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplyOutcome {
     /// Its effect is committed.
     Taken,
-    /// It has no effect, and never will: late, stale, forged, refused. Counted by reason.
+    /// The reply has no effect, and never will: late, stale, forged, refused. Counted by reason.
     Ignored,
-    /// It is no reply.
+    /// Not a reply.
     Malformed,
     /// The broker cannot take it now.
     Unavailable,

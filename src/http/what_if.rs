@@ -15,7 +15,7 @@ use super::Api;
 use super::auth::Operator;
 use super::extract::{Json, heavy};
 use super::open;
-use super::problem::{BadBody, Problem};
+use super::problem::{BadBody, Problem, wrong};
 use handoffd_broker::config::{SafetyException, SafetyMode};
 use handoffd_broker::directory::Principal;
 use handoffd_broker::intake::policies::{exception, mode};
@@ -241,11 +241,6 @@ pub struct WhatIfBody {
     /// Judge for so many seconds, 1 to 60; 10 unless said.
     #[schema(minimum = 1, maximum = 60)]
     seconds: Option<u64>,
-}
-
-fn wrong(pointer: &str, message: impl Into<String>) -> Problem {
-    let failure = Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message);
-    Problem::refusal(vec![failure], false)
 }
 
 fn scope(body: &WhatIfBody) -> Result<Scope, Problem> {

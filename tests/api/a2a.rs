@@ -426,6 +426,39 @@ both! {
         assert_ne!(client.sent(text("m", "x")).await["id"], client.sent(text("m", "x")).await["id"]);
     }
 
+    async fn a_context_keeps_the_name_that_its_client_gave_it(broker: Broker) {
+        let (_a, b, client) = pair(broker).await;
+        let named = |id: &str, words: &str| {
+            let mut message = text(id, words);
+            message["contextId"] = "Kunde 7 / März".into();
+            message
+        };
+        let task = client.sent(named("m1", "The first")).await;
+        assert_eq!((&task["contextId"], &task["history"][0]["contextId"]), (&json!("Kunde 7 / März"), &json!("Kunde 7 / März")));
+        let id = task["id"].as_str().unwrap().to_owned();
+        let item = b.claim(1).await.remove(0);
+        let page = broker.admin.get(&format!("/handoffs/{id}")).await.expect(200).body;
+        let of_broker = page["taskId"].as_str().unwrap().to_owned();
+        assert_eq!(item["message"]["taskId"], json!(of_broker), "a task of the broker's own form");
+        b.api.post(&format!("/handoffs/{id}/complete"), &json!({ "fencingToken": item["fencingToken"], "result": "done" })).await.expect(200);
+        // The next message of the context is the same task of the broker.
+        let next = client.sent(named("m2", "The second")).await;
+        assert_eq!(next["contextId"], "Kunde 7 / März");
+        let page = broker.admin.get(&format!("/handoffs/{}", next["id"].as_str().unwrap())).await.expect(200).body;
+        assert_eq!(page["taskId"], json!(of_broker));
+        for context in ["Kunde%207%20%2F%20M%C3%A4rz", of_broker.as_str()] {
+            assert_eq!(client.get(&format!("/tasks?contextId={context}")).await.ok()["totalSize"], 2, "{context}");
+        }
+        let gone = client.post(&format!("/tasks/{}:cancel", next["id"].as_str().unwrap()), &json!({})).await.ok();
+        assert_eq!((&gone["status"]["state"], &gone["contextId"]), (&json!("TASK_STATE_CANCELED"), &json!("Kunde 7 / März")));
+        // Another client's context of the same name is another.
+        let other = broker.pull("c", &["b"]).await;
+        let theirs = A2a::of(&other.api, "b").sent(named("m1", "Mine")).await;
+        let page = broker.admin.get(&format!("/handoffs/{}", theirs["id"].as_str().unwrap())).await.expect(200).body;
+        assert_ne!(page["taskId"], json!(of_broker));
+        assert_eq!(A2a::of(&other.api, "b").get("/tasks?contextId=Kunde%207%20%2F%20M%C3%A4rz").await.ok()["totalSize"], 1);
+    }
+
     async fn refusals_are_those_of_the_front_door_and_hostile_input_is_named(broker: Broker) {
         let (a, _b, client) = pair(broker).await;
         let plain = |builder: reqwest::RequestBuilder| async { told(builder.send().await.unwrap()).await };
@@ -449,7 +482,7 @@ both! {
         let other = broker.caller(Some(key.trim()));
         other.post("/agents", &json!({ "agentId": "b", "card": {} })).await.expect(201);
         let none = handoffd::clock::random_id().to_string();
-        for (client, id) in [(&A2a::of(&loner.api, "b"), id), (&A2a::of(&other, "b"), id), (&client, none.as_str()), (&client, "..%5Ckeys"), (&client, "x")] {
+        for (client, id) in [(&A2a::of(&loner.api, "b"), id), (&A2a::of(&other, "b"), id), (&client, none.as_str()), (&client, "..%5Ckeys"), (&client, "..%2F..%2Fkeys"), (&client, "x")] {
             client.get(&format!("/tasks/{id}")).await.refused(404, "TASK_NOT_FOUND");
             client.post(&format!("/tasks/{id}:cancel"), &json!({})).await.refused(404, "TASK_NOT_FOUND");
             client.get(&format!("/tasks/{id}:subscribe")).await.refused(404, "TASK_NOT_FOUND");
@@ -475,7 +508,7 @@ both! {
             json!({ "message": text("m", "x"), "configuration": { "historyLength": -1 } }),
             json!({ "message": text("m", "x"), "configuration": { "returnImmediately": "yes" } }),
             json!({ "message": text("m", &"x".repeat(100_001)) }),
-            json!({ "message": { "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "x" }], "contextId": "my context" } }),
+            json!({ "message": { "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "x" }], "contextId": "c".repeat(257) } }),
             json!({ "message": { "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "x" }], "metadata": { EXTENSION: { "budgetUsd": -1 } } } }),
         ] {
             let refused = client.send(wrong.clone()).await;
@@ -489,7 +522,7 @@ both! {
         plain(body("{}", "text/plain")).await.refused(415, "CONTENT_TYPE_NOT_SUPPORTED");
         let large = json!({ "message": text("m", &"x".repeat(11 << 20)) }).to_string();
         plain(body(&large, "application/json")).await.refused(413, "PAYLOAD_TOO_LARGE");
-        for path in ["/nothing", "/tasks/..%2F..%2Fkeys", "/tasks/x/y"] {
+        for path in ["/nothing", "/tasks/x/y"] {
             client.get(path).await.refused(404, "METHOD_NOT_FOUND");
         }
         client.send(json!([])).await.refused(400, "INVALID_REQUEST");
@@ -601,7 +634,9 @@ both! {
         let (a, b, client) = pair(broker).await;
         let hook = Hook::start().await;
         let config = json!({ "id": "mine", "url": hook.url, "token": "told-you", "authentication": { "scheme": "Bearer", "credentials": "s3cret" } });
-        let body = json!({ "message": text("m", "Add up"), "configuration": { "returnImmediately": true, "taskPushNotificationConfig": config } });
+        let mut message = text("m", "Add up");
+        message["contextId"] = "ours".into();
+        let body = json!({ "message": message, "configuration": { "returnImmediately": true, "taskPushNotificationConfig": config } });
         let task = client.send(body).await.ok()["task"].clone();
         let path = format!("/tasks/{}/pushNotificationConfigs", task["id"].as_str().unwrap());
         let shown = json!({ "id": "mine", "taskId": task["id"], "url": hook.url });
@@ -618,7 +653,7 @@ both! {
         let header = |name: &str| headers.get(name).map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default();
         assert_eq!((header("authorization"), header("x-a2a-notification-token")), ("Bearer s3cret".to_owned(), "told-you".to_owned()));
         assert_eq!((header("content-type"), header("webhook-signature").is_empty()), ("application/a2a+json".to_owned(), false));
-        assert_eq!((&update["statusUpdate"]["taskId"], &update["statusUpdate"]["contextId"]), (&task["id"], &task["contextId"]));
+        assert_eq!((&update["statusUpdate"]["taskId"], &update["statusUpdate"]["contextId"]), (&task["id"], &json!("ours")));
         // By JSON-RPC; the same id again takes the place of the first.
         let params = json!({ "taskId": task["id"], "id": "mine", "url": format!("{}?2", hook.url) });
         let made = client.rpc("CreateTaskPushNotificationConfig", params).await;
@@ -629,7 +664,8 @@ both! {
         A2a::of(&stranger.api, "b").get(&format!("{path}/mine")).await.refused(404, "TASK_NOT_FOUND");
         let subscription = list.body["items"][0]["subscriptionId"].as_str().unwrap();
         stranger.api.delete(&format!("/subscriptions/{subscription}")).await.refused(404, "NOT_FOUND");
-        for filter in [json!({}), json!({ "taskId": task["contextId"] })] {
+        let page = broker.admin.get(&format!("/handoffs/{}", task["id"].as_str().unwrap())).await.expect(200).body;
+        for filter in [json!({}), json!({ "taskId": page["taskId"] })] {
             stranger.api.post("/subscriptions", &json!({ "url": hook.url, "filter": filter })).await.refused(403, "FORBIDDEN");
         }
         stranger.api.post("/subscriptions", &json!({ "url": hook.url, "filter": { "handoffId": task["id"] } })).await.refused(404, "NOT_FOUND");
@@ -639,6 +675,11 @@ both! {
             assert_eq!(told_of(client.request(Method::DELETE, &format!("{path}/mine"))).await.ok(), json!({}));
         }
         client.get(&format!("{path}/mine")).await.refused(404, "TASK_NOT_FOUND");
+        // An id with a slash, percent-encoded in the path; and a path that is no text.
+        client.post(&path, &json!({ "id": "a/b", "url": hook.url })).await.ok();
+        assert_eq!(client.get(&format!("{path}/a%2Fb")).await.ok()["id"], "a/b");
+        assert_eq!(told_of(client.request(Method::DELETE, &format!("{path}/a%2Fb"))).await.ok(), json!({}));
+        client.get("/tasks/%ff").await.refused(400, "INVALID_PARAMS");
         // An address inside the network, and what is none.
         for url in ["http://10.0.0.7/hook", "http://169.254.169.254/latest", "ftp://x/", "x", "http://u:p@x/"] {
             client.post(&path, &json!({ "url": url })).await.refused(400, "INVALID_PARAMS");

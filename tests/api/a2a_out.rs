@@ -2,12 +2,16 @@
 //! agents that lie. The agent here is a plain server; scripts/strangers has agents of the official SDKs.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, Response, StatusCode, Uri};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ed25519_dalek::{Signer as _, SigningKey};
 use serde_json::{Value, json};
 
 use crate::harness::{Agent, Broker, until};
@@ -51,6 +55,9 @@ struct FakeState {
     forgets: bool,
     /// A cancellation is taken, and nothing comes of it.
     goes_on: bool,
+    /// What `/keys` answers, and with which credentials it was asked.
+    keys: Option<Value>,
+    keys_asked: Vec<String>,
 }
 
 /// An agent by hand.
@@ -58,6 +65,8 @@ struct FakeState {
 struct Fake {
     url: String,
     state: Arc<Mutex<FakeState>>,
+    /// Looks at tasks get no answer.
+    stalls: Arc<AtomicBool>,
 }
 
 /// A text of the form of a credential. It is put together here, so that no scanner of the repository takes it for one.
@@ -71,6 +80,27 @@ fn json_answer(status: u16, body: &Value) -> Response<Body> {
         .header("content-type", "application/json")
         .body(Body::from(body.to_string()))
         .unwrap()
+}
+
+fn signing_key(seed: u8) -> SigningKey {
+    SigningKey::from_bytes(&[seed; 32])
+}
+
+/// The JSON Web Key Set of a seed.
+fn key_set(seed: u8) -> Value {
+    let x = URL_SAFE_NO_PAD.encode(signing_key(seed).verifying_key().as_bytes());
+    json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "kid": "card", "x": x }] })
+}
+
+/// A card with a signature by a seed's key.
+fn signed(card: &Value, seed: u8) -> Value {
+    let protected = URL_SAFE_NO_PAD.encode(json!({ "alg": "EdDSA", "kid": "card" }).to_string());
+    let payload = URL_SAFE_NO_PAD.encode(serde_json_canonicalizer::to_vec(card).unwrap());
+    let signature = signing_key(seed).sign(format!("{protected}.{payload}").as_bytes());
+    let signature = URL_SAFE_NO_PAD.encode(signature.to_bytes());
+    let mut card = card.clone();
+    card["signatures"] = json!([{ "protected": protected, "signature": signature }]);
+    card
 }
 
 fn status(state: &str) -> Value {
@@ -169,10 +199,24 @@ async fn respond(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response<Body> {
+    if method == Method::GET
+        && uri.path().starts_with("/rest/tasks/")
+        && fake.stalls.load(Ordering::Relaxed)
+    {
+        std::future::pending::<()>().await;
+    }
     let mut state = fake.state.lock().unwrap();
     let header =
         |name: &str| headers.get(name).map_or("", |value| value.to_str().unwrap()).to_owned();
-    state.authorizations.push(format!("{}{}", header("authorization"), header("x-agent-key")));
+    let credentials = format!("{}{}", header("authorization"), header("x-agent-key"));
+    if uri.path() == "/keys" {
+        state.keys_asked.push(credentials);
+        return match &state.keys {
+            Some(keys) => json_answer(200, keys),
+            None => json_answer(503, &json!({})),
+        };
+    }
+    state.authorizations.push(credentials);
     state.versions.push(header("a2a-version"));
     let path = uri.path().to_owned();
     if path.ends_with("agent-card.json") {
@@ -268,8 +312,10 @@ impl Fake {
             pages: false,
             forgets: false,
             goes_on: false,
+            keys: None,
+            keys_asked: Vec::new(),
         };
-        let fake = Self { url, state: Arc::new(Mutex::new(state)) };
+        let fake = Self { url, state: Arc::new(Mutex::new(state)), stalls: Arc::default() };
         let app = Router::new().fallback(respond).with_state(fake.clone());
         tokio::spawn(async move { axum::serve(listener, app).await });
         fake
@@ -277,6 +323,16 @@ impl Fake {
 
     fn with<T>(&self, change: impl FnOnce(&mut FakeState) -> T) -> T {
         change(&mut self.state.lock().unwrap())
+    }
+
+    /// Waits until the broker read its task `times` more.
+    async fn is_read_again(&self, times: usize) {
+        let before = self.with(|state| state.gets);
+        until("the task is read again", async || match self.with(|state| state.gets) {
+            now if now >= before + times => Ok(()),
+            now => Err(format!("{now} reads, {before} before")),
+        })
+        .await;
     }
 
     /// Changes the only task.
@@ -601,7 +657,7 @@ both! {
         .await;
         // The agent has the answer, and does not show it yet.
         fake.becomes("INPUT_REQUIRED", Some(&question));
-        tokio::time::sleep(std::time::Duration::from_millis(600)).await;
+        fake.is_read_again(4).await;
         let page = broker.admin.get(&message.path()).await.expect(200).body;
         assert_eq!((&page["status"], &page["asked"]["number"]), (&json!("ACCEPTED"), &json!(1)), "{page}");
     }
@@ -634,7 +690,9 @@ both! {
             if count() >= 20 { Ok(()) } else { Err(count().to_string()) }
         })
         .await;
-        tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+        // Another task that is looked at is the clock.
+        accepted(broker, &sender).await;
+        fake.is_read_again(20).await;
         // A look over ended handoffs may take it up once more.
         assert!(count() <= 40, "{}", count());
     }
@@ -659,7 +717,17 @@ both! {
         let fake = Fake::start("HTTP+JSON", Manner::Task("WORKING")).await;
         let sender = pair(broker, &fake).await;
         let message = accepted(broker, &sender).await;
-        tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+        let deadline = async || broker.admin.get(&message.path()).await.expect(200).body["deadlineAt"].clone();
+        // The broker renews it twice: without that it would have run out.
+        let mut known = deadline().await;
+        for _ in 0..2 {
+            until("the lease is renewed", async || match deadline().await {
+                now if now.is_string() && now != known => Ok(()),
+                now => Err(format!("{now} after {known}")),
+            })
+            .await;
+            known = deadline().await;
+        }
         let page = broker.admin.get(&message.path()).await.expect(200).body;
         assert_eq!(page["status"], "ACCEPTED", "{page}");
         // Then the agent forgets it.
@@ -713,7 +781,9 @@ both! {
         fake.completes(&json!([{ "text": "done" }]));
         broker.handoff_becomes(&message, "COMPLETED").await;
         fake.becomes("FAILED", Some("after all"));
-        tokio::time::sleep(std::time::Duration::from_millis(400)).await;
+        // Another task that is looked at is the clock.
+        accepted(broker, &sender).await;
+        fake.is_read_again(5).await;
         let page = sender.api.get(&message.path()).await.expect(200).body;
         assert_eq!((&page["status"], &page["result"]), (&json!("COMPLETED"), &json!("done")));
     }
@@ -771,6 +841,127 @@ both! {
     }
 
     with [POLL, POLL_MAX, ("HANDOFFD_DELIVERY__MAX_ATTEMPTS", "2")]
+    async fn a_card_without_the_registered_signature_gets_no_message(broker: Broker) {
+        let sender = broker.pull("a", &["type:signer"]).await;
+        for (name, held) in [("holds", true), ("unsigned", false), ("another-key", false), ("changed", false)] {
+            let fake = Fake::start("JSONRPC", Manner::Task("WORKING")).await;
+            fake.with(|state| {
+                let card = state.card.clone();
+                state.card = match name {
+                    "holds" => signed(&card, 1),
+                    "another-key" => signed(&card, 2),
+                    "changed" => {
+                        let mut card = signed(&card, 1);
+                        card["capabilities"]["pushNotifications"] = false.into();
+                        card
+                    }
+                    _ => card,
+                };
+            });
+            let config = json!({ "url": fake.url, "cardKeys": key_set(1).to_string() });
+            let delivery = json!({ "mode": "a2a", "config": config, "credentials": { "bearerToken": "sesame-open" } });
+            broker.agent(json!({ "agentId": name, "agentType": "signer", "delivery": delivery })).await;
+            let tried = broker.admin.post(&format!("/agents/{name}/delivery/test"), &json!({})).await.expect(200).body;
+            assert_eq!((&tried["delivered"], tried.to_string().contains("its signature holds")), (&json!(held), held), "{name}: {tried}");
+            let message = Message::initial("a", name);
+            sender.submit(&message).await.expect(202);
+            let page = broker.handoff_becomes(&message, if held { "ACCEPTED" } else { "FAILED" }).await;
+            assert!(held || page["reason"].as_str().unwrap().starts_with("DELIVERY_"), "{name}: {page}");
+            assert_eq!(fake.sent().len(), usize::from(held), "{name}");
+        }
+    }
+
+    with [POLL, POLL_MAX]
+    async fn the_keys_of_a_card_are_read_at_their_address_without_a_credential(broker: Broker) {
+        let fake = Fake::start("HTTP+JSON", Manner::Task("WORKING")).await;
+        let sender = broker.pull("a", &["b"]).await;
+        let plain = json!({ "mode": "a2a", "config": { "url": fake.url }, "credentials": { "bearerToken": "sesame-open" } });
+        broker.agent(json!({ "agentId": "b", "delivery": plain })).await;
+        let test = async || broker.admin.post("/agents/b/delivery/test", &json!({})).await.expect(200).text;
+        assert!(test().await.contains("it is not signed"));
+        fake.with(|state| state.card = signed(&state.card.clone(), 3));
+        // The card is kept for its agent as it was; with keys it is read anew.
+        let config = json!({ "url": fake.url, "cardKeysUrl": format!("{}/keys", fake.url) });
+        broker.admin.patch("/agents/b", &json!({ "delivery": { "mode": "a2a", "config": config } })).await.expect(200);
+        let message = Message::initial("a", "b");
+        sender.submit(&message).await.expect(202);
+        until("the keys are asked for", async || match fake.with(|state| state.keys_asked.len()) {
+            0 => Err(String::new()),
+            _ => Ok(()),
+        })
+        .await;
+        assert!(fake.sent().is_empty(), "nothing is sent while the keys are away");
+        fake.with(|state| state.keys = Some(key_set(3)));
+        broker.handoff_becomes(&message, "ACCEPTED").await;
+        assert!(test().await.contains("its signature holds"));
+        assert!(fake.with(|state| state.keys_asked.iter().all(String::is_empty)));
+    }
+
+    with [POLL, POLL_MAX]
+    async fn a_task_behind_hundreds_of_others_is_found(broker: Broker) {
+        let fake = Fake::start("HTTP+JSON", Manner::Breaks("WORKING")).await;
+        let sender = pair(broker, &fake).await;
+        let message = Message::initial("a", "b");
+        fake.with(|state| {
+            for number in 0..250 {
+                let id = format!("other-{number}");
+                let other = json!({ "id": id, "contextId": message.task(), "status": status("WORKING"), "history": [] });
+                state.tasks.insert(id, other);
+            }
+            state.pages = true;
+        });
+        sender.submit(&message).await.expect(202);
+        broker.handoff_becomes(&message, "ACCEPTED").await;
+        assert_eq!(fake.sent().len(), 1, "the message is sent once");
+    }
+
+    with [POLL, POLL_MAX]
+    async fn an_agent_that_does_not_answer_delays_no_other(broker: Broker) {
+        let (slow, quick) = (Fake::start("HTTP+JSON", Manner::Task("WORKING")).await, Fake::start("JSONRPC", Manner::Task("WORKING")).await);
+        let sender = broker.pull("a", &["slow", "b"]).await;
+        for (id, fake) in [("slow", &slow), ("b", &quick)] {
+            let delivery = json!({ "mode": "a2a", "timeoutMs": 60_000, "maxInFlight": 100, "config": { "url": fake.url } });
+            broker.agent(json!({ "agentId": id, "delivery": delivery })).await;
+        }
+        slow.stalls.store(true, Ordering::Relaxed);
+        // More tasks than there are calls at once.
+        for _ in 0..70 {
+            sender.submit(&Message::initial("a", "slow")).await.expect(202);
+        }
+        until("the slow agent has all its tasks", async || match slow.with(|state| state.tasks.len()) {
+            70 => Ok(()),
+            count => Err(count.to_string()),
+        })
+        .await;
+        let message = accepted(broker, &sender).await;
+        quick.completes(&json!([{ "text": "done" }]));
+        broker.handoff_becomes(&message, "COMPLETED").await;
+    }
+
+    // The agent is told 20 times at most: at this pace that takes longer than the restart.
+    with [("HANDOFFD_DOORS__A2A__POLL_MS", "1000"), ("HANDOFFD_DOORS__A2A__POLL_MAX_MS", "1500")]
+    async fn a_start_withdraws_the_task_of_a_handoff_that_ended_before(broker: Broker) {
+        let fake = Fake::start("HTTP+JSON", Manner::Task("WORKING")).await;
+        fake.with(|state| state.goes_on = true);
+        let sender = pair(broker, &fake).await;
+        let message = accepted(broker, &sender).await;
+        sender.api.post(&format!("{}/cancel", message.task_path()), &json!({ "reason": "NOT_NEEDED", "graceMs": 0 })).await.expect(200);
+        broker.handoff_becomes(&message, "CANCELED").await;
+        // The broker stops before the agent has taken its word.
+        let admin = broker.restart().await;
+        fake.with(|state| state.goes_on = false);
+        until("the task is withdrawn", async || {
+            fake.with(|state| match &state.tasks["remote-1"]["status"]["state"] {
+                state if state == "TASK_STATE_CANCELED" => Ok(()),
+                state => Err(state.to_string()),
+            })
+        })
+        .await;
+        let page = admin.get(&message.path()).await.expect(200).body;
+        assert_eq!(page["status"], "CANCELED", "{page}");
+    }
+
+    with [POLL, POLL_MAX, ("HANDOFFD_DELIVERY__MAX_ATTEMPTS", "2")]
     async fn answers_that_are_none_are_failed_attempts(broker: Broker) {
         let inside = Fake::start("JSONRPC", Manner::Task("WORKING")).await;
         let manners = [
@@ -820,6 +1011,8 @@ both! {
             (json!({ "mode": "a2a", "config": { "url": "http://127.0.0.1/", "apiKeyHeader": "Host" } }), "/delivery/config/apiKeyHeader"),
             (json!({ "mode": "a2a", "config": { "url": "http://127.0.0.1/", "color": "red" } }), "/delivery/config/color"),
             (json!({ "mode": "a2a", "config": { "url": "http://127.0.0.1/" }, "credentials": { "bearerToken": "x", "apiKey": "y" } }), "/delivery/credentials"),
+            (json!({ "mode": "a2a", "config": { "url": "http://127.0.0.1/", "cardKeys": "{\"keys\":[]}" } }), "/delivery/config/cardKeys"),
+            (json!({ "mode": "a2a", "config": { "url": "http://127.0.0.1/", "cardKeys": key_set(1).to_string(), "cardKeysUrl": "http://127.0.0.1/keys" } }), "/delivery/config/cardKeysUrl"),
         ] {
             let refused = register(delivery.clone()).await.refused(422, "SCHEMA_INVALID");
             assert_eq!(refused.pointers(), [pointer], "{delivery}");

@@ -51,6 +51,8 @@ both! {
         let context = a.submit(&message).await.expect(202).body["context"].clone();
         assert!(context.get("window").is_none() && context.get("limit").is_none(), "{context}");
         assert_eq!((&context["tokenizer"], &context["action"]), (&json!("estimate"), &json!("none")));
+        let refused = broker.admin.patch("/agents/b", &json!({ "contextWindowTokens": 0 })).await;
+        assert_eq!(refused.refused(422, "SCHEMA_INVALID").pointers(), ["/contextWindowTokens"]);
     }
 
     async fn a5_a_message_over_the_limit_is_flagged_or_refused_with_both_figures(broker: Broker) {

@@ -130,6 +130,8 @@ both! {
         let trace = broker.trace(&message).await;
         let places: Vec<&Value> = trace["handoffs"].as_array().unwrap().iter().map(|one| &one["group"]["index"]).collect();
         assert_eq!(places, [&json!(0), &json!(1), &json!(2)]);
+        assert!(message["taskSummary"].is_string());
+        assert_eq!(trace["handoffs"][0]["taskSummary"], message["taskSummary"]);
         let end = trace["records"].as_array().unwrap().iter().find(|one| one["kind"] == "GROUP_ENDED").unwrap();
         assert_eq!((&end["group"]["outcome"], &end["group"]["of"]), (&json!("COMPLETED"), &json!(3)));
         assert!((trace["cost"]["totalUSD"].as_f64().unwrap() - 0.3).abs() < 1e-9, "{}", trace["cost"]);
@@ -193,6 +195,7 @@ both! {
         say(&all[2], &late, "complete", json!({})).await.refused(409, "CONFLICT");
         say(&all[1], &untaken, "accept", json!({})).await.refused(409, "CONFLICT");
         let quorum = any.again().set("/join", json!("quorum:2"));
+        a.api.get(&format!("{}/result/prompt", quorum.path())).await.refused(404, "NOT_FOUND");
         let answered = {
             let (a, quorum) = (a.clone(), quorum.clone());
             tokio::spawn(async move { a.api.submit_with(&quorum, &[("Prefer", "wait=20, until=ended")]).await })
@@ -205,6 +208,14 @@ both! {
         done(&all[0], &b, json!(2)).await;
         let said = within("the end", answered).await.unwrap().expect(200).body;
         assert_eq!((&said["status"], &said["result"]), (&json!("COMPLETED"), &json!([2, null, 4])), "{said}");
+        // All results as one turn, each under its own agent, for the sender's model alone.
+        let path = format!("{}/result/prompt", quorum.path());
+        let turn = a.api.get(&path).await.expect(200).text;
+        let origins: Vec<&str> = turn.lines().filter(|line| line.starts_with("(/result of")).collect();
+        assert!(origins.len() == 2 && origins[0].contains(&b.0) && origins[1].contains(&d.0) && origins[1].contains("by agent d "), "{turn}");
+        let messages = a.api.get(&format!("{path}?format=messages")).await.expect(200).body;
+        assert_eq!(messages["segments"][1]["pointer"], "/group/branches/2/result", "{messages}");
+        all[0].api.get(&path).await.refused(404, "NOT_FOUND");
         // Too few are left.
         let lost = any.again().set("/join", json!("quorum:2"));
         a.submit(&lost).await.expect(202);
@@ -214,8 +225,37 @@ both! {
         say(&all[1], &c, "fail", json!({ "error": "BROKEN" })).await.expect(200);
         let ended = group(broker, &lost).await;
         assert_eq!((&ended["status"], &ended["reason"]), (&json!("FAILED"), &json!("JOIN_UNREACHABLE")), "{ended}");
+        a.api.get(&format!("{}/result/prompt", lost.path())).await.refused(409, "CONFLICT");
         assert_eq!(states(&ended), ["REJECTED", "FAILED", "CANCELED"]);
         assert_eq!(task(broker, &any).await, json!(["PENDING_HANDOFF", "a"]));
+    }
+
+    async fn a_wait_for_a_question_ends_when_any_receiver_asks(broker: Broker) {
+        let (a, all) = crowd(broker, &["b", "c"]).await;
+        let both = to_all(Message::initial("a", "b"), &["b", "c"]);
+        let submitted = {
+            let (a, both) = (a.clone(), both.clone());
+            tokio::spawn(async move { a.api.submit_with(&both, &[("Prefer", "wait=20, until=asked")]).await })
+        };
+        let c = take(&all[1]).await;
+        say(&all[1], &c, "ask", json!({ "question": "Which clause?" })).await.expect(200);
+        let asked = within("a receiver asks", submitted).await.unwrap().expect(200);
+        assert_eq!(asked.header("preference-applied"), "wait=20, until=asked");
+        let found = states(&asked.body).iter().filter(|state| **state == "INPUT_REQUIRED").count();
+        assert_eq!(found, 1, "{}", asked.body);
+        // A wait of no seconds shows the group as it is; a longer one holds on while the question is open.
+        let answered = a.api.get(&format!("{}?wait=0&until=answered", both.path())).await.expect(200).body;
+        assert_eq!(states(&answered)[1], "INPUT_REQUIRED", "{answered}");
+        let later = {
+            let (a, both) = (a.clone(), both.clone());
+            tokio::spawn(async move { a.api.get(&format!("{}?wait=20&until=answered", both.path())).await })
+        };
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        assert!(!later.is_finished(), "a question is open");
+        let answer = json!({ "answer": "4.2", "number": 1 });
+        a.api.post(&format!("/handoffs/{}/answer", c.0), &answer).await.expect(200);
+        let answered = within("the question is answered", later).await.unwrap().expect(200).body;
+        assert_eq!(states(&answered)[1], "ACCEPTED", "{answered}");
     }
 
     async fn a114_one_receiver_that_cannot_have_it_refuses_the_list_with_its_place(broker: Broker) {

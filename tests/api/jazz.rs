@@ -427,7 +427,7 @@ both! {
         let second = specialist(broker, &profile("test2", "testing", &["run-tests"], "Measure coverage of branches")).await;
         broker.admin.put("/agents/general/handoff-targets", &json!({ "handoffTargets": ["test", "test2", "deploy"] })).await.expect(200);
         let path = "/agents/general/strategies";
-        let settings = json!({ "first_match": 1, "relevance": 0, "least_busy": 0 });
+        let settings = json!({ "first_match": 1, "relevance": 0, "least_busy": 0, "success_rate": 0 });
         assert_eq!(get(&general.api, path).await.expect(200), json!({ "agentId": "general", "strategies": settings, "from": "settings" }));
         put(&general.api, path, &json!({ "strategies": { "least_busy": 1 } })).await.refused(403, "FORBIDDEN");
         for wrong in [json!({ "relevance": 0 }), json!({ "relevance": -1 }), json!({ "best": 1 }), json!("x")] {
@@ -478,18 +478,67 @@ both! {
             let line = format!("handoff_strategy_outcomes_total{{outcome=\"success\",strategy=\"{strategy}\"}} {count}");
             assert!(series(broker, &line).await, "{line}");
         }
-        // Load is shared by the fewest open handoffs. They are counted anew from time to time, beside what was chosen meanwhile: a
-        // preference, and no promise of two each.
+        // The fewest open handoffs decide. They are counted anew from time to time, so that one receiver may get several in a row.
         put(&broker.admin, path, &json!({ "strategies": { "least_busy": 1 } })).await.expect(200);
-        let mut to = Vec::new();
-        for number in 0..4 {
-            to.push(publish("balanced", &format!("b{number}")).await["specialist"]["agentId"].as_str().unwrap().to_owned());
-        }
-        assert!(["test", "test2"].iter().all(|each| to.iter().any(|one| one == each)), "{to:?}");
+        let mut to = std::collections::BTreeSet::new();
+        let number = std::cell::Cell::new(0);
+        until("each of two receivers gets a share", async || {
+            number.set(number.get() + 1);
+            let told = publish("balanced", &format!("b{}", number.get())).await;
+            to.insert(told["specialist"]["agentId"].as_str().unwrap().to_owned());
+            if to.len() == 2 { Ok(()) } else { Err(format!("{to:?}")) }
+        })
+        .await;
         assert_eq!(put(&broker.admin, path, &json!({ "strategies": null })).await.expect(200)["from"], "settings");
         let nobody = post(&general.api, "/publish", &json!({ "specialistType": "flying", "task": "x" })).await.refused(422, "NO_CAPABLE_AGENT");
         assert_eq!(nobody["detail"], NOBODY);
         drop(deploy);
+    }
+
+    async fn the_router_learns_from_outcomes_who_does_what_well(broker: Broker) {
+        let (general, test, _) = team(broker).await;
+        let mut second = profile("test2", "testing", &["run-tests"], "Measure coverage of branches");
+        second["tags"] = json!(["fuzzing"]);
+        let second = specialist(broker, &second).await;
+        broker.admin.put("/agents/general/handoff-targets", &json!({ "handoffTargets": ["test", "test2", "deploy"] })).await.expect(200);
+        let publish = async |kind: &str| {
+            let event = json!({ "specialistType": kind, "task": "Run them", "conversationId": "learning" });
+            let told = post(&general.api, "/publish", &event).await.expect(202);
+            told["specialist"]["agentId"].as_str().unwrap().to_owned()
+        };
+        let recommended = async |query: &str| get(&general.api, &format!("/agents/recommendations{query}")).await.expect(200);
+        let rates = |told: &Value| -> Vec<(String, Value)> {
+            let items = told.as_array().unwrap().iter();
+            items.map(|one| (one["agent"]["agentId"].as_str().unwrap().to_owned(), one["successRate"].clone())).collect()
+        };
+        let own = |name: &str, rate: Value| (name.to_owned(), rate);
+        assert_eq!(recommended("").await, json!([]), "nothing was asked for yet");
+        let untried = recommended("?capability=testing").await;
+        assert_eq!(rates(&untried), [own("test", Value::Null), own("test2", Value::Null)]);
+        // The first that is registered fails twice, is handed one more by its id, and the second does one well.
+        for _ in 0..2 {
+            assert_eq!(publish("testing").await, "test");
+            says(&test, &claimed(&test).await, "fail", json!({ "error": { "code": "BROKEN" } })).await;
+        }
+        post(&general.api, "/handoffs?wait=0", &request("by-hand", "test")).await.expect(202);
+        completes(&test, json!("passed")).await;
+        assert_eq!(publish("fuzzing").await, "test2", "by its tag");
+        completes(&second, json!("passed")).await;
+        let learned = recommended("?capability=testing").await;
+        assert_eq!(rates(&learned), [own("test2", Value::Null), own("test", json!(0.0))], "a choice by hand is nobody's");
+        assert_eq!((&learned[1]["failed"], &learned[1]["named"]), (&json!(2), &json!(true)), "{learned}");
+        let tagged = recommended("?capability=fuzzing").await;
+        assert_eq!(rates(&tagged), [own("test2", json!(1.0))]);
+        assert_eq!((&tagged[0]["named"], tagged[0]["medianDurationMs"].is_u64()), (&json!(false), true), "{tagged}");
+        assert_eq!(recommended("").await.as_array().unwrap().len(), 2);
+        let shares = json!({ "strategies": { "success_rate": 1 } });
+        put(&broker.admin, "/agents/general/strategies", &shares).await.expect(200);
+        assert_eq!(publish("testing").await, "test2", "the one that has not failed");
+        // Agents see those that their allowlist reaches.
+        let other = broker.pull("other", &["test"]).await;
+        let seen = get(&other.api, "/agents/recommendations").await.expect(200);
+        assert_eq!(rates(&seen), [own("test", json!(0.0))]);
+        get(&general.api, "/agents/recommendations?task=x").await.refused(400, "INVALID_REQUEST");
     }
 
     async fn a_refusal_is_that_of_the_front_door(broker: Broker) {

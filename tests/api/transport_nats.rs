@@ -500,25 +500,92 @@ async fn a_receiver_in_python_accepts_and_completes() {
 
 /// A certificate authority's certificate and, signed by it, a certificate of `localhost` and one of a client, each with
 /// its key, as PEM.
-struct Certificates {
-    ca: String,
-    server: (String, String),
-    client: (String, String),
+pub struct Certificates {
+    pub ca: String,
+    pub server: (String, String),
+    pub client: (String, String),
+    /// As `server`, and long expired.
+    pub expired: (String, String),
 }
 
-fn certificates() -> Certificates {
-    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+pub fn certificates() -> Certificates {
+    use rcgen::{
+        BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd,
+    };
     let ca_key = KeyPair::generate().unwrap();
     let mut ca = CertificateParams::new(Vec::new()).unwrap();
     ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    // OpenSSL takes a certificate whose subject is its issuer for one that signed itself.
+    ca.distinguished_name.push(DnType::CommonName, "an authority");
     let certificate = ca.self_signed(&ca_key).unwrap();
     let issuer = Issuer::new(ca, ca_key);
-    let signed = |name: &str| {
+    let signed = |name: &str, until: i32| {
         let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.not_after = date_time_ymd(until, 1, 1);
+        params.distinguished_name.push(DnType::CommonName, name);
         (params.signed_by(&key, &issuer).unwrap().pem(), key.serialize_pem())
     };
-    Certificates { ca: certificate.pem(), server: signed("localhost"), client: signed("broker") }
+    Certificates {
+        ca: certificate.pem(),
+        server: signed("localhost", 2090),
+        client: signed("broker", 2090),
+        expired: signed("localhost", 2020),
+    }
+}
+
+both! {
+    async fn a_first_server_that_is_silent_hides_no_second(broker: Broker) {
+        let server = NatsServer::start("").await;
+        let queue = jetstream(&server).await;
+        make_stream(&queue, Config::default()).await;
+        // Accepts connections and says nothing.
+        let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let list = format!("nats://{},{}", silent.local_addr().unwrap(), server.url());
+        let (a, _) = pair(broker, &server, json!({ "config": { "server": list } })).await;
+        let message = Message::initial("a", "b");
+        a.submit(&message).await.expect(202);
+        let got = receive(&queue, "handoffs.b").await;
+        assert_eq!(header(&got, "Handoff-Id"), message.id());
+    }
+
+    async fn certificates_that_cannot_serve_are_refused_with_the_registration(broker: Broker) {
+        let (pems, others) = (certificates(), certificates());
+        let (chain, key) = &pems.client;
+        let junk = "-----BEGIN CERTIFICATE-----\nbm90aGluZw==\n-----END CERTIFICATE-----\n";
+        let whole = json!({ "clientCertificate": chain, "clientKey": key });
+        for (mode, server, channel) in [
+            ("nats", "tls://localhost", "subject"),
+            ("redis", "rediss://localhost", "stream"),
+            ("amqp", "amqps://localhost", "routingKey"),
+        ] {
+            let spec = |ca: &str, credentials: Value| {
+                let mut config = json!({ "server": server, "caCertificate": ca });
+                config[channel] = json!("handoffs.b");
+                let mut credentials = credentials;
+                if mode == "amqp" {
+                    merge(&mut credentials, json!({ "username": "u", "password": "p" }));
+                }
+                let delivery = json!({ "mode": mode, "config": config, "credentials": credentials });
+                json!({ "agentId": mode, "delivery": delivery })
+            };
+            let of_another = json!({ "clientCertificate": chain, "clientKey": others.client.1 });
+            let no_chain = json!({ "clientCertificate": key, "clientKey": key });
+            let no_key = json!({ "clientCertificate": chain, "clientKey": chain });
+            for (ca, credentials, pointer) in [
+                (junk, whole.clone(), "/delivery/config/caCertificate"),
+                (key.as_str(), whole.clone(), "/delivery/config/caCertificate"),
+                (&pems.ca, of_another, "/delivery/credentials/clientCertificate"),
+                (&pems.ca, no_chain, "/delivery/credentials/clientCertificate"),
+                (&pems.ca, no_key, "/delivery/credentials/clientKey"),
+            ] {
+                let problem = broker.admin.post("/agents", &spec(ca, credentials)).await.expect(422);
+                assert!(problem.text.contains(pointer), "{mode}, {pointer}: {}", problem.text);
+                assert!(!problem.text.contains("PRIVATE KEY"), "{}", problem.text);
+            }
+            broker.admin.post("/agents", &spec(&pems.ca, whole.clone())).await.expect(201);
+        }
+    }
 }
 
 /// Every way to log in, over TLS that checks both sides.

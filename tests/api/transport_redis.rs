@@ -19,19 +19,19 @@ use tokio::time::sleep;
 use crate::harness::{Agent, Broker, until, within};
 use crate::message::Message;
 
-const AGENTS_STREAM: &str = "agents:b";
-const REPLIES: &str = "agents:b:verdicts";
+pub const AGENTS_STREAM: &str = "agents:b";
+pub const REPLIES: &str = "agents:b:verdicts";
 
 /// A Redis server of its own, on a port of its own, that keeps nothing.
-struct Server {
-    port: u16,
+pub struct Server {
+    pub port: u16,
     password: &'static str,
     child: Option<Child>,
     folder: tempfile::TempDir,
 }
 
 impl Server {
-    async fn start(password: &'static str) -> Self {
+    pub async fn start(password: &'static str) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let folder = tempfile::tempdir().unwrap();
         let mut server = Self { port, password, child: None, folder };
@@ -68,7 +68,7 @@ impl Server {
         }
     }
 
-    fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
@@ -76,10 +76,13 @@ impl Server {
         let login =
             if self.password.is_empty() { String::new() } else { format!(":{}@", self.password) };
         let client = redis::Client::open(format!("redis://{login}127.0.0.1:{}", self.port))?;
-        client.get_multiplexed_async_connection().await
+        let mut connection = client.get_multiplexed_async_connection().await?;
+        // The client's own half a second is short beside other cases.
+        connection.set_response_timeout(std::time::Duration::from_secs(10));
+        Ok(connection)
     }
 
-    async fn connect(&self) -> MultiplexedConnection {
+    pub async fn connect(&self) -> MultiplexedConnection {
         self.try_connect().await.unwrap()
     }
 }
@@ -92,7 +95,7 @@ impl Drop for Server {
 
 /// An entry of a stream, as its receiver reads it.
 #[derive(Debug, Clone)]
-struct Entry(HashMap<String, String>);
+pub struct Entry(pub HashMap<String, String>);
 
 impl Entry {
     fn of(map: &HashMap<String, redis::Value>) -> Self {
@@ -100,7 +103,7 @@ impl Entry {
         Self(map.iter().map(|(name, value)| (name.clone(), text(value))).collect())
     }
 
-    fn header(&self, name: &str) -> &str {
+    pub fn header(&self, name: &str) -> &str {
         self.0.get(name).map_or("", String::as_str)
     }
 
@@ -108,7 +111,7 @@ impl Entry {
         serde_json::from_str(self.header("body")).unwrap()
     }
 
-    fn token(&self) -> i64 {
+    pub fn token(&self) -> i64 {
         self.header("Handoff-Fencing-Token").parse().unwrap()
     }
 
@@ -125,9 +128,15 @@ impl Entry {
 }
 
 /// The entries of a stream once there are so many.
-async fn entries(connection: &mut MultiplexedConnection, stream: &str, count: usize) -> Vec<Entry> {
+pub async fn entries(
+    connection: &mut MultiplexedConnection,
+    stream: &str,
+    count: usize,
+) -> Vec<Entry> {
     until(&format!("{count} entries in {stream}"), async || {
-        let found: StreamRangeReply = connection.clone().xrange_all(stream).await.unwrap();
+        let found: redis::RedisResult<StreamRangeReply> =
+            connection.clone().xrange_all(stream).await;
+        let found = found.map_err(|err| err.to_string())?;
         if found.ids.len() < count {
             return Err(format!("{} entries", found.ids.len()));
         }
@@ -137,7 +146,7 @@ async fn entries(connection: &mut MultiplexedConnection, stream: &str, count: us
 }
 
 /// `a` pulls and may hand off to `b`, which reads a stream.
-async fn pair(broker: &Broker, server: &Server, more: Value) -> (Agent, Agent) {
+pub async fn pair(broker: &Broker, server: &Server, more: Value) -> (Agent, Agent) {
     let a = broker.pull("a", &["b"]).await;
     let mut config = json!({ "server": server.url(), "stream": AGENTS_STREAM });
     for (key, value) in more.as_object().unwrap() {
@@ -152,7 +161,7 @@ async fn pair(broker: &Broker, server: &Server, more: Value) -> (Agent, Agent) {
 }
 
 /// A signed reply.
-fn reply(b: &Agent, entry: &Entry, verdict: &str, more: Value) -> Value {
+pub fn reply(b: &Agent, entry: &Entry, verdict: &str, more: Value) -> Value {
     let mut reply = json!({
         "handoffId": entry.header("Handoff-Id"),
         "fencingToken": entry.token(),
@@ -168,12 +177,12 @@ fn reply(b: &Agent, entry: &Entry, verdict: &str, more: Value) -> Value {
     reply
 }
 
-async fn send(connection: &mut MultiplexedConnection, stream: &str, body: &str) {
+pub async fn send(connection: &mut MultiplexedConnection, stream: &str, body: &str) {
     let _: String = connection.xadd(stream, "*", &[("body", body)]).await.unwrap();
 }
 
 /// The value of one series.
-async fn series(broker: &Broker, wanted: &str) -> u64 {
+pub async fn series(broker: &Broker, wanted: &str) -> u64 {
     let text = broker.admin.metrics().await;
     let found = text.lines().find_map(|line| line.strip_prefix(wanted));
     found.map_or(0, |value| value.trim().parse::<f64>().unwrap() as u64)

@@ -13,14 +13,14 @@ use crate::python::{Program, code_of, free_port, programs};
 const PAGE: &str = include_str!("../../docs/transports/sqs.md");
 
 /// A server of SQS.
-struct Server {
-    program: Program,
+pub struct Server {
+    pub program: Program,
     port: u16,
 }
 
 impl Server {
     /// Starts one; `None` where it cannot be had.
-    async fn start() -> Option<Self> {
+    pub async fn start() -> Option<Self> {
         programs().await?;
         Some(Self::on(free_port()).await)
     }
@@ -109,7 +109,7 @@ impl Server {
     }
 
     /// Makes a queue; returns its URL.
-    async fn queue(&self, name: &str) -> String {
+    pub async fn queue(&self, name: &str) -> String {
         let mut attributes = json!({ "VisibilityTimeout": "2" });
         if name.strip_suffix(".fifo").is_some() {
             attributes["FifoQueue"] = json!("true");
@@ -138,7 +138,7 @@ impl Server {
     }
 
     /// Waits for so many messages.
-    async fn messages(&self, queue: &str, count: usize) -> Vec<Value> {
+    pub async fn messages(&self, queue: &str, count: usize) -> Vec<Value> {
         let mut all = Vec::new();
         until("messages in the queue", async || {
             all.extend(self.receive(queue).await);
@@ -156,7 +156,7 @@ fn attribute<'a>(message: &'a Value, name: &str) -> &'a str {
 }
 
 /// An agent whose handoffs go to that queue.
-async fn agent(broker: &Broker, id: &str, config: Value) -> Agent {
+pub async fn agent(broker: &Broker, id: &str, config: Value) -> Agent {
     agent_with(broker, id, config, "AKIDEXAMPLE", "secret").await
 }
 
@@ -164,7 +164,7 @@ async fn agent_with(broker: &Broker, id: &str, config: Value, key: &str, secret:
     broker.agent(json!({ "agentId": id, "delivery": delivery(config, key, secret) })).await
 }
 
-fn config(queue: &str) -> Value {
+pub fn config(queue: &str) -> Value {
     json!({ "queueUrl": queue, "region": "eu-west-1" })
 }
 

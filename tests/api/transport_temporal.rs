@@ -10,8 +10,8 @@ use crate::python::{Program, free_port, programs};
 const PAGE: &str = include_str!("../../docs/transports/temporal.md");
 
 /// A server of Temporal, with its database in a file.
-struct Server {
-    program: Program,
+pub struct Server {
+    pub program: Program,
     grpc: u16,
     http: u16,
     folder: std::sync::Arc<tempfile::TempDir>,
@@ -19,7 +19,7 @@ struct Server {
 
 impl Server {
     /// Starts one; `None` where it cannot be had.
-    async fn start() -> Option<Self> {
+    pub async fn start() -> Option<Self> {
         programs().await?;
         let folder = std::sync::Arc::new(tempfile::tempdir().unwrap());
         Some(Self::on(free_port(), free_port(), folder).await)
@@ -54,7 +54,7 @@ impl Server {
         Self::on(self.grpc, self.http, self.folder).await
     }
 
-    fn address(&self) -> String {
+    pub fn address(&self) -> String {
         format!("http://127.0.0.1:{}", self.http)
     }
 
@@ -77,14 +77,14 @@ impl Server {
         history.pointer("/history/events").and_then(Value::as_array).cloned().unwrap_or_default()
     }
 
-    async fn signals(&self, workflow: &str) -> Vec<Value> {
+    pub async fn signals(&self, workflow: &str) -> Vec<Value> {
         let signaled = "workflowExecutionSignaledEventAttributes";
         let events = self.events(workflow).await;
         events.into_iter().filter_map(|event| event.get(signaled).cloned()).collect()
     }
 }
 
-fn config(address: &str) -> Value {
+pub fn config(address: &str) -> Value {
     json!({ "address": address, "workflowType": "Handoff", "taskQueue": "handoffs" })
 }
 
@@ -93,7 +93,7 @@ async fn agent(broker: &Broker, config: Value) -> Agent {
     broker.agent(json!({ "agentId": "b", "delivery": delivery })).await
 }
 
-fn workflow(message: &Message) -> String {
+pub fn workflow(message: &Message) -> String {
     format!("handoff-{}", message.task())
 }
 

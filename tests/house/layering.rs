@@ -91,6 +91,7 @@ const ROOMS: &[Room] = &[
     ),
     narrow("blame", 1, &["domain"], "who wrote a value, from a task's messages alone: pure"),
     narrow("report", 1, &["domain"], "a trace as one page, from the trace's JSON alone: pure"),
+    narrow("web_keys", 1, &[], "keys that others publish, from their JSON alone: pure"),
     narrow("metrics", 2, &["domain"], "anyone may count, so counting may know hardly anyone"),
     narrow("telemetry", 2, &["domain"], "set up before anything else exists"),
     narrow("lifecycle", 4, &["clock", "config"], "stopping must not depend on what is stopped"),
@@ -174,7 +175,7 @@ const ROOMS: &[Room] = &[
     narrow(
         "issuer",
         7,
-        &["domain", "config", "directory", "dispatch", "store"],
+        &["domain", "config", "directory", "dispatch", "store", "web_keys"],
         "callers by tokens of an OAuth issuer, whose keys come through the egress guard",
     ),
     room("retention", 6, "what is past its time, page by page: commands, segments and clean files"),

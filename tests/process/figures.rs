@@ -28,10 +28,11 @@ const STREAMS: usize = 3;
 /// The most that anything here may take.
 const WITHIN: Duration = Duration::from_mins(2);
 
-struct Figures(Vec<Duration>);
+/// What something took, each time.
+pub struct Figures(pub Vec<Duration>);
 
 impl Figures {
-    fn told(mut self) -> String {
+    pub fn told(mut self) -> String {
         self.0.sort();
         let of = |percent| percentile(&self.0, percent).as_secs_f64() * 1e3;
         format!("p50 {:.2} ms, p99 {:.2} ms of {}", of(50), of(99), self.0.len())

@@ -94,7 +94,8 @@ async fn send(
         let mut parent: Option<String> = None;
         for _ in 0..HOPS {
             turn += 1;
-            let message = message(&task, parent.as_deref(), targets[turn % targets.len()]);
+            // Two in a row to one receiver, then to the next.
+            let message = message(&task, parent.as_deref(), targets[turn / 2 % targets.len()]);
             say(&world, &http, &base, &message).await;
             parent = message["handoffId"].as_str().map(str::to_owned);
         }

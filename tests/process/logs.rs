@@ -122,6 +122,16 @@ pub async fn no_line_of_a_whole_run_holds_what_was_planted(site: Arc<Site>) {
         assert_eq!(code, 202, "{answer}");
         run.becomes(body["handoffId"].as_str().unwrap(), status).await;
     }
+    // Refused by the protocol of a door, which has a library of its own.
+    let name = planted("tool");
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": name, "arguments": {} } });
+    let called = client().post(format!("{}/mcp", run.base)).bearer_auth(&key).json(&call);
+    let called = called
+        .header("accept", "application/json, text/event-stream")
+        .header("mcp-protocol-version", "2025-06-18")
+        .header("traceparent", format!("00-{TRACE}-00f067aa0ba902b7-01"));
+    let answer: Value = called.send().await.unwrap().json().await.unwrap();
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
     // Refused, in every way.
     let mut again = full("accepts");
     assert_eq!(run.ask(Method::POST, "/handoffs", &key, &again).await.0, 202);

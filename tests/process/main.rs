@@ -20,6 +20,7 @@ mod erasures;
 mod events;
 mod failover;
 mod figures;
+mod figures_transports;
 mod full;
 mod isolation;
 mod kills;
@@ -29,10 +30,15 @@ mod overload;
 mod pace;
 mod pair;
 mod proxy;
+#[path = "../api/python.rs"]
+#[allow(dead_code, reason = "the API's cases use more of it")]
+mod python;
 #[path = "../api/queues.rs"]
 #[allow(dead_code, reason = "the API's cases use more of it")]
 mod queues;
 mod receiver;
+mod remote;
+mod remote_agent;
 mod site;
 mod soak;
 mod stalls;
@@ -166,6 +172,18 @@ mod on_one_side {
         run(Side::Postgres, crate::figures::figures_of_a_chunk_to_its_receiver).await;
     }
 
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    #[ignore = "figures for docs/performance.md: run with --ignored --nocapture"]
+    async fn figures_of_the_transports_on_sqlite() {
+        run(Side::Sqlite, crate::figures_transports::figures_of_the_transports).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    #[ignore = "figures for docs/performance.md: run with --ignored --nocapture"]
+    async fn figures_of_the_transports_on_postgres() {
+        run(Side::Postgres, crate::figures_transports::figures_of_the_transports).await;
+    }
+
     /// Each kill may hit a batch that is in one database and not yet in the other.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn killed_between_two_databases_nothing_acknowledged_is_lost() {
@@ -270,6 +288,12 @@ mod on_one_side {
     #[ignore = "needs two servers and haproxy: scripts/failover brings them"]
     async fn the_primary_dies_under_load() {
         crate::failover::the_primary_dies_under_load().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn one_of_two_brokers_follows_a_remote_task_and_the_other_takes_over() {
+        let case = crate::remote::one_of_two_brokers_follows_a_remote_task_and_the_other_takes_over;
+        run(Side::Postgres, case).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

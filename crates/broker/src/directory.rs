@@ -113,7 +113,7 @@ pub struct Directory {
     contracts: Cache<TenantId, Arc<Catalog>>,
     /// As read last, with the number of versions, and kept longer as well.
     read: Cache<TenantId, (i64, Arc<Catalog>)>,
-    /// Whose open handoffs were counted lately.
+    /// Agents whose open handoffs were counted lately.
     counted: Cache<TenantId, ()>,
 }
 
@@ -141,7 +141,7 @@ fn ready(
 /// Payload schemas from their rows.
 ///
 /// # Errors
-/// What is kept is no version of a schema.
+/// A stored document is no version of a schema.
 pub fn shelf(rows: &[PayloadSchemaRow]) -> Result<SchemaRegistry, StoreError> {
     let mut shelf = SchemaRegistry::default();
     for row in rows {

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use handoffd_core::domain::a2a::TaskState;
+use handoffd_core::domain::a2a::{TaskState, named_context};
 use handoffd_core::domain::event::{
     Event, EventFilter, EventFormat, EventType, Position, TRACEPARENT,
 };
 use handoffd_core::domain::handoff::HANDED_ON;
-use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
+use handoffd_core::domain::ids::{AgentId, ContentId, Micros, TenantId};
 use handoffd_core::evidence::commitment::unpack;
 use handoffd_store::store::events::{EventRow, EventScope};
 use handoffd_store::store::{ContentStorage, Result, Store};
@@ -183,29 +183,48 @@ impl Feed {
         {
             checkpoint.insert("state".to_owned(), state);
         }
-        Ok(envelope(row, format, &Value::Object(data)))
+        let mut told = envelope(row, format, &Value::Object(data));
+        if format == EventFormat::A2a
+            && let Some(context) = self.context(event).await?
+        {
+            told["statusUpdate"]["contextId"] = context.into();
+        }
+        Ok(told)
     }
 
-    /// What the message itself says of the handoff.
+    /// The A2A context of an event's handoff by its client's own name; `None` where it has none, or its message is erased.
+    async fn context(&self, event: &Event) -> Result<Option<String>> {
+        let Some(handoff) = event.handoff_id else { return Ok(None) };
+        let found = self.store.find_handoff(&(event.tenant.clone(), handoff)).await?;
+        let message = self.message(&event.tenant, found.and_then(|found| found.content_id)).await?;
+        Ok(named_context(&message).map(str::to_owned))
+    }
+
+    /// Members of the event that the message states.
     async fn notes(&self, row: &EventRow) -> Result<Map<String, Value>> {
-        let content = match row.content_id {
-            Some(id) => self.store.find_content(&row.event.tenant, id).await?,
-            None => None,
-        };
-        // What is cold by now is much older than any event that is kept, unless the settings say so.
-        let message: Value = match content.map(|content| content.kept) {
-            Some(ContentStorage::Hot(_, codec, bytes)) => unpack(codec, &bytes)
-                .ok()
-                .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-                .unwrap_or_default(),
-            _ => Value::Null,
-        };
+        let message = self.message(&row.event.tenant, row.content_id).await?;
         let note = |name: &str| message.get(name).cloned().unwrap_or_default();
         Ok(Map::from_iter([
             ("conversation_id".to_owned(), note("conversationId")),
             ("reason".to_owned(), note("reason")),
             ("summary".to_owned(), note("taskSummary")),
         ]))
+    }
+
+    /// A message; null once it is erased.
+    async fn message(&self, tenant: &TenantId, id: Option<ContentId>) -> Result<Value> {
+        let content = match id {
+            Some(id) => self.store.find_content(tenant, id).await?,
+            None => None,
+        };
+        // What is cold by now is much older than any event that is kept, unless the settings say so.
+        Ok(match content.map(|content| content.kept) {
+            Some(ContentStorage::Hot(_, codec, bytes)) => unpack(codec, &bytes)
+                .ok()
+                .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+                .unwrap_or_default(),
+            _ => Value::Null,
+        })
     }
 
     /// The checkpoint that a rollback restored, for its owner.
@@ -225,7 +244,7 @@ impl Feed {
     }
 }
 
-/// What an event is about. `agent.handoff.occurred` has the names that seed 003 gave it.
+/// The subject of an event. `agent.handoff.occurred` has the names that seed 003 gave it.
 fn subject(event: &Event) -> Map<String, Value> {
     let names = match (event.kind, &event.handoff_id) {
         (EventType::HandoffOccurred, _) => {

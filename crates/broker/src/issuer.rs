@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, PublicKeyUse};
-use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
+use jsonwebtoken::jwk::{Jwk, JwkSet};
+use jsonwebtoken::{DecodingKey, Validation, decode, decode_header};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
@@ -15,6 +15,7 @@ use crate::config;
 use crate::directory::{Directory, Principal};
 use crate::dispatch::egress::GuardedClient;
 use crate::dispatch::json_service::JsonService;
+use crate::web_keys::{ALGORITHMS, key_set, signs};
 use handoffd_core::domain::ids::{AgentId, TenantId};
 use handoffd_store::store::Role;
 
@@ -26,19 +27,6 @@ const READ_AGAIN: Duration = Duration::from_secs(10);
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest token, in bytes.
 const MAX_TOKEN: usize = 16 * 1024;
-
-/// Algorithms by which a token may be signed: those with a public key.
-const ALGORITHMS: [Algorithm; 9] = [
-    Algorithm::RS256,
-    Algorithm::RS384,
-    Algorithm::RS512,
-    Algorithm::PS256,
-    Algorithm::PS384,
-    Algorithm::PS512,
-    Algorithm::ES256,
-    Algorithm::ES384,
-    Algorithm::EdDSA,
-];
 
 /// Why a token names no caller. Says nothing of the token itself.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -192,9 +180,7 @@ impl Issuer {
         let asked = tokio::time::timeout(READ_TIMEOUT, self.service.get()).await;
         let now = Instant::now();
         let read = asked.map_err(|_| "no answer in time".to_owned()).and_then(|answer| answer);
-        let read = read.and_then(|value| {
-            serde_json::from_value::<JwkSet>(readable(value)).map_err(|_| "no key set".to_owned())
-        });
+        let read = read.and_then(|value| key_set(value).ok_or_else(|| "no key set".to_owned()));
         let mut kept = self.kept();
         match read {
             Ok(keys) => *kept = Some(KeptKeys { keys, tried: now, read: now }),
@@ -222,41 +208,4 @@ fn names_critical(token: &str) -> bool {
     let header = URL_SAFE_NO_PAD.decode(header).ok();
     let header: Option<Value> = header.and_then(|bytes| serde_json::from_slice(&bytes).ok());
     header.is_none_or(|header| header.get("crit").is_some())
-}
-
-/// The keys of a set that can be read: one of an unknown kind does not take the others with it.
-fn readable(mut set: Value) -> Value {
-    if let Some(keys) = set.get_mut("keys").and_then(Value::as_array_mut) {
-        keys.retain(|key| serde_json::from_value::<Jwk>(key.clone()).is_ok());
-    }
-    set
-}
-
-/// Whether a key is one that signs by this algorithm.
-fn signs(key: &Jwk, algorithm: Algorithm) -> bool {
-    let uses = key.common.public_key_use.as_ref();
-    if uses.is_some_and(|uses| *uses != PublicKeyUse::Signature) {
-        return false;
-    }
-    let named = key.common.key_algorithm;
-    if named.is_some_and(|named| named.to_string().parse() != Ok(algorithm)) {
-        return false;
-    }
-    match &key.algorithm {
-        AlgorithmParameters::RSA(_) => matches!(
-            algorithm,
-            Algorithm::RS256
-                | Algorithm::RS384
-                | Algorithm::RS512
-                | Algorithm::PS256
-                | Algorithm::PS384
-                | Algorithm::PS512
-        ),
-        AlgorithmParameters::EllipticCurve(curve) => matches!(
-            (&curve.curve, algorithm),
-            (EllipticCurve::P256, Algorithm::ES256) | (EllipticCurve::P384, Algorithm::ES384)
-        ),
-        AlgorithmParameters::OctetKeyPair(_) => algorithm == Algorithm::EdDSA,
-        AlgorithmParameters::OctetKey(_) => false,
-    }
 }

@@ -29,4 +29,5 @@ pub mod trace;
 pub mod transport;
 pub mod tree;
 pub mod vault;
+pub mod web_keys;
 pub mod witness;

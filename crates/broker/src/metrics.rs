@@ -1,17 +1,15 @@
 //! What the broker counts and measures. `instruments.rs` declares each instrument.
 
-mod contracts;
+mod bounded;
 mod instruments;
-mod pairs;
 
 use prometheus::{IntCounterVec, Registry, TextEncoder};
 
-use self::contracts::Series;
+use self::bounded::BoundedLabels;
 use self::instruments::Registrar;
 pub use self::instruments::{
     ArchiveMetrics, InstrumentDescription, Instruments, RetentionMetrics, WitnessMetrics,
 };
-use self::pairs::Pairs;
 use handoffd_core::domain::failure::{Code, Failure, RefusalClass};
 use handoffd_core::domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
 use handoffd_core::domain::latency::{LatencySample, Objective};
@@ -23,8 +21,10 @@ pub struct Metrics {
     registry: Registry,
     described: Vec<InstrumentDescription>,
     instruments: Instruments,
-    pairs: Pairs,
-    series: Series,
+    /// Tenant, source and target. Each has a histogram of eight buckets and some counters.
+    pairs: BoundedLabels<3>,
+    /// A contract and the name of a metric. One that is timed has a histogram of 16 buckets.
+    contracts: BoundedLabels<2>,
     /// Instruments of the archive.
     pub archive: ArchiveMetrics,
     /// Instruments of the retention purge.
@@ -87,8 +87,16 @@ impl Metrics {
         let retention = RetentionMetrics::register(&mut registrar)?;
         let witness = WitnessMetrics::register(&mut registrar)?;
         let Registrar { registry, described } = registrar;
-        let (pairs, series) = (Pairs::default(), Series::default());
-        Ok(Self { registry, described, instruments, pairs, series, archive, retention, witness })
+        Ok(Self {
+            registry,
+            described,
+            instruments,
+            pairs: BoundedLabels::default(),
+            contracts: BoundedLabels::default(),
+            archive,
+            retention,
+            witness,
+        })
     }
 
     /// Every instrument, in the order of their names.
@@ -107,16 +115,30 @@ impl Metrics {
     /// Counts a message that the gate refused under a contract: its acceptance failed before the receiver
     /// saw it.
     pub fn count_contract_refusal(&self, edge: &EdgePolicy) {
-        self.series.each(edge, |name, labels| {
+        self.each_of_contract(edge, |name, labels| {
             if Moment::of_metric(name) == Some(Moment::Rejected) {
                 self.contract_metrics.with_label_values(labels).inc();
             }
         });
     }
 
+    /// The labels of a handoff's pair of agents.
+    fn pair_of<'a>(&self, handoff: &'a Handoff) -> [&'a str; 3] {
+        let Handoff { tenant, source, target, .. } = handoff;
+        self.pairs.bounded([tenant.as_str(), source.as_str(), target.as_str()])
+    }
+
+    /// Calls `with` with the name and the labels of each metric of a contract.
+    fn each_of_contract(&self, edge: &EdgePolicy, mut with: impl FnMut(&str, &[&str])) {
+        let Some(contract) = &edge.contract else { return };
+        for name in &edge.metrics {
+            with(name, &self.contracts.bounded([contract.id.as_str(), name.as_str()]));
+        }
+    }
+
     fn count_moment(&self, handoff: &Handoff, moment: Moment) {
         let Some(ruling) = &handoff.ruling else { return };
-        self.series.each(&ruling.edge, |name, labels| {
+        self.each_of_contract(&ruling.edge, |name, labels| {
             // What names no moment counts each handoff once.
             if Moment::of_metric(name).unwrap_or(Moment::Emitted) == moment {
                 self.contract_metrics.with_label_values(labels).inc();
@@ -145,9 +167,8 @@ impl Metrics {
         let status = handoff.status.as_str();
         self.handoffs.with_label_values(&[status]).inc();
         self.count_strategy(handoff);
-        self.pairs.labelled(handoff, |pair| {
-            self.pair_handoffs.with_label_values(&[pair, &[status]].concat()).inc();
-        });
+        let pair = self.pair_of(handoff);
+        self.pair_handoffs.with_label_values(&[&pair[..], &[status]].concat()).inc();
     }
 
     /// Counts the end of a handoff whose receiver a door chose. A handoff that stands in for it counts for nobody.
@@ -171,7 +192,7 @@ impl Metrics {
         }
         let Some(whole) = sample.whole else { return };
         if let Some(ruling) = &handoff.ruling {
-            self.series.each(&ruling.edge, |name, labels| {
+            self.each_of_contract(&ruling.edge, |name, labels| {
                 if Moment::of_metric(name) == Some(Moment::Latency) {
                     self.contract_seconds.with_label_values(labels).observe(whole.as_secs_f64());
                 }
@@ -183,12 +204,11 @@ impl Metrics {
             let over = self.latency_over.with_label_values(&[transport, limit]);
             over.inc_by(u64::from(whole > time));
         }
-        self.pairs.labelled(handoff, |pair| {
-            self.pair_latency_seconds.with_label_values(pair).observe(whole.as_secs_f64());
-            // There from the pair's first handoff on, so that an alert sees the first that is late.
-            let over = self.pair_latency_over.with_label_values(pair);
-            over.inc_by(u64::from(whole > p99));
-        });
+        let pair = self.pair_of(handoff);
+        self.pair_latency_seconds.with_label_values(&pair).observe(whole.as_secs_f64());
+        // There from the pair's first handoff on, so that an alert sees the first that is late.
+        let over = self.pair_latency_over.with_label_values(&pair);
+        over.inc_by(u64::from(whole > p99));
     }
 
     /// Counts the safety rules that refused a message or a result, those that were only observed, and those that marked it.

@@ -18,7 +18,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::archive::cutoff;
+use crate::archive::{cutoff, repeat};
 use crate::erasure::ColdTier;
 use crate::ledger::Ledger;
 use crate::ledger::command::{Command, Kind, LedgerError, PurgeNext, Purged, Reply};
@@ -36,9 +36,6 @@ const LEASE: Duration = Duration::from_mins(10);
 
 /// Interval between checks of held data.
 const RESCAN: Duration = Duration::from_hours(24);
-
-/// Longest wait after a start, and after a failed run.
-const SOON: Duration = Duration::from_mins(5);
 
 /// Attempts of one page while the store is unavailable, the ledger full, or a hold intervenes; and the pause between
 /// them.
@@ -243,19 +240,7 @@ impl Purger {
 
     /// Runs for every tenant until the broker stops.
     pub async fn sweep(self, after_days: u32, interval: Duration, stopping: CancellationToken) {
-        let mut pause = interval.min(SOON);
-        loop {
-            tokio::select! {
-                () = tokio::time::sleep(pause.mul_f64(0.5 + clock::random_fraction() / 2.0)) => {}
-                () = stopping.cancelled() => return,
-            }
-            // What is under way is cut off between any two steps, as by a crash.
-            let well = tokio::select! {
-                well = self.run_all(after_days) => well,
-                () = stopping.cancelled() => return,
-            };
-            pause = if well { interval } else { interval.min(SOON) };
-        }
+        repeat(interval, &stopping, || self.run_all(after_days)).await;
     }
 
     /// Runs once for every tenant; `false` where one run failed.

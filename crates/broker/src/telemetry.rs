@@ -61,8 +61,9 @@ impl Telemetry {
             .with_max_level_hint(LevelFilter::INFO);
         // Inner spans are for traces; and what libraries say below INFO may hold what they carry.
         let fit = filter_fn(|meta| {
-            *meta.level() <= Level::INFO
-                || (meta.is_event() && meta.target().starts_with("handoffd"))
+            !meta.target().starts_with(QUOTES_CLIENTS)
+                && (*meta.level() <= Level::INFO
+                    || (meta.is_event() && meta.target().starts_with("handoffd")))
         })
         .with_max_level_hint(LevelFilter::TRACE);
         let lines = lines.with_filter(filter.or(named).and(fit));
@@ -94,6 +95,9 @@ impl Telemetry {
         }
     }
 }
+
+/// The MCP library's lines on each refused request: they quote what the client sent, at any length.
+const QUOTES_CLIENTS: &str = "rmcp::service";
 
 /// A span of the broker, and not one of a library's.
 fn ours(meta: &Metadata<'_>) -> bool {

@@ -19,12 +19,17 @@ pub trait DeliveryTypes: Send + Sync {
     /// Their descriptions, in a fixed order.
     fn descriptions(&self) -> Vec<&'static TransportDescription>;
 
-    /// Checks what an agent's registration says of its delivery. `set` holds the names of the credentials that are
+    /// Checks what the registration of a tenant's agent says of its delivery. `set` holds the names of the credentials that are
     /// sealed for this mode already; they count where none are given.
     ///
     /// # Errors
     /// Every member that does not fit, with its JSON pointer.
-    fn check(&self, delivery: &Delivery, set: &[String]) -> Result<(), Vec<FieldError>>;
+    fn check(
+        &self,
+        tenant: &TenantId,
+        delivery: &Delivery,
+        set: &[String],
+    ) -> Result<(), Vec<FieldError>>;
 
     /// Sends a marked test to an agent.
     async fn test(&self, row: &AgentRow) -> DeliveryTest;
@@ -34,7 +39,7 @@ pub trait DeliveryTypes: Send + Sync {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeliveryTest {
     pub delivered: bool,
-    /// What was done, or what failed, in a sentence.
+    /// The step taken, or the failure, as a sentence.
     pub detail: String,
     /// The class of the failure.
     pub failure: Option<&'static str>,
@@ -59,7 +64,8 @@ pub enum RegistrationError {
 /// Checks the delivery that a registration or a patch names, and moves its credentials into the agent's sealed secrets.
 /// `None` where it names no delivery.
 ///
-/// Credentials of the same mode stay where none are given; given ones replace them all; those of another mode end.
+/// Credentials of the same mode stay where none are given; given ones replace them all; those of another mode end. They stay for
+/// the server that they were given for: who names another could read there what the API never shows.
 ///
 /// # Errors
 /// [`RegistrationError`].
@@ -68,13 +74,20 @@ pub fn seal_credentials(
     vault: &Vault,
     (tenant, agent): (&TenantId, &AgentId),
     spec: &mut AgentSpec,
-    stored: &str,
+    (before, stored): (Option<&Delivery>, &str),
 ) -> Result<Option<SecretsChange>, RegistrationError> {
     let Some(delivery) = &mut spec.delivery else { return Ok(None) };
     let mut secrets = AgentSecrets::parse(stored);
     types
-        .check(delivery, secrets.delivery_names(delivery.mode))
+        .check(tenant, delivery, secrets.delivery_names(delivery.mode))
         .map_err(RegistrationError::Fields)?;
+    let kept = delivery.credentials.is_none() && !secrets.delivery_names(delivery.mode).is_empty();
+    if let Some(before) = before.filter(|_| kept)
+        && let Some(changed) = other_server(before, delivery)
+    {
+        let why = format!("must be given anew where {changed} changes");
+        return Err(RegistrationError::Fields(vec![("/delivery/credentials".to_owned(), why)]));
+    }
     match delivery.credentials.take() {
         Some(credentials) => secrets
             .keep_delivery(vault, tenant, agent, delivery.mode, &credentials.0)
@@ -85,7 +98,14 @@ pub fn seal_credentials(
     Ok(Some(SecretsChange { from: stored.to_owned(), to: secrets.to_text() }))
 }
 
-/// What becomes of a message that came in by a transport.
+/// The member that names another server than before, to which the credentials would go.
+fn other_server(before: &Delivery, now: &Delivery) -> Option<&'static str> {
+    let changed = |key: &&str| before.config.get(*key) != now.config.get(*key);
+    let member = ["server", "address"].into_iter().find(changed);
+    member.or_else(|| (before.url != now.url).then_some("url"))
+}
+
+/// The outcome of a message that came in by a transport.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Disposition {
     /// Its effect is committed, or it has none: acknowledge it.

@@ -179,7 +179,7 @@ pub enum SecretKind {
     Webhook,
 }
 
-/// What a subscriber's endpoint asks for: values of headers.
+/// Values of headers that a subscriber's endpoint asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndpointCredentials {
     /// Of `Authorization`.
@@ -251,7 +251,7 @@ impl AgentSecrets {
         Ok(())
     }
 
-    /// What an endpoint asks for; nothing where nothing is kept.
+    /// Values of headers that an endpoint asks for; empty where none is kept.
     ///
     /// # Errors
     /// [`VaultError::DoesNotOpen`].

@@ -24,7 +24,7 @@ pub struct HopCost {
     pub sender: Spending,
     /// The receiver's final spending without what it handed on.
     pub receiver: Spending,
-    /// What a model's summary of its message cost the operator: no part of the task's cost.
+    /// The operator's cost of a model's summary: no part of the task's cost.
     pub compression: Usd,
     /// Whether the record states the counted spending; otherwise the figure is a difference.
     booked: bool,

@@ -36,7 +36,7 @@ pub struct ReceiptReport {
     /// The given key that signed the tree head; absent where no key was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signed_by: Option<String>,
-    /// What does not hold, as a sentence.
+    /// The failed check, as a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
 }
@@ -44,7 +44,7 @@ pub struct ReceiptReport {
 /// The members of a receipt, as the broker's answers have them.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Receipt {
+struct ReceiptMembers {
     log_id: String,
     leaf_index: u64,
     record_hash: String,
@@ -78,7 +78,7 @@ fn hash(bytes: Vec<u8>) -> Option<Hash> {
 pub fn verify_receipt(text: &str, options: &VerifyOptions) -> Result<ReceiptReport, ReceiptError> {
     let malformed = |why: &str| ReceiptError::Malformed(why.to_owned());
     let value = find(text).ok_or_else(|| malformed("no JSON object with `treeHead`"))?;
-    let receipt: Receipt =
+    let receipt: ReceiptMembers =
         serde_json::from_value(value).map_err(|err| malformed(&err.to_string()))?;
     let leaf = hash_of_text(&receipt.record_hash)
         .ok_or_else(|| malformed("`recordHash` is `sha256:` and 64 hexadecimal digits"))?;
@@ -102,7 +102,7 @@ pub fn verify_receipt(text: &str, options: &VerifyOptions) -> Result<ReceiptRepo
 }
 
 fn judge(
-    receipt: &Receipt,
+    receipt: &ReceiptMembers,
     note: &Note,
     head: &TreeHead,
     (leaf, proof): (&Hash, &[Hash]),

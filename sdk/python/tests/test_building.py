@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 import rfc8785
@@ -11,6 +13,7 @@ from broker import REPOSITORY
 
 from handoffd import (
     AgentState,
+    WindowExceededError,
     build_handoff_message,
     canonical,
     derived_execution_id,
@@ -123,6 +126,28 @@ def test_a_message_is_cut_to_the_receivers_window() -> None:
     }
     assert measure_message(more).over(4000), "no more was cut than had to be"
     assert message["metadata"]["original_history_length"] == 40
+
+
+def test_older_turns_are_condensed_until_the_message_fits_and_the_last_five_stay() -> None:
+    history = [f"{at} " + "word " * 200 for at in range(40)]
+    seen: list[int] = []
+
+    def summarize(older: Sequence[Mapping[str, Any]]) -> str:
+        seen.append(len(older))
+        return f"{len(older)} turns were about words"
+
+    state = {**STATE, "summary": "Before.", "history": history}
+    message = build_handoff_message(state, "legal", window_tokens=2500, summarize=summarize)
+    turns = message["conversationHistoryVerbatim"]
+    assert not measure_message(message).over(2500) and len(turns) >= 5 and turns[-1]["content"] == history[-1]
+    assert message["conversationHistorySummary"] == f"Before.\n{seen[-1]} turns were about words"
+    assert seen[-1] + len(turns) == 40 and message["historyStrategy"] == "summary"
+    # A summary that takes the room of turns pushes out more of them.
+    wordy = build_handoff_message(state, "legal", window_tokens=4000, summarize=lambda older: "long " * 300)
+    assert not measure_message(wordy).over(4000)
+    with pytest.raises(WindowExceededError) as over:
+        build_handoff_message(state, "legal", window_tokens=500)
+    assert over.value.limit == 400 and over.value.tokens > 400
 
 
 def test_unknown_fields_are_refused() -> None:

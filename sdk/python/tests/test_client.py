@@ -21,6 +21,7 @@ from handoffd import (
     AgentState,
     AsyncClient,
     Client,
+    HandoffdError,
     HandoffEndedBadly,
     ProblemError,
     RetryPolicy,
@@ -262,7 +263,9 @@ def test_what_operators_do(pair: Pair, admin: Client) -> None:
     assert admin.tasks.bundle(sent.task_id)[:2] == b"PK"
     assert admin.tasks.cost(sent.task_id).hops
     assert "DATA ONLY" in admin.handoffs.prompt(sent.handoff_id)
-    assert admin.handoffs.prompt_messages(sent.handoff_id).messages[0].role == "user"
+    assert admin.handoffs.prompt_messages(sent.handoff_id, max_tokens=500).messages[0].role == "user"
+    with pytest.raises(ProblemError, match="500 at least"):
+        admin.handoffs.prompt(sent.handoff_id, max_tokens=499)
     assert admin.tasks.top_up(sent.task_id, add_usd=1.0, reason="more").topped_up_usd == 1.0
     assert admin.tasks.cancel(sent.task_id, reason="test").status == "CANCELED"
     assert [one for one in admin.tasks.iterate(limit=1) if one.task_id == sent.task_id]
@@ -358,6 +361,22 @@ def test_a_broker_that_comes_back_is_found_again(tmp_path: Path) -> None:
             starting.join()
             assert sent.status == "PENDING"
     broker.stop()
+
+
+def test_the_local_key_is_looked_for_where_the_brokers_commands_look(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(HandoffdError, match="handoffd serve"):
+        Client.local(broker.url)
+    monkeypatch.setenv("HANDOFFD_DATA_DIR", str(broker.data_dir))
+    with Client.local(broker.url) as admin:
+        assert admin.keys.list()
+    monkeypatch.setenv("HANDOFFD_API_KEY_FILE", "elsewhere.key")
+    with pytest.raises(HandoffdError, match=r"elsewhere\.key"):
+        Client.local(broker.url)
+    with Client.local(broker.url, data_dir=broker.data_dir) as admin:
+        assert admin.keys.list()
 
 
 def test_an_own_http_client_stays_its_owners(broker: Broker) -> None:

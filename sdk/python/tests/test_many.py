@@ -23,6 +23,8 @@ def test_one_message_to_many_gathers_results_in_order(admin: Client) -> None:
         sent = sender.hand_off_to_many(names, "Check it", budget_usd=0.1)
         done = sender.handoffs.wait_ended(sent.handoff_id, timeout=30)
     assert (done.status, done.result) == ("COMPLETED", ["a", "b", "c"])
+    turn = sender.handoffs.result_prompt(sent.handoff_id)
+    assert [turn.index(f"by agent {name} ") for name in names] == sorted(turn.index(f"by agent {name} ") for name in names)
     with pytest.raises(ForbiddenError) as refused:
         sender.hand_off_to_many([names[0], "nobody-may"], "Check it")
     assert any(one.pointer.startswith("/receiverList/1") for one in refused.value.failures)

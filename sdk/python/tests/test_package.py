@@ -38,7 +38,7 @@ def test_the_version_is_the_brokers() -> None:
     assert run(binary(), "--version").split()[-1] == __version__
 
 
-@pytest.mark.parametrize("place", ["docs/sdk/python.md", "README.md"])
+@pytest.mark.parametrize("place", ["docs/sdk/python.md", "README.md", "sdk/python/README.md"])
 def test_the_page_shows_the_examples_as_they_are(place: str) -> None:
     page = (REPOSITORY / place).read_text()
     for example in ("hello_worker.py", "hello_sender.py"):

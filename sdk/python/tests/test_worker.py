@@ -41,7 +41,7 @@ def ended(pair: Pair, handoff_id: str, timeout: float = 30):
 
 def test_a_worker_completes_with_what_its_handler_returns(pair: Pair) -> None:
     def handler(handoff: Handoff) -> dict[str, object]:
-        return {"task": handoff.task, "clause": handoff.state["clause"], "prompt": "DATA ONLY" in handoff.prompt()}
+        return {"task": handoff.task, "clause": handoff.state["clause"], "prompt": "DATA ONLY" in handoff.prompt(max_tokens=600)}
 
     with working(Worker(pair.receiver, handler)):
         done = pair.sender.hand_off_and_wait(pair.to, "Check it", state={"clause": "4.2"}, timeout=30)

@@ -50,6 +50,7 @@ export {
   type ValidationOptions,
   type ValidationResult,
   validateHandoffMessage,
+  validateSignedHandoffMessage,
 } from "./validate/index.js";
 export {
   accepted,
@@ -67,6 +68,7 @@ export {
   type JobHandler,
   type JobParts,
   LeaseLostError,
+  type PromptExtent,
   Reject,
   Worker,
   type WorkerEvent,

@@ -77,6 +77,14 @@ export class Completed {
   }
 }
 
+/** How much of a message a prompt shows. */
+export interface PromptExtent {
+  /** Turns of the conversation, counted from the end; 5 unless said. */
+  readonly turns?: number;
+  /** Tokens that the text has at most, by the receiver's tokenizer, 500 or more. */
+  readonly maxTokens?: number;
+}
+
 /** Of what a {@link Worker} makes a job. */
 export type JobParts = Pick<
   Job,
@@ -166,15 +174,13 @@ export class Job {
     await this.acquire();
   }
 
-  /** The context as one guarded text for a model's user turn. */
-  prompt(options: { readonly turns?: number } = {}): Promise<string> {
+  /** The context as one guarded text for a model's user turn; what `maxTokens` leaves out is named in it. */
+  prompt(options: PromptExtent = {}): Promise<string> {
     return this.client.handoffs.prompt(this.handoffId, { ...options, signal: this.signal });
   }
 
   /** The same as messages for a chat API. */
-  async promptMessages(
-    options: { readonly turns?: number } = {},
-  ): Promise<{ role: string; content: string }[]> {
+  async promptMessages(options: PromptExtent = {}): Promise<{ role: string; content: string }[]> {
     return (await this.client.handoffs.promptMessages(this.handoffId, { ...options, signal: this.signal }))
       .messages;
   }

@@ -65,6 +65,12 @@ describe("a message to several receivers", () => {
       const { handoffId } = await sender.handOffToMany(names, "Check it");
       const done = await sender.handoffs.waitEnded(handoffId, { withinMs: 60_000 });
       assert.deepEqual([done.status, done.result], ["COMPLETED", names]);
+      const turn = await sender.handoffs.resultPrompt(handoffId);
+      const places = names.map((name) => turn.indexOf(`by agent ${name} `));
+      assert.ok(
+        places.every((at, n) => at > (places[n - 1] ?? 0)),
+        turn,
+      );
     } finally {
       await Promise.all(workers.map((worker) => worker.stop()));
       await Promise.all(running);

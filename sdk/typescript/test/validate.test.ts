@@ -1,10 +1,16 @@
 // The gate's own cases, and many more, through the offline validator and a real broker: the same failures.
 
 import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { type Failure, validateHandoffMessage } from "../src/index.js";
+import {
+  type Failure,
+  signHandoffMessage,
+  validateHandoffMessage,
+  validateSignedHandoffMessage,
+} from "../src/index.js";
 import { validateWithBinary } from "../src/local.js";
 import { BINARY, Broker, ROOT } from "./broker.js";
 
@@ -39,8 +45,8 @@ before(async () => {
 after(() => broker.stop());
 
 /** What the broker's gate says of a body, as far as it needs no broker. */
-async function gate(body: string | Uint8Array<ArrayBuffer>): Promise<string[]> {
-  const answer = await fetch(`${broker.url}/handoffs/validate?as=intake-agent`, {
+async function gate(body: string | Uint8Array<ArrayBuffer>, as = "intake-agent"): Promise<string[]> {
+  const answer = await fetch(`${broker.url}/handoffs/validate?as=${as}`, {
     method: "POST",
     headers: { authorization: `Bearer ${adminKey}`, "content-type": "application/json" },
     body,
@@ -307,6 +313,27 @@ describe("validateHandoffMessage", () => {
     const signed = { ...review, signature: `hmac-sha256:${digits}` };
     assert.equal(validateHandoffMessage(signed).valid, true);
     assert.ok(validateHandoffMessage(signed).unchecked.includes("signature"));
+  });
+
+  it("says what the gate says of a signature by another, or over something else", async () => {
+    const { signingSecret } = await broker.admin.agents.create({ agentId: "signing-agent" });
+    const from = { agentId: "signing-agent", agentVersion: "1.0.0", executionId: randomUUID() };
+    const mine = await signHandoffMessage({ ...initial, fromAgent: from }, signingSecret);
+    const anothers = await signHandoffMessage(mine, "hss_of-another");
+    const changed = { ...mine, taskDescription: "Something else" };
+    const { signature, ...unsigned } = mine;
+    const upper = { ...unsigned, signature: `hmac-sha256:${signature.slice(12).toUpperCase()}` };
+    for (const message of [mine, anothers, changed, upper, { ...mine, signature: "none" }]) {
+      const body = JSON.stringify(message);
+      const result = await validateSignedHandoffMessage(body, signingSecret);
+      const here = result.valid ? [] : result.failures.map(key).sort();
+      assert.deepEqual(here, await gate(body, "signing-agent"), body);
+    }
+    const checked = await validateSignedHandoffMessage(mine, signingSecret);
+    assert.ok(checked.valid && !checked.unchecked.includes("signature"));
+    const bare = await validateSignedHandoffMessage(unsigned, signingSecret);
+    assert.ok(bare.valid && bare.unchecked.includes("signature"));
+    assert.ok(!(await validateSignedHandoffMessage("{", signingSecret)).valid);
   });
 
   it("knows that a stream goes to one receiver", () => {

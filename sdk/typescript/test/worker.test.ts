@@ -82,7 +82,8 @@ describe("a worker", () => {
       "plain",
       async (job) => {
         assert.equal(job.task, "Work for plain");
-        assert.match(await job.prompt(), /Work for plain/);
+        assert.match(await job.prompt({ maxTokens: 600 }), /Work for plain/);
+        await assert.rejects(job.prompt({ maxTokens: 499 }), /500 at least/);
         assert.equal((await job.promptMessages())[0]?.role, "user");
         job.spend(0.25, { prompt: 10, completion: 5 });
         return new Completed({ words: 3 }, { iterations: 2, conversationSummary: "counted" });

@@ -23,12 +23,6 @@ impl FeedEvent {
         data["handoffId"].as_str().or_else(|| data["handoff_id"].as_str())
     }
 
-    /// The broker's task.
-    pub(super) fn task(&self) -> &str {
-        let data = &self.body["data"];
-        data["taskId"].as_str().or_else(|| data["task_id"].as_str()).unwrap_or_default()
-    }
-
     /// The state to which it brings the handoff.
     pub(super) fn state(&self) -> Option<TaskState> {
         TaskState::after(self.kind)

@@ -1,9 +1,12 @@
 //! The HTTP+JSON binding below `/a2a/{agentId}` (A2A 1.0 §11).
 
-use axum::extract::{Extension, Path, Request, State};
+use std::borrow::Cow;
+
+use axum::extract::{Extension, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::sse::{KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
 use super::error::{A2aError, ErrorKind, Refused};
@@ -57,12 +60,10 @@ pub(super) fn finish(error: &A2aError, mut response: Response) -> Response {
 pub(super) async fn handle(
     State(api): State<Api>,
     Extension(door): Extension<A2a>,
-    Path((agent, path)): Path<(String, String)>,
     request: Request,
 ) -> Response {
     let headers = request.headers().clone();
-    let found = method_of(request.method(), &path, request.uri().query().unwrap_or_default());
-    let (method, given) = match found {
+    let (agent, method, given) = match named_by(&request) {
         Ok(found) => found,
         Err(error) => return refused(&error, &headers),
     };
@@ -127,7 +128,23 @@ pub(super) fn tell_extension(response: &mut Response, known: bool) {
     }
 }
 
-/// The method of a path, and what path and query say.
+/// The agent and the method that the address of a request names, and what path and query say.
+fn named_by(request: &Request) -> Result<(String, Method, Map<String, Value>), Refused> {
+    let uri = request.uri();
+    // Not as the router decodes it: a slash that was encoded is a part of a name.
+    let path = uri.path().strip_prefix("/a2a/").unwrap_or_default();
+    let (agent, path) = path.split_once('/').unwrap_or((path, ""));
+    let (method, given) = method_of(request.method(), path, uri.query().unwrap_or_default())?;
+    Ok((decoded(agent)?.into_owned(), method, given))
+}
+
+/// A segment of a path, percent-decoded.
+fn decoded(segment: &str) -> Result<Cow<'_, str>, Refused> {
+    let undecodable = |_| A2aError::invalid("", "the path must be UTF-8, percent-encoded");
+    percent_decode_str(segment).decode_utf8().map_err(undecodable)
+}
+
+/// The method of a path as it came, and what path and query say.
 fn method_of(
     verb: &axum::http::Method,
     path: &str,
@@ -139,7 +156,8 @@ fn method_of(
         Value::Object(members) => members,
         _ => Map::new(),
     };
-    let segments: Vec<&str> = path.split('/').collect();
+    let segments: Vec<Cow<'_, str>> = path.split('/').map(decoded).collect::<Result<_, _>>()?;
+    let segments: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
     let known = match (verb, segments.as_slice()) {
         (&Verb::POST, ["message:send"]) => (Method::SendMessage, Map::new()),
         (&Verb::POST, ["message:stream"]) => (Method::SendStreamingMessage, Map::new()),
@@ -234,6 +252,13 @@ mod tests {
                 Method::DeletePushConfig,
                 json!({ "taskId": "h", "id": "p" }),
             ),
+            (
+                Verb::GET,
+                "tasks/h%3A/pushNotificationConfigs/a%2Fb%20c",
+                "",
+                Method::GetPushConfig,
+                json!({ "taskId": "h:", "id": "a/b c" }),
+            ),
         ] {
             let (found, params) = method_of(&verb, path, query).unwrap();
             assert_eq!((found, Value::Object(params)), (method, given), "{verb} {path}");
@@ -244,6 +269,7 @@ mod tests {
             (Verb::POST, "tasks/h"),
             (Verb::GET, ""),
             (Verb::GET, "tasks/h/x"),
+            (Verb::GET, "tasks/%ff"),
         ] {
             assert!(method_of(&verb, path, "").is_err(), "{verb} {path}");
         }

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::front::ApiRequest;
 use super::super::mcp::hand_off_schema;
+use super::super::message::Ids;
 use super::super::submission::Submission;
 use super::call::Call;
 use super::error::{A2aError, ErrorKind, Refused, unread, violations};
@@ -14,10 +15,15 @@ use super::task::{Shown, Standing};
 use super::{DOOR, message, push};
 use crate::http::problem::Problem;
 use handoffd_broker::config::RepeatedMessage;
+use handoffd_core::domain::a2a::is_task_id;
 use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::handoff::RETURNED;
-use handoffd_core::domain::ids::{Micros, TaskId};
+use handoffd_core::domain::ids::{AgentId, Micros};
 
+/// The longest id of a context, in bytes.
+const CONTEXT_MAX: usize = 256;
+/// Under which contexts that clients name are told from their messages, where ids are derived from both.
+const CONTEXTS: &str = "a2a-context";
 /// Seconds of one wait at the API.
 const STEP: u64 = 50;
 /// Seconds that a cancellation waits for the handoff's end.
@@ -31,8 +37,8 @@ const API_PAGES: usize = 4;
 pub(super) struct Sent {
     /// The handoff's id.
     pub(super) id: String,
-    /// No earlier request made this handoff, and no event of it was before.
-    pub(super) fresh: bool,
+    /// The task as it was committed; none where the message answers a question, or an earlier request made the handoff.
+    pub(super) committed: Option<Standing>,
     /// Most messages of the history to show.
     pub(super) history: Option<usize>,
     /// The client does not wait.
@@ -47,26 +53,34 @@ pub(super) async fn accept(call: &Call, request: SendMessageRequest) -> Result<S
     message::check_types(&message, &call.card)?;
     let task = message.task_id.as_deref().filter(|id| !id.is_empty());
     let push = match &configuration.task_push_notification_config {
-        Some(config) => Some(push::PushConfig::read(config.clone())?),
+        Some(config) => {
+            // Before the handoff is committed: what is refused has no effect.
+            let push = push::PushConfig::read(config.clone())?;
+            push.check(&call.api)?;
+            Some(push)
+        }
         None => None,
     };
-    let (id, fresh) = match task {
+    let (id, committed) = match task {
         Some(id) => {
             answer(call, id, &message, &request.message).await?;
-            (id.to_owned(), false)
+            (id.to_owned(), None)
         }
         None => submit(call, &message, &request, &configuration.accepted_output_modes).await?,
     };
     if let Some(push) = push {
         push::create(call, &id, push, true).await?;
     }
-    Ok(Sent { id, fresh, history, at_once: configuration.return_immediately })
+    Ok(Sent { id, committed, history, at_once: configuration.return_immediately })
 }
 
 /// `SendMessage`.
 pub(super) async fn send(call: &Call, request: SendMessageRequest) -> Result<Value, Refused> {
     let sent = accept(call, request).await?;
-    let mut standing = call.read(&sent.id, 0).await?;
+    let mut standing = match sent.committed {
+        Some(committed) => committed,
+        None => call.read(&sent.id, 0).await?,
+    };
     while !sent.at_once && !standing.state().is_settled() && !call.api.stopping.is_cancelled() {
         standing = call.read(&sent.id, STEP).await?;
     }
@@ -76,23 +90,24 @@ pub(super) async fn send(call: &Call, request: SendMessageRequest) -> Result<Val
     Ok(json!({ "task": standing.task(call.shown(sent.history)) }))
 }
 
-/// Submits a handoff. Returns its id, and whether no earlier request made it.
+/// Submits a handoff. Returns its id, and the task unless an earlier request made it.
 async fn submit(
     call: &Call,
     message: &Message,
     request: &SendMessageRequest,
     output_modes: &[String],
-) -> Result<(String, bool), Refused> {
+) -> Result<(String, Option<Standing>), Refused> {
     let Some(agent) = &call.principal.agent else {
         let why = "only an agent, with its own key, may send messages";
         return Err(Problem::new(Code::Forbidden, why).into());
     };
     let context = message.context_id.as_deref().filter(|id| !id.is_empty());
-    if context.is_some_and(|id| id.parse::<TaskId>().ok().is_none_or(|read| read.to_string() != id))
-    {
-        let why = "a context has the id that the broker gave it, or a new UUID of the client in lower case";
+    if context.is_some_and(|id| id.len() > CONTEXT_MAX) {
+        let why = format!("has at most {CONTEXT_MAX} bytes");
         return Err(A2aError::invalid("message.contextId", why));
     }
+    let context = context.map(|id| task_of(agent.as_str(), id));
+    let context = context.as_deref();
     let mut arguments = message::arguments(call.target(), message, context)?;
     let schema =
         hand_off_schema().ok_or_else(|| A2aError::new(ErrorKind::Internal, "no schema"))?;
@@ -131,7 +146,17 @@ async fn submit(
         members: Map::new(),
     };
     let committed = submission.submit().await?;
-    Ok((committed.id, committed.view.is_some()))
+    Ok((committed.id, committed.page.map(|view| Standing { view, successor: None })))
+}
+
+/// The broker's task of a context. A context that the client names itself is that client's alone: another's of the same name
+/// is another task.
+fn task_of(agent: &str, context: &str) -> String {
+    if is_task_id(context) {
+        context.to_owned()
+    } else {
+        Ids::derived(CONTEXTS, agent, context).task
+    }
 }
 
 /// The handoff by which a context came to the client itself, where it is a receiver in it: what the client hands on follows that.
@@ -157,7 +182,8 @@ async fn answer(
 ) -> Result<(), Refused> {
     let standing = call.read(id, 0).await?;
     let context = message.context_id.as_deref().filter(|id| !id.is_empty());
-    if context.is_some_and(|context| context != standing.context()) {
+    let own = [standing.context(), standing.broker_task()];
+    if context.is_some_and(|context| !own.contains(&context)) {
         return Err(A2aError::invalid("message.contextId", "is not the context of that task"));
     }
     let state = standing.state();
@@ -194,7 +220,7 @@ pub(super) async fn cancel(call: &Call, request: TaskRequest) -> Result<Value, R
         return Err(not_now("the task has ended"));
     }
     let body = json!({ "reason": "canceled by the client that sent it", "graceMs": 0 });
-    let asked = ApiRequest::post(&["tasks", standing.context(), "cancel"], body);
+    let asked = ApiRequest::post(&["tasks", standing.broker_task(), "cancel"], body);
     match call.ask(asked).await.success() {
         Ok(_) => {}
         Err(refused) => match refused.text_at("/code").and_then(Code::parse) {
@@ -229,9 +255,10 @@ pub(super) async fn list(call: &Call, request: ListTasksRequest) -> Result<Value
     let from = request.page_token.as_deref().filter(|token| !token.is_empty());
     let from = from.map(place_of).transpose()?;
     let context = request.context_id.as_deref().filter(|id| !id.is_empty());
-    // A context's id is a UUID: nothing is in any other.
-    let known = context.is_none_or(|id| id.parse::<TaskId>().is_ok());
-    let mut found = if known { handoffs(call, context).await? } else { Vec::new() };
+    // Contexts that their clients name are the clients' own: a person sees them by the broker's id.
+    let own = call.principal.agent.as_ref().map_or("", AgentId::as_str);
+    let context = context.map(|id| task_of(own, id));
+    let mut found = handoffs(call, context.as_deref()).await?;
     found.retain(|one| {
         state.is_none_or(|state| one.state() == state)
             && after.as_deref().is_none_or(|after| one.since() > after)

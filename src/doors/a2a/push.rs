@@ -1,6 +1,7 @@
 //! Push-notification configurations of a task, as the client's own subscriptions to the handoff's events
 //! (A2A 1.0 §3.1.7–3.1.10). Their secrets are sealed with the subscription, and no answer shows them.
 
+use axum::http::HeaderValue;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -8,9 +9,11 @@ use super::super::front::ApiRequest;
 use super::call::Call;
 use super::error::{A2aError, Refused, nothing, violations};
 use super::request::read;
+use crate::http::Api;
 use crate::http::problem::Problem;
+use crate::http::subscriptions::MAX_CREDENTIAL;
 use handoffd_core::domain::a2a::TaskState;
-use handoffd_core::domain::event::EventType;
+use handoffd_core::domain::event::{EventFormat, EventType, SubscriptionSpec};
 use handoffd_core::domain::failure::{Code, Failure, Stage};
 
 /// `TaskPushNotificationConfig`.
@@ -66,6 +69,32 @@ impl PushConfig {
         Ok(config)
     }
 
+    /// Whether the API would take the configuration.
+    pub(super) fn check(&self, api: &Api) -> Result<(), Refused> {
+        let spec = SubscriptionSpec {
+            url: Some(self.url.clone()),
+            format: Some(EventFormat::A2a),
+            ..SubscriptionSpec::default()
+        };
+        let url = || (api.endpoints)(&self.url).map(|why| ("/url".to_owned(), why));
+        let credentials = [("token", self.token.clone()), ("authorization", self.authorization())];
+        let unfit = |(name, text): (&str, Option<String>)| {
+            let text = text.filter(|text| !text.is_empty())?;
+            let why = "must be a text that a header can have";
+            let fits = text.len() <= MAX_CREDENTIAL && HeaderValue::from_str(&text).is_ok();
+            (!fits).then(|| (format!("/{name}"), why.to_owned()))
+        };
+        let wrong = spec.make().err().or_else(url);
+        match wrong.or_else(|| credentials.into_iter().find_map(unfit)) {
+            None => Ok(()),
+            Some((pointer, why)) => {
+                let failure = Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, why);
+                let problem = Problem::refusal(vec![failure], false);
+                Err(violations("pushNotificationConfig", &problem))
+            }
+        }
+    }
+
     /// `Authorization` of the notifications.
     fn authorization(&self) -> Option<String> {
         let one = self.authentication.as_ref()?;
@@ -102,7 +131,7 @@ pub(super) async fn create(
         drop_subscription(call, &before).await?;
     }
     let mut body = json!({
-        "url": config.url, "format": "a2a", "filter": { "handoffId": task, "taskId": standing.context() },
+        "url": config.url, "format": "a2a", "filter": { "handoffId": task, "taskId": standing.broker_task() },
         "description": named.as_deref().unwrap_or_default(), "eventTypes": told_events(),
     });
     for (name, value) in [

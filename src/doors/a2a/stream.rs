@@ -26,6 +26,7 @@ pub(super) struct Updates {
     /// The task and what stands in its place.
     handoffs: HashSet<String>,
     id: String,
+    context: String,
     /// What was told last.
     told: TaskState,
     ready: VecDeque<(Option<String>, Value)>,
@@ -38,27 +39,24 @@ pub(super) struct Updates {
 pub(super) async fn send(call: Call, request: SendMessageRequest) -> Result<Updates, Refused> {
     let sent = accept(&call, request).await?;
     // All events of a new handoff are told. Of one that there was before, those that are still to come.
-    let after = if sent.fresh { Position::START.to_string() } else { NOW.to_owned() };
-    let standing = call.read(&sent.id, 0).await?;
-    let feed = if sent.fresh || !standing.state().is_terminal() {
-        Some(open(&call, standing.context(), &after).await?)
-    } else {
-        None
-    };
-    // Read after the stream was opened: what happens from here on is an event behind it.
-    let standing = if sent.fresh { standing } else { call.read(&sent.id, 0).await? };
-    let mut updates = Updates::new(call, feed, &standing, true);
-    // A new task is told as it was committed, whatever its receiver did since.
-    let mut task = standing.task(updates.call.shown(sent.history));
-    if sent.fresh {
-        updates.told = TaskState::Submitted;
-        task["status"] =
-            json!({ "state": TaskState::Submitted, "timestamp": standing.view["createdAt"] });
-        if let Some(members) = task.as_object_mut() {
-            members.remove("artifacts");
+    let (feed, standing) = match sent.committed {
+        Some(standing) => {
+            let start = Position::START.to_string();
+            (Some(open(&call, standing.broker_task(), &start).await?), standing)
         }
-        updates.ended = false;
-    }
+        None => {
+            let standing = call.read(&sent.id, 0).await?;
+            let feed = if standing.state().is_terminal() {
+                None
+            } else {
+                Some(open(&call, standing.broker_task(), NOW).await?)
+            };
+            // Read after the stream was opened: what happens from here on is an event behind it.
+            (feed, call.read(&sent.id, 0).await?)
+        }
+    };
+    let mut updates = Updates::new(call, feed, &standing, true);
+    let task = standing.task(updates.call.shown(sent.history));
     updates.ready.push_front((None, json!({ "task": task })));
     Ok(updates)
 }
@@ -75,7 +73,7 @@ pub(super) async fn subscribe(call: Call, request: TaskRequest) -> Result<Update
         // The task tells all that the events behind that one did.
         (None, standing)
     } else {
-        let feed = open(&call, standing.context(), last.as_deref().unwrap_or(NOW)).await?;
+        let feed = open(&call, standing.broker_task(), last.as_deref().unwrap_or(NOW)).await?;
         (Some(feed), call.read(&request.id, 0).await?)
     };
     let mut updates = Updates::new(call, feed, &standing, false);
@@ -84,8 +82,8 @@ pub(super) async fn subscribe(call: Call, request: TaskRequest) -> Result<Update
     Ok(updates)
 }
 
-async fn open(call: &Call, context: &str, after: &str) -> Result<FeedStream, Refused> {
-    let asked = ApiRequest::get(&["tasks", context, "events"]);
+async fn open(call: &Call, task: &str, after: &str) -> Result<FeedStream, Refused> {
+    let asked = ApiRequest::get(&["tasks", task, "events"]);
     Ok(FeedStream::new(call.front.open(&call.caller, asked, Some(after)).await?))
 }
 
@@ -95,8 +93,9 @@ impl Updates {
         handoffs.extend(standing.last()["handoffId"].as_str().map(str::to_owned));
         let told = standing.state();
         let ended = feed.is_none() || told.is_terminal() || (of_message && told.is_settled());
-        let (id, ready) = (standing.id().to_owned(), VecDeque::new());
-        Self { call, feed, handoffs, id, told, ready, of_message, ended }
+        let (id, context) = (standing.id().to_owned(), standing.context().to_owned());
+        let ready = VecDeque::new();
+        Self { call, feed, handoffs, id, context, told, ready, of_message, ended }
     }
 
     /// As Server-Sent Events; `wrap` puts each into the binding's form.
@@ -140,7 +139,7 @@ impl Updates {
             if state != self.told {
                 self.told = state;
                 let update = json!({ "statusUpdate": {
-                    "taskId": self.id, "contextId": event.task(),
+                    "taskId": self.id, "contextId": self.context,
                     "status": { "state": state, "timestamp": event.at() }, "metadata": metadata,
                 } });
                 self.ready.push_back((cursor, update));
@@ -164,7 +163,7 @@ impl Updates {
             if self.told != state {
                 self.told = state;
                 let update = json!({ "statusUpdate": {
-                    "taskId": self.id, "contextId": standing.context(),
+                    "taskId": self.id, "contextId": self.context,
                     "status": { "state": state, "timestamp": event.at() }, "metadata": metadata,
                 } });
                 self.ready.push_back((cursor, update));

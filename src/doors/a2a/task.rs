@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::EXTENSION;
 use super::message::original;
-use handoffd_core::domain::a2a::TaskState;
+use handoffd_core::domain::a2a::{TaskState, named_context};
 use handoffd_core::domain::handoff::{HANDED_ON, HandoffStatus};
 
 /// A handoff, and what stands in its place.
@@ -37,8 +37,12 @@ impl Standing {
         self.view["handoffId"].as_str().unwrap_or_default()
     }
 
-    /// The id of the context: the broker's task.
+    /// The id of the context: its client's own name for it, else the broker's task.
     pub(super) fn context(&self) -> &str {
+        named_context(&self.view["message"]).unwrap_or_else(|| self.broker_task())
+    }
+
+    pub(super) fn broker_task(&self) -> &str {
         self.view["taskId"].as_str().unwrap_or_default()
     }
 

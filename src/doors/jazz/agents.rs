@@ -26,7 +26,7 @@ use handoffd_core::domain::strategy::RoutingStrategy;
 const SECRETS: [&str; 3] = ["apiKey", "signingSecret", "webhookSecret"];
 
 /// Answers, or tells the refusal.
-async fn answered(
+pub(super) async fn answered(
     api: &Api,
     operation: &'static str,
     place: &ProblemContext,

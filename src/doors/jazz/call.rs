@@ -13,7 +13,7 @@ use super::super::submission::{ANOTHER_REQUEST, Committed, Refusal, Submission, 
 use super::request::{HandoffRequest, uuid_of};
 use super::result::Standing;
 use super::router::{SpecialistQuery, available, choose, matching};
-use super::{DOOR, Jazz, profile, words};
+use super::{DOOR, Jazz, outcomes, profile, words};
 use crate::http::Api;
 use crate::http::auth::Caller;
 use crate::http::extract::{JsonBytes, parse};
@@ -146,6 +146,11 @@ impl Call {
             RoutingStrategy::FirstMatch | RoutingStrategy::LeastBusy => {
                 matching(&available, wanted)
             }
+            RoutingStrategy::SuccessRate => {
+                let mut found = matching(&available, wanted);
+                outcomes::rank(self, &mut found, wanted.kind).await?;
+                found
+            }
         };
         let able = |agent: &&Agent| wanted.required.iter().all(|one| agent.can(one));
         let found: Vec<&Agent> = found.into_iter().filter(able).collect();
@@ -256,6 +261,20 @@ impl Call {
             Some(id) => self.ask(ApiRequest::get(&["handoffs", id])).await.success().ok(),
         };
         Ok(Standing { view, successor: successor.map(|answer| answer.json) })
+    }
+
+    /// As [`Self::standing`], of a handoff whose `page` is at hand where this call committed it: without a wait that is how it
+    /// stands.
+    pub(super) async fn standing_of(
+        &self,
+        id: &str,
+        page: Option<Value>,
+        seconds: u64,
+    ) -> Result<Standing, ApiAnswer> {
+        match page.filter(|_| seconds == 0) {
+            Some(view) => Ok(Standing { view, successor: None }),
+            None => self.standing(id, seconds).await,
+        }
     }
 
     /// Ends the task of a handoff that came back to the caller with its result: the pattern has no word for it, and what the

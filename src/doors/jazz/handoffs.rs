@@ -100,7 +100,7 @@ async fn wait_for(call: &Call, body: Value, seconds: u64) -> Result<Standing, Re
     let besides = SubmissionOptions { digest: digest(&body), ..SubmissionOptions::default() };
     let request: HandoffRequest = typed(body)?;
     let committed = call.submit(&request, besides).await?;
-    let standing = call.standing(&committed.id, seconds).await?;
+    let standing = call.standing_of(&committed.id, committed.page, seconds).await?;
     call.take(&standing).await;
     Ok(standing)
 }

@@ -8,6 +8,7 @@ mod agents;
 mod answer;
 mod call;
 mod handoffs;
+mod outcomes;
 mod profile;
 mod request;
 mod result;
@@ -54,6 +55,7 @@ pub(super) fn routes(api: &Api) -> Router<Api> {
         .route("/adapters/jazz/publish", post(tool::publish))
         .route("/adapters/jazz/agents", put(agents::register).get(agents::list))
         .route("/adapters/jazz/agents/match", get(agents::find))
+        .route("/adapters/jazz/agents/recommendations", get(outcomes::recommendations))
         .route("/adapters/jazz/agents/{id}/handoff-guidance", get(agents::guidance))
         .route("/adapters/jazz/agents/{id}/strategies", get(agents::shares).put(agents::set_shares))
         .layer(Extension(Jazz { front, names }))

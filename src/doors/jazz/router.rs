@@ -42,8 +42,8 @@ pub(super) fn matching<'a>(available: &[&'a Agent], wanted: SpecialistQuery<'_>)
     found
 }
 
-/// The one that a strategy chooses: of those that take work now, else of all, so that the refusal names it. By relevance the
-/// list is ranked already.
+/// The one that a strategy chooses: of those that take work now, else of all, so that the refusal names it. By relevance and
+/// success rate the list is ranked already.
 pub(super) fn choose<'a>(
     strategy: RoutingStrategy,
     matching: &[&'a Agent],
@@ -52,7 +52,9 @@ pub(super) fn choose<'a>(
     let live = matching.iter().any(|agent| agent.is_live());
     let mut able = matching.iter().copied().filter(|agent| !live || agent.is_live());
     match strategy {
-        RoutingStrategy::FirstMatch | RoutingStrategy::Relevance => able.next(),
+        RoutingStrategy::FirstMatch | RoutingStrategy::Relevance | RoutingStrategy::SuccessRate => {
+            able.next()
+        }
         // Of equals the first.
         RoutingStrategy::LeastBusy => able.rev().max_by_key(|agent| Reverse(in_flight(agent))),
     }

@@ -111,8 +111,8 @@ async fn called(call: &Call, asked: &ProblemContext, body: Value, seconds: u64) 
         request
     };
     match wanted.dispatch(call, own, digest, None, completed).await {
-        Ok(Dispatched { id, strategy, .. }) => {
-            let standing = match call.standing(&id, seconds).await {
+        Ok(Dispatched { id, strategy, page, .. }) => {
+            let standing = match call.standing_of(&id, page, seconds).await {
                 Ok(standing) => standing,
                 Err(refusal) => {
                     let refusal = Refusal::from(refusal);
@@ -161,6 +161,8 @@ fn tool_result(call: &Call, standing: &Standing, given: &ToolCall) -> (StatusCod
 /// A handoff to a specialist that the router chose.
 struct Dispatched {
     id: String,
+    /// Its page as it was committed, where this request made it.
+    page: Option<Value>,
     /// Absent where the message cannot be read any more.
     strategy: Option<RoutingStrategy>,
     /// The specialist's id.
@@ -265,6 +267,7 @@ impl SpecialistRequest<'_> {
         {
             return Ok(Dispatched {
                 id: earlier.handoff().to_owned(),
+                page: None,
                 strategy: RoutingStrategy::of_message(&earlier.view["message"]),
                 receiver: earlier.receiver().to_owned(),
                 replayed: true,
@@ -278,6 +281,7 @@ impl SpecialistRequest<'_> {
         match call.submit(&request, besides).await {
             Ok(committed) => Ok(Dispatched {
                 id: committed.id,
+                page: committed.page,
                 strategy: Some(strategy),
                 receiver: specialist.agent_id.to_string(),
                 replayed: committed.view.is_none(),
@@ -332,7 +336,7 @@ async fn published(call: &Call, body: Value) -> Result<Response, Refusal> {
         request
     };
     match asked.dispatch(call, own, digest, given.priority.as_deref(), completed).await {
-        Ok(Dispatched { id, strategy, receiver, replayed }) => {
+        Ok(Dispatched { id, strategy, receiver, replayed, .. }) => {
             let told = json!({
                 "handoffId": id,
                 "specialist": { "agentId": receiver, "agentName": call.name_of(&receiver) },

@@ -5,6 +5,7 @@
 
 mod answer;
 mod call;
+mod envelope;
 mod hand_off;
 mod oauth;
 mod receive;
@@ -97,7 +98,10 @@ async fn handle(
         let whole = Request::from_parts(parts.clone(), body);
         let read = JsonBytes::from_request(whole, &api).await?;
         // The API reads no document with two members of one name; the protocol's parser would take the last.
-        parse(read.bytes.clone()).await?;
+        let message = parse(read.bytes.clone()).await?;
+        if let Some(refused) = envelope::refused(&message)? {
+            return answered(refused).await;
+        }
         let read = read.into_body();
         share = BodyShare(read.guard);
         decoded(&mut parts.headers, read.bytes.len());

@@ -22,10 +22,13 @@ use crate::http::Api;
 use crate::http::problem::Problem;
 use handoffd_broker::directory::Principal;
 use handoffd_core::domain::failure::Failure;
+use handoffd_core::domain::unseen;
 use handoffd_core::gate::schema::DocumentSchema;
 
 /// How long a client may keep the list of tools, in milliseconds: an allowlist may change.
 const LIST_TTL_MS: u64 = 30_000;
+/// Characters of an unknown tool's name that its refusal repeats.
+const NAME_SHOWN: usize = 200;
 /// A metric's label for tools that contracts name: their names are not bounded.
 const CONTRACT_TOOL: &str = "contract_tool";
 
@@ -77,7 +80,10 @@ impl McpServer {
             }
             return Ok(self.hand_off(call, name, name).await);
         }
-        let unknown = || ErrorData::invalid_params(format!("unknown tool: {name}"), None);
+        let unknown = || {
+            let name = unseen::shown(name, NAME_SHOWN);
+            ErrorData::invalid_params(format!("unknown tool: {name}"), None)
+        };
         let directory = &self.api.intake.directory;
         let away = |_| ErrorData::internal_error("the store cannot be reached; try again", None);
         let agents = directory.agents(&call.principal.tenant).await.map_err(away)?;

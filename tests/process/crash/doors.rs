@@ -1,14 +1,10 @@
-//! Brokers that die within a conversation at a door: MCP with an inbox behind it, A2A with an inbox behind it, and the front door
-//! with a remote A2A agent behind it. A request that got no answer is sent again as it was; the log then has each step once, the
+//! Brokers that die within a conversation at a door: MCP, A2A, SW4RM and Jazz with an inbox behind them, and the front door with a
+//! remote A2A agent behind it. A request that got no answer is sent again as it was; the log then has each step once, the
 //! remote agent was given one task, and the handoff comes to its end.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::extract::State;
-use axum::http::Uri;
 use handoffd::clock::random_id;
 use handoffd::fault::Step;
 use reqwest::Method;
@@ -19,11 +15,14 @@ use super::failures::ask as send;
 use super::fleet::Fleet;
 use super::rig::below;
 use crate::kills::rounds;
+use crate::remote_agent::RemoteAgent;
 use crate::site::{ADMIN_KEY, Side, Site};
 use crate::world::{Takes, World, client, message};
 
-/// Rounds where `HANDOFFD_TEST_ROUNDS` says nothing.
-const ROUNDS: usize = 6;
+/// Conversations: one at each door in, and one with a remote agent.
+const CONVERSATIONS: usize = 5;
+/// Rounds where `HANDOFFD_TEST_ROUNDS` says nothing: each conversation once. 35 are each conversation at each of its steps.
+const ROUNDS: usize = CONVERSATIONS;
 
 /// Steps of a conversation at a door, and how often each is passed.
 const TALK: [(Step, f64); 7] = [
@@ -68,19 +67,22 @@ pub async fn killed_within_a_conversation_at_a_door_each_step_is_in_the_log_once
         send(&fleet.base(), Method::PATCH, "/agents/puller", ADMIN_KEY, &json!({ "card": {} }))
             .await;
     assert_eq!(card.unwrap().0, 200);
-    let offset = usize::from(site.side != Side::Sqlite);
+    // The two sides begin at steps of their own.
+    let offset = if site.side == Side::Sqlite { 0 } else { 3 };
     let rounds = rounds(ROUNDS);
     for round in 0..rounds {
-        let (step, passes) = match round % 3 {
-            2 => OUT[(offset + round / 3) % OUT.len()],
-            _ => TALK[(offset + round) % TALK.len()],
-        };
+        let conversation = round % CONVERSATIONS;
+        let place = (offset + conversation + round / CONVERSATIONS) % TALK.len();
+        let (step, passes) =
+            if conversation == CONVERSATIONS - 1 { OUT[place] } else { TALK[place] };
         fleet.kill(0).await;
         fleet.arm(0, step, below(passes) as u32, "").await;
         let mut talk = Talk { fleet: &mut fleet, world: &world, step };
-        let (task, handoff, kinds) = match round % 3 {
+        let (task, handoff, kinds) = match conversation {
             0 => talk.by_mcp().await,
             1 => talk.by_a2a().await,
+            2 => talk.by_sw4rm().await,
+            3 => talk.by_jazz().await,
             _ => talk.hand_to_remote(&agent).await,
         };
         fleet.kill(0).await;
@@ -177,12 +179,7 @@ impl Talk<'_> {
         let id = made["task"]["id"].as_str().unwrap().to_owned();
         let again = self.a2a(&sender, Method::POST, path, &body).await;
         assert_eq!(again["task"]["id"], id, "the same message is the same task");
-        let mut token = Value::Null;
-        while token.is_null() {
-            let page =
-                self.api(&receiver, Method::GET, "/agents/puller/inbox?wait=1", &json!({})).await;
-            token = page["items"][0]["fencingToken"].clone();
-        }
+        let token = self.claimed().await;
         let own = |verb: &str| format!("/handoffs/{id}/{verb}");
         self.api(&receiver, Method::POST, &own("accept"), &json!({ "fencingToken": token })).await;
         let question = json!({ "question": "Which currency?", "fencingToken": token });
@@ -206,6 +203,73 @@ impl Talk<'_> {
         let task = self.a2a(&sender, Method::GET, &task_path, &json!({})).await;
         assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED", "{task}");
         (task["contextId"].as_str().unwrap().to_owned(), id, TALKED.to_vec())
+    }
+
+    async fn by_sw4rm(&mut self) -> Said {
+        let sender = self.world.sender_key.clone();
+        let receiver = self.world.receivers["puller"].clone();
+        let context =
+            json!({ "conversation_history": [], "tool_state": {}, "metadata": { "a": 3 } });
+        let body = json!({
+            "from_agent": "source", "to_agent": "puller", "reason": "Add the two", "request_id": random_id(),
+            "context_snapshot": context.to_string(),
+        });
+        let path = "/adapters/sw4rm/handoffs";
+        let made = self.api(&sender, Method::POST, path, &body).await;
+        let id = made["handoff_id"].as_str().unwrap().to_owned();
+        let again = self.api(&sender, Method::POST, path, &body).await;
+        assert_eq!(again["handoff_id"], id, "the same request is the same handoff");
+        let pending = "/adapters/sw4rm/agents/puller/pending?wait=1";
+        let mut token = Value::Null;
+        while token.is_null() {
+            let page = self.api(&receiver, Method::GET, pending, &json!({})).await;
+            token = page["handoffs"][0]["metadata"]["handoffd"]["fencingToken"].clone();
+        }
+        let held = json!({ "fencing_token": token });
+        self.api(&receiver, Method::POST, &format!("{path}/{id}/accept"), &held).await;
+        let done = json!({ "fencing_token": token, "result": { "sum": 7 } });
+        self.api(&receiver, Method::POST, &format!("{path}/{id}/complete"), &done).await;
+        let page = self.api(&sender, Method::GET, &format!("{path}/{id}"), &json!({})).await;
+        assert_eq!(page["status"], "COMPLETED", "{page}");
+        let task = self.task_of(&id).await;
+        (task, id, vec!["HANDOFF", "ACCEPTED", "COMPLETED"])
+    }
+
+    async fn by_jazz(&mut self) -> Said {
+        let sender = self.world.sender_key.clone();
+        let request = random_id().to_string();
+        let body = json!({
+            "id": request, "fromAgentId": "source", "toAgentId": "puller", "reason": "It is theirs", "task": "Add the two",
+            "context": { "originalRequest": "Add the two", "conversationHistory": [], "completedWork": { "a": 3 }, "requiredCapabilities": [], "metadata": {} },
+            "timestamp": "2026-01-01T00:00:00Z", "conversationId": random_id(),
+        });
+        let path = "/adapters/jazz/handoffs?wait=0";
+        let made = self.api(&sender, Method::POST, path, &body).await;
+        assert_eq!(made["handoffId"], request, "{made}");
+        let again = self.api(&sender, Method::POST, path, &body).await;
+        assert_eq!(again["handoffId"], request, "the same request is the same handoff");
+        let token = self.claimed().await;
+        let own = |verb: &str| format!("/handoffs/{request}/{verb}");
+        let receiver = self.world.receivers["puller"].clone();
+        self.api(&receiver, Method::POST, &own("accept"), &json!({ "fencingToken": token })).await;
+        let done = json!({ "result": { "sum": 7 }, "iterations": 1, "fencingToken": token });
+        self.api(&receiver, Method::POST, &own("complete"), &done).await;
+        let told = self.api(&sender, Method::POST, path, &body).await;
+        assert_eq!((&told["success"], &told["result"]), (&json!(true), &json!({ "sum": 7 })));
+        let task = self.task_of(&request).await;
+        (task, request, vec!["HANDOFF", "ACCEPTED", "COMPLETED"])
+    }
+
+    /// The fencing token of what the puller finds in its inbox.
+    async fn claimed(&mut self) -> Value {
+        let receiver = self.world.receivers["puller"].clone();
+        loop {
+            let inbox = "/agents/puller/inbox?wait=1";
+            let page = self.api(&receiver, Method::GET, inbox, &json!({})).await;
+            if page["items"][0]["fencingToken"].is_number() {
+                return page["items"][0]["fencingToken"].clone();
+            }
+        }
     }
 
     async fn hand_to_remote(&mut self, agent: &RemoteAgent) -> Said {
@@ -309,69 +373,4 @@ async fn judge(fleet: &Fleet, task: &str, handoff: &str, kinds: &[&str], step: S
     let said: Vec<&str> = said.into_iter().filter(|kind| *kind != "RETURNED").collect();
     assert_eq!(said, kinds, "after {}: {page:#}", step.name());
     assert_eq!(page["verification"]["ok"], true, "after {}: {page:#}", step.name());
-}
-
-/// A remote agent that completes each task a moment after it took it, and knows nothing of repeated messages.
-#[derive(Clone)]
-struct RemoteAgent {
-    url: String,
-    tasks: Arc<Mutex<BTreeMap<String, (Value, u32)>>>,
-}
-
-impl RemoteAgent {
-    async fn start() -> Self {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let agent = Self { url, tasks: Arc::default() };
-        let app = Router::new().fallback(respond).with_state(agent.clone());
-        tokio::spawn(async move { axum::serve(listener, app).await });
-        agent
-    }
-
-    fn tasks_of(&self, message: &str) -> usize {
-        let tasks = self.tasks.lock().unwrap();
-        tasks.values().filter(|(task, _)| task["history"][0]["messageId"] == message).count()
-    }
-}
-
-async fn respond(State(agent): State<RemoteAgent>, uri: Uri, body: String) -> axum::Json<Value> {
-    if uri.path().ends_with("agent-card.json") {
-        let interface = json!({ "url": format!("{}/rpc", agent.url), "protocolBinding": "JSONRPC", "protocolVersion": "1.0" });
-        return axum::Json(
-            json!({ "name": "remote", "supportedInterfaces": [interface], "capabilities": {} }),
-        );
-    }
-    let asked: Value = serde_json::from_str(&body).unwrap();
-    let params = &asked["params"];
-    let mut tasks = agent.tasks.lock().unwrap();
-    let result = match asked["method"].as_str().unwrap() {
-        "SendMessage" => {
-            let (id, message) = (random_id().to_string(), &params["message"]);
-            let status = json!({ "state": "TASK_STATE_WORKING" });
-            let task = json!({ "id": id, "contextId": message["contextId"], "status": status, "history": [message] });
-            tasks.insert(id, (task.clone(), 0));
-            json!({ "task": task })
-        }
-        "GetTask" => {
-            if let Some((task, looks)) = tasks.get_mut(params["id"].as_str().unwrap()) {
-                *looks += 1;
-                if *looks > 2 {
-                    task["status"]["state"] = "TASK_STATE_COMPLETED".into();
-                    task["artifacts"] =
-                        json!([{ "artifactId": "a", "parts": [{ "text": "done" }] }]);
-                }
-                task.clone()
-            } else {
-                let error = json!({ "code": -32001, "message": "no such task" });
-                return axum::Json(json!({ "jsonrpc": "2.0", "id": 1, "error": error }));
-            }
-        }
-        "ListTasks" => {
-            let own = |task: &&Value| task["contextId"] == params["contextId"];
-            let listed: Vec<&Value> = tasks.values().map(|(task, _)| task).filter(own).collect();
-            json!({ "tasks": listed })
-        }
-        other => panic!("{other}"),
-    };
-    axum::Json(json!({ "jsonrpc": "2.0", "id": 1, "result": result }))
 }

@@ -5,6 +5,7 @@
 //! is a move that the state machines' tables have, and the log verifies.
 
 mod caller;
+pub mod clouds;
 mod compressed;
 mod doors;
 mod failures;
@@ -13,7 +14,7 @@ mod groups;
 pub mod hands;
 mod laws;
 mod questions;
-mod queues;
+pub mod queues;
 mod readers;
 mod rig;
 mod stream_laws;
@@ -69,8 +70,13 @@ pub async fn killed_at_each_step_three_brokers_break_no_law(site: Arc<Site>) {
 /// How a receiver's handoffs may end.
 fn ends() -> BTreeMap<&'static str, Ends> {
     use HandoffStatus as S;
-    const NO_HANDS: Ends =
-        Ends { statuses: &[S::Accepted], carried_out: false, pulls: false, unseen: false };
+    const NO_HANDS: Ends = Ends {
+        statuses: &[S::Accepted],
+        carried_out: false,
+        pulls: false,
+        unseen: false,
+        queued: false,
+    };
     const HANDS: Ends =
         Ends { statuses: &[S::Completed, S::Expired], carried_out: true, ..NO_HANDS };
     BTreeMap::from([

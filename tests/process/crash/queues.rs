@@ -1,6 +1,6 @@
-//! Handoffs that go by Redis, NATS and RabbitMQ, while brokers die, the network to a queue is cut, and the servers of Redis and
-//! NATS are killed. The laws are those of every round; a handoff that its queue had and whose receiver stayed silent ends as
-//! `EXPIRED`, and what Redis and RabbitMQ have confirmed is read in the end.
+//! Handoffs that go by Redis, NATS, RabbitMQ, SQS and Temporal, while brokers die, the network to a queue is cut, and the servers
+//! (all but the shared RabbitMQ) are killed. The laws are those of every round; a handoff that its queue had and whose receiver
+//! stayed silent ends as `EXPIRED`, and what Redis, RabbitMQ and Temporal have confirmed is read in the end.
 
 use std::collections::{BTreeMap, HashMap};
 use std::process::Stdio;
@@ -16,7 +16,7 @@ use handoffd::fault::Step;
 use handoffd::gate::signature;
 use lapin::options::{BasicAckOptions, BasicGetOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
-use lapin::{Connection, ConnectionProperties};
+use lapin::{BasicProperties, Connection, ConnectionProperties};
 use redis::aio::MultiplexedConnection;
 use redis::streams::StreamReadReply;
 use redis::{AsyncCommands, RedisResult};
@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
 use super::Case;
+use super::clouds::{Sqs, Temporal, queue_url, reading_sqs, reading_temporal};
 use super::hands::{Done, Hands};
 use super::laws::Ends;
 use super::rig::{Rig, below, one_of};
@@ -66,9 +67,10 @@ pub async fn killed_while_queues_are_cut_and_killed_breaks_no_law(site: Arc<Site
     // A queue whose server is whole keeps what it confirmed, also where its receiver was too late.
     let durable: Vec<String> = {
         let all = world.acknowledged.lock().unwrap();
-        all.iter().filter(|(_, said)| said.target != "nats").map(|(id, _)| id.clone()).collect()
+        let kept = all.iter().filter(|(_, said)| !["nats", "sqs"].contains(&&*said.target));
+        kept.map(|(id, _)| id.clone()).collect()
     };
-    until(Duration::from_secs(30), "what Redis and RabbitMQ confirmed is read", async || {
+    until(Duration::from_secs(30), "what lasting servers confirmed is read", async || {
         let seen = seen.handoffs();
         durable.iter().filter(|id| !seen.contains(*id)).count()
     })
@@ -83,10 +85,18 @@ fn ends() -> BTreeMap<&'static str, Ends> {
         carried_out: true,
         pulls: false,
         unseen: true,
+        queued: true,
     };
     // A verdict on a reply channel has no answer: its receiver does not learn whether it came in time.
     let replies = Ends { carried_out: false, ..hands };
-    BTreeMap::from([("redis", hands), ("nats", hands), ("amqp", hands), ("replies", replies)])
+    BTreeMap::from([
+        ("redis", hands),
+        ("nats", hands),
+        ("amqp", hands),
+        ("sqs", hands),
+        ("temporal", hands),
+        ("replies", replies),
+    ])
 }
 
 /// The servers, with a network before each.
@@ -98,7 +108,45 @@ pub struct Queues {
     before_redis: Proxy,
     before_nats: Proxy,
     before_amqp: Proxy,
+    /// Where PyPI can be had.
+    clouds: Option<Clouds>,
 }
+
+/// Servers that come from PyPI, with a network before each.
+struct Clouds {
+    sqs: Sqs,
+    temporal: Temporal,
+    before_sqs: Proxy,
+    before_temporal: Proxy,
+}
+
+impl Clouds {
+    async fn start() -> Option<Self> {
+        let (sqs, temporal) = tokio::join!(Sqs::start(&[SQS_QUEUE]), Temporal::start());
+        let (sqs, temporal) = (sqs?, temporal?);
+        let before_sqs = Proxy::before(format!("127.0.0.1:{}", sqs.port)).await;
+        let before_temporal = Proxy::before(format!("127.0.0.1:{}", temporal.http)).await;
+        Some(Self { sqs, temporal, before_sqs, before_temporal })
+    }
+
+    /// The receivers' deliveries, by their ids.
+    fn deliveries(&self) -> [(&'static str, Value); 2] {
+        let queue = queue_url(&self.before_sqs.address.to_string(), SQS_QUEUE);
+        let sqs = json!({
+            "mode": "sqs", "timeoutMs": 2000,
+            "config": { "queueUrl": queue, "region": "eu-west-1" },
+            "credentials": { "accessKeyId": "test", "secretAccessKey": "test" },
+        });
+        let address = format!("http://{}", self.before_temporal.address);
+        let temporal = json!({
+            "mode": "temporal", "timeoutMs": 3000,
+            "config": { "address": address, "workflowType": "Handoff", "taskQueue": "handoffs" },
+        });
+        [("sqs", sqs), ("temporal", temporal)]
+    }
+}
+
+const SQS_QUEUE: &str = "to-sqs.fifo";
 
 /// What befalls a queue.
 #[derive(Debug, Clone, Copy)]
@@ -117,7 +165,8 @@ impl Queues {
         let before_nats = Proxy::before(format!("127.0.0.1:{}", nats.port)).await;
         let before_amqp = Proxy::before(amqp).await;
         let amqp_queue = format!("handoffd.crash.{}", random_id().simple());
-        Self { redis, nats, amqp_queue, before_redis, before_nats, before_amqp }
+        let clouds = Clouds::start().await;
+        Self { redis, nats, amqp_queue, before_redis, before_nats, before_amqp, clouds }
     }
 
     /// Registers the sender and a receiver for each queue, and begins to receive.
@@ -133,7 +182,7 @@ impl Queues {
         let guest = json!({ "credentials": { "username": "guest", "password": "guest" } });
         let by_amqp = json!({ "server": amqp, "routingKey": self.amqp_queue });
         let replies = json!({ "server": redis, "stream": "to:replies", "replyTo": "verdicts" });
-        let receivers = vec![
+        let mut receivers = vec![
             (
                 "redis",
                 delivery("redis", json!({ "server": redis, "stream": "to:redis" }), json!({})),
@@ -142,6 +191,9 @@ impl Queues {
             ("nats", delivery("nats", json!({ "server": nats, "subject": "to.nats" }), json!({}))),
             ("amqp", delivery("amqp", by_amqp, guest)),
         ];
+        for (id, delivery) in self.clouds.iter().flat_map(Clouds::deliveries) {
+            receivers.push((id, Takes::Delivery(delivery)));
+        }
         let mut world = World::new(rig.fleet.first(), receivers).await;
         world.seen = Arc::clone(seen);
         let hands = |id: &str| {
@@ -161,6 +213,12 @@ impl Queues {
         make_stream(&self.nats.url()).await;
         tokio::spawn(reading_nats(self.nats.url(), hands("nats")));
         tokio::spawn(reading_amqp(self.amqp_queue.clone(), hands("amqp")));
+        if let Some(Clouds { sqs, temporal, .. }) = &self.clouds {
+            let by_sqs = hands("sqs");
+            let take = move |delivery, _| by_sqs.take(delivery);
+            tokio::spawn(reading_sqs(sqs.port, SQS_QUEUE, take));
+            tokio::spawn(reading_temporal(temporal.http, hands("temporal")));
+        }
         Arc::new(world)
     }
 
@@ -168,8 +226,11 @@ impl Queues {
     pub async fn trouble(&mut self) {
         tokio::time::sleep(Duration::from_secs_f64(below(0.5))).await;
         let pause = Duration::from_secs_f64(0.1 + below(1.5));
-        let proxies = [&self.before_redis, &self.before_nats, &self.before_amqp];
-        let which = one_of(&[0, 1, 2]);
+        let mut proxies = vec![&self.before_redis, &self.before_nats, &self.before_amqp];
+        if let Some(Clouds { before_sqs, before_temporal, .. }) = &self.clouds {
+            proxies.extend([before_sqs, before_temporal]);
+        }
+        let which = one_of(&[0, 1, 2, 3, 4]) % proxies.len();
         // The node of RabbitMQ is shared: only the way to it is taken away.
         let troubles = [Trouble::Cut, Trouble::Stall, Trouble::Kill];
         match one_of(if which == 2 { &troubles[..2] } else { &troubles }) {
@@ -188,24 +249,36 @@ impl Queues {
                 tokio::time::sleep(pause).await;
                 self.redis.go().await;
             }
-            Trouble::Kill => {
+            Trouble::Kill if which == 1 => {
                 self.nats.down().await;
                 tokio::time::sleep(pause).await;
                 self.nats.up().await;
+            }
+            Trouble::Kill => {
+                let Some(Clouds { sqs, temporal, .. }) = &mut self.clouds else { return };
+                if which == 3 {
+                    sqs.kill().await;
+                    tokio::time::sleep(pause).await;
+                    sqs.go(pause).await;
+                } else {
+                    temporal.kill().await;
+                    tokio::time::sleep(pause).await;
+                    temporal.go().await;
+                }
             }
         }
     }
 }
 
 /// A Redis server that writes each entry to its disk before it answers.
-struct RedisServer {
-    port: u16,
+pub struct RedisServer {
+    pub port: u16,
     folder: tempfile::TempDir,
     child: Option<Child>,
 }
 
 impl RedisServer {
-    async fn start() -> Self {
+    pub async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut server = Self { port: free_port().await, folder, child: None };
         server.go().await;
@@ -271,7 +344,7 @@ impl RedisServer {
     }
 }
 
-async fn connect(port: u16) -> RedisResult<MultiplexedConnection> {
+pub async fn connect(port: u16) -> RedisResult<MultiplexedConnection> {
     let client = redis::Client::open(format!("redis://127.0.0.1:{port}"))?;
     client.get_multiplexed_async_connection().await
 }
@@ -285,7 +358,25 @@ fn delivery(header: impl Fn(&str) -> String) -> Delivery {
     }
 }
 
-fn entry_of(fields: &HashMap<String, redis::Value>) -> (Delivery, String) {
+/// A message of JetStream.
+pub fn stream_delivery(headers: &async_nats::HeaderMap) -> Delivery {
+    delivery(|name| {
+        let value = headers.get(name);
+        value.map(|value| value.as_str().to_owned()).unwrap_or_default()
+    })
+}
+
+/// A message of RabbitMQ.
+pub fn amqp_delivery(properties: &BasicProperties) -> Delivery {
+    let headers = properties.headers().clone().unwrap_or_default();
+    delivery(|name| match headers.inner().get(name) {
+        Some(AMQPValue::LongString(text)) => text.to_string(),
+        _ => String::new(),
+    })
+}
+
+/// An entry of a stream, with the reply channel that it names.
+pub fn entry_of(fields: &HashMap<String, redis::Value>) -> (Delivery, String) {
     let header = |name: &str| {
         let text = |value| redis::from_redis_value_ref::<String>(value).unwrap();
         fields.get(name).map(text).unwrap_or_default()
@@ -296,15 +387,7 @@ fn entry_of(fields: &HashMap<String, redis::Value>) -> (Delivery, String) {
 /// Writes the acceptance and the end of a handoff to the reply stream, each until Redis has it.
 async fn reply(port: u16, to: String, delivery: Delivery, secret: String) {
     for verdict in ["accept", "complete"] {
-        let mut said = json!({
-            "handoffId": delivery.handoff,
-            "fencingToken": delivery.token,
-            "verdict": verdict,
-            "timestamp": SystemClock::default().now().rfc3339(),
-        });
-        let canonical = CanonicalObject::from_value(&said).unwrap();
-        said["signature"] = json!(signature::sign(&canonical, secret.as_bytes()));
-        let said = said.to_string();
+        let said = signed(verdict, &delivery, &secret);
         loop {
             let written: RedisResult<String> = async {
                 let mut connection = connect(port).await?;
@@ -317,6 +400,19 @@ async fn reply(port: u16, to: String, delivery: Delivery, secret: String) {
             tokio::time::sleep(AGAIN).await;
         }
     }
+}
+
+/// A verdict as it goes on a reply channel, signed.
+pub fn signed(verdict: &str, delivery: &Delivery, secret: &str) -> String {
+    let mut said = json!({
+        "handoffId": delivery.handoff,
+        "fencingToken": delivery.token,
+        "verdict": verdict,
+        "timestamp": SystemClock::default().now().rfc3339(),
+    });
+    let canonical = CanonicalObject::from_value(&said).unwrap();
+    said["signature"] = json!(signature::sign(&canonical, secret.as_bytes()));
+    said.to_string()
 }
 
 async fn make_stream(server: &str) {
@@ -345,11 +441,7 @@ async fn reading_nats(server: String, hands: Hands) {
                 }
                 while next <= last {
                     let message = stream.get_raw_message(next).await.map_err(drop)?;
-                    let header = |name: &str| {
-                        let value = message.headers.get(name);
-                        value.map(|value| value.as_str().to_owned()).unwrap_or_default()
-                    };
-                    let delivery = delivery(header);
+                    let delivery = stream_delivery(&message.headers);
                     if known.insert(delivery.clone()) {
                         hands.take(delivery);
                     }
@@ -379,12 +471,7 @@ async fn reading_amqp(queue: String, hands: Hands) {
             tokio::time::sleep(AGAIN).await;
             continue;
         };
-        let headers = message.properties.headers().clone().unwrap_or_default();
-        let header = |name: &str| match headers.inner().get(name) {
-            Some(AMQPValue::LongString(text)) => text.to_string(),
-            _ => String::new(),
-        };
-        hands.take(delivery(header));
+        hands.take(amqp_delivery(&message.properties));
         message.delivery.acker.ack(BasicAckOptions::default()).await.unwrap();
     }
 }

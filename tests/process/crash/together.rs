@@ -338,7 +338,8 @@ async fn sending(notes: Notes, sender: Caller, kind: usize, first: usize, stop: 
 fn stream_ends() -> BTreeMap<&'static str, Ends> {
     use HandoffStatus as S;
     const STATUSES: &[HandoffStatus] = &[S::Completed, S::Failed, S::Expired];
-    let ends = |pulls| Ends { statuses: STATUSES, carried_out: true, pulls, unseen: pulls };
+    let ends =
+        |pulls| Ends { statuses: STATUSES, carried_out: true, pulls, unseen: pulls, queued: false };
     BTreeMap::from([("listener", ends(false)), ("reader", ends(true))])
 }
 
@@ -365,6 +366,7 @@ fn pulls(due: &BTreeMap<String, Acknowledged>) -> BTreeMap<&str, Ends> {
         carried_out: false,
         pulls: matches!(id, "taker" | "reader"),
         unseen: false,
+        queued: false,
     };
     due.values().map(|said| (said.target.as_str(), ends(&said.target))).collect()
 }

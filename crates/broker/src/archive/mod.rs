@@ -20,6 +20,7 @@ mod sweeper;
 pub use archivist::{ArchiveCounts, ArchiveRun, ArchiveSettings, Archivist};
 pub use contents::{ContentState, Contents, unavailable};
 pub use objects::{ArchiveError, Bucket};
+pub(crate) use sweeper::repeat;
 pub use sweeper::{cutoff, sweep};
 
 /// One archive, opened at its first use.

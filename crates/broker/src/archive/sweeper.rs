@@ -28,6 +28,15 @@ pub async fn sweep(
     interval: Duration,
     stopping: CancellationToken,
 ) {
+    repeat(interval, &stopping, || run_all(&archivist, hot_days)).await;
+}
+
+/// Calls `run` at some interval until the broker stops; sooner after a start and after a run that says `false`.
+pub(crate) async fn repeat<F: Future<Output = bool>>(
+    interval: Duration,
+    stopping: &CancellationToken,
+    run: impl Fn() -> F,
+) {
     let mut pause = interval.min(SOON);
     loop {
         tokio::select! {
@@ -36,7 +45,7 @@ pub async fn sweep(
         }
         // What is under way is cut off between any two steps, as by a crash.
         let well = tokio::select! {
-            well = run_all(&archivist, hot_days) => well,
+            well = run() => well,
             () = stopping.cancelled() => return,
         };
         pause = if well { interval } else { interval.min(SOON) };

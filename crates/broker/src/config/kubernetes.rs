@@ -44,7 +44,7 @@ pub(super) fn may_be_link_of_another(name: &str) -> bool {
         || name.split_once("_PORT_").is_some_and(|(_, rest)| rest.starts_with(char::is_numeric))
 }
 
-/// What a Service's port can speak.
+/// Protocols of a Service's port.
 const PROTOCOLS: [&str; 3] = ["tcp", "udp", "sctp"];
 
 /// `tcp://10.0.0.11:8080`.

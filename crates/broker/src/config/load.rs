@@ -25,6 +25,9 @@ const FORMER: [&str; 1] = ["delivery.pull_timeout_ms"];
 /// The largest count or size that makes sense, and that every queue can take (1 GiB).
 const MAX_COUNT: usize = 1 << 30;
 
+/// Longest wait of an acceptance for company: a fraction of any deadline.
+const MAX_SETTLE_DELAY_MS: u64 = 10_000;
+
 /// Variables with the prefix that are no settings.
 const NOT_SETTINGS: [&str; 7] = [
     "HANDOFFD_URL",
@@ -37,7 +40,7 @@ const NOT_SETTINGS: [&str; 7] = [
     "HANDOFFD_BINARY",
 ];
 
-/// What the error adds for a variable that looks like one of Kubernetes's.
+/// The hint for a variable that looks like one of Kubernetes's.
 const SERVICE_LINKS: &str = "; where Kubernetes set it beside a Service of a similar name, give the \
      pod enableServiceLinks: false";
 
@@ -192,8 +195,10 @@ impl Config {
         let is_url = |text: &str| {
             url::Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https"))
         };
-        if !sqs.role_queues.iter().all(|queue| is_url(queue)) {
-            return wrong("role_queues", "must be queue URLs, or beginnings of some that end in /");
+        for queues in &sqs.role_queues {
+            if let Err(why) = queues.parse::<super::RoleQueues>() {
+                return wrong("role_queues", why);
+            }
         }
         let intake = &sqs.intake;
         if intake.queue_url.is_empty() {
@@ -313,6 +318,10 @@ impl Config {
         let most = u64::try_from(LONGEST_ANSWER.as_millis()).unwrap_or(u64::MAX);
         if self.delivery.answer_timeout_ms > most {
             return Err(ConfigError(format!("delivery.answer_timeout_ms must be at most {most}")));
+        }
+        if self.ledger.settle_delay_ms > MAX_SETTLE_DELAY_MS {
+            let why = format!("must be at most {MAX_SETTLE_DELAY_MS}");
+            return Err(ConfigError(format!("ledger.settle_delay_ms {why}")));
         }
         Ok(())
     }

@@ -26,8 +26,8 @@ mod tests;
 mod transports;
 
 pub use transports::{
-    AmqpIntake, AmqpTransport, NatsIntake, NatsTransport, RedisIntake, RedisTransport, SqsIntake,
-    SqsTransport, Transports,
+    AmqpIntake, AmqpTransport, NatsIntake, NatsTransport, RedisIntake, RedisTransport, RoleQueues,
+    SqsIntake, SqsTransport, Transports,
 };
 
 /// The defaults, as shipped and documented.
@@ -542,6 +542,7 @@ pub struct Ledger {
     pub batch: usize,
     pub workers: usize,
     pub conflict_tries: u32,
+    pub settle_delay_ms: u64,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -649,7 +650,7 @@ impl Residency {
         residency::ResidencyRules { region: self.region, policy: self.policy }
     }
 
-    /// What an archive in another region makes of the contents that move there.
+    /// The crossing of contents that move to an archive in another region.
     #[must_use]
     pub fn archive_crossing(&self) -> Option<residency::Crossing> {
         let basis = Some(&*self.archive_transfer_basis).filter(|basis| !basis.is_empty());

@@ -1,5 +1,8 @@
 //! `[transports]`: the broker's own side of the transports.
 
+use std::str::FromStr;
+
+use handoffd_core::domain::ids::TenantId;
 use serde::Deserialize;
 
 #[derive(Debug, Clone, Deserialize)]
@@ -137,6 +140,32 @@ pub struct SqsTransport {
     #[serde(deserialize_with = "super::list")]
     pub role_queues: Vec<String>,
     pub intake: SqsIntake,
+}
+
+/// Queues of one tenant for which the broker's own role signs: an item of `transports.sqs.role_queues`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RoleQueues {
+    pub tenant: TenantId,
+    /// A queue's URL, or the beginning of some that ends in `/`.
+    pub url: String,
+}
+
+impl FromStr for RoleQueues {
+    type Err = &'static str;
+
+    /// `tenant=url`; a URL alone is of the tenant `default`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (tenant, url) = match text.split_once('=') {
+            Some((tenant, url)) if !tenant.contains(':') => (tenant.trim(), url.trim()),
+            _ => ("default", text),
+        };
+        let tenant = tenant.parse::<TenantId>().map_err(|_| "must name a tenant before the =")?;
+        let parsed = url::Url::parse(url).ok();
+        if !parsed.is_some_and(|url| matches!(url.scheme(), "http" | "https")) {
+            return Err("must be queue URLs, or beginnings of some that end in /");
+        }
+        Ok(Self { tenant, url: url.to_owned() })
+    }
 }
 
 /// `[transports.sqs.intake]`.

@@ -176,6 +176,14 @@ impl Lanes {
         (0..room).map_while(|_| state.turns.pop()).collect()
     }
 
+    /// Whether a handoff to this receiver would get a slot now, and none waits for one.
+    pub(super) fn has_room(&self, receiver: &ReceiverKey) -> bool {
+        let state = self.lock();
+        let free = state.turns.is_empty() && state.in_flight < self.max_in_flight;
+        let lane = state.lanes.get(receiver);
+        free && lane.is_none_or(|lane| !lane.backlog && lane.in_flight < lane.limit)
+    }
+
     pub(super) fn waiting(&self) -> usize {
         self.lock().turns.len()
     }

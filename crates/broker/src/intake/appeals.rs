@@ -23,7 +23,7 @@ use handoffd_core::domain::window::ContextFacts;
 use handoffd_core::gate::{GateLookup, GateVerdict, PassedMessage};
 use handoffd_store::store::{DeadLetterRow, StoreError};
 
-/// What a person says of a dead letter.
+/// A person's decision on a dead letter.
 #[derive(Debug, Clone)]
 pub struct Appeal {
     /// Why it may be delivered, in words.

@@ -11,7 +11,7 @@ use handoffd_core::domain::window::ContextFacts;
 use handoffd_core::gate::GateVerdict;
 use handoffd_core::gate::safety::SafetyFinding;
 
-/// What the gate noticed of a submission.
+/// The gate's counts for a submission.
 #[derive(Debug, Default)]
 pub(super) struct Noticed {
     fired: Vec<String>,

@@ -22,7 +22,7 @@ use handoffd_core::domain::message::{Address, Message, ReturnTo, whole_number};
 use handoffd_core::domain::policy::{EdgePolicy, Recovery};
 use handoffd_core::domain::residency::ResidencyFacts;
 use handoffd_core::domain::ruling::Ruling;
-use handoffd_core::domain::strategy::RoutingStrategy;
+use handoffd_core::domain::strategy::RouterChoice;
 use handoffd_core::domain::stream::Stream;
 use handoffd_core::domain::trace_context::{TraceContext, TraceParent};
 use handoffd_core::domain::window::ContextFacts;
@@ -31,13 +31,13 @@ use handoffd_core::evidence::record::{PersonalPart, RecordParty, SafetyFacts};
 use handoffd_core::gate::budget;
 use handoffd_store::clock;
 
-/// What rules the end of a handoff on this edge; nothing where only the defaults do. `strategy` chose its receiver.
+/// The ruling on the end of a handoff on this edge; `None` for the defaults. `choice` is a door's choice of its receiver.
 pub(super) fn ruling(
     edge: EdgePolicy,
     agents: &Agents,
     message: &Message,
     target: &Agent,
-    strategy: Option<RoutingStrategy>,
+    choice: Option<RouterChoice>,
 ) -> Option<Box<Ruling>> {
     let envelope = message.envelope();
     let source = &envelope.from_agent.agent_id;
@@ -53,6 +53,8 @@ pub(super) fn ruling(
     let (preferred, addressed) = (preferred.collect(), addressed(message));
     let returns_to = envelope.return_to.map(|ReturnTo::Source| source.clone());
     let max_iterations = max_iterations(message.value());
+    let (strategy, specialty) =
+        choice.map_or((None, None), |choice| (Some(choice.strategy), choice.specialty));
     let ruling = Ruling {
         edge,
         supervisor,
@@ -61,6 +63,7 @@ pub(super) fn ruling(
         returns_to,
         max_iterations,
         strategy,
+        specialty,
         ..Ruling::default()
     };
     (!ruling.is_default()).then(|| Box::new(ruling))
@@ -90,7 +93,7 @@ pub(super) fn named(to: &Address) -> Option<String> {
     }
 }
 
-/// What rules a submission.
+/// Settings that rule a submission.
 pub(super) struct Ruled<'a> {
     pub(super) target: &'a Agent,
     pub(super) to_itself: bool,
@@ -120,8 +123,8 @@ pub(super) fn submission_of(
     handoff.clock = LatencyClock::starting(request.arrived_at.unwrap_or(now));
     let named = ready.and_then(|ready| ready.trace_id(message.value()));
     set_trace(&mut handoff, request.trace, message, named);
-    let strategy = RoutingStrategy::of_submission(request.door, message.value());
-    handoff.ruling = ruling(policy.clone(), agents, message, target, strategy);
+    let choice = RouterChoice::of_submission(request.door, message.value(), target);
+    handoff.ruling = ruling(policy.clone(), agents, message, target, choice);
     handoff.idempotent = policy.idempotent;
     handoff.context = context;
     let checkpoint = message.checkpoint().map(|own| packed_checkpoint(&own));

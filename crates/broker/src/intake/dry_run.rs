@@ -24,10 +24,10 @@ use handoffd_core::gate::schema::older::MessageForm;
 use handoffd_core::gate::{GateLookup, GateVerdict, json};
 use handoffd_store::store::{HandoffKey, StoreError};
 
-/// What a dry run found: the warnings of a message that would pass, or all failures.
+/// The result of a dry run: the warnings of a message that would pass, or all failures.
 type Outcome = Result<Vec<Warning>, Vec<Failure>>;
 
-/// Who a message is from and which it is, of a body that nobody has checked.
+/// Sender and id that an unchecked body claims.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Claimed {
@@ -41,11 +41,11 @@ struct ClaimedAgent {
     agent_id: AgentId,
 }
 
-/// What the books say of a message that a receiver asks about.
+/// The stored state of a message that a receiver asks about.
 enum Kept {
     /// Nothing: it was not submitted, or to somebody else.
     Unknown,
-    /// It was submitted so.
+    /// Submitted with these bytes.
     Same(Box<Value>),
     /// Another message was submitted under its id.
     Differs,

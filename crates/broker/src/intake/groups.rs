@@ -65,7 +65,7 @@ impl Intake {
         }
     }
 
-    /// What the ledger will say of a message to many, as far as a look beside its locks can tell.
+    /// A forecast of the ledger's answer to a message to many, read beside its locks.
     pub(super) async fn guarded_group(
         &self,
         tenant: &TenantId,

@@ -26,7 +26,7 @@ use handoffd_store::store::{HandoffFilter, Result, TaskKey};
 const PAGE: i64 = 500;
 
 impl Intake {
-    /// What it follows, the loop guard, the budget relay and the rolling caps.
+    /// Checks of the parent, the loop guard, the budget relay and the rolling caps.
     ///
     /// # Errors
     /// When the store cannot be read.

@@ -10,12 +10,12 @@ use handoffd_core::gate::safety::policy::{CLASSIFIER, FindingMode, PolicyContext
 use handoffd_core::gate::safety::{SafetyFinding, to_failure};
 use handoffd_core::gate::{GateVerdict, RefusedMessage};
 
-/// What is said of a message.
+/// A verdict on a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Opinion {
     /// Nothing is wrong with it.
     Safe,
-    /// It is an attack.
+    /// An attack.
     Unsafe {
         /// Of which kind; a code.
         label: String,
@@ -30,7 +30,7 @@ pub enum Opinion {
 #[async_trait]
 pub trait SecondOpinion: Send + Sync {
     async fn ask(&self, message: &Message) -> Opinion;
-    /// Who it is; a code.
+    /// The classifier's code.
     fn name(&self) -> &str;
     /// Nothing passes without its word.
     fn required(&self) -> bool;
@@ -38,7 +38,7 @@ pub trait SecondOpinion: Send + Sync {
     fn marked_only(&self) -> bool;
 }
 
-/// What the classifier found, as a finding of its rule.
+/// The classifier's finding, under its rule.
 pub(super) fn finding(label: String, pointer: String) -> SafetyFinding {
     SafetyFinding {
         rule: CLASSIFIER.to_owned(),
@@ -51,7 +51,7 @@ pub(super) fn finding(label: String, pointer: String) -> SafetyFinding {
 }
 
 impl Intake {
-    /// What becomes of a verdict once the second opinion is in, and what the record shall say.
+    /// The verdict after the second opinion, and its entry in the record.
     ///
     /// # Errors
     /// [`IntakeError::Classifier`] if there is none and nothing passes without.

@@ -3,7 +3,7 @@
 use crate::config::{Safety, SafetyException, SafetyMode};
 use handoffd_core::gate::safety::policy::{FindingMode, Policies, PolicyException};
 
-/// What becomes of a finding, as the gate calls it.
+/// The effect of a finding, as the gate calls it.
 #[must_use]
 pub const fn mode(mode: SafetyMode) -> FindingMode {
     match mode {

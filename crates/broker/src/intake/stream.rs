@@ -81,7 +81,7 @@ impl Streams {
 
 #[derive(Debug)]
 pub enum ChunkAnswer {
-    /// It stands in its stream, now or (replayed) before.
+    /// The stream has the chunk, now or (replayed) before.
     Taken {
         handoff: Box<Handoff>,
         /// Whether an earlier call committed it.
@@ -89,7 +89,7 @@ pub enum ChunkAnswer {
         /// What of it does not hold in full.
         warnings: Vec<Warning>,
     },
-    /// It is not the next of its stream, or its number was taken by another.
+    /// The chunk is not the next of its stream, or another has its number.
     OutOfOrder {
         handoff: Box<Handoff>,
         /// The reason in a sentence.

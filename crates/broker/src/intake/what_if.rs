@@ -52,9 +52,9 @@ pub struct Scope {
     pub time: Duration,
 }
 
-/// Something that the gate found, without its words: they may repeat what the message says.
+/// A finding of the gate without its sentence, which may repeat the message.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Found {
+pub struct GateFinding {
     pub stage: Stage,
     pub code: Code,
     /// RFC 6901 pointer into the message.
@@ -68,7 +68,7 @@ pub struct Found {
 pub struct Judged {
     /// The primary reason of a refusal; none: it passes.
     pub reason: Option<Code>,
-    pub found: BTreeSet<Found>,
+    pub found: BTreeSet<GateFinding>,
     /// Safety rules that fired or marked and are only recorded, with their places.
     pub observed: BTreeSet<(String, String)>,
     /// The contract that rules, with its version; of several receivers that of the first edge.
@@ -80,15 +80,15 @@ pub struct Judged {
 /// What becomes of a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shift {
-    /// It stays as it is.
+    /// The verdict stays.
     Same,
-    /// It passes now, and would be refused.
+    /// The message passes now, and would be refused.
     NewlyRefused,
-    /// It is refused now, and would pass.
+    /// The message is refused now, and would pass.
     NewlyPassed,
-    /// It is refused either way, for something else.
+    /// The message is refused either way, for another reason.
     RefusedDifferently,
-    /// It passes either way, and something else is recorded.
+    /// The message passes either way, and another finding is recorded.
     ObservedDifferently,
 }
 
@@ -129,9 +129,9 @@ pub struct Changed {
     pub receivers: Vec<String>,
     /// Where its handoff stands.
     pub status: HandoffStatus,
-    /// What becomes of its verdict.
+    /// The change of its verdict.
     pub shift: Shift,
-    /// What is said of it under the present rules.
+    /// Its verdict under the present rules.
     pub before: Judged,
     pub after: Judged,
 }
@@ -162,11 +162,11 @@ pub struct Outcome {
     pub handoffs: Tally,
     /// Of the open dead letters.
     pub dead_letters: Tally,
-    /// What would be said otherwise; the first 500.
+    /// Messages whose verdict would change; the first 500.
     pub changed: Vec<Changed>,
 }
 
-/// What is judged, and until when.
+/// Messages to judge, and the time limit.
 struct Replay {
     tenant: TenantId,
     agents: Arc<Agents>,
@@ -186,7 +186,7 @@ struct Examined {
     message: Message,
 }
 
-/// What became of a kept message.
+/// The outcome of a kept message.
 enum Message {
     Whole(Value),
     Erased,
@@ -194,15 +194,15 @@ enum Message {
 }
 
 fn judged(verdict: GateVerdict) -> Judged {
-    let of = |failures: &[Failure], findings: &[SafetyFinding]| -> BTreeSet<Found> {
+    let of = |failures: &[Failure], findings: &[SafetyFinding]| -> BTreeSet<GateFinding> {
         let stages = failures.iter().filter(|failure| failure.stage != Stage::Safety);
-        let stages = stages.map(|failure| Found {
+        let stages = stages.map(|failure| GateFinding {
             stage: failure.stage,
             code: failure.code,
             pointer: failure.pointer.clone(),
             rule: failure.rule.clone(),
         });
-        let safety = findings.iter().map(|finding| Found {
+        let safety = findings.iter().map(|finding| GateFinding {
             stage: Stage::Safety,
             code: Code::SafetyViolation,
             pointer: finding.pointer.clone(),
@@ -501,7 +501,7 @@ mod tests {
     use super::*;
 
     fn said(reason: Option<Code>, pointers: &[&str], observed: &[&str]) -> Judged {
-        let found = |pointer: &&str| Found {
+        let found = |pointer: &&str| GateFinding {
             stage: Stage::Contract,
             code: Code::ContractViolation,
             pointer: (*pointer).to_owned(),

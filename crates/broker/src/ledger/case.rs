@@ -2,6 +2,7 @@
 
 use super::command::{Command, LedgerError, Reply};
 use super::context::Context;
+use super::failing::resume_leases;
 use super::plan::Change;
 use super::questions;
 use super::returns;
@@ -163,7 +164,11 @@ impl<'a> Case<'a> {
         lease_until: Micros,
         content: Option<&RecordContent>,
     ) -> Result<(), LedgerError> {
-        self.answered(EscalationOutcome::Accepted)?;
+        if self.answered(EscalationOutcome::Accepted)? {
+            let (state, command, context) = (self.state, self.command, self.context);
+            let own = Some(self.handoff.id);
+            self.changes.extend(resume_leases(state, command, context, &self.task, own));
+        }
         self.handoff.status = self.handoff.status.next(HandoffEvent::Accept)?;
         self.handoff.accepted_at = Some(self.command.at);
         self.handoff.deadline_at = Some(lease_until);
@@ -278,17 +283,17 @@ impl<'a> Case<'a> {
     }
 
     /// Who was asked from the start answered, or never will: the escalation that this handoff is ends, and the task
-    /// is on its way as with any other.
-    pub(super) fn answered(&mut self, outcome: EscalationOutcome) -> Result<(), LedgerError> {
+    /// is on its way as with any other. Returns whether one ended.
+    pub(super) fn answered(&mut self, outcome: EscalationOutcome) -> Result<bool, LedgerError> {
         let own = |row: &&Escalation| {
             row.is_open()
                 && row.tenant == self.command.tenant
                 && row.handoff_id == Some(self.handoff.id)
         };
         if self.was.is_final() || self.task.status != TaskStatus::Escalated {
-            return Ok(());
+            return Ok(false);
         }
-        let Some(row) = self.state.escalations.values().find(own) else { return Ok(()) };
+        let Some(row) = self.state.escalations.values().find(own) else { return Ok(false) };
         let row = Escalation {
             status: EscalationStatus::Resolved,
             resolved_at: Some(self.command.at),
@@ -301,7 +306,7 @@ impl<'a> Case<'a> {
         draft.reason = Some(outcome.as_str().to_owned());
         self.changes.push(Change::Escalation(row));
         self.push(draft);
-        Ok(())
+        Ok(true)
     }
 
     /// Its receiver handed on, and now says what came of its own part: it is kept, and what it spent

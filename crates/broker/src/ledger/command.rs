@@ -132,6 +132,18 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// The handoff of a settlement after which neither task nor receiver waits for the broker.
+    pub(super) fn settled(&self) -> Option<HandoffId> {
+        match self {
+            Self::Settle(settle) => {
+                let settled =
+                    matches!(settle.outcome, Outcome::Accepted | Outcome::Received { .. });
+                settled.then_some(settle.handoff_id)
+            }
+            _ => None,
+        }
+    }
+
     /// The change as a span attribute.
     #[must_use]
     pub const fn name(&self) -> &'static str {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Mutex as AsyncMutex, Notify, mpsc};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
@@ -49,6 +50,7 @@ pub(super) async fn work(
         if taken == 0 {
             return;
         }
+        until_due(&mut batch, &mut jobs, shared.settings.batch, &closing).await;
         let mut commit = std::pin::pin!(shared.commit(batch));
         if jobs.len() < CROWD {
             let crowded = async {
@@ -65,6 +67,29 @@ pub(super) async fn work(
         }
         drop(jobs);
         commit.await;
+    }
+}
+
+/// Waits until one of the batch's commands is due, and takes those that come meanwhile. All but settlements are due when
+/// they come.
+async fn until_due(
+    batch: &mut Vec<Job>,
+    jobs: &mut mpsc::Receiver<Job>,
+    most: usize,
+    closing: &CancellationToken,
+) {
+    while batch.len() < CROWD.min(most) {
+        let Some(due) = batch.iter().map(|job| job.due).min() else { return };
+        if due <= Instant::now() {
+            return;
+        }
+        let room = most - batch.len();
+        tokio::select! {
+            biased;
+            taken = jobs.recv_many(batch, room) => if taken == 0 { return },
+            () = closing.cancelled() => return,
+            () = tokio::time::sleep_until(due) => return,
+        }
     }
 }
 

@@ -93,13 +93,11 @@ impl<'a> Decider<'a> {
 
     fn carry_out(&mut self, resolution: &Resolution) -> Result<(), LedgerError> {
         match resolution {
+            Resolution::Retry if self.unanswered().is_some() => Err(LedgerError::Conflict(
+                "this handoff waits for a person's answer: give it to another agent, roll it back, or let its time run"
+                    .to_owned(),
+            )),
             Resolution::Retry => match (self.under_way(), self.failed()) {
-                (Some(handoff), _) if Some(handoff.id) == self.row.handoff_id => {
-                    Err(LedgerError::Conflict(
-                        "this handoff waits for a person's answer: give it to another agent, roll it back, or let its time run"
-                            .to_owned(),
-                    ))
-                }
                 (Some(handoff), _) => self.go_on(handoff),
                 (None, Some(_)) => {
                     let target = self.row.target.clone();
@@ -179,9 +177,7 @@ impl<'a> Decider<'a> {
     /// Ends the handoff that went to the silent person, also where something else of the task is under way: nobody would
     /// say any more of it.
     fn end_silent(&mut self) -> Result<(), LedgerError> {
-        let key = self.row.handoff_id.map(|id| (self.command.tenant.clone(), id));
-        let silent = key.and_then(|key| self.state.handoffs.get(&key));
-        if let Some(handoff) = silent.filter(|one| one.status == HandoffStatus::Pending) {
+        if let Some(handoff) = self.unanswered() {
             let mut case = self.case(handoff);
             case.fail(&expired("HUMAN_TIMEOUT", Trigger::Timeout))?;
             self.ended = Some(case.handoff.clone());
@@ -205,15 +201,25 @@ impl<'a> Decider<'a> {
         Ok(())
     }
 
+    /// Withdraws what is under way, and the handoff that went to the person: nobody would end it any more.
     fn withdraw_under_way(&mut self) -> Result<(), LedgerError> {
-        let Some(handoff) = self.under_way() else { return Ok(()) };
-        let mut case = self.case(handoff);
-        case.withdraw("ESCALATION_RESOLVED")?;
-        if Some(handoff.id) == self.row.handoff_id {
-            self.ended = Some(case.handoff.clone());
+        let (under_way, unanswered) = (self.under_way(), self.unanswered());
+        let both = under_way.is_some_and(|one| unanswered.is_some_and(|other| one.id == other.id));
+        for handoff in under_way.filter(|_| !both).into_iter().chain(unanswered) {
+            let mut case = self.case(handoff);
+            case.withdraw("ESCALATION_RESOLVED")?;
+            if Some(handoff.id) == self.row.handoff_id {
+                self.ended = Some(case.handoff.clone());
+            }
+            self.take(case);
         }
-        self.take(case);
         Ok(())
+    }
+
+    /// The handoff that went to the person, while it waits for the answer.
+    fn unanswered(&self) -> Option<&'a Handoff> {
+        let key = (self.command.tenant.clone(), self.row.handoff_id?);
+        self.state.handoffs.get(&key).filter(|one| one.status == HandoffStatus::Pending)
     }
 
     fn case(&self, handoff: &Handoff) -> Case<'a> {

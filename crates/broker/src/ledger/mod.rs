@@ -86,6 +86,8 @@ pub struct Settings {
     pub workers: usize,
     /// Tries of a batch that meets concurrent writers.
     pub conflict_tries: u32,
+    /// How long a settlement that nobody waits for may wait for another command, whose transaction it then shares.
+    pub settle_delay: Duration,
     /// How long a freshly committed handoff belongs to this broker's dispatcher.
     pub claim_ttl: Duration,
     /// What decisions go by.
@@ -129,6 +131,8 @@ struct Job {
     command: Command,
     spare: Spare,
     queued: Instant,
+    /// When its batch begins at the latest.
+    due: Instant,
     outgoing: Option<Outgoing>,
     slot: Option<ReservedSlot>,
     answer: oneshot::Sender<LedgerAnswer>,
@@ -186,6 +190,7 @@ pub struct Ledger {
     signals: Arc<CommitSignals>,
     feeds: Arc<Feeds>,
     metrics: Arc<Metrics>,
+    settle_delay: Duration,
     closing: CancellationToken,
 }
 
@@ -248,7 +253,8 @@ impl Ledger {
             let (jobs, crowd) = (Arc::clone(&jobs), Arc::clone(&crowd));
             tracker.spawn(work(Arc::clone(&shared), jobs, crowd, closing.clone()));
         }
-        Self { queue, crowd, waiters, inboxes, signals, feeds, metrics, closing }
+        let settle_delay = settings.settle_delay;
+        Self { queue, crowd, waiters, inboxes, signals, feeds, metrics, settle_delay, closing }
     }
 
     /// Refuses new commands; queued ones are still carried out.
@@ -262,7 +268,23 @@ impl Ledger {
     /// [`LedgerError`]; nothing of the command was written then. After `Unavailable` the caller
     /// cannot know whether a commit got through: saying the same again finds out.
     pub async fn handle(&self, command: Command) -> Result<Reply, LedgerError> {
-        self.send(command, None).await.result.map(|committed| committed.reply)
+        self.send(command, None, Duration::ZERO).await.result.map(|committed| committed.reply)
+    }
+
+    /// Carries out the settlement of an attempt. Where nothing depends on it soon, it waits up to the settings' delay for
+    /// another command and shares that one's transaction: a broker that is not busy then commits once for a handoff and
+    /// not twice. A caller that waits for the handoff is not kept waiting.
+    ///
+    /// # Errors
+    /// As [`Ledger::handle`].
+    pub async fn settle(&self, command: Command, in_no_hurry: bool) -> Result<Reply, LedgerError> {
+        let delay = match command.kind.settled() {
+            Some(id) if in_no_hurry && !self.waiters.any(&(command.tenant.clone(), id)) => {
+                self.settle_delay
+            }
+            _ => Duration::ZERO,
+        };
+        self.send(command, None, delay).await.result.map(|committed| committed.reply)
     }
 
     /// Carries out a submission; the dispatcher gets the message from memory, not from the store.
@@ -274,14 +296,20 @@ impl Ledger {
         command: Command,
         outgoing: Outgoing,
     ) -> Result<Committed, SubmissionError> {
-        let LedgerAnswer { result, returned } = self.send(command, Some(outgoing)).await;
+        let LedgerAnswer { result, returned } =
+            self.send(command, Some(outgoing), Duration::ZERO).await;
         result.map_err(|err| match (err, returned) {
             (LedgerError::NotHolder, Some(returned)) => SubmissionError::NotHolder(returned),
             (err, _) => SubmissionError::Ledger(err),
         })
     }
 
-    async fn send(&self, command: Command, outgoing: Option<Outgoing>) -> LedgerAnswer {
+    async fn send(
+        &self,
+        command: Command,
+        outgoing: Option<Outgoing>,
+        delay: Duration,
+    ) -> LedgerAnswer {
         let (answer, reply) = oneshot::channel();
         let spare = Spare::new(command.at);
         let span = tracing::debug_span!(
@@ -291,7 +319,10 @@ impl Ledger {
             error.type = Empty,
         );
         let queued = Instant::now();
-        let job = Job { span: span.clone(), command, spare, queued, outgoing, slot: None, answer };
+        let due = queued + delay;
+        let span_of_job = span.clone();
+        let job =
+            Job { span: span_of_job, command, spare, queued, due, outgoing, slot: None, answer };
         if let Err(err) = self.queue.try_send(job) {
             let err = match err {
                 mpsc::error::TrySendError::Full(_) => {

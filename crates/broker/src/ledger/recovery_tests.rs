@@ -8,6 +8,7 @@ use super::decide_tests::{
     apply as decided, command, content_of, expire, handoff, party, settle, submit, tenant, uuid,
     verdict,
 };
+use super::needs::needs;
 use handoffd_core::domain::agent::Agent;
 use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::escalation::{Escalation, EscalationStatus, Resolution};
@@ -21,7 +22,7 @@ use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::policy::{EdgePolicy, HumanTarget, LoopGuard, Recovery};
 use handoffd_core::domain::ruling::Ruling;
 use handoffd_core::domain::task::{Task, TaskStatus};
-use handoffd_store::store::{AgentRow, BatchState, DeadLetterRow};
+use handoffd_store::store::{AgentRow, BatchState, DeadLetterRow, Needs};
 
 const TASK: u8 = 100;
 
@@ -332,6 +333,80 @@ fn human_recovery_asks_a_person_and_the_task_waits() {
     let (_, reply, records) = apply(state, &submit(1, TASK, 2));
     assert!(matches!(reply, Err(LedgerError::Task(_))), "nobody goes on meanwhile");
     assert_eq!(records, 0);
+}
+
+#[test]
+fn a_person_who_takes_over_starts_the_lease_of_who_waited_meanwhile() {
+    let under = |id: u8, ruling: Ruling| {
+        move |handoff: &mut HandoffDraft| {
+            handoff.parent_id = Some(HandoffId(uuid(id)));
+            handoff.ruling = Some(Box::new(ruling));
+        }
+    };
+    let returns = Ruling { returns_to: Some(agent("b")), ..Ruling::default() };
+    let mut person = Ruling::default();
+    person.edge.human = Some(HumanTarget {
+        target: true,
+        channel: Some("desk".to_owned()),
+        timeout_ms: Some(1_000),
+        resume_as: None,
+    });
+    let taken = |state: &BatchState, id: u8, at: i64| {
+        settle(id, TASK, at, of(state, id).attempts, Outcome::Accepted)
+    };
+    let mut state = with_agents(BatchState::default(), &["a", "b", "c", "p"]);
+    for id in [1, 2] {
+        state = well(state, &submit(id, TASK, 0));
+    }
+    for id in [1, 2] {
+        state = {
+            let accepted = taken(&state, id, 1);
+            well(state, &accepted)
+        };
+    }
+    state = well(state, &between(3, 2, "b", "c", under(1, returns)));
+    state = well(state, &between(4, 3, "b", "p", under(2, person)));
+    assert_eq!(task(&state).status, TaskStatus::Escalated);
+    let accepted = taken(&state, 3, 4);
+    state = well(state, &accepted);
+    let token = of(&state, 3).fencing_token;
+    state = well(state, &verdict(3, TASK, 5, token, VerdictKind::Complete));
+    assert_eq!(of(&state, 1).deadline_at, None, "the task waits for the person");
+    let accepted = taken(&state, 4, 6);
+    let mut read = Needs::default();
+    needs(&accepted, &mut read);
+    let beside = read.handoffs_beside(&state);
+    assert!(beside.contains(&(tenant(), HandoffId(uuid(1)))), "it is read: {beside:?}");
+    state = well(state, &accepted);
+    assert_eq!(of(&state, 2).status, HandoffStatus::Completed, "handed on to the person");
+    let waited = of(&state, 1);
+    assert_eq!(waited.status, HandoffStatus::Accepted);
+    assert!(waited.deadline_at > Some(Micros(6)), "{waited:?}");
+}
+
+#[test]
+fn what_went_to_a_person_ends_with_the_decision_whatever_else_is_under_way() {
+    let mut person = Ruling::default();
+    person.edge.human =
+        Some(HumanTarget { target: true, channel: None, timeout_ms: Some(1_000), resume_as: None });
+    let mut state = with_agents(BatchState::default(), &["a", "b", "c"]);
+    state = well(state, &between(1, 0, "a", "b", |_| {}));
+    state = well(state, &between(2, 0, "a", "b", |one| one.ruling = Some(Box::new(person))));
+    // Its token is raised by its next claim: the other one is the task's current one.
+    state.handoffs.get_mut(&(tenant(), HandoffId(uuid(1)))).unwrap().fencing_token = 3;
+    state.tasks.get_mut(&(tenant(), TaskId(uuid(TASK)))).unwrap().fence = 3;
+    let asked = &escalations(&state)[0];
+    assert_eq!(asked.handoff_id, Some(HandoffId(uuid(2))));
+    let retry = resolve(&state, 1, Some(Resolution::Retry));
+    let (state, reply, records) = apply(state, &retry);
+    assert!(matches!(reply, Err(LedgerError::Conflict(_))), "{reply:?}");
+    assert_eq!(records, 0);
+    for resolution in [Resolution::RollBack, Resolution::Reassign(agent("c"))] {
+        let after = well(state.clone(), &resolve(&state, 1, Some(resolution.clone())));
+        let decided = of(&after, 2);
+        assert!(decided.status.is_final(), "{resolution:?}: {decided:?}");
+        assert_eq!(of(&after, 1).status, HandoffStatus::Canceled, "{resolution:?}");
+    }
 }
 
 #[test]

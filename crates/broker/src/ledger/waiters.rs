@@ -35,6 +35,11 @@ impl<K: Eq + Hash + Clone, V: Default> Waiters<K, V> {
         true
     }
 
+    /// Whether anything waits for this key.
+    pub(super) fn any(&self, key: &K) -> bool {
+        self.by_key.lock().unwrap_or_else(PoisonError::into_inner).contains_key(key)
+    }
+
     pub(super) fn keys(&self) -> Vec<K> {
         let map = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
         map.keys().cloned().collect()

@@ -52,7 +52,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 const ESCALATION: Duration = Duration::from_secs(2);
 /// Time for a pull receiver to claim a handoff.
 const UNCLAIMED: Duration = Duration::from_secs(10);
-/// What a cache keeps it keeps for a whole schedule: its own clock is not the schedule's.
+/// A cache keeps an entry for a whole schedule: its own clock is not the schedule's.
 const CACHED: Duration = Duration::from_hours(1);
 
 /// Shared by all schedules: counters influence no decision.
@@ -366,6 +366,7 @@ fn ledger_settings() -> ledger::Settings {
         batch: 1 + below(8) as usize,
         workers: 1 + below(2) as usize,
         conflict_tries: 4,
+        settle_delay: Duration::from_millis(below(3) * 10),
         claim_ttl: CLAIM,
         rules: Rules {
             escalation_timeout: ESCALATION,

@@ -39,8 +39,8 @@ use world::{World, tenant};
 /// Schedules of a run without a setting.
 const SCHEDULES: u64 = 2_000;
 /// Time within which everything comes to rest after the last fault: leases, verdicts, claims, escalations and their
-/// consequences, several times over.
-const REST: Duration = Duration::from_mins(1);
+/// consequences, several times over, and the leases of a chain of receivers that handed on, one after the other.
+const REST: Duration = Duration::from_mins(2);
 
 /// The result of a schedule.
 #[derive(Debug)]

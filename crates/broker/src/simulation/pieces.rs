@@ -38,7 +38,7 @@ enum Ending {
 
 /// The answer to a chunk, as its sender understands it.
 enum ChunkOutcome {
-    /// It stands in the stream, now or before.
+    /// The stream has the chunk, now or before.
     Taken,
     /// The stream takes it no more.
     Ended,
@@ -91,7 +91,7 @@ fn long_message(id: HandoffId, more: u64) -> Value {
     json!({ "conversationHistoryVerbatim": turns, "handoffId": id, "n": more })
 }
 
-/// What the gate measures of a message over its receiver's window.
+/// The gate's figures of a message over its receiver's window.
 pub(super) fn over_the_window() -> ContextFacts {
     ContextFacts {
         tokens: 400,

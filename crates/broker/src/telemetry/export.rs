@@ -14,7 +14,7 @@ pub(super) enum Protocol {
     Http,
 }
 
-/// What is read of the environment.
+/// Environment variables that the exporter reads.
 #[derive(Debug)]
 pub(super) struct Settings {
     protocol: Protocol,

@@ -300,6 +300,9 @@ fn handoff_entry(
         if let Some(context) = context {
             entry.insert("context".to_owned(), context);
         }
+        if let Some(summary) = content.get("taskSummary").filter(|text| text.is_string()) {
+            entry.insert("taskSummary".to_owned(), summary.clone());
+        }
         if let Some(why) = gone {
             entry.insert("messageGone".to_owned(), json!(why));
         }

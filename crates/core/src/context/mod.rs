@@ -127,15 +127,38 @@ fn largest(parts: ContextParts) -> &'static str {
     all.into_iter().max_by_key(|(tokens, _)| *tokens).map_or("", |(_, pointer)| pointer)
 }
 
-/// The warning about a message over its receiver's limit that is delivered as it is.
+/// The warning about a message that reaches its receiver over the limit: as it is, or compressed as far as it can be.
 #[must_use]
-pub fn flagged(facts: &ContextFacts) -> Option<Warning> {
-    let most = facts.limit.filter(|_| facts.action == ContextAction::Flag)?;
+pub fn over_limit(message: &Value, facts: &ContextFacts, keep_turns: usize) -> Option<Warning> {
+    let most = facts.limit?;
+    if facts.action == ContextAction::Compress {
+        let stays = staying(message, facts, keep_turns);
+        let what = format!(
+            "the last {keep_turns} turns and everything that is no turn have {stays} tokens, more than the {most} that the receiver takes: the message is delivered as small as it gets"
+        );
+        let warning = Warning::new(WarningCode::ContextOverLimit, largest(facts.parts), what);
+        return (stays > most).then_some(warning);
+    }
+    if facts.action != ContextAction::Flag {
+        return None;
+    }
     let what = format!(
         "the message has {} tokens, more than the {most} that its receiver takes: it is delivered as it is",
         facts.tokens
     );
     Some(Warning::new(WarningCode::ContextOverLimit, largest(facts.parts), what))
+}
+
+/// The tokens of what no compression takes out of a message: all but its older turns and the results that tools cached.
+fn staying(message: &Value, facts: &ContextFacts, keep_turns: usize) -> u64 {
+    let tokens = |value: &Value| tokens::count(&value.to_string(), facts.tokenizer);
+    let turns = message.get("conversationHistoryVerbatim").and_then(Value::as_array);
+    let last: u64 = turns.map_or(0, |turns| {
+        turns[turns.len().saturating_sub(keep_turns)..].iter().map(tokens).sum()
+    });
+    let cached = message.pointer("/toolState/cached_results").map_or(0, tokens);
+    let rest = facts.tokens.saturating_sub(facts.parts.turns).saturating_sub(cached);
+    rest + last
 }
 
 /// The refusal of embedded binary data.
@@ -232,8 +255,15 @@ mod tests {
         let (flagged, none) = with(ContextPolicy::Flag);
         assert_eq!(none, None);
         assert_eq!((flagged.action, flagged.tokens), (ContextAction::Flag, tokens));
-        assert_eq!(super::flagged(&flagged).unwrap().pointer, "/conversationHistoryVerbatim");
-        assert_eq!(with(ContextPolicy::Compress).0.action, ContextAction::Compress);
+        let value: Value = serde_json::from_slice(message.as_bytes()).unwrap();
+        let warned = |facts: &ContextFacts, keep| over_limit(&value, facts, keep);
+        assert_eq!(warned(&flagged, 5).unwrap().pointer, "/conversationHistoryVerbatim");
+        let compressed = with(ContextPolicy::Compress).0;
+        assert_eq!(compressed.action, ContextAction::Compress);
+        assert_eq!(warned(&compressed, 5), None);
+        let all = warned(&compressed, 100).unwrap();
+        assert!(all.message.contains("as small as it gets"), "{}", all.message);
+        assert_eq!(warned(&ContextFacts { action: ContextAction::None, ..compressed }, 5), None);
         let failure = with(ContextPolicy::Refuse).1.unwrap();
         assert_eq!(failure.code, Code::ContextTooLarge);
         assert!(failure.message.contains(&tokens.to_string()), "{}", failure.message);

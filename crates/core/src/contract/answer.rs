@@ -19,7 +19,7 @@ pub fn check_schema(document: &Value) -> Result<(), Failure> {
     schema::compile(document).map(|_| ()).map_err(wrong)
 }
 
-/// What of an answer does not fit the question's schema, each place with its pointer in a body with `answer`.
+/// Places of an answer that do not fit the question's schema, as pointers into a body with `answer`.
 #[must_use]
 pub fn faults(document: &Value, answer: &Value) -> Vec<Failure> {
     let wrong = |at: &str, why: &str| {

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 /// How often subschemas may be applied to one value of a message; some milliseconds.
@@ -301,7 +302,8 @@ impl<'a> SchemaReader<'a> {
     /// of its own is looked for there as well.
     fn target(&self, reference: &str) -> Option<(&'a Value, String)> {
         let (base, fragment) = reference.split_once('#').unwrap_or((reference, ""));
-        let fragment = &*percent_decoded(fragment);
+        // RFC 6901 §6.
+        let fragment = &*percent_decode_str(fragment).decode_utf8_lossy();
         let within = |root: &'a Value| {
             if fragment.is_empty() {
                 return Some(root);
@@ -316,27 +318,6 @@ impl<'a> SchemaReader<'a> {
         let found = roots.iter().filter(called).find_map(|root| within(root))?;
         Some((found, format!("#{fragment}")))
     }
-}
-
-/// `%25` and the like undone, as RFC 6901 §6 asks for.
-fn percent_decoded(text: &str) -> std::borrow::Cow<'_, str> {
-    if !text.contains('%') {
-        return text.into();
-    }
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        let mut byte = [0_u8];
-        if first == b'%' && after.len() >= 2 && hex::decode_to_slice(&after[..2], &mut byte).is_ok()
-        {
-            bytes.push(byte[0]);
-            rest = &after[2..];
-        } else {
-            bytes.push(first);
-            rest = after;
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned().into()
 }
 
 /// Parts with an `$id` of their own.

@@ -129,7 +129,7 @@ fn third(outside: ReviewEvidence) -> Vec<String> {
     missing
 }
 
-/// What may change under the contract.
+/// The changes that the contract allows.
 #[must_use]
 pub fn is_url(name: &str) -> bool {
     name.contains("://")

@@ -69,7 +69,7 @@ pub struct Contract {
     pub reviews: Vec<Review>,
     /// Whether a handoff without a checkpoint of its own is refused (specification §2.3).
     pub require_checkpoint: bool,
-    /// What becomes of orders inside data; `None`: the receiver or the broker's setting decides.
+    /// The effect of orders inside data; `None`: the receiver's or the broker's setting rules.
     pub orders: Option<Orders>,
     /// PayloadClause schemas registered with the contract, by the name that `payload.schema` uses.
     pub schemas: BTreeMap<String, Value>,

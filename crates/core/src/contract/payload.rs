@@ -72,7 +72,7 @@ pub fn pointer_of(name: &str) -> String {
     pointer
 }
 
-/// What a dotted name stands for in a message, with its pointer; null counts as not there.
+/// The value under a dotted name in a message, with its pointer; null counts as absent.
 #[must_use]
 pub fn find<'a>(message: &'a Value, name: &str) -> Option<(String, Cow<'a, Value>)> {
     let name = name.strip_prefix("payload.").unwrap_or(name);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::lint::{LintReport, RULES, Severity};
 use crate::domain::warning::{Warning, WarningCode};
 
-/// What of a contract is taken and does not hold in full: each finding, by its rule's name and its place.
+/// Parts of a contract that are taken and do not hold in full: each finding, by its rule's name and its place.
 #[must_use]
 pub fn warnings(report: &LintReport) -> Vec<Warning> {
     let warning = |finding: &super::lint::LintFinding| {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::read::is_kebab;
 use super::{Contract, SchemaRef};
 
-/// What a name of the registry begins with.
+/// The prefix of a name in the registry.
 const REGISTRY: &str = "registry:";
 
 /// Names one version of a registered payload schema.

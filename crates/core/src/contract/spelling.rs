@@ -11,7 +11,7 @@ pub(super) const HOLDS: &str = "holds";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PredicateToken<'a> {
     pub(super) text: &'a str,
-    /// It is an identifier or a keyword.
+    /// An identifier or a keyword.
     pub(super) is_name: bool,
 }
 

@@ -1,9 +1,28 @@
 //! A2A's states of a task, for a handoff (specification §11.2, docs/doors/a2a.md). Pure.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::event::EventType;
 use super::handoff::HandoffStatus;
+use super::ids::TaskId;
+
+/// Where a handoff's message keeps the message of an A2A client.
+const CLIENT_MESSAGE: &str = "/extensions/a2a/message";
+
+/// Whether a context's id is the id of a task as the broker writes it. Any other is the client's own name for its context.
+#[must_use]
+pub fn is_task_id(context: &str) -> bool {
+    context.parse::<TaskId>().is_ok_and(|id| id.to_string() == context)
+}
+
+/// The context of a handoff's message by its client's own name; `None` where the context has the broker's task as its id.
+#[must_use]
+pub fn named_context(message: &Value) -> Option<&str> {
+    let sent = message.pointer(CLIENT_MESSAGE)?;
+    let named = ["contextId", "context_id"].iter().find_map(|name| sent.get(name)?.as_str())?;
+    (!named.is_empty() && !is_task_id(named)).then_some(named)
+}
 
 /// A state of A2A 1.0, by the names of its protocol buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -93,6 +112,25 @@ mod tests {
         for status in HandoffStatus::ALL {
             assert_eq!(TaskState::of(status).is_terminal(), status.is_final(), "{status:?}");
         }
+    }
+
+    #[test]
+    fn a_context_has_its_clients_name_where_that_is_no_tasks_id() {
+        let own = "7f6f2f0e-9c0d-4b1a-8f3e-1a2b3c4d5e6f";
+        let message = |name: &str, context: &str| {
+            let sent = serde_json::json!({ name: context });
+            serde_json::json!({ "extensions": { "a2a": { "message": sent } } })
+        };
+        for name in ["contextId", "context_id"] {
+            assert_eq!(named_context(&message(name, "my context")), Some("my context"));
+            assert_eq!(
+                named_context(&message(name, &own.to_uppercase())),
+                Some(&*own.to_uppercase())
+            );
+            assert_eq!(named_context(&message(name, own)), None);
+            assert_eq!(named_context(&message(name, "")), None);
+        }
+        assert_eq!(named_context(&serde_json::json!({})), None);
     }
 
     #[test]

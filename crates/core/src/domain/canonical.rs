@@ -8,6 +8,19 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 
+/// Deepest nesting of arrays and objects in a document, the top-level object counted (specification §2.2).
+pub const MAX_DEPTH: usize = 64;
+
+/// The arrays and objects that lie within one another in a value; 0 for a scalar.
+#[must_use]
+pub fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or_default(),
+        Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or_default(),
+        _ => 0,
+    }
+}
+
 /// The canonical form of any JSON value, as UTF-8 bytes (RFC 8785, §3.2).
 ///
 /// Integers are written as the IEEE 754 double they denote, so beyond ±(2^53−1) two values can share

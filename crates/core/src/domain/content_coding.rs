@@ -23,10 +23,10 @@ pub enum Coding {
 /// Why a coded body cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Undecoded {
-    /// It decodes to more than the limit.
+    /// The decoded bytes exceed the limit.
     #[error("the decoded body is too large")]
     TooLarge,
-    /// It is not in that coding, or ends early.
+    /// The bytes are not in that coding, or end early.
     #[error("the body is not what its Content-Encoding says")]
     Malformed,
 }

@@ -30,7 +30,7 @@ pub struct Returned {
     pub to: AgentId,
 }
 
-/// What a task remembers of the way it came.
+/// A task's history by edge.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Course {

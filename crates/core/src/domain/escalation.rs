@@ -12,7 +12,7 @@ pub const FAILURES_TO_ESCALATE: i64 = 3;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum EscalationStatus {
-    /// It waits for a person.
+    /// Waits for a person.
     Open,
     /// A person decided, or the task ended.
     Resolved,
@@ -172,7 +172,7 @@ pub struct Escalation {
 }
 
 impl Escalation {
-    /// It waits for a person.
+    /// Waits for a person.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.status == EscalationStatus::Open

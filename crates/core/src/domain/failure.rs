@@ -234,7 +234,7 @@ pub enum Stage {
     /// A live target exists.
     Route,
     Contract,
-    /// What the receiver needs is there.
+    /// Completeness: the receiver's needs are met.
     Completeness,
     Budget,
     /// Which handoff it follows.
@@ -257,7 +257,7 @@ pub struct Failure {
     pub code: Code,
     /// RFC 6901 JSON pointer into the message; empty for the whole message.
     pub pointer: String,
-    /// What is wrong and, where that is known, how to mend it.
+    /// The defect and, where known, its remedy.
     pub message: String,
     /// The clause of a contract, or the safety rule, that the message breaks.
     #[serde(default, skip_serializing_if = "Option::is_none")]

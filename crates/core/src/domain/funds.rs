@@ -282,6 +282,11 @@ impl Funds {
         self.reserves.iter().all(|one| !one.open).then_some(&last.source)
     }
 
+    /// The handoffs with an open reserve.
+    pub fn open_handoffs(&self) -> impl Iterator<Item = HandoffId> + '_ {
+        self.reserves.iter().filter(|one| one.open).map(|one| one.handoff)
+    }
+
     /// Whether a handoff has an open reserve.
     #[must_use]
     pub fn is_open(&self, handoff: HandoffId) -> bool {

@@ -94,7 +94,7 @@ impl<'de> Deserialize<'de> for Join {
     }
 }
 
-/// What the bad end of one branch means for its group.
+/// The effect of a branch's bad end on its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnReject {
@@ -154,7 +154,7 @@ pub struct GroupFacts {
     pub join: Join,
     /// What the bad end of one means.
     pub on_reject: OnReject,
-    /// What the group came to; only at its end.
+    /// The group's outcome; only at its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<GroupStatus>,
 }
@@ -231,10 +231,10 @@ impl From<Branch> for BranchRow {
     }
 }
 
-/// What the branches make of their group.
+/// The state of a group by its branches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// It is not decided; whether as many have accepted as the join asks for.
+    /// Undecided; whether as many have accepted as the join asks for.
     Open { joined: bool },
     /// As many have completed as the join asks for.
     Completed,
@@ -242,7 +242,7 @@ pub enum Standing {
     Failed(&'static str),
 }
 
-/// What a set of branches makes of their group.
+/// Derives a group's state from its branches.
 #[must_use]
 pub fn standing(
     join: Join,
@@ -329,7 +329,7 @@ impl Group {
         self.branches.iter().any(|branch| branch.agent == *agent)
     }
 
-    /// What its branches make of it.
+    /// Its state by its branches.
     #[must_use]
     pub fn standing(&self) -> Standing {
         standing(self.join, self.on_reject, self.branches.iter().map(|branch| branch.status))

@@ -1,4 +1,4 @@
-//! A handoff's life: one pure, total transition function (specification §5).
+//! A handoff, as stored and as committed (specification §5).
 
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
@@ -12,198 +12,15 @@ use super::ruling::Ruling;
 use super::stream::Stream;
 use super::window::ContextFacts;
 
-/// Where a handoff stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum HandoffStatus {
-    /// Committed, not yet answered by the receiver.
-    Pending,
-    /// The receiver took it and holds its lease.
-    Accepted,
-    /// The receiver took it, asked its sender something, and waits for the answer; no lease runs.
-    InputRequired,
-    /// The receiver finished its part.
-    Completed,
-    /// The receiver said no.
-    Rejected,
-    /// No verdict in time, or the lease ran out.
-    Expired,
-    /// Could not be delivered, or the receiver failed.
-    Failed,
-    /// Kept from delivery until a person decides.
-    DeadLettered,
-    /// Withdrawn before its end.
-    Canceled,
-    /// Addressed to its own sender; recorded, never delivered.
-    NoOp,
-}
+mod status;
+
+pub use status::{HandoffEvent, HandoffStatus, IllegalTransition};
 
 /// Why a handoff is completed that its receiver handed on: a code.
 pub const HANDED_ON: &str = "HANDED_ON";
 
 /// Reason code of a completed handoff whose task went back to the agent that asked for its return.
 pub const RETURNED: &str = "RETURNED";
-
-/// What can happen to a handoff.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum HandoffEvent {
-    Accept,
-    Reject,
-    /// The receiver is done.
-    Complete,
-    /// The receiver gives up, or delivery attempts are exhausted.
-    Fail,
-    /// The receiver asks its sender.
-    Ask,
-    /// The sender, or a person, answers.
-    Answer,
-    /// A deadline passed: the verdict's or the lease's.
-    Expire,
-    /// An operator or the sender withdraws it.
-    Cancel,
-    /// It failed, and nobody decided on it in time.
-    DeadLetter,
-    /// A person upheld the appeal.
-    Release,
-}
-
-/// A transition that the table does not have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a handoff that is {} cannot {}", from.as_str(), event.verb())]
-pub struct IllegalTransition {
-    /// Where the handoff stands.
-    pub from: HandoffStatus,
-    /// What was asked of it.
-    pub event: HandoffEvent,
-}
-
-impl HandoffStatus {
-    pub const ALL: [Self; 10] = [
-        Self::Pending,
-        Self::Accepted,
-        Self::InputRequired,
-        Self::Completed,
-        Self::Rejected,
-        Self::Expired,
-        Self::Failed,
-        Self::DeadLettered,
-        Self::Canceled,
-        Self::NoOp,
-    ];
-
-    /// As it stands on the wire and in the store.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "PENDING",
-            Self::Accepted => "ACCEPTED",
-            Self::InputRequired => "INPUT_REQUIRED",
-            Self::Completed => "COMPLETED",
-            Self::Rejected => "REJECTED",
-            Self::Expired => "EXPIRED",
-            Self::Failed => "FAILED",
-            Self::DeadLettered => "DEAD_LETTERED",
-            Self::Canceled => "CANCELED",
-            Self::NoOp => "NO_OP",
-        }
-    }
-
-    /// Reads a status back.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|status| status.as_str() == text)
-    }
-
-    /// Nothing more can happen to it, unless a person decides otherwise.
-    #[must_use]
-    pub const fn is_final(self) -> bool {
-        !matches!(self, Self::Pending | Self::Accepted | Self::InputRequired)
-    }
-
-    /// The receiver has the task by it: it works, or waits for an answer.
-    #[must_use]
-    pub const fn is_held(self) -> bool {
-        matches!(self, Self::Accepted | Self::InputRequired)
-    }
-
-    /// As the column `status` has it: a handoff whose question is open is an accepted one there, with the number of the
-    /// question in a column of its own, so that an older binary beside sees a handoff with a lease until the deadline.
-    #[must_use]
-    pub const fn stored(self) -> &'static str {
-        match self {
-            Self::InputRequired => Self::Accepted.as_str(),
-            other => other.as_str(),
-        }
-    }
-
-    /// The transition table. A repeated verdict changes nothing and is accepted; `Complete` on a pending handoff
-    /// accepts and completes it, because a receiver's callback may overtake its own answer to the delivery.
-    ///
-    /// # Errors
-    /// [`IllegalTransition`] where the table has no entry for the state and the event.
-    pub const fn next(self, event: HandoffEvent) -> Result<Self, IllegalTransition> {
-        use HandoffEvent as E;
-        Ok(match (self, event) {
-            (Self::Pending | Self::Accepted, E::Accept) | (Self::InputRequired, E::Answer) => {
-                Self::Accepted
-            }
-            (Self::Pending | Self::Rejected, E::Reject) => Self::Rejected,
-            (Self::Accepted, E::Ask) | (Self::InputRequired, E::Accept) => Self::InputRequired,
-            (
-                Self::Pending | Self::Accepted | Self::InputRequired | Self::Completed,
-                E::Complete,
-            ) => Self::Completed,
-            (Self::Pending | Self::Accepted | Self::InputRequired | Self::Failed, E::Fail) => {
-                Self::Failed
-            }
-            (Self::Pending | Self::Accepted | Self::InputRequired, E::Expire) => Self::Expired,
-            (Self::Pending | Self::Accepted | Self::InputRequired | Self::Canceled, E::Cancel) => {
-                Self::Canceled
-            }
-            (Self::Rejected | Self::Failed | Self::Expired, E::DeadLetter) => Self::DeadLettered,
-            (Self::DeadLettered, E::Release) => Self::Pending,
-            (from, event) => return Err(IllegalTransition { from, event }),
-        })
-    }
-}
-
-impl HandoffEvent {
-    pub const ALL: [Self; 10] = [
-        Self::Accept,
-        Self::Reject,
-        Self::Complete,
-        Self::Fail,
-        Self::Ask,
-        Self::Answer,
-        Self::Expire,
-        Self::Cancel,
-        Self::DeadLetter,
-        Self::Release,
-    ];
-
-    /// What only a person, or the time given to one, brings about: it leads out of an end.
-    #[must_use]
-    pub const fn is_decided(self) -> bool {
-        matches!(self, Self::DeadLetter | Self::Release)
-    }
-
-    /// For messages and diagrams.
-    #[must_use]
-    pub const fn verb(self) -> &'static str {
-        match self {
-            Self::Accept => "be accepted",
-            Self::Reject => "be rejected",
-            Self::Complete => "be completed",
-            Self::Fail => "fail",
-            Self::Ask => "ask",
-            Self::Answer => "be answered",
-            Self::Expire => "expire",
-            Self::Cancel => "be canceled",
-            Self::DeadLetter => "be kept as a dead letter",
-            Self::Release => "be released",
-        }
-    }
-}
 
 /// How soon a handoff is wanted: of what waits for one receiver, the more urgent goes first.
 #[derive(
@@ -304,7 +121,7 @@ impl DeliveryMode {
     }
 }
 
-/// What a message says it has cost so far (seed 000 §5.2 `costTracking`); `spent` is cumulative
+/// A message's stated cost (seed 000 §5.2 `costTracking`); `spent` is cumulative
 /// over the task (ruling X1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
@@ -350,7 +167,7 @@ pub struct Handoff {
     /// The sender's version (semver).
     pub source_version: String,
     pub source_execution: ExecutionId,
-    /// Who receives, as the route resolved it.
+    /// The receiver, as the route resolved it.
     pub target: AgentId,
     pub target_type: String,
     /// The receiver's version when it was chosen.
@@ -377,20 +194,20 @@ pub struct Handoff {
     pub commitment: Option<[u8; 32]>,
     /// The handoff in whose place this one stands, and under whose id personal data are kept.
     pub origin: Option<HandoffId>,
-    /// What rules its end; none for the defaults.
+    /// The ruling on its end; `None` for the defaults.
     pub ruling: Option<Box<Ruling>>,
     /// Its message against the receiver's context window; none where a version before 0.3 committed it.
     pub context: Option<ContextFacts>,
     /// The content that its receiver gets in the message's place: the compressed message, or the opening message of a
     /// stream.
     pub sent_id: Option<ContentRef>,
-    /// What its receiver asked, in order; the last one is open while the status is `INPUT_REQUIRED`.
+    /// The receiver's questions, in order; the last one is open while the status is `INPUT_REQUIRED`.
     pub questions: Vec<Question>,
     /// The conversation that its sender names (`conversationId`), to find it by; none once erased.
     pub conversation_id: Option<String>,
     /// Its stream, where its message comes in pieces.
     pub stream: Option<Stream>,
-    /// What operators had added to the task's budget when it was committed.
+    /// The sum that operators had added to the task's budget by its commit.
     pub topped_up: Usd,
     /// Salt of `digest`; 16 bytes, empty once erased.
     pub digest_salt: Vec<u8>,
@@ -439,7 +256,7 @@ pub struct HandoffDraft {
     pub cost: Cost,
     /// Whether a retry is allowed after bytes were sent.
     pub idempotent: bool,
-    /// What rules its end; none for the defaults.
+    /// The ruling on its end; `None` for the defaults.
     pub ruling: Option<Box<Ruling>>,
     /// Its message against the receiver's context window; none for a handoff to oneself.
     pub context: Option<ContextFacts>,
@@ -463,7 +280,7 @@ pub struct HandoffDraft {
     pub clock: LatencyClock,
 }
 
-/// What a commit adds to a draft.
+/// Members that a commit adds to a draft.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HandoffCommit {
     /// The stored message, with its commitment.
@@ -472,7 +289,7 @@ pub struct HandoffCommit {
     pub checkpoint: Option<(CheckpointRef, [u8; 32])>,
     /// The task's fencing token after the commit; 0 for a dead letter, which has none.
     pub fencing_token: i64,
-    /// What operators had added to the task's budget.
+    /// The sum that operators had added to the task's budget.
     pub topped_up: Usd,
 }
 
@@ -538,7 +355,7 @@ pub struct HandoffTerms<'a> {
     pub source: &'a AgentId,
     pub target: &'a AgentId,
     pub status: HandoffStatus,
-    /// What rules its end.
+    /// The ruling on its end.
     pub ruling: Option<&'a Ruling>,
     /// Cumulative cost as the message states it.
     pub cost: &'a Cost,
@@ -620,62 +437,4 @@ pub struct CheckpointRef {
     pub execution_id: ExecutionId,
     /// 1 for the first checkpoint of that run, then counting up.
     pub seq: i64,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_state_meets_every_event_as_the_table_says() {
-        use HandoffEvent as E;
-        use HandoffStatus as S;
-        for from in S::ALL {
-            for event in E::ALL {
-                let expected = match (from, event) {
-                    (S::Pending | S::Accepted, E::Accept) | (S::InputRequired, E::Answer) => {
-                        Some(S::Accepted)
-                    }
-                    (S::Accepted, E::Ask) | (S::InputRequired, E::Accept) => Some(S::InputRequired),
-                    (S::Pending | S::Rejected, E::Reject) => Some(S::Rejected),
-                    (S::Pending | S::Accepted | S::InputRequired | S::Completed, E::Complete) => {
-                        Some(S::Completed)
-                    }
-                    (S::Pending | S::Accepted | S::InputRequired | S::Failed, E::Fail) => {
-                        Some(S::Failed)
-                    }
-                    (S::Pending | S::Accepted | S::InputRequired, E::Expire) => Some(S::Expired),
-                    (S::Pending | S::Accepted | S::InputRequired | S::Canceled, E::Cancel) => {
-                        Some(S::Canceled)
-                    }
-                    (S::Rejected | S::Failed | S::Expired, E::DeadLetter) => Some(S::DeadLettered),
-                    (S::DeadLettered, E::Release) => Some(S::Pending),
-                    _ => None,
-                };
-                assert_eq!(from.next(event).ok(), expected, "{from:?} × {event:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_final_state_is_left_by_decision_only() {
-        for from in HandoffStatus::ALL.into_iter().filter(|status| status.is_final()) {
-            for event in HandoffEvent::ALL.into_iter().filter(|event| !event.is_decided()) {
-                if let Ok(to) = from.next(event) {
-                    assert_eq!(to, from);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn names_survive_the_store() {
-        for status in HandoffStatus::ALL {
-            assert_eq!(HandoffStatus::parse(status.as_str()), Some(status));
-            assert_eq!(
-                serde_json::to_value(status).unwrap(),
-                serde_json::Value::from(status.as_str())
-            );
-        }
-    }
 }

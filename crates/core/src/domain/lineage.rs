@@ -19,10 +19,10 @@ pub fn reached(handoff: &Handoff, agent: &AgentId) -> bool {
     handoff.target == *agent && handoff.accepted_at.is_some() && !gave_back
 }
 
-/// What a message names as its parent is not what the broker knows.
+/// The parent that a message names is not the one that the broker knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mismatch {
-    /// What the message should have named; none where it should have named nothing.
+    /// The expected parent; `None` where the message should have named none.
     pub expected: Option<HandoffId>,
     /// For the sender.
     pub failure: Failure,

@@ -12,6 +12,9 @@ use super::money::Usd;
 use super::personal::{self, PersonalDatum};
 use super::redaction::RedactionPolicy;
 
+/// The `taskDescription` that marks a handoff before any work was done (seed 000 §7.2).
+pub const INITIAL: &str = "INITIAL";
+
 /// The versions of the message schema that this broker knows, oldest first; all of major 2, without gaps.
 pub const SCHEMA_VERSIONS: &[&str] = &["2.0", "2.1", "2.2"];
 

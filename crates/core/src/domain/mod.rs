@@ -33,6 +33,7 @@ pub mod strategy;
 pub mod stream;
 pub mod task;
 pub mod trace_context;
+pub mod track_record;
 pub mod transport;
 pub mod unseen;
 pub mod version_range;

@@ -66,7 +66,7 @@ const POINTERS: &str = "/personalDataPayload/pointers";
 /// A person's data that came with a message: kept apart, indexed by subject.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PersonalDatum {
-    /// Whose data it is.
+    /// The data subject.
     pub subject_id: String,
     /// RFC 8785 form: a subject's entry, `{"data":…,"subjectId":…}`, or a value that was cut out,
     /// `{"pointer":…,"subjectId":…,"value":…}`.
@@ -88,7 +88,7 @@ fn marks(message: &Value) -> impl Iterator<Item = (&str, &str)> {
     all.filter_map(|mark| Some((mark.get("subjectId")?.as_str()?, mark.get("pointer")?.as_str()?)))
 }
 
-/// What is wrong with the marks of a message: the pointer of the mark, and a sentence.
+/// Defects of a message's marks: the pointer of the mark, and a sentence.
 #[must_use]
 pub fn check(message: &Value) -> Vec<(String, &'static str)> {
     let mut wrong = Vec::new();

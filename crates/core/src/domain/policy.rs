@@ -101,7 +101,7 @@ pub enum LoopGuard {
 /// A moment of a handoff that a contract's metric counts (seed 002 §4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
-    /// It is committed.
+    /// Its commit.
     Emitted,
     Accepted,
     /// The receiver accepts: how long that took is observed.
@@ -115,7 +115,7 @@ pub enum Moment {
 }
 
 impl Moment {
-    /// What a metric's name counts, by its last part; `None`: no moment is called so.
+    /// The moment that a metric's name counts, by its last part; `None`: no such moment.
     #[must_use]
     pub fn of_metric(name: &str) -> Option<Self> {
         let last = name.rsplit(['.', ':']).next().unwrap_or_default();
@@ -176,7 +176,7 @@ pub struct EdgePolicy {
     pub human: Option<HumanTarget>,
     /// Refuse a handoff without a checkpoint of its own.
     pub require_checkpoint: bool,
-    /// What becomes of orders inside data; `None`: the receiver or the broker's setting decides.
+    /// The effect of orders inside data; `None`: the receiver's or the broker's setting rules.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub orders: Option<Orders>,
     /// The name under which emit, accept, reject and complete are told to auditors.
@@ -241,11 +241,11 @@ impl Orders {
     }
 }
 
-/// What becomes of a message that claims another version of its sender than the registered one.
+/// The policy for a message that claims another version of its sender than the registered one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VersionClaims {
-    /// It passes, with a warning.
+    /// Passes, with a warning.
     #[default]
     Warn,
     Enforce,

@@ -165,7 +165,7 @@ pub fn check_loop(
     failures
 }
 
-/// What a handoff's figures are measured against.
+/// The reference for a handoff's figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Baseline {
     spent: Usd,

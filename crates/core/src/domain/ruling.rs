@@ -8,7 +8,7 @@ use super::ids::AgentId;
 use super::policy::{EdgePolicy, Recovery};
 use super::strategy::RoutingStrategy;
 
-/// What went wrong with a handoff (specification §5).
+/// Causes of a handoff's failure (specification §5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Trigger {
@@ -27,9 +27,9 @@ pub enum Standing {
     /// Its own: a sender submitted it.
     #[default]
     Own,
-    /// It tries the next of the sender's preferred agents.
+    /// An attempt at the next of the sender's preferred agents.
     Preferred,
-    /// It is a recovery already; when it fails too the task goes back to the sender.
+    /// A recovery already; when it fails too, the task goes back to the sender.
     Recovery,
 }
 
@@ -63,6 +63,9 @@ pub struct Ruling {
     /// How a door chose the receiver, where its sender named none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strategy: Option<RoutingStrategy>,
+    /// For what it chose it: a capability, specialization or tag of the receiver's registration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub specialty: Option<String>,
     /// Its place in a group, where its message went to many; also of a handoff that stands in for a branch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub branch: Option<BranchPlace>,
@@ -72,7 +75,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// What is to be done about a failed handoff.
+/// The recovery of a failed handoff.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
     /// Back to the sender's checkpoint.
@@ -93,7 +96,7 @@ impl Ruling {
         *self == Self::default()
     }
 
-    /// It goes to a person, and to none that stands in.
+    /// To a person, and to no stand-in.
     #[must_use]
     pub fn is_to_person(&self) -> bool {
         self.standing == Standing::Own && self.edge.human.as_ref().is_some_and(|human| human.target)

@@ -5,11 +5,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use super::agent::Agent;
+
 /// The door that chooses receivers by a strategy.
 pub const ROUTING_DOOR: &str = "jazz";
 
 /// Where a message says by which strategy its receiver was chosen.
 const POINTER: &str = "/extensions/jazz/strategy";
+/// Where it says what the receiver was chosen for.
+const SPECIALTY: &str = "/extensions/jazz/specialistType";
 
 /// A way to choose among agents that can take a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -21,10 +25,13 @@ pub enum RoutingStrategy {
     Relevance,
     /// Of those with the capability or specialization, the one with the fewest open handoffs.
     LeastBusy,
+    /// Of those with the capability or specialization, the one whose handoffs for it ended well most often.
+    SuccessRate,
 }
 
 impl RoutingStrategy {
-    pub const ALL: [Self; 3] = [Self::FirstMatch, Self::Relevance, Self::LeastBusy];
+    pub const ALL: [Self; 4] =
+        [Self::FirstMatch, Self::Relevance, Self::LeastBusy, Self::SuccessRate];
 
     /// Its name in settings, messages and metrics.
     #[must_use]
@@ -33,6 +40,7 @@ impl RoutingStrategy {
             Self::FirstMatch => "first_match",
             Self::Relevance => "relevance",
             Self::LeastBusy => "least_busy",
+            Self::SuccessRate => "success_rate",
         }
     }
 
@@ -47,12 +55,27 @@ impl RoutingStrategy {
     pub fn of_message(message: &Value) -> Option<Self> {
         message.pointer(POINTER)?.as_str().and_then(Self::parse)
     }
+}
 
-    /// The strategy that chose the receiver of a submission. Only the message of [`ROUTING_DOOR`] counts: the door writes the
-    /// member itself.
+/// How a door chose a receiver, and for what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouterChoice {
+    pub strategy: RoutingStrategy,
+    /// The capability, specialization or tag of the receiver that it was chosen for; none where the client's word is no word
+    /// of the receiver's registration.
+    pub specialty: Option<String>,
+}
+
+impl RouterChoice {
+    /// The choice of a submission's receiver. Only the message of [`ROUTING_DOOR`] counts: the door writes the members itself.
     #[must_use]
-    pub fn of_submission(door: Option<&str>, message: &Value) -> Option<Self> {
-        (door == Some(ROUTING_DOOR)).then(|| Self::of_message(message)).flatten()
+    pub fn of_submission(door: Option<&str>, message: &Value, receiver: &Agent) -> Option<Self> {
+        let strategy =
+            RoutingStrategy::of_message(message).filter(|_| door == Some(ROUTING_DOOR))?;
+        let named = message.pointer(SPECIALTY).and_then(Value::as_str);
+        let own =
+            |name: &&str| receiver.can(name) || receiver.domains.iter().any(|tag| tag == name);
+        Some(Self { strategy, specialty: named.filter(own).map(str::to_owned) })
     }
 }
 
@@ -69,6 +92,8 @@ pub struct StrategyShares {
     pub relevance: u32,
     #[serde(default)]
     pub least_busy: u32,
+    #[serde(default)]
+    pub success_rate: u32,
 }
 
 impl StrategyShares {
@@ -77,13 +102,14 @@ impl StrategyShares {
             RoutingStrategy::FirstMatch => self.first_match,
             RoutingStrategy::Relevance => self.relevance,
             RoutingStrategy::LeastBusy => self.least_busy,
+            RoutingStrategy::SuccessRate => self.success_rate,
         }
     }
 
     /// Checks that some strategy has a share, and none more than [`MAX_SHARE`].
     ///
     /// # Errors
-    /// What is wrong, for people.
+    /// The defect, as a sentence.
     pub fn check(self) -> Result<Self, String> {
         let shares = RoutingStrategy::ALL.map(|strategy| self.share(strategy));
         if shares.iter().any(|share| *share > MAX_SHARE) {
@@ -123,7 +149,7 @@ mod tests {
     use super::*;
 
     const fn shares(first_match: u32, relevance: u32, least_busy: u32) -> StrategyShares {
-        StrategyShares { first_match, relevance, least_busy }
+        StrategyShares { first_match, relevance, least_busy, success_rate: 0 }
     }
 
     #[test]
@@ -133,17 +159,38 @@ mod tests {
             assert_eq!(serde_json::to_value(strategy).unwrap(), json!(strategy.as_str()));
             let message = json!({ "extensions": { "jazz": { "strategy": strategy.as_str() } } });
             assert_eq!(RoutingStrategy::of_message(&message), Some(strategy));
-            assert_eq!(
-                RoutingStrategy::of_submission(Some(ROUTING_DOOR), &message),
-                Some(strategy)
-            );
+            let choice = |door| RouterChoice::of_submission(door, &message, &receiver());
+            let chosen = RouterChoice { strategy, specialty: None };
+            assert_eq!(choice(Some(ROUTING_DOOR)), Some(chosen));
             for other in [None, Some("mcp")] {
-                assert_eq!(RoutingStrategy::of_submission(other, &message), None);
+                assert_eq!(choice(other), None);
             }
         }
         for other in [json!({}), json!({ "extensions": { "jazz": { "strategy": "best" } } })] {
             assert_eq!(RoutingStrategy::of_message(&other), None);
         }
+    }
+
+    fn receiver() -> Agent {
+        let mut agent = Agent::new("a".parse().unwrap());
+        agent.specialization = Some("testing".to_owned());
+        agent.capabilities = vec!["run-tests".to_owned()];
+        agent.domains = vec!["quality".to_owned()];
+        agent
+    }
+
+    #[test]
+    fn what_a_receiver_was_chosen_for_is_a_word_of_its_registration() {
+        let specialty = |word: &str| {
+            let own = json!({ "strategy": "first_match", "specialistType": word });
+            let message = json!({ "extensions": { "jazz": own } });
+            let choice = RouterChoice::of_submission(Some(ROUTING_DOOR), &message, &receiver());
+            choice.unwrap().specialty
+        };
+        for own in ["testing", "run-tests", "quality"] {
+            assert_eq!(specialty(own).as_deref(), Some(own));
+        }
+        assert_eq!(specialty("Jane Roe's tests"), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::canonical::{MAX_DEPTH, depth};
 use super::failure::{Code, Failure, Stage};
 use super::ids::Micros;
 
@@ -43,11 +44,11 @@ pub const STREAM_REFUSED: &str = "STREAM_REFUSED";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum StreamStatus {
-    /// It takes chunks.
+    /// Takes chunks.
     Open,
     /// The assembled message passed the gate and is the handoff's message.
     Closed,
-    /// It ended without a whole message.
+    /// Ended without a whole message.
     Aborted,
 }
 
@@ -185,9 +186,20 @@ fn escaped(segment: &str) -> String {
     segment.replace('~', "~0").replace('/', "~1")
 }
 
-/// The pointer of a change within its chunk.
+/// The longest pointer that a failure repeats, in bytes.
+const MAX_ECHO: usize = 1_000;
+
+/// The pointer of a change within its chunk; that of all its changes where it is too long to repeat.
 fn at(member: &str, pointer: &str) -> String {
+    if pointer.len() > MAX_ECHO {
+        return format!("/{member}");
+    }
     format!("/{member}/{}", escaped(pointer))
+}
+
+/// Whether each `~` of a pointer is an escape of RFC 6901.
+fn is_escaped(pointer: &str) -> bool {
+    pointer.split('~').skip(1).all(|rest| rest.starts_with(['0', '1']))
 }
 
 impl Chunk {
@@ -222,11 +234,13 @@ impl Chunk {
         }
         let append = changes(members, "append", &mut faults, |value| value.as_array().cloned());
         let set = changes(members, "set", &mut faults, |value| Some(value.clone()));
-        faults.extend(overlaps(&append, &set));
         let changes = append.len() + set.len();
         if changes > MAX_CHANGES {
             faults.push(wrong("", format!("a chunk has {MAX_CHANGES} changes at most")));
+            // Comparing them with one another would take the square of their number.
+            return Err(faults);
         }
+        faults.extend(overlaps(&append, &set));
         if abort && changes > 0 {
             faults.push(wrong("/abort", "a chunk that aborts its stream changes nothing"));
         }
@@ -265,7 +279,7 @@ impl Chunk {
         let mut faults = Vec::new();
         for (pointer, value) in &self.set {
             match place(message, pointer) {
-                Ok(Place { members, name }) => {
+                Ok(MemberSlot { members, name }) => {
                     members.insert(name, value.clone());
                 }
                 Err(why) => faults.push(wrong(at("set", pointer), why)),
@@ -396,7 +410,7 @@ fn changes<T>(
     };
     let mut read_changes = Vec::with_capacity(given.len());
     for (pointer, value) in given {
-        if !pointer.starts_with('/') {
+        if !pointer.starts_with('/') || !is_escaped(pointer) {
             faults.push(wrong(at(name, pointer), "the name must be a JSON pointer (RFC 6901)"));
         } else if !GROWING.contains(&top(pointer)) {
             let why = format!(
@@ -404,6 +418,10 @@ fn changes<T>(
                 top(pointer),
                 GROWING.join(", ")
             );
+            faults.push(wrong(at(name, pointer), why));
+        } else if pointer.matches('/').count() + depth(value) > MAX_DEPTH {
+            // The pointer goes through one object a segment.
+            let why = format!("the message would nest more than {MAX_DEPTH} arrays and objects");
             faults.push(wrong(at(name, pointer), why));
         } else if let Some(value) = read(value) {
             read_changes.push((pointer.clone(), value));
@@ -415,7 +433,7 @@ fn changes<T>(
 }
 
 /// The object and the name that a pointer ends with.
-struct Place<'a> {
+struct MemberSlot<'a> {
     members: &'a mut Map<String, Value>,
     name: String,
 }
@@ -426,7 +444,7 @@ fn unescaped(segment: &str) -> String {
 
 /// Finds the object that a pointer goes into. It goes through objects alone: what stands in an array has no name that later
 /// chunks could not move.
-fn place<'a>(message: &'a mut Value, pointer: &str) -> Result<Place<'a>, String> {
+fn place<'a>(message: &'a mut Value, pointer: &str) -> Result<MemberSlot<'a>, String> {
     let rest = pointer.strip_prefix('/').unwrap_or_default();
     let (parents, name) = match rest.rsplit_once('/') {
         Some((parents, name)) => (Some(parents), name),
@@ -442,14 +460,14 @@ fn place<'a>(message: &'a mut Value, pointer: &str) -> Result<Place<'a>, String>
     }
     let name = unescaped(name);
     match value.as_object_mut() {
-        Some(members) => Ok(Place { members, name }),
+        Some(members) => Ok(MemberSlot { members, name }),
         None => Err("only members of objects can be changed: set or extend the whole array".into()),
     }
 }
 
 /// Adds items to an array, or texts to a text. What is not there yet becomes an array.
 fn add(message: &mut Value, pointer: &str, items: &[Value]) -> Result<(), String> {
-    let Place { members, name } = place(message, pointer)?;
+    let MemberSlot { members, name } = place(message, pointer)?;
     match members.entry(name).or_insert_with(|| Value::Array(Vec::new())) {
         Value::Array(array) => array.extend(items.iter().cloned()),
         Value::String(text) => {

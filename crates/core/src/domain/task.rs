@@ -24,7 +24,7 @@ pub enum TaskStatus {
     Canceled,
 }
 
-/// What can happen to a task.
+/// Events of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TaskEvent {
     /// A handoff was committed.
@@ -50,7 +50,7 @@ pub enum TaskEvent {
 pub struct IllegalTaskTransition {
     /// Where the task stands.
     pub from: TaskStatus,
-    /// What was asked of it.
+    /// The event refused.
     pub event: TaskEvent,
 }
 
@@ -162,7 +162,7 @@ pub struct Task {
     pub tenant: TenantId,
     pub id: TaskId,
     pub status: TaskStatus,
-    /// Who has it: the sender before the first acceptance, then the last receiver that accepted.
+    /// Its holder: the sender before the first acceptance, then the last receiver that accepted.
     pub holder: AgentId,
     /// The checkpoint that a rollback made current.
     pub checkpoint: Option<CheckpointRef>,
@@ -178,13 +178,13 @@ pub struct Task {
     pub course: Course,
     /// The highest cumulative cost that a handoff reported.
     pub spent: Usd,
-    /// What the last handoff said is left.
+    /// The budget left by the last handoff's figures.
     pub remaining: Usd,
-    /// What operators added to the budget in all.
+    /// The sum that operators added to the budget.
     pub topped_up: Usd,
-    /// What may be spent, and by whom; unknown for tasks of older versions, and before the first handoff.
+    /// The task budget and its shares; `None` for tasks of older versions, and before the first handoff.
     pub funds: Option<Box<Funds>>,
-    /// Who began it; unknown for tasks of older versions.
+    /// The agent that began it; `None` for tasks of older versions.
     pub opened_by: Option<AgentId>,
     /// When it was first seen.
     pub created_at: Micros,

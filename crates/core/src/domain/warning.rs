@@ -106,7 +106,7 @@ impl std::fmt::Display for WarningCode {
 /// One warning: a code, a place in the caller's document, and a sentence. Never the value itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
-    /// What kind of shortfall.
+    /// Its code.
     pub code: WarningCode,
     /// RFC 6901 JSON pointer into the document; empty for the whole document.
     pub pointer: String,

@@ -37,11 +37,11 @@ impl Tokenizer {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ContextPolicy {
-    /// It is delivered as it is; answer, record and trace say that it is over the limit.
+    /// Deliver the message as it is; answer, record and trace say that it is over the limit.
     Flag,
-    /// It is compressed after its commit and before its first attempt.
+    /// Compress after the commit and before the first attempt.
     Compress,
-    /// It is refused.
+    /// Refuse the message.
     Refuse,
 }
 
@@ -69,13 +69,13 @@ impl ContextRule {
 pub struct ContextSettings {
     /// The share of a receiver's window that a message may take, in millionths.
     pub share: u32,
-    /// What becomes of a message over the limit where neither receiver nor contract says.
+    /// The policy for a message over the limit where neither receiver nor contract states one.
     pub policy: ContextPolicy,
     /// Whether a compressor is set; without one `compress` is `flag`.
     pub compresses: bool,
     /// Turns that stay verbatim, counted from the end.
     pub keep_turns: usize,
-    /// What becomes of embedded binary data.
+    /// The policy for embedded binary data.
     pub binary: BinaryPolicy,
 }
 
@@ -92,17 +92,17 @@ impl Default for ContextSettings {
     }
 }
 
-/// What becomes of binary data that a message embeds.
+/// The policy for binary data that a message embeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BinaryPolicy {
-    /// It passes, with a warning.
+    /// Passes, with a warning.
     #[default]
     Warn,
     Refuse,
 }
 
-/// What holds for the messages to one receiver under one contract.
+/// The rules for messages to one receiver under one contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContextLimit {
     /// The receiver's window, in tokens.
@@ -138,7 +138,7 @@ impl ContextLimit {
         self.tokens.is_some_and(|most| tokens > most)
     }
 
-    /// What becomes of a message of so many tokens; `None`: it is refused.
+    /// The step for a message of so many tokens; `None`: refused.
     #[must_use]
     pub fn action(&self, tokens: u64, settings: &ContextSettings) -> Option<ContextAction> {
         if !self.exceeded_by(tokens) {
@@ -152,16 +152,16 @@ impl ContextLimit {
     }
 }
 
-/// What the broker does about the size of an accepted message.
+/// The step for an accepted message by its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ContextAction {
-    /// It fits, or nobody knows of a window.
+    /// The message fits, or no window is known.
     #[default]
     None,
-    /// It is over the limit and delivered as it is.
+    /// Over the limit, delivered as it is.
     Flag,
-    /// It is over the limit and compressed before its delivery.
+    /// Over the limit, compressed before delivery.
     Compress,
 }
 
@@ -213,7 +213,7 @@ impl ContextParts {
     }
 }
 
-/// What was measured of a message: figures and codes alone, for answer, record and trace.
+/// A message's measured size: figures and codes alone, for answer, record and trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContextFacts {
@@ -225,7 +225,7 @@ pub struct ContextFacts {
     /// The most tokens of a message to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// What the broker does about it.
+    /// The step taken.
     pub action: ContextAction,
     /// How the tokens were counted.
     pub tokenizer: Tokenizer,
@@ -283,7 +283,7 @@ impl CompressedBy {
     }
 }
 
-/// What a compression came to: figures and codes alone, for the record and the delivered message.
+/// A compression's result: figures and codes alone, for the record and the delivered message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CompressionFacts {

@@ -16,7 +16,7 @@ use super::merkle::Hash;
 /// Ed25519's algorithm byte (C2SP signed-note).
 const ED25519: u8 = 1;
 
-/// What begins a signature line: an em dash and a space.
+/// The start of a signature line: an em dash and a space.
 const SIGNATURE_PREFIX: &str = "\u{2014} ";
 
 /// Prefix of a signature line: an em dash and a space.

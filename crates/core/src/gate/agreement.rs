@@ -62,14 +62,14 @@ fn messages(text: &str) -> Vec<Value> {
     ]
 }
 
-type Place = (String, String, usize);
+type FindingKey = (String, String, usize);
 
-fn places(findings: &[safety::SafetyFinding]) -> Vec<Place> {
+fn places(findings: &[safety::SafetyFinding]) -> Vec<FindingKey> {
     findings.iter().map(|one| (one.rule.clone(), one.pointer.clone(), one.offset)).collect()
 }
 
-/// What the gate's safety stage finds: what refuses, as the dead letter has it, and its failures.
-fn found_by(gate: &Gate, bytes: &[u8]) -> (Vec<Place>, Vec<(String, String)>) {
+/// The safety stage's result: refusing findings as the dead letter has them, and failures.
+fn found_by(gate: &Gate, bytes: &[u8]) -> (Vec<FindingKey>, Vec<(String, String)>) {
     let (roster, contracts) = (Roster::new(Vec::new(), &HashMap::new()), Catalog::default());
     let tenant = "t".parse().unwrap();
     let sender: AgentId = "intake-agent-1".parse().unwrap();

@@ -7,8 +7,7 @@ use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::stream;
 use crate::gate::json::push_segment;
 
-/// The `taskDescription` that marks a handoff before any work was done (seed 000 §7.2).
-pub const INITIAL: &str = "INITIAL";
+pub use crate::domain::message::INITIAL;
 
 /// Checks a message that passed the schema.
 ///

@@ -71,7 +71,7 @@ pub struct ContractTerms {
 }
 
 impl ContractRequirement {
-    /// What is asked of an edge. `again`: the message was judged before, by what was in force then.
+    /// The question for an edge. `again`: the message was judged before, by the rules of that time.
     #[must_use]
     pub fn terms(
         &self,

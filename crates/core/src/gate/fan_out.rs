@@ -50,7 +50,7 @@ impl PassedGroup {
     }
 }
 
-/// What is found of one receiver, before the message itself is judged.
+/// The findings on one receiver, before the message itself is judged.
 #[derive(Default)]
 struct JudgedReceiver {
     branch: Option<PassedBranch>,
@@ -176,7 +176,7 @@ impl Gate {
         judged
     }
 
-    /// What depends on one edge: allowlist, route, regions, contract, required state, context window.
+    /// Checks of one edge: allowlist, route, regions, contract, required state, context window.
     fn receiver(
         &self,
         message: &Message,
@@ -224,7 +224,11 @@ impl Gate {
         judged.failures.extend(missing.into_iter().filter(|one| !bare.contains(one)));
         let older = self.older_form(message, &target);
         let (facts, failure) = self.measured(message, &target, ruling.as_deref(), older.as_ref());
-        judged.warnings.extend(context::flagged(&facts));
+        judged.warnings.extend(context::over_limit(
+            message.value(),
+            &facts,
+            self.context.keep_turns,
+        ));
         judged.failures.extend(failure);
         judged.warnings.extend(older.map(|older| unheld::downgraded(&target, &older)));
         judged.branch = Some(PassedBranch {

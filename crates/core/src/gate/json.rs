@@ -9,8 +9,7 @@ use serde_json::{Map, Number, Value};
 
 use crate::domain::failure::{Code, Failure, Stage};
 
-/// Deepest nesting of arrays and objects, the top-level object counted (specification §2.2).
-pub const MAX_DEPTH: usize = 64;
+pub use crate::domain::canonical::MAX_DEPTH;
 
 /// Most members and elements of one document: each takes some 100 bytes once parsed, so this bounds
 /// what a small body can become in memory.
@@ -164,6 +163,21 @@ fn position(bytes: &[u8], offset: usize) -> (usize, usize) {
     let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let column = before[start..].iter().filter(|byte| **byte & 0xc0 != 0x80).count() + 1;
     (line, column)
+}
+
+/// The size of a document as [`MAX_VALUES`] bounds it: its commas and colons.
+#[must_use]
+pub fn count_values(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => {
+            items.len().saturating_sub(1) + items.iter().map(count_values).sum::<usize>()
+        }
+        Value::Object(members) => {
+            let own = (2 * members.len()).saturating_sub(1);
+            own + members.values().map(count_values).sum::<usize>()
+        }
+        _ => 0,
+    }
 }
 
 enum Prescan {

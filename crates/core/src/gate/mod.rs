@@ -125,7 +125,7 @@ pub struct PassedMessage {
     pub group: Option<PassedGroup>,
 }
 
-/// What a scan found, by what becomes of it.
+/// Findings of a scan, by their effect.
 struct JudgedReport {
     findings: Vec<safety::SafetyFinding>,
     observed: Vec<safety::SafetyFinding>,
@@ -415,7 +415,7 @@ impl Gate {
         GateVerdict::Refused(Box::new(RefusedMessage { findings, observed, ..refused }))
     }
 
-    /// What becomes of what a scan found, by the policies, the contracts and the receivers; of several the strictest.
+    /// The effect of a scan's findings by the policies, the contracts and the receivers; of several the strictest.
     fn on_report(
         &self,
         case: &safety::policy::PolicyContext<'_>,
@@ -512,7 +512,11 @@ impl Gate {
                 let (facts, failure) = stage!("gate.context")
                     .in_scope(|| self.measured(&message, target, contract, older.as_ref()));
                 let facts = stream::measured(message.value(), facts);
-                warnings.extend(context::flagged(&facts));
+                warnings.extend(context::over_limit(
+                    message.value(),
+                    &facts,
+                    self.context.keep_turns,
+                ));
                 failures.extend(failure);
                 facts
             });
@@ -636,7 +640,7 @@ impl Gate {
         contract::check(message, source, target, lookup.contracts, terms)
     }
 
-    /// What becomes of credentials and of embedded binary data.
+    /// The effect of credentials and of embedded binary data.
     fn credentials_and_binary(
         &self,
         scanned: &ScannedMessage,
@@ -715,7 +719,7 @@ struct ScannedMessage {
     embedded: Vec<(String, &'static str)>,
 }
 
-/// What contract and receiver say of orders inside data.
+/// The settings of contract and receiver for orders inside data.
 fn orders_on((target, contract): ScannedEdge<'_>) -> [Option<Orders>; 2] {
     orders_of(contract.map(CompiledContract::policy), target)
 }

@@ -1,6 +1,6 @@
 //! The schema stage (seed 000 §5.2, §6.1, §14.3; specification §2.1 and §2.2 stage 3).
 //!
-//! The schemas are the JSON Schema 2020-12 documents under `schemas/handoff/`, compiled once, with
+//! The schemas are the JSON Schema 2020-12 documents under `schemas/handoff/`, each compiled once, with
 //! formats asserted, without any look-up outside the binary and with patterns in linear time. What a
 //! schema cannot say (versions and ranges of versions) is checked here as well.
 //!
@@ -13,6 +13,7 @@ mod receivers;
 
 use std::collections::BTreeSet;
 use std::collections::HashSet;
+use std::sync::OnceLock;
 
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ValidationError, ValidationOptions, Validator};
@@ -65,23 +66,22 @@ pub struct SchemaVersion {
 
 struct CompiledSchema {
     version: &'static str,
-    validator: Validator,
+    text: &'static str,
+    /// Open at the top level, and for any `schemaVersion`.
+    open: bool,
+    /// Some 400 KB each, and most senders use one version: compiled by the first message of its own.
+    validator: OnceLock<Validator>,
     /// Its top-level fields.
     names: Vec<String>,
     /// Those that may be left out for a receiver that takes older minors only.
     droppable: Vec<String>,
-    /// What it requires of `toAgent`.
+    /// Members that it requires of `toAgent`.
     of_target: Vec<String>,
 }
 
 impl CompiledSchema {
-    fn new(version: &'static str, schema: &Value) -> Self {
-        let validator = jsonschema::draft202012::options()
-            .offline()
-            .with_pattern_options(PatternOptions::regex())
-            .should_validate_formats(true)
-            .build(schema)
-            .expect("the compiled-in schemas are valid, as the tests of this file prove");
+    fn new(version: &'static str, text: &'static str, open: bool) -> Self {
+        let schema = parsed(text, open);
         let properties: Vec<_> = schema["properties"].as_object().into_iter().flatten().collect();
         let names = properties.iter().map(|(name, _)| (*name).clone()).collect();
         let droppable = properties
@@ -95,11 +95,34 @@ impl CompiledSchema {
             .flatten()
             .filter_map(|name| name.as_str().map(str::to_owned))
             .collect();
-        Self { version, validator, names, droppable, of_target }
+        let validator = OnceLock::new();
+        Self { version, text, open, validator, names, droppable, of_target }
+    }
+
+    /// Takes some milliseconds where the schema is not compiled yet.
+    fn validator(&self) -> &Validator {
+        self.validator.get_or_init(|| {
+            jsonschema::draft202012::options()
+                .offline()
+                .with_pattern_options(PatternOptions::regex())
+                .should_validate_formats(true)
+                .build(&parsed(self.text, self.open))
+                .expect("the compiled-in schemas are valid, as the tests of this file prove")
+        })
     }
 }
 
-/// All schemas, compiled. Build one and share it; checking takes `&self`.
+fn parsed(text: &str, open: bool) -> Value {
+    let mut schema: Value =
+        serde_json::from_str(text).expect("the compiled-in schemas are JSON, as the tests prove");
+    if open {
+        schema["additionalProperties"] = Value::Bool(true);
+        schema["properties"]["schemaVersion"] = serde_json::json!({"type": "string"});
+    }
+    schema
+}
+
+/// All schemas. Build one and share it; checking takes `&self`.
 pub struct Schemas {
     /// As in [`VERSIONS`].
     known: Vec<CompiledSchema>,
@@ -120,28 +143,14 @@ impl Default for Schemas {
 }
 
 impl Schemas {
-    /// Compiles the schemas (some milliseconds).
-    ///
-    /// # Panics
-    ///
-    /// Never with the documents that are compiled in; the tests of this file build them.
     #[must_use]
     pub fn new() -> Self {
-        let documents: Vec<(&'static str, Value)> = VERSIONS
-            .iter()
-            .zip(DOCUMENTS)
-            .map(|(version, text)| {
-                (*version, serde_json::from_str(text).expect("the compiled-in schemas are JSON"))
-            })
-            .collect();
-        let known = documents
-            .iter()
-            .map(|(version, schema)| CompiledSchema::new(version, schema))
-            .collect();
-        let (newest, mut schema) = documents.last().cloned().expect("there is a schema");
-        schema["additionalProperties"] = Value::Bool(true);
-        schema["properties"]["schemaVersion"] = serde_json::json!({"type": "string"});
-        Self { known, open: CompiledSchema::new(newest, &schema) }
+        let documents = VERSIONS.iter().zip(DOCUMENTS);
+        let known: Vec<_> =
+            documents.map(|(version, text)| CompiledSchema::new(version, text, false)).collect();
+        let newest = known.last().expect("there is a schema");
+        let open = CompiledSchema::new(newest.version, newest.text, true);
+        Self { known, open }
     }
 
     /// Checks a message against the schema of the version it claims.
@@ -198,18 +207,18 @@ impl Schemas {
         }
     }
 
-    /// What a message of that minor is held against.
+    /// The schema for messages of that minor.
     fn compiled(&self, minor: u32) -> &CompiledSchema {
         let known = usize::try_from(minor).ok().and_then(|minor| self.known.get(minor));
         known.unwrap_or(&self.open)
     }
 
     fn collect(&self, compiled: &CompiledSchema, message: &Value, found: &mut SchemaFailures) {
-        if compiled.validator.is_valid(message) {
+        if compiled.validator().is_valid(message) {
             return;
         }
         let sample = sampled(message, &compiled.names, found);
-        for error in compiled.validator.iter_errors(sample.as_ref().unwrap_or(message)) {
+        for error in compiled.validator().iter_errors(sample.as_ref().unwrap_or(message)) {
             if found.failures.len() >= MAX_FAILURES {
                 return;
             }
@@ -306,7 +315,7 @@ impl DocumentSchema {
         Ok(Self { validator, names })
     }
 
-    /// What is wrong with a document, at most [`MAX_FAILURES`].
+    /// Defects of a document, at most [`MAX_FAILURES`].
     #[must_use]
     pub fn check(&self, document: &Value) -> Vec<Failure> {
         let mut found = SchemaFailures::default();
@@ -409,7 +418,7 @@ fn sampled(message: &Value, names: &[String], found: &mut SchemaFailures) -> Opt
     Some(copy)
 }
 
-/// What a schema cannot say: versions are semantic versions, ranges are ranges of them.
+/// Checks that no schema can state: versions are semantic versions, ranges are ranges of them.
 fn semantic(message: &Value, found: &mut SchemaFailures) {
     let from = "/fromAgent/agentVersion";
     if let Some(text) = message.pointer(from).and_then(Value::as_str)

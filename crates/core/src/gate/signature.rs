@@ -11,7 +11,7 @@ use subtle::{Choice, ConstantTimeEq};
 use crate::domain::canonical::CanonicalObject;
 use crate::domain::failure::{Code, Failure, Stage};
 
-/// What a signature starts with: the one algorithm there is.
+/// The prefix of a signature: the one algorithm there is.
 pub const PREFIX: &str = "hmac-sha256:";
 
 /// The top-level field that holds the signature.

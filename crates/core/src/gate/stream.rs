@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value};
 
+use super::json::{self, MAX_VALUES};
 use super::safety::policy::PolicyContext;
 use super::safety::{SafetyFinding, to_failure};
 use super::{Gate, budget, orders_of, unheld};
@@ -22,7 +23,7 @@ const SCANNED_WHOLE: usize = 32 * 1024;
 /// How much of a list is scanned again in front of what a chunk adds to it, in bytes: more than any rule reaches back.
 const OVERLAP: usize = 4 * 1024;
 
-/// What of an opening message a stream cannot be combined with.
+/// Members of an opening message that exclude a stream.
 pub(super) fn opening(
     message: &Message,
     to_itself: bool,
@@ -65,7 +66,7 @@ pub(super) fn opening(
     failures
 }
 
-/// What is measured of an opening message: what was sent does not change, so it is not compressed.
+/// Figures of an opening message. A sent one does not change, so it is not compressed.
 pub(super) fn measured(message: &Value, mut facts: ContextFacts) -> ContextFacts {
     if opens(message) && facts.action == ContextAction::Compress {
         facts.action = ContextAction::Flag;
@@ -73,7 +74,7 @@ pub(super) fn measured(message: &Value, mut facts: ContextFacts) -> ContextFacts
     facts
 }
 
-/// What was looked up for a chunk.
+/// Rows that the judgement of a chunk needs.
 pub struct ChunkLookup<'a> {
     /// Tenant, parties and time, for the policies about findings.
     pub case: PolicyContext<'a>,
@@ -88,7 +89,7 @@ pub struct PassedChunk {
     pub observed: Vec<SafetyFinding>,
     /// Orders inside data that are marked.
     pub marked: Vec<SafetyFinding>,
-    /// What is taken and not held in full.
+    /// Parts that are taken and not held in full.
     pub warnings: Vec<Warning>,
 }
 
@@ -112,6 +113,10 @@ impl Gate {
         chunk: &Chunk,
         lookup: &ChunkLookup<'_>,
     ) -> Result<PassedChunk, Vec<Failure>> {
+        if json::count_values(assembled) > MAX_VALUES {
+            let why = format!("the message would hold more than {MAX_VALUES} members and elements");
+            return Err(vec![Failure::new(Stage::Schema, Code::SchemaInvalid, "", why)]);
+        }
         let mut failures = self.schemas.check(assembled).err().unwrap_or_default();
         failures.extend(budget::check(assembled));
         let part = part_of(assembled, size, chunk);
@@ -242,6 +247,16 @@ mod tests {
 
     fn turn(content: &str) -> Value {
         json!({ "append": { "/conversationHistoryVerbatim": [{ "role": "tool", "content": content }] } })
+    }
+
+    #[test]
+    fn chunks_make_no_message_of_more_values_than_a_body_may_have() {
+        let mut base = message();
+        base["metadata"] = json!({ "n": vec![0; MAX_VALUES - 1_000] });
+        let more = |count: usize| json!({ "append": { "/metadata/n": vec![0; count] } });
+        assert!(judged(base.clone(), &[more(100)]).is_ok());
+        let faults = judged(base, &[more(500), more(500)]).unwrap_err();
+        assert_eq!((faults[0].code, faults[0].pointer.as_str()), (Code::SchemaInvalid, ""));
     }
 
     #[test]

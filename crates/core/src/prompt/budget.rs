@@ -3,7 +3,7 @@
 
 use super::{Need, Piece, Section};
 
-/// What the block shows of a piece.
+/// The shown part of a piece.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PieceShown {
     No,

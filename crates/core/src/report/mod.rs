@@ -18,6 +18,8 @@ use changes::{Difference, differences};
 use diagram::{Diagram, DiagramStep, draw};
 use words::{excerpt, visible};
 
+use crate::domain::message::INITIAL;
+
 /// Facts on the page besides the trace.
 #[derive(Debug, Clone, Default)]
 pub struct ReportFacts {
@@ -328,7 +330,7 @@ impl HopView {
             ended: text(handoff, "/endedAt"),
             attempts: text(handoff, "/attempts"),
             contract: [text(handoff, "/contract/id"), text(handoff, "/contract/version")].join(" "),
-            task: text(handoff, "/taskDescription"),
+            task: task(handoff),
             message: message.map(pretty),
             done: finished(message, before),
             changes: changes.map(shown),
@@ -414,6 +416,13 @@ fn agents(trace: &Value) -> Vec<ReportAgent> {
 
 fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
     value.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// What was to be done; of a handoff before any work, the task in short.
+fn task(handoff: &Value) -> String {
+    let initial = handoff.get("taskDescription").is_some_and(|told| told == INITIAL);
+    let summary = initial && handoff.get("taskSummary").is_some();
+    text(handoff, if summary { "/taskSummary" } else { "/taskDescription" })
 }
 
 /// The text or number at a pointer; empty for anything else.

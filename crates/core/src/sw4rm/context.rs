@@ -34,7 +34,7 @@ static SCHEMA: LazyLock<DocumentSchema> = LazyLock::new(|| {
 const LENIENT: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
 
-/// What an agent hands over.
+/// An agent's state as handed over.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HandoffContext {
     /// Turns, oldest first.
@@ -46,9 +46,9 @@ pub struct HandoffContext {
 /// Why a snapshot is not read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SnapshotError {
-    /// It expands to more than the limit.
+    /// The decoded bytes exceed the limit.
     TooLarge,
-    /// It is no context: each place, as pointers into the request.
+    /// Not a context: defects, as pointers into the request.
     Unfit(Vec<Failure>),
 }
 

@@ -32,7 +32,7 @@ const OWN: [&str; 7] = [
     "preserve_history",
 ];
 
-/// What a receiver needs to answer a delivery.
+/// Values with which a receiver answers a delivery.
 #[derive(Debug, Clone, Copy)]
 pub struct DeliveryFacts<'a> {
     /// The agent that gets it.

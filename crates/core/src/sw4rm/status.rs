@@ -13,7 +13,7 @@ pub enum Status {
     Pending,
     /// The receiver took it.
     Accepted,
-    /// It ended without the receiver's work.
+    /// Ended without the receiver's work.
     Rejected,
     /// The receiver finished its part.
     Completed,

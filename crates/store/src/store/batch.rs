@@ -73,7 +73,8 @@ impl Needs {
         self.edges.iter().filter(|key| !missing(key)).collect()
     }
 
-    /// The requested handoffs, and those under which the senders of accepted handoffs hold their tasks.
+    /// The requested handoffs, and those under which the senders of accepted handoffs hold their tasks. Where a person
+    /// is asked, the task's other open handoffs too: an acceptance that ends this starts their leases anew.
     #[must_use]
     pub fn handoffs_beside(&self, state: &BatchState) -> BTreeSet<HandoffKey> {
         let incoming = self.accepted.iter().filter_map(|(task, handoff)| {
@@ -85,8 +86,14 @@ impl Needs {
             Some(beside.into_iter().flatten().map(|id| (task.0.clone(), id)))
         });
         let incoming = incoming.flatten();
+        let suspended = self.accepted.iter().filter_map(|(key, _)| {
+            let task = state.tasks.get(key)?;
+            let funds = task.funds.as_deref().filter(|_| task.status == TaskStatus::Escalated)?;
+            Some(funds.open_handoffs().map(|id| (key.0.clone(), id)))
+        });
+        let suspended = suspended.flatten();
         let branches = self.branches_beside(state);
-        self.handoffs.iter().cloned().chain(incoming).chain(branches).collect()
+        self.handoffs.iter().cloned().chain(incoming).chain(suspended).chain(branches).collect()
     }
 
     /// The open branches of groups that the accepted handoffs would end, if all of them were completed.

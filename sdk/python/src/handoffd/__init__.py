@@ -12,6 +12,7 @@ from ._sent import Sent
 from ._sync.client import Client
 from ._version import __version__
 from ._wire import UNSET, RetryPolicy
+from .binary import validate_with_binary
 from .building import AgentState, build_handoff_message, derived_execution_id, derived_id
 from .canonical import sign_message
 from .errors import (
@@ -26,6 +27,7 @@ from .errors import (
     SignatureError,
     TransportError,
     WaitTimeout,
+    WindowExceededError,
 )
 from .measuring import Measurement, estimate_tokens, measure_message
 from .receipts import VerifiedReceipt, verify_receipt
@@ -59,6 +61,7 @@ __all__ = [
     "ValidationResult",
     "VerifiedReceipt",
     "WaitTimeout",
+    "WindowExceededError",
     "Worker",
     "__version__",
     "build_handoff_message",
@@ -70,6 +73,7 @@ __all__ = [
     "models",
     "sign_message",
     "validate_handoff_message",
+    "validate_with_binary",
     "verify_receipt",
     "verify_webhook",
 ]

@@ -99,14 +99,21 @@ def setting(given: str | None, variable: str, default: str | None = None) -> str
     return given if given is not None else os.environ.get(variable, default)
 
 
-def local_admin_key(data_dir: str | os.PathLike[str]) -> str:
-    """The first admin key, which a broker without settings writes to its data directory.
+def local_admin_key(data_dir: str | os.PathLike[str] | None = None) -> str:
+    """The key in `HANDOFFD_API_KEY_FILE`, or the first admin key, which a broker without settings writes to its data directory:
+    this one, else `HANDOFFD_DATA_DIR`, else `./handoffd-data`.
 
     Raises:
         HandoffdError: There is no such file.
     """
-    path = Path(data_dir) / "admin.key"
+    path = Path(data_dir or os.environ.get("HANDOFFD_DATA_DIR") or "handoffd-data") / "admin.key"
+    named = os.environ.get("HANDOFFD_API_KEY_FILE")
+    if data_dir is None and named:
+        path = Path(named)
     try:
         return path.read_text().strip()
     except OSError as error:
-        raise HandoffdError(f"no admin key at {path}: is `handoffd serve` running here? ({error})") from None
+        raise HandoffdError(
+            f"no admin key at {path}: start the broker in this folder with `handoffd serve`, or name its folder in "
+            f"HANDOFFD_DATA_DIR ({error})"
+        ) from None

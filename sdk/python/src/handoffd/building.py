@@ -8,12 +8,13 @@ import hashlib
 import secrets
 import sys
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from . import canonical
 from ._wire import plain
+from .errors import WindowExceededError
 from .measuring import COMPRESS_AT, estimate_tokens, measure_message
 from .validation import INITIAL
 
@@ -22,6 +23,8 @@ NAMESPACE: Final = uuid.UUID("6f6b7f0e-0d5c-5b0e-9d6e-2a6a3d0c9b11")
 """The UUIDv5 namespace of derived ids."""
 MAX_TURNS: Final = 50
 """Turns of the conversation that a message carries unless said (seed 001: the last 50)."""
+KEEP_TURNS: Final = 5
+"""Turns that a receiver's window does not push out, as the broker's `context.keep_turns`."""
 DEFAULT_BUDGET_USD: Final = 1.0
 """The budget of a task whose opener names none."""
 
@@ -92,14 +95,15 @@ def build_handoff_message(
     *,
     window_tokens: int | None = None,
     max_turns: int = MAX_TURNS,
+    summarize: Callable[[Sequence[Mapping[str, Any]]], str] | None = None,
     signing_secret: str | None = None,
 ) -> dict[str, Any]:
     """Builds a message of schema 2.2 that passes `validate_handoff_message`, as far as the state allows.
 
     The last `max_turns` turns are kept. Where fewer than all are, `metadata` has `original_history_length` and `trimmed`,
-    `historyStrategy` is `last_k`, and `toolState.cached_results` is left out. With `window_tokens`, further oldest turns go
-    until the message takes at most 80 % of it; whether it does, `measure_message` says. Optional members that are null are
-    left out.
+    `historyStrategy` is `last_k` (`summary` with a summary of them), and `toolState.cached_results` is left out. With
+    `window_tokens`, further oldest turns go until the message takes at most 80 % of it; the last `KEEP_TURNS` stay. Optional
+    members that are null are left out.
 
     Args:
         agent_state: An `AgentState`, or its fields.
@@ -107,9 +111,12 @@ def build_handoff_message(
         constraints: `key:value` texts, or a mapping of them.
         window_tokens: The receiver's context window, in tokens.
         max_turns: Turns to keep at most.
+        summarize: Condenses the turns that are left out, for the end of `conversationHistorySummary`; called again where more of
+            them have to go.
         signing_secret: Signs the message under this secret (`hss_…`).
 
     Raises:
+        WindowExceededError: `window_tokens` is too small for what may not be left out.
         TypeError: An unknown field of the state, or a value that JSON cannot hold.
         ValueError: A number that is not finite, or a target without a name.
     """
@@ -156,7 +163,7 @@ def build_handoff_message(
     message.update(plain(given.fields))
     required = {"parentHandoffId"}
     message = {name: _without_nulls(name, one) for name, one in message.items() if one is not None or name in required}
-    _trim(message, max_turns, window_tokens)
+    _trim(message, max_turns, window_tokens, summarize)
     return canonical.sign_message(message, signing_secret) if signing_secret else message
 
 
@@ -304,27 +311,39 @@ def _without_nulls(name: str, value: Any) -> Any:
     return value
 
 
-def _trim(message: dict[str, Any], max_turns: int, window_tokens: int | None) -> None:
+def _trim(
+    message: dict[str, Any],
+    max_turns: int,
+    window_tokens: int | None,
+    summarize: Callable[[Sequence[Mapping[str, Any]]], str] | None,
+) -> None:
     turns: list[Any] = message["conversationHistoryVerbatim"]
-    original = len(turns)
-    kept = turns[-max_turns:] if max_turns > 0 else []
-    message["conversationHistoryVerbatim"] = kept
-    if window_tokens is not None and measure_message(message).over(window_tokens):
+    said: str = message["conversationHistorySummary"]
+    sizes = [estimate_tokens(canonical.encode(turn)) for turn in turns] if window_tokens is not None else []
+    first = max(0, len(turns) - max_turns)
+    last = max(first, len(turns) - KEEP_TURNS)
+    while True:
+        if first > 0:
+            condensed = summarize(turns[:first]) if summarize else ""
+            message["conversationHistorySummary"] = "\n".join(part for part in (said, condensed) if part)
+            message["conversationHistoryVerbatim"] = turns[first:]
+            noted = {"original_history_length": len(turns), "trimmed": True}
+            message["metadata"] = {**message.get("metadata", {}), **noted}
+            message.setdefault("historyStrategy", "summary" if condensed else "last_k")
+            _drop_cached(message)
+        if window_tokens is None or not measure_message(message).over(window_tokens):
+            break
+        # Before anything that was said.
         _drop_cached(message)
-        excess = measure_message(message).tokens - window_tokens * COMPRESS_AT
-        sizes: Iterable[int] = (estimate_tokens(canonical.encode(turn)) for turn in kept)
-        dropped = 0
-        for size in sizes:
-            if excess <= 0:
-                break
-            excess -= size
-            dropped += 1
-        message["conversationHistoryVerbatim"] = kept[dropped:]
-    if len(message["conversationHistoryVerbatim"]) < original:
-        _drop_cached(message)
-        noted = {"original_history_length": original, "trimmed": True}
-        message["metadata"] = {**message.get("metadata", {}), **noted}
-        message.setdefault("historyStrategy", "last_k")
+        limit = int(window_tokens * COMPRESS_AT)
+        excess = measure_message(message).tokens - limit
+        if excess <= 0:
+            break
+        if first == last:
+            raise WindowExceededError(limit + excess, limit)
+        while excess > 0 and first < last:
+            excess -= sizes[first]
+            first += 1
 
 
 def _drop_cached(message: dict[str, Any]) -> None:

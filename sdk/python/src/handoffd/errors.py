@@ -51,6 +51,15 @@ class HandoffEndedBadly(HandoffdError):
         self.reason = reason
 
 
+class WindowExceededError(HandoffdError):
+    """A message is larger than its receiver's context window allows, and what is left of it may not be left out."""
+
+    def __init__(self, tokens: int, limit: int) -> None:
+        super().__init__(f"the message has some {tokens} tokens and the limit is {limit}")
+        self.tokens = tokens
+        self.limit = limit
+
+
 class SignatureError(HandoffdError):
     """A webhook's signature, or the signature or proof of a receipt, does not hold."""
 

@@ -3718,7 +3718,7 @@ class SegmentView(BaseModel):
     """
     pointer: str
     """
-    RFC 6901 pointer into the message.
+    RFC 6901 pointer into the message, or into the group's page.
     """
     section: str
     """
@@ -8293,6 +8293,10 @@ class TraceHandoff(BaseModel):
     task_id: Annotated[str, Field(alias="taskId")]
     """
     UUID of the task.
+    """
+    task_summary: Annotated[str | None, Field(alias="taskSummary")] = None
+    """
+    The same in short, where the message has it: what a task is about whose first handoff is marked `INITIAL`.
     """
     to_agent: Annotated[RecordParty | None, Field(alias="toAgent")]
 

@@ -141,11 +141,11 @@ class _Work:
         tokens = {"prompt": self.prompt_tokens, "completion": self.completion_tokens}
         return {"costSpentSoFarUSD": self.spent_usd, "tokenSpent": tokens}
 
-    async def prompt(self, turns: int | None) -> str:
-        return await self.client.handoffs.prompt(self.handoff_id, turns=turns)
+    async def prompt(self, turns: int | None, max_tokens: int | None) -> str:
+        return await self.client.handoffs.prompt(self.handoff_id, turns=turns, max_tokens=max_tokens)
 
-    async def prompt_messages(self, turns: int | None) -> list[dict[str, str]]:
-        view = await self.client.handoffs.prompt_messages(self.handoff_id, turns=turns)
+    async def prompt_messages(self, turns: int | None, max_tokens: int | None) -> list[dict[str, str]]:
+        view = await self.client.handoffs.prompt_messages(self.handoff_id, turns=turns, max_tokens=max_tokens)
         return [{"role": turn.role, "content": turn.content} for turn in view.messages]
 
     def plain(self, value: Any) -> Any:
@@ -332,13 +332,13 @@ class AsyncHandoff(_View):
         """Accepts now; without effect where it was accepted."""
         await self._work.accept()
 
-    async def prompt(self, *, turns: int | None = None) -> str:
-        """The context as one guarded text for a model's user turn."""
-        return await self._work.prompt(turns)
+    async def prompt(self, *, turns: int | None = None, max_tokens: int | None = None) -> str:
+        """The context as one guarded text for a model's user turn; arguments as for `handoffs.prompt`."""
+        return await self._work.prompt(turns, max_tokens)
 
-    async def prompt_messages(self, *, turns: int | None = None) -> list[dict[str, str]]:
+    async def prompt_messages(self, *, turns: int | None = None, max_tokens: int | None = None) -> list[dict[str, str]]:
         """The same as `{role, content}`."""
-        return await self._work.prompt_messages(turns)
+        return await self._work.prompt_messages(turns, max_tokens)
 
     async def save(self, state: Mapping[str, Any]) -> None:
         """Stores this run's state durably; a worker that resumes gets it from `restore`."""
@@ -406,13 +406,13 @@ class Handoff(_View):
         """Accepts now; without effect where it was accepted."""
         self._wait(self._work.accept())
 
-    def prompt(self, *, turns: int | None = None) -> str:
-        """The context as one guarded text for a model's user turn."""
-        return self._wait(self._work.prompt(turns))
+    def prompt(self, *, turns: int | None = None, max_tokens: int | None = None) -> str:
+        """The context as one guarded text for a model's user turn; arguments as for `handoffs.prompt`."""
+        return self._wait(self._work.prompt(turns, max_tokens))
 
-    def prompt_messages(self, *, turns: int | None = None) -> list[dict[str, str]]:
+    def prompt_messages(self, *, turns: int | None = None, max_tokens: int | None = None) -> list[dict[str, str]]:
         """The same as `{role, content}`."""
-        return self._wait(self._work.prompt_messages(turns))
+        return self._wait(self._work.prompt_messages(turns, max_tokens))
 
     def save(self, state: Mapping[str, Any]) -> None:
         """Stores this run's state durably; a worker that resumes gets it from `restore`."""

@@ -936,6 +936,7 @@ export interface paths {
         /**
          * The handoff's result as one user turn for the model of the agent that asked, between marks that its content
          *     cannot forge.
+         * @description Of a handoff to several receivers, by the id of its message: all results, each under its own branch.
          */
         get: operations["getResultPrompt"];
         put?: never;
@@ -6169,7 +6170,7 @@ export interface components {
             claimedRole?: string;
             /** @description Safety rules that marked an order in it; the block fences the place. */
             orders?: string[];
-            /** @description RFC 6901 pointer into the message. */
+            /** @description RFC 6901 pointer into the message, or into the group's page. */
             pointer: string;
             /** @description The heading it stands under. */
             section: string;
@@ -6690,6 +6691,8 @@ export interface components {
              * @description UUID of the task.
              */
             taskId: string;
+            /** @description The same in short, where the message has it: what a task is about whose first handoff is marked `INITIAL`. */
+            taskSummary?: string;
             toAgent: components["schemas"]["RecordParty"] | null;
         };
         /** @description What a handoff cost. */

@@ -275,7 +275,7 @@ export class Handoffs extends Service {
     const request = { path: { handoffId }, accept: "text/plain", ...options };
     return (await this.transport.send("getQuestionPrompt", request)).text();
   }
-  /** The handoff's result as one guarded user turn for the model of the agent that asked, in text. */
+  /** The handoff's result, or those of all receivers of a list, as one guarded user turn for the model of the agent that asked, in text. */
   async resultPrompt(handoffId: string, options: CallOptions = {}): Promise<string> {
     const request = { path: { handoffId }, accept: "text/plain", ...options };
     return (await this.transport.send("getResultPrompt", request)).text();

@@ -1,4 +1,4 @@
-import { utf8 } from "../bytes.js";
+import { equalBytes, fromHex, hmacSha256, utf8 } from "../bytes.js";
 import { canonicalize, type Json } from "../canonical.js";
 import type { ErrorCode, Failure } from "../errors.js";
 import { SCHEMAS } from "../generated/schemas.js";
@@ -74,9 +74,37 @@ const PRECEDENCE: readonly ErrorCode[] = [
  * @param message The message as an object, or its JSON text or UTF-8 bytes.
  */
 export function validateHandoffMessage(message: unknown, options: ValidationOptions = {}): ValidationResult {
-  const body =
-    typeof message === "string" || message instanceof Uint8Array ? message : JSON.stringify(message);
-  return toResult(judge(body ?? "null", options));
+  return toResult(judge(bodyOf(message), options));
+}
+
+/**
+ * As {@link validateHandoffMessage}, and checks a `signature` that is there under the sender's signing secret (`hss_…`).
+ * Whether one must be there, the broker says: `unchecked` names the stage for a message without one.
+ */
+export async function validateSignedHandoffMessage(
+  message: unknown,
+  signingSecret: string,
+  options: ValidationOptions = {},
+): Promise<ValidationResult> {
+  const body = bodyOf(message);
+  const result = validateHandoffMessage(body, options);
+  const parsed = strictParse(body);
+  if ("fault" in parsed || signatureFailures(parsed.value).length > 0) return result;
+  const { signature, ...unsigned } = parsed.value;
+  if (typeof signature !== "string") return result;
+  const tag = await hmacSha256(utf8(signingSecret), utf8(canonicalize(unsigned)));
+  const given = fromHex(signature.slice("hmac-sha256:".length));
+  const unchecked = result.unchecked.filter((stage) => stage !== "signature");
+  if (given !== undefined && equalBytes(given, tag)) return { ...result, unchecked };
+  return toResult([failure("signature", "SIGNATURE_INVALID", "/signature", MISFIT)], unchecked);
+}
+
+const MISFIT =
+  "The signature does not fit the message: it was changed after signing, signed with another secret, or not signed over its RFC 8785 form without `signature`.";
+
+function bodyOf(message: unknown): string | Uint8Array {
+  if (typeof message === "string" || message instanceof Uint8Array) return message;
+  return JSON.stringify(message) ?? "null";
 }
 
 /** The result of a list of failures; the primary reason is the first by precedence. */

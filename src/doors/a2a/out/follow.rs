@@ -77,7 +77,13 @@ impl Follower {
         loop {
             // Before the look: a change during it is not missed.
             let mut watch = self.state.api.intake.ledger.watch(self.key.clone());
-            let mut pause = match self.round().await {
+            // A round that is cut off is as one that a crash cut off: the next broker goes on.
+            let round = tokio::select! {
+                biased;
+                () = stopping.cancelled() => return,
+                round = self.round() => round,
+            };
+            let mut pause = match round {
                 Round::End => return,
                 Round::Soon => {
                     self.pause = first;
@@ -123,7 +129,8 @@ impl Follower {
             return if handoff.status.is_final() { Round::End } else { Round::Away(None) };
         };
         let state = Arc::clone(&self.state);
-        let Ok(_permit) = state.calls.acquire().await else { return Round::End };
+        let place = state.place(&handoff.tenant, &handoff.target).await;
+        let Some(_place) = place else { return Round::End };
         match self.task(&handoff, &agent).await {
             Ok(Some(task)) => self.act(&handoff, &agent, task).await,
             Ok(None) => self.without_task(&handoff).await,

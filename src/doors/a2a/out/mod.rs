@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::post;
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit, mpsc};
 use tokio_util::task::TaskTracker;
 
 use self::follow::Follower;
@@ -32,6 +32,8 @@ use handoffd_store::store::{Cursor, HandoffFilter, HandoffKey, StoreError};
 const DOOR: &str = "a2a-out";
 /// Calls to remote agents at once.
 const CALLS: usize = 64;
+/// Calls to one of them: an agent that is slow or away delays no other.
+const CALLS_OF_AGENT: usize = 8;
 /// Interval at which handoffs that nobody follows are looked for; a heartbeat's where leases are short.
 const LOOK: Duration = Duration::from_secs(5);
 /// Handoffs read at once.
@@ -60,7 +62,8 @@ pub(super) struct FollowState {
     pub(super) front: FrontDoor,
     pub(super) client: AgentClient,
     pub(super) transports: Transports,
-    pub(super) calls: Semaphore,
+    calls: Semaphore,
+    calls_of_agent: Mutex<HashMap<(TenantId, AgentId), Arc<Semaphore>>>,
     followed: Mutex<HashMap<HandoffKey, Arc<Followed>>>,
     tracker: TaskTracker,
 }
@@ -83,6 +86,25 @@ struct EndedLook {
     seen: HashSet<HandoffKey>,
 }
 
+impl FollowState {
+    /// A place among the calls to an agent, and then among all; `None` never comes while the broker runs.
+    pub(super) async fn place(
+        &self,
+        tenant: &TenantId,
+        agent: &AgentId,
+    ) -> Option<(OwnedSemaphorePermit, SemaphorePermit<'_>)> {
+        let key = (tenant.clone(), agent.clone());
+        let own = {
+            let mut all = self.calls_of_agent.lock().unwrap_or_else(PoisonError::into_inner);
+            // Those of agents that nobody calls any more go.
+            all.retain(|other, calls| *other == key || Arc::strong_count(calls) > 1);
+            Arc::clone(all.entry(key).or_insert_with(|| Arc::new(Semaphore::new(CALLS_OF_AGENT))))
+        };
+        let own = own.acquire_owned().await.ok()?;
+        Some((own, self.calls.acquire().await.ok()?))
+    }
+}
+
 /// The interval between two heartbeats of a lease.
 pub(super) fn beat(lease: Duration) -> Duration {
     (lease / BEATS).min(BEAT_MAX)
@@ -97,8 +119,18 @@ impl Follow {
         tracker: TaskTracker,
     ) -> Self {
         let front = FrontDoor::new(api.clone(), DOOR);
-        let (calls, followed) = (Semaphore::new(CALLS), Mutex::default());
-        Self(Arc::new(FollowState { api, front, client, transports, calls, followed, tracker }))
+        let calls = Semaphore::new(CALLS);
+        let (calls_of_agent, followed) = (Mutex::default(), Mutex::default());
+        Self(Arc::new(FollowState {
+            api,
+            front,
+            client,
+            transports,
+            calls,
+            calls_of_agent,
+            followed,
+            tracker,
+        }))
     }
 
     /// Follows what the transport tells of, and what nobody follows, until the broker stops. `alone`: no other broker serves

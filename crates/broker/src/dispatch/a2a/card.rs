@@ -29,6 +29,17 @@ pub struct RemoteCard {
     pub reads_text: bool,
     /// Whether the agent reads data parts.
     pub reads_data: bool,
+    pub signature: CardSignature,
+}
+
+/// What is known of a card's signature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CardSignature {
+    Absent,
+    /// There is one, and the registration names no keys.
+    Unchecked,
+    /// It holds under a key that the registration names.
+    Verified,
 }
 
 /// Why a card serves nobody.
@@ -45,6 +56,10 @@ pub enum CardFault {
     Extension,
     #[error("the agent card takes neither text/plain nor application/json")]
     Modes,
+    #[error("the agent card is not signed, and the agent is registered with keys for it")]
+    Unsigned,
+    #[error("no signature of the agent card holds under a key that the agent is registered with")]
+    Signature,
 }
 
 /// The address of an agent's card: the registered URL where it names a JSON document, else the well-known path below it.
@@ -60,7 +75,7 @@ pub fn card_url(registered: &Url) -> Url {
     url
 }
 
-/// Reads a card that came from `at`. The first interface that the broker speaks counts: the order is the agent's preference.
+/// Reads a card that came from `at`; its signatures are counted and not checked. The first interface that the broker speaks counts: the order is the agent's preference.
 ///
 /// # Errors
 /// [`CardFault`]: nothing of the card can be used.
@@ -81,7 +96,20 @@ pub fn read(card: &Value, at: &Url) -> Result<RemoteCard, CardFault> {
         return Err(CardFault::Modes);
     }
     let push = card.pointer("/capabilities/pushNotifications").and_then(Value::as_bool);
-    Ok(RemoteCard { binding, url, tenant, push: push.unwrap_or(false), reads_text, reads_data })
+    let signatures = card.get("signatures").and_then(Value::as_array);
+    let signature = match signatures {
+        Some(list) if !list.is_empty() => CardSignature::Unchecked,
+        _ => CardSignature::Absent,
+    };
+    Ok(RemoteCard {
+        binding,
+        url,
+        tenant,
+        push: push.unwrap_or(false),
+        reads_text,
+        reads_data,
+        signature,
+    })
 }
 
 fn interface(one: &Value, at: &Url) -> Option<(Binding, String, Option<String>)> {

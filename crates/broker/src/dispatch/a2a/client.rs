@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use jsonwebtoken::jwk::JwkSet;
 use reqwest::Method;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use serde_json::Value;
@@ -13,10 +14,13 @@ use url::Url;
 
 use super::super::answer::{AttemptFailure, FailureClass, parse_retry_after};
 use super::super::egress::GuardedClient;
+use super::super::json_service::JsonService;
 use super::super::webhook::{denied, failure_of, read_body};
-use super::card::{self, CardFault, RemoteCard, VERSION};
+use super::card::{self, CardFault, CardSignature, RemoteCard, VERSION};
+use super::signature::{registered_keys, verify};
 use super::task::{RemoteTask, find, next_page};
 use super::wire::{Operation, RemoteRefusal, answer};
+use crate::web_keys::key_set;
 use handoffd_core::domain::ids::TenantId;
 use handoffd_store::clock::{Clock, SystemClock};
 
@@ -24,8 +28,10 @@ use handoffd_store::clock::{Clock, SystemClock};
 const CARD_AGE: Duration = Duration::from_mins(5);
 /// Most cards that are kept.
 const MAX_CARDS: usize = 10_000;
-/// Most pages of a context's tasks that are read for one task.
-const LIST_PAGES: usize = 20;
+/// Most pages of a context's tasks that are read for one task, and the longest time of it: bounds for an agent whose list never
+/// ends.
+const LIST_PAGES: usize = 1_000;
+const LIST_MAX: Duration = Duration::from_secs(30);
 
 /// A remote agent as it is registered.
 #[derive(Clone)]
@@ -36,8 +42,20 @@ pub struct RemoteAgent {
     pub url: String,
     /// The header that carries the credential, and its value.
     pub credential: Option<(HeaderName, HeaderValue)>,
+    pub card_keys: CardKeys,
     /// The longest time of one call, from its connection to the end of its answer.
     pub timeout: Duration,
+}
+
+/// The keys under which a signature of an agent's card has to hold.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub enum CardKeys {
+    /// No signature is asked for.
+    Any,
+    /// A JSON Web Key Set, as the registration has it.
+    Given(String),
+    /// The address of one.
+    At(String),
 }
 
 impl std::fmt::Debug for RemoteAgent {
@@ -104,6 +122,8 @@ struct CardKey {
     tenant: TenantId,
     /// SHA-256 over the credential's header and value; `None` for an agent without a credential.
     credential: Option<[u8; 32]>,
+    /// A card that was kept before keys were registered was not held against them.
+    keys: CardKeys,
 }
 
 impl CardKey {
@@ -112,7 +132,12 @@ impl CardKey {
             let digest = Sha256::new().chain_update(name.as_str()).chain_update([0]);
             digest.chain_update(value.as_bytes()).finalize().into()
         });
-        Self { url: at.as_str().to_owned(), tenant: agent.tenant.clone(), credential }
+        Self {
+            url: at.as_str().to_owned(),
+            tenant: agent.tenant.clone(),
+            credential,
+            keys: agent.card_keys.clone(),
+        }
     }
 }
 
@@ -167,7 +192,12 @@ impl AgentClient {
             let failure = AttemptFailure::unreached(FailureClass::Protocol, detail);
             CallFault::Failed(AttemptFailure { status: Some(status), ..failure })
         })?;
-        let card = Arc::new(self.read(&card, &at)?);
+        let mut read = self.read(&card, &at)?;
+        if let Some(keys) = self.keys_of(agent).await? {
+            verify(&card, &keys).map_err(CallFault::Card)?;
+            read.signature = CardSignature::Verified;
+        }
+        let card = Arc::new(read);
         let mut kept = self.kept();
         if kept.len() >= MAX_CARDS {
             kept.retain(|_, card| card.since.elapsed() < CARD_AGE);
@@ -181,6 +211,31 @@ impl AgentClient {
         // The card's own addresses pass the guard as registered ones do.
         self.http.policy().check_url(&card.url).map_err(|why| CallFault::Failed(denied(why)))?;
         Ok(card)
+    }
+
+    /// The keys that a signature of the agent's card has to hold under; `None` where the registration names none. The agent's
+    /// credential does not go to their address.
+    async fn keys_of(&self, agent: &RemoteAgent) -> Result<Option<JwkSet>, CallFault> {
+        let unread = |why: String, pointer| {
+            let why = format!("the keys for the agent card cannot be read: {why}");
+            let failure = AttemptFailure::unreached(FailureClass::Protocol, why);
+            CallFault::Failed(failure.at(pointer))
+        };
+        match &agent.card_keys {
+            CardKeys::Any => Ok(None),
+            CardKeys::Given(text) => registered_keys(text).map(Some).ok_or_else(|| {
+                unread("this is no key set".to_owned(), "/delivery/config/cardKeys")
+            }),
+            CardKeys::At(url) => {
+                let service = JsonService::new(self.http.clone(), url, "");
+                let read = timeout(agent.timeout, service.get()).await;
+                let read = read.map_err(|_| "no answer in time".to_owned()).and_then(|read| read);
+                let keys = read.and_then(|set| {
+                    key_set(set).ok_or_else(|| "its answer is no key set".to_owned())
+                });
+                keys.map(Some).map_err(|why| unread(why, "/delivery/config/cardKeysUrl"))
+            }
+        }
     }
 
     /// Forgets the agent's card, so that the next call reads it anew.
@@ -235,6 +290,19 @@ impl AgentClient {
     /// # Errors
     /// [`CallFault`]: whether there is such a task is not known.
     pub async fn find_task(
+        &self,
+        agent: &RemoteAgent,
+        context: &str,
+        message_id: &str,
+    ) -> Result<Option<RemoteTask>, CallFault> {
+        let read = timeout(LIST_MAX, self.find_in_pages(agent, context, message_id)).await;
+        read.unwrap_or_else(|_| {
+            let why = "the tasks of the context cannot be listed in time";
+            Err(CallFault::Failed(AttemptFailure::reached(FailureClass::Timeout, None, why)))
+        })
+    }
+
+    async fn find_in_pages(
         &self,
         agent: &RemoteAgent,
         context: &str,
@@ -327,6 +395,7 @@ mod tests {
             credential: credential.map(|(name, value)| {
                 (HeaderName::from_static(name), HeaderValue::from_static(value))
             }),
+            card_keys: CardKeys::Any,
             timeout: Duration::from_secs(1),
         }
     }
@@ -345,6 +414,11 @@ mod tests {
         ] {
             assert!(key("acme", bearer) != other);
         }
+        let checked = RemoteAgent {
+            card_keys: CardKeys::At("https://a.example/keys".to_owned()),
+            ..agent("acme", bearer)
+        };
+        assert!(key("acme", bearer) != CardKey::new(&checked, &at), "it was not held against keys");
     }
 
     #[test]

@@ -109,6 +109,7 @@ fn fits(part: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::card::Binding;
+    use super::super::card::CardSignature;
     use super::*;
 
     fn card(push: bool, reads_text: bool, reads_data: bool) -> RemoteCard {
@@ -119,6 +120,7 @@ mod tests {
             push,
             reads_text,
             reads_data,
+            signature: CardSignature::Absent,
         }
     }
 

@@ -4,5 +4,6 @@
 pub mod card;
 pub mod client;
 pub mod message;
+pub mod signature;
 pub mod task;
 pub mod wire;

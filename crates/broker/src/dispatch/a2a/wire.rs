@@ -212,6 +212,7 @@ fn message_of(error: &Map<String, Value>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::card::CardSignature;
     use super::*;
 
     fn card(binding: Binding, tenant: Option<&str>) -> RemoteCard {
@@ -222,6 +223,7 @@ mod tests {
             push: false,
             reads_text: true,
             reads_data: true,
+            signature: CardSignature::Absent,
         }
     }
 

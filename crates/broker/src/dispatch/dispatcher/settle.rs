@@ -136,9 +136,12 @@ impl Dispatcher {
                 lease_until: now.plus(parts.settings.lease),
             })),
         };
+        let receiver = (claim.tenant.clone(), claim.target.clone());
         let mut pause = SETTLE_PAUSE;
         loop {
-            match ledger.handle(command.clone()).await {
+            // Where handoffs wait for the slot of this one, it is free as soon as can be.
+            let in_no_hurry = self.0.lanes.has_room(&receiver);
+            match ledger.settle(command.clone(), in_no_hurry).await {
                 Ok(Reply::Superseded) => {
                     tracing::info!("the attempt was superseded");
                     return;

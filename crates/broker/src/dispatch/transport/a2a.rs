@@ -13,8 +13,10 @@ use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::super::a2a::client::{AgentClient, CallFault, RemoteAgent};
+use super::super::a2a::card::CardSignature;
+use super::super::a2a::client::{AgentClient, CallFault, CardKeys, RemoteAgent};
 use super::super::a2a::message::{Callback, Outgoing};
+use super::super::a2a::signature::registered_keys;
 use super::super::a2a::task::{RemoteState, RemoteTask, Sent};
 use super::super::a2a::wire::Operation;
 use super::super::answer::{AnswerFields, AttemptFailure, AttemptOutcome, FailureClass};
@@ -52,6 +54,18 @@ pub const DESCRIPTION: TransportDescription = TransportDescription {
             "the header that carries credentials.apiKey",
         )
         .pattern("[A-Za-z0-9-]{1,100}"),
+        TransportField::new(
+            "cardKeys",
+            FieldKind::Text,
+            "Keys of the card",
+            "a JSON Web Key Set as a text: the agent's card must have a signature under one of these keys",
+        ),
+        TransportField::new(
+            "cardKeysUrl",
+            FieldKind::Url,
+            "Address of the card's keys",
+            "where such a key set is read",
+        ),
     ],
     credential_fields: &[
         TransportField::secret(
@@ -184,8 +198,14 @@ pub fn remote_agent(endpoint: &Endpoint, timeout: Duration) -> Option<RemoteAgen
         }
         (None, None) => None,
     };
-    let url = endpoint.config.text("url")?.to_owned();
-    Some(RemoteAgent { tenant: endpoint.tenant.clone(), url, credential, timeout })
+    let config = |name: &str| endpoint.config.text(name).map(str::to_owned);
+    let card_keys = match (config("cardKeys"), config("cardKeysUrl")) {
+        (Some(keys), _) => CardKeys::Given(keys),
+        (None, Some(url)) => CardKeys::At(url),
+        (None, None) => CardKeys::Any,
+    };
+    let (url, tenant) = (config("url")?, endpoint.tenant.clone());
+    Some(RemoteAgent { tenant, url, credential, card_keys, timeout })
 }
 
 /// Sends handoffs to A2A agents.
@@ -414,12 +434,23 @@ impl Transport for A2aTransport {
 
     fn check(&self, config: &Map<String, Value>, set: &[String]) -> Vec<FieldError> {
         let mut errors = Vec::new();
-        if let Some(url) = config.get("url").and_then(Value::as_str)
-            && let Err(denied) = self.client.permits(url)
-        {
-            errors.push(("/delivery/config/url".to_owned(), denied));
+        let text = |name: &str| config.get(name).and_then(Value::as_str);
+        for name in ["url", "cardKeysUrl"] {
+            if let Some(url) = text(name)
+                && let Err(denied) = self.client.permits(url)
+            {
+                errors.push((format!("/delivery/config/{name}"), denied));
+            }
         }
-        let header = config.get("apiKeyHeader").and_then(Value::as_str);
+        if text("cardKeys").is_some_and(|keys| registered_keys(keys).is_none()) {
+            let why = "is no JSON Web Key Set with a key that signs (RSA, P-256, P-384, Ed25519)";
+            errors.push(("/delivery/config/cardKeys".to_owned(), why.to_owned()));
+        }
+        if text("cardKeys").is_some() && text("cardKeysUrl").is_some() {
+            let why = "give cardKeys or cardKeysUrl, not both";
+            errors.push(("/delivery/config/cardKeysUrl".to_owned(), why.to_owned()));
+        }
+        let header = text("apiKeyHeader");
         if header.is_some_and(|name| TAKEN_HEADERS.contains(&name.to_ascii_lowercase().as_str())) {
             let why = "is a header that the request has already";
             errors.push(("/delivery/config/apiKeyHeader".to_owned(), why.to_owned()));
@@ -475,14 +506,19 @@ impl Transport for A2aTransport {
             AttemptOutcome::Failed(failure) => failure,
             _ => AttemptFailure::reached(FailureClass::Refused, None, fault.detail()),
         };
-        self.client.card(&agent).await.map_err(failed)?;
+        let card = self.client.card(&agent).await.map_err(failed)?;
+        let signature = match card.signature {
+            CardSignature::Verified => "its signature holds",
+            CardSignature::Unchecked => "its signature is not checked: no keys are registered",
+            CardSignature::Absent => "it is not signed",
+        };
         let context = attempt.envelope.task_id.to_string();
         match self.client.call(&agent, &Operation::List { context: &context, page: None }).await {
-            Ok(_) => {
-                Ok("the agent card was read, and the agent answers; no message was sent".to_owned())
-            }
+            Ok(_) => Ok(format!(
+                "the agent card was read ({signature}), and the agent answers; no message was sent"
+            )),
             Err(CallFault::Refused(refusal)) if !refusal.internal => Ok(format!(
-                "the agent card was read, and the agent answers {}; no message was sent",
+                "the agent card was read ({signature}), and the agent answers {}; no message was sent",
                 refusal.reason
             )),
             Err(fault) => Err(failed(fault)),

@@ -153,7 +153,11 @@ impl AmqpTransport {
         connections: &Connections<Arc<Connection>>,
         endpoint: &Endpoint,
     ) -> Result<Arc<Connection>, AttemptFailure> {
-        let dial = || Connection::dial(&self.policy, &endpoint.config, &endpoint.credentials);
+        let dial = || {
+            let Endpoint { config, credentials, .. } = endpoint.clone();
+            let policy = self.policy.clone();
+            async move { Connection::dial(&policy, &config, &credentials).await }
+        };
         let (connection, _) = connections.get(key(endpoint), dial).await?;
         Ok(connection)
     }

@@ -3,16 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde_json::{Map, Value};
+
 use super::Transport;
 use super::a2a::DESCRIPTION as A2A;
 use super::amqp::DESCRIPTION as AMQP;
 use super::nats::DESCRIPTION as NATS;
 use super::redis::DESCRIPTION as REDIS;
+use super::servers::{self, TlsSettings};
 use super::sqs::DESCRIPTION as SQS;
 use super::temporal::DESCRIPTION as TEMPORAL;
 use super::webhook::DESCRIPTION as WEBHOOK;
 use handoffd_core::domain::agent::Delivery;
 use handoffd_core::domain::handoff::DeliveryMode;
+use handoffd_core::domain::ids::TenantId;
 use handoffd_core::domain::transport::{
     FieldDefault, FieldError, FieldKind, TransportDescription, TransportField,
 };
@@ -68,12 +72,17 @@ impl Transports {
         }
     }
 
-    /// Checks what an agent's registration says of its delivery. `set` holds the names of the credentials that are
+    /// Checks what the registration of a tenant's agent says of its delivery. `set` holds the names of the credentials that are
     /// sealed for this mode already; they count where none are given.
     ///
     /// # Errors
     /// Every member that does not fit, with its JSON pointer.
-    pub fn check(&self, delivery: &Delivery, set: &[String]) -> Result<(), Vec<FieldError>> {
+    pub fn check(
+        &self,
+        tenant: &TenantId,
+        delivery: &Delivery,
+        set: &[String],
+    ) -> Result<(), Vec<FieldError>> {
         let Some(description) = self.description(delivery.mode) else {
             let served: Vec<_> = self.descriptions().iter().map(|one| one.mode.as_str()).collect();
             let why = format!(
@@ -92,10 +101,31 @@ impl Transports {
         {
             let set: Vec<String> =
                 given.map_or_else(|| set.to_vec(), |given| given.keys().cloned().collect());
-            errors = transport.check(&description.complete(&delivery.config), &set);
+            let config = description.complete(&delivery.config);
+            errors = transport.check(&config, &set);
+            if errors.is_empty() {
+                errors = transport.check_tenant(tenant, &config, &set);
+            }
+            errors.extend(unusable_certificate(&delivery.config, given));
         }
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
+}
+
+/// What is wrong with the certificates of a registration, before a connection needs them.
+fn unusable_certificate(
+    config: &Map<String, Value>,
+    given: Option<&Map<String, Value>>,
+) -> Option<FieldError> {
+    let credential = |name: &str| given?.get(name)?.as_str();
+    let ca = config.get(fields::CA_CERTIFICATE.key).and_then(Value::as_str);
+    let identity = credential(fields::CLIENT_CERTIFICATE.key);
+    let identity = identity.zip(credential(fields::CLIENT_KEY.key));
+    if ca.is_none() && identity.is_none() {
+        return None;
+    }
+    let failure = servers::client_config(TlsSettings { ca, identity }).err()?;
+    Some((failure.field?.to_owned(), failure.detail))
 }
 
 /// Fields that several transports share, so that they are named alike.

@@ -42,20 +42,25 @@ impl<C> Default for Connections<C> {
     }
 }
 
-impl<C: Clone> Connections<C> {
+impl<C: Clone + Send + Sync + 'static> Connections<C> {
     fn lock(&self) -> MutexGuard<'_, HashMap<ConnectionKey, Entry<C>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The open connection, with the time since its last use, or a new one by `connect`, which should bound its time.
+    /// The open connection, with the time since its last use, or a new one by `connect`, which should bound its time. It goes on
+    /// when its caller gives up, for the next one: of several servers the first may be silent for longer than one attempt.
     ///
     /// # Errors
     /// That of `connect`; the next caller tries again.
-    pub async fn get<E, F: Future<Output = Result<C, E>>>(
+    pub async fn get<E, F>(
         &self,
         key: ConnectionKey,
         connect: impl FnOnce() -> F,
-    ) -> Result<(C, Duration), E> {
+    ) -> Result<(C, Duration), E>
+    where
+        E: Send + 'static,
+        F: Future<Output = Result<C, E>> + Send + 'static,
+    {
         let now = Instant::now();
         let (cell, idle) = {
             let mut open = self.lock();
@@ -67,8 +72,17 @@ impl<C: Clone> Connections<C> {
             entry.used_at = now;
             (Arc::clone(&entry.connection), idle)
         };
-        let connection = cell.get_or_try_init(connect).await?;
-        Ok((connection.clone(), idle))
+        if let Some(connection) = cell.get() {
+            return Ok((connection.clone(), idle));
+        }
+        let connecting = connect();
+        let dial = async move { cell.get_or_try_init(|| connecting).await.cloned() };
+        match tokio::spawn(dial).await {
+            Ok(connection) => Ok((connection?, idle)),
+            Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
+            // The runtime ends.
+            Err(_) => std::future::pending().await,
+        }
     }
 
     /// Drops a connection that broke; those who use it keep their clones.
@@ -85,11 +99,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_is_shared_until_it_breaks_or_idles() {
-        let (connections, made) = (Connections::default(), AtomicU32::new(0));
+        let (connections, made) = (Connections::default(), Arc::new(AtomicU32::new(0)));
         let key = ConnectionKey::of(&["server", "secret"]);
         assert_ne!(key, ConnectionKey::of(&["servers", "ecret"]));
         let get = async |key| {
-            let connect = || async { Ok::<_, ()>(made.fetch_add(1, Ordering::SeqCst)) };
+            let made = Arc::clone(&made);
+            let connect = || async move { Ok::<_, ()>(made.fetch_add(1, Ordering::SeqCst)) };
             connections.get(key, connect).await.unwrap().0
         };
         assert_eq!((get(key).await, get(key).await), (0, 0));
@@ -98,6 +113,22 @@ mod tests {
         assert_eq!(get(key).await, 2);
         tokio::time::advance(IDLE).await;
         assert_eq!(get(key).await, 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_gives_up_leaves_the_dial_to_the_next() {
+        let (connections, key) = (Connections::default(), ConnectionKey::of(&["server"]));
+        let second = Duration::from_secs(1);
+        let get = |what| {
+            let connect = move || async move {
+                tokio::time::sleep(3 * second).await;
+                Ok::<_, ()>(what)
+            };
+            connections.get(key, connect)
+        };
+        assert!(tokio::time::timeout(2 * second, get("first")).await.is_err());
+        let got = tokio::time::timeout(2 * second, get("second")).await;
+        assert_eq!(got.unwrap().unwrap().0, "first");
     }
 
     #[tokio::test]

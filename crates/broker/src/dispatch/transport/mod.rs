@@ -57,6 +57,17 @@ pub trait Transport: Send + Sync {
         Vec::new()
     }
 
+    /// Rules that depend on whose agent it is, once [`Transport::check`] finds nothing.
+    fn check_tenant(
+        &self,
+        tenant: &TenantId,
+        config: &Map<String, Value>,
+        set: &[String],
+    ) -> Vec<FieldError> {
+        let _ = (tenant, config, set);
+        Vec::new()
+    }
+
     /// Whether the message is too large for the agent's queue, so that a claim check goes in its place.
     fn is_too_large(&self, attempt: &Attempt) -> bool {
         self.describe().max_message_bytes.is_some_and(|limit| attempt.exceeds(limit))

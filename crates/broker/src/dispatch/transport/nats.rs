@@ -160,7 +160,11 @@ impl NatsTransport {
 
     /// The shared connection, which may have ended, or a new one.
     async fn open(&self, endpoint: &Endpoint) -> Result<Arc<Connection>, AttemptFailure> {
-        let dial = || Connection::dial(&self.policy, &endpoint.config, &endpoint.credentials);
+        let dial = || {
+            let Endpoint { config, credentials, .. } = endpoint.clone();
+            let policy = self.policy.clone();
+            async move { Connection::dial(&policy, &config, &credentials).await }
+        };
         let (connection, _) = self.connections.get(key(endpoint), dial).await?;
         Ok(connection)
     }

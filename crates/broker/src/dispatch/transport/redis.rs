@@ -20,6 +20,7 @@ use handoffd_core::domain::transport::{
     FieldError, FieldKind, TransportDescription, TransportField,
 };
 
+mod bounded;
 mod consumer;
 mod server;
 
@@ -70,6 +71,9 @@ pub const BODY: &str = "body";
 /// message reached a server that has gone would be unknown.
 const PING_AFTER: Duration = Duration::from_secs(1);
 
+/// Largest reply to what is sent while attempts are made: ids and errors.
+const LARGEST_REPLY: usize = 1 << 20;
+
 /// Appends attempts to streams.
 pub struct RedisTransport {
     policy: EgressPolicy,
@@ -89,7 +93,10 @@ impl RedisTransport {
         server: &Server,
         deadline: Instant,
     ) -> Result<MultiplexedConnection, AttemptFailure> {
-        let connect = || server.connect(&self.policy, deadline);
+        let connect = || {
+            let (server, policy) = (server.clone(), self.policy.clone());
+            async move { server.connect(&policy, deadline, LARGEST_REPLY).await }
+        };
         let (mut connection, idle) = self.connections.get(server.key(), connect).await?;
         if idle < PING_AFTER {
             return Ok(connection);

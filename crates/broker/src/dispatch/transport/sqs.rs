@@ -19,7 +19,9 @@ use super::super::answer::{AttemptFailure, AttemptOutcome, FailureClass};
 use super::super::egress::GuardedClient;
 use super::text::fits_surely;
 use super::{Attempt, Endpoint, Fields, Publication, Sink, Transport, not_its_own};
+use crate::config::RoleQueues;
 use handoffd_core::domain::handoff::DeliveryMode;
+use handoffd_core::domain::ids::TenantId;
 use handoffd_core::domain::transport::{
     FieldDefault, FieldError, FieldKind, TransportDescription, TransportField,
 };
@@ -114,8 +116,8 @@ pub const DESCRIPTION: TransportDescription = TransportDescription {
 /// What the operator's settings say of SQS (`transports.sqs`).
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// Beginnings of the queue URLs for which the broker's own role signs.
-    pub role_queues: Vec<String>,
+    /// The queues for which the broker's own role signs.
+    pub role_queues: Vec<RoleQueues>,
     pub intake: Option<Intake>,
     /// The process's `AWS_…` variables.
     pub environment: Vec<(String, String)>,
@@ -160,7 +162,7 @@ impl SqsTransport {
         } else {
             // The settings may name fewer queues by now than when the agent was registered.
             let mut refused = Vec::new();
-            self.check_role(config.map(), &mut refused);
+            self.check_role(&endpoint.tenant, config.map(), &mut refused);
             let named = refused.pop().map_or(Ok(()), |(_, why)| Err(why));
             named.and_then(|()| self.role(&region)).map_err(|why| {
                 AttemptFailure::unreached(FailureClass::Unauthorized, why).at(fields::CREDENTIALS)
@@ -233,10 +235,11 @@ impl SqsTransport {
         }
     }
 
-    /// Whether the broker's own role signs for a queue.
-    fn role_signs_for(&self, queue_url: &str) -> bool {
+    /// Whether the broker's own role signs for a queue of a tenant's agents.
+    fn role_signs_for(&self, tenant: &TenantId, queue_url: &str) -> bool {
         let Ok(url) = Url::parse(queue_url) else { return false };
-        self.settings.role_queues.iter().any(|allowed| {
+        let mut of_tenant = self.settings.role_queues.iter().filter(|one| one.tenant == *tenant);
+        of_tenant.any(|RoleQueues { url: allowed, .. }| {
             url.as_str() == allowed
                 || url
                     .as_str()
@@ -246,10 +249,15 @@ impl SqsTransport {
     }
 
     /// Rules of the broker's own role: an agent that brings no keys reaches what the operator names, and nothing else.
-    fn check_role(&self, config: &Map<String, Value>, errors: &mut Vec<FieldError>) {
+    fn check_role(
+        &self,
+        tenant: &TenantId,
+        config: &Map<String, Value>,
+        errors: &mut Vec<FieldError>,
+    ) {
         for key in ["queueUrl", "replyTo"] {
             if let Some(queue) = config.get(key).and_then(Value::as_str)
-                && !self.role_signs_for(queue)
+                && !self.role_signs_for(tenant, queue)
             {
                 errors.push((
                     format!("/delivery/config/{key}"),
@@ -341,8 +349,18 @@ impl Transport for SqsTransport {
                 errors.push((field.to_owned(), format!("is required beside {given}")));
             }
         }
-        if !has("accessKeyId") && errors.is_empty() {
-            self.check_role(config, &mut errors);
+        errors
+    }
+
+    fn check_tenant(
+        &self,
+        tenant: &TenantId,
+        config: &Map<String, Value>,
+        set: &[String],
+    ) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        if !set.iter().any(|key| key == "accessKeyId") {
+            self.check_role(tenant, config, &mut errors);
         }
         errors
     }
@@ -433,12 +451,15 @@ mod tests {
     fn errors(allowed: &[&str], config: Value) -> Vec<String> {
         let http = egress::client(EgressPolicy::default(), &ClientSettings::default());
         let settings = Settings {
-            role_queues: allowed.iter().map(|queue| (*queue).to_owned()).collect(),
+            role_queues: allowed.iter().map(|queues| queues.parse().unwrap()).collect(),
             ..Settings::default()
         };
         let transport = SqsTransport::new(http.unwrap(), settings);
         let Value::Object(config) = config else { panic!("an object") };
-        transport.check(&config, &[]).into_iter().map(|(field, _)| field).collect()
+        let tenant = "default".parse().unwrap();
+        let mut errors = transport.check(&config, &[]);
+        errors.extend(transport.check_tenant(&tenant, &config, &[]));
+        errors.into_iter().map(|(field, _)| field).collect()
     }
 
     #[test]
@@ -447,12 +468,17 @@ mod tests {
         let queue = |name: &str| json!({ "queueUrl": format!("{account}{name}") });
         assert_eq!(errors(&[account], queue("a")), [""; 0]);
         assert_eq!(errors(&[&format!("{account}a")], queue("a")), [""; 0]);
+        let named = format!("default={account}");
+        let of_two = ["acme=https://elsewhere.example/", named.as_str()];
+        assert_eq!(errors(&of_two, queue("a")), [""; 0]);
         for (allowed, config) in [
             (vec![], queue("a")),
             // A beginning that does not end in / is one queue.
             (vec![format!("{account}a")], queue("ab")),
             (vec![account.to_owned()], queue("../444455556666/a")),
             (vec!["https://sqs.eu-west-1.amazonaws.com/111122223333".to_owned()], queue("a")),
+            // Another tenant's.
+            (vec![format!("acme={account}")], queue("a")),
         ] {
             let allowed: Vec<_> = allowed.iter().map(String::as_str).collect();
             assert_eq!(errors(&allowed, config.clone()), [fields::QUEUE], "{allowed:?} {config}");
@@ -466,5 +492,12 @@ mod tests {
         let mut config = queue("a");
         config["replyTo"] = config["queueUrl"].clone();
         assert_eq!(errors(&[account], config), ["/delivery/config/replyTo"]);
+        for (text, why) in [
+            ("acme=nowhere", "must be queue URLs"),
+            ("nowhere", "must be queue URLs"),
+            ("a b=https://x.example/", "must name a tenant"),
+        ] {
+            assert!(text.parse::<RoleQueues>().unwrap_err().contains(why), "{text}");
+        }
     }
 }

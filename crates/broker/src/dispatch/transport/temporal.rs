@@ -253,15 +253,6 @@ impl Transport for TemporalTransport {
             let at = "/delivery/credentials/clientCertificate";
             errors.push((at.to_owned(), "needs an https address".to_owned()));
         }
-        if let Some(roots) = given.text("caCertificate")
-            && self
-                .http
-                .with_certificates(&TlsCertificates { identity: None, roots: Some(roots) })
-                .is_err()
-        {
-            let why = TlsCertificateError::Roots.to_string();
-            errors.push(("/delivery/config/caCertificate".to_owned(), why));
-        }
         errors
     }
 

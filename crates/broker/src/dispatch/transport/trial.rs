@@ -15,7 +15,7 @@ use crate::transport::{DeliveryTest, DeliveryTypes};
 use crate::vault::Vault;
 use handoffd_core::domain::agent::Delivery;
 use handoffd_core::domain::canonical;
-use handoffd_core::domain::ids::{HandoffId, TaskId};
+use handoffd_core::domain::ids::{HandoffId, TaskId, TenantId};
 use handoffd_core::domain::transport::{FieldError, TransportDescription};
 use handoffd_store::clock::{self, Clock};
 use handoffd_store::store::AgentRow;
@@ -33,8 +33,13 @@ impl DeliveryTypes for ServedTypes {
         self.transports.descriptions()
     }
 
-    fn check(&self, delivery: &Delivery, set: &[String]) -> Result<(), Vec<FieldError>> {
-        self.transports.check(delivery, set)
+    fn check(
+        &self,
+        tenant: &TenantId,
+        delivery: &Delivery,
+        set: &[String],
+    ) -> Result<(), Vec<FieldError>> {
+        self.transports.check(tenant, delivery, set)
     }
 
     async fn test(&self, row: &AgentRow) -> DeliveryTest {

@@ -24,7 +24,7 @@ use handoffd_core::gate::safety::{SafetyFinding, to_failure};
 use handoffd_core::gate::stream::{ChunkLookup, PassedChunk};
 use handoffd_core::gate::{Gate, GateLookup, GateVerdict, PassedMessage};
 
-/// What becomes of a judged chunk.
+/// The outcome of a judged chunk.
 pub(super) struct JudgedChunk {
     pub(super) end: Option<StreamEnd>,
     pub(super) safety: Option<SafetyFacts>,
@@ -102,7 +102,7 @@ impl Intake {
         Ok(JudgedChunk { failures: refused.iter().map(to_failure).collect(), ..judged })
     }
 
-    /// What the record says of findings that refuse nothing.
+    /// The record's entry on findings that refuse nothing.
     fn facts(&self, observed: &[SafetyFinding], marked: &[SafetyFinding]) -> Option<SafetyFacts> {
         let rules = |findings: &[SafetyFinding]| {
             let mut rules: Vec<String> = findings.iter().map(|one| one.rule.clone()).collect();

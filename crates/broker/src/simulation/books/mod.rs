@@ -97,7 +97,7 @@ pub(super) struct Books {
     streams: BTreeMap<HandoffId, StreamEntry>,
     /// Compressed messages, by handoff and its releases.
     compressed: BTreeMap<(HandoffId, u32), Vec<u8>>,
-    /// What the first attempt sent, by handoff and its releases.
+    /// The bytes of the first attempt, by handoff and its releases.
     sent: BTreeMap<(HandoffId, u32), Vec<u8>>,
 }
 

@@ -24,7 +24,7 @@ struct HandoffCourse {
     began: Option<OffsetDateTime>,
     /// The sender's own list, in order.
     preferred: Vec<String>,
-    /// It stands in for one that failed: when it fails too the task goes back.
+    /// A stand-in for one that failed: when this one fails too, the task goes back.
     recovers: bool,
     /// The clause that says what follows, and what it says.
     failed: Option<(&'static str, Recovery)>,
@@ -46,7 +46,7 @@ impl CourseDeviation {
     }
 }
 
-/// What a record tells of an agent, as predicates name it.
+/// An agent as its records show it, in the predicates' names.
 pub(super) fn facts(party: &Value) -> Value {
     let mut facts = json!({});
     for (told, names) in [

@@ -19,7 +19,7 @@ const SENDERS: &[Side] = &[Side::Senders];
 const RECEIVERS: &[Side] = &[Side::Receivers];
 const BOTH: &[Side] = &[Side::Senders, Side::Receivers];
 
-/// What a missing schema means: anything.
+/// The meaning of a missing schema: anything.
 static ANY: Value = Value::Bool(true);
 
 /// Lower bounds; what is absent, and what the absence of a count means.

@@ -8,7 +8,7 @@ pub(super) const MIN_BASE64_LINE: usize = 60;
 /// Fewest characters of base64 that are decoded.
 pub(super) const MIN_BASE64: usize = 20;
 
-/// What each byte stands for in base64, in either alphabet; more than 63 where it is none of its characters.
+/// The base64 value of each byte, in either alphabet; above 63 for other characters.
 static VALUES: [u8; 256] = {
     let mut values = [u8::MAX; 256];
     let mut value = 0;

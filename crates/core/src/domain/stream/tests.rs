@@ -68,6 +68,44 @@ fn a_chunk_that_is_none_is_refused_with_every_fault() {
 }
 
 #[test]
+fn no_chunk_nests_a_message_deeper_than_a_body_may_be() {
+    // `["x"]` as deep as said.
+    let nested = |depth: usize| (1..depth).fold(json!(["x"]), |inner, _| json!([inner]));
+    let path = |segments: usize| format!("/metadata{}", "/d".repeat(segments - 1));
+    for member in ["set", "append"] {
+        for (segments, deep) in [(1, MAX_DEPTH - 1), (40, MAX_DEPTH - 40), (MAX_DEPTH - 1, 1)] {
+            let said = |deep: usize| json!({"seq": 1, member: {path(segments): nested(deep)}});
+            assert!(Chunk::parse(&said(deep)).is_ok(), "{member} {segments} {deep}");
+            let faults = Chunk::parse(&said(deep + 1)).unwrap_err();
+            assert_eq!(pointers(&faults), [at(member, &path(segments))]);
+        }
+    }
+    // Nothing is built along a pointer of any length.
+    let endless = path(1_000_000);
+    let faults = Chunk::parse(&json!({"seq": 1, "set": {&endless: 1}})).unwrap_err();
+    assert_eq!(pointers(&faults), ["/set"]);
+}
+
+#[test]
+fn a_tilde_that_escapes_nothing_makes_no_pointer() {
+    for wrong in ["/metadata/~", "/metadata/a~2b", "/metadata/~/x"] {
+        let faults = Chunk::parse(&json!({"seq": 1, "set": {wrong: 1}})).unwrap_err();
+        assert_eq!(pointers(&faults), [at("set", wrong)]);
+    }
+    let mut message = json!({"metadata": {}});
+    chunk(&json!({"seq": 1, "set": {"/metadata/a~01~1": 1}})).apply(&mut message).unwrap();
+    assert_eq!(message, json!({"metadata": {"a~1/": 1}}));
+}
+
+#[test]
+fn a_chunk_of_too_many_changes_is_refused_before_they_are_compared() {
+    let many: Map<String, Value> =
+        (0..200_000).map(|at| (format!("/metadata/{at}"), json!(1))).collect();
+    let faults = Chunk::parse(&json!({"seq": 1, "set": many})).unwrap_err();
+    assert_eq!(pointers(&faults), [""]);
+}
+
+#[test]
 fn changes_within_one_another_are_refused_and_a_shape_goes_both_ways() {
     let parse = |value: Value| Chunk::parse(&value);
     for (set, append) in [

@@ -386,11 +386,11 @@ pub struct EntryCheck {
 /// The state of a committed part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PartState {
-    /// It opens its commitment.
+    /// Opens its commitment.
     Opens,
     /// Only its commitment is left.
     Gone,
-    /// It was withheld from the check.
+    /// Withheld from the check.
     Withheld,
 }
 

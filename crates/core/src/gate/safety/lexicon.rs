@@ -7,15 +7,19 @@
 //! whatever it is. Languages without spaces between words are searched by an automaton.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 
-use aho_corasick::automaton::Automaton as _;
-use aho_corasick::nfa::contiguous::NFA;
-use aho_corasick::{Anchored, MatchError};
+use aho_corasick::MatchError;
 
 use super::normalize;
-use super::reading::{READ, Reading, ReadingWord, hash, head, is_letter};
-use super::words::{NumberMap, Vocabulary};
+use super::reading::{READ, hash, head, is_letter};
+use super::words::{KnownWord, NumberMap, Vocabulary};
+
+mod anywhere;
+mod build;
+mod pass;
+
+use anywhere::{Pattern, SubstringMatcher};
+use build::{EntryTree, GatheredSense, SenseTable, only, reading, shifted};
 
 /// More concepts than this are too many for a `ConceptSet`.
 pub const MAX_CONCEPTS: usize = 256;
@@ -26,9 +30,6 @@ const MAX_ENTRY: usize = 60;
 /// Most entries that may be under way at once: as many as the longest has words.
 pub(super) const MAX_WORDS: usize = 10;
 
-/// How far from a word another one beside it is looked for, in bytes.
-const BESIDE: usize = 16;
-
 /// Languages without spaces between words, or whose words take attached particles: entries are found
 /// anywhere.
 const UNSPACED: [&str; 9] = ["ar", "bn", "fa", "he", "hi", "ja", "ko", "th", "zh"];
@@ -38,9 +39,6 @@ pub type Languages = u32;
 
 /// A set of concepts, a bit each, in the order of their names.
 pub(super) type ConceptSet = [u64; MAX_CONCEPTS / 64];
-
-/// Digits of a number that names a thing, such as an account.
-const NUMBER: u32 = 4;
 
 /// The concepts whose words are told by their form and not by an entry; a lexicon that has none of these names does
 /// not look for them.
@@ -78,48 +76,6 @@ struct EntrySense {
     languages: Languages,
 }
 
-/// The same while entries are gathered.
-#[derive(Debug, Clone, Copy, Default)]
-struct GatheredSense {
-    concepts: ConceptSet,
-    languages: Languages,
-}
-
-impl GatheredSense {
-    fn add(&mut self, other: Self) {
-        for (own, other) in self.concepts.iter_mut().zip(other.concepts) {
-            *own |= other;
-        }
-        self.languages |= other.languages;
-    }
-}
-
-/// The sets of concepts that words have, by number.
-#[derive(Debug, Default)]
-struct SenseTable {
-    sets: Vec<ConceptSet>,
-    numbers: BTreeMap<ConceptSet, u16>,
-}
-
-impl SenseTable {
-    fn entry(&mut self, gathered: GatheredSense) -> EntrySense {
-        let GatheredSense { concepts, languages } = gathered;
-        let free = self.sets.len() as u16;
-        let sense = *self.numbers.entry(concepts).or_insert(free);
-        if sense == free {
-            self.sets.push(concepts);
-        }
-        EntrySense { sense, languages }
-    }
-}
-
-/// The set of one concept.
-fn only(index: usize) -> ConceptSet {
-    let mut set = ConceptSet::default();
-    set[index / 64] = 1 << (index % 64);
-    set
-}
-
 #[derive(Debug, Clone)]
 enum Meaning {
     Concepts(EntrySense),
@@ -150,21 +106,6 @@ pub struct Lexicon {
     senses: Vec<ConceptSet>,
     /// What each of [`FORMS`] means, where the lexicon has it.
     forms: [Option<EntrySense>; FORMS.len()],
-}
-
-/// An automaton that finds patterns anywhere.
-#[derive(Debug)]
-struct SubstringMatcher {
-    nfa: NFA,
-    patterns: Vec<Pattern>,
-}
-
-#[derive(Debug)]
-struct Pattern {
-    sense: EntrySense,
-    length: u32,
-    /// Only where the text has exactly this.
-    exact: Option<String>,
 }
 
 /// Why a lexicon cannot be compiled.
@@ -299,372 +240,21 @@ impl Lexicon {
         self.languages.binary_search_by(|known| known.as_str().cmp(code)).ok().map(|at| 1 << at)
     }
 
+    /// How a word is known, whatever it means.
+    pub(super) fn knows(&self, word: &str) -> KnownWord {
+        let folded = normalize::fold(word);
+        let word = folded.as_ref().map_or(word, |view| view.text.as_str());
+        let letters: Vec<u8> = word.bytes().map(|byte| READ[usize::from(byte)]).collect();
+        self.vocabulary.knows((hash(&letters), head(&letters)), &letters)
+    }
+
     fn meanings(&self, node: u32) -> &[Meaning] {
         let (from, to) = (self.nodes[node as usize], self.nodes[node as usize + 1]);
         &self.meanings[from as usize..to as usize]
     }
-
-    /// Tells `found` of every word in that stretch of `text`, in the order of their ends. `reading` is
-    /// that text, read.
-    pub(super) fn read(
-        &self,
-        text: &str,
-        reading: &mut Reading,
-        stretch: Range<usize>,
-        mut found: impl FnMut(LexiconMatch),
-    ) {
-        let bytes = text.as_bytes();
-        let mut anywhere = Vec::new();
-        if !text.is_ascii() {
-            let keep = |pattern: &Pattern, at| anywhere.push((pattern.sense, pattern.length, at));
-            self.anywhere.each_spaced(reading.bytes(), keep);
-        }
-        let mut anywhere = anywhere.as_slice();
-        let signs = reading.signs().to_vec();
-        let mut signs = &signs[signs.partition_point(|at| *at < stretch.start)..];
-        let mut ways = [[EntryProgress::default(); MAX_WORDS]; 2];
-        let [mut now, mut next] = ways.each_mut();
-        // How many entries are under way.
-        let mut count = 0;
-        let mut last = ReadingWord::none(stretch.start);
-        let mut place = 1_u32;
-        while let Some(word) = reading.word(bytes, last.end)
-            && word.start < stretch.end
-        {
-            let (from, to) = (place, place + word.length);
-            while let Some((sense, length, at)) = anywhere.first()
-                && at.start < word.end
-            {
-                anywhere = &anywhere[1..];
-                let Range { start, end } = *at;
-                let EntrySense { sense, languages } = *sense;
-                // One that began words ago comes late where a shorter one of this word ends before it.
-                let ago = word.start.saturating_sub(start) as u32;
-                let from = (from + start.saturating_sub(word.start) as u32).saturating_sub(ago);
-                let to = from + length;
-                found(LexiconMatch::Word(WordMatch { sense, languages, start, end, from, to }));
-            }
-            if bytes[word.start].is_ascii_digit() || signs.first().is_some_and(|at| *at < word.end)
-            {
-                let passed = signs.partition_point(|at| *at < word.end);
-                let own = signs[..passed].last().copied().filter(|at| *at >= word.start);
-                signs = &signs[passed..];
-                if let Some(EntrySense { sense, languages }) = self.form(bytes, &word, own) {
-                    let (start, end) = (word.start, word.end);
-                    found(LexiconMatch::Word(WordMatch { sense, languages, start, end, from, to }));
-                }
-            }
-            let (alone, pair) = self.vocabulary.may_begin(last.hash, word.key());
-            if alone || pair || count > 0 {
-                // A longer one is no word of any entry, but may begin like a stem.
-                let seen = self.vocabulary.look(word.key(), reading.letters(&word, MAX_ENTRY));
-                let mut kept = 0;
-                let mut go = |way: EntryProgress| {
-                    for id in seen.ids() {
-                        let Some(node) = self.paths.get(path(way.node, *id)) else { continue };
-                        for meaning in self.meanings(node) {
-                            meaning.tell(bytes, way.start..word.end, (way.from, to), &mut found);
-                        }
-                        if let Some(slot) = next.get_mut(kept) {
-                            *slot = EntryProgress { node, ..way };
-                            kept += 1;
-                        }
-                    }
-                };
-                now[..count].iter().copied().for_each(&mut go);
-                if pair {
-                    let from = place - 1 - last.length;
-                    let first = self.vocabulary.look(last.key(), reading.letters(&last, MAX_ENTRY));
-                    for node in first.ids().iter().filter_map(|id| self.roots[*id as usize]) {
-                        go(EntryProgress { node, start: last.start, from });
-                    }
-                }
-                if alone {
-                    for node in seen.ids().iter().filter_map(|id| self.roots[*id as usize]) {
-                        for meaning in self.meanings(node) {
-                            meaning.tell(bytes, word.start..word.end, (from, to), &mut found);
-                        }
-                    }
-                }
-                count = kept;
-                std::mem::swap(&mut now, &mut next);
-            }
-            last = word;
-            place = to + 1;
-        }
-    }
-
-    /// What a word means by its form; `sign` is the last `@` or `$` in it.
-    #[cold]
-    fn form(&self, text: &[u8], word: &ReadingWord, sign: Option<usize>) -> Option<EntrySense> {
-        let [mail, amount, number] = self.forms;
-        let digit = |at: usize| text.get(at).is_some_and(u8::is_ascii_digit);
-        match sign {
-            Some(at) if text[at] == b'@' => {
-                let named = at > word.start && at + 1 < word.end;
-                mail.filter(|_| named && text.get(word.end) == Some(&b'.'))
-            }
-            Some(at) => amount.filter(|_| digit(at + 1)),
-            None => {
-                let digits = text[word.start..word.end].iter().all(u8::is_ascii_digit);
-                number.filter(|_| digits && word.length >= NUMBER)
-            }
-        }
-    }
-
-    /// The same for a text whose spaces say nothing.
-    pub(super) fn read_closed_up(
-        &self,
-        text: &str,
-        reading: &Reading,
-        mut found: impl FnMut(WordMatch),
-    ) {
-        self.closed_up.each_closed_up(text.as_bytes(), reading.bytes(), |sense, start, end| {
-            let (from, to) = (start as u32, end as u32);
-            let EntrySense { sense, languages } = sense;
-            found(WordMatch { sense, languages, start, end, from, to });
-        });
-    }
-}
-
-/// An entry that is under way after a word: as far as its node, from a first byte on, which has a place
-/// in the reading.
-#[derive(Debug, Clone, Copy, Default)]
-struct EntryProgress {
-    node: u32,
-    from: u32,
-    start: usize,
 }
 
 /// A step in the tree of entries, as a key.
 const fn path(node: u32, word: u32) -> u64 {
     (node as u64) << 32 | word as u64
-}
-
-impl Meaning {
-    fn tell(
-        &self,
-        text: &[u8],
-        at: Range<usize>,
-        (from, to): (u32, u32),
-        found: &mut impl FnMut(LexiconMatch),
-    ) {
-        let (start, end) = (at.start, at.end);
-        match self {
-            Self::Concepts(EntrySense { sense, languages }) => {
-                if is_word(text, at) {
-                    let (sense, languages) = (*sense, *languages);
-                    found(LexiconMatch::Word(WordMatch { sense, languages, start, end, from, to }));
-                }
-            }
-            Self::Exact(EntrySense { sense, languages }, literal, lead) => {
-                let Some(begin) = start.checked_sub(*lead) else { return };
-                let before = begin.checked_sub(1).map(|before| text[before]);
-                let apart = *lead == 0
-                    || before.is_none_or(|before| {
-                        !before.is_ascii_alphanumeric() || text[start - lead] == b'.'
-                    });
-                if apart && spelled(literal, &text[begin..]) && is_word(text, at) {
-                    let (sense, languages) = (*sense, *languages);
-                    found(LexiconMatch::Word(WordMatch { sense, languages, start, end, from, to }));
-                }
-            }
-            Self::Shift(shift) => found(LexiconMatch::Shifted(*shift, start)),
-            Self::Backwards => found(LexiconMatch::Backwards(start)),
-        }
-    }
-}
-
-/// The tree of the entries' words in the making.
-#[derive(Default)]
-struct EntryTree {
-    vocabulary: Vocabulary,
-    paths: BTreeMap<u64, u32>,
-    nodes: Vec<Vec<Meaning>>,
-}
-
-impl EntryTree {
-    /// Adds an entry as read: words with a space between them, the last perhaps with `*`.
-    fn add(&mut self, read: &str, meaning: Meaning) -> Result<(), LexiconError> {
-        if self.nodes.is_empty() {
-            self.nodes.push(Vec::new());
-        }
-        let mut words = read.split(' ');
-        let first = words.next().map_or(0, |word| match word.strip_suffix('*') {
-            Some(stem) => u64::from(head(stem.as_bytes())),
-            None => hash(word.as_bytes()),
-        });
-        let second = words.next().map(|word| head(word.trim_end_matches('*').as_bytes()));
-        self.vocabulary.begin(first, second);
-        let mut node = 0;
-        for word in read.split(' ') {
-            let id = match word.strip_suffix('*') {
-                Some(stem) => self.vocabulary.add_stem(stem.as_bytes()),
-                None => self.vocabulary.add(hash(word.as_bytes()), word.as_bytes()),
-            };
-            let id = id.ok_or_else(|| LexiconError::Entry(read.to_owned()))?;
-            let free = self.nodes.len() as u32;
-            node = *self.paths.entry(path(node, id)).or_insert(free);
-            if node == free {
-                self.nodes.push(Vec::new());
-            }
-        }
-        self.nodes[node as usize].push(meaning);
-        Ok(())
-    }
-}
-
-impl SubstringMatcher {
-    /// For entries as read, and for some that the text must have to the letter.
-    fn new(
-        entries: BTreeMap<String, EntrySense>,
-        exact: Vec<(EntrySense, String)>,
-    ) -> Result<Self, LexiconError> {
-        let read = |literal: &str| literal.bytes().map(|byte| READ[usize::from(byte)]).collect();
-        let keys: Vec<Vec<u8>> = entries
-            .keys()
-            .map(|entry| entry.clone().into_bytes())
-            .chain(exact.iter().map(|(_, literal)| read(literal)))
-            .collect();
-        let nfa = NFA::builder().prefilter(false).build(&keys)?;
-        nfa.start_state(Anchored::No)?;
-        let meanings = entries
-            .into_values()
-            .map(|sense| (sense, None))
-            .chain(exact.into_iter().map(|(sense, literal)| (sense, Some(literal))));
-        let patterns = meanings
-            .zip(&keys)
-            .map(|((sense, exact), key)| Pattern { sense, length: key.len() as u32, exact })
-            .collect();
-        Ok(Self { nfa, patterns })
-    }
-
-    /// Tells of each pattern in a text whose spaces say nothing, as it is read: its sense, start, end.
-    fn each_closed_up(
-        &self,
-        text: &[u8],
-        read: &[u8],
-        mut found: impl FnMut(EntrySense, usize, usize),
-    ) {
-        self.each(read.iter().copied().enumerate(), |pattern, end| {
-            let start = end - pattern.length as usize;
-            if pattern.exact.as_ref().is_none_or(|exact| spelled(exact, &text[start..])) {
-                found(pattern.sense, start, end);
-            }
-        });
-    }
-
-    /// Tells of each pattern in a text, as it is read, any run of borders for a space.
-    fn each_spaced(&self, read: &[u8], mut found: impl FnMut(&Pattern, Range<usize>)) {
-        let repeats = |at: usize| at > 0 && read[at].max(read[at - 1]) <= b' ';
-        let mut last = b'a';
-        let once = read.iter().enumerate().filter_map(|(at, byte)| {
-            let byte = (*byte).max(b' ');
-            let repeated = byte == b' ' && last == b' ';
-            last = byte;
-            (!repeated).then_some((at, byte))
-        });
-        self.each(once, |pattern, end| {
-            let mut start = end;
-            for _ in 0..pattern.length {
-                start -= 1;
-                while repeats(start) {
-                    start -= 1;
-                }
-            }
-            found(pattern, start..end);
-        });
-    }
-
-    /// Tells of each pattern in bytes that come with their places, and the place behind it.
-    fn each(
-        &self,
-        read: impl Iterator<Item = (usize, u8)>,
-        mut found: impl FnMut(&Pattern, usize),
-    ) {
-        let Ok(mut state) = self.nfa.start_state(Anchored::No) else { return };
-        for (at, byte) in read {
-            state = self.nfa.next_state(Anchored::No, state, byte);
-            if self.nfa.is_match(state) {
-                for index in 0..self.nfa.match_len(state) {
-                    let id = self.nfa.match_pattern(state, index);
-                    found(&self.patterns[id.as_usize()], at + 1);
-                }
-            }
-        }
-    }
-}
-
-/// Whether a text begins with exactly this: any white space for a space, small letters of the entry in
-/// either case and as the digits that pass for them.
-#[cold]
-fn spelled(literal: &str, text: &[u8]) -> bool {
-    let capital = literal.bytes().any(|byte| byte.is_ascii_uppercase());
-    let mut text = text;
-    for want in literal.bytes() {
-        let Some((have, rest)) = text.split_first() else { return false };
-        let passes = have.is_ascii_digit() && READ[usize::from(*have)] == want;
-        text = match want {
-            b' ' if have.is_ascii_whitespace() => rest.trim_ascii_start(),
-            _ if *have == want || !capital && (have.eq_ignore_ascii_case(&want) || passes) => rest,
-            _ => return false,
-        };
-    }
-    true
-}
-
-/// Digits pass for letters only beside letters: `1n57ruct10n` is a word, `14` is one only beside another
-/// word like that.
-fn is_word(text: &[u8], at: Range<usize>) -> bool {
-    !text[at.clone()].iter().any(u8::is_ascii_digit) || passes_for_word(text, at)
-}
-
-#[cold]
-fn passes_for_word(text: &[u8], at: Range<usize>) -> bool {
-    let count = |word: &[u8]| {
-        let digits = word.iter().filter(|byte| byte.is_ascii_digit()).count();
-        let letters =
-            word.iter().filter(|byte| byte.is_ascii_alphabetic() || !byte.is_ascii()).count();
-        (letters, digits)
-    };
-    let (letters, digits) = count(&text[at.clone()]);
-    if letters > 0 && letters + digits >= 4 {
-        return true;
-    }
-    let passes = |word: &[u8]| {
-        let (letters, digits) = count(word);
-        letters > 0
-            && digits > 0
-            && letters + digits >= 3
-            && word.iter().all(|byte| !READ[usize::from(*byte)].is_ascii_digit())
-    };
-    let border = |byte: &u8| !byte.is_ascii_alphanumeric();
-    let before = &text[at.start.saturating_sub(BESIDE)..at.start];
-    let after = &text[at.end..text.len().min(at.end + BESIDE)];
-    let before = before.split_last().and_then(|(_, before)| before.rsplit(border).next());
-    let after = after.split_first().and_then(|(_, after)| after.split(border).next());
-    before.is_some_and(passes) || after.is_some_and(passes)
-}
-
-/// An entry as the pass reads it: words with one space between them, the last perhaps with `*`.
-fn reading(text: &str, entry: &str) -> Result<String, LexiconError> {
-    let wrong = || LexiconError::Entry(entry.to_owned());
-    let folded = normalize::fold(text).map_or_else(|| text.to_owned(), |view| view.text);
-    let (stem, open) = folded.strip_suffix('*').map_or((&*folded, ""), |stem| (stem, "*"));
-    let read: Vec<u8> = stem.bytes().map(|byte| READ[usize::from(byte)].max(b' ')).collect();
-    let read = String::from_utf8(read).map_err(|_| wrong())?;
-    let words: Vec<&str> = read.split_ascii_whitespace().collect();
-    let read = words.join(" ");
-    let short = !open.is_empty() && words.last().is_none_or(|word| word.len() < Vocabulary::STEM);
-    if words.is_empty() || words.len() > MAX_WORDS || read.len() > MAX_ENTRY || short {
-        return Err(wrong());
-    }
-    Ok(read + open)
-}
-
-fn shifted(letter: char, shift: u8) -> char {
-    match letter {
-        'a'..='z' => char::from((letter as u8 - b'a' + shift) % 26 + b'a'),
-        other => other,
-    }
 }

@@ -52,10 +52,17 @@ pub(super) fn without_mentions(
             conditions.get(next).is_some_and(|one| one.rule == talk && one.start <= at + reach)
         })
     };
+    // In a tool's output and in data what is taken for a mention is marked; elsewhere it would pass.
+    let passes = !matches!(class, FieldClass::ToolOutput | FieldClass::Data);
+    let addressed = rules.addressed().filter(|_| passes);
+    let told = |fire: &SequenceMatch| {
+        rules.except(fire.rule).is_some_and(|other| covered(&conditions, other, fire.start))
+            && !addressed.is_some_and(|other| covered(&conditions, other, fire.start))
+    };
     let excepted: Vec<bool> = fires
         .iter()
         .map(|fire| {
-            rules.except(fire.rule).is_some_and(|other| covered(&conditions, other, fire.start))
+            told(fire)
                 || in_code_name(text, fire)
                 || rules.all()[usize::from(fire.rule)].except.is_some()
                     && (in_address(text, fire) || in_link_title(text, fire))

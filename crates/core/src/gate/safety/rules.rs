@@ -135,6 +135,10 @@ struct RulesFile {
     /// The rule, which adds nothing, that tells of talk about attacks: what is quoted near it does not refuse.
     #[serde(default)]
     mention: Option<String>,
+    /// The rule, which adds nothing, that tells of words said to the reader: where these name an attacker, they report
+    /// none.
+    #[serde(default)]
+    addressed: Option<String>,
     /// Words that are also looked for under a shift of the alphabet and backwards.
     anchors: String,
     lexicon: Words,
@@ -175,6 +179,7 @@ pub struct Rules {
     /// For each rule, the one within whose matches it does not mark ([`Rule::spared`]).
     spared: Vec<Option<u16>>,
     mention: Option<u16>,
+    addressed: Option<u16>,
     pub(super) lexicon: Lexicon,
     pub(super) machine: SequenceMachine,
 }
@@ -236,6 +241,7 @@ impl Rules {
         let except = each(|rule| rule.except.as_ref())?;
         let spared = each(|rule| rule.spared.as_ref())?;
         let mention = place("mention", file.mention.as_ref())?;
+        let addressed = place("addressed", file.addressed.as_ref())?;
         Ok(Self {
             version: file.version,
             rules: file.rules,
@@ -243,6 +249,7 @@ impl Rules {
             except,
             spared,
             mention,
+            addressed,
             lexicon,
             machine,
         })
@@ -258,6 +265,11 @@ impl Rules {
     #[must_use]
     pub fn all(&self) -> &[Rule] {
         &self.rules
+    }
+
+    /// What each rule adds in a tier, in a field of this kind.
+    pub(super) fn weights(&self, tier: Tier, class: FieldClass) -> impl Fn(u16) -> f32 + '_ {
+        move |rule| self.rules[usize::from(rule)].adds(tier, class)
     }
 
     /// The rule beside which this one does not count.
@@ -278,6 +290,11 @@ impl Rules {
     /// The rule that tells of talk about attacks.
     pub(super) const fn mention(&self) -> Option<u16> {
         self.mention
+    }
+
+    /// The rule that tells of words said to the reader.
+    pub(super) const fn addressed(&self) -> Option<u16> {
+        self.addressed
     }
 
     /// Whether a rule is a condition of others.

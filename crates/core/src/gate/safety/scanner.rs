@@ -201,7 +201,7 @@ impl Scanner {
     #[must_use]
     pub fn matching_rules(&self, text: &str) -> Vec<&str> {
         let mut ids: Vec<&str> = Vec::new();
-        for fire in look(&self.rules, text, &mut ScanMemory::default()).fires {
+        for fire in look(&self.rules, text, &mut ScanMemory::default(), 0..usize::MAX).fires {
             let id = self.rules()[usize::from(fire.rule)].id.as_str();
             if !ids.contains(&id) {
                 ids.push(id);
@@ -214,7 +214,7 @@ impl Scanner {
     /// the text's length only, whatever is in it.
     #[must_use]
     pub fn work(&self, text: &str) -> u64 {
-        look(&self.rules, text, &mut ScanMemory::default()).work
+        look(&self.rules, text, &mut ScanMemory::default(), 0..usize::MAX).work
     }
 }
 
@@ -314,6 +314,9 @@ mod tests;
 
 #[cfg(test)]
 mod doors;
+
+#[cfg(test)]
+mod splits;
 
 #[cfg(test)]
 mod tiers;

@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use super::lexicon::{ConceptSet, Languages, Lexicon, MAX_WORDS};
+use super::lexicon::{ConceptSet, Languages, Lexicon, MAX_CONCEPTS, MAX_WORDS};
 use super::normalize::fold;
 use super::reading::Reading;
 
@@ -35,6 +35,17 @@ enum At {
     Beginning,
 }
 
+impl At {
+    /// Whether a slot takes a word that begins `place`, at most.
+    fn allows(self, place: Self) -> bool {
+        match self {
+            Self::Anywhere => true,
+            Self::Within => place == Self::Anywhere,
+            _ => place >= self,
+        }
+    }
+}
+
 /// What a negation before the first word of a sequence does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PrecedingNegation {
@@ -52,9 +63,8 @@ enum FollowingMark {
     Colon,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 struct SequenceSlot {
-    concepts: ConceptSet,
     gap: u32,
     link: Link,
     at: At,
@@ -76,7 +86,8 @@ enum Link {
 #[error("the sequence {0:?} cannot be read: {1:?} is no concept")]
 pub struct SequenceError(String, String);
 
-#[derive(Debug, Clone)]
+/// One slot of one sequence. A word reads each step that waits for its concepts, so a step has only what that reading needs.
+#[derive(Debug, Clone, Copy)]
 struct SequenceStep {
     slot: SequenceSlot,
     rule: u16,
@@ -89,14 +100,52 @@ struct SequenceStep {
 #[derive(Debug, Default)]
 pub struct SequenceMachine {
     steps: Vec<SequenceStep>,
+    /// The concepts of each step; [`Self::compile`] empties this.
+    concepts: Vec<ConceptSet>,
     /// For each sense of the lexicon, the steps that take a word of it.
     takes: Vec<SenseSteps>,
     /// Those that begin a sequence.
     firsts: StepSet,
+    conditions: StepConditions,
     /// Over how many words a sequence can reach.
     pub(super) reach: u32,
     /// Words through which a negation reaches the next, and the languages they do so in.
     carriers: BTreeMap<String, Languages>,
+}
+
+/// Sets of steps, a bit a step, by which a word rules steps out before it reads them.
+#[derive(Debug, Default)]
+struct StepConditions {
+    /// Steps whose slot asks for a place ([`SequenceSlot::at`]).
+    placed: Vec<u64>,
+    /// For each place of a word, in the order of [`At`], the steps whose slot does not allow it.
+    misplaced: [Vec<u64>; 5],
+    /// First steps that a word begins only behind a negation.
+    negated: Vec<u64>,
+    /// First steps that a word begins only without one.
+    plain: Vec<u64>,
+}
+
+impl StepConditions {
+    fn of(steps: &[SequenceStep]) -> Self {
+        let set = |holds: &dyn Fn(&SequenceStep) -> bool| {
+            let mut bits = vec![0; word_and_bit(steps.len()).0 + 1];
+            for (index, _) in steps.iter().enumerate().filter(|(_, step)| holds(step)) {
+                let (word, bit) = word_and_bit(index);
+                bits[word] |= bit;
+            }
+            bits
+        };
+        let begins = |after| set(&move |step: &SequenceStep| step.first && step.after == after);
+        let misplaced = [At::Within, At::Anywhere, At::Clause, At::Line, At::Beginning]
+            .map(|place| set(&move |step: &SequenceStep| !step.slot.at.allows(place)));
+        Self {
+            placed: set(&|step| step.slot.at != At::Anywhere),
+            misplaced,
+            negated: begins(PrecedingNegation::Negation),
+            plain: begins(PrecedingNegation::NoNegation),
+        }
+    }
 }
 
 /// What a word of one sense does.
@@ -122,6 +171,14 @@ impl StepSet {
     }
 }
 
+/// The concepts of a set, by number.
+fn concepts(set: &ConceptSet) -> impl Iterator<Item = usize> {
+    set.iter().enumerate().flat_map(|(word, bits)| {
+        let first = word * u64::BITS as usize;
+        (0..u64::BITS as usize).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| first + bit)
+    })
+}
+
 const fn word_and_bit(step: usize) -> (usize, u64) {
     (step / u64::BITS as usize, 1 << (step % u64::BITS as usize))
 }
@@ -139,8 +196,10 @@ pub struct SequenceMatch {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct StepProgress {
-    start: usize,
-    end: usize,
+    /// First byte of the first word, and the one behind the last.
+    start: u32,
+    end: u32,
+    /// Where the last word ends in the reading.
     to: u32,
     /// Of a negated sequence: the languages that the negation and all its words have in common.
     negated: Languages,
@@ -179,16 +238,20 @@ impl SequenceMachine {
         let holds = |set: &ConceptSet, concept: Option<usize>| {
             concept.is_some_and(|bit| set[bit / 64] >> (bit % 64) & 1 == 1)
         };
+        let mut by_concept = vec![StepSet::default(); MAX_CONCEPTS];
+        for (index, set) in std::mem::take(&mut self.concepts).iter().enumerate() {
+            concepts(set).for_each(|concept| by_concept[concept].push(index));
+        }
         let takes = lexicon.senses().iter().map(|set| {
-            let mut steps = StepSet::default();
-            for (index, step) in self.steps.iter().enumerate() {
-                if set.iter().zip(step.slot.concepts).any(|(one, other)| one & other != 0) {
-                    steps.push(index);
-                }
+            let mut words: BTreeMap<usize, u64> = BTreeMap::new();
+            for (word, bits) in concepts(set).flat_map(|concept| &by_concept[concept].0) {
+                *words.entry(*word).or_default() |= bits;
             }
+            let steps = StepSet(words.into_iter().collect());
             SenseSteps { steps, negation: holds(set, negation), lead: holds(set, lead) }
         });
         self.takes = takes.collect();
+        self.conditions = StepConditions::of(&self.steps);
     }
 
     /// Lets negations of each language reach through these words of it: "do not *ever* ignore".
@@ -245,11 +308,11 @@ impl SequenceMachine {
                 let concept = lexicon.concept(name).ok_or_else(unknown)?;
                 concepts[concept / 64] |= 1 << (concept % 64);
             }
-            slots.push(SequenceSlot { concepts, gap, link, at, then });
+            slots.push((concepts, SequenceSlot { gap, link, at, then }));
             gap = GAP;
         }
         // Two bytes of the reading are a word and its border at least.
-        let reach = slots.iter().map(|slot| slot.gap / 2 + MAX_WORDS as u32).sum();
+        let reach = slots.iter().map(|(_, slot)| slot.gap / 2 + MAX_WORDS as u32).sum();
         self.reach = self.reach.max(reach);
         if plain {
             self.chain(rule, slots.clone(), PrecedingNegation::Negation);
@@ -262,14 +325,20 @@ impl SequenceMachine {
         Ok(())
     }
 
-    fn chain(&mut self, rule: usize, slots: Vec<SequenceSlot>, after: PrecedingNegation) {
+    fn chain(
+        &mut self,
+        rule: usize,
+        slots: Vec<(ConceptSet, SequenceSlot)>,
+        after: PrecedingNegation,
+    ) {
         let last = slots.len().saturating_sub(1);
-        for (index, slot) in slots.into_iter().enumerate() {
+        for (index, (concepts, slot)) in slots.into_iter().enumerate() {
             let step = self.steps.len();
             let (first, last) = (index == 0, index == last);
             if first {
                 self.firsts.push(step);
             }
+            self.concepts.push(concepts);
             self.steps.push(SequenceStep { slot, rule: rule as u16, first, last, after });
         }
     }

@@ -2,11 +2,19 @@
 //! with a seam between any two, and with what stands at the ends of the long texts beside them: so an attack that is
 //! split over neighbouring fields, parts, keys or turns is read as what it is, and short texts cost one reading.
 
+use super::lexicon::WordMatch;
 use super::mention::{without_mentions, without_spared};
 use super::normalize;
 use super::rules::{FieldClass, Rules, Tier};
-use super::sequence::{SEAM, ScanMemory, SequenceMatch};
-use super::views::look;
+use super::sequence::{ScanMemory, SequenceMatch};
+use super::views::{ViewScan, look};
+
+mod borders;
+mod glue;
+mod page;
+
+use borders::{Part, Side};
+use page::{Page, Piece};
 
 /// The score at which the rules that matched a text are reported.
 pub const THRESHOLD: f32 = 1.0;
@@ -67,25 +75,6 @@ pub(super) enum Standing {
     Apart,
 }
 
-#[derive(Debug, Default)]
-struct Page {
-    text: String,
-    pieces: Vec<Piece>,
-    /// What fired in the texts whose ends stand here, by the place on the page.
-    fires: Vec<SequenceMatch>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Piece {
-    /// Where it begins on the page.
-    start: usize,
-    text: u32,
-    /// Where it begins in its text.
-    offset: usize,
-    /// Whether it is all of its text.
-    whole: bool,
-}
-
 /// The way through the texts of one message.
 #[derive(Debug)]
 pub(super) struct Sweep<'a> {
@@ -93,6 +82,10 @@ pub(super) struct Sweep<'a> {
     memory: &'a mut ScanMemory,
     /// By class, those that run on and those apart.
     pages: [[Page; 2]; 4],
+    /// Texts that run on and hold words of the lexicon.
+    parts: Vec<Part>,
+    /// Texts that ran on so far.
+    ordinal: u32,
     pub hits: Vec<Hit>,
     pub repeats: Vec<Repeat>,
     /// Bytes read and steps tried.
@@ -113,34 +106,77 @@ const CLASSES: [FieldClass; 4] =
 
 impl<'a> Sweep<'a> {
     pub(super) fn new(rules: &'a Rules, memory: &'a mut ScanMemory) -> Self {
-        let pages = Default::default();
-        Self { rules, memory, pages, hits: Vec::new(), repeats: Vec::new(), work: 0 }
+        Self {
+            rules,
+            memory,
+            pages: Default::default(),
+            parts: Vec::new(),
+            ordinal: 0,
+            hits: Vec::new(),
+            repeats: Vec::new(),
+            work: 0,
+        }
     }
 
     pub(super) fn take(&mut self, number: u32, text: &str, class: FieldClass, standing: Standing) {
         let (at, beside) = (place(class), standing as usize);
+        self.ordinal += u32::from(standing == Standing::Running);
+        let ordinal = self.ordinal;
         if text.len() <= SHORT {
             let page = &mut self.pages[at][beside];
-            page.push(Piece { start: 0, text: number, offset: 0, whole: true }, text);
+            page.push(Piece { start: 0, text: number, ordinal, offset: 0, whole: true }, text);
             if page.text.len() > PAGE {
                 self.turn(class, beside);
+                // What the next page begins with may go on with this.
+                let piece = Piece { start: 0, text: number, ordinal, offset: 0, whole: false };
+                self.pages[at][beside].push(piece, text);
             }
             return;
         }
-        let seen = look(self.rules, text, self.memory);
-        self.work += seen.work;
         let (head, tail) = ends(text);
+        let seen = look(self.rules, text, self.memory, head..tail);
+        self.work += seen.work;
+        let piece = |offset| Piece { start: 0, text: number, ordinal, offset, whole: false };
         let page = &mut self.pages[at][beside];
-        page.push(Piece { start: 0, text: number, offset: 0, whole: false }, &text[..head]);
+        page.push(piece(0), &text[..head]);
         page.keep(&seen.fires, 0..head);
         if page.pieces.len() > 1 {
             self.turn(class, beside);
         }
         let page = &mut self.pages[at][beside];
         *page = Page::default();
-        page.push(Piece { start: 0, text: number, offset: tail, whole: false }, &text[tail..]);
+        page.push(piece(tail), &text[tail..]);
         page.keep(&seen.fires, tail..text.len());
+        if standing == Standing::Running {
+            for (side, stretch) in [(Side::Head, 0..head), (Side::Tail, tail..text.len())] {
+                let words = &text[stretch.clone()];
+                self.part(&piece(stretch.start), (side, class), words, stretch.start, &seen);
+            }
+        }
         self.judge(number, text, seen.fires, class);
+    }
+
+    /// Keeps a stretch of what was seen, which begins there at `start`, for neighbours of other classes.
+    fn part(
+        &mut self,
+        piece: &Piece,
+        (side, class): (Side, FieldClass),
+        words: &str,
+        start: usize,
+        seen: &ViewScan,
+    ) {
+        let first = seen.heard.partition_point(|hit| hit.end <= start);
+        let heard = seen.heard[first..].iter();
+        let heard = heard
+            .take_while(|hit| hit.end <= start + words.len())
+            .filter(|hit| hit.start >= start)
+            .map(|hit| WordMatch { start: hit.start - start, end: hit.end - start, ..*hit });
+        let heard: Vec<WordMatch> = heard.collect();
+        if !heard.is_empty() {
+            let Piece { ordinal, text, offset, .. } = *piece;
+            let words = words.to_owned();
+            self.parts.push(Part { ordinal, side, class, text, offset, words, heard });
+        }
     }
 
     /// Reads what still waits for neighbours.
@@ -150,6 +186,11 @@ impl<'a> Sweep<'a> {
                 self.turn(class, beside);
             }
         }
+        let parts = std::mem::take(&mut self.parts);
+        let across = borders::across(self.rules, self.memory, parts, &mut self.work);
+        for hit in across {
+            self.hit(hit);
+        }
     }
 
     /// Reads a page, and begins the next.
@@ -158,12 +199,23 @@ impl<'a> Sweep<'a> {
         if page.pieces.iter().all(|piece| !piece.whole) && page.pieces.len() < 2 {
             return;
         }
-        let seen = look(self.rules, &page.text, self.memory);
+        let seen = look(self.rules, &page.text, self.memory, 0..0);
         self.work += seen.work;
-        if seen.fires.is_empty() && page.fires.is_empty() {
-            return;
+        if beside == Standing::Running as usize && !seen.heard.is_empty() {
+            for (index, piece) in page.pieces.iter().enumerate().filter(|(_, piece)| piece.whole) {
+                let words = page.piece(index);
+                self.part(piece, (Side::Whole, class), words, piece.start, &seen);
+            }
         }
         let mut across = page.fires.clone();
+        if let Some(glued) = glue::glued(&page, &self.rules.lexicon) {
+            let seen = look(self.rules, &glued.text, self.memory, 0..usize::MAX);
+            self.work += seen.work;
+            across.extend(seen.fires.into_iter().filter_map(|fire| glued.across(fire)));
+        }
+        if seen.fires.is_empty() && across.is_empty() {
+            return;
+        }
         let mut alone: Vec<Vec<SequenceMatch>> = vec![Vec::new(); page.pieces.len()];
         for fire in seen.fires {
             let index = page.index(fire.start);
@@ -200,7 +252,7 @@ impl<'a> Sweep<'a> {
                 // A name or a value of one word orders nothing.
                 fires.retain(|fire| !page.is_word(page.index(fire.start), fire.end));
             }
-            for fire in enough(self.rules, &mut fires, class, tier, window) {
+            for fire in enough(self.rules, &mut fires, &self.rules.weights(tier, class), window) {
                 let index = page.index(fire.start);
                 let piece = page.pieces[index];
                 let start = fire.start - piece.start + piece.offset;
@@ -222,7 +274,8 @@ impl<'a> Sweep<'a> {
                 Tier::Refuse => without_mentions(self.rules, text, class, &mut fires),
                 Tier::Mark => without_spared(self.rules, &mut fires),
             }
-            let found = enough(self.rules, &mut fires, class, tier, window);
+            let weights = self.rules.weights(tier, class);
+            let found = enough(self.rules, &mut fires, &weights, window);
             let of = |fire: SequenceMatch| {
                 let SequenceMatch { rule, start, end } = fire;
                 let end = end.clamp(start, text.len().max(start));
@@ -238,7 +291,8 @@ impl<'a> Sweep<'a> {
                     }
                     Tier::Mark => without_spared(self.rules, &mut fires),
                 }
-                let found = enough(self.rules, &mut fires, FieldClass::ToolOutput, tier, window);
+                let weights = self.rules.weights(tier, FieldClass::ToolOutput);
+                let found = enough(self.rules, &mut fires, &weights, window);
                 let hits: Vec<Hit> = found.into_iter().map(of).collect();
                 if let Some(words) = stretch(text, &hits) {
                     self.repeats.push(Repeat { hits, words });
@@ -252,43 +306,6 @@ impl<'a> Sweep<'a> {
         if self.hits.len() < MAX_HITS && !self.hits.iter().rev().take(64).any(known) {
             self.hits.push(hit);
         }
-    }
-}
-
-impl Page {
-    fn push(&mut self, piece: Piece, text: &str) {
-        if !self.pieces.is_empty() {
-            self.text.push(char::from(SEAM));
-        }
-        self.pieces.push(Piece { start: self.text.len(), ..piece });
-        self.text.push_str(text);
-    }
-
-    /// Keeps what fired within a part of the text that was pushed last.
-    fn keep(&mut self, fires: &[SequenceMatch], part: std::ops::Range<usize>) {
-        let Some(piece) = self.pieces.last() else { return };
-        let within = |fire: &&SequenceMatch| part.start <= fire.start && fire.end <= part.end;
-        self.fires.extend(fires.iter().filter(within).map(|fire| {
-            let onto = |at: usize| at - part.start + piece.start;
-            SequenceMatch { start: onto(fire.start), end: onto(fire.end.max(fire.start)), ..*fire }
-        }));
-    }
-
-    /// The piece that holds a place.
-    fn index(&self, at: usize) -> usize {
-        self.pieces.partition_point(|piece| piece.start <= at).max(1) - 1
-    }
-
-    /// Whether a piece is one word, and nothing that begins in it goes on to `end` in the next.
-    fn is_word(&self, index: usize, end: usize) -> bool {
-        let (piece, until) = (self.pieces[index], self.end(index));
-        let text = self.text.get(piece.start..until).unwrap_or_default();
-        piece.whole && end <= until && !text.contains(' ') && text.is_ascii()
-    }
-
-    /// Where a piece ends.
-    fn end(&self, index: usize) -> usize {
-        self.pieces.get(index + 1).map_or(self.text.len(), |next| next.start - 1)
     }
 }
 
@@ -331,8 +348,7 @@ pub(super) fn plain_words(text: &str) -> String {
 fn enough(
     rules: &Rules,
     fires: &mut Vec<SequenceMatch>,
-    class: FieldClass,
-    tier: Tier,
+    weight: &dyn Fn(u16) -> f32,
     window: usize,
 ) -> Vec<SequenceMatch> {
     let conditions = fires.iter().filter(|fire| rules.is_condition(fire.rule));
@@ -344,7 +360,6 @@ fn enough(
         conditions.get(next).is_some_and(|one| one.rule == rule && one.start <= at + WINDOW)
     };
     fires.retain(|fire| !rules.unless(fire.rule).is_some_and(|rule| holds(rule, fire.start)));
-    let weight = |rule: u16| rules.all()[usize::from(rule)].adds(tier, class);
     fires.retain(|fire| weight(fire.rule) > 0.0);
     fires.sort_unstable_by_key(|fire| (fire.start, fire.rule, fire.end));
     fires.dedup();

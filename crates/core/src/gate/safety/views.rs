@@ -1,8 +1,10 @@
 //! All readings of one text, and the rules that fire in them: the text folded, closed up, unescaped,
 //! decoded, shifted back and turned around, and what that brought to light again, to a bounded depth.
 
+use std::ops::Range;
+
 use super::disguise;
-use super::lexicon::LexiconMatch;
+use super::lexicon::{LexiconMatch, WordMatch};
 use super::normalize::{self, View};
 use super::reading::Reading;
 use super::rules::{FieldClass, Rules};
@@ -29,13 +31,21 @@ const TURNED: usize = 4;
 pub(super) struct ViewScan {
     /// Rules that fired, with their offsets in the text.
     pub fires: Vec<SequenceMatch>,
+    /// The lexicon's words in the text as it came, outside of the stretch that was named.
+    pub heard: Vec<WordMatch>,
     /// Bytes read and steps tried.
     pub work: u64,
 }
 
-/// Reads a text in all its views.
-pub(super) fn look(rules: &Rules, text: &str, memory: &mut ScanMemory) -> ViewScan {
-    let mut looker = ViewScanner { rules, memory, turned: None, seen: ViewScan::default() };
+/// Reads a text in all its views. The words in `unheard` are not kept.
+pub(super) fn look(
+    rules: &Rules,
+    text: &str,
+    memory: &mut ScanMemory,
+    unheard: Range<usize>,
+) -> ViewScan {
+    let seen = ViewScan::default();
+    let mut looker = ViewScanner { rules, memory, unheard, turned: None, seen };
     looker.forms(text, &|offset| offset);
     looker.view(text, 0, false, &|offset| offset);
     looker.seen
@@ -44,6 +54,7 @@ pub(super) fn look(rules: &Rules, text: &str, memory: &mut ScanMemory) -> ViewSc
 struct ViewScanner<'a> {
     rules: &'a Rules,
     memory: &'a mut ScanMemory,
+    unheard: Range<usize>,
     /// How the text at hand was turned from the one above it, where it was.
     turned: Option<Option<u8>>,
     seen: ViewScan,
@@ -258,10 +269,19 @@ impl ViewScanner<'_> {
         let mut turns = Vec::new();
         let rules = self.rules;
         let mut run = rules.machine.begin(text, false, self.memory);
-        let fires = &mut self.seen.fires;
+        let ViewScan { fires, heard, .. } = &mut self.seen;
         let before = fires.len();
+        let unheard = self.unheard.clone();
         rules.lexicon.read(text, reading, 0..text.len(), |found| match found {
-            LexiconMatch::Word(hit) => run.take(&hit, |fire| keep(rules, fires, before, fire)),
+            LexiconMatch::Word(hit) => {
+                if pass == PassKind::Plain {
+                    let (start, end) = (original(hit.start), original(hit.end - 1) + 1);
+                    if end <= unheard.start || start >= unheard.end {
+                        heard.push(WordMatch { start, end, ..hit });
+                    }
+                }
+                run.take(&hit, |fire| keep(rules, fires, before, fire));
+            }
             LexiconMatch::Shifted(shift, at) => turns.push((Some(shift), at)),
             LexiconMatch::Backwards(at) => turns.push((None, at)),
         });
@@ -339,7 +359,12 @@ impl ViewScanner<'_> {
 /// Keeps a fire of the pass that began at `before`, unless one of its rule covers its beginning: one that stands apart
 /// may count where the other is a mention. A condition reaches as far as all that overlap do: a sentence that goes on to
 /// a second verb tells of that as well.
-fn keep(rules: &Rules, fires: &mut Vec<SequenceMatch>, before: usize, fire: SequenceMatch) {
+pub(super) fn keep(
+    rules: &Rules,
+    fires: &mut Vec<SequenceMatch>,
+    before: usize,
+    fire: SequenceMatch,
+) {
     let within = |known: &&mut SequenceMatch| {
         known.rule == fire.rule && (known.start..known.end).contains(&fire.start)
     };

@@ -27,12 +27,23 @@ pub(super) struct Vocabulary {
     beginnings: NumberMap,
     stems: Vec<Vec<StemEntry>>,
     words: Vec<Box<[u8]>>,
+    /// The same in the order of their letters.
+    sorted: Vec<Box<[u8]>>,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct WordNumbers {
     ids: [u32; MAX_IDS],
     count: usize,
+}
+
+/// How the lexicon knows a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct KnownWord {
+    pub exact: bool,
+    pub stem: bool,
+    /// Whether it begins a word or a stem, or is one.
+    pub begins: bool,
 }
 
 impl WordNumbers {
@@ -84,6 +95,8 @@ impl Vocabulary {
             self.stems.push(stems.clone());
         }
         self.beginnings = NumberMap::new(&beginnings);
+        self.sorted.clone_from(&self.words);
+        self.sorted.sort_unstable();
     }
 
     /// The numbers of a word with these letters; `key` is its hash and its head.
@@ -102,6 +115,16 @@ impl Vocabulary {
             }
         }
         seen
+    }
+
+    /// Whether it is a word of some entry, whether some stem begins it, and whether it begins either.
+    pub(super) fn knows(&self, key: (u64, u32), letters: &[u8]) -> KnownWord {
+        let word = self.index.get(key.0).map(|id| &self.words[id as usize]);
+        let exact = word.is_some_and(|word| same(word, letters));
+        let stem = self.look(key, letters).count > usize::from(exact);
+        let next = self.sorted.partition_point(|word| **word < *letters);
+        let begins = self.sorted.get(next).is_some_and(|word| word.starts_with(letters));
+        KnownWord { exact, stem, begins }
     }
 
     /// How many numbers there are.

@@ -53,7 +53,7 @@ fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// What is wrong at `at`, in our own words. `value` is repeated only where that may be.
+/// The defect at `at` as a sentence. `value` is repeated only where that may be.
 pub(super) fn sentence(kind: &ValidationErrorKind, at: &str, value: &Value) -> String {
     let is = if may_echo(at) { shown(value) } else { String::new() };
     match kind {

@@ -77,7 +77,7 @@ impl Schemas {
         }
     }
 
-    /// What is delivered of a message in canonical form: the bytes as they are, or the older form's.
+    /// The delivered bytes of a message in canonical form: as they are, or those of the older form.
     ///
     /// # Errors
     /// [`FormError`].
@@ -143,7 +143,7 @@ impl Schemas {
         message: &Value,
         minor: u32,
     ) -> Option<String> {
-        if to.validator.is_valid(older) {
+        if to.validator().is_valid(older) {
             return None;
         }
         let pointers = |compiled: &CompiledSchema, message: &Value| {
@@ -167,7 +167,7 @@ mod tests {
         serde_json::from_str(text).unwrap()
     }
 
-    /// What 2.0 has a place for, and what need not reach a receiver.
+    /// Fields that 2.0 has, and fields that need not reach a receiver.
     fn plain() -> Value {
         let mut message = initial();
         for name in [

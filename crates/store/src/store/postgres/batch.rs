@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 
 use sqlx::postgres::{PgRow, Postgres};
 
+use super::call::Call;
 use super::rows;
 use crate::store::Result;
 
@@ -16,11 +17,54 @@ pub(super) struct BatchTable {
     pub(super) columns: &'static [(&'static str, &'static str)],
 }
 
+/// Rows of a table that are bound value by value. Each number of them is a text of its own, which a connection prepares.
+pub(super) const FEW: usize = 2;
+
+/// The form of a statement's rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bound {
+    /// One array for each column: any number of rows by one text.
+    Arrays,
+    /// One value for each column and row, column by column: of few rows it costs the server 0.6 times as much.
+    Values(usize),
+}
+
+impl Bound {
+    pub(super) fn of(rows: usize) -> Self {
+        if (1..=FEW).contains(&rows) { Self::Values(rows) } else { Self::Arrays }
+    }
+}
+
 /// Approximate bytes of an array element sent to the server: its length, and an id or a number.
 const COLUMN_BYTES: usize = 24;
 
 /// The text of a statement, built once.
 pub(super) type Sql = LazyLock<String>;
+
+/// A statement by the form of its rows: [`Bound::Values`] for each count up to [`FEW`], then [`Bound::Arrays`].
+pub(super) struct RowsSql(LazyLock<[String; FEW + 1]>);
+
+impl RowsSql {
+    pub(super) const fn new(texts: fn() -> [String; FEW + 1]) -> Self {
+        Self(LazyLock::new(texts))
+    }
+
+    /// The statement for so many rows, without its values.
+    pub(super) fn call(&'static self, rows: usize) -> Call {
+        let bound = Bound::of(rows);
+        let place = if bound == Bound::Arrays { FEW } else { rows.saturating_sub(1) };
+        let mut call = Call::new(self.0[place].as_str());
+        call.flat = bound != Bound::Arrays;
+        call
+    }
+}
+
+/// The texts of a statement by the form of its rows.
+pub(super) fn by_rows(text: impl Fn(Bound) -> String) -> [String; FEW + 1] {
+    std::array::from_fn(|place| {
+        text(if place < FEW { Bound::Values(place + 1) } else { Bound::Arrays })
+    })
+}
 
 impl BatchTable {
     fn list(columns: &[(&str, &str)], one: impl Fn(usize, &str, &str) -> String) -> String {
@@ -40,10 +84,25 @@ impl BatchTable {
         self.columns.len() * COLUMN_BYTES
     }
 
-    /// The arrays as rows, named `n`; `first` is the number of the first one's parameter.
-    fn rows(columns: &[(&str, &str)], first: usize) -> String {
-        let arrays = Self::list(columns, |place, _, kind| format!("${}::{kind}[]", first + place));
-        format!("UNNEST({arrays}) AS n({})", Self::names(columns))
+    /// The rows to write or to find, named `n`; `first` is the number of the first parameter.
+    pub(super) fn rows(columns: &[(&str, &str)], first: usize, rows: Bound) -> String {
+        let names = Self::names(columns);
+        match rows {
+            Bound::Arrays => {
+                let array = |place, _: &str, kind: &str| format!("${}::{kind}[]", first + place);
+                format!("UNNEST({}) AS n({names})", Self::list(columns, array))
+            }
+            Bound::Values(count) => {
+                let row = |row: usize| {
+                    let value = |place, _: &str, kind: &str| {
+                        format!("${}::{kind}", first + place * count + row)
+                    };
+                    format!("({})", Self::list(columns, value))
+                };
+                let rows: Vec<_> = (0..count).map(row).collect();
+                format!("(VALUES {}) AS n({names})", rows.join(", "))
+            }
+        }
     }
 
     fn same_key(&self) -> String {
@@ -55,45 +114,49 @@ impl BatchTable {
     }
 
     /// Inserts; an existing key is an error.
-    pub(super) fn insert(&self, first: usize) -> String {
-        let (names, rows) = (Self::names(self.columns), Self::rows(self.columns, first));
+    pub(super) fn insert(&self, first: usize, rows: Bound) -> String {
+        let (names, rows) = (Self::names(self.columns), Self::rows(self.columns, first, rows));
         format!("INSERT INTO {} ({names}) SELECT {names} FROM {rows}", self.name)
     }
 
     /// Inserts, or updates an existing row.
-    pub(super) fn upsert(&self, first: usize) -> String {
+    pub(super) fn upsert(&self, first: usize, rows: Bound) -> String {
         let (keys, others) = self.columns.split_at(self.keys);
         let set = Self::list(others, |_, name, _| format!("{name} = EXCLUDED.{name}"));
-        format!("{} ON CONFLICT ({}) DO UPDATE SET {set}", self.insert(first), Self::names(keys))
+        format!(
+            "{} ON CONFLICT ({}) DO UPDATE SET {set}",
+            self.insert(first, rows),
+            Self::names(keys)
+        )
     }
 
     /// Updates existing rows.
     pub(super) fn update(&self) -> String {
-        self.update_but(1, &[])
+        self.update_but(1, Bound::Arrays, &[])
     }
 
     /// Updates existing rows, except the columns in `fixed`, which are bound and not written.
-    pub(super) fn update_but(&self, first: usize, fixed: &[&str]) -> String {
+    pub(super) fn update_but(&self, first: usize, rows: Bound, fixed: &[&str]) -> String {
         let set: Vec<_> = self.columns[self.keys..]
             .iter()
             .filter(|(name, _)| !fixed.contains(name))
             .map(|(name, _)| format!("{name} = n.{name}"))
             .collect();
         let set = set.join(", ");
-        let rows = Self::rows(self.columns, first);
+        let rows = Self::rows(self.columns, first, rows);
         format!("UPDATE {} AS t SET {set} FROM {rows} WHERE {}", self.name, self.same_key())
     }
 
-    pub(super) fn delete(&self, first: usize) -> String {
-        let rows = Self::rows(&self.columns[..self.keys], first);
+    pub(super) fn delete(&self, first: usize, rows: Bound) -> String {
+        let rows = Self::rows(&self.columns[..self.keys], first, rows);
         format!("DELETE FROM {} AS t USING {rows} WHERE {}", self.name, self.same_key())
     }
 
     /// Selects by key, in key order, locked.
-    pub(super) fn select_locked(&self) -> String {
+    pub(super) fn select_locked(&self, rows: Bound) -> String {
         let names = Self::list(self.columns, |_, name, _| format!("t.{name}"));
         let keys = Self::list(&self.columns[..self.keys], |_, name, _| format!("t.{name}"));
-        let rows = Self::rows(&self.columns[..self.keys], 1);
+        let rows = Self::rows(&self.columns[..self.keys], 1, rows);
         format!(
             "SELECT {names} FROM {} AS t JOIN {rows} ON {} ORDER BY {keys} FOR UPDATE OF t",
             self.name,
@@ -102,9 +165,9 @@ impl BatchTable {
     }
 
     /// Selects by the first two key columns, and a condition on `t`.
-    pub(super) fn select_of(&self, condition: &str, second: &str) -> String {
+    pub(super) fn select_of(&self, rows: Bound, condition: &str, second: &str) -> String {
         let names = Self::list(self.columns, |_, name, _| format!("t.{name}"));
-        let rows = Self::rows(&[("tenant", TEXT), ("id", TEXT)], 1);
+        let rows = Self::rows(&[("tenant", TEXT), ("id", TEXT)], 1, rows);
         format!(
             "SELECT {names} FROM {} AS t JOIN {rows} ON t.tenant = n.tenant AND t.{second} = n.id{condition}",
             self.name,
@@ -112,9 +175,9 @@ impl BatchTable {
     }
 
     /// Selects the handoffs of a task that an agent accepted.
-    pub(super) fn select_received(&self) -> String {
+    pub(super) fn select_received(&self, rows: Bound) -> String {
         let names = Self::list(self.columns, |_, name, _| format!("t.{name}"));
-        let rows = Self::rows(&[("tenant", TEXT), ("id", TEXT), ("agent", TEXT)], 1);
+        let rows = Self::rows(&[("tenant", TEXT), ("id", TEXT), ("agent", TEXT)], 1, rows);
         format!(
             "SELECT {names} FROM {} AS t JOIN {rows} ON t.tenant = n.tenant AND t.task_id = n.id \
              AND t.target = n.agent AND t.accepted_at IS NOT NULL",
@@ -123,14 +186,14 @@ impl BatchTable {
     }
 
     /// [`Self::select_of`] without a condition, in key order, locked.
-    pub(super) fn select_of_locked(&self, second: &str) -> String {
+    pub(super) fn select_of_locked(&self, rows: Bound, second: &str) -> String {
         let keys = Self::list(&self.columns[..self.keys], |_, name, _| format!("t.{name}"));
-        format!("{} ORDER BY {keys} FOR UPDATE OF t", self.select_of("", second))
+        format!("{} ORDER BY {keys} FOR UPDATE OF t", self.select_of(rows, "", second))
     }
 
-    pub(super) fn select(&self) -> String {
+    pub(super) fn select(&self, rows: Bound) -> String {
         let names = Self::list(self.columns, |_, name, _| format!("t.{name}"));
-        let rows = Self::rows(&self.columns[..self.keys], 1);
+        let rows = Self::rows(&self.columns[..self.keys], 1, rows);
         format!("SELECT {names} FROM {} AS t JOIN {rows} ON {}", self.name, self.same_key())
     }
 }

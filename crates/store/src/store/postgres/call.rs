@@ -25,6 +25,8 @@ pub(super) struct Call {
     pub(super) plain: bool,
     /// A value that has no form on the wire.
     pub(super) unbound: bool,
+    /// Each element of an array is a value of its own.
+    pub(super) flat: bool,
 }
 
 impl Call {
@@ -38,9 +40,18 @@ impl Call {
         Self { plain: true, ..Self::new(text) }
     }
 
-    /// Adds the next value.
+    /// Adds the next value; of a flat call, the elements of an array.
     #[expect(clippy::needless_pass_by_value, reason = "callers bind what they made for it")]
     pub(super) fn bind<T: Value>(mut self, value: T) -> Self {
+        if self.flat {
+            value.add_flat(&mut self);
+        } else {
+            self.add(&value);
+        }
+        self
+    }
+
+    fn add<T: Value>(&mut self, value: &T) {
         let end = match value.encode(&mut self.bytes) {
             Ok(IsNull::No) => Some(self.bytes.len()),
             Ok(IsNull::Yes) => None,
@@ -51,7 +62,6 @@ impl Call {
         };
         self.ends.push(end);
         self.types.push(T::TYPE);
-        self
     }
 
     /// Checks that each update found its rows.
@@ -89,13 +99,18 @@ impl Call {
 type Encoded = std::result::Result<IsNull, Box<dyn std::error::Error + Sync + Send>>;
 
 /// A value of a statement; its type is declared when the statement is prepared.
-pub(super) trait Value {
+pub(super) trait Value: Sized {
     const TYPE: Type;
     fn encode(&self, bytes: &mut BytesMut) -> Encoded;
+
+    /// Adds the elements of an array, or a value that is none.
+    fn add_flat(&self, call: &mut Call) {
+        call.add(self);
+    }
 }
 
 /// An element of an array.
-pub(super) trait Element: ToSql {
+pub(super) trait Element: ToSql + Value {
     const ONE: Type;
     const MANY: Type;
 }
@@ -129,6 +144,13 @@ impl Element for Vec<u8> {
     const MANY: Type = Type::BYTEA_ARRAY;
 }
 
+impl Value for Vec<u8> {
+    const TYPE: Type = Type::BYTEA;
+    fn encode(&self, bytes: &mut BytesMut) -> Encoded {
+        self.to_sql(&Self::TYPE, bytes)
+    }
+}
+
 impl<T: Element> Element for Option<T> {
     const ONE: Type = T::ONE;
     const MANY: Type = T::MANY;
@@ -145,6 +167,12 @@ impl<T: Element> Value for Vec<T> {
     const TYPE: Type = T::MANY;
     fn encode(&self, bytes: &mut BytesMut) -> Encoded {
         self.to_sql(&Self::TYPE, bytes)
+    }
+
+    fn add_flat(&self, call: &mut Call) {
+        for one in self {
+            call.add(one);
+        }
     }
 }
 
@@ -177,6 +205,16 @@ impl ToSql for EncodedValue<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_flat_call_has_each_element_as_a_value() {
+        let flat = Call { flat: true, ..Call::new("SELECT $1, $2, $3, $4, $5") };
+        let call = flat.bind(vec!["abc", "d"]).bind(vec![None, Some(7i64)]).bind(vec![vec![1u8]]);
+        assert_eq!(call.types, [Type::TEXT, Type::TEXT, Type::INT8, Type::INT8, Type::BYTEA]);
+        let values: Vec<_> = call.values().iter().map(|value| value.0).collect();
+        let seven = 7i64.to_be_bytes();
+        assert_eq!(values, [Some(&b"abc"[..]), Some(b"d"), None, Some(&seven), Some(&[1])]);
+    }
 
     #[test]
     fn values_keep_their_order_types_and_nulls() {

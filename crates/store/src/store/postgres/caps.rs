@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use sqlx::AssertSqlSafe;
 
-use super::batch::{CAPS, Sql, bind};
+use super::batch::{Bound, CAPS, Sql, bind};
 use super::call::Call;
 use super::failure::failed;
 use super::session::Tx;
@@ -16,8 +16,8 @@ use crate::store::{BatchState, Needs, Result, Writes};
 use handoffd_core::domain::cap::Cap;
 use handoffd_core::domain::ids::{AgentId, TenantId};
 
-static CAPS_LOAD: Sql = Sql::new(|| CAPS.select_of_locked("agent_id"));
-static CAPS_INSERT: Sql = Sql::new(|| CAPS.insert(1));
+static CAPS_LOAD: Sql = Sql::new(|| CAPS.select_of_locked(Bound::Arrays, "agent_id"));
+static CAPS_INSERT: Sql = Sql::new(|| CAPS.insert(1, Bound::Arrays));
 static CAPS_UPDATE: Sql = Sql::new(|| CAPS.update());
 
 fn agent_of(agent: Option<&AgentId>) -> &str {

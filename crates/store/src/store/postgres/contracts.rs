@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use sqlx::AssertSqlSafe;
 
-use super::batch::{CONTRACTS, REPEATS, Sql, bind};
+use super::batch::{Bound, CONTRACTS, REPEATS, Sql, bind};
 use super::call::Call;
 use super::failure::failed;
 use super::transact::{AbsentRows, Loaded};
@@ -14,10 +14,10 @@ use crate::store::rows::CONTRACT;
 use crate::store::{Needs, Result, Writes};
 use handoffd_core::domain::ids::{Micros, TenantId};
 
-static CONTRACTS_LOAD: Sql = Sql::new(|| CONTRACTS.select());
-static CONTRACTS_INSERT: Sql = Sql::new(|| CONTRACTS.insert(1));
-static REPEATS_LOAD: Sql = Sql::new(|| REPEATS.select_locked());
-static REPEATS_INSERT: Sql = Sql::new(|| REPEATS.insert(1));
+static CONTRACTS_LOAD: Sql = Sql::new(|| CONTRACTS.select(Bound::Arrays));
+static CONTRACTS_INSERT: Sql = Sql::new(|| CONTRACTS.insert(1, Bound::Arrays));
+static REPEATS_LOAD: Sql = Sql::new(|| REPEATS.select_locked(Bound::Arrays));
+static REPEATS_INSERT: Sql = Sql::new(|| REPEATS.insert(1, Bound::Arrays));
 static REPEATS_UPDATE: Sql = Sql::new(|| REPEATS.update());
 
 /// The loads of a batch's rows; existing dedupe rows are locked.

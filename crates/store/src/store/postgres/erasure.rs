@@ -9,7 +9,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
 use super::batch::{
-    ERASURES as ERASURES_TABLE, HOLDS as HOLDS_TABLE, Sql, bind, column as pool_column,
+    Bound, ERASURES as ERASURES_TABLE, HOLDS as HOLDS_TABLE, Sql, bind, column as pool_column,
 };
 use super::call::Call;
 use super::failure::failed;
@@ -34,8 +34,8 @@ const HOLDS: i64 = 10;
 /// Most erasures listed for one subject.
 const ERASURES: i64 = 1000;
 
-static HOLDS_UPSERT: Sql = Sql::new(|| HOLDS_TABLE.upsert(1));
-static ERASURES_UPSERT: Sql = Sql::new(|| ERASURES_TABLE.upsert(1));
+static HOLDS_UPSERT: Sql = Sql::new(|| HOLDS_TABLE.upsert(1, Bound::Arrays));
+static ERASURES_UPSERT: Sql = Sql::new(|| ERASURES_TABLE.upsert(1, Bound::Arrays));
 
 /// Loads subjects, erasures and holds. The tenants' rows are locked first, before anything else of the batch: commits
 /// during the wait are seen by the later statements, so a hold and a page of an erasure always see each other.

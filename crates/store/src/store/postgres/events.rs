@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use sqlx::postgres::{PgPool, Postgres};
 use sqlx::{AssertSqlSafe, QueryBuilder};
 
-use super::batch::{EVENT_DELIVERIES, EVENTS, SUBSCRIPTIONS, Sql, bind};
+use super::batch::{Bound, EVENT_DELIVERIES, EVENTS, SUBSCRIPTIONS, Sql, bind};
 use super::call::Call;
 use super::failure::failed;
 use super::joined::{JoinedStatement, WriteMode};
@@ -19,9 +19,9 @@ use handoffd_core::domain::event::{Event, Position, Subscriber};
 use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
 use handoffd_core::evidence::record::SealedRecord;
 
-static SUBSCRIPTIONS_UPSERT: Sql = Sql::new(|| SUBSCRIPTIONS.upsert(1));
-static SUBSCRIPTIONS_DELETE: Sql = Sql::new(|| SUBSCRIPTIONS.delete(1));
-static DELIVERIES_UPSERT: Sql = Sql::new(|| EVENT_DELIVERIES.upsert(1));
+static SUBSCRIPTIONS_UPSERT: Sql = Sql::new(|| SUBSCRIPTIONS.upsert(1, Bound::Arrays));
+static SUBSCRIPTIONS_DELETE: Sql = Sql::new(|| SUBSCRIPTIONS.delete(1, Bound::Arrays));
+static DELIVERIES_UPSERT: Sql = Sql::new(|| EVENT_DELIVERIES.upsert(1, Bound::Arrays));
 
 /// Records of a task searched at once for their events.
 const PLACES: i64 = 512;

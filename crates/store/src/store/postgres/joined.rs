@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use super::batch::BatchTable;
+use super::batch::{BatchTable, Bound};
 use super::call::Call;
 
 /// Approximate limit of a statement's bytes, of what the driver and the server keep of it at once. A single row may
@@ -70,13 +70,15 @@ impl JoinedStatement {
             }
             let (now, later) = rest.split_at(fit.max(1));
             let first = self.bound.len() + 1;
+            let rows = Bound::of(now.len());
             let text = match how {
-                WriteMode::Insert => table.insert(first),
-                WriteMode::Upsert => table.upsert(first),
-                WriteMode::Update(fixed) => table.update_but(first, fixed),
-                WriteMode::Delete => table.delete(first),
+                WriteMode::Insert => table.insert(first, rows),
+                WriteMode::Upsert => table.upsert(first, rows),
+                WriteMode::Update(fixed) => table.update_but(first, rows, fixed),
+                WriteMode::Delete => table.delete(first, rows),
             };
             let sought = matches!(how, WriteMode::Update(_)).then_some((table.name, now.len()));
+            self.bound.flat = rows != Bound::Arrays;
             self.bound = bind(std::mem::take(&mut self.bound), now);
             self.parts.push(StatementPart { text, sought });
             self.room = left;

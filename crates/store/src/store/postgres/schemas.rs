@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use sqlx::AssertSqlSafe;
 
-use super::batch::{PAYLOAD_SCHEMAS, Sql, bind};
+use super::batch::{Bound, PAYLOAD_SCHEMAS, Sql, bind};
 use super::call::Call;
 use super::failure::failed;
 use super::transact::Loaded;
@@ -13,8 +13,8 @@ use crate::store::schemas::{PayloadSchemaRow, PayloadSchemaStore};
 use crate::store::{Needs, Result, Writes};
 use handoffd_core::domain::ids::TenantId;
 
-static LOAD: Sql = Sql::new(|| PAYLOAD_SCHEMAS.select_of("", "schema_id"));
-static INSERT: Sql = Sql::new(|| PAYLOAD_SCHEMAS.insert(1));
+static LOAD: Sql = Sql::new(|| PAYLOAD_SCHEMAS.select_of(Bound::Arrays, "", "schema_id"));
+static INSERT: Sql = Sql::new(|| PAYLOAD_SCHEMAS.insert(1, Bound::Arrays));
 
 /// The load of a batch's rows, without locks: rows never change, and of two brokers adding a version to the same ones
 /// the second conflicts by its ordinal.

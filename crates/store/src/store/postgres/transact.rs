@@ -7,8 +7,8 @@ use tokio_postgres::Row;
 
 use super::append;
 use super::batch::{
-    AGENTS, DEAD_LETTERS, EDGES, ESCALATIONS, HANDOFFS, IDEMPOTENCY, KEYS, OUTBOX, REFUSED_TASKS,
-    SUBSCRIPTIONS, Sql, TASKS, bind,
+    AGENTS, BatchTable, Bound, CHECKPOINTS, DEAD_LETTERS, EDGES, ESCALATIONS, HANDOFFS,
+    IDEMPOTENCY, KEYS, OUTBOX, REFUSED_TASKS, RowsSql, SUBSCRIPTIONS, TASKS, bind, by_rows,
 };
 use super::call::Call;
 use super::joined::JoinedStatement;
@@ -213,32 +213,46 @@ impl AbsentRows {
     }
 }
 
-static TASKS_LOAD: Sql = Sql::new(|| TASKS.select_locked());
-static HANDOFFS_LOAD: Sql = Sql::new(|| HANDOFFS.select());
-static LINEAGE_LOAD: Sql = Sql::new(|| HANDOFFS.select_received());
-static OUTBOX_LOAD: Sql = Sql::new(|| OUTBOX.select_locked());
-static EDGES_LOAD: Sql = Sql::new(|| EDGES.select_of("", "task_id"));
-static OPEN_HANDOFFS_LOAD: Sql =
-    Sql::new(|| HANDOFFS.select_of(" AND t.status IN ('PENDING', 'ACCEPTED')", "task_id"));
-static OPEN_OUTBOX_LOAD: Sql = Sql::new(|| {
-    let select = OUTBOX.select_of("", "task_id");
-    // In key order, as every other statement that locks these rows.
-    format!("{select} ORDER BY t.tenant, t.handoff_id FOR UPDATE OF t")
+static TASKS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| TASKS.select_locked(rows)));
+static HANDOFFS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| HANDOFFS.select(rows)));
+static LINEAGE_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| HANDOFFS.select_received(rows)));
+static OUTBOX_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| OUTBOX.select_locked(rows)));
+static EDGES_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| EDGES.select_of(rows, "", "task_id")));
+static OPEN_HANDOFFS_LOAD: RowsSql = RowsSql::new(|| {
+    let open = " AND t.status IN ('PENDING', 'ACCEPTED')";
+    by_rows(|rows| HANDOFFS.select_of(rows, open, "task_id"))
 });
-static OPEN_ESCALATIONS_LOAD: Sql =
-    Sql::new(|| ESCALATIONS.select_of(" AND t.status = 'OPEN'", "task_id"));
-static REFUSED_TASKS_LOAD: Sql = Sql::new(|| REFUSED_TASKS.select_locked());
-static DEAD_LETTERS_LOAD: Sql = Sql::new(|| DEAD_LETTERS.select());
-static FALLBACKS_LOAD: Sql = Sql::new(|| AGENTS.select());
-static IDEMPOTENCY_LOAD: Sql = Sql::new(|| IDEMPOTENCY.select());
-static AGENTS_LOAD: Sql = Sql::new(|| AGENTS.select_locked());
-static KEYS_LOAD: Sql = Sql::new(|| KEYS.select_locked());
-static SUBSCRIPTIONS_LOAD: Sql = Sql::new(|| SUBSCRIPTIONS.select_locked());
-const RUNS_LOAD: &str = "SELECT n.tenant, n.task_id, n.execution_id, c.seq, c.commitment, c.agent_id \
-     FROM UNNEST($1::text[], $2::text[], $3::text[]) AS n(tenant, task_id, execution_id) \
-     CROSS JOIN LATERAL (SELECT seq, commitment, agent_id FROM checkpoints AS c \
-       WHERE c.tenant = n.tenant AND c.task_id = n.task_id AND c.execution_id = n.execution_id \
-       ORDER BY seq DESC LIMIT 1) AS c";
+static OPEN_OUTBOX_LOAD: RowsSql = RowsSql::new(|| {
+    by_rows(|rows| {
+        let select = OUTBOX.select_of(rows, "", "task_id");
+        // In key order, as every other statement that locks these rows.
+        format!("{select} ORDER BY t.tenant, t.handoff_id FOR UPDATE OF t")
+    })
+});
+static OPEN_ESCALATIONS_LOAD: RowsSql = RowsSql::new(|| {
+    by_rows(|rows| ESCALATIONS.select_of(rows, " AND t.status = 'OPEN'", "task_id"))
+});
+static REFUSED_TASKS_LOAD: RowsSql =
+    RowsSql::new(|| by_rows(|rows| REFUSED_TASKS.select_locked(rows)));
+static DEAD_LETTERS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| DEAD_LETTERS.select(rows)));
+static FALLBACKS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| AGENTS.select(rows)));
+static IDEMPOTENCY_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| IDEMPOTENCY.select(rows)));
+static AGENTS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| AGENTS.select_locked(rows)));
+static KEYS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| KEYS.select_locked(rows)));
+static SUBSCRIPTIONS_LOAD: RowsSql =
+    RowsSql::new(|| by_rows(|rows| SUBSCRIPTIONS.select_locked(rows)));
+static RUNS_LOAD: RowsSql = RowsSql::new(|| by_rows(last_checkpoints));
+
+/// Selects the last checkpoint of each run.
+fn last_checkpoints(rows: Bound) -> String {
+    let runs = BatchTable::rows(&CHECKPOINTS.columns[..3], 1, rows);
+    format!(
+        "SELECT n.tenant, n.task_id, n.execution_id, c.seq, c.commitment, c.agent_id FROM {runs} \
+         CROSS JOIN LATERAL (SELECT seq, commitment, agent_id FROM checkpoints AS c \
+           WHERE c.tenant = n.tenant AND c.task_id = n.task_id AND c.execution_id = n.execution_id \
+           ORDER BY seq DESC LIMIT 1) AS c"
+    )
+}
 
 /// What a load finds.
 #[derive(Debug, Clone, Copy)]
@@ -350,11 +364,11 @@ async fn fly(tx: &mut Tx, state: &mut BatchState, loads: Vec<(Loaded, Call)>) ->
 
 /// Loads by tenant and id.
 fn by_id<'a, I: ToString + 'a>(
-    sql: &'static Sql,
+    sql: &'static RowsSql,
     keys: impl IntoIterator<Item = &'a (TenantId, I)>,
 ) -> Option<Call> {
     let keys: Vec<&(TenantId, I)> = keys.into_iter().collect();
-    let call = Call::new(sql.as_str());
+    let call = sql.call(keys.len());
     (!keys.is_empty()).then(|| bind!(call, keys, |key| key.0.as_str(), key.1.to_string()))
 }
 
@@ -373,13 +387,13 @@ async fn load(tx: &mut Tx, store: &PostgresStore, needs: &Needs) -> Result<Batch
         (Loaded::Edges, by_id(&EDGES_LOAD, &expected.edges)),
     ];
     if !needs.runs.is_empty() {
-        let call = Call::new(RUNS_LOAD);
+        let call = RUNS_LOAD.call(needs.runs.len());
         let call =
             bind!(call, needs.runs, |run| run.0.as_str(), run.1.to_string(), run.2.to_string());
         loads.push((Loaded::Runs, Some(call)));
     }
     if !needs.idempotency.is_empty() {
-        let call = Call::new(IDEMPOTENCY_LOAD.as_str());
+        let call = IDEMPOTENCY_LOAD.call(needs.idempotency.len());
         let call =
             bind!(call, needs.idempotency, |key| key.0.as_str(), key.1.as_str(), key.2.as_str());
         loads.push((Loaded::Idempotency, Some(call)));
@@ -451,7 +465,7 @@ fn expected(needs: &Needs) -> ExpectedRows {
 fn rare(needs: &Needs) -> Vec<(Loaded, Call)> {
     let mut loads = Vec::new();
     if !needs.refused_tasks.is_empty() {
-        let call = Call::new(REFUSED_TASKS_LOAD.as_str());
+        let call = REFUSED_TASKS_LOAD.call(needs.refused_tasks.len());
         let keys = &needs.refused_tasks;
         let call = bind!(call, keys, |key| key.0.as_str(), key.1.to_string(), key.2.as_str());
         loads.push((Loaded::RefusedTasks, call));
@@ -470,7 +484,7 @@ fn rare(needs: &Needs) -> Vec<(Loaded, Call)> {
 /// The handoffs received by a sender, where its message names none of them.
 fn lineage(needs: &Needs, state: &BatchState) -> Option<Call> {
     let wanted: Vec<(&TaskKey, &AgentId)> = needs.lineage_beside(state);
-    let call = Call::new(LINEAGE_LOAD.as_str());
+    let call = LINEAGE_LOAD.call(wanted.len());
     (!wanted.is_empty())
         .then(|| bind!(call, wanted, |one| one.0.0.as_str(), one.0.1.to_string(), one.1.as_str()))
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::batch::{
-    AGENTS, CHECKPOINTS, CONTENTS, DEAD_LETTERS, EDGES, ESCALATIONS, HANDOFFS, IDEMPOTENCY, KEYS,
-    OUTBOX, REFUSED_TASKS, RETURNS, Sql, TASKS, bind,
+    AGENTS, Bound, CHECKPOINTS, CONTENTS, DEAD_LETTERS, EDGES, ESCALATIONS, HANDOFFS, IDEMPOTENCY,
+    KEYS, OUTBOX, REFUSED_TASKS, RETURNS, Sql, TASKS, bind,
 };
 use super::call::Call;
 use super::joined::{JoinedStatement, WriteMode};
@@ -22,13 +22,13 @@ use handoffd_core::domain::question;
 use handoffd_core::domain::stream::Stream;
 use handoffd_core::evidence::record::{RecordContent, RecordDraft};
 
-static AGENTS_INSERT: Sql = Sql::new(|| AGENTS.insert(1));
-static AGENTS_UPSERT: Sql = Sql::new(|| AGENTS.upsert(1));
-static AGENTS_DELETE: Sql = Sql::new(|| AGENTS.delete(1));
-static REFUSED_TASKS_INSERT: Sql = Sql::new(|| REFUSED_TASKS.insert(1));
+static AGENTS_INSERT: Sql = Sql::new(|| AGENTS.insert(1, Bound::Arrays));
+static AGENTS_UPSERT: Sql = Sql::new(|| AGENTS.upsert(1, Bound::Arrays));
+static AGENTS_DELETE: Sql = Sql::new(|| AGENTS.delete(1, Bound::Arrays));
+static REFUSED_TASKS_INSERT: Sql = Sql::new(|| REFUSED_TASKS.insert(1, Bound::Arrays));
 static REFUSED_TASKS_UPDATE: Sql = Sql::new(|| REFUSED_TASKS.update());
-static KEYS_INSERT: Sql = Sql::new(|| KEYS.insert(1));
-static KEYS_UPSERT: Sql = Sql::new(|| KEYS.upsert(1));
+static KEYS_INSERT: Sql = Sql::new(|| KEYS.insert(1, Bound::Arrays));
+static KEYS_UPSERT: Sql = Sql::new(|| KEYS.upsert(1, Bound::Arrays));
 
 /// Set with the handoff, and by an erasure alone: an update of what was read before must not bring
 /// back what was erased.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any
 
 import httpx2
@@ -99,25 +99,28 @@ class Handoffs(services.Handoffs):
             elif not held:
                 await async_sleep(min(left, 0.1))
 
-    async def prompt(self, handoff_id: str, *, turns: int | None = None) -> str:
+    async def prompt(self, handoff_id: str, *, turns: int | None = None, max_tokens: int | None = None) -> str:
         """The handoff's context as one text, between marks that its content cannot forge.
 
         Args:
             handoff_id: The handoff.
             turns: Turns of the conversation to show, counted from the end; 5 unless said.
+            max_tokens: Tokens that the text has at most, by the receiver's tokenizer, 500 or more; it names what it leaves out.
 
         Raises:
             ForbiddenError: A dead letter.
             NotFoundError: No such handoff, not the caller's, or its message is gone.
         """
         path = f"/handoffs/{quoted(handoff_id)}/prompt"
-        return _text(await self._transport.call("GET", path, query={"turns": turns}))
+        return _text(await self._transport.call("GET", path, query={"turns": turns, "maxTokens": max_tokens}))
 
     async def result_prompt(self, handoff_id: str) -> str:
         """What the receiver said when it completed the handoff, as one text for a model's user turn, by the rules of `prompt`.
 
+        Of a handoff to several receivers: the results of all, each under its own agent.
+
         Args:
-            handoff_id: The handoff.
+            handoff_id: The handoff, or what `hand_off_to_many` returned.
 
         Raises:
             ConflictError: The handoff is not completed.
@@ -175,10 +178,12 @@ class Handoffs(services.Handoffs):
             if not page.items and not page.stream.open:
                 return
 
-    async def prompt_messages(self, handoff_id: str, *, turns: int | None = None) -> models.PromptView:
+    async def prompt_messages(
+        self, handoff_id: str, *, turns: int | None = None, max_tokens: int | None = None
+    ) -> models.PromptView:
         """The same as turns for a chat API: one user turn, with its segments' origins. Arguments and errors as there."""
         path = f"/handoffs/{quoted(handoff_id)}/prompt"
-        query = {"format": "messages", "turns": turns}
+        query = {"format": "messages", "turns": turns, "maxTokens": max_tokens}
         return _model(models.PromptView, await self._transport.call("GET", path, query=query))
 
 
@@ -296,12 +301,13 @@ class AsyncClient:
         self.tasks = Tasks(self._transport)
 
     @classmethod
-    def local(cls, url: str | None = None, *, data_dir: str | os.PathLike[str] = "handoffd-data") -> AsyncClient:
+    def local(cls, url: str | None = None, *, data_dir: str | os.PathLike[str] | None = None) -> AsyncClient:
         """The admin's client of a broker that `handoffd serve` started in this folder.
 
         Args:
             url: The broker, as for the class.
-            data_dir: Its data directory, with `admin.key`.
+            data_dir: Its data directory, with `admin.key`; without it the key is in `HANDOFFD_API_KEY_FILE`, or the directory is
+                `HANDOFFD_DATA_DIR`, else `./handoffd-data`.
 
         Raises:
             HandoffdError: There is no key.
@@ -354,6 +360,7 @@ class AsyncClient:
         *,
         wait: float | None = None,
         window_tokens: int | None = None,
+        summarize: Callable[[Sequence[Mapping[str, Any]]], str] | None = None,
         **state: Any,
     ) -> Sent:
         """Builds a message and submits it.
@@ -364,6 +371,7 @@ class AsyncClient:
             constraints: `key:value` texts, or a mapping of them.
             wait: Seconds, 60 at most, for which the broker holds the answer for the receiver's verdict.
             window_tokens: The receiver's context window, in tokens: older turns are left out above 80 % of it.
+            summarize: Condenses the turns that are left out.
             state: Further fields of `AgentState`.
 
         Raises:
@@ -375,7 +383,12 @@ class AsyncClient:
             raise HandoffdError("hand_off needs the client's agent_id")
         given = AgentState(**{"agent_id": self.agent_id, "agent_version": self.agent_version, "task": task, **state})
         message = build_handoff_message(
-            given, target, constraints, window_tokens=window_tokens, signing_secret=self.signing_secret
+            given,
+            target,
+            constraints,
+            window_tokens=window_tokens,
+            summarize=summarize,
+            signing_secret=self.signing_secret,
         )
         return await self.handoffs.submit(message, wait=wait)
 

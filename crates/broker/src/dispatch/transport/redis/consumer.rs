@@ -18,8 +18,12 @@ use crate::dispatch::egress::EgressPolicy;
 /// The group of all brokers, and the name under which each of them reads: entries that a broker read and did not
 /// acknowledge are another's after [`FORSAKEN`].
 const GROUP: &str = "handoffd";
-/// Entries read at once.
+/// Most entries read at once.
 const BATCH: usize = 64;
+/// Size of the entries read at once, as far as their number can keep it: Redis has no bound in bytes.
+const BATCH_BYTES: usize = 8 << 20;
+/// Largest reply: it bounds one entry, and what a server can make the broker hold.
+const LARGEST_REPLY: usize = 64 << 20;
 /// Longest wait for an entry.
 const BLOCK: Duration = Duration::from_secs(2);
 /// Time without acknowledgement after which an entry is read again.
@@ -51,12 +55,14 @@ impl<'a> Consumer<'a> {
     ) -> Result<(), AttemptFailure> {
         let deadline = Instant::now() + PATIENCE;
         // Its own connection: the wait for entries holds up whatever comes after it.
-        let mut connection = self.server.connect(policy, deadline).await?;
+        let mut connection = self.server.connect(policy, deadline, LARGEST_REPLY).await?;
         self.join(&mut connection).await?;
+        let mut count = Count::default();
         let mut claim_at = Instant::now();
         while !stopping.is_cancelled() {
             if Instant::now() >= claim_at {
-                let forsaken = self.forsaken(&mut connection).await?;
+                let forsaken = self.forsaken(&mut connection, count).await?;
+                count.adapt(&forsaken);
                 if forsaken.is_empty() {
                     claim_at = Instant::now() + FORSAKEN / 2;
                 }
@@ -65,8 +71,9 @@ impl<'a> Consumer<'a> {
             let fresh = tokio::select! {
                 biased;
                 () = stopping.cancelled() => return Ok(()),
-                fresh = self.fresh(&mut connection) => fresh?,
+                fresh = self.fresh(&mut connection, count) => fresh?,
             };
+            count.adapt(&fresh);
             self.take(&mut connection, fresh, sink, stopping).await?;
         }
         Ok(())
@@ -85,9 +92,10 @@ impl<'a> Consumer<'a> {
     async fn fresh(
         &self,
         connection: &mut MultiplexedConnection,
+        count: Count,
     ) -> Result<Vec<StreamId>, AttemptFailure> {
         let mut read = ::redis::cmd("XREADGROUP");
-        read.arg("GROUP").arg(GROUP).arg(GROUP).arg("COUNT").arg(BATCH);
+        read.arg("GROUP").arg(GROUP).arg(GROUP).arg("COUNT").arg(count.0);
         read.arg("BLOCK").arg(BLOCK.as_millis() as u64).arg("STREAMS").arg(self.stream).arg(">");
         match reply::<Option<StreamReadReply>>(&read, connection, BLOCK + PATIENCE).await {
             Ok(found) => {
@@ -105,10 +113,11 @@ impl<'a> Consumer<'a> {
     async fn forsaken(
         &self,
         connection: &mut MultiplexedConnection,
+        count: Count,
     ) -> Result<Vec<StreamId>, AttemptFailure> {
         let mut claim = ::redis::cmd("XAUTOCLAIM");
         claim.arg(self.stream).arg(GROUP).arg(GROUP).arg(FORSAKEN.as_millis() as u64);
-        claim.arg("0").arg("COUNT").arg(BATCH);
+        claim.arg("0").arg("COUNT").arg(count.0);
         match reply::<StreamAutoClaimReply>(&claim, connection, PATIENCE).await {
             Ok(found) => Ok(found.claimed),
             Err(Error::Redis(error)) if error.code() == Some("NOGROUP") => Ok(Vec::new()),
@@ -167,6 +176,35 @@ impl<'a> Consumer<'a> {
         pipeline.cmd("XDEL").arg(self.stream).arg(&ids).ignore();
         carried_out(&pipeline, connection).await
     }
+}
+
+/// How many entries are asked for: one, and more as long as they are small. After a reply that was too large the next
+/// connection begins with one again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Count(usize);
+
+impl Default for Count {
+    fn default() -> Self {
+        Self(1)
+    }
+}
+
+impl Count {
+    /// So many that entries as large as the largest of `read` stay within [`BATCH_BYTES`].
+    fn adapt(&mut self, read: &[StreamId]) {
+        if let Some(largest) = read.iter().map(size).max() {
+            self.0 = (BATCH_BYTES / largest.max(1)).clamp(1, (self.0 * 4).min(BATCH));
+        }
+    }
+}
+
+fn size(entry: &StreamId) -> usize {
+    let of = |value: &Value| match value {
+        Value::BulkString(bytes) => bytes.len(),
+        Value::SimpleString(text) => text.len(),
+        _ => 0,
+    };
+    entry.map.iter().map(|(name, value)| name.len() + of(value)).sum()
 }
 
 enum Error {
@@ -246,5 +284,29 @@ impl RedisIntake {
             parked: self.parked.as_deref(),
         };
         consumer.run(policy, sink, stopping).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_entries_are_read_few_at_a_time() {
+        let of = |bytes: usize| {
+            let map = [("body".to_owned(), Value::BulkString(vec![0; bytes]))].into();
+            StreamId { map, ..StreamId::default() }
+        };
+        let mut count = Count::default();
+        let mut asked = Vec::new();
+        for read in [vec![], vec![of(9)], vec![of(9), of(9)], vec![of(9)], vec![of(9)]] {
+            asked.push(count.0);
+            count.adapt(&read);
+        }
+        assert_eq!(asked, [1, 1, 4, 16, 64]);
+        count.adapt(&[of(9), of(1 << 20)]);
+        assert_eq!(count, Count(7));
+        count.adapt(&[of(16 << 20)]);
+        assert_eq!(count, Count(1));
     }
 }

@@ -1,27 +1,37 @@
 //! A Redis server as an agent or the settings name it, and what its errors mean.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
-use ::redis::io::AsyncDNSResolver;
-use ::redis::{
-    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ErrorKind, IntoConnectionInfo,
-    RedisConnectionInfo, RedisError, RedisFuture, ServerErrorKind, TlsCertificates,
-};
+use ::redis::{AsyncConnectionConfig, ErrorKind, RedisConnectionInfo, RedisError, ServerErrorKind};
+use futures_util::future::select_ok;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use url::Url;
 use zeroize::Zeroizing;
 
 use super::super::connections::ConnectionKey;
+use super::super::servers::{self, TlsSettings};
 use super::super::{Endpoint, Fields};
+use super::bounded::{Bounded, TOO_LARGE};
 use crate::dispatch::answer::{AttemptFailure, FailureClass};
 use crate::dispatch::egress::EgressPolicy;
+
+const SERVER: &str = servers::SERVER;
+const CA: &str = "/delivery/config/caCertificate";
+const CERTIFICATE: &str = "/delivery/credentials/clientCertificate";
 
 /// Time to connect, where the caller's own time is longer.
 const CONNECT: Duration = Duration::from_secs(5);
 
 /// A server, with what is needed to log in.
+#[derive(Clone)]
 pub(super) struct Server {
     host: String,
     port: u16,
@@ -40,9 +50,7 @@ impl Server {
     }
 
     pub(super) fn from_fields(config: &Fields, login: &Fields) -> Result<Self, AttemptFailure> {
-        let wrong = |why: &str| {
-            AttemptFailure::unreached(FailureClass::Request, why).at("/delivery/config/server")
-        };
+        let wrong = |why: &str| AttemptFailure::unreached(FailureClass::Request, why).at(SERVER);
         let text = config.text("server").ok_or_else(|| wrong("there is no server"))?;
         let url = Url::parse(text).map_err(|_| wrong("the server is no URL"))?;
         let host = url.host_str().ok_or_else(|| wrong("the server's URL has no host"))?;
@@ -70,68 +78,75 @@ impl Server {
         self.key
     }
 
-    fn client(&self) -> Result<Client, RedisError> {
-        let (host, port) = (self.host.clone(), self.port);
-        let address = if self.tls {
-            ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
-        } else {
-            ConnectionAddr::Tcp(host, port)
-        };
-        // The broker logs in by itself: the client would hide what the server answers.
-        let bare = RedisConnectionInfo::default().set_skip_set_lib_name();
-        let info = address.into_connection_info()?.set_redis_settings(bare);
-        if !self.tls {
-            return Client::open(info);
-        }
-        let client_tls = self.client.as_ref().map(|(certificate, key)| ClientTlsConfig {
-            client_cert: certificate.clone().into_bytes(),
-            client_key: key.as_bytes().to_vec(),
-        });
-        let root_cert = self.ca.clone().map(String::into_bytes);
-        Client::build_with_tls(info, TlsCertificates { client_tls, root_cert })
-    }
-
-    /// Connects to an address that the egress guard passed, and logs in.
+    /// Connects to an address that the egress guard passed, and logs in. A reply of more than `largest` bytes ends the
+    /// connection.
     pub(super) async fn connect(
         &self,
         policy: &EgressPolicy,
         deadline: Instant,
+        largest: usize,
     ) -> Result<MultiplexedConnection, AttemptFailure> {
         let deadline = deadline.min(Instant::now() + CONNECT);
-        let at = "/delivery/config/server";
         let late = || {
             let why = "no connection to the server in time";
-            AttemptFailure::unreached(FailureClass::Timeout, why).at(at)
+            AttemptFailure::unreached(FailureClass::Timeout, why).at(SERVER)
         };
-        let addresses = timeout_at(deadline, policy.resolve(&self.host, self.port))
-            .await
-            .map_err(|_| late())?
-            .map_err(|failure| failure.at(at))?;
-        let client = self.client().map_err(|error| {
-            let certificate = if self.client.is_some() {
-                "/delivery/credentials/clientCertificate"
-            } else {
-                "/delivery/config/caCertificate"
-            };
-            AttemptFailure::unreached(FailureClass::Tls, "the TLS settings cannot be used")
-                .at(certificate)
-                .answered(&error.to_string())
-        })?;
-        // Each command has a deadline of its own.
-        let settings = AsyncConnectionConfig::new()
-            .set_connection_timeout(None)
-            .set_response_timeout(None)
-            .set_dns_resolver(Resolved(addresses));
         let connecting = async {
-            let mut connection =
-                client.get_multiplexed_async_connection_with_config(&settings).await?;
+            let addresses = policy.resolve(&self.host, self.port).await;
+            let stream = dial(&addresses.map_err(|failure| failure.at(SERVER))?).await?;
+            if self.tls {
+                self.open(self.encrypt(stream).await?, largest).await
+            } else {
+                self.open(stream, largest).await
+            }
+        };
+        timeout_at(deadline, connecting).await.map_err(|_| late())?
+    }
+
+    async fn encrypt(&self, stream: TcpStream) -> Result<TlsStream<TcpStream>, AttemptFailure> {
+        let identity = self.client.as_ref();
+        let identity = identity.map(|(certificate, key)| (certificate.as_str(), key.as_str()));
+        let config = servers::client_config(TlsSettings { ca: self.ca.as_deref(), identity })?;
+        let name = ServerName::try_from(self.host.clone()).map_err(|error| {
+            let why = format!("the server's name: {error}");
+            AttemptFailure::unreached(FailureClass::Request, why).at(SERVER)
+        })?;
+        TlsConnector::from(Arc::new(config)).connect(name, stream).await.map_err(|error| {
+            use rustls::{CertificateError, Error};
+            let field = match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
+                Some(Error::AlertReceived(_)) => CERTIFICATE,
+                // An authority of the same name with another key.
+                Some(Error::InvalidCertificate(
+                    CertificateError::BadSignature | CertificateError::UnknownIssuer,
+                )) => CA,
+                _ => SERVER,
+            };
+            AttemptFailure::unreached(FailureClass::Tls, "the TLS handshake failed")
+                .at(field)
+                .answered(&error.to_string())
+        })
+    }
+
+    async fn open(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        largest: usize,
+    ) -> Result<MultiplexedConnection, AttemptFailure> {
+        // The broker logs in by itself: the client would hide what the server answers.
+        let bare = RedisConnectionInfo::default().set_skip_set_lib_name();
+        // Each command has a deadline of its own.
+        let settings =
+            AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        let opening = async {
+            let stream = Bounded::new(stream, largest);
+            let (mut connection, driver) =
+                MultiplexedConnection::new_with_config(&bare, stream, settings).await?;
+            // It ends with the last clone of the connection.
+            tokio::spawn(driver);
             self.log_in(&mut connection).await?;
             Ok(connection)
         };
-        timeout_at(deadline, connecting)
-            .await
-            .map_err(|_| late())?
-            .map_err(|error: RedisError| failure_of(&error, false))
+        opening.await.map_err(|error: RedisError| failure_of(&error, false))
     }
 
     async fn log_in(&self, connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
@@ -150,23 +165,29 @@ impl Server {
     }
 }
 
-/// The addresses that the egress guard passed.
-struct Resolved(Vec<SocketAddr>);
-
-impl AsyncDNSResolver for Resolved {
-    fn resolve<'a, 'b: 'a>(
-        &'a self,
-        _: &'b str,
-        _: u16,
-    ) -> RedisFuture<'a, Box<dyn Iterator<Item = SocketAddr> + Send + 'a>> {
-        let addresses = self.0.clone();
-        Box::pin(async move { Ok(Box::new(addresses.into_iter()) as Box<_>) })
+/// Opens a connection to the address that answers first.
+async fn dial(addresses: &[SocketAddr]) -> Result<TcpStream, AttemptFailure> {
+    let failed = |said: &str| {
+        let why = "no connection to the server";
+        AttemptFailure::unreached(FailureClass::Connect, why).at(SERVER).answered(said)
+    };
+    if addresses.is_empty() {
+        return Err(failed("the name has no address"));
     }
+    let dials = addresses.iter().map(|address| Box::pin(TcpStream::connect(*address)));
+    let (stream, _) = select_ok(dials).await.map_err(|error| failed(&error.to_string()))?;
+    // Without it a command waits for the acknowledgement of the one before.
+    let _ = stream.set_nodelay(true);
+    Ok(stream)
+}
+
+/// Whether a message says that the peer refused a certificate: TLS 1.3 tells the client after the handshake.
+fn is_tls_alert(text: &str) -> bool {
+    text.contains("received fatal alert")
 }
 
 /// What an error means. `sent`: the command may have been carried out, unless the server itself says otherwise.
 pub(super) fn failure_of(error: &RedisError, sent: bool) -> AttemptFailure {
-    const SERVER: &str = "/delivery/config/server";
     const LOGIN: &str = "/delivery/credentials/password";
     let answer = error.to_string();
     let said =
@@ -188,18 +209,17 @@ pub(super) fn failure_of(error: &RedisError, sent: bool) -> AttemptFailure {
             let why = format!("the server refuses with {}", code.unwrap_or("an error"));
             said(FailureClass::Refused, &why, SERVER)
         }
-        (ErrorKind::Io, _) => {
-            let tls = answer.contains("certificate") || answer.contains("tls");
-            let class = if tls { FailureClass::Tls } else { FailureClass::Connect };
-            let why = if tls { "the TLS handshake failed" } else { "no connection to the server" };
-            let field = if tls { "/delivery/config/caCertificate" } else { SERVER };
-            if sent {
-                let why = "the connection broke before the server acknowledged";
-                AttemptFailure::reached(FailureClass::Protocol, None, why).at(SERVER)
-            } else {
-                said(class, why, field)
-            }
+        (ErrorKind::Io, _) if sent => {
+            let why = "the connection broke before the server acknowledged";
+            AttemptFailure::reached(FailureClass::Protocol, None, why).at(SERVER)
         }
+        (ErrorKind::Io, _) if is_tls_alert(&answer) => {
+            said(FailureClass::Tls, "the server ended the TLS connection", CERTIFICATE)
+        }
+        (ErrorKind::Io, _) if answer.contains(TOO_LARGE) => {
+            said(FailureClass::Protocol, "the server's reply is too large", SERVER)
+        }
+        (ErrorKind::Io, _) => said(FailureClass::Connect, "no connection to the server", SERVER),
         _ if sent => AttemptFailure::reached(
             FailureClass::Protocol,
             None,

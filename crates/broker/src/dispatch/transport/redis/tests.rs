@@ -120,3 +120,31 @@ async fn a_server_that_says_nothing_is_away_within_the_timeout() {
     assert_eq!((failure.class, failure.reached), (FailureClass::Timeout, false), "{failure:?}");
     assert!(started.elapsed() < Duration::from_secs(2));
 }
+
+#[tokio::test]
+async fn a_server_whose_reply_has_no_end_is_left() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let liar = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = liar.local_addr().unwrap();
+    let sends = tokio::spawn(async move {
+        let (mut stream, _) = liar.accept().await.unwrap();
+        let mut command = [0; 1024];
+        let filler = vec![b'x'; 65_536];
+        let mut sent = 0;
+        assert!(stream.read(&mut command).await.unwrap() > 0);
+        stream.write_all(b"$500000000\r\n").await.unwrap();
+        while stream.write_all(&filler).await.is_ok() && sent < 500_000_000 {
+            sent += 65_536;
+        }
+        sent
+    });
+    let transport = transport("127.0.0.0/8");
+    let attempt =
+        Attempt { timeout: Duration::from_secs(30), ..attempt(&format!("redis://{address}")) };
+    let failure = away(transport.publish(attempt).await);
+    assert_eq!((failure.class, failure.reached), (FailureClass::Protocol, false), "{failure:?}");
+    assert!(failure.answered.unwrap().contains("larger than 1048576 bytes"));
+    // What the sockets' buffers hold comes on top.
+    let sent = sends.await.unwrap();
+    assert!(sent < 50_000_000, "{sent} bytes were taken");
+}

@@ -32,8 +32,43 @@ pub struct Questions<'a> {
     pub interval: Duration,
 }
 
+/// Verdicts of one handoff that are taken. A workflow that says more, and always something new, would fill the memory.
+const MOST_OF_A_HANDOFF: usize = 1000;
+
+type VerdictDigest = [u8; 32];
+
 /// Digests of the verdicts that were taken, by handoff: a workflow may repeat itself in every answer.
-type Taken = HashMap<String, HashSet<[u8; 32]>>;
+#[derive(Default)]
+struct Taken(HashMap<String, HashSet<VerdictDigest>>);
+
+impl Taken {
+    /// The verdicts of one answer that are for these handoffs and are new, no more of each handoff than it may still say.
+    fn fresh(
+        &self,
+        verdicts: Vec<Vec<u8>>,
+        handoffs: &HashSet<String>,
+    ) -> Vec<((String, VerdictDigest), Bytes)> {
+        let mut fresh = Vec::new();
+        let mut counts: HashMap<String, usize> = HashMap::new();
+        for verdict in verdicts {
+            let Some(handoff) = handoff_of(&verdict).filter(|one| handoffs.contains(one)) else {
+                continue;
+            };
+            let digest: VerdictDigest = Sha256::digest(&verdict).into();
+            let known = self.0.get(&handoff);
+            if known.is_some_and(|known| known.contains(&digest)) {
+                continue;
+            }
+            let count =
+                counts.entry(handoff.clone()).or_insert_with(|| known.map_or(0, HashSet::len));
+            if *count < MOST_OF_A_HANDOFF {
+                *count += 1;
+                fresh.push(((handoff, digest), Bytes::from(verdict)));
+            }
+        }
+        fresh
+    }
+}
 
 impl Questions<'_> {
     /// Asks until `stopping`.
@@ -45,7 +80,7 @@ impl Questions<'_> {
         sink: &dyn Sink,
         stopping: &CancellationToken,
     ) -> Result<(), AttemptFailure> {
-        let mut taken = Taken::new();
+        let mut taken = Taken::default();
         loop {
             tokio::select! {
                 biased;
@@ -71,7 +106,7 @@ impl Questions<'_> {
         };
         let handoffs: HashSet<String> =
             unfinished.iter().map(|one| one.handoff_id.to_string()).collect();
-        taken.retain(|handoff, _| handoffs.contains(handoff));
+        taken.0.retain(|handoff, _| handoffs.contains(handoff));
         let workflows: BTreeSet<String> = unfinished
             .iter()
             .filter_map(|one| {
@@ -83,15 +118,9 @@ impl Questions<'_> {
             .map(|workflow| async move { self.query(&workflow).await })
             .buffer_unordered(PARALLEL);
         while let Some(verdicts) = answers.next().await {
-            let fresh = verdicts?.into_iter().filter_map(|verdict| {
-                let handoff = handoff_of(&verdict).filter(|one| handoffs.contains(one))?;
-                let digest: [u8; 32] = Sha256::digest(&verdict).into();
-                let known = taken.get(&handoff).is_some_and(|known| known.contains(&digest));
-                (!known).then(|| ((handoff, digest), Bytes::from(verdict)))
-            });
-            let batch: Vec<_> = fresh.collect();
+            let batch = taken.fresh(verdicts?, &handoffs);
             for ((handoff, digest), ..) in take_all(sink, batch, stopping).await {
-                taken.entry(handoff).or_default().insert(digest);
+                taken.0.entry(handoff).or_default().insert(digest);
             }
         }
         Ok(())
@@ -129,4 +158,30 @@ fn handoff_of(verdict: &[u8]) -> Option<String> {
         handoff_id: String,
     }
     serde_json::from_slice::<Handoff>(verdict).ok().map(|one| one.handoff_id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workflow_that_always_says_something_new_is_heard_so_often_and_no_more() {
+        let handoffs: HashSet<String> = ["h".to_owned(), "other".to_owned()].into();
+        let said = |handoff: &str, n: usize| {
+            serde_json::to_vec(&json!({ "handoffId": handoff, "n": n })).unwrap()
+        };
+        let mut taken = Taken::default();
+        let mut heard = 0;
+        for round in 0..4 {
+            let answer = (0..400).map(|n| said("h", round * 400 + n)).collect();
+            for ((handoff, digest), _) in taken.fresh(answer, &handoffs) {
+                heard += 1;
+                taken.0.entry(handoff).or_default().insert(digest);
+            }
+        }
+        assert_eq!(heard, MOST_OF_A_HANDOFF);
+        let answer = vec![said("h", 0), said("other", 1), said("other", 1), said("unknown", 1)];
+        let fresh = taken.fresh(answer, &handoffs);
+        assert!(fresh.iter().all(|((handoff, _), _)| handoff == "other"));
+    }
 }

@@ -60,7 +60,7 @@ fn is_alone(schema: &Value) -> bool {
     schema.as_object().is_some_and(|all| all.keys().all(|name| WORDS.contains(&name.as_str())))
 }
 
-/// What a reference within the document leads to, with its pointer.
+/// The target of a reference within the document, with its pointer.
 pub(super) fn resolve<'a>(root: &'a Value, reference: &str) -> Option<(&'a Value, String)> {
     let own = root.get("$id").and_then(Value::as_str).unwrap_or_default();
     let pointer = reference.strip_prefix(own).unwrap_or(reference).strip_prefix('#')?;

@@ -39,8 +39,6 @@ pub struct SequenceRun<'a> {
     epoch: u32,
     /// What breaks add between the word that ends here and the one at hand.
     broken: (usize, u32),
-    /// What the word at hand begins.
-    begins: Option<At>,
     negation: Option<Negation>,
     led: Option<u32>,
     /// Steps tried and bytes looked at, for the proof that both grow with the text only.
@@ -65,7 +63,6 @@ impl SequenceMachine {
             closed_up,
             epoch: EPOCH,
             broken: (usize::MAX, 0),
-            begins: None,
             negation: None,
             led: None,
             work: 0,
@@ -80,21 +77,29 @@ impl SequenceRun<'_> {
     /// Takes a word; words come in the order of their ends. `fired` is told of each sequence it completes.
     pub fn take(&mut self, hit: &WordMatch, mut fired: impl FnMut(SequenceMatch)) {
         self.broken.0 = usize::MAX;
-        self.begins = None;
         if hit.from > self.epoch {
             self.epoch = hit.from + EPOCH;
             self.forget();
         }
         let machine = self.machine;
         let takes = &machine.takes[usize::from(hit.sense)];
+        let conditions = &machine.conditions;
+        let negated = self.negated(hit);
+        let unfit = if negated == 0 { &conditions.negated } else { &conditions.plain };
+        let mut place = None;
         // Later steps first: what a word reached does not wait for that same word.
         for (word, takes) in takes.steps.0.iter().rev() {
-            let mut waiting = takes & self.memory.waiting[*word].all;
+            let mut waiting = takes & self.memory.waiting[*word].all & !unfit[*word];
+            if waiting & conditions.placed[*word] != 0 && !self.closed_up {
+                let place = *place.get_or_insert_with(|| self.beginning(hit));
+                waiting &= !conditions.misplaced[place as usize][*word];
+            }
             while waiting != 0 {
                 let bit = waiting.ilog2();
                 waiting ^= 1 << bit;
                 self.work += 1;
-                self.step(word * u64::BITS as usize + bit as usize, hit, &mut fired);
+                let index = word * u64::BITS as usize + bit as usize;
+                self.step(index, hit, negated, &mut fired);
             }
         }
         if takes.negation {
@@ -105,17 +110,17 @@ impl SequenceRun<'_> {
         }
     }
 
-    fn step(&mut self, index: usize, hit: &WordMatch, fired: &mut impl FnMut(SequenceMatch)) {
+    /// Tries a step with a word that stands where it may. `negated` are the languages in which a negation turns its sense.
+    fn step(
+        &mut self,
+        index: usize,
+        hit: &WordMatch,
+        negated: Languages,
+        fired: &mut impl FnMut(SequenceMatch),
+    ) {
         let step = &self.machine.steps[index];
         let (start, negated) = if step.first {
-            let negated = match step.after {
-                PrecedingNegation::Anything => 0,
-                PrecedingNegation::NoNegation | PrecedingNegation::Negation => self.negated(hit),
-            };
-            if (step.after == PrecedingNegation::Negation) != (negated != 0) {
-                return;
-            }
-            (hit.start, negated)
+            (hit.start as u32, if step.after == PrecedingNegation::Anything { 0 } else { negated })
         } else {
             let before = self.memory.progress[index - 1];
             if hit.from < before.to {
@@ -123,24 +128,25 @@ impl SequenceRun<'_> {
             }
             let distance = hit.from - before.to;
             if distance > step.slot.gap
-                || distance + self.breaks(before.end, hit.start) > step.slot.gap
+                || distance + self.breaks(before.end as usize, hit.start) > step.slot.gap
             {
                 return;
             }
-            if !self.linked(step.slot.link, before.end, hit.start) {
+            if !self.linked(step.slot.link, before.end as usize, hit.start) {
                 return;
             }
             (before.start, before.negated & hit.languages)
         };
-        if !self.stands(step.slot.at, hit) || !self.followed(step.slot.then, hit) {
+        if !self.followed(step.slot.then, hit) {
             return;
         }
         if step.last {
             if negated == 0 {
-                fired(SequenceMatch { rule: step.rule, start, end: hit.end });
+                fired(SequenceMatch { rule: step.rule, start: start as usize, end: hit.end });
             }
         } else {
-            self.memory.progress[index] = StepProgress { start, end: hit.end, to: hit.to, negated };
+            let end = hit.end as u32;
+            self.memory.progress[index] = StepProgress { start, end, to: hit.to, negated };
             let (word, bit) = word_and_bit(index + 1);
             let waiting = &mut self.memory.waiting[word];
             waiting.all |= bit;
@@ -220,18 +226,6 @@ impl SequenceRun<'_> {
         added
     }
 
-    /// Whether a word begins what a slot asks for.
-    fn stands(&mut self, at: At, hit: &WordMatch) -> bool {
-        if at == At::Anywhere || self.closed_up {
-            return true;
-        }
-        let begins = match self.begins {
-            Some(begins) => begins,
-            None => *self.begins.insert(self.beginning(hit)),
-        };
-        if at == At::Within { begins == At::Anywhere } else { begins >= at }
-    }
-
     /// What a word begins, at most.
     fn beginning(&self, hit: &WordMatch) -> At {
         match self.line_or_clause(hit) {
@@ -305,29 +299,26 @@ impl SequenceRun<'_> {
 /// Whether a sentence goes on over a stretch of it: letters, spaces, commas, what stands within words and names, and
 /// stops within addresses and numbers.
 fn goes_on(between: &str) -> bool {
-    let mut rest = between.chars();
-    while let Some(character) = rest.next() {
-        let next = rest.as_str().chars().next();
-        let on = match character {
-            '.' => next.is_some_and(|next| next.is_ascii_lowercase() || next.is_ascii_digit()),
-            '\u{2019}' | '\u{3001}' | '\u{ff0c}' => true,
-            _ if character.is_ascii() => {
-                character.is_ascii_alphanumeric() || " ,*_-'/@$%#".contains(character)
-            }
-            _ => !is_sign(character),
-        };
-        if !on {
-            return false;
+    let bytes = between.as_bytes();
+    let ascii = bytes.iter().enumerate().all(|(at, byte)| match byte {
+        b'.' => {
+            bytes.get(at + 1).is_some_and(|next| next.is_ascii_lowercase() || next.is_ascii_digit())
         }
-    }
-    true
+        128.. => true,
+        _ => byte.is_ascii_alphanumeric() || b" ,*_-'/@$%#".contains(byte),
+    });
+    ascii && (between.is_ascii() || !between.chars().any(is_sign))
 }
 
-/// Whether a character beyond ASCII is a mark of punctuation, or stands in for one in East Asia.
+/// Whether a character beyond ASCII is a mark of punctuation that ends a sentence's run, or stands in for one in East
+/// Asia; an apostrophe and East Asia's commas do not.
 const fn is_sign(character: char) -> bool {
-    matches!(
-        character,
-        '\u{80}'..='\u{bf}' | '\u{2000}'..='\u{206f}' | '\u{3000}'..='\u{303f}'
-            | '\u{ff01}'..='\u{ff0f}' | '\u{ff1a}'..='\u{ff20}' | '\u{964}' | '\u{965}'
-    )
+    match character {
+        '\u{2019}' | '\u{3001}' | '\u{ff0c}' => false,
+        _ => matches!(
+            character,
+            '\u{80}'..='\u{bf}' | '\u{2000}'..='\u{206f}' | '\u{3000}'..='\u{303f}'
+                | '\u{ff01}'..='\u{ff0f}' | '\u{ff1a}'..='\u{ff20}' | '\u{964}' | '\u{965}'
+        ),
+    }
 }

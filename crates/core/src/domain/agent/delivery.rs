@@ -1,0 +1,182 @@
+//! How and where an agent takes its handoffs.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::domain::content_coding::Coding;
+use crate::domain::handoff::DeliveryMode;
+use crate::domain::transport::Credentials;
+
+/// Where and how an agent takes its handoffs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Delivery {
+    /// The transport: `webhook`, `pull`, or another of `GET /transports`.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub mode: DeliveryMode,
+    /// The webhook's URL; http or https.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// How long one attempt may take, in milliseconds (100 to 120 000).
+    #[serde(default = "default_timeout_ms", alias = "timeout_ms")]
+    #[cfg_attr(feature = "openapi", schema(default = 10_000))]
+    pub timeout_ms: u64,
+    /// How many handoffs may be on their way to it at once (1 to 1 000).
+    #[serde(default = "default_max_in_flight", alias = "max_in_flight")]
+    pub max_in_flight: u32,
+    /// The form in which handoffs are sent; `handoff` unless said.
+    #[serde(default, skip_serializing_if = "DeliveryFormat::is_handoff")]
+    pub format: DeliveryFormat,
+    /// Content codings that the endpoint takes, the preferred one first; large bodies go to it so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "accept_encoding")]
+    pub accept_encoding: Vec<Coding>,
+    /// The transport's own settings; `GET /transports` describes them.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
+    pub config: Map<String, Value>,
+    /// The transport's secrets: sealed on arrival, and never shown. Absent in a change: those of the same mode are kept.
+    #[serde(default, skip_serializing)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>, write_only))]
+    pub credentials: Option<Credentials>,
+    /// Names of the sealed credentials. The broker sets it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "credentials_set")]
+    pub credentials_set: Vec<String>,
+    /// Set when the endpoint answered 410, or failed too often in a row; cleared by setting a delivery
+    /// anew.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub disabled: bool,
+    /// Set while the endpoint is on its way to being disabled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failing: Option<Failing>,
+}
+
+/// The form in which a receiver gets its handoffs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum DeliveryFormat {
+    /// The handoff message.
+    #[default]
+    Handoff,
+    /// SW4RM's `HandoffRequest` (docs/doors/sw4rm.md).
+    Sw4rm,
+}
+
+impl DeliveryFormat {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+    const fn is_handoff(&self) -> bool {
+        matches!(self, Self::Handoff)
+    }
+}
+
+/// How far an endpoint is on its way to being disabled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Failing {
+    /// Failures in a row that counted.
+    pub failures: u32,
+    /// The last step told to operators: 50, 70, 90 or 100.
+    pub percent: u8,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+const fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+const fn default_timeout_ms() -> u64 {
+    10_000
+}
+
+const fn default_max_in_flight() -> u32 {
+    16
+}
+
+impl Default for Delivery {
+    fn default() -> Self {
+        Self {
+            mode: DeliveryMode::Pull,
+            url: None,
+            timeout_ms: default_timeout_ms(),
+            max_in_flight: default_max_in_flight(),
+            format: DeliveryFormat::default(),
+            accept_encoding: Vec::new(),
+            config: Map::new(),
+            credentials: None,
+            credentials_set: Vec::new(),
+            disabled: false,
+            failing: None,
+        }
+    }
+}
+
+impl Delivery {
+    /// Identifies the destination: a disabled or failing endpoint is meant only while this is unchanged.
+    #[must_use]
+    pub fn address(&self) -> String {
+        match &self.url {
+            Some(url) => url.clone(),
+            None => format!("{} {}", self.mode.as_str(), Value::Object(self.config.clone())),
+        }
+    }
+}
+
+pub(super) fn check(delivery: &Delivery) -> Result<(), (String, String)> {
+    if !(100..=120_000).contains(&delivery.timeout_ms) {
+        return Err((
+            "/delivery/timeoutMs".to_owned(),
+            "must be between 100 and 120000 milliseconds".to_owned(),
+        ));
+    }
+    if !(1..=1_000).contains(&delivery.max_in_flight) {
+        return Err(("/delivery/maxInFlight".to_owned(), "must be between 1 and 1000".to_owned()));
+    }
+    let codings = &delivery.accept_encoding;
+    if codings.iter().enumerate().any(|(place, coding)| codings[..place].contains(coding)) {
+        return Err((
+            "/delivery/acceptEncoding".to_owned(),
+            "must name each coding once".to_owned(),
+        ));
+    }
+    if !codings.is_empty() && !delivery.mode.carries_bytes() {
+        let why = if delivery.mode == DeliveryMode::Pull {
+            "is for what is sent; who pulls says it in the request's Accept-Encoding".to_owned()
+        } else {
+            format!("{} carries text alone", delivery.mode.as_str())
+        };
+        return Err(("/delivery/acceptEncoding".to_owned(), why));
+    }
+    if delivery.mode == DeliveryMode::A2a && delivery.format != DeliveryFormat::Handoff {
+        let why = "an agent that is reached by A2A gets messages of that protocol";
+        return Err(("/delivery/format".to_owned(), why.to_owned()));
+    }
+    match (&delivery.mode, &delivery.url) {
+        (DeliveryMode::Webhook, None) => {
+            Err(("/delivery/url".to_owned(), "a webhook needs a url".to_owned()))
+        }
+        (DeliveryMode::Webhook | DeliveryMode::Pull, Some(url)) => check_url("/delivery/url", url),
+        (mode, Some(_)) => Err((
+            "/delivery/url".to_owned(),
+            format!("is for webhooks; the address for {} stands in delivery.config", mode.as_str()),
+        )),
+        (_, None) => Ok(()),
+    }
+}
+
+/// A URL that may be registered.
+pub(in crate::domain) fn check_url(pointer: &str, text: &str) -> Result<(), (String, String)> {
+    let wrong = |message: &str| Err((pointer.to_owned(), message.to_owned()));
+    if text.len() > 2_048 {
+        return wrong("must be at most 2048 bytes long");
+    }
+    match url::Url::parse(text) {
+        Ok(url) if !matches!(url.scheme(), "http" | "https") => wrong("must be http or https"),
+        Ok(url) if !url.username().is_empty() || url.password().is_some() => {
+            wrong("must not carry a user name or password")
+        }
+        Ok(_) => Ok(()),
+        Err(_) => wrong("must be an absolute URL"),
+    }
+}

@@ -1,0 +1,220 @@
+//! The allowlist: the agents to which an agent may hand off (specification §4.2).
+
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use super::Api;
+use super::agents::changed;
+use super::auth::{Caller, Operator};
+use super::extract::{Id, Ids, JsonBytes, parse, typed};
+use super::problem::{BadBody, Busy, Problem, WarningView};
+use handoffd_broker::directory::Agents;
+use handoffd_broker::ledger::command::AgentChange;
+use handoffd_core::domain::agent::Target;
+use handoffd_core::domain::ids::AgentId;
+use handoffd_store::store::AgentRow;
+
+/// Whom an agent may hand off to.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TargetsView {
+    /// The agent.
+    pub agent_id: String,
+    /// Agents by id, or `type:<agentType>`; empty: nobody.
+    pub handoff_targets: Vec<String>,
+    /// Entries that name nobody; they are kept, and ignored at run time.
+    pub unknown_targets: Vec<String>,
+    /// The same entries as warnings, each at its pointer; absent where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<WarningView>,
+}
+
+fn targets(row: &AgentRow, agents: &Agents) -> axum::Json<TargetsView> {
+    axum::Json(TargetsView {
+        agent_id: row.agent.agent_id.to_string(),
+        handoff_targets: row.agent.handoff_targets.iter().map(ToString::to_string).collect(),
+        unknown_targets: agents.roster.unknown_targets(&row.agent),
+        warnings: agents
+            .roster
+            .warnings(&row.agent)
+            .iter()
+            .filter(|warning| warning.pointer.starts_with("/handoffTargets/"))
+            .map(WarningView::from)
+            .collect(),
+    })
+}
+
+/// Read an agent's allowlist.
+#[utoipa::path(
+    get, path = "/agents/{agentId}/handoff-targets", tag = "allowlist", operation_id = "getHandoffTargets",
+    params(("agentId" = String, Path, description = "The agent's id")),
+    responses(
+        (status = 200, description = "The allowlist", body = TargetsView),
+        (status = 404, description = "No such agent"),
+    )
+)]
+pub(super) async fn get_targets(
+    State(api): State<Api>,
+    Caller(principal): Caller,
+    Id(id): Id<AgentId>,
+) -> Result<axum::Json<TargetsView>, Problem> {
+    let agents = api.intake.directory.agents(&principal.tenant).await?;
+    let row = agents.row(&id).ok_or_else(|| Problem::not_found("agent"))?;
+    Ok(targets(row, &agents))
+}
+
+/// An allowlist that replaces the present one.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct TargetsBody {
+    /// Agents' ids, and `type:<agentType>` for all agents of a type.
+    pub handoff_targets: Vec<String>,
+}
+
+/// `{"handoffTargets": […]}`; a bare array is accepted.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NamedTargets {
+    #[serde(alias = "handoff_targets")]
+    handoff_targets: Vec<Target>,
+}
+
+/// Replace an agent's allowlist.
+#[utoipa::path(
+    put, path = "/agents/{agentId}/handoff-targets", tag = "allowlist", operation_id = "putHandoffTargets",
+    params(("agentId" = String, Path, description = "The agent's id")),
+    request_body(content = TargetsBody, description = "The list; a bare array is taken too", content_type = "application/json"),
+    responses(
+        (status = 200, description = "The allowlist as it is now", body = TargetsView),
+        (status = 403, description = "Not an operator"),
+        (status = 404, description = "No such agent"),
+        BadBody,
+        (status = 422, description = "Not a list of targets"),
+        Busy,
+    )
+)]
+pub(super) async fn put_targets(
+    State(api): State<Api>,
+    Operator(principal): Operator,
+    Id(id): Id<AgentId>,
+    body: JsonBytes,
+) -> Result<axum::Json<TargetsView>, Problem> {
+    let value = match serde_json::from_slice::<Value>(&body.bytes) {
+        // The strict parser takes objects only; a bare list is wrapped.
+        Ok(Value::Array(list)) => json!({ "handoffTargets": list }),
+        _ => parse(body.bytes.clone()).await?,
+    };
+    let NamedTargets { handoff_targets } = typed(value)?;
+    let row = changed(&api, &principal, id, AgentChange::SetTargets(handoff_targets)).await?;
+    let agents = api.intake.directory.agents(&principal.tenant).await?;
+    Ok(targets(&row, &agents))
+}
+
+macro_rules! one_target {
+    ($(#[$doc:meta])* $name:ident, $method:ident, $operation:literal, $change:path) => {
+        $(#[$doc])*
+        #[utoipa::path(
+            $method, path = "/agents/{agentId}/handoff-targets/{target}", tag = "allowlist", operation_id = $operation,
+            params(
+                ("agentId" = String, Path, description = "The agent's id"),
+                ("target" = String, Path, description = "An agent's id, or `type:<agentType>`"),
+            ),
+            responses(
+                (status = 200, description = "The allowlist as it is now", body = TargetsView),
+                (status = 403, description = "Not an operator"),
+                (status = 404, description = "No such agent, or not a target"),
+                (status = 422, description = "The list is full"),
+                Busy,
+            )
+        )]
+        pub(super) async fn $name(
+            State(api): State<Api>,
+            Operator(principal): Operator,
+            Ids(id, target): Ids<AgentId, Target>,
+        ) -> Result<axum::Json<TargetsView>, Problem> {
+            let row = changed(&api, &principal, id, $change(target)).await?;
+            let agents = api.intake.directory.agents(&principal.tenant).await?;
+            Ok(targets(&row, &agents))
+        }
+    };
+}
+
+one_target!(
+    /// Add one entry to an agent's allowlist.
+    add_target, post, "addHandoffTarget", AgentChange::AddTarget
+);
+one_target!(
+    /// Take one entry out of an agent's allowlist.
+    remove_target, delete, "removeHandoffTarget", AgentChange::RemoveTarget
+);
+
+/// The whole allowlist as a graph.
+#[utoipa::path(
+    get, path = "/allowlist", tag = "allowlist", operation_id = "getAllowlist",
+    responses(
+        (status = 200, description = "Every agent, and every entry of every list", body = AllowlistView),
+    )
+)]
+pub(super) async fn graph(
+    State(api): State<Api>,
+    Caller(principal): Caller,
+) -> Result<axum::Json<AllowlistView>, Problem> {
+    let agents = api.intake.directory.agents(&principal.tenant).await?;
+    let roster = &agents.roster;
+    let nodes = roster.iter().map(|agent| NodeView {
+        agent_id: agent.agent_id.to_string(),
+        agent_type: agent.agent_type.clone(),
+    });
+    let edges = roster
+        .iter()
+        .flat_map(|agent| agent.handoff_targets.iter().map(move |target| (agent, target)))
+        .map(|(agent, target)| {
+            let resolved: Vec<&AgentId> = match target {
+                Target::Agent(id) => {
+                    roster.find(id).map(|found| &found.agent_id).into_iter().collect()
+                }
+                Target::Type(name) => roster.of_type(name).map(|found| &found.agent_id).collect(),
+            };
+            EdgeView {
+                source: agent.agent_id.to_string(),
+                target: target.to_string(),
+                unknown: resolved.is_empty(),
+                resolved: resolved.into_iter().map(ToString::to_string).collect(),
+            }
+        });
+    Ok(axum::Json(AllowlistView { nodes: nodes.collect(), edges: edges.collect() }))
+}
+
+/// The allowlists of all agents, as a graph.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AllowlistView {
+    /// The agents.
+    nodes: Vec<NodeView>,
+    /// The entries of their allowlists.
+    edges: Vec<EdgeView>,
+}
+
+/// An agent as a node of the allowlist's graph.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeView {
+    /// Id of the agent.
+    agent_id: String,
+    /// Its type.
+    agent_type: String,
+}
+
+/// An entry of an allowlist.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct EdgeView {
+    /// The agent whose allowlist it is.
+    source: String,
+    /// An id, or `type:<agentType>`.
+    target: String,
+    /// The agents that it names now.
+    resolved: Vec<String>,
+    /// Whether it names nobody.
+    unknown: bool,
+}

@@ -1,0 +1,244 @@
+//! Subscriptions as requests state them and as answers show them.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::http::open;
+use crate::http::problem::WarningView;
+use handoffd_core::domain::event::EventFormat;
+use handoffd_core::domain::ids::Micros;
+use handoffd_store::store::events::{CursorRow, EventDeliveryRow, SubscriptionRow};
+
+/// A subscription, without its secret.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SubscriptionView {
+    /// Its id.
+    pub subscription_id: String,
+    /// Where events are posted to.
+    pub url: String,
+    /// A name for people.
+    pub description: String,
+    /// Which types; empty: all.
+    #[schema(value_type = Vec<open::EventType>)]
+    pub event_types: Vec<String>,
+    /// The agent, task or handoff that it is limited to.
+    pub filter: FilterView,
+    /// How events are written.
+    pub format: EventFormat,
+    /// The agent whose subscription it is; absent: the operators'.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// Whether events are delivered.
+    pub enabled: bool,
+    /// Why the broker switched it off: `ENDPOINT_GONE` or `FAILING`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disabled_reason: Option<String>,
+    /// Where it is; none: in the broker's region.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    /// What the transfer of events to its region stands on: a code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transfer_basis: Option<String>,
+    /// How far it has been told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<ProgressView>,
+    /// When it was made, RFC 3339.
+    pub created_at: String,
+    /// When it was changed last, RFC 3339.
+    pub updated_at: String,
+    /// The secret that deliveries are signed with: only in the answer that made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
+    /// What of the subscription does not hold, in the answer to its change; absent where there is nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<WarningView>,
+}
+
+/// What a caller says of a subscription: the body that `domain::event::SubscriptionSpec` reads.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct SubscriptionBody {
+    /// Where events are posted to; needed on creation.
+    pub url: Option<String>,
+    /// A name for people.
+    pub description: Option<String>,
+    /// Which types; an empty list means all.
+    #[schema(value_type = Option<Vec<open::EventType>>)]
+    pub event_types: Option<Vec<String>>,
+    /// The agent, task or handoff that it is limited to; empty means no limit. An agent names a handoff that it sends.
+    pub filter: Option<FilterView>,
+    /// How events are written.
+    pub format: Option<EventFormat>,
+    /// Whether events are delivered.
+    pub enabled: Option<bool>,
+    /// Where the endpoint is; none: in the broker's region.
+    pub region: Option<String>,
+    /// What the transfer of events to that region stands on: a code.
+    pub transfer_basis: Option<String>,
+    /// On creation: the value of `Authorization` that the endpoint asks for. It is kept sealed and never shown again.
+    pub authorization: Option<String>,
+    /// On creation: the value of `X-A2A-Notification-Token` that the endpoint asks for, kept likewise.
+    pub token: Option<String>,
+}
+
+/// The agent, task or handoff that a subscription is limited to.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FilterView {
+    /// Events that this agent has a part in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<String>,
+    /// Events of this task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<String>,
+    /// Events of this handoff.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handoff_id: Option<String>,
+}
+
+/// How far a subscription has been told.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProgressView {
+    /// The last event that it was told of, or passed over.
+    pub cursor: String,
+    /// Attempts since its creation.
+    pub attempts: i64,
+    /// Failed attempts in a row.
+    pub failures: i32,
+    /// Since when every attempt failed, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failing_since: Option<String>,
+    /// When it is tried again, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_attempt_at: Option<String>,
+}
+
+impl From<&CursorRow> for ProgressView {
+    fn from(row: &CursorRow) -> Self {
+        Self {
+            cursor: row.position.to_string(),
+            attempts: row.attempts,
+            failures: row.failures,
+            failing_since: row.failing_since.map(Micros::rfc3339),
+            next_attempt_at: (row.failures > 0).then(|| row.next_at.rfc3339()),
+        }
+    }
+}
+
+impl From<&SubscriptionRow> for SubscriptionView {
+    fn from(row: &SubscriptionRow) -> Self {
+        let it = &row.subscription;
+        Self {
+            subscription_id: row.id.to_string(),
+            url: it.url.clone(),
+            description: it.description.clone(),
+            event_types: it.filter.types.iter().map(ToString::to_string).collect(),
+            filter: FilterView {
+                agent_id: it.filter.agent_id.as_ref().map(ToString::to_string),
+                task_id: it.filter.task_id.map(|id| id.to_string()),
+                handoff_id: it.filter.handoff_id.map(|id| id.to_string()),
+            },
+            format: it.format,
+            owner: it.owner.as_ref().map(ToString::to_string),
+            enabled: it.enabled,
+            disabled_reason: it.disabled_reason.clone(),
+            region: it.region.map(|region| region.to_string()),
+            transfer_basis: it.transfer_basis.clone(),
+            progress: None,
+            created_at: row.created_at.rfc3339(),
+            updated_at: row.updated_at.rfc3339(),
+            secret: None,
+            warnings: Vec::new(),
+        }
+    }
+}
+
+/// All subscriptions of the tenant.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SubscriptionsView {
+    /// The subscriptions, by age.
+    pub items: Vec<SubscriptionView>,
+}
+
+/// One attempt at telling a subscription of an event.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EventDeliveryView {
+    /// The subscription's attempts, counted; give it as `before` to go on.
+    pub number: i64,
+    /// The event; also its `webhook-id`.
+    pub event_id: String,
+    /// The event's type.
+    #[serde(rename = "type")]
+    #[schema(value_type = open::EventType)]
+    pub kind: String,
+    /// The event's place in the feed.
+    pub cursor: String,
+    /// When the attempt ended, RFC 3339.
+    pub at: String,
+    /// Of this event, from 1.
+    pub attempt: i32,
+    /// `delivered`, `retry` (to be tried again), `set_aside` (refused too often), `gone` (410).
+    #[schema(value_type = open::EventOutcome)]
+    pub outcome: String,
+    /// HTTP status that the endpoint answered; absent where no answer came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<i32>,
+    /// What went wrong, in a sentence for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// How long it took, in milliseconds.
+    pub duration_ms: f64,
+}
+
+impl From<EventDeliveryRow> for EventDeliveryView {
+    fn from(row: EventDeliveryRow) -> Self {
+        Self {
+            number: row.number,
+            event_id: row.event_id,
+            kind: row.kind,
+            cursor: row.position.to_string(),
+            at: row.at.rfc3339(),
+            attempt: row.attempt,
+            outcome: row.outcome.as_str().to_owned(),
+            status: row.status,
+            detail: row.detail,
+            duration_ms: row.duration_us as f64 / 1_000.0,
+        }
+    }
+}
+
+/// The last attempts.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct EventDeliveriesView {
+    /// Newest first; the last 1 000 are remembered.
+    pub items: Vec<EventDeliveryView>,
+}
+
+/// How long the old secret stays valid.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct RotateSubscriptionBody {
+    /// In seconds, a year at most; `auth.rotation_overlap_s` unless said.
+    pub(super) overlap_seconds: Option<u64>,
+}
+
+/// A subscription's new secret.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RotatedSecretView {
+    /// Until when deliveries carry the old signature too, RFC 3339.
+    pub old_valid_until: String,
+    /// The secret that deliveries are signed with from now on.
+    pub secret: String,
+}
+
+/// From where on to tell again.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReplayBody {
+    /// A cursor: everything behind it; or a time, RFC 3339: everything from then on.
+    pub(super) since: String,
+}
