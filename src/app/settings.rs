@@ -178,6 +178,7 @@ pub(super) fn dispatcher_settings(config: &Config) -> dispatcher::DispatcherSett
         },
         poll: Duration::from_millis(delivery.poll_ms),
         claim: delivery.broker_claim(),
+        reply_wait: Duration::from_millis(config.transports.reply_wait_ms),
         verdict: Duration::from_millis(delivery.verdict_timeout_ms),
         lease: Duration::from_millis(delivery.lease_ms),
         compress_above: delivery.compress_above_bytes,

@@ -28,6 +28,7 @@ use handoffd_broker::dispatch::egress::{self, ClientSettings, EgressPolicy, Guar
 use handoffd_broker::dispatch::transport::Transports;
 use handoffd_broker::dispatch::transport::a2a::{A2aTransport, NewTask};
 use handoffd_broker::dispatch::transport::trial::ServedTypes;
+use handoffd_broker::early_replies::EarlyReplies;
 use handoffd_broker::erasure::Eraser;
 use handoffd_broker::feed::Feed;
 use handoffd_broker::intake::stream::Streams;
@@ -137,6 +138,7 @@ pub(super) struct BrokerParts {
     pub(super) gate: Arc<Gate>,
     pub(super) redaction: Arc<RedactionPolicy>,
     pub(super) compression: Arc<CompressionStep>,
+    replies: Arc<EarlyReplies>,
     /// Calls receivers, subscribers and the services that the settings name, through the egress guard.
     pub(super) client: GuardedClient,
     pub(super) endpoints: Endpoints,
@@ -217,6 +219,7 @@ impl BrokerParts {
         });
         Ok(Self {
             compression,
+            replies: Arc::default(),
             redaction: Arc::new(config.redaction.policy()),
             config,
             clock,
@@ -290,6 +293,7 @@ impl BrokerParts {
                 schemas: Arc::clone(&self.gate.schemas),
                 compression: Arc::clone(&self.compression),
                 redaction: Arc::clone(&self.redaction),
+                replies: Arc::clone(&self.replies),
                 settings: dispatcher_settings(&self.config),
                 broker: self.broker.clone(),
                 stopping: self.stopping.clone(),
@@ -360,6 +364,7 @@ impl BrokerParts {
                 vault: self.vault.clone(),
                 clock: Arc::clone(&self.clock),
             }),
+            replies: Arc::clone(&self.replies),
             feed,
             streams: Arc::new(Semaphore::new(config.events.max_streams)),
             eraser,

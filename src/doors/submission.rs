@@ -8,6 +8,7 @@ use crate::http::Api;
 use crate::http::extract::trace_context;
 use crate::http::problem::Problem;
 use handoffd_core::domain::failure::Code;
+use handoffd_core::domain::ids::TenantId;
 use handoffd_core::domain::trace_context::TraceParent;
 use handoffd_store::clock;
 
@@ -64,6 +65,7 @@ pub(super) struct Submission<'a> {
     pub(super) caller: &'a CallerHeaders,
     /// The door's name.
     pub(super) door: &'static str,
+    pub(super) tenant: &'a TenantId,
     /// The sender.
     pub(super) agent: &'a str,
     /// The sender's registered version.
@@ -96,7 +98,9 @@ impl Submission<'_> {
         }
         let digest = std::mem::take(&mut self.digest);
         if let Some(request) = self.request {
-            if let Some(earlier) = self.earlier(&ids.handoff, &digest).await? {
+            if may_be_known(self.api, self.tenant, &ids.handoff).await?
+                && let Some(earlier) = self.earlier(&ids.handoff, &digest).await?
+            {
                 return Ok(earlier);
             }
             self.extension.insert("requestId".to_owned(), request.into());
@@ -176,6 +180,12 @@ impl Submission<'_> {
             members: std::mem::take(&mut self.members),
         }
     }
+}
+
+/// Whether a handoff of one receiver may have this id: the cheapest way to know that a request came for the first time.
+pub(super) async fn may_be_known(api: &Api, tenant: &TenantId, id: &str) -> Result<bool, Problem> {
+    let Ok(id) = id.parse() else { return Ok(true) };
+    Ok(api.store.find_handoff(&(tenant.clone(), id)).await?.is_some())
 }
 
 /// Whether a committed message is of another request than the one with this digest; another request is also what another

@@ -60,6 +60,7 @@ pub mod what_if;
 use handoffd_broker::compress::CompressionStep;
 use handoffd_broker::config::Config;
 use handoffd_broker::directory::{Matcher, Principal};
+use handoffd_broker::early_replies::EarlyReplies;
 use handoffd_broker::erasure::Eraser;
 use handoffd_broker::feed::Feed;
 use handoffd_broker::intake::{Intake, actor};
@@ -97,6 +98,8 @@ pub struct ApiParts {
     pub endpoints: Endpoints,
     /// The transports that agents may be registered with.
     pub delivery_types: Arc<dyn DeliveryTypes>,
+    /// The attempts that take a verdict of a reply channel as their outcome.
+    pub replies: Arc<EarlyReplies>,
     /// Reads events, in the format that subscribers get.
     pub feed: Feed,
     /// Bounds the live streams.

@@ -18,6 +18,7 @@ use super::handoffs::{find, not_the_receiver};
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
 use super::views::HandoffView;
 use handoffd_broker::directory::Principal;
+use handoffd_broker::early_replies::EarlyVerdict;
 use handoffd_broker::ledger::command::{Kind, Reply, Verdict, VerdictKind, content};
 use handoffd_broker::telemetry;
 use handoffd_core::domain::canonical;
@@ -28,11 +29,12 @@ use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TenantId};
 use handoffd_core::domain::message::whole_number;
 use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::trace_context::TraceParent;
+use handoffd_core::evidence::record::Actor;
 use handoffd_core::gate::reply::{Reply as ReceiverReply, ReplyError, ReplyVerdict};
 use handoffd_core::gate::safety::policy::PolicyContext;
 use handoffd_core::gate::safety::{SafetyFinding, to_failure};
 use handoffd_core::gate::unheld;
-use handoffd_store::store::Role;
+use handoffd_store::store::{HandoffKey, Role};
 
 /// The largest amount that a receiver may state, as in a message.
 const MOST_USD: f64 = 1e9;
@@ -440,19 +442,52 @@ impl<E: Into<Problem>> From<E> for ReplyRefusal {
 }
 
 async fn take_reply(api: &Api, tenant: &TenantId, said: ReceiverReply) -> Result<(), ReplyRefusal> {
-    let handoff = api
-        .store
-        .find_handoff(&(tenant.clone(), said.handoff_id))
-        .await?
-        .ok_or_else(|| Problem::not_found("handoff"))?;
-    let secrets = api.intake.secrets_of(tenant, &handoff.target).await?;
-    let secrets: Vec<&[u8]> = secrets.iter().map(|secret| secret.as_slice()).collect();
-    let max_age = Duration::from_secs(api.config.transports.reply_max_age_s);
-    said.prove(&secrets, api.now(), max_age).map_err(ReplyRefusal::Unproven)?;
+    let key = (tenant.clone(), said.handoff_id);
+    if let Some(receiver) = api.replies.receiver(&key, said.fencing_token)
+        && take_early(api, &key, &receiver, &said).await?
+    {
+        return Ok(());
+    }
+    let handoff =
+        api.store.find_handoff(&key).await?.ok_or_else(|| Problem::not_found("handoff"))?;
+    prove(api, tenant, &handoff.target, &said).await?;
     let principal = signed_by(tenant, &handoff.target);
     let ReceiverReply { fencing_token, verdict, timestamp, said, .. } = said;
     say(api, &principal, &handoff, fencing_token, verdict, said, timestamp).await?;
     Ok(())
+}
+
+/// Gives a verdict to the attempt that waits for it. Returns false where it is to be carried out as a callback.
+async fn take_early(
+    api: &Api,
+    handoff: &HandoffKey,
+    receiver: &AgentId,
+    said: &ReceiverReply,
+) -> Result<bool, ReplyRefusal> {
+    if !matches!(said.verdict, ReplyVerdict::Accept | ReplyVerdict::Reject) {
+        return Ok(false);
+    }
+    prove(api, &handoff.0, receiver, said).await?;
+    let verdict = match kind_of(said.verdict, &said.said)? {
+        VerdictKind::Reject(reason) => EarlyVerdict::Rejected(reason),
+        _ => EarlyVerdict::Accepted,
+    };
+    let mut words = said.said.clone();
+    credentials::redacted(api, &mut words)?;
+    Ok(api.replies.offer(handoff, said.fencing_token, verdict, words).await)
+}
+
+/// Checks that a receiver made a reply.
+async fn prove(
+    api: &Api,
+    tenant: &TenantId,
+    receiver: &AgentId,
+    said: &ReceiverReply,
+) -> Result<(), ReplyRefusal> {
+    let secrets = api.intake.secrets_of(tenant, receiver).await?;
+    let secrets: Vec<&[u8]> = secrets.iter().map(|secret| secret.as_slice()).collect();
+    let max_age = Duration::from_secs(api.config.transports.reply_max_age_s);
+    said.prove(&secrets, api.now(), max_age).map_err(ReplyRefusal::Unproven)
 }
 
 /// An agent that is known by its signature instead of by a key.
@@ -461,7 +496,7 @@ pub(super) fn signed_by(tenant: &TenantId, agent: &AgentId) -> Principal {
         tenant: tenant.clone(),
         role: Role::Agent,
         agent: Some(agent.clone()),
-        key_id: "signature".to_owned(),
+        key_id: Actor::BY_SIGNATURE.to_owned(),
     }
 }
 

@@ -79,6 +79,7 @@ mod transport_redis;
 mod transport_redis_hostile;
 mod transport_redis_states;
 mod transport_redis_tls;
+mod transport_replies;
 mod transport_slow;
 mod transport_sqs;
 mod transport_temporal;

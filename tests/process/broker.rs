@@ -148,6 +148,15 @@ impl Broker {
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
     }
 
+    /// The processor time that it has used, in milliseconds.
+    pub fn processor_ms(&self) -> f64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id())).unwrap();
+        // The name may hold spaces. Of what follows it, 11 and 12 are user and system time, in hundredths of a second.
+        let (_, fields) = stat.rsplit_once(')').unwrap();
+        let ticks = fields.split_whitespace().skip(11).take(2);
+        ticks.map(|ticks| ticks.parse::<f64>().unwrap() * 10.0).sum()
+    }
+
     /// Its open file descriptors.
     pub fn descriptors(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.id())).unwrap().count()

@@ -288,9 +288,17 @@ async fn are_accepted(broker: &Broker, kind: &str, count: u64) {
 /// Handoffs by each transport in turn, whose receivers accept at once: one after the other, in crowds beside a loop that only
 /// publishes, at 100 a second, and at half of the crowds' rate.
 pub async fn figures_of_the_transports(site: Arc<Site>) {
-    let broker = Broker::start(&site, &[]).await;
+    // The crowds alone and without the clouds' stand-ins, to compare two settings in turn.
+    let crowds_alone = std::env::var_os("HANDOFFD_TEST_CROWDS_ALONE").is_some();
+    let wait = std::env::var("HANDOFFD_TEST_REPLY_WAIT_MS").ok();
+    let settings = wait.as_deref().map(|wait| ("HANDOFFD_TRANSPORTS__REPLY_WAIT_MS", wait));
+    let broker = Broker::start(&site, settings.as_slice()).await;
     let (redis, nats) = (RedisServer::start().await, NatsServer::start("").await);
-    let (sqs, temporal) = tokio::join!(Sqs::start(&SQS_QUEUES), Temporal::start());
+    let (sqs, temporal) = if crowds_alone {
+        (None, None)
+    } else {
+        tokio::join!(Sqs::start(&SQS_QUEUES), Temporal::start())
+    };
     let clouds = sqs.as_ref().zip(temporal.as_ref());
     let queue = format!("handoffd.figures.{}", random_id().simple());
     let url = hook().await;
@@ -371,6 +379,7 @@ pub async fn figures_of_the_transports(site: Arc<Site>) {
     let bare: BTreeMap<&str, Publish> = bare(&redis, on, amqp, queue, url, clouds).await;
     let body = message(&random_id().to_string(), None, "webhook").to_string();
     let mut rates = BTreeMap::<(&str, &str), Vec<f64>>::new();
+    let mut costs = BTreeMap::<&str, Vec<f64>>::new();
     for _ in 0..CROWDS {
         for &kind in kinds {
             let count = crowd_of(kind);
@@ -378,11 +387,25 @@ pub async fn figures_of_the_transports(site: Arc<Site>) {
             let one = || async {
                 sender.submit(kind, false).await;
             };
+            let before = broker.processor_ms();
             let rate = crowd(count, one, are_accepted(&broker, kind, all)).await;
             rates.entry((kind, "handoffs/s until the last is accepted")).or_default().push(rate);
+            let spent = (broker.processor_ms() - before) / count as f64;
+            costs.entry(kind).or_default().push(spent);
             let rate = crowd(count, || bare[kind](body.clone()), async {}).await;
             rates.entry((kind, "messages/s only published")).or_default().push(rate);
         }
+    }
+    for (kind, mut costs) in costs {
+        let of = async |outcome: &str| {
+            let labels = format!("outcome=\"{outcome}\",transport=\"{kind}\"");
+            broker.counter("handoff_delivery_attempts_total", &labels).await
+        };
+        let (early, late) = (of("accepted").await, of("received").await);
+        eprintln!("{:?}: {kind}, verdicts with the delivery: {early}, after it: {late}", site.side);
+        costs.sort_by(f64::total_cmp);
+        let median = costs[costs.len() / 2];
+        eprintln!("{:?}: {kind}, processor ms of the broker a handoff: {median:.2}", site.side);
     }
     let mut saturation = BTreeMap::new();
     for ((kind, what), mut rates) in rates {
@@ -394,7 +417,7 @@ pub async fn figures_of_the_transports(site: Arc<Site>) {
         eprintln!("{:?}: {kind}, {what}: {median:.0} ({least:.0} to {most:.0})", site.side);
     }
 
-    for &kind in kinds {
+    for &kind in kinds.iter().filter(|_| !crowds_alone) {
         for (what, rate) in [("", RATE), (" (half)", saturation[kind] / 2.0)] {
             if rate > saturation[kind] {
                 eprintln!("{:?}: {kind}, {rate:.0}/s is more than it takes", site.side);

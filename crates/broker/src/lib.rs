@@ -11,6 +11,7 @@ pub mod config;
 pub mod dead_letters;
 pub mod directory;
 pub mod dispatch;
+pub mod early_replies;
 pub mod erasure;
 pub mod feed;
 pub mod intake;

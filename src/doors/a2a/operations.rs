@@ -136,6 +136,7 @@ async fn submit(
         front: &call.front,
         caller: &call.caller,
         door: DOOR,
+        tenant: &call.principal.tenant,
         agent: agent.as_str(),
         version: own.agent_version.to_string(),
         arguments: &arguments,

@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 
 use super::super::front::{ApiAnswer, ApiRequest, CallerHeaders, FrontDoor};
 use super::super::message::Ids;
-use super::super::submission::{ANOTHER_REQUEST, Committed, Refusal, Submission, is_another};
+use super::super::submission::{
+    ANOTHER_REQUEST, Committed, Refusal, Submission, is_another, may_be_known,
+};
 use super::request::{HandoffRequest, uuid_of};
 use super::result::Standing;
 use super::router::{SpecialistQuery, available, choose, matching};
@@ -204,6 +206,7 @@ impl Call {
             front: &self.front,
             caller: &self.caller,
             door: DOOR,
+            tenant: &self.principal.tenant,
             agent: &request.from_agent_id,
             version,
             arguments: &mapped.arguments,
@@ -225,7 +228,11 @@ impl Call {
         request: &str,
         digest: &str,
     ) -> Result<Option<Standing>, Refusal> {
-        let standing = match self.standing(&self.handoff_id(request), 0).await {
+        let id = self.handoff_id(request);
+        if !may_be_known(&self.api, &self.principal.tenant, &id).await? {
+            return Ok(None);
+        }
+        let standing = match self.standing(&id, 0).await {
             Ok(standing) => standing,
             Err(refused) if refused.text_at("/code") == Some(Code::NotFound.as_str()) => {
                 return Ok(None);

@@ -36,6 +36,7 @@ pub(super) async fn submit(
         front: call.front,
         caller: &call.caller,
         door: DOOR,
+        tenant: &call.principal.tenant,
         agent: call.agent()?,
         version: call.registered().await?.agent_version.to_string(),
         arguments,

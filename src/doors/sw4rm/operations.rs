@@ -118,6 +118,7 @@ async fn submit(
         front: &call.front,
         caller: &call.caller,
         door: DOOR,
+        tenant: &call.principal.tenant,
         agent: &mapped.from,
         version,
         arguments: &mapped.arguments,

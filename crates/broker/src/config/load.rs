@@ -28,6 +28,9 @@ const MAX_COUNT: usize = 1 << 30;
 /// Longest wait of an acceptance for company: a fraction of any deadline.
 const MAX_SETTLE_DELAY_MS: u64 = 10_000;
 
+/// Longest wait of an attempt for its reply: it keeps a slot of its receiver.
+const MAX_REPLY_WAIT_MS: u64 = 1_000;
+
 /// Variables with the prefix that are no settings.
 const NOT_SETTINGS: [&str; 7] = [
     "HANDOFFD_URL",
@@ -318,6 +321,10 @@ impl Config {
         let most = u64::try_from(LONGEST_ANSWER.as_millis()).unwrap_or(u64::MAX);
         if self.delivery.answer_timeout_ms > most {
             return Err(ConfigError(format!("delivery.answer_timeout_ms must be at most {most}")));
+        }
+        if self.transports.reply_wait_ms > MAX_REPLY_WAIT_MS {
+            let why = format!("must be at most {MAX_REPLY_WAIT_MS}");
+            return Err(ConfigError(format!("transports.reply_wait_ms {why}")));
         }
         if self.ledger.settle_delay_ms > MAX_SETTLE_DELAY_MS {
             let why = format!("must be at most {MAX_SETTLE_DELAY_MS}");

@@ -10,6 +10,7 @@ use serde::Deserialize;
 #[expect(missing_docs, reason = "config/default.toml documents every key")]
 pub struct Transports {
     pub reply_max_age_s: u64,
+    pub reply_wait_ms: u64,
     pub claim_ttl_s: u64,
     pub redis: RedisTransport,
     pub nats: NatsTransport,

@@ -28,6 +28,7 @@ use super::turns::Turns;
 use crate::claim_check::ClaimLinks;
 use crate::compress::CompressionStep;
 use crate::directory::Directory;
+use crate::early_replies::EarlyReplies;
 use crate::ledger::{DeliverySlot, Ledger, Outbound};
 use crate::metrics::Metrics;
 use crate::telemetry;
@@ -81,6 +82,8 @@ pub struct DispatcherSettings {
     pub poll: Duration,
     /// Lifetime of a claim.
     pub claim: Duration,
+    /// How long an attempt that a queue has taken waits for the receiver's reply before it is settled; zero: not at all.
+    pub reply_wait: Duration,
     /// Time that a receiver has for its verdict, from the first byte of the request.
     pub verdict: Duration,
     /// Lease of an accepted handoff.
@@ -102,6 +105,8 @@ pub struct DispatcherDependencies {
     pub metrics: Arc<Metrics>,
     /// The transports that send the attempts.
     pub transports: Transports,
+    /// The attempts that take a reply.
+    pub replies: Arc<EarlyReplies>,
     /// Message schemas, which convert a message to a form that the receiver accepts.
     pub schemas: Arc<Schemas>,
     /// Compresses a message that is too large for its receiver.

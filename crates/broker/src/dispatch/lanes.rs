@@ -18,6 +18,9 @@ const FIRST_LIMIT: u32 = 16;
 /// Idle lanes that are retained; further idle lanes are dropped.
 const MAX_IDLE: usize = 10_000;
 
+/// Attempts in a row without a reply after which a receiver counts as one that does not reply at once.
+const SLOW_TO_REPLY: u32 = 16;
+
 struct Lane {
     in_flight: u32,
     limit: u32,
@@ -27,6 +30,8 @@ struct Lane {
     breaker: Breaker,
     budget: RetryBudget,
     streak: Streak,
+    /// Attempts in a row that were settled before a reply.
+    without_reply: u32,
 }
 
 struct LaneTable {
@@ -184,6 +189,20 @@ impl Lanes {
         free && lane.is_none_or(|lane| !lane.backlog && lane.in_flight < lane.limit)
     }
 
+    /// Whether an attempt keeps its slot for a reply: the receiver is one that replies at once. Of another, one attempt in
+    /// [`SLOW_TO_REPLY`] finds out whether it does now.
+    pub(super) fn waits_for_reply(&self, receiver: &ReceiverKey) -> bool {
+        let without = self.lock().lanes.get(receiver).map_or(0, |lane| lane.without_reply);
+        without < SLOW_TO_REPLY || without.is_multiple_of(SLOW_TO_REPLY)
+    }
+
+    /// Notes whether an attempt got its reply while it waited.
+    pub(super) fn replied(&self, receiver: &ReceiverKey, soon: bool) {
+        let mut state = self.lock();
+        let lane = state.lane(receiver, self);
+        lane.without_reply = if soon { 0 } else { lane.without_reply.wrapping_add(1) };
+    }
+
     pub(super) fn waiting(&self) -> usize {
         self.lock().turns.len()
     }
@@ -325,6 +344,7 @@ impl LaneTable {
             breaker: Breaker::new(lanes.breaker),
             budget: RetryBudget::new(lanes.budget),
             streak: Streak::new(lanes.disable_after),
+            without_reply: 0,
         })
     }
 }
@@ -350,6 +370,24 @@ mod tests {
         assert!(lanes.reserve(&slow, Micros(0)) && lanes.reserve(&slow, Micros(0)));
         assert!(!lanes.reserve(&slow, Micros(0)));
         assert!(lanes.reserve(&quick, Micros(0)));
+    }
+
+    #[test]
+    fn who_seldom_replies_at_once_is_waited_for_once_in_a_while() {
+        let lanes = lanes(100);
+        let one = receiver("one");
+        let waits = |count: u32| {
+            let replied = |_: &u32| {
+                let waits = lanes.waits_for_reply(&one);
+                lanes.replied(&one, false);
+                waits
+            };
+            (0..count).filter(replied).count()
+        };
+        assert_eq!(waits(SLOW_TO_REPLY), 16);
+        assert_eq!(waits(10 * SLOW_TO_REPLY), 10);
+        lanes.replied(&one, true);
+        assert_eq!(waits(SLOW_TO_REPLY), 16, "it replies at once again");
     }
 
     #[test]

@@ -233,6 +233,7 @@ impl Broker {
                 schemas: Arc::clone(&SCHEMAS),
                 compression: Arc::clone(&compression),
                 redaction: Arc::new(RedactionPolicy::default()),
+                replies: Arc::default(),
                 settings: dispatcher_settings(),
                 broker: host.name.clone(),
                 stopping: stopping.clone(),
@@ -354,6 +355,8 @@ fn dispatcher_settings() -> dispatcher::DispatcherSettings {
         disable_after: 0,
         poll: PERIOD,
         claim: CLAIM,
+        // No transport of the simulation has a reply channel.
+        reply_wait: std::time::Duration::ZERO,
         verdict: VERDICT,
         lease: LEASE,
         compress_above: usize::MAX,

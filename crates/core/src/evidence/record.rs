@@ -63,12 +63,15 @@ pub struct Actor {
     /// The agent, for role `agent`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub agent_id: Option<AgentId>,
-    /// The API key used.
+    /// The API key used, or [`Actor::BY_SIGNATURE`].
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub key_id: Option<String>,
 }
 
 impl Actor {
+    /// Stands for the key of an agent that its own signature proved: a message or reply that came by a queue.
+    pub const BY_SIGNATURE: &str = "signature";
+
     /// The broker as the actor of a deadline or a delivery.
     #[must_use]
     pub fn broker() -> Self {

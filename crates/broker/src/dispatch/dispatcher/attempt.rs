@@ -16,10 +16,12 @@ use super::super::transport::{
 };
 use super::super::webhook::VerdictClock;
 use super::{Dispatcher, DispatcherState, SETTLE_PAUSE_MAX};
+use crate::early_replies::{EarlyReply, EarlyVerdict, ExpectedReply};
 use crate::ledger::command::Outcome;
 use handoffd_core::domain::content_coding::Coding;
 use handoffd_core::domain::handoff::DeliveryMode;
 use handoffd_core::domain::ids::Micros;
+use handoffd_core::evidence::record::Actor;
 use handoffd_core::gate::schema::older::SCHEMA_UNREADABLE;
 use handoffd_core::sw4rm::{self, DeliveryFacts};
 use handoffd_store::fault::{self, Step};
@@ -48,6 +50,8 @@ struct AttemptResult {
     verdict_by: Option<Micros>,
     /// Whether that deadline has passed.
     overdue: bool,
+    /// Takes the receiver's reply, where a reply channel brings it.
+    reply: Option<ExpectedReply>,
 }
 
 /// Why a handoff cannot be sent.
@@ -89,7 +93,7 @@ impl Dispatcher {
         if claim.attempt == 1 {
             self.0.lanes.first(&(claim.tenant.clone(), claim.target.clone()));
         }
-        let AttemptResult { tried, mode, address, begun_at, verdict_by, overdue } =
+        let AttemptResult { tried, mode, address, begun_at, verdict_by, overdue, reply } =
             match self.send(&claim).await {
                 Ok(sent) => sent,
                 Err(unsent) => {
@@ -99,11 +103,29 @@ impl Dispatcher {
                 }
             };
         conventions::conclude(&tried);
-        let (mut outcome, answer, health) = self.judge(&claim, &tried, verdict_by);
+        let (mut outcome, mut answer, health) = self.judge(&claim, &tried, verdict_by);
         if overdue {
             outcome = Outcome::Expired;
         }
-        parts.metrics.attempts.with_label_values(&[mode.as_str(), label(&tried)]).inc();
+        let early = match reply {
+            Some(reply) if matches!(outcome, Outcome::Received { .. }) => {
+                self.early_reply(&claim, reply).await
+            }
+            _ => None,
+        };
+        if let Some(early) = &early {
+            outcome = match &early.verdict {
+                EarlyVerdict::Accepted => Outcome::Accepted,
+                EarlyVerdict::Rejected(reason) => Outcome::Rejected(reason.clone()),
+            };
+            answer = (!early.said.is_empty()).then(|| early.said.clone().into());
+        }
+        let said = match &early {
+            Some(EarlyReply { verdict: EarlyVerdict::Accepted, .. }) => "accepted",
+            Some(EarlyReply { verdict: EarlyVerdict::Rejected(_), .. }) => "rejected",
+            None => label(&tried),
+        };
+        parts.metrics.attempts.with_label_values(&[mode.as_str(), said]).inc();
         if let AttemptOutcome::Failed(failure) | AttemptOutcome::Away(failure) = &tried {
             tracing::info!(
                 class = failure.class.as_str(),
@@ -121,12 +143,40 @@ impl Dispatcher {
             _ => None,
         };
         fault::at(Step::SettleBegin);
-        self.settle(&claim, Some(begun_at), outcome, answer).await;
+        let key_id = early.as_ref().map(|_| Actor::BY_SIGNATURE);
+        let settled = self.settle(&claim, Some(begun_at), outcome, answer, key_id).await;
         fault::at(Step::SettleDone);
+        if let Some(early) = early.filter(|_| settled) {
+            early.is_committed();
+        }
         let change = self.over(&claim, health, wake);
         if let Some(change) = change {
             self.report_health(&claim, address, change).await;
         }
+    }
+
+    /// The receiver's reply to an attempt that a queue has taken, where it comes soon. A receiver that seldom replies at once
+    /// is not waited for: handoffs behind this one want its slot.
+    async fn early_reply(
+        &self,
+        claim: &DeliveryClaim,
+        mut reply: ExpectedReply,
+    ) -> Option<EarlyReply> {
+        let DispatcherState { parts, lanes, .. } = &*self.0;
+        let receiver = (claim.tenant.clone(), claim.target.clone());
+        let wait = if lanes.waits_for_reply(&receiver) {
+            parts.settings.reply_wait
+        } else {
+            Duration::ZERO
+        };
+        let early = tokio::select! {
+            biased;
+            early = reply.reply() => early,
+            () = parts.stopping.cancelled() => None,
+            () = tokio::time::sleep(wait) => None,
+        };
+        lanes.replied(&receiver, early.is_some());
+        early
     }
 
     /// Settles a handoff that could not be sent.
@@ -146,7 +196,7 @@ impl Dispatcher {
         tracing::info!(why = ?unsent, "not sent");
         self.0.parts.metrics.attempts.with_label_values(&["none", "not_sent"]).inc();
         let moved = matches!(outcome, Outcome::Moved { .. });
-        self.settle(claim, None, outcome, None).await;
+        self.settle(claim, None, outcome, None, None).await;
         if moved {
             self.0.lanes.takes_none(&(claim.tenant.clone(), claim.target.clone()));
         }
@@ -198,6 +248,13 @@ impl Dispatcher {
             attempt.encoded = None;
             parts.metrics.claim_checks.with_label_values(&[mode.as_str()]).inc();
         }
+        // A handoff that is not idempotent is settled as soon as can be: a crash before that would leave its delivery unknown.
+        let waits = attempt.envelope.reply_to.is_some() && claim.idempotent;
+        let reply = (waits && !parts.settings.reply_wait.is_zero()).then(|| {
+            let handoff = (claim.tenant.clone(), claim.handoff_id);
+            let (attempt, token) = (claim.attempt, claim.fencing_token);
+            parts.replies.expect(handoff, attempt, token, claim.target.clone())
+        });
         let (begun_at, started) = (parts.clock.now(), Instant::now());
         let Publication { outcome, sent, overdue } =
             transport.publish(attempt).instrument(span).await;
@@ -210,7 +267,7 @@ impl Dispatcher {
             VerdictClock::Running(left) => Some(begun.plus(left)),
             VerdictClock::FromFirstByte(all) => sent.map(|sent| begun.plus(sent + all)),
         };
-        Ok(AttemptResult { tried: outcome, mode, address, begun_at, verdict_by, overdue })
+        Ok(AttemptResult { tried: outcome, mode, address, begun_at, verdict_by, overdue, reply })
     }
 
     /// Resolves a handoff's destination. A reason against delivery is refreshed from the store before it counts,

@@ -98,16 +98,18 @@ impl Dispatcher {
         }
     }
 
-    /// Repeats the settlement until the ledger has it; a broker that stops leaves the claim to expire.
+    /// Repeats the settlement until the ledger has it; a broker that stops leaves the claim to expire. `key_id` is what
+    /// proved the receiver's word, beside its answer to the request. Returns whether the outcome is committed.
     pub(super) async fn settle(
         &self,
         claim: &DeliveryClaim,
         begun_at: Option<Micros>,
         outcome: Outcome,
         answer: Option<serde_json::Value>,
-    ) {
+        key_id: Option<&str>,
+    ) -> bool {
         let DispatcherState { parts, ledger, .. } = &*self.0;
-        let Some(ledger) = ledger.get() else { return };
+        let Some(ledger) = ledger.get() else { return false };
         let now = parts.clock.now();
         let command = Command {
             tenant: claim.tenant.clone(),
@@ -118,7 +120,7 @@ impl Dispatcher {
                 _ => Actor {
                     role: ActorRole::Agent,
                     agent_id: Some(claim.target.clone()),
-                    key_id: None,
+                    key_id: key_id.map(str::to_owned),
                 },
             },
             kind: Kind::Settle(Box::new(Settle {
@@ -144,20 +146,20 @@ impl Dispatcher {
             match ledger.settle(command.clone(), in_no_hurry).await {
                 Ok(Reply::Superseded) => {
                     tracing::info!("the attempt was superseded");
-                    return;
+                    return false;
                 }
-                Ok(_) => return,
+                Ok(_) => return true,
                 Err(LedgerError::Unavailable | LedgerError::Overloaded) => {
                     tokio::select! {
                         biased;
-                        () = parts.stopping.cancelled() => return,
+                        () = parts.stopping.cancelled() => return false,
                         () = tokio::time::sleep(pause) => {}
                     }
                     pause = (pause * 2).min(SETTLE_PAUSE_MAX);
                 }
                 Err(err) => {
                     tracing::error!(error = %err, "an attempt could not be settled");
-                    return;
+                    return false;
                 }
             }
         }
