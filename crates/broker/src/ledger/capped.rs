@@ -15,11 +15,11 @@ const TTL: Duration = Duration::from_secs(1);
 /// The tenants that have caps, as this broker knows.
 #[derive(Default)]
 pub(super) struct Capped {
-    known: Mutex<Known>,
+    list: Mutex<CapList>,
 }
 
 #[derive(Default)]
-struct Known {
+struct CapList {
     /// As read last, and when.
     read: Option<(Micros, Arc<BTreeSet<TenantId>>)>,
     /// Caps set here so far: what was read before one of them is not kept after it.
@@ -38,17 +38,17 @@ impl Capped {
             return Ok(());
         }
         let (read, set) = {
-            let known = self.lock();
-            (known.read.clone(), known.set)
+            let list = self.lock();
+            (list.read.clone(), list.set)
         };
         let fresh = read.filter(|(then, _)| *then <= at && at.since(*then) < TTL);
         let capped = if let Some((_, capped)) = fresh {
             capped
         } else {
             let capped = Arc::new(store.list_capped().await?.into_iter().collect());
-            let mut known = self.lock();
-            if known.set == set {
-                known.read = Some((at, Arc::clone(&capped)));
+            let mut list = self.lock();
+            if list.set == set {
+                list.read = Some((at, Arc::clone(&capped)));
             }
             capped
         };
@@ -58,12 +58,12 @@ impl Capped {
 
     /// A cap was set here.
     pub(super) fn forget(&self) {
-        let mut known = self.lock();
-        known.read = None;
-        known.set += 1;
+        let mut list = self.lock();
+        list.read = None;
+        list.set += 1;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, CapList> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,5 +1,5 @@
 //! Decisions on rolling caps: who sets them, whether a handoff fits, and what each command adds to their
-//! books. What a command did to a task's funds is the difference between before and after, so there is
+//! accounts. What a command did to a task's funds is the difference between before and after, so there is
 //! one place that charges, whatever moved the money.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use handoffd_core::evidence::record::{RecordDraft, RecordKind};
 use handoffd_store::store::BatchState;
 
 /// Sets a cap, or takes one away. Where the settings have one for that window, it counts again then, over
-/// the same books.
+/// the same account.
 pub(super) fn set(
     state: &BatchState,
     command: &Command,
@@ -97,14 +97,14 @@ pub(super) fn check<'a>(
     let caps = in_force(state, command, context);
     let known = state.tasks.get(&(command.tenant.clone(), task.id));
     let before = known.and_then(|task| task.funds.as_deref());
-    let books = opened.or(task.funds.as_deref())?;
+    let funds = opened.or(task.funds.as_deref())?;
     let HandoffTerms { id, parent_id: parent, source, target, cost, .. } = handoff.into();
     let ask = FundsRequest { parent, source, cost };
     let wanted = CapRequest { handoff: id, holder: target, ask };
-    room::lacking(&caps, (&context.rules.caps, command.at), (before, books), wanted)
+    room::lacking(&caps, (&context.rules.caps, command.at), (before, funds), wanted)
 }
 
-/// Enters into the caps' books what a command did to its task's funds. What recovery passes on was not
+/// Enters into the caps' accounts what a command did to its task's funds. What recovery passes on was not
 /// asked for by anyone who could be refused: it gets no more than there is room for.
 pub(super) fn charge(
     state: &BatchState,

@@ -295,27 +295,27 @@ fn check(
     }
     let funds = open_funds(task, base, context, &mut failures);
     let mut over = None;
-    let books = funds.as_deref().or(task.funds.as_deref());
+    let current = funds.as_deref().or(task.funds.as_deref());
     if failures.is_empty()
-        && let Some(books) = books
+        && let Some(current) = current
     {
-        let mut books = books.clone();
+        let mut current = current.clone();
         for (index, branch) in wanted.branches.iter().enumerate() {
             let HandoffDraft { id, parent_id: parent, source, target, cost, .. } = &branch.handoff;
             let ask = FundsRequest { parent: *parent, source, cost };
-            if let Err(short) = books.check(ask) {
+            if let Err(short) = current.check(ask) {
                 let (stage, code) = (Stage::Budget, Code::BudgetMismatch);
                 let pointer = format!("/receiverList/{index}");
                 failures.push(Failure::new(stage, code, pointer, short.to_string()));
                 break;
             }
-            let known = (task, Some(&books));
+            let known = (task, Some(&current));
             over = caps::check(state, command, context, known, &branch.handoff).map(Box::new);
             if let Some(over) = &over {
                 failures.push(at_receiver(index, over.failure()));
                 break;
             }
-            books.draw(*id, target, ask);
+            current.draw(*id, target, ask);
         }
     }
     CheckedGroup { failures, over, funds }

@@ -178,9 +178,9 @@ impl History {
             .filter(|(_, tally)| spent(tally))
             .map(|(id, tally)| (id.to_owned(), tally))
             .collect();
-        let books = funds.agents.iter().filter(|(_, tally)| spent(tally));
-        let by_books: Vec<_> = books.map(|(id, tally)| (id.to_string(), *tally)).collect();
-        assert_eq!(by_log, by_books, "agent by agent");
+        let tallies = funds.agents.iter().filter(|(_, tally)| spent(tally));
+        let by_funds: Vec<_> = tallies.map(|(id, tally)| (id.to_string(), *tally)).collect();
+        assert_eq!(by_log, by_funds, "agent by agent");
         let all = funds.spent.plus(funds.reserved()).plus(funds.free);
         assert_eq!(all, funds.granted, "granted = spent + reserved + free");
     }

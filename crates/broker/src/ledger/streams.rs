@@ -85,11 +85,11 @@ pub(super) fn chunk(
         None => {}
         Some(StreamEnd::Closed(closed)) => case.close_stream(closed),
         Some(StreamEnd::Refused { reason, content }) => {
-            case.told_to_stop();
+            case.publish_abort();
             case.undo(&ended(reason, Trigger::Error, Some(content)))?;
         }
         Some(StreamEnd::Aborted) => {
-            case.told_to_stop();
+            case.publish_abort();
             case.undo(&ended(STREAM_ABORTED, Trigger::Error, None))?;
         }
     }
@@ -197,7 +197,7 @@ impl Case<'_> {
     }
 
     /// Publishes that the stream ended without a whole message.
-    fn told_to_stop(&mut self) {
+    fn publish_abort(&mut self) {
         let stream = self.handoff.stream.as_ref();
         let reason = stream.and_then(|stream| stream.reason.clone()).unwrap_or_default();
         let seq = self.stream_seq();
@@ -229,6 +229,6 @@ impl Case<'_> {
         draft.reason = Some(reason.to_owned());
         draft.stream = facts(&self.handoff);
         self.changes.push(Change::Record(Box::new(draft)));
-        self.told_to_stop();
+        self.publish_abort();
     }
 }

@@ -381,7 +381,7 @@ pub(super) fn draft_of<'a>(
     draft
 }
 
-/// The books of a task that this handoff begins; what it asks for must be there from the start.
+/// The funds of a task that this handoff begins; what it asks for must be there from the start.
 pub(super) fn open_funds(
     task: &Task,
     submit: &Submit,

@@ -89,11 +89,11 @@ impl Statistics {
             sqlx::raw_sql(sql).execute(pool).await.map_err(failed)?;
         }
         let waiting = sqlx::query_scalar(WAITING).bind(BACKLOG);
-        self.found(&tables, waiting.fetch_one(pool).await.map_err(failed)?);
+        self.decide(&tables, waiting.fetch_one(pool).await.map_err(failed)?);
         Ok(())
     }
 
-    fn found(&self, tables: &[TableStatistics], waiting: i64) {
+    fn decide(&self, tables: &[TableStatistics], waiting: i64) {
         let large = |name: &str| tables.iter().any(|one| one.name == name && one.rows >= LARGE);
         let kept = waiting < BACKLOG && LOOKED_UP.into_iter().all(large);
         self.kept.store(kept, Ordering::Relaxed);
@@ -179,7 +179,7 @@ mod tests {
             table("idempotency_keys", idempotency, 10, 10),
         ];
         let statistics = Statistics::default();
-        statistics.found(&tables, waiting);
+        statistics.decide(&tables, waiting);
         statistics
     }
 

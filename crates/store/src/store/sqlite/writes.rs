@@ -52,14 +52,14 @@ pub(super) fn write(db: &Db, writes: &Writes) -> Result<()> {
     RowBatch::insert("tasks", TASK).run(db, &new, bind_task)?;
     for (known, fixed) in [(changed, &TASK_FIXED[..]), (same_budget, &TASK_SAME_BOOKS)] {
         let touched = RowBatch::update("tasks", TASK, fixed).run(db, &known, bind_task)?;
-        all_known(touched, known.len())?;
+        all_updated(touched, known.len())?;
     }
 
     let (new, known) = split(writes.handoffs.values());
     RowBatch::insert("handoffs", HANDOFF).run(db, &new, bind_handoff)?;
     let touched =
         RowBatch::update("handoffs", HANDOFF, &HANDOFF_FIXED).run(db, &known, bind_handoff)?;
-    all_known(touched, known.len())?;
+    all_updated(touched, known.len())?;
 
     let gone: Vec<_> =
         writes.outbox.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect();
@@ -159,7 +159,7 @@ fn split<'a, T>(rows: impl Iterator<Item = &'a (T, bool)>) -> (Vec<&'a T>, Vec<&
     (fresh, known)
 }
 
-fn all_known(touched: u64, expected: usize) -> Result<()> {
+fn all_updated(touched: u64, expected: usize) -> Result<()> {
     if usize::try_from(touched).is_ok_and(|touched| touched == expected) {
         Ok(())
     } else {
