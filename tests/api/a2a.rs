@@ -282,6 +282,21 @@ both! {
         told(own).await.ok();
     }
 
+    async fn a_task_is_told_at_its_commit_as_it_is_read(broker: Broker) {
+        let (_a, _b, client) = pair(broker).await;
+        let known = |request: reqwest::RequestBuilder| async { told(request.header("a2a-extensions", EXTENSION).send().await.unwrap()).await.ok() };
+        let mut message = text("m", "Add up the invoices");
+        message["metadata"] = json!({ "ticket": [1, null] });
+        message["contextId"] = json!("the client's own");
+        let body = json!({ "message": message, "configuration": { "returnImmediately": true } });
+        let sent = known(client.request(Method::POST, "/message:send").json(&body)).await["task"].clone();
+        let path = format!("/tasks/{}", sent["id"].as_str().unwrap());
+        assert_eq!((state(&sent), &sent["contextId"]), ("TASK_STATE_SUBMITTED", &json!("the client's own")));
+        assert_eq!(sent, known(client.request(Method::GET, &path)).await);
+        // The same request once more is the same task, which is read.
+        assert_eq!(sent, known(client.request(Method::POST, "/message:send").json(&body)).await["task"]);
+    }
+
     async fn a_message_becomes_a_handoff_and_its_result_an_artifact(broker: Broker) {
         let (a, b, client) = pair(broker).await;
         let message = json!({
