@@ -101,6 +101,11 @@ pub(super) fn arguments_digest(arguments: &Map<String, Value>) -> String {
     format!("sha256:{}", hex::encode(Sha256::digest(&bytes)))
 }
 
+/// The begin of a task, where a summary is asked for and none is given: the task itself stands in full beside it.
+pub(super) fn summary_of(task: &str) -> String {
+    task.chars().take(SUMMARY).collect()
+}
+
 /// The arguments of a contract's tool as those of `hand_off`; `target` is the contract's.
 pub(super) fn of_contract_tool(
     target: &str,
@@ -112,8 +117,8 @@ pub(super) fn of_contract_tool(
     let mut arguments = given;
     arguments.insert("target".to_owned(), target.into());
     arguments.insert("contractId".to_owned(), contract.into());
-    arguments.insert("task".to_owned(), summary.clone());
-    arguments.insert("summary".to_owned(), summary);
+    arguments.insert("summary".to_owned(), summary_of(summary.as_str().unwrap_or_default()).into());
+    arguments.insert("task".to_owned(), summary);
     arguments
 }
 
@@ -203,7 +208,7 @@ pub(super) fn build(arguments: &Map<String, Value>, context: MessageContext) -> 
         "conversationHistoryVerbatim": [],
         "toolCallHistory": [],
         "traceparent": context.traceparent,
-        "taskSummary": task.chars().take(SUMMARY).collect::<String>(),
+        "taskSummary": summary_of(task),
         "historyStrategy": "summary",
         "extensions": { (context.door): context.extension },
     });

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use super::super::message::summary_of;
 use super::error::{A2aError, ErrorKind, Refused};
 use super::request::{Message, Part};
 use super::{DOOR, EXTENSION};
@@ -83,7 +84,7 @@ pub(super) fn arguments(
     let mut put = |name: &str, value: Value| {
         arguments.entry(name.to_owned()).or_insert(value);
     };
-    put("summary", text.as_str().into());
+    put("summary", summary_of(&text).into());
     put("task", text.into());
     put("target", target.into());
     // The client goes on in its context once the agent is done.
@@ -172,6 +173,15 @@ mod tests {
         value["role"] = "ROLE_USER".into();
         let request: SendMessageRequest = read("", json!({ "message": value })).unwrap();
         (Message::of(&request).unwrap(), request.message)
+    }
+
+    #[test]
+    fn a_long_text_is_the_task_and_its_begin_the_summary() {
+        let long = "word ".repeat(200);
+        let (message, _) = message(json!({ "parts": [{ "text": long }] }));
+        let arguments = arguments("b", &message, None).unwrap();
+        assert_eq!(arguments["task"], long);
+        assert_eq!(arguments["summary"].as_str().unwrap().chars().count(), 500);
     }
 
     #[test]
