@@ -20,6 +20,10 @@ const MIN_BROKEN: usize = 40;
 /// Fewest octets of binary digits that are decoded.
 const MIN_OCTETS: usize = 6;
 
+/// Fewest decimal digits in a row that may be hexadecimal digits: shorter ones are a number (a time in nanoseconds, an id).
+/// Their octets would be ASCII, so that one number in some hundred thousand would spell a rule's words.
+const MIN_DECIMAL: usize = 40;
+
 /// Shortest segment of base85 that is decoded, in characters, and most bytes around the sign that tells of one.
 const MIN_BASE85: usize = 25;
 const MAX_BASE85: usize = 4_096;
@@ -92,7 +96,8 @@ fn decode(segment: &[u8]) -> Option<String> {
         return Some(text);
     }
     let digits = segment.strip_prefix(b"0x").unwrap_or(segment);
-    if digits.iter().all(u8::is_ascii_hexdigit) {
+    let number = segment.len() < MIN_DECIMAL && segment.iter().all(u8::is_ascii_digit);
+    if !number && digits.iter().all(u8::is_ascii_hexdigit) {
         let even = &digits[..digits.len() & !1];
         if let Some(text) = hex::decode(even).ok().and_then(readable) {
             return Some(text);
