@@ -123,6 +123,12 @@ const ROOMS: &[Room] = &[
         &["domain", "vault"],
         "a signed link to a body: dispatch makes it, http opens it",
     ),
+    narrow(
+        "early_replies",
+        4,
+        &["domain", "store"],
+        "a reply on its way to the attempt that waits for it: http offers it, dispatch takes it",
+    ),
     room(
         "transport",
         5,
