@@ -1,12 +1,15 @@
-"""Runs the MCP conformance suite for 2026-07-28 against a broker, and compares each failed check with the list of expected ones.
+"""Runs the MCP conformance suite for 2026-07-28 against the MCP door, twice, and compares each failed check with the list of expected ones.
 
 Usage: mcp_conformance.py CONFORMANCE HANDOFFD WORK
 CONFORMANCE is the suite's program (npm `@modelcontextprotocol/conformance`), on a Node of at least 22 in PATH. The suite sends no
-key, so a proxy in between adds one. It asks for tools, resources and prompts of its own making; a broker has none of them, and
-those checks are expected to fail. Whatever it can ask of any server must hold: discovery, headers, versions, stateless requests,
-the tools' list, error codes, host and origin checks, the wire schema of every message.
+key, so a proxy in between adds one.
+
+The suite asks for tools, resources, prompts and completions of its own making. The first run judges the broker as it ships, which
+has none of them: those checks are expected to fail. The second run judges the program `tests/mcp_fixture`, whose door is the
+broker's and whose handler has what the suite asks for. MCP_FIXTURE names that program, else cargo builds it.
 """
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -21,12 +24,13 @@ import urllib.request
 from key_proxy import Proxy
 
 CONFORMANCE, HANDOFFD, WORK = (pathlib.Path(one).resolve() for one in sys.argv[1:4])
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 FIXTURE = "asks for a fixture tool, and the broker has its own tools alone"
 NO_RESOURCES = "the door has no resources (docs/doors/mcp.md#what-is-not-there)"
 NO_PROMPTS = "the door has no prompts (docs/doors/mcp.md#what-is-not-there)"
-# Scenario, or scenario and check -> why it fails.
-EXPECTED = {
+# Scenario, or scenario and check -> why it fails at the broker as it ships.
+SHIPPED = {
     "completion-complete": "the door has no completion: its tools' arguments have no prompts to complete",
     **dict.fromkeys([f"tools-call-{one}" for one in (
         "simple-text", "image", "audio", "embedded-resource", "mixed-content", "error", "with-progress")], FIXTURE),
@@ -49,8 +53,86 @@ EXPECTED = {
     "sep-2164-resource-not-found/sep-2164-error-code": NO_RESOURCES,
     "sep-2164-resource-not-found/sep-2164-data-uri": NO_RESOURCES,
 }
+# The same for the door with the suite's fixtures.
+FIXTURES: dict[str, str] = {}
 # Run by the suite, and no part of what 2026-07-28 requires.
 UNSCORED = re.compile(r"^(tasks-.*|json-schema-2020-12|http-header-validation|http-custom-header-server-validation)$")
+
+
+@dataclasses.dataclass
+class Run:
+    """One run of the suite: its name, the program that serves the door, the expected failures, and the fewest checks that pass."""
+
+    name: str
+    command: list
+    expected: dict[str, str]
+    least: int
+
+    def path(self, what: str) -> pathlib.Path:
+        return WORK / f"mcp-{self.name}-{what}"
+
+    def start(self, proxy: Proxy, admin: str) -> tuple[subprocess.Popen, str]:
+        environment = {
+            **os.environ,
+            "HANDOFFD_DATA_DIR": str(self.path("data")),
+            "HANDOFFD_LISTEN": "127.0.0.1:0",
+            "HANDOFFD_ADMIN_KEY": admin,
+            "HANDOFFD_SERVER__PUBLIC_URL": f"http://localhost:{proxy.port}",
+        }
+        environment.pop("HANDOFFD_DATABASE_URL", None)
+        log = self.path("broker.log")
+        broker = subprocess.Popen(self.command, env=environment, stderr=log.open("wb"), stdout=subprocess.DEVNULL)
+        for _ in range(300):
+            found = re.search(r"listens on (http://\S+)", log.read_text())
+            if found:
+                return broker, found.group(1)
+            time.sleep(0.1)
+        broker.kill()
+        sys.exit(log.read_text())
+
+    def judged(self) -> bool:
+        """Runs the suite, prints its totals, and says whether all is as expected."""
+        proxy, admin = Proxy(), secrets.token_hex(24)
+        broker, url = self.start(proxy, admin)
+        try:
+            register(url, admin, {"agentId": "peer"})
+            proxy.to, proxy.key = int(url.rstrip("/").rsplit(":", 1)[1]), register(url, admin, {"agentId": "kit", "handoffTargets": ["peer"]})
+            threading.Thread(target=proxy.serve, daemon=True).start()
+            subprocess.run(
+                [CONFORMANCE, "server", "--url", f"http://localhost:{proxy.port}/mcp", "--requirements", "2026-07-28",
+                 "--timeout", "30000", "-o", self.path("checks")],
+                check=False, stdout=self.path("conformance.log").open("wb"), stderr=subprocess.STDOUT,
+            )
+            return self.judge()
+        finally:
+            broker.kill()
+            broker.wait()
+
+    def judge(self) -> bool:
+        passed, expected, unexpected, stale = 0, 0, [], set(self.expected)
+        for path in sorted(self.path("checks").glob("server-*/checks.json")):
+            scenario = re.sub(r"-\d{4}-\d\d-\d\dT.*$", "", path.parent.name).removeprefix("server-")
+            if UNSCORED.match(scenario):
+                continue
+            for check in json.loads(path.read_text()):
+                name = f"{scenario}/{check['id']}"
+                if check["status"] == "SUCCESS":
+                    passed += 1
+                elif check["status"] in ("FAILURE", "WARNING"):
+                    known = [one for one in (scenario, name) if one in self.expected]
+                    if known and check["id"] != "wire-schema-valid":
+                        expected += 1
+                        stale -= set(known)
+                    else:
+                        unexpected.append(f"{name}: {check.get('errorMessage')}")
+                elif name in self.expected:
+                    stale.discard(name)
+        print(f"MCP conformance, 2026-07-28, {self.name}: {passed} checks pass, {expected} fail as expected, {len(unexpected)} fail")
+        for one in unexpected:
+            print(f"  UNEXPECTED {one}")
+        for one in sorted(stale):
+            print(f"  {one} passes: take it from the list of exceptions")
+        return not unexpected and passed >= self.least
 
 
 def register(url: str, admin: str, agent: dict) -> str:
@@ -60,68 +142,22 @@ def register(url: str, admin: str, agent: dict) -> str:
         return json.load(answer)["apiKey"]
 
 
-def start(proxy: Proxy, admin: str) -> tuple[subprocess.Popen, str]:
-    environment = {
-        **os.environ,
-        "HANDOFFD_DATA_DIR": str(WORK / "mcp-data"),
-        "HANDOFFD_LISTEN": "127.0.0.1:0",
-        "HANDOFFD_ADMIN_KEY": admin,
-        "HANDOFFD_SERVER__PUBLIC_URL": f"http://localhost:{proxy.port}",
-    }
-    environment.pop("HANDOFFD_DATABASE_URL", None)
-    log = WORK / "mcp-broker.log"
-    broker = subprocess.Popen([HANDOFFD, "serve"], env=environment, stderr=log.open("wb"), stdout=subprocess.DEVNULL)
-    for _ in range(300):
-        found = re.search(r"listens on (http://\S+)", log.read_text())
-        if found:
-            return broker, found.group(1)
-        time.sleep(0.1)
-    broker.kill()
-    sys.exit(log.read_text())
-
-
-def judge(folder: pathlib.Path) -> int:
-    passed, expected, unexpected, stale = 0, 0, [], set(EXPECTED)
-    for path in sorted(folder.glob("server-*/checks.json")):
-        scenario = re.sub(r"-\d{4}-\d\d-\d\dT.*$", "", path.parent.name).removeprefix("server-")
-        if UNSCORED.match(scenario):
-            continue
-        for check in json.loads(path.read_text()):
-            name = f"{scenario}/{check['id']}"
-            if check["status"] == "SUCCESS":
-                passed += 1
-            elif check["status"] in ("FAILURE", "WARNING"):
-                known = [one for one in (scenario, name) if one in EXPECTED]
-                if known and check["id"] != "wire-schema-valid":
-                    expected += 1
-                    stale -= set(known)
-                else:
-                    unexpected.append(f"{name}: {check.get('errorMessage')}")
-            elif name in EXPECTED:
-                stale.discard(name)
-    print(f"MCP conformance, 2026-07-28: {passed} checks pass, {expected} fail as expected, {len(unexpected)} fail")
-    for one in unexpected:
-        print(f"  UNEXPECTED {one}")
-    for one in sorted(stale):
-        print(f"  {one} passes: take it from the list of exceptions")
-    return 1 if unexpected or passed < 60 else 0
+def fixture() -> str:
+    """The program that has the suite's fixtures."""
+    if named := os.environ.get("MCP_FIXTURE"):
+        return named
+    build = ["cargo", "build", "--locked", "--example", "mcp-fixture", "--message-format=json-render-diagnostics"]
+    built = subprocess.run(build, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    made = [json.loads(line).get("executable") for line in built.stdout.splitlines() if '"mcp-fixture"' in line]
+    return next(one for one in made if one)
 
 
 def main() -> int:
-    proxy, admin = Proxy(), secrets.token_hex(24)
-    broker, url = start(proxy, admin)
-    try:
-        register(url, admin, {"agentId": "peer"})
-        proxy.to, proxy.key = int(url.rstrip("/").rsplit(":", 1)[1]), register(url, admin, {"agentId": "kit", "handoffTargets": ["peer"]})
-        threading.Thread(target=proxy.serve, daemon=True).start()
-        subprocess.run(
-            [CONFORMANCE, "server", "--url", f"http://localhost:{proxy.port}/mcp", "--requirements", "2026-07-28", "--timeout", "30000", "-o", WORK / "mcp-checks"],
-            check=False, stdout=(WORK / "mcp-conformance.log").open("wb"), stderr=subprocess.STDOUT,
-        )
-        return judge(WORK / "mcp-checks")
-    finally:
-        broker.kill()
-        broker.wait()
+    runs = [
+        Run("shipped", [HANDOFFD, "serve"], SHIPPED, 60),
+        Run("fixtures", [fixture()], FIXTURES, 100),
+    ]
+    return 0 if all([run.judged() for run in runs]) else 1
 
 
 sys.exit(main())

@@ -22,7 +22,7 @@ use handoffd_store::store::{Store, StoreError};
 
 pub use self::secrets::{settle_notary, settle_vault, tree_key};
 pub use self::settings::ledger_settings;
-pub use self::start::start;
+pub use self::start::{start, start_with_mcp};
 pub use self::store::{Access, open_archive, open_store};
 pub use crate::http::docs::OPENAPI;
 

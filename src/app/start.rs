@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use rmcp::ServerHandler;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -55,10 +56,26 @@ use handoffd_store::store::{ClaimRelease, Store};
 /// [`StartError`], with what to do.
 pub async fn start(config: Config) -> Result<Running, StartError> {
     // Large, and awaited once.
-    Box::pin(started(config)).await
+    Box::pin(started(config, doors::router)).await
 }
 
-async fn started(config: Config) -> Result<Running, StartError> {
+/// Starts a broker with this handler behind its MCP door: tests put the conformance suite's fixtures there.
+///
+/// # Errors
+/// [`StartError`], with what to do.
+#[doc(hidden)]
+pub async fn start_with_mcp<H: ServerHandler + Clone>(
+    config: Config,
+    handler: H,
+) -> Result<Running, StartError> {
+    let router = |api: &Api, outside: &Outside| doors::router_with_mcp(api, outside, handler);
+    Box::pin(started(config, router)).await
+}
+
+async fn started(
+    config: Config,
+    router: impl FnOnce(&Api, &Outside) -> axum::Router,
+) -> Result<Running, StartError> {
     report(&config);
     let mut parts = BrokerParts::make(config).await?;
     let cosigned = Arc::new(CosignedHeads::default());
@@ -90,7 +107,7 @@ async fn started(config: Config) -> Result<Running, StartError> {
         parts.background.spawn(follow.clone().run(tasks, parts.alone()));
     }
     let outside = Outside { issuer: parts.issuer().map(Arc::new), follow };
-    let router = doors::router(&api, &outside);
+    let router = router(&api, &outside);
     let (address, metrics_address) = serve(&parts.config, &api, router, &servers, &closing).await?;
     tracing::info!(%address, parts.broker, version = env!("CARGO_PKG_VERSION"), "ready");
     Ok(Running {

@@ -18,6 +18,7 @@ mod sw4rm;
 use std::sync::Arc;
 
 use axum::Router;
+use rmcp::ServerHandler;
 
 pub use self::a2a::out::Follow;
 use crate::http::{Api, router};
@@ -34,9 +35,27 @@ pub struct Outside {
 
 /// The router of the API, with each door that the settings open.
 pub fn router(api: &Api, outside: &Outside) -> Router {
+    router_of(api, outside, mcp::routes)
+}
+
+/// The same router, with this handler behind the MCP door: tests put the conformance suite's fixtures there.
+#[doc(hidden)]
+pub fn router_with_mcp<H: ServerHandler + Clone>(
+    api: &Api,
+    outside: &Outside,
+    handler: H,
+) -> Router {
+    router_of(api, outside, |api, issuer| mcp::routes_to(api, issuer, handler))
+}
+
+fn router_of(
+    api: &Api,
+    outside: &Outside,
+    mcp: impl FnOnce(&Api, Option<&Arc<Issuer>>) -> Router<Api>,
+) -> Router {
     let mut doors = a2a::out::routes(&outside.follow);
     if api.config.doors.mcp.enabled {
-        doors = doors.merge(mcp::routes(api, outside.issuer.as_ref()));
+        doors = doors.merge(mcp(api, outside.issuer.as_ref()));
     }
     if api.config.doors.a2a.enabled {
         doors = doors.merge(a2a::routes(api));

@@ -23,6 +23,7 @@ use axum::extract::{Extension, FromRequest, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use axum::routing::{any, get};
+use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 
@@ -43,7 +44,7 @@ const PATH: &str = "/mcp";
 /// An answer of the door's own that is no protocol message: most bytes of its text.
 const MAX_TEXT: usize = 4096;
 
-type McpService = StreamableHttpService<McpServer, NeverSessionManager>;
+type McpService<H> = StreamableHttpService<H, NeverSessionManager>;
 
 /// Keeps a large body's share of the budget for as long as its request is at work.
 #[derive(Clone)]
@@ -56,8 +57,19 @@ pub(super) fn hand_off_schema() -> Option<&'static DocumentSchema> {
     tools::find("hand_off").map(|known| &known.schema)
 }
 
+/// The door, whose handler answers with the broker's tools.
 pub(super) fn routes(api: &Api, issuer: Option<&Arc<Issuer>>) -> Router<Api> {
-    let mut routes = Router::new().route(PATH, any(handle)).layer(Extension(service(api)));
+    routes_to(api, issuer, McpServer::new(api.clone(), FrontDoor::new(api.clone(), DOOR)))
+}
+
+/// The door before any handler of the protocol's requests: authentication, checks, body and answers are the same for each.
+pub(super) fn routes_to<H: ServerHandler + Clone>(
+    api: &Api,
+    issuer: Option<&Arc<Issuer>>,
+    handler: H,
+) -> Router<Api> {
+    let service = service(api, handler);
+    let mut routes = Router::new().route(PATH, any(handle::<H>)).layer(Extension(service));
     if issuer.is_some() {
         for path in oauth::METADATA {
             routes = routes.route(path, get(oauth::metadata));
@@ -66,8 +78,7 @@ pub(super) fn routes(api: &Api, issuer: Option<&Arc<Issuer>>) -> Router<Api> {
     routes.layer(Extension(issuer.cloned()))
 }
 
-fn service(api: &Api) -> McpService {
-    let server = McpServer::new(api.clone(), FrontDoor::new(api.clone(), DOOR));
+fn service<H: ServerHandler + Clone>(api: &Api, handler: H) -> McpService<H> {
     let settings = &api.config.server;
     let Names { hosts, origins } = Names::of(settings);
     let config = StreamableHttpServerConfig::default()
@@ -78,15 +89,15 @@ fn service(api: &Api) -> McpService {
         .with_allowed_origins(origins)
         .enforce_origin_validation();
     StreamableHttpService::new(
-        move || Ok(server.clone()),
+        move || Ok(handler.clone()),
         Arc::new(NeverSessionManager::default()),
         config,
     )
 }
 
-async fn handle(
+async fn handle<H: ServerHandler>(
     State(api): State<Api>,
-    Extension(service): Extension<McpService>,
+    Extension(service): Extension<McpService<H>>,
     Extension(issuer): Extension<Option<Arc<Issuer>>>,
     request: Request,
 ) -> Result<Response, Problem> {
