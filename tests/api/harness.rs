@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::Response;
 use futures_util::FutureExt;
-use handoffd::app::{self, Access, Running};
+use handoffd::app::{self, Access, Running, StartError};
 use handoffd::archive::Contents;
 use handoffd::audit::{LogCheck, verify_log};
 use handoffd::clock::random_id;
@@ -16,6 +16,7 @@ use handoffd::config::Config;
 use handoffd::store::Store;
 use reqwest::Method;
 use reqwest::header::HeaderMap;
+use rmcp::ServerHandler;
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection};
 use tokio::time::{Instant, sleep, timeout};
@@ -67,7 +68,16 @@ macro_rules! both {
 
 /// Runs a case on a fresh broker, checks what must hold afterwards, and clears up however it ends.
 pub async fn run(kind: Kind, settings: Settings<'_>, case: impl AsyncFnOnce(&Broker)) {
-    let broker = Broker::start(kind, settings).await;
+    conclude(Broker::start(kind, settings, app::start).await, case).await;
+}
+
+/// Runs a case on a fresh broker on SQLite, with this handler behind its MCP door.
+pub async fn run_with_mcp<H: ServerHandler + Clone>(handler: H, case: impl AsyncFnOnce(&Broker)) {
+    let start = async |config| app::start_with_mcp(config, handler).await;
+    conclude(Broker::start(Kind::Sqlite, &[], start).await, case).await;
+}
+
+async fn conclude(broker: Broker, case: impl AsyncFnOnce(&Broker)) {
     let outcome = AssertUnwindSafe(case(&broker)).catch_unwind().await;
     let outcome = match outcome {
         Ok(()) => AssertUnwindSafe(broker.check()).catch_unwind().await,
@@ -170,7 +180,11 @@ fn configured(folder: &std::path::Path, settings: &[(String, String)]) -> Config
 }
 
 impl Broker {
-    async fn start(kind: Kind, overrides: Settings<'_>) -> Self {
+    async fn start(
+        kind: Kind,
+        overrides: Settings<'_>,
+        start: impl AsyncFnOnce(Config) -> Result<Running, StartError>,
+    ) -> Self {
         static PROVIDER: Once = Once::new();
         PROVIDER.call_once(|| {
             let _ = rustls::crypto::ring::default_provider().install_default();
@@ -210,7 +224,7 @@ impl Broker {
         let databases = [&url, &audit].into_iter().filter(|url| url.starts_with("postgres"));
         let databases = databases.map(|url| url.rsplit('/').next().unwrap().to_owned()).collect();
         let config = configured(folder.path(), &settings);
-        let running = app::start(config).await.unwrap();
+        let running = start(config).await.unwrap();
         let http = reqwest::Client::builder()
             // To read the system's certificates takes longer than most calls, and nobody here speaks TLS.
             .tls_certs_only([])

@@ -47,6 +47,7 @@ mod keys;
 mod line;
 mod matching;
 mod mcp;
+mod mcp_fixture;
 mod mcp_oauth;
 mod message;
 mod modes;

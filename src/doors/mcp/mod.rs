@@ -62,7 +62,7 @@ pub(super) fn routes(api: &Api, issuer: Option<&Arc<Issuer>>) -> Router<Api> {
     routes_to(api, issuer, McpServer::new(api.clone(), FrontDoor::new(api.clone(), DOOR)))
 }
 
-/// The door before any handler of the protocol's requests: authentication, checks, body and answers are the same for each.
+/// The door with a given handler of the protocol's requests. Authentication, checks, body reading and answers do not depend on it.
 pub(super) fn routes_to<H: ServerHandler + Clone>(
     api: &Api,
     issuer: Option<&Arc<Issuer>>,

@@ -1,7 +1,7 @@
 //! The suite's tools and its prompt that ask the client before they answer: multi-round requests (SEP-2322).
 //!
-//! A round is a set of questions. A tool whose state is sealed gives it out with the questions and takes it back with the answers;
-//! the seal names the agent and the tool, so that neither another agent nor another tool can use it.
+//! A round is a set of questions. A tool with a sealed state gives the state out with the questions and takes it back with the
+//! answers. The seal covers the agent and the tool: a state of another agent or of another tool is refused.
 
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ impl Question {
         }
     }
 
-    /// The answer as a text, where there is one and it has the form that was asked for.
+    /// The answer as a text; `None` where it is missing or does not have the form of the question.
     fn answer(self, answers: &InputResponses) -> Option<String> {
         let given = answers.get(self.key())?.clone();
         match self {
@@ -157,12 +157,12 @@ const CONTEXT: Question = Question::User {
     kind: "string",
 };
 
-/// What a tool asks, round by round.
+/// The questions of a tool, round by round.
 struct Dialogue {
     rounds: &'static [&'static [Question]],
-    /// A state goes out with the questions, and has to come back with the answers.
+    /// A sealed state goes out with the questions, and answers count with it alone.
     sealed: bool,
-    /// Questions that the client cannot answer are left out; else they are refused.
+    /// The dialogue leaves out questions that the client cannot answer. Another dialogue refuses the call.
     adapts: bool,
     /// Stands before the answers in the result.
     result: &'static str,
@@ -192,24 +192,24 @@ fn dialogue(name: &str) -> Option<Dialogue> {
     Some(Dialogue { rounds, sealed, adapts, result })
 }
 
-/// Where a dialogue stands.
+/// The rounds of a dialogue that have ended, and their answers.
 #[derive(Default, Serialize, Deserialize)]
 struct State {
     round: usize,
     answers: Vec<String>,
 }
 
-/// What comes next in a dialogue.
+/// The next answer of a dialogue.
 enum Step {
     Asks(InputRequiredResult),
     Ends(String),
 }
 
-/// What a request brings along.
+/// The parts of a request that a dialogue reads.
 struct Turn<'a> {
     client: &'a ClientCapabilities,
     responses: Option<&'a InputResponses>,
-    /// The state that came back, opened; nothing where the dialogue has none, or begins.
+    /// The opened state of the request; `None` in a first round, and in a dialogue without a state.
     state: Option<State>,
 }
 
@@ -219,7 +219,7 @@ impl Dialogue {
         turn: Turn<'_>,
         seal: impl FnOnce(&State) -> Result<Option<String>, ErrorData>,
     ) -> Result<Step, ErrorData> {
-        // Answers without the state that belongs to them answer nothing.
+        // Answers without the sealed state do not count.
         let begins = self.sealed && turn.state.is_none();
         let mut state = turn.state.unwrap_or_default();
         let answers = turn.responses.filter(|_| !begins).and_then(|responses| {
@@ -258,7 +258,7 @@ impl Dialogue {
     }
 }
 
-/// A call of a tool that asks; nothing for any other tool.
+/// A call of a tool that asks; `None` for any other tool.
 pub(super) fn call(
     states: &RequestStateCodec,
     agent: &str,
@@ -285,7 +285,7 @@ pub(super) fn call(
     }))
 }
 
-/// The prompt that asks; nothing for any other prompt.
+/// The prompt that asks; `None` for any other prompt.
 pub(super) fn prompt(
     request: &GetPromptRequestParams,
     client: &ClientCapabilities,

@@ -15,7 +15,7 @@ use super::tools::PNG;
 const STATIC_TEXT: &str = "test://static-text";
 const STATIC_BINARY: &str = "test://static-binary";
 const WITH_ARGUMENTS: &str = "test_prompt_with_arguments";
-/// What `arg1` completes to.
+/// The completions of `arg1`.
 const WORDS: [&str; 5] = ["paris", "park", "party", "test", "testing"];
 
 /// All prompts in their order; `more` adds the one that `test_trigger_prompt_change` brings.

@@ -1,7 +1,7 @@
-//! What the MCP conformance suite asks a server to have: tools, prompts, resources, completion and subscriptions.
+//! The fixtures of the MCP conformance suite: tools, prompts, resources, completion and subscriptions.
 //!
-//! The suite's descriptions of its scenarios are the specification of each fixture. `rmcp` does the protocol's part, as it does for
-//! the broker's own handler.
+//! The suite's descriptions of its scenarios specify each fixture. `rmcp` reads and writes the protocol, as it does for the broker's
+//! own handler.
 
 #![expect(
     deprecated,
@@ -23,7 +23,7 @@ use rmcp::model::{
     CompleteResult, GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsResult,
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
     ReadResourceRequestParams, ReadResourceResponse, RequestStateCodec, RequestStateError,
-    ServerCapabilities, ServerConfig, SubscriptionFilter,
+    ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
 };
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -69,19 +69,19 @@ impl Fixture {
         })))
     }
 
-    /// Adds an entry to a list or takes it away again, and notifies the subscriptions.
-    fn change(&self, what: Change) {
+    /// Adds an entry to a list or takes it away again; returns how many subscriptions the change reaches.
+    fn change(&self, what: Change) -> usize {
         let list = match what {
             Change::Tools => &self.0.more_tools,
             Change::Prompts => &self.0.more_prompts,
         };
         list.fetch_xor(true, Ordering::Relaxed);
-        // Without a subscription there is nobody to notify.
-        let _ = self.0.changes.send(what);
+        // Without a subscription nobody is notified.
+        self.0.changes.send(what).unwrap_or_default()
     }
 }
 
-/// The agent whose key the request has: the door has authenticated it.
+/// The agent that the door has authenticated.
 fn agent(context: &RequestContext<RoleServer>) -> Result<&str, ErrorData> {
     let parts = context.extensions.get::<Parts>();
     let principal = parts.and_then(|parts| parts.extensions.get::<Principal>());
@@ -91,7 +91,7 @@ fn agent(context: &RequestContext<RoleServer>) -> Result<&str, ErrorData> {
         .ok_or_else(|| ErrorData::internal_error("the request has no agent", None))
 }
 
-/// What the request says that its client can do.
+/// The capabilities that the request declares for its client.
 fn capabilities(context: &RequestContext<RoleServer>) -> ClientCapabilities {
     context.client_capabilities().unwrap_or_default()
 }
@@ -107,6 +107,11 @@ impl ServerHandler for Fixture {
             .enable_tool_list_changed()
             .build();
         ServerConfig::new(capabilities).with_server_info(Implementation::new("mcp-fixture", "1"))
+    }
+
+    /// `rmcp` compares the headers that repeat arguments with this schema.
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        tools::list(true).into_iter().find(|tool| tool.name == name)
     }
 
     async fn list_tools(
@@ -128,12 +133,12 @@ impl ServerHandler for Fixture {
         {
             return answer;
         }
-        match request.name.as_ref() {
+        let reached = match request.name.as_ref() {
             "test_trigger_tool_change" => self.change(Change::Tools),
             "test_trigger_prompt_change" => self.change(Change::Prompts),
             _ => return tools::call(&request.name, &context).await,
-        }
-        Ok(tools::said("The list is changed."))
+        };
+        Ok(tools::said(format!("Subscriptions: {reached}")))
     }
 
     async fn list_prompts(
@@ -186,7 +191,7 @@ impl ServerHandler for Fixture {
         library::complete(&request)
     }
 
-    /// `rmcp` takes away what the capabilities above do not have.
+    /// `rmcp` removes each category that the capabilities do not declare.
     fn accepted_subscription_filter(
         &self,
         requested: &SubscriptionFilter,

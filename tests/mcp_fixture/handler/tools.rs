@@ -9,7 +9,7 @@ use rmcp::model::{
 };
 use rmcp::service::{RequestContext, ServiceError};
 use rmcp::{ErrorData, RoleServer};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{capabilities, input};
 
@@ -20,6 +20,11 @@ pub(super) const PNG: &str =
 const WAV: &str = "UklGRigAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQQAAAAAAAAA";
 /// Between two steps of a tool that reports its progress, as the suite says.
 const STEP: Duration = Duration::from_millis(50);
+
+/// The tool with an argument that a header repeats (SEP-2243).
+const HEADER: &str = "test_custom_header";
+/// The tool whose schema has the keywords of JSON Schema 2020-12 (SEP-2106).
+const SCHEMA: &str = "json_schema_2020_12_tool";
 
 const TOOLS: [(&str, &str); 12] = [
     ("test_simple_text", "Answers with a text"),
@@ -39,15 +44,56 @@ const TOOLS: [(&str, &str); 12] = [
 /// All tools in their order; `more` adds the one that `test_trigger_tool_change` brings.
 pub(super) fn list(more: bool) -> Vec<Tool> {
     let changing = more.then_some(("test_changing_tool", "Is there since a change"));
-    let all = TOOLS.into_iter().chain(input::TOOLS).chain(changing);
-    all.map(|(name, description)| Tool::new(name, description, no_arguments())).collect()
+    let none = schema(json!({ "type": "object", "properties": {} }));
+    let plain = TOOLS.into_iter().chain(input::TOOLS).chain(changing);
+    let mut all: Vec<Tool> =
+        plain.map(|(name, description)| Tool::new(name, description, none.clone())).collect();
+    all.push(Tool::new(HEADER, "Has an argument that a header repeats", header_arguments()));
+    all.push(Tool::new(SCHEMA, "Has a schema of many keywords", rich_arguments()));
+    all
 }
 
-fn no_arguments() -> Arc<JsonObject> {
-    Arc::new(JsonObject::from_iter([
-        ("type".to_owned(), json!("object")),
-        ("properties".to_owned(), json!({})),
-    ]))
+fn schema(value: Value) -> Arc<JsonObject> {
+    let Value::Object(members) = value else { unreachable!("a schema is an object") };
+    Arc::new(members)
+}
+
+fn header_arguments() -> Arc<JsonObject> {
+    schema(json!({
+        "type": "object",
+        "properties": { "region": { "type": "string", "x-mcp-header": "Region" } },
+        "required": ["region"],
+    }))
+}
+
+/// The schema that the suite looks for in the list, keyword by keyword.
+fn rich_arguments() -> Arc<JsonObject> {
+    schema(json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "$defs": {
+            "address": {
+                "$anchor": "addressDef",
+                "type": "object",
+                "properties": { "street": { "type": "string" }, "city": { "type": "string" } },
+            },
+        },
+        "properties": {
+            "name": { "type": "string" },
+            "address": { "$ref": "#/$defs/address" },
+            "contactMethod": { "type": "string", "enum": ["phone", "email"] },
+            "phone": { "type": "string" },
+            "email": { "type": "string" },
+        },
+        "allOf": [{ "anyOf": [{ "required": ["phone"] }, { "required": ["email"] }] }],
+        "if": {
+            "properties": { "contactMethod": { "const": "phone" } },
+            "required": ["contactMethod"],
+        },
+        "then": { "required": ["phone"] },
+        "else": { "required": ["email"] },
+        "additionalProperties": false,
+    }))
 }
 
 /// An answer of one text.
@@ -93,6 +139,7 @@ pub(super) async fn call(
         }
         "test_missing_capability" => vec![ContentBlock::text("The client can sample.")],
         "test_logging_tool" => logged(context).await?,
+        HEADER | SCHEMA => vec![ContentBlock::text("The arguments came through.")],
         "test_changing_tool" => vec![ContentBlock::text("This tool is there since a change.")],
         _ => return Err(ErrorData::invalid_params("unknown tool", None)),
     };
