@@ -66,12 +66,11 @@ impl Messages {
 
     async fn next(&mut self) -> Option<Value> {
         loop {
-            if let Some((line, rest)) = self.text.split_once('\n') {
+            if let Some(end) = self.text.find('\n') {
+                let line: String = self.text.drain(..=end).collect();
                 let data = line.strip_prefix("data:").map(str::trim).unwrap_or_default();
-                let message = serde_json::from_str(data).ok();
-                self.text = rest.to_owned();
-                if message.is_some() {
-                    return message;
+                if let Ok(message) = serde_json::from_str(data) {
+                    return Some(message);
                 }
                 continue;
             }
