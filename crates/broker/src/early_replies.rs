@@ -39,7 +39,7 @@ pub(crate) struct EarlyReply {
 
 impl EarlyReply {
     /// Tells who brought the reply that its effect is committed. A reply that is dropped instead has had none.
-    pub(crate) fn is_committed(self) {
+    pub(crate) fn confirm(self) {
         // Who brought it may have gone: the channel then delivers the reply again.
         let _ = self.committed.send(());
     }
@@ -158,7 +158,7 @@ mod tests {
         let attempt = async {
             let early = expected.reply().await.unwrap();
             assert_eq!((&early.verdict, &early.said), (&EarlyVerdict::Accepted, &said()));
-            early.is_committed();
+            early.confirm();
         };
         let (taken, ()) = tokio::join!(offered, attempt);
         assert!(taken);

@@ -39,21 +39,18 @@ pub(super) struct Updates {
 pub(super) async fn send(call: Call, request: SendMessageRequest) -> Result<Updates, Refused> {
     let sent = accept(&call, request).await?;
     // All events of a new handoff are told. Of one that there was before, those that are still to come.
-    let (feed, standing) = match sent.committed {
-        Some(standing) => {
-            let start = Position::START.to_string();
-            (Some(open(&call, standing.broker_task(), &start).await?), standing)
-        }
-        None => {
-            let standing = call.read(&sent.id, 0).await?;
-            let feed = if standing.state().is_terminal() {
-                None
-            } else {
-                Some(open(&call, standing.broker_task(), NOW).await?)
-            };
-            // Read after the stream was opened: what happens from here on is an event behind it.
-            (feed, call.read(&sent.id, 0).await?)
-        }
+    let (feed, standing) = if let Some(standing) = sent.committed {
+        let start = Position::START.to_string();
+        (Some(open(&call, standing.broker_task(), &start).await?), standing)
+    } else {
+        let standing = call.read(&sent.id, 0).await?;
+        let feed = if standing.state().is_terminal() {
+            None
+        } else {
+            Some(open(&call, standing.broker_task(), NOW).await?)
+        };
+        // Read after the stream was opened: what happens from here on is an event behind it.
+        (feed, call.read(&sent.id, 0).await?)
     };
     let mut updates = Updates::new(call, feed, &standing, true);
     let task = standing.task(updates.call.shown(sent.history));

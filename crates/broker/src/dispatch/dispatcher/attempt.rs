@@ -147,7 +147,7 @@ impl Dispatcher {
         let settled = self.settle(&claim, Some(begun_at), outcome, answer, key_id).await;
         fault::at(Step::SettleDone);
         if let Some(early) = early.filter(|_| settled) {
-            early.is_committed();
+            early.confirm();
         }
         let change = self.over(&claim, health, wake);
         if let Some(change) = change {
