@@ -17,26 +17,33 @@ pub(super) struct Bounded<S> {
     left: usize,
     /// Whether the server has sent anything.
     heard: bool,
+    /// The failure of a write whose cause is being read.
+    failed: Option<io::Error>,
 }
 
 impl<S> Bounded<S> {
     pub(super) const fn new(stream: S, largest: usize) -> Self {
-        Self { stream, largest, left: largest, heard: false }
+        Self { stream, largest, left: largest, heard: false, failed: None }
     }
 }
 
 impl<S: AsyncRead + Unpin> Bounded<S> {
     /// Why a first write failed. A TLS 1.3 server tells a client after the handshake that it refuses its certificate,
-    /// and closes: the write may find the connection closed before anyone has read the alert.
-    fn cause_of(&mut self, error: io::Error, context: &mut Context<'_>) -> io::Error {
+    /// and closes: the write may find the connection closed before anyone has read the alert. The end of what a closed
+    /// connection has to read comes at once.
+    fn poll_cause(&mut self, context: &mut Context<'_>, error: io::Error) -> Poll<io::Error> {
         let mut scratch = [0; 64];
         let mut into = ReadBuf::new(&mut scratch);
         if self.heard {
-            return error;
+            return Poll::Ready(error);
         }
         match Pin::new(&mut self.stream).poll_read(context, &mut into) {
-            Poll::Ready(Err(cause)) => cause,
-            Poll::Ready(Ok(())) | Poll::Pending => error,
+            Poll::Ready(Err(cause)) => Poll::Ready(cause),
+            Poll::Ready(Ok(())) => Poll::Ready(error),
+            Poll::Pending => {
+                self.failed = Some(error);
+                Poll::Pending
+            }
         }
     }
 }
@@ -65,8 +72,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Bounded<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes))
-            .map_err(|error| self.cause_of(error, context))?;
+        let outcome = match self.failed.take() {
+            Some(error) => Err(error),
+            None => ready!(Pin::new(&mut self.stream).poll_write(context, bytes)),
+        };
+        let written = match outcome {
+            Ok(written) => written,
+            Err(error) => return self.poll_cause(context, error).map(Err),
+        };
         if written > 0 {
             self.left = self.largest;
         }
@@ -74,8 +87,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Bounded<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = ready!(Pin::new(&mut self.stream).poll_flush(context));
-        Poll::Ready(flushed.map_err(|error| self.cause_of(error, context)))
+        let outcome = match self.failed.take() {
+            Some(error) => Err(error),
+            None => ready!(Pin::new(&mut self.stream).poll_flush(context)),
+        };
+        match outcome {
+            Ok(()) => Poll::Ready(Ok(())),
+            Err(error) => self.poll_cause(context, error).map(Err),
+        }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -89,25 +108,24 @@ mod tests {
 
     use super::*;
 
-    /// Takes no byte; reads of it end as `read` says.
+    /// Takes no byte. A read ends as `read` says, once it was asked `pending` times before.
     struct Closed {
-        read: Option<&'static str>,
+        pending: u32,
+        read: Result<&'static [u8], &'static str>,
     }
 
     impl AsyncRead for Closed {
         fn poll_read(
-            self: Pin<&mut Self>,
-            _: &mut Context<'_>,
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
             into: &mut ReadBuf<'_>,
         ) -> Poll<io::Result<()>> {
-            match self.read {
-                Some("") => {
-                    into.put_slice(b"+OK");
-                    Poll::Ready(Ok(()))
-                }
-                Some(alert) => Poll::Ready(Err(io::Error::other(alert))),
-                None => Poll::Pending,
+            if self.pending > 0 {
+                self.pending -= 1;
+                context.waker().wake_by_ref();
+                return Poll::Pending;
             }
+            Poll::Ready(self.read.map(|bytes| into.put_slice(bytes)).map_err(io::Error::other))
         }
     }
 
@@ -129,20 +147,25 @@ mod tests {
         }
     }
 
+    const ALERT: &str = "received fatal alert";
+
     #[tokio::test]
     async fn a_first_write_fails_with_what_the_server_said_before_it_closed() {
-        let mut alerted = Bounded::new(Closed { read: Some("received fatal alert") }, 9);
-        assert_eq!(alerted.write(b"a").await.unwrap_err().to_string(), "received fatal alert");
-        assert_eq!(alerted.flush().await.unwrap_err().to_string(), "received fatal alert");
-        let mut silent = Bounded::new(Closed { read: None }, 9);
-        assert_eq!(silent.write(b"a").await.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        for pending in [0, 3] {
+            let mut alerted = Bounded::new(Closed { pending, read: Err(ALERT) }, 9);
+            assert_eq!(alerted.write(b"a").await.unwrap_err().to_string(), ALERT, "{pending}");
+            alerted.stream.pending = pending;
+            assert_eq!(alerted.flush().await.unwrap_err().to_string(), ALERT, "{pending}");
+            let mut silent = Bounded::new(Closed { pending, read: Ok(b"") }, 9);
+            assert_eq!(silent.write(b"a").await.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        }
     }
 
     #[tokio::test]
     async fn a_reply_that_waits_is_left_to_its_reader() {
-        let mut stream = Bounded::new(Closed { read: Some("") }, 9);
+        let mut stream = Bounded::new(Closed { pending: 0, read: Ok(b"+OK") }, 9);
         assert_eq!(stream.read(&mut [0; 9]).await.unwrap(), 3);
-        stream.stream.read = Some("received fatal alert");
+        stream.stream.read = Err(ALERT);
         assert_eq!(stream.write(b"a").await.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     }
 }
