@@ -3,12 +3,24 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Begins the text of the error of a reply over the bound.
 pub(super) const TOO_LARGE: &str = "the reply is larger than";
+
+/// How the first read that failed did. A client that waits for no reply drops what its reads say: a write after that is told
+/// of a broken pipe and nothing else.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ReadFailure(Arc<OnceLock<(io::ErrorKind, String)>>);
+
+impl ReadFailure {
+    pub(super) fn error(&self) -> Option<io::Error> {
+        self.0.get().map(|(kind, text)| io::Error::new(*kind, text.clone()))
+    }
+}
 
 /// A stream that fails once more than `largest` bytes came since the last write.
 pub(super) struct Bounded<S> {
@@ -17,13 +29,20 @@ pub(super) struct Bounded<S> {
     left: usize,
     /// Whether the server has sent anything.
     heard: bool,
+    ended: ReadFailure,
     /// The failure of a write whose cause is being read.
     failed: Option<io::Error>,
 }
 
 impl<S> Bounded<S> {
-    pub(super) const fn new(stream: S, largest: usize) -> Self {
-        Self { stream, largest, left: largest, heard: false, failed: None }
+    pub(super) fn new(stream: S, largest: usize) -> Self {
+        let ended = ReadFailure::default();
+        Self { stream, largest, left: largest, heard: false, ended, failed: None }
+    }
+
+    /// How its reads fail, once one does.
+    pub(super) fn read_failure(&self) -> ReadFailure {
+        self.ended.clone()
     }
 }
 
@@ -32,12 +51,14 @@ impl<S: AsyncRead + Unpin> Bounded<S> {
     /// and closes: the write may find the connection closed before anyone has read the alert. The end of what a closed
     /// connection has to read comes at once.
     fn poll_cause(&mut self, context: &mut Context<'_>, error: io::Error) -> Poll<io::Error> {
-        let mut scratch = [0; 64];
-        let mut into = ReadBuf::new(&mut scratch);
         if self.heard {
             return Poll::Ready(error);
         }
-        match Pin::new(&mut self.stream).poll_read(context, &mut into) {
+        if let Some(cause) = self.ended.error() {
+            return Poll::Ready(cause);
+        }
+        let mut scratch = [0; 64];
+        match Pin::new(&mut self.stream).poll_read(context, &mut ReadBuf::new(&mut scratch)) {
             Poll::Ready(Err(cause)) => Poll::Ready(cause),
             Poll::Ready(Ok(())) => Poll::Ready(error),
             Poll::Pending => {
@@ -55,7 +76,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = into.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(context, into))?;
+        if let Err(error) = ready!(Pin::new(&mut self.stream).poll_read(context, into)) {
+            let _ = self.ended.0.set((error.kind(), error.to_string()));
+            return Poll::Ready(Err(error));
+        }
         self.heard = true;
         let Some(left) = self.left.checked_sub(into.filled().len() - before) else {
             let why = format!("{TOO_LARGE} {} bytes", self.largest);
@@ -159,6 +183,17 @@ mod tests {
             let mut silent = Bounded::new(Closed { pending, read: Ok(b"") }, 9);
             assert_eq!(silent.write(b"a").await.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
         }
+    }
+
+    #[tokio::test]
+    async fn a_first_write_fails_with_what_a_read_before_it_said() {
+        let mut alerted = Bounded::new(Closed { pending: 0, read: Err(ALERT) }, 9);
+        let failure = alerted.read_failure();
+        assert!(failure.error().is_none());
+        assert_eq!(alerted.read(&mut [0; 9]).await.unwrap_err().to_string(), ALERT);
+        assert_eq!(failure.error().unwrap().to_string(), ALERT);
+        alerted.stream.read = Ok(b"");
+        assert_eq!(alerted.write(b"a").await.unwrap_err().to_string(), ALERT);
     }
 
     #[tokio::test]

@@ -137,8 +137,9 @@ impl Server {
         // Each command has a deadline of its own.
         let settings =
             AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        let stream = Bounded::new(stream, largest);
+        let read = stream.read_failure();
         let opening = async {
-            let stream = Bounded::new(stream, largest);
             let (mut connection, driver) =
                 MultiplexedConnection::new_with_config(&bare, stream, settings).await?;
             // It ends with the last clone of the connection.
@@ -146,7 +147,10 @@ impl Server {
             self.log_in(&mut connection).await?;
             Ok(connection)
         };
-        opening.await.map_err(|error: RedisError| failure_of(&error, false))
+        opening.await.map_err(|error: RedisError| {
+            let cause = read.error().filter(|_| error.is_io_error()).map(RedisError::from);
+            failure_of(cause.as_ref().unwrap_or(&error), false)
+        })
     }
 
     async fn log_in(&self, connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
