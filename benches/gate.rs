@@ -318,7 +318,7 @@ fn passes(gate: &Gate, body: &[u8], lookup: &GateLookup<'_>) {
     }
 }
 
-/// What measuring adds to the gate, by turns: a gate that measures once, as it does, and one with a second measurement beside it.
+/// Prints what token measuring adds to the gate: runs in turn the gate, which measures once, and the gate with a second measurement.
 fn measuring(gate: &Gate, tenant: &Tenant) {
     println!("the gate with measuring against without, by turns");
     let secrets: [&[u8]; 1] = [SECRET];

@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, PartialEq)]
 pub enum EarlyVerdict {
     Accepted,
-    /// The reason.
+    /// Rejected, for this reason.
     Rejected(String),
 }
 
@@ -32,7 +32,7 @@ pub enum EarlyVerdict {
 #[derive(Debug)]
 pub(crate) struct EarlyReply {
     pub(crate) verdict: EarlyVerdict,
-    /// What else the receiver said.
+    /// Members of the reply beside its verdict, redacted; the verdict's record keeps them.
     pub(crate) said: Map<String, Value>,
     committed: oneshot::Sender<()>,
 }

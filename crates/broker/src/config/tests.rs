@@ -55,6 +55,16 @@ fn an_error_names_the_key() {
         ("HANDOFFD_BUDGET__AGENT_CAPS", "P1D=-3", "an amount is decimal US dollars"),
         ("HANDOFFD_LEDGER__QUEUE", "9223372036854775807", "ledger.queue"),
         ("HANDOFFD_DELIVERY__RETRY_BASE_MS", "99999999", "delivery.retry_base_ms"),
+        (
+            "HANDOFFD_LEDGER__SETTLE_DELAY_MS",
+            "10001",
+            "ledger.settle_delay_ms must be at most 10000",
+        ),
+        (
+            "HANDOFFD_TRANSPORTS__REPLY_WAIT_MS",
+            "1001",
+            "transports.reply_wait_ms must be at most 1000",
+        ),
         ("HANDOFFD_LISTEN", "nowhere", "server.listen"),
         ("HANDOFFD_METRICS_LISTEN", "nowhere", "nowhere"),
         ("HANDOFFD_ADMIN_KEY", "short", "HANDOFFD_ADMIN_KEY"),

@@ -32,13 +32,13 @@ pub struct RemoteCard {
     pub signature: CardSignature,
 }
 
-/// What is known of a card's signature.
+/// The result of the check of a card's signature (A2A 1.0 §8.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CardSignature {
     Absent,
-    /// There is one, and the registration names no keys.
+    /// The card is signed, and the registration names no keys to check it with.
     Unchecked,
-    /// It holds under a key that the registration names.
+    /// The signature holds under a key that the registration names.
     Verified,
 }
 

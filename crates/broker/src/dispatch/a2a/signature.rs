@@ -73,8 +73,8 @@ impl<'a> Signature<'a> {
     }
 }
 
-/// What may have been signed: the card as it came, without what is empty, and without `false` too. Writers differ in whether
-/// they sign members that have their default value; a reader takes the member's absence for the same.
+/// Returns the forms of a card that its signer may have signed: the card as it came, without empty members, and without members that are
+/// `false` too. Writers differ in whether they sign members with their default value; a reader takes a member's absence for the same.
 fn payloads(card: &Value) -> Vec<String> {
     let mut bare = card.clone();
     if let Some(members) = bare.as_object_mut() {

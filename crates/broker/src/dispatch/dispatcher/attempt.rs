@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::super::answer::AttemptOutcome;
+use super::super::answer::{AnswerFields, AttemptOutcome};
 use super::super::conventions;
 use super::super::lanes::Health;
 use super::super::standard_webhooks::WebhookSecret;
@@ -93,7 +93,7 @@ impl Dispatcher {
         if claim.attempt == 1 {
             self.0.lanes.first(&(claim.tenant.clone(), claim.target.clone()));
         }
-        let AttemptResult { tried, mode, address, begun_at, verdict_by, overdue, reply } =
+        let AttemptResult { mut tried, mode, address, begun_at, verdict_by, overdue, reply } =
             match self.send(&claim).await {
                 Ok(sent) => sent,
                 Err(unsent) => {
@@ -102,30 +102,30 @@ impl Dispatcher {
                     return;
                 }
             };
-        conventions::conclude(&tried);
-        let (mut outcome, mut answer, health) = self.judge(&claim, &tried, verdict_by);
-        if overdue {
-            outcome = Outcome::Expired;
-        }
         let early = match reply {
-            Some(reply) if matches!(outcome, Outcome::Received { .. }) => {
+            Some(reply) if matches!(tried, AttemptOutcome::Received) && !overdue => {
                 self.early_reply(&claim, reply).await
             }
             _ => None,
         };
         if let Some(early) = &early {
-            outcome = match &early.verdict {
-                EarlyVerdict::Accepted => Outcome::Accepted,
-                EarlyVerdict::Rejected(reason) => Outcome::Rejected(reason.clone()),
+            let fields = AnswerFields::default();
+            tried = match early.verdict.clone() {
+                EarlyVerdict::Accepted => AttemptOutcome::Accepted(fields),
+                EarlyVerdict::Rejected(reason) => {
+                    AttemptOutcome::Rejected { reason: Some(reason), fields }
+                }
             };
+        }
+        conventions::conclude(&tried);
+        let (mut outcome, mut answer, health) = self.judge(&claim, &tried, verdict_by);
+        if overdue {
+            outcome = Outcome::Expired;
+        }
+        if let Some(early) = &early {
             answer = (!early.said.is_empty()).then(|| early.said.clone().into());
         }
-        let said = match &early {
-            Some(EarlyReply { verdict: EarlyVerdict::Accepted, .. }) => "accepted",
-            Some(EarlyReply { verdict: EarlyVerdict::Rejected(_), .. }) => "rejected",
-            None => label(&tried),
-        };
-        parts.metrics.attempts.with_label_values(&[mode.as_str(), said]).inc();
+        parts.metrics.attempts.with_label_values(&[mode.as_str(), label(&tried)]).inc();
         if let AttemptOutcome::Failed(failure) | AttemptOutcome::Away(failure) = &tried {
             tracing::info!(
                 class = failure.class.as_str(),

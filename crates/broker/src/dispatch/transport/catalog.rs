@@ -112,7 +112,7 @@ impl Transports {
     }
 }
 
-/// What is wrong with the certificates of a registration, before a connection needs them.
+/// Reads the certificates and the key of a registration as a connection would. Returns the first that no connection could use.
 fn unusable_certificate(
     config: &Map<String, Value>,
     given: Option<&Map<String, Value>>,

@@ -11,8 +11,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// Begins the text of the error of a reply over the bound.
 pub(super) const TOO_LARGE: &str = "the reply is larger than";
 
-/// How the first read that failed did. A client that waits for no reply drops what its reads say: a write after that is told
-/// of a broken pipe and nothing else.
+/// The error of the first read that failed. The client's driver drops it where no command waits for a reply, and ends: the
+/// next command then fails with a bare "broken pipe".
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReadFailure(Arc<OnceLock<(io::ErrorKind, String)>>);
 
@@ -27,10 +27,11 @@ pub(super) struct Bounded<S> {
     stream: S,
     largest: usize,
     left: usize,
-    /// Whether the server has sent anything.
+    /// Whether a read has succeeded.
     heard: bool,
+    /// Shared with who opens the connection.
     ended: ReadFailure,
-    /// The failure of a write whose cause is being read.
+    /// Failure of a write whose cause is being read.
     failed: Option<io::Error>,
 }
 
@@ -48,8 +49,8 @@ impl<S> Bounded<S> {
 
 impl<S: AsyncRead + Unpin> Bounded<S> {
     /// Why a first write failed. A TLS 1.3 server tells a client after the handshake that it refuses its certificate,
-    /// and closes: the write may find the connection closed before anyone has read the alert. The end of what a closed
-    /// connection has to read comes at once.
+    /// and closes: the write may find the connection closed before anyone has read the alert. A read of a closed connection
+    /// ends at once, so that the wait for it is short.
     fn poll_cause(&mut self, context: &mut Context<'_>, error: io::Error) -> Poll<io::Error> {
         if self.heard {
             return Poll::Ready(error);
