@@ -14,8 +14,8 @@ COPY docs/openapi.json ./docs/openapi.json
 # The caches live outside the layers: a change of our own code rebuilds our own code only.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
-    cargo build --profile dist --locked --bin handoffd \
-    && cp target/dist/handoffd /handoffd \
+    cargo build --release --locked --bin handoffd \
+    && cp target/release/handoffd /handoffd \
     && mkdir /data
 
 FROM gcr.io/distroless/cc-debian12:nonroot

@@ -24,20 +24,14 @@ use handoffd_broker::witness::Publisher;
 use handoffd_core::context::tokens;
 use handoffd_store::store::StoreError;
 
-/// Delivers: this broker's claims, its heartbeat, inboxes, and the claims of brokers that died.
+/// Delivers: this broker's claims, inboxes, and, where brokers share the database, its heartbeat and the claims of
+/// brokers that died.
 pub(super) fn spawn_delivery(parts: &BrokerParts, path: WritePath) {
     let WritePath { ledger, dispatcher, nudges, outbound } = path;
     let delivery = &parts.config.delivery;
     let timeout = Duration::from_millis(delivery.broker_timeout_ms);
     let (store, clock, stopping) = (&parts.store, &parts.clock, &parts.stopping);
     parts.background.spawn(dispatcher.run(nudges));
-    parts.background.spawn(beat(
-        Arc::clone(store),
-        Arc::clone(clock),
-        parts.broker.clone(),
-        timeout,
-        stopping.clone(),
-    ));
     parts.background.spawn(
         Inboxes {
             store: Arc::clone(store),
@@ -51,6 +45,17 @@ pub(super) fn spawn_delivery(parts: &BrokerParts, path: WritePath) {
         }
         .run(),
     );
+    if parts.alone() {
+        // Nobody listens for a heartbeat, which would have an idle disk synchronised each second.
+        return;
+    }
+    parts.background.spawn(beat(
+        Arc::clone(store),
+        Arc::clone(clock),
+        parts.broker.clone(),
+        timeout,
+        stopping.clone(),
+    ));
     let store = Arc::clone(store);
     let monitor = brokers::BrokerMonitor { store, outbound, timeout, stopping: stopping.clone() };
     parts.background.spawn(monitor.run());

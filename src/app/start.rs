@@ -86,8 +86,9 @@ async fn started(
     if parts.alone() {
         // No other broker serves this file: a claim that stands was left by a broker that died.
         store.release(ClaimRelease::Everyone).await?;
+    } else {
+        store.beat(&parts.broker, clock.now()).await?;
     }
-    store.beat(&parts.broker, clock.now()).await?;
     let admin_key_file =
         settle_admin_key(&parts.config, &**store, &path.ledger, clock.now()).await?;
     let ledger = path.ledger.clone();
