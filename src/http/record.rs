@@ -23,6 +23,7 @@ const KINDS: &[&str] = &[
     "COMPRESSED",
     "CHUNK",
     "STREAM_CLOSED",
+    "SECOND_OPINION",
     "RETURNED",
     "GROUP_ENDED",
     "ROLLED_BACK",
@@ -174,6 +175,9 @@ macro_rules! record {
             /// The handoff's place in a handoff to several receivers; or what that came to.
             #[schema(nullable = false)]
             pub group: Option<RecordGroup>,
+            /// What an external classifier said of a message after its commit.
+            #[schema(nullable = false)]
+            pub opinion: Option<RecordClassifier>,
             $($(#[$more])* pub $field: $($kind)*,)*
         }
     };
@@ -396,7 +400,7 @@ pub struct RecordSafety {
 pub struct RecordClassifier {
     /// The model, or the style it speaks.
     pub by: String,
-    /// `SAFE`, `UNSAFE`, or `NONE` where it gave no answer.
+    /// `SAFE`, `UNSAFE`, `NONE` where it gave no answer, or `PENDING` where it is asked after the commit.
     pub verdict: String,
     /// What it called it.
     #[schema(nullable = false)]

@@ -19,6 +19,7 @@ mod fixture;
 mod groups;
 mod harness;
 use handoffd::store::memory;
+mod opinions;
 mod outage;
 mod reads;
 mod recovery;
@@ -119,6 +120,9 @@ in_memory_too! {
         a_stream_that_no_sound_broker_writes_is_found_and_named,
         an_open_stream_past_its_time_is_found_until_it_has_ended,
         a_line_is_served_by_one_broker_once_the_delivery_is_settled;
+    opinions:
+        an_opinion_is_due_from_its_commit_until_its_record,
+        a_due_opinion_has_one_claim_at_a_time_and_its_number_is_the_token;
     deliveries:
         a_claim_has_what_an_attempt_needs,
         a_claim_of_a_compressed_message_has_what_was_sent,
@@ -224,6 +228,9 @@ on_both_sides! {
         a_stream_that_no_sound_broker_writes_is_found_and_named,
         an_open_stream_past_its_time_is_found_until_it_has_ended,
         a_line_is_served_by_one_broker_once_the_delivery_is_settled;
+    opinions:
+        an_opinion_is_due_from_its_commit_until_its_record,
+        a_due_opinion_has_one_claim_at_a_time_and_its_number_is_the_token;
     deliveries:
         a_claim_has_what_an_attempt_needs,
         a_claim_of_a_compressed_message_has_what_was_sent,
@@ -358,6 +365,9 @@ mod serving {
             a_stream_that_no_sound_broker_writes_is_found_and_named,
             an_open_stream_past_its_time_is_found_until_it_has_ended,
             a_line_is_served_by_one_broker_once_the_delivery_is_settled;
+        opinions:
+            an_opinion_is_due_from_its_commit_until_its_record,
+            a_due_opinion_has_one_claim_at_a_time_and_its_number_is_the_token;
         deliveries:
             a_claim_has_what_an_attempt_needs,
             a_claim_of_a_compressed_message_has_what_was_sent,
@@ -472,6 +482,8 @@ mod log_apart {
             what_may_still_be_needed_is_held_back,
             contents_become_cold_all_or_none,
             what_is_erased_while_cold_is_found_and_moved_out;
+        opinions:
+            an_opinion_is_due_from_its_commit_until_its_record;
         reads:
             a_receipt_is_the_record_that_committed,
             records_are_listed_by_task,

@@ -65,6 +65,12 @@ pub enum Step {
     CompressBegin,
     /// The compressed message was committed; nothing was sent.
     CompressDone,
+    /// A second opinion that is due was claimed; nobody was asked.
+    OpinionClaimed,
+    /// The classifier answered; no record says so.
+    OpinionAnswered,
+    /// The second opinion was recorded.
+    OpinionDone,
     /// An attempt's outcome is known, and not yet said to the ledger.
     SettleBegin,
     /// An attempt's outcome was committed; the receiver's place is not free yet.
@@ -173,6 +179,9 @@ impl Step {
     /// The steps of a compression, in their order.
     pub const COMPRESS: [Self; 2] = [Self::CompressBegin, Self::CompressDone];
 
+    /// The steps of a second opinion after the commit, in their order.
+    pub const OPINION: [Self; 3] = [Self::OpinionClaimed, Self::OpinionAnswered, Self::OpinionDone];
+
     /// The steps of a group, in their order.
     pub const GROUP: [Self; 4] =
         [Self::GroupDecided, Self::GroupDone, Self::JoinDecided, Self::JoinDone];
@@ -224,6 +233,9 @@ impl Step {
             Self::SendAnswered => "send.answered",
             Self::CompressBegin => "compress.begin",
             Self::CompressDone => "compress.done",
+            Self::OpinionClaimed => "opinion.claimed",
+            Self::OpinionAnswered => "opinion.answered",
+            Self::OpinionDone => "opinion.done",
             Self::SettleBegin => "settle.begin",
             Self::SettleDone => "settle.done",
             Self::InboxClaimed => "inbox.claimed",
@@ -334,6 +346,7 @@ mod tests {
             .chain(&Step::ARCHIVE)
             .chain(&Step::APART)
             .chain(&Step::COMPRESS)
+            .chain(&Step::OPINION)
             .chain(&Step::GROUP)
             .chain(&Step::STREAM)
             .chain(erase)

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::archive::unavailable;
 use handoffd_core::evidence::commitment::{CommitmentSubject, unpack};
 use handoffd_core::evidence::verify::groups::GroupCheck;
+use handoffd_core::evidence::verify::opinions::OpinionCheck;
 use handoffd_core::evidence::verify::record;
 use handoffd_core::evidence::verify::streams::StreamCheck;
 use handoffd_store::store::cold::ColdError;
@@ -31,7 +32,7 @@ pub fn opened(record: &StoredRecord) -> Option<Value> {
     serde_json::from_slice(&unpack(codec, bytes).ok()?).ok()
 }
 
-/// Recomputes a task's evidence while it is read: record hashes, commitments, groups and streams. `handoffd verify` checks
+/// Recomputes a task's evidence while it is read: record hashes, commitments, groups, opinions and streams. `handoffd verify` checks
 /// the chain between records of different tasks.
 #[derive(Debug, Default)]
 pub struct EvidenceCheck {
@@ -42,6 +43,7 @@ pub struct EvidenceCheck {
     unavailable: u64,
     first_bad: Option<(i64, &'static str)>,
     groups: GroupCheck,
+    opinions: OpinionCheck,
     streams: StreamCheck,
 }
 
@@ -58,12 +60,15 @@ impl EvidenceCheck {
         )
     }
 
-    /// Recomputes the commitment, and compares the record with those of its group and stream; returns the content, null
+    /// Recomputes the commitment, and compares the record with those of its group, opinion and stream; returns the content, null
     /// where there is none or it was erased.
     pub fn content(&mut self, record: &StoredRecord, body: &Value) -> Value {
         let content = self.committed(record, body);
         if self.groups.take(body).is_err() {
             self.first_bad.get_or_insert((record.leaf_index, "group"));
+        }
+        if self.opinions.take(body).is_err() {
+            self.first_bad.get_or_insert((record.leaf_index, "opinion"));
         }
         if self.streams.take(body, || content.clone()).is_err() {
             self.first_bad.get_or_insert((record.leaf_index, "stream"));

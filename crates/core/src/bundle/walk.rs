@@ -20,6 +20,7 @@ use crate::evidence::commitment::{CommitmentSubject, hash_of_text};
 use crate::evidence::merkle::Hash;
 use crate::evidence::record::is_shown_elsewhere;
 use crate::evidence::verify::groups::GroupCheck;
+use crate::evidence::verify::opinions::OpinionCheck;
 use crate::evidence::verify::record::{self, CheckedRecord};
 use crate::evidence::verify::streams::StreamCheck;
 
@@ -103,6 +104,7 @@ pub(super) struct WalkState {
     traced: HashMap<String, String>,
     gaps: BTreeSet<(i64, i64)>,
     groups: GroupCheck,
+    opinions: OpinionCheck,
     account: Account,
     streams: StreamCheck,
     growth: ContextGrowth,
@@ -325,6 +327,7 @@ impl BundleWalk<'_> {
     /// Takes the handoff's status from the record.
     fn state(&mut self, record: &Record<'_>) -> Result<(), BundleDefect> {
         self.seen.groups.take(record.body).map_err(|detail| record.fault("group", detail))?;
+        self.seen.opinions.take(record.body).map_err(|detail| record.fault("opinion", detail))?;
         let Some(id) = record.text("handoffId") else { return Ok(()) };
         if record.kind == "HANDOFF" {
             self.seen.committed.insert(id.to_owned());

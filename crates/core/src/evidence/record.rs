@@ -127,15 +127,38 @@ pub struct SafetyFacts {
     pub classifier: Option<ClassifierFacts>,
 }
 
-/// An external classifier's verdict.
+impl SafetyFacts {
+    /// Whether the classifier is asked after the commit.
+    #[must_use]
+    pub fn is_pending(&self) -> bool {
+        self.classifier.as_ref().is_some_and(|facts| facts.verdict == ClassifierFacts::PENDING)
+    }
+}
+
+/// An external classifier's verdict. Codes only.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassifierFacts {
     /// The model, or the wire style.
     pub by: String,
-    /// `SAFE`, `UNSAFE`, or `NONE` without an answer.
+    /// [`Self::SAFE`], [`Self::UNSAFE`], [`Self::NONE`] or [`Self::PENDING`].
     pub verdict: String,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub label: Option<String>,
+}
+
+impl ClassifierFacts {
+    pub const SAFE: &str = "SAFE";
+    pub const UNSAFE: &str = "UNSAFE";
+    /// The classifier gave no answer.
+    pub const NONE: &str = "NONE";
+    /// The classifier is asked after the commit; a `SECOND_OPINION` record follows.
+    pub const PENDING: &str = "PENDING";
+
+    /// A verdict without a label.
+    #[must_use]
+    pub fn new(by: &str, verdict: &str) -> Self {
+        Self { by: by.to_owned(), verdict: verdict.to_owned(), label: None }
+    }
 }
 
 /// A record's content to be stored.
@@ -227,6 +250,8 @@ pub struct RecordDraft {
     pub stream: Option<StreamFacts>,
     /// The handoff's place in a group, or what its group came to.
     pub group: Option<GroupFacts>,
+    /// The external classifier's verdict on a committed message.
+    pub opinion: Option<ClassifierFacts>,
 }
 
 /// What a record says of a stream: of a `HANDOFF` that it is open, of a `CHUNK` its number, of a `STREAM_CLOSED` and of the
@@ -287,6 +312,7 @@ impl RecordDraft {
             question: None,
             stream: None,
             group: None,
+            opinion: None,
         }
     }
 }

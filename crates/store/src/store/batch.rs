@@ -62,6 +62,8 @@ pub struct Needs {
     pub caps: BTreeMap<TenantId, BTreeSet<AgentId>>,
     /// Further caps, locked.
     pub cap_scopes: BTreeSet<CapScope>,
+    /// Second opinions that are recorded; their rows are locked.
+    pub opinions: BTreeSet<HandoffKey>,
     /// Needs for data subjects, erasures and legal holds.
     pub erasure: ErasureNeeds,
 }
@@ -163,6 +165,8 @@ pub struct BatchState {
     pub caps: BTreeMap<CapKey, Cap>,
     /// The cap scopes that were searched.
     pub cap_scopes: BTreeSet<CapScope>,
+    /// Attempts at the second opinions that are due.
+    pub opinions: BTreeMap<HandoffKey, i32>,
     /// State of data subjects, erasures and legal holds.
     pub erasure: ErasureState,
 }
@@ -278,4 +282,6 @@ pub struct Writes {
     pub caps: BTreeMap<CapKey, Option<Cap>>,
     /// Changes of subscribers' cursors, in order.
     pub cursors: Vec<events::CursorWrite>,
+    /// Second opinions by handoff: `Some` inserts one that is due from then on, `None` deletes.
+    pub opinions: BTreeMap<HandoffKey, Option<Micros>>,
 }

@@ -85,6 +85,8 @@ pub struct Depths {
     pub dead_letters: i64,
     /// Open escalations.
     pub escalations: i64,
+    /// Second opinions that are due.
+    pub opinions: i64,
     /// Records over all tenants.
     pub records: i64,
 }

@@ -42,6 +42,7 @@ pub mod events;
 mod lists;
 #[cfg(feature = "simulation")]
 pub mod memory;
+pub mod opinions;
 pub mod postgres;
 mod purge;
 mod row_types;
@@ -190,6 +191,8 @@ pub trait LogStore: Send + Sync {
     async fn settle_tree_key(&self, public: &Hash, at: Micros, rotate: bool) -> Result<bool>;
     /// The record that committed a handoff (or created its dead letter), with its log's id.
     async fn find_receipt(&self, key: &HandoffKey) -> Result<Option<SealedRecord>>;
+    /// The record of a handoff's second opinion, where one was asked for after the commit.
+    async fn find_opinion(&self, key: &HandoffKey) -> Result<Option<SealedRecord>>;
     /// Records from a leaf index on, in log order, of one task if given; with contents if `contents` is set.
     async fn list_records(
         &self,
@@ -398,6 +401,7 @@ pub trait Store:
     + schemas::PayloadSchemaStore
     + caps::CapStore
     + streams::StreamStore
+    + opinions::OpinionStore
 {
 }
 
@@ -415,5 +419,6 @@ impl<T> Store for T where
         + schemas::PayloadSchemaStore
         + caps::CapStore
         + streams::StreamStore
+        + opinions::OpinionStore
 {
 }

@@ -20,6 +20,8 @@ pub enum RecordKind {
     Chunk,
     /// A stream was closed; the content is the assembled message, which is the handoff's from then on.
     StreamClosed,
+    /// An external classifier was asked about a committed message; the record says what it answered.
+    SecondOpinion,
     /// The receiver accepted the handoff.
     Accepted,
     /// The receiver rejected the handoff.
@@ -120,6 +122,7 @@ impl RecordKind {
             Self::Compressed => "COMPRESSED",
             Self::Chunk => "CHUNK",
             Self::StreamClosed => "STREAM_CLOSED",
+            Self::SecondOpinion => "SECOND_OPINION",
             Self::Accepted => "ACCEPTED",
             Self::Rejected => "REJECTED",
             Self::InputRequested => "INPUT_REQUESTED",
@@ -180,6 +183,7 @@ impl RecordKind {
             | Self::Compressed
             | Self::Chunk
             | Self::StreamClosed
+            | Self::SecondOpinion
             | Self::Accepted
             | Self::Rejected
             | Self::InputRequested

@@ -4,8 +4,8 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::{
-    Actor, LogHead, PayloadSchemaRef, RecordDraft, RecordParty, RulingContract, SafetyFacts,
-    SpendingFacts, StreamFacts,
+    Actor, ClassifierFacts, LogHead, PayloadSchemaRef, RecordDraft, RecordParty, RulingContract,
+    SafetyFacts, SpendingFacts, StreamFacts,
 };
 use crate::domain::canonical;
 use crate::domain::group::GroupFacts;
@@ -80,6 +80,8 @@ struct RecordBody<'a> {
     stream: Option<StreamFacts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<GroupFacts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    opinion: Option<&'a ClassifierFacts>,
 }
 
 /// A record with its leaf index and hash.
@@ -150,6 +152,7 @@ pub fn seal(head: &mut LogHead, draft: &RecordDraft) -> SealedRecord {
         question: draft.question,
         stream: draft.stream,
         group: draft.group,
+        opinion: draft.opinion.as_ref(),
     };
     // A struct of texts and finite numbers always serialises.
     let body = canonical::to_vec(&serde_json::to_value(&body).unwrap_or_default());

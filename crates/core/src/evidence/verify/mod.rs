@@ -11,12 +11,14 @@ use super::erasure::ErasureGaps;
 use super::merkle::Hash;
 
 pub mod groups;
+pub mod opinions;
 mod place;
 pub mod record;
 pub mod streams;
 mod tree;
 
 use groups::GroupCheck;
+use opinions::OpinionCheck;
 use place::{LeafShift, Misplaced};
 use record::{CheckedRecord, opens_packed};
 use streams::StreamCheck;
@@ -31,7 +33,8 @@ pub struct LogDefect {
     /// Kind of change, as far as it can be determined: `flip`, `drop`, `insert`, `swap`, `truncation`, `rewrite`,
     /// `fork`, `foreign`; `content`, `content-gone`, `erasure` (a record lists present data as erased),
     /// `group` (the end of a group is not what its branches come to), `stream` (the chunks of a stream are not numbered
-    /// without gaps, or do not make the message that closed it), `personal-data`, `checkpoint`, `unrecorded`, `state` for
+    /// without gaps, or do not make the message that closed it), `opinion` (a second opinion that no record announces, or a
+    /// second one), `personal-data`, `checkpoint`, `unrecorded`, `state` for
     /// data beside the log; `tree` and `head` for the stored tree; `signature` for a tree head that no key of the log signed.
     pub fault: &'static str,
     /// A sentence for people.
@@ -108,7 +111,7 @@ type EntryDefect = (&'static str, String);
 /// The kind of record whose content lists erased data.
 const ERASED: &str = "ERASED";
 
-/// Checks a log entry by entry. Memory grows only with the number of erased contents and of groups, and with the messages
+/// Checks a log entry by entry. Memory grows only with the number of erased contents, groups and pending opinions, and with the messages
 /// of the streams that are open at one time.
 #[derive(Debug)]
 pub struct Verifier {
@@ -120,6 +123,7 @@ pub struct Verifier {
     misplaced: Option<Misplaced>,
     gaps: ErasureGaps,
     groups: GroupCheck,
+    opinions: OpinionCheck,
     streams: StreamCheck,
 }
 
@@ -143,6 +147,7 @@ impl Verifier {
             misplaced: None,
             gaps: ErasureGaps::default(),
             groups: GroupCheck::default(),
+            opinions: OpinionCheck::default(),
             streams: StreamCheck::default(),
         };
         if let Some(pair) =
@@ -223,6 +228,7 @@ impl Verifier {
         }
         self.contents(entry.leaf_index, &alone.parts?);
         self.groups.take(&body).map_err(|detail| ("group", detail))?;
+        self.opinions.take(&body).map_err(|detail| ("opinion", detail))?;
         let streamed = self.streams.take(&body, || parsed(entry.content?));
         streamed.map_err(|detail| ("stream", detail))?;
         if entry.kind == ERASED {

@@ -117,6 +117,14 @@ impl Tables {
         first.map(|one| one.sealed.clone())
     }
 
+    pub(super) fn find_opinion(&self, key: &HandoffKey) -> Option<SealedRecord> {
+        let log = self.logs.get(&key.0)?;
+        let own = |one: &&MemoryRecord| {
+            one.handoff == Some(key.1) && one.kind == RecordKind::SecondOpinion
+        };
+        log.records.iter().find(own).map(|one| one.sealed.clone())
+    }
+
     pub(super) fn list_records(
         &self,
         tenant: &TenantId,

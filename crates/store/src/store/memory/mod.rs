@@ -30,6 +30,7 @@ use tokio::sync::broadcast;
 
 mod absent;
 mod log;
+mod opinions;
 mod outbox;
 mod reads;
 mod streams;
@@ -299,6 +300,10 @@ impl LogStore for MemoryStore {
 
     async fn find_receipt(&self, key: &HandoffKey) -> Result<Option<SealedRecord>> {
         self.ask("find_receipt", |tables| Ok(tables.find_receipt(key))).await
+    }
+
+    async fn find_opinion(&self, key: &HandoffKey) -> Result<Option<SealedRecord>> {
+        self.ask("find_opinion", |tables| Ok(tables.find_opinion(key))).await
     }
 
     async fn list_records(

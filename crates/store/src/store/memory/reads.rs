@@ -182,6 +182,7 @@ impl Tables {
                     .count(),
             ),
             escalations: count(self.escalations.values().filter(|row| row.is_open()).count()),
+            opinions: count(self.opinions.len()),
             records: self.logs.values().map(|log| log.head.size).sum(),
         }
     }

@@ -19,6 +19,7 @@ use handoffd_core::evidence::commitment::PackedContent;
 
 use super::absent;
 use super::log::MemoryLog;
+use super::opinions::DueOpinion;
 use super::streams::MemoryLine;
 
 #[derive(Debug, Default)]
@@ -29,6 +30,7 @@ pub(super) struct Tables {
     pub(super) returns: BTreeMap<HandoffKey, ReturnRow>,
     pub(super) chunks: BTreeMap<(HandoffKey, i64), ChunkRow>,
     pub(super) stream_lines: BTreeMap<HandoffKey, MemoryLine>,
+    pub(super) opinions: BTreeMap<HandoffKey, DueOpinion>,
     pub(super) checkpoints: BTreeMap<(RunKey, i64), CheckpointRow>,
     pub(super) idempotency: BTreeMap<IdempotencyKey, IdempotencyRow>,
     pub(super) edges: BTreeMap<EdgeKey, Edge>,
@@ -92,6 +94,8 @@ impl Tables {
             .map(|(key, one)| (key.clone(), one.clone()))
             .collect();
         state.handoffs.extend(received);
+        let claimed = pick(&self.opinions, needs.opinions.iter().cloned());
+        state.opinions = claimed.into_iter().map(|(key, row)| (key, row.attempts)).collect();
         for run in &needs.runs {
             if let Some(row) = self.find_checkpoint(run, None) {
                 let commitment = row.part.commitment;
@@ -180,6 +184,7 @@ impl Tables {
             repeats,
             caps,
             cursors,
+            opinions,
         } = writes;
         let kept_elsewhere = holds.is_empty()
             && erasures.is_empty()
@@ -232,6 +237,16 @@ impl Tables {
         have(&mut self.returns, returns);
         self.chunks.extend(chunks.iter().map(|row| (number_of(row), row.clone())));
         self.stream_lines.extend(stream_lines.iter().map(|key| (key.clone(), MemoryLine::new())));
+        for (key, due) in opinions {
+            match due {
+                Some(at) => {
+                    self.opinions.insert(key.clone(), DueOpinion { attempts: 0, next_at: *at });
+                }
+                None => {
+                    self.opinions.remove(key);
+                }
+            }
+        }
         let rows = checkpoints.iter().map(|row| ((run(row), row.at.seq), row.clone()));
         self.checkpoints.extend(rows);
         self.idempotency.extend(idempotency.iter().map(|row| (use_of(row), row.clone())));
@@ -253,16 +268,17 @@ impl Tables {
         Ok(appended)
     }
 
-    /// Checks that the hashes of keys, and the numbers and lines of streams, are new.
+    /// Checks that the hashes of keys, the numbers and lines of streams, and opinions, are new.
     fn are_new(&self, writes: &Writes) -> Result<()> {
-        let Writes { keys, chunks, stream_lines, .. } = writes;
+        let Writes { keys, chunks, stream_lines, opinions, .. } = writes;
         let twin = |(key, row): (&(TenantId, String), &KeyRow)| {
             let mut others = self.keys.iter().chain(keys);
             others.any(|(other, known)| other != key && known.hash == row.hash)
         };
         let taken = keys.iter().any(twin)
             || chunks.iter().any(|row| self.chunks.contains_key(&number_of(row)))
-            || stream_lines.iter().any(|key| self.stream_lines.contains_key(key));
+            || stream_lines.iter().any(|key| self.stream_lines.contains_key(key))
+            || opinions.iter().any(|(key, due)| due.is_some() && self.opinions.contains_key(key));
         if taken { Err(collision()) } else { Ok(()) }
     }
 

@@ -580,6 +580,17 @@ pub(super) const STREAM_LINES: BatchTable = BatchTable {
     columns: &[("tenant", TEXT), ("handoff_id", TEXT)],
 };
 
+pub(super) const OPINIONS: BatchTable = BatchTable {
+    name: "opinions_due",
+    keys: 2,
+    columns: &[
+        ("tenant", TEXT),
+        ("handoff_id", TEXT),
+        ("attempts", "integer"),
+        ("next_at", BIGINT),
+    ],
+};
+
 pub(super) const REFUSED_TASKS: BatchTable = BatchTable {
     name: "refused_tasks",
     keys: 3,

@@ -433,7 +433,8 @@ pub(super) async fn depths(pool: &PgPool, log: &PgPool) -> Result<Depths> {
         "SELECT (SELECT count(*) FROM outbox) AS outbox, \
            (SELECT min(created_at) FROM outbox) AS oldest, \
            (SELECT count(*) FROM dead_letters WHERE status = 'OPEN') AS dead_letters, \
-           (SELECT count(*) FROM escalations WHERE status = 'OPEN') AS escalations",
+           (SELECT count(*) FROM escalations WHERE status = 'OPEN') AS escalations, \
+           (SELECT count(*) FROM opinions_due) AS opinions",
     )
     .fetch_one(pool)
     .await
@@ -447,6 +448,7 @@ pub(super) async fn depths(pool: &PgPool, log: &PgPool) -> Result<Depths> {
         oldest: rows::get::<Option<i64>>(&row, "oldest")?.map(Micros),
         dead_letters: rows::get(&row, "dead_letters")?,
         escalations: rows::get(&row, "escalations")?,
+        opinions: rows::get(&row, "opinions")?,
         records,
     })
 }

@@ -180,27 +180,36 @@ pub(super) async fn find_receipt(
     store: &PostgresStore,
     key: &HandoffKey,
 ) -> Result<Option<SealedRecord>> {
-    let found = look_for_receipt(&store.log, key).await?;
+    let found = find_record(&store.log, key, RECEIPT).await?;
     if found.is_some() || store.apart.is_none() {
         return Ok(found);
     }
     store.settle_log(&key.0).await?;
-    look_for_receipt(&store.log, key).await
+    find_record(&store.log, key, RECEIPT).await
 }
 
-async fn look_for_receipt(log: &PgPool, key: &HandoffKey) -> Result<Option<SealedRecord>> {
-    let row = sqlx::query(
+/// The record that committed a handoff, or its dead letter.
+const RECEIPT: &str = "r.kind IN ('HANDOFF', 'DEAD_LETTERED', 'NO_OP') \
+     ORDER BY r.kind = 'DEAD_LETTERED', r.leaf_index LIMIT 1";
+
+/// The record of a handoff's second opinion.
+pub(super) async fn find_opinion(log: &PgPool, key: &HandoffKey) -> Result<Option<SealedRecord>> {
+    find_record(log, key, "r.kind = 'SECOND_OPINION' ORDER BY r.leaf_index LIMIT 1").await
+}
+
+/// The record of a handoff that a condition finds.
+async fn find_record(log: &PgPool, key: &HandoffKey, rest: &str) -> Result<Option<SealedRecord>> {
+    let sql = format!(
         "SELECT h.log_id, r.leaf_index, r.record_hash, r.body, r.tree_size FROM audit.records AS r \
          JOIN audit.log_heads AS h ON h.tenant = r.tenant \
-         WHERE r.tenant = $1 AND r.handoff_id = $2 \
-           AND r.kind IN ('HANDOFF', 'DEAD_LETTERED', 'NO_OP') \
-         ORDER BY r.kind = 'DEAD_LETTERED', r.leaf_index LIMIT 1",
-    )
-    .bind(key.0.as_str())
-    .bind(key.1.to_string())
-    .fetch_optional(log)
-    .await
-    .map_err(failed)?;
+         WHERE r.tenant = $1 AND r.handoff_id = $2 AND {rest}"
+    );
+    let row = sqlx::query(AssertSqlSafe(sql))
+        .bind(key.0.as_str())
+        .bind(key.1.to_string())
+        .fetch_optional(log)
+        .await
+        .map_err(failed)?;
     row.map(|row| {
         Ok(SealedRecord {
             log_id: rows::get(&row, "log_id")?,

@@ -49,6 +49,7 @@ pub(super) const OPERATIONS: MigrationSet = &[
     (21, "context", include_str!("../../../../../migrations/postgres/0021_context.sql")),
     (22, "questions", include_str!("../../../../../migrations/postgres/0022_questions.sql")),
     (24, "streams", include_str!("../../../../../migrations/postgres/0024_streams.sql")),
+    (25, "opinions", include_str!("../../../../../migrations/postgres/0025_opinions.sql")),
 ];
 
 /// Migrations of a separate log database. A change of the schema `audit` above is repeated here.

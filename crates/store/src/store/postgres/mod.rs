@@ -45,6 +45,7 @@ mod failure;
 mod joined;
 mod log;
 mod migrations;
+mod opinions;
 mod reads;
 mod recovery;
 mod roles;
@@ -370,6 +371,10 @@ impl LogStore for PostgresStore {
 
     async fn find_receipt(&self, key: &HandoffKey) -> Result<Option<SealedRecord>> {
         answered(log::find_receipt(self, key)).await
+    }
+
+    async fn find_opinion(&self, key: &HandoffKey) -> Result<Option<SealedRecord>> {
+        answered(log::find_opinion(&self.log, key)).await
     }
 
     async fn list_records(

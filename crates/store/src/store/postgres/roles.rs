@@ -54,6 +54,7 @@ pub(super) const OPERATIONS: TableRights = &[
     ("returns", "SELECT, INSERT, UPDATE, DELETE"),
     ("chunks", "SELECT, INSERT"),
     ("stream_lines", "SELECT, INSERT, UPDATE, DELETE"),
+    ("opinions_due", "SELECT, INSERT, UPDATE, DELETE"),
     ("contract_repeats", "SELECT, INSERT, UPDATE, DELETE"),
     ("caps", "SELECT, INSERT, UPDATE, DELETE"),
     // What records commit to: erased, or moved to the archive, and otherwise as it was written.

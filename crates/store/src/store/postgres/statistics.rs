@@ -124,6 +124,7 @@ impl Statistics {
             repeats,
             caps: _,
             cap_scopes,
+            opinions,
             erasure,
         } = needs;
         let usual = open.is_empty()
@@ -136,6 +137,7 @@ impl Statistics {
             && refused_tasks.is_empty()
             && repeats.is_empty()
             && cap_scopes.is_empty()
+            && opinions.is_empty()
             && erasure.tenants().is_empty();
         let few = (1..=MOST).contains(&handoffs.len()) && tasks.len() <= MOST;
         let known = if idempotency.is_empty() { &self.kept } else { &self.keyed };

@@ -8,7 +8,8 @@ use tokio_postgres::Row;
 use super::append;
 use super::batch::{
     AGENTS, BatchTable, Bound, CHECKPOINTS, DEAD_LETTERS, EDGES, ESCALATIONS, HANDOFFS,
-    IDEMPOTENCY, KEYS, OUTBOX, REFUSED_TASKS, RowsSql, SUBSCRIPTIONS, TASKS, bind, by_rows,
+    IDEMPOTENCY, KEYS, OPINIONS, OUTBOX, REFUSED_TASKS, RowsSql, SUBSCRIPTIONS, TASKS, bind,
+    by_rows,
 };
 use super::call::Call;
 use super::joined::JoinedStatement;
@@ -145,6 +146,7 @@ fn is_empty(writes: &Writes) -> bool {
         repeats,
         caps,
         cursors,
+        opinions,
     } = writes;
     tasks.is_empty()
         && handoffs.is_empty()
@@ -172,6 +174,7 @@ fn is_empty(writes: &Writes) -> bool {
         && repeats.is_empty()
         && caps.is_empty()
         && cursors.is_empty()
+        && opinions.is_empty()
 }
 
 /// Agents, keys, refused tasks and repeats that were asked for and not found. A row that is not there cannot be locked, so
@@ -239,6 +242,7 @@ static FALLBACKS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| AGENTS.select(ro
 static IDEMPOTENCY_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| IDEMPOTENCY.select(rows)));
 static AGENTS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| AGENTS.select_locked(rows)));
 static KEYS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| KEYS.select_locked(rows)));
+static OPINIONS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| OPINIONS.select_locked(rows)));
 static SUBSCRIPTIONS_LOAD: RowsSql =
     RowsSql::new(|| by_rows(|rows| SUBSCRIPTIONS.select_locked(rows)));
 static RUNS_LOAD: RowsSql = RowsSql::new(|| by_rows(last_checkpoints));
@@ -271,6 +275,7 @@ pub(super) enum Loaded {
     Contracts,
     Repeats,
     PayloadSchemas,
+    Opinions,
     Subscriptions,
 }
 
@@ -338,6 +343,9 @@ impl Loaded {
             Self::PayloadSchemas => {
                 let row = rows::payload_schema(row)?;
                 state.payload_schemas.insert(row.key(), row);
+            }
+            Self::Opinions => {
+                state.opinions.insert(rows::handoff_key(row)?, rows::get(row, "attempts")?);
             }
             Self::Subscriptions => {
                 let row = rows::subscription(row)?;
@@ -474,6 +482,8 @@ fn rare(needs: &Needs) -> Vec<(Loaded, Call)> {
     loads.extend(agents.map(|call| (Loaded::Agents, call)));
     let keys = by_id(&KEYS_LOAD, &needs.keys);
     loads.extend(keys.map(|call| (Loaded::Keys, call)));
+    let opinions = by_id(&OPINIONS_LOAD, &needs.opinions);
+    loads.extend(opinions.map(|call| (Loaded::Opinions, call)));
     loads.extend(super::contracts::loads(needs));
     loads.extend(super::schemas::loads(needs));
     let subscriptions = by_id(&SUBSCRIPTIONS_LOAD, &needs.subscriptions);

@@ -54,6 +54,7 @@ pub(super) fn calls(writes: &Writes, absent: &AbsentRows) -> Vec<Call> {
     write_outbox(&mut joined, writes);
     write_beside(&mut joined, writes);
     super::streams::write(&mut joined, writes);
+    super::opinions::write(&mut joined, writes);
     write_recovery(&mut joined, writes);
     write_contents(&mut joined, writes);
     let mut calls = joined.calls();

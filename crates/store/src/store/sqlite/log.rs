@@ -128,15 +128,23 @@ pub(super) fn find_content(
 
 /// See [`crate::store::LogStore::find_receipt`]. For a dead letter committed later, the commit is the receipt.
 pub(super) fn find_receipt(db: &Db, key: &HandoffKey) -> Result<Option<SealedRecord>> {
-    db.query(
+    let rest = "kind IN ('HANDOFF', 'DEAD_LETTERED', 'NO_OP') \
+         ORDER BY kind = 'DEAD_LETTERED', leaf_index LIMIT 1";
+    find_record(db, key, rest)
+}
+
+/// See [`crate::store::LogStore::find_opinion`].
+pub(super) fn find_opinion(db: &Db, key: &HandoffKey) -> Result<Option<SealedRecord>> {
+    find_record(db, key, "kind = 'SECOND_OPINION' ORDER BY leaf_index LIMIT 1")
+}
+
+/// The record of a handoff that a condition finds.
+fn find_record(db: &Db, key: &HandoffKey, rest: &str) -> Result<Option<SealedRecord>> {
+    let sql = format!(
         "SELECT log_id, leaf_index, record_hash, body, tree_size FROM audit_records \
-         JOIN audit_log_heads USING (tenant) \
-         WHERE tenant = ? AND handoff_id = ? AND kind IN ('HANDOFF', 'DEAD_LETTERED', 'NO_OP') \
-         ORDER BY kind = 'DEAD_LETTERED', leaf_index LIMIT 1",
-    )
-    .bind(key.0.as_str())
-    .bind(key.1.to_string())
-    .find(|row| {
+         JOIN audit_log_heads USING (tenant) WHERE tenant = ? AND handoff_id = ? AND {rest}"
+    );
+    db.query(&sql).bind(key.0.as_str()).bind(key.1.to_string()).find(|row| {
         Ok(SealedRecord {
             log_id: rows::get(row, "log_id")?,
             leaf_index: rows::get(row, "leaf_index")?,

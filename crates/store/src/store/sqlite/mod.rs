@@ -40,6 +40,7 @@ mod erasure;
 mod events;
 mod log;
 mod migrations;
+mod opinions;
 mod reads;
 mod recovery;
 mod schemas;
@@ -254,6 +255,10 @@ impl LogStore for SqliteStore {
 
     async fn find_receipt(&self, key: &HandoffKey) -> Result<Option<SealedRecord>> {
         self.read(|db| log::find_receipt(db, key)).await
+    }
+
+    async fn find_opinion(&self, key: &HandoffKey) -> Result<Option<SealedRecord>> {
+        self.read(|db| log::find_opinion(db, key)).await
     }
 
     async fn list_records(

@@ -268,6 +268,7 @@ pub(super) fn depths(db: &Db) -> Result<Depths> {
            (SELECT min(created_at) FROM outbox) AS oldest, \
            (SELECT count(*) FROM dead_letters WHERE status = 'OPEN') AS dead_letters, \
            (SELECT count(*) FROM escalations WHERE status = 'OPEN') AS escalations, \
+           (SELECT count(*) FROM opinions_due) AS opinions, \
            (SELECT coalesce(sum(size), 0) FROM audit_log_heads) AS records",
     )
     .one(|row| {
@@ -276,6 +277,7 @@ pub(super) fn depths(db: &Db) -> Result<Depths> {
             oldest: rows::get::<Option<i64>>(row, "oldest")?.map(Micros),
             dead_letters: rows::get(row, "dead_letters")?,
             escalations: rows::get(row, "escalations")?,
+            opinions: rows::get(row, "opinions")?,
             records: rows::get(row, "records")?,
         })
     })

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use super::connection::Ended;
 use super::db::{Db, Row};
-use super::{append, caps, contracts, erasure, events, rows, schemas, writes};
+use super::{append, caps, contracts, erasure, events, opinions, rows, schemas, writes};
 use crate::fault::{self, Step};
 use crate::store::rows::{
     AGENT, DEAD_LETTER, EDGE, ESCALATION, HANDOFF, KEY, OUTBOX, REFUSED_TASK, SUBSCRIPTION, TASK,
@@ -64,6 +64,7 @@ fn is_empty(writes: &Writes) -> bool {
         repeats,
         caps,
         cursors,
+        opinions,
     } = writes;
     tasks.is_empty()
         && handoffs.is_empty()
@@ -91,6 +92,7 @@ fn is_empty(writes: &Writes) -> bool {
         && repeats.is_empty()
         && caps.is_empty()
         && cursors.is_empty()
+        && opinions.is_empty()
 }
 
 /// Reads the rows of `table` for each tenant and `key`.
@@ -168,6 +170,7 @@ fn load(db: &Db, needs: &Needs) -> Result<BatchState> {
         state.subscriptions.insert((row.tenant.clone(), row.id), row);
         Ok(())
     })?;
+    opinions::load(db, needs, &mut state)?;
     state.erasure = erasure::load(db, &needs.erasure)?;
     caps::load(db, needs, &mut state)?;
     Ok(state)

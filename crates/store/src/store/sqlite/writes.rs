@@ -110,6 +110,7 @@ pub(super) fn write(db: &Db, writes: &Writes) -> Result<()> {
     super::schemas::write(db, writes)?;
     super::caps::write(db, writes)?;
     super::streams::write(db, writes)?;
+    super::opinions::write(db, writes)?;
     for (agent, (mode, at)) in &writes.retargets {
         retarget(db, agent, *mode, *at)?;
     }
@@ -167,7 +168,12 @@ fn all_updated(touched: u64, expected: usize) -> Result<()> {
     }
 }
 
-fn delete<K: Serialize + Sync>(db: &Db, table: &str, id: &str, keys: &[K]) -> Result<()> {
+pub(super) fn delete<K: Serialize + Sync>(
+    db: &Db,
+    table: &str,
+    id: &str,
+    keys: &[K],
+) -> Result<()> {
     if !keys.is_empty() {
         let sql = format!(
             "DELETE FROM {table} WHERE (tenant, {id}) IN \

@@ -1,0 +1,54 @@
+use async_trait::async_trait;
+
+use super::MemoryStore;
+use super::tables::Tables;
+use crate::store::opinions::OpinionStore;
+use crate::store::{HandoffKey, Result};
+use handoffd_core::domain::ids::Micros;
+
+/// An opinion that is due.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DueOpinion {
+    pub(super) attempts: i32,
+    pub(super) next_at: Micros,
+}
+
+impl Tables {
+    fn list_due_opinions(&self, now: Micros, limit: i64) -> Vec<HandoffKey> {
+        let due = self.opinions.iter().filter(|(_, row)| row.next_at <= now);
+        let mut due: Vec<_> = due.map(|(key, row)| (row.next_at, key.1, key.clone())).collect();
+        due.sort_by_key(|(at, id, _)| (*at, *id));
+        due.into_iter().map(|(_, _, key)| key).take(usize::try_from(limit).unwrap_or(0)).collect()
+    }
+}
+
+#[async_trait]
+impl OpinionStore for MemoryStore {
+    async fn list_due_opinions(&self, now: Micros, limit: i64) -> Result<Vec<HandoffKey>> {
+        self.ask("list_due_opinions", |tables| Ok(tables.list_due_opinions(now, limit))).await
+    }
+
+    async fn claim_opinion(
+        &self,
+        key: &HandoffKey,
+        now: Micros,
+        until: Micros,
+    ) -> Result<Option<i32>> {
+        self.ask("claim_opinion", |tables| {
+            let free = tables.opinions.get_mut(key).filter(|row| row.next_at <= now);
+            Ok(free.map(|row| {
+                *row = DueOpinion { attempts: row.attempts + 1, next_at: until };
+                row.attempts
+            }))
+        })
+        .await
+    }
+
+    async fn postpone_opinion(&self, key: &HandoffKey, attempt: i32, at: Micros) -> Result<bool> {
+        self.ask("postpone_opinion", |tables| {
+            let own = tables.opinions.get_mut(key).filter(|row| row.attempts == attempt);
+            Ok(own.map(|row| row.next_at = at).is_some())
+        })
+        .await
+    }
+}
