@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::settings::{chunk_sender_settings, erasure_settings, publisher_settings};
+use super::settings::{
+    chunk_sender_settings, erasure_settings, opinion_settings, publisher_settings,
+};
 use super::start::{BrokerParts, WritePath};
 use super::transports::ApiSinks;
 use crate::http::Api;
@@ -18,6 +20,7 @@ use handoffd_broker::dispatch::webhook::WebhookClient;
 use handoffd_broker::erasure::{self, Eraser};
 use handoffd_broker::feed::Feed;
 use handoffd_broker::ledger::Ledger;
+use handoffd_broker::opinions::{OpinionDependencies, OpinionWorker};
 use handoffd_broker::recovery::{Sweeper, forget_events, settle_in_doubt, tend};
 use handoffd_broker::retention::Purger;
 use handoffd_broker::witness::Publisher;
@@ -136,6 +139,25 @@ fn spawn_archive(parts: &BrokerParts) {
     }
     let sweep = archive::sweep(archivist, retention.hot_days, interval, parts.stopping.clone());
     parts.background.spawn(sweep);
+}
+
+/// Asks for the second opinions that are due, where there is a classifier: also for those that were due under earlier
+/// settings.
+pub(super) fn spawn_opinions(parts: &BrokerParts, ledger: &Ledger) {
+    let Some(classifier) = parts.second_opinion.clone() else { return };
+    let worker = OpinionWorker::new(
+        OpinionDependencies {
+            store: Arc::clone(&parts.store),
+            contents: parts.archive.contents(Arc::clone(&parts.store)),
+            clock: Arc::clone(&parts.clock),
+            ledger: ledger.clone(),
+            classifier,
+            settings: opinion_settings(&parts.config),
+            stopping: parts.stopping.clone(),
+        },
+        parts.attempts.clone(),
+    );
+    parts.background.spawn(worker.run());
 }
 
 fn archivist(parts: &BrokerParts) -> Archivist {

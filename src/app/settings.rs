@@ -14,6 +14,7 @@ use handoffd_broker::intake::policies::policies;
 use handoffd_broker::intake::stream::StreamSettings;
 use handoffd_broker::ledger;
 use handoffd_broker::ledger::context::Rules;
+use handoffd_broker::opinions::OpinionSettings;
 use handoffd_core::contract::level::Level;
 use handoffd_core::gate::{Gate, contract};
 
@@ -58,14 +59,29 @@ pub(super) fn stream_settings(config: &Config) -> StreamSettings {
     }
 }
 
+/// Attempts at a delivery, and the pauses between them.
+fn delivery_retry(config: &Config) -> RetryPolicy {
+    let delivery = &config.delivery;
+    RetryPolicy {
+        base: Duration::from_millis(delivery.retry_base_ms),
+        cap: Duration::from_millis(delivery.retry_cap_ms),
+        max_attempts: delivery.max_attempts,
+    }
+}
+
+pub(super) fn opinion_settings(config: &Config) -> OpinionSettings {
+    OpinionSettings {
+        retry: delivery_retry(config),
+        timeout: Duration::from_millis(config.safety.classifier.timeout_ms),
+        lease: Duration::from_millis(config.events.lease_ms),
+        poll: Duration::from_millis(config.delivery.poll_ms),
+    }
+}
+
 pub(super) fn chunk_sender_settings(config: &Config) -> ChunkSenderSettings {
     let delivery = &config.delivery;
     ChunkSenderSettings {
-        retry: RetryPolicy {
-            base: Duration::from_millis(delivery.retry_base_ms),
-            cap: Duration::from_millis(delivery.retry_cap_ms),
-            max_attempts: delivery.max_attempts,
-        },
+        retry: delivery_retry(config),
         lease: Duration::from_millis(config.events.lease_ms),
         poll: Duration::from_millis(delivery.poll_ms),
         at_once: delivery.max_in_flight,

@@ -94,6 +94,7 @@ async fn started(
     let ledger = path.ledger.clone();
     background::spawn_delivery(&parts, path);
     background::spawn_upkeep(&parts, &ledger, &witness);
+    background::spawn_opinions(&parts, &ledger);
     background::spawn_tokenizers(&parts);
     let feed = background::spawn_events(&parts, &ledger);
     let eraser = background::spawn_erasure(&parts, &ledger);
@@ -156,6 +157,8 @@ pub(super) struct BrokerParts {
     pub(super) gate: Arc<Gate>,
     pub(super) redaction: Arc<RedactionPolicy>,
     pub(super) compression: Arc<CompressionStep>,
+    /// The external classifier, if configured.
+    pub(super) second_opinion: Option<Arc<dyn SecondOpinion>>,
     replies: Arc<EarlyReplies>,
     /// Calls receivers, subscribers and the services that the settings name, through the egress guard.
     pub(super) client: GuardedClient,
@@ -235,8 +238,11 @@ impl BrokerParts {
             model: model.map(|model| Arc::new(model) as Arc<dyn Summarizer>),
             stopping: stopping.clone(),
         });
+        let classifier = ExternalClassifier::new(client.clone(), &config.safety.classifier);
         Ok(Self {
             compression,
+            second_opinion: classifier
+                .map(|classifier| Arc::new(classifier) as Arc<dyn SecondOpinion>),
             replies: Arc::default(),
             redaction: Arc::new(config.redaction.policy()),
             config,
@@ -349,8 +355,6 @@ impl BrokerParts {
     ) -> Api {
         let config = &self.config;
         let large = config.server.max_large_bytes.max(config.server.max_body_bytes) / 1024;
-        let second_opinion =
-            ExternalClassifier::new(self.client.clone(), &config.safety.classifier);
         let matcher = ExternalMatcher::new(self.client.clone(), &config.routing.matcher);
         Api::new(ApiParts {
             slots: Semaphore::new(config.server.max_requests),
@@ -359,8 +363,7 @@ impl BrokerParts {
             large_bodies: Semaphore::new(large.max(1)),
             intake: Intake {
                 gate: Arc::clone(&self.gate),
-                second_opinion: second_opinion
-                    .map(|classifier| Arc::new(classifier) as Arc<dyn SecondOpinion>),
+                second_opinion: self.second_opinion.clone(),
                 directory: Arc::clone(&self.directory),
                 ledger,
                 store: Arc::clone(&self.store),

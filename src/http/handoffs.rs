@@ -22,6 +22,7 @@ use super::open;
 use super::problem::{self, BadBody, FailureView, Problem, WarningView, view};
 use super::questions;
 use super::results;
+use super::safety;
 use super::verdicts::signed_by;
 use super::views::{
     ContextView, HandoffMessage, HandoffView, Links, Page, ReceiptView, StreamView, SubmittedView,
@@ -38,11 +39,12 @@ use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{AgentId, HandoffId, TaskId, TenantId};
 use handoffd_core::domain::warning::Warning;
 use handoffd_core::evidence::receipt::Receipt;
+use handoffd_core::evidence::record::SealedRecord;
 use handoffd_core::gate::schema::older::MessageForm;
 use handoffd_core::gate::{json, signature};
 use handoffd_store::clock;
 use handoffd_store::fault::{self, Step};
-use handoffd_store::store::HandoffFilter;
+use handoffd_store::store::{HandoffFilter, HandoffKey};
 
 /// Submit a handoff: the gate, one commit, then delivery.
 #[utoipa::path(
@@ -225,8 +227,18 @@ pub(super) async fn receipt_of(
     handoff: &Handoff,
 ) -> Result<Option<ReceiptView>, Problem> {
     let key = (handoff.tenant.clone(), handoff.id);
-    let Some(sealed) = api.store.find_receipt(&key).await? else { return Ok(None) };
-    let receipt = tree::receipt(&*api.store, &api.notary, &key.0, &sealed).await?;
+    match api.store.find_receipt(&key).await? {
+        Some(sealed) => receipt_from(api, &key, &sealed).await,
+        None => Ok(None),
+    }
+}
+
+async fn receipt_from(
+    api: &Api,
+    (tenant, _): &HandoffKey,
+    sealed: &SealedRecord,
+) -> Result<Option<ReceiptView>, Problem> {
+    let receipt = tree::receipt(&*api.store, &api.notary, tenant, sealed).await?;
     Ok(receipt.as_ref().map(ReceiptView::from))
 }
 
@@ -478,7 +490,14 @@ pub(super) async fn get(
     }
     let mut view = HandoffView::from(&handoff);
     view.asked = questions::last(&api, &principal, &handoff).await?;
-    view.receipt = receipt_of(&api, &handoff).await?;
+    let key = (handoff.tenant.clone(), handoff.id);
+    if let Some(sealed) = api.store.find_receipt(&key).await? {
+        view.receipt = receipt_from(&api, &key, &sealed).await?;
+        view.safety = match handoff.origin {
+            Some(_) => safety::of(&api, &handoff).await?,
+            None => safety::in_record(&api, &key, &sealed).await?,
+        };
+    }
     if last.is_none() {
         last = waiting::last_successor(&api, &handoff).await?;
     }

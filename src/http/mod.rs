@@ -43,6 +43,7 @@ pub mod questions;
 pub mod record;
 pub(crate) mod results;
 pub mod router;
+mod safety;
 pub mod schemas;
 pub mod service;
 pub mod streams;

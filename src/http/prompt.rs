@@ -14,12 +14,14 @@ use super::extract::{Id, Params, heavy};
 use super::groups;
 use super::problem::Problem;
 use super::results;
+use super::safety;
 use handoffd_broker::archive::ContentState;
 use handoffd_broker::directory::Principal;
 use handoffd_core::context::tokens;
 use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::handoff::{ContentRef, Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{AgentId, HandoffId};
+use handoffd_core::evidence::record::ClassifierFacts;
 use handoffd_core::gate::safety::{SafetyFinding, ScanReport, Scanner};
 use handoffd_core::prompt::{
     BranchResult, MIN_TOKENS, Origin, Prompt, PromptExtent, PromptSegment, TURNS, context,
@@ -157,13 +159,18 @@ pub(super) async fn prompt(
     let agents = api.intake.directory.agents(&principal.tenant).await?;
     let tokenizer = agents.roster.find(&handoff.target).and_then(|agent| agent.tokenizer);
     let origin = origin(&handoff, &handoff.source, &handoff.source_version);
+    let classified = safety::of(&api, &handoff).await?.and_then(|facts| facts.classifier);
+    let unsafe_text = classified
+        .filter(|said| said.verdict == ClassifierFacts::UNSAFE)
+        .map(|said| said.label.unwrap_or_default());
     let scanner = api.intake.scanner();
     answer(id, stored.len(), as_messages, move |nonce| {
         let count = |text: &str| tokens::count(text, tokenizer.unwrap_or_default());
         let budget = params.max_tokens.map(|most| (most, &count as &dyn Fn(&str) -> u64));
         serde_json::from_slice(&stored).map(|message| {
             let marks = named(&scanner, &message);
-            let extent = PromptExtent { turns, compressed, budget, marks: &marks };
+            let opinion = unsafe_text.as_deref();
+            let extent = PromptExtent { turns, compressed, budget, marks: &marks, opinion };
             context(&message, &origin, nonce, &extent)
         })
     })

@@ -70,6 +70,7 @@ pub(super) async fn page(State(api): State<Api>) -> Result<Response, Problem> {
             metrics.outbox_depth.set(depths.outbox);
             metrics.dead_letters.set(depths.dead_letters);
             metrics.escalations.set(depths.escalations);
+            metrics.opinions_due.set(depths.opinions);
             metrics.log_records.set(depths.records);
             let age = depths.oldest.map_or(0, |at| api.now().since(at).as_secs());
             metrics.outbox_oldest_seconds.set(i64::try_from(age).unwrap_or(i64::MAX));

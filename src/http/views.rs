@@ -8,6 +8,7 @@ use super::groups::GroupView;
 use super::open;
 use super::problem::WarningView;
 use super::questions::AskedView;
+use super::record::RecordSafety;
 use handoffd_core::domain::handoff::{CheckpointRef, Cost, Handoff};
 use handoffd_core::domain::stream::Stream;
 use handoffd_core::domain::task::Task;
@@ -15,6 +16,7 @@ use handoffd_core::domain::window::{ContextFacts, ContextParts};
 use handoffd_core::evidence::commitment::hash_text;
 use handoffd_core::evidence::merkle::Hash;
 use handoffd_core::evidence::receipt;
+use handoffd_core::evidence::record::SafetyFacts;
 
 /// Proof that a handoff's record is in the log: the record's place, the path from it to the root of the
 /// log's Merkle tree (RFC 6962 §2.1.1), and a signed tree head over that root.
@@ -362,6 +364,10 @@ pub struct HandoffView {
     /// Its record; only on the handoff's own page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receipt: Option<ReceiptView>,
+    /// What the safety stage and the external classifier said of the message; only on the handoff's own page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<RecordSafety>)]
+    pub safety: Option<SafetyFacts>,
     /// The message; only where asked for with `include=message`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<StoredMessage>)]
@@ -435,6 +441,7 @@ impl From<&Handoff> for HandoffView {
             accepted_at: handoff.accepted_at.map(handoffd_core::domain::ids::Micros::rfc3339),
             ended_at: handoff.ended_at.map(handoffd_core::domain::ids::Micros::rfc3339),
             receipt: None,
+            safety: None,
             message: None,
             links: Links::of(handoff),
             warnings: Vec::new(),

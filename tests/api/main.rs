@@ -51,6 +51,7 @@ mod mcp_fixture;
 mod mcp_oauth;
 mod message;
 mod modes;
+mod opinions;
 mod orbit;
 mod orders;
 mod outage;

@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
 /// How it behaves.
 #[derive(Debug, Clone)]
@@ -15,6 +16,8 @@ pub enum Manner {
     Fails,
     Babbles,
     Sleeps,
+    /// Says it once the semaphore has a permit.
+    Waits(Arc<Semaphore>, Value),
 }
 
 /// A service on port 0, and what it was asked.
@@ -43,6 +46,10 @@ async fn respond(
         Manner::Fails => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
         Manner::Babbles => "well, who knows".into_response(),
         Manner::Sleeps => std::future::pending().await,
+        Manner::Waits(gate, answer) => {
+            gate.acquire().await.unwrap().forget();
+            Json(answer).into_response()
+        }
     }
 }
 

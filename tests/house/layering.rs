@@ -173,6 +173,15 @@ const ROOMS: &[Room] = &[
         "the second opinion: what intake asks for, through the egress guard",
     ),
     narrow(
+        "opinions",
+        7,
+        &[
+            "domain", "fault", "clock", "evidence", "archive", "intake", "dispatch", "ledger",
+            "store",
+        ],
+        "second opinions after the commit: a message as it is kept to the classifier, its answer to the ledger",
+    ),
+    narrow(
         "matcher",
         7,
         &["domain", "config", "directory", "dispatch"],

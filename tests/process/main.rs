@@ -26,6 +26,7 @@ mod isolation;
 mod kills;
 mod load;
 mod logs;
+mod opinions;
 mod overload;
 mod pace;
 mod pair;
@@ -112,6 +113,10 @@ on_both_sides! {
         f4_7_a_purge_that_ends_at_any_step_is_finished_by_the_next,
         a_compression_that_ends_at_any_step_is_finished_by_the_next_broker,
         a_webhooks_compression_that_ends_at_any_step_is_finished_by_the_next_broker;
+    opinions:
+        an_opinion_that_ends_at_any_step_is_recorded_by_the_next_broker,
+        a_broker_killed_while_the_classifier_thinks_leaves_the_question_to_the_next,
+        brokers_that_share_a_database_ask_once_about_each_message;
     cuts:
         senders_that_go_away_lose_nothing_and_repeat_nothing,
         a_receiver_that_hangs_up_is_tried_again,

@@ -48,6 +48,7 @@ use refusal::bare_refusal;
 use submit::submission;
 
 pub use appeals::{Appeal, Decided};
+use opinion::OpinionTime;
 pub use opinion::{Opinion, SecondOpinion};
 
 /// Bodies above this are judged on a thread of their own, so that a large message does not hold up
@@ -192,7 +193,8 @@ impl Intake {
         noticed: &mut Noticed,
     ) -> Result<Answer, IntakeError> {
         let verdict = self.judge(principal, body).await?;
-        let (verdict, safety) = self.with_second_opinion(principal, verdict).await?;
+        let (verdict, safety) =
+            self.with_second_opinion(principal, verdict, OpinionTime::MayBeAfter).await?;
         *noticed = Noticed::of(&verdict);
         let now = self.clock.now();
         match verdict {

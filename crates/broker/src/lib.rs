@@ -20,6 +20,7 @@ pub mod ledger;
 pub mod lifecycle;
 pub mod matcher;
 pub mod metrics;
+pub mod opinions;
 pub mod recovery;
 pub mod retention;
 #[cfg(test)]

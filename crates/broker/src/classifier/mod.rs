@@ -11,7 +11,6 @@ use crate::config;
 use crate::dispatch::egress::GuardedClient;
 use crate::dispatch::json_service::JsonService;
 use crate::intake::{Opinion, SecondOpinion};
-use handoffd_core::domain::message::Message;
 use handoffd_core::gate::safety::FieldClass;
 use handoffd_core::gate::safety::fields::each_text;
 
@@ -56,8 +55,8 @@ impl ExternalClassifier {
         })
     }
 
-    async fn ask_all(&self, message: &Message) -> Result<ClassifierAnswer, String> {
-        let parts = parts(message.value(), self.settings.max_bytes);
+    async fn ask_all(&self, message: &Value) -> Result<ClassifierAnswer, String> {
+        let parts = parts(message, self.settings.max_bytes);
         if parts.len() > MAX_REQUESTS {
             let most = MAX_REQUESTS * self.settings.max_bytes;
             return Err(format!("the message holds more than {most} bytes of text"));
@@ -78,7 +77,7 @@ impl ExternalClassifier {
 
 #[async_trait]
 impl SecondOpinion for ExternalClassifier {
-    async fn ask(&self, message: &Message) -> Opinion {
+    async fn ask(&self, message: &Value) -> Opinion {
         let budget = Duration::from_millis(self.settings.timeout_ms);
         let asked = tokio::time::timeout(budget, self.ask_all(message)).await;
         match asked {
@@ -101,6 +100,10 @@ impl SecondOpinion for ExternalClassifier {
 
     fn marked_only(&self) -> bool {
         self.settings.ask == config::ClassifierAsk::Marked
+    }
+
+    fn after_commit(&self) -> bool {
+        self.settings.when == config::ClassifierWhen::After
     }
 
     fn required(&self) -> bool {

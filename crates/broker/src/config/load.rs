@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::{Compressor, Config, ConfigError, DEFAULTS, caps, kubernetes};
+use super::{
+    ClassifierWhen, Compressor, Config, ConfigError, DEFAULTS, FailureMode, Safety,
+    SafetyException, SafetyMode, caps, kubernetes,
+};
 use handoffd_core::domain::ids::TenantId;
 use handoffd_core::domain::question::LONGEST_ANSWER;
 use handoffd_core::domain::redaction::RedactionPolicy;
@@ -24,6 +27,9 @@ const FORMER: [&str; 1] = ["delivery.pull_timeout_ms"];
 
 /// The largest count or size that makes sense, and that every queue can take (1 GiB).
 const MAX_COUNT: usize = 1 << 30;
+
+/// The rule of the external classifier's findings, as exceptions name it.
+const CLASSIFIER_RULE: &str = "classifier";
 
 /// Longest wait of an acceptance for company: a fraction of any deadline.
 const MAX_SETTLE_DELAY_MS: u64 = 10_000;
@@ -349,6 +355,7 @@ impl Config {
         if !(0.0..=1.0).contains(&self.safety.classifier.threshold) {
             return Err(ConfigError("safety.classifier.threshold must be from 0 to 1".to_owned()));
         }
+        self.check_asked_after()?;
         let model = &self.context.model;
         if self.context.compressor == Compressor::Model && model.url.is_empty() {
             return Err(ConfigError(
@@ -373,6 +380,37 @@ impl Config {
         {
             return Err(ConfigError(format!(
                 "safety.exceptions: the field {field:?} is no JSON pointer such as /currentState"
+            )));
+        }
+        Ok(())
+    }
+
+    /// What asking the classifier after the commit goes without.
+    fn check_asked_after(&self) -> Result<(), ConfigError> {
+        let Safety { mode, exceptions, classifier, .. } = &self.safety;
+        if classifier.when == ClassifierWhen::Before {
+            return Ok(());
+        }
+        let after = "safety.classifier.when is \"after\"";
+        if classifier.url.is_empty() {
+            return Err(ConfigError(format!(
+                "{after}: safety.classifier.url must name the classifier"
+            )));
+        }
+        if classifier.failure_mode == FailureMode::Closed {
+            return Err(ConfigError(format!(
+                "{after}: safety.classifier.failure_mode must be \"open\", as nothing waits for the answer"
+            )));
+        }
+        let spares = |one: &SafetyException| {
+            let named =
+                one.rules.is_empty() || one.rules.iter().any(|name| name == CLASSIFIER_RULE);
+            one.mode != SafetyMode::Enforce && named && one.field.is_none()
+        };
+        if *mode == SafetyMode::Enforce && !exceptions.iter().any(spares) {
+            return Err(ConfigError(format!(
+                "{after}, and its answer refuses every message it calls unsafe: safety.mode, or the rule \
+                 \"classifier\" in an exception without a field, must be \"observe\" or \"allow\" somewhere"
             )));
         }
         Ok(())

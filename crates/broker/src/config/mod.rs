@@ -414,6 +414,16 @@ pub enum ClassifierAsk {
     Marked,
 }
 
+/// When the classifier is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClassifierWhen {
+    /// Before the commit.
+    Before,
+    /// After the commit, where its answer cannot refuse the message.
+    After,
+}
+
 /// `[safety.classifier]`.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -427,6 +437,7 @@ pub struct Classifier {
     pub threshold: f64,
     pub max_bytes: usize,
     pub ask: ClassifierAsk,
+    pub when: ClassifierWhen,
 }
 
 impl std::fmt::Debug for Classifier {

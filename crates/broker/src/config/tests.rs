@@ -111,3 +111,46 @@ fn f4_6_what_kubernetes_sets_beside_a_service_is_ignored_and_all_else_unknown_is
     let said = load(&[("HANDOFFD_METRICS_SERVICE_HOST", "10.96.0.18")]).unwrap_err().to_string();
     assert!(said.contains("enableServiceLinks: false"), "{said}");
 }
+
+#[test]
+fn a_classifier_is_asked_after_the_commit_only_where_that_can_be() {
+    let after = |further: &[(&str, &str)]| {
+        let own = [
+            ("HANDOFFD_SAFETY__CLASSIFIER__WHEN", "after"),
+            ("HANDOFFD_SAFETY__CLASSIFIER__URL", "http://127.0.0.1:9/ask"),
+            ("HANDOFFD_SAFETY__MODE", "observe"),
+        ];
+        load(&[&own[..], further].concat()).map(|config| config.safety.classifier.when)
+    };
+    assert_eq!(load(&[]).unwrap().safety.classifier.when, ClassifierWhen::Before);
+    assert_eq!(after(&[]).unwrap(), ClassifierWhen::After);
+    for (name, value, named) in [
+        ("HANDOFFD_SAFETY__CLASSIFIER__URL", "", "safety.classifier.url"),
+        ("HANDOFFD_SAFETY__CLASSIFIER__FAILURE_MODE", "closed", "safety.classifier.failure_mode"),
+        // Every finding of the classifier refuses: nothing could be asked about after the commit.
+        ("HANDOFFD_SAFETY__MODE", "enforce", "safety.mode"),
+    ] {
+        let why = after(&[(name, value)]).unwrap_err().to_string();
+        assert!(why.contains("safety.classifier.when is \"after\""), "{why}");
+        assert!(why.contains(named), "{why}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("handoffd.toml");
+    let of_exception = |text: &str| {
+        let text = format!(
+            "[safety.classifier]\nwhen = \"after\"\nurl = \"http://127.0.0.1:9/ask\"\n\
+             [[safety.exceptions]]\n{text}"
+        );
+        std::fs::write(&path, text).unwrap();
+        Config::load(Some(&path), Vec::new()).map(drop)
+    };
+    of_exception("mode = \"observe\"\nrules = [\"classifier\"]\nto = \"b\"").unwrap();
+    of_exception("mode = \"allow\"").unwrap();
+    for useless in [
+        "mode = \"enforce\"\nrules = [\"classifier\"]",
+        "mode = \"observe\"\nrules = [\"your-answer\"]",
+        "mode = \"observe\"\nfield = \"/reason\"",
+    ] {
+        of_exception(useless).unwrap_err();
+    }
+}

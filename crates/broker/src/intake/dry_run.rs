@@ -8,7 +8,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Body, INLINE_LIMIT, Intake, IntakeError, redacted};
+use super::{Body, INLINE_LIMIT, Intake, IntakeError, OpinionTime, redacted};
 use crate::archive::{ContentState, Contents};
 use crate::directory::Principal;
 use crate::ledger::command::LedgerError;
@@ -98,7 +98,7 @@ impl Intake {
         body: Body,
     ) -> Result<Outcome, IntakeError> {
         let verdict = self.judge_for(principal, receiver, body).await?;
-        Ok(match self.with_second_opinion(principal, verdict).await?.0 {
+        Ok(match self.with_second_opinion(principal, verdict, OpinionTime::MayBeAfter).await?.0 {
             GateVerdict::Pass(passed) if passed.group.is_some() => {
                 let failures = self.guarded_group(&principal.tenant, &passed).await?;
                 if failures.is_empty() { Ok(passed.warnings) } else { Err(failures) }
@@ -160,7 +160,7 @@ impl Intake {
         } else {
             run()
         };
-        Ok(match self.with_second_opinion(sender, verdict).await?.0 {
+        Ok(match self.with_second_opinion(sender, verdict, OpinionTime::MayBeAfter).await?.0 {
             GateVerdict::Pass(passed) => Ok(passed.warnings),
             GateVerdict::Malformed(failure) => Err(vec![failure]),
             GateVerdict::Refused(refused) => Err(refused.failures),

@@ -1,14 +1,17 @@
-//! A second opinion on what the gate let pass, and what of it goes into the record.
+//! A second opinion on what the gate let pass, and what of it goes into the record. Where the opinion can refuse the
+//! message it is asked for before the commit; elsewhere it may come after (`crate::opinions`).
 
 use async_trait::async_trait;
 
 use super::{Intake, IntakeError};
 use crate::directory::Principal;
-use handoffd_core::domain::message::Message;
+use serde_json::Value;
+
+use handoffd_core::domain::warning::{Warning, WarningCode};
 use handoffd_core::evidence::record::{ClassifierFacts, SafetyFacts};
 use handoffd_core::gate::safety::policy::{CLASSIFIER, FindingMode, PolicyContext};
 use handoffd_core::gate::safety::{SafetyFinding, to_failure};
-use handoffd_core::gate::{GateVerdict, RefusedMessage};
+use handoffd_core::gate::{GateVerdict, PassedMessage, RefusedMessage};
 
 /// A verdict on a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,13 +32,38 @@ pub enum Opinion {
 /// Someone to ask about a message, within a bounded time.
 #[async_trait]
 pub trait SecondOpinion: Send + Sync {
-    async fn ask(&self, message: &Message) -> Opinion;
+    async fn ask(&self, message: &Value) -> Opinion;
     /// The classifier's code.
     fn name(&self) -> &str;
     /// Nothing passes without its word.
     fn required(&self) -> bool;
     /// Only asked about messages with a mark.
     fn marked_only(&self) -> bool;
+    /// Asked after the commit about what its answer cannot refuse.
+    fn after_commit(&self) -> bool;
+}
+
+impl Opinion {
+    /// The opinion as a record states it.
+    #[must_use]
+    pub fn facts(&self, by: &str) -> ClassifierFacts {
+        match self {
+            Self::Safe => ClassifierFacts::new(by, ClassifierFacts::SAFE),
+            Self::Unsafe { label, .. } => ClassifierFacts {
+                label: Some(label.clone()).filter(|label| !label.is_empty()),
+                ..ClassifierFacts::new(by, ClassifierFacts::UNSAFE)
+            },
+            Self::None(_) => ClassifierFacts::new(by, ClassifierFacts::NONE),
+        }
+    }
+}
+
+/// Whether a message's opinion may come after its commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OpinionTime {
+    Before,
+    /// A message that comes whole, to one receiver, once nothing can refuse it.
+    MayBeAfter,
 }
 
 /// The classifier's finding, under its rule.
@@ -59,6 +87,7 @@ impl Intake {
         &self,
         principal: &Principal,
         verdict: GateVerdict,
+        time: OpinionTime,
     ) -> Result<(GateVerdict, Option<SafetyFacts>), IntakeError> {
         let GateVerdict::Pass(mut passed) = verdict else { return Ok((verdict, None)) };
         let mut observed: Vec<String> =
@@ -80,36 +109,27 @@ impl Intake {
             let said = !facts.observed.is_empty() || !facts.marked.is_empty();
             return Ok((GateVerdict::Pass(passed), said.then_some(facts)));
         };
-        let opinion = asked.ask(&passed.message).await;
-        let (word, label) = match &opinion {
-            Opinion::Safe => ("SAFE", None),
-            Opinion::Unsafe { label, .. } => ("UNSAFE", Some(label.clone())),
-            Opinion::None(why) => {
-                tracing::warn!(
-                    classifier = asked.name(),
-                    why,
-                    "the safety classifier did not answer"
-                );
-                ("NONE", None)
-            }
-        };
-        self.metrics.classifier_verdicts.with_label_values(&[word]).inc();
-        facts.classifier = Some(ClassifierFacts {
-            by: asked.name().to_owned(),
-            verdict: word.to_owned(),
-            label: label.filter(|label| !label.is_empty()),
-        });
+        if time == OpinionTime::MayBeAfter
+            && asked.after_commit()
+            && !self.may_refuse(principal, &passed)
+        {
+            facts.classifier = Some(ClassifierFacts::new(asked.name(), ClassifierFacts::PENDING));
+            passed.warnings.push(pending());
+            return Ok((GateVerdict::Pass(passed), Some(facts)));
+        }
+        let opinion = asked.ask(passed.message.value()).await;
+        if let Opinion::None(why) = &opinion {
+            tracing::warn!(classifier = asked.name(), why, "the safety classifier did not answer");
+        }
+        let said = opinion.facts(asked.name());
+        self.metrics.classifier_verdicts.with_label_values(&[&said.verdict]).inc();
+        facts.classifier = Some(said);
         let verdict = match opinion {
             Opinion::None(_) if asked.required() => return Err(IntakeError::Classifier),
             Opinion::None(_) | Opinion::Safe => GateVerdict::Pass(passed),
             Opinion::Unsafe { label, pointer } => {
                 let finding = finding(label, pointer);
-                let case = PolicyContext {
-                    tenant: &principal.tenant,
-                    agent: &passed.message.envelope().from_agent.agent_id,
-                    to: Some(&passed.target.agent_id).filter(|_| passed.group.is_none()),
-                    at: self.clock.now(),
-                };
+                let case = self.policy_context(principal, &passed);
                 match self.gate.policies.of_classifier(&case, &finding) {
                     FindingMode::Enforce => {
                         let failure = to_failure(&finding);
@@ -127,4 +147,31 @@ impl Intake {
         };
         Ok((verdict, Some(facts)))
     }
+
+    /// Whether the classifier's answer can refuse the message, or its delivery waits for more of it. A handoff to
+    /// several receivers is one text under the rules of several edges.
+    fn may_refuse(&self, principal: &Principal, passed: &PassedMessage) -> bool {
+        let streams = passed.message.envelope().stream.is_some_and(|stream| stream.open);
+        let case = self.policy_context(principal, passed);
+        streams || passed.group.is_some() || self.gate.policies.classifier_may_refuse(&case)
+    }
+
+    fn policy_context<'a>(
+        &self,
+        principal: &'a Principal,
+        passed: &'a PassedMessage,
+    ) -> PolicyContext<'a> {
+        PolicyContext {
+            tenant: &principal.tenant,
+            agent: &passed.message.envelope().from_agent.agent_id,
+            to: Some(&passed.target.agent_id).filter(|_| passed.group.is_none()),
+            at: self.clock.now(),
+        }
+    }
+}
+
+fn pending() -> Warning {
+    let why = "an external classifier is asked about the message after the commit; its answer refuses nothing, and \
+         stands in the handoff's `safety`";
+    Warning::new(WarningCode::OpinionPending, "", why)
 }

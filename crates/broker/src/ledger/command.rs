@@ -22,7 +22,7 @@ use handoffd_core::domain::window::{CompressionFacts, ContextFacts};
 use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent};
 use handoffd_core::evidence::erasure::ErasureScope;
 use handoffd_core::evidence::record::{
-    Actor, PersonalPart, RecordContent, RecordParty, SafetyFacts,
+    Actor, ClassifierFacts, PersonalPart, RecordContent, RecordParty, SafetyFacts,
 };
 use handoffd_store::clock;
 use handoffd_store::store::contracts::ContractRow;
@@ -74,6 +74,8 @@ pub enum Kind {
     Settle(Box<Settle>),
     /// Keep the compressed message that the receiver gets.
     Compress(Box<Compress>),
+    /// Record what the external classifier said of a committed message.
+    RecordOpinion(Box<RecordOpinion>),
     /// Add a chunk to a handoff's stream, or end the stream with it.
     Chunk(Box<AppendChunk>),
     /// Record that the gate refused a chunk.
@@ -156,6 +158,7 @@ impl Kind {
             Self::Answer(_) => "answer",
             Self::Settle(_) => "settle",
             Self::Compress(_) => "compress",
+            Self::RecordOpinion(_) => "record_opinion",
             Self::Chunk(_) => "chunk",
             Self::RefuseChunk(_) => "refuse_chunk",
             Self::Lease(_) => "lease",
@@ -460,6 +463,18 @@ pub struct Compress {
     pub content: RecordContent,
     /// What the compression came to.
     pub facts: CompressionFacts,
+}
+
+/// What the external classifier said of a committed message.
+#[derive(Debug, Clone)]
+pub struct RecordOpinion {
+    pub task_id: TaskId,
+    pub handoff_id: HandoffId,
+    /// The attempt that the claim counted; if the row has another, this one is no longer the current one.
+    pub attempt: i32,
+    pub facts: ClassifierFacts,
+    /// Why there is no answer: a code.
+    pub reason: Option<&'static str>,
 }
 
 /// A chunk that passed the gate, or ends its stream.

@@ -6,8 +6,8 @@ use super::context::Context;
 use super::needs::submitted;
 use super::plan::Change;
 use super::{
-    agents, caps, contracts, dead_letters, erasure, escalations, groups, questions, refusal,
-    schemas, streams, submit, subscriptions, tasks, verdict,
+    agents, caps, contracts, dead_letters, erasure, escalations, groups, opinions, questions,
+    refusal, schemas, streams, submit, subscriptions, tasks, verdict,
 };
 use handoffd_store::store::BatchState;
 
@@ -50,6 +50,7 @@ fn decide_on(state: &BatchState, command: &Command, context: &Context) -> Decisi
         Kind::Answer(answer) => questions::answer(state, command, context, answer),
         Kind::Settle(settle) => verdict::settle(state, command, context, settle),
         Kind::Compress(compress) => verdict::compress(state, command, compress),
+        Kind::RecordOpinion(opinion) => opinions::record(state, command, opinion),
         Kind::Chunk(chunk) => streams::chunk(state, command, context, chunk),
         Kind::RefuseChunk(refused) => streams::refuse(state, command, refused),
         Kind::Lease(lease) => verdict::lease(state, command, context, lease),

@@ -11,7 +11,7 @@ use handoffd_core::domain::group::{GroupFacts, GroupStatus};
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{HandoffId, Micros, TaskId, TenantId};
 use handoffd_core::domain::stream;
-use handoffd_core::evidence::record::{RecordDraft, RecordKind};
+use handoffd_core::evidence::record::{ClassifierFacts, RecordDraft, RecordKind};
 use handoffd_store::fault::Step;
 use handoffd_store::store::{DeliveryClaim, HandoffKey, ReceiverKey, Writes};
 
@@ -31,6 +31,8 @@ pub(super) struct CommitEffects {
     cap_use: Vec<([&'static str; 2], f64)>,
     /// Whether a subscriber came, went or was moved.
     subscribers: bool,
+    /// Whether a second opinion is due.
+    opinions: bool,
 }
 
 impl CommitEffects {
@@ -50,6 +52,7 @@ impl CommitEffects {
             streams_opened: writes.stream_lines.len() as u64,
             cap_use: cap_use(writes, caps, at),
             subscribers: !writes.cursors.is_empty(),
+            opinions: writes.opinions.values().any(Option::is_some),
         }
     }
 
@@ -111,6 +114,9 @@ impl Shared {
         if effects.subscribers {
             self.feeds.subscribers.notify_one();
         }
+        if effects.opinions {
+            self.feeds.opinions.notify_one();
+        }
         for receiver in &effects.returned {
             self.wake_inbox(receiver);
         }
@@ -132,6 +138,9 @@ impl Shared {
             if let Some(group) = note.group {
                 let outcome = group.outcome.map_or("", GroupStatus::as_str);
                 self.metrics.groups.with_label_values(&[group.join.kind(), outcome]).inc();
+            }
+            if let Some(opinion) = &note.opinion {
+                self.metrics.classifier_verdicts.with_label_values(&[&opinion.verdict]).inc();
             }
             note.warn();
         }
@@ -308,9 +317,11 @@ struct RecordNote {
     group: Option<GroupFacts>,
     /// Whether it commits a branch of a group.
     forks: bool,
+    /// What the external classifier said.
+    opinion: Option<ClassifierFacts>,
 }
 
-/// A rollback, escalation or dead letter.
+/// A rollback, escalation, dead letter, or a message that a classifier calls unsafe.
 struct Incident {
     tenant: TenantId,
     task: Option<TaskId>,
@@ -324,18 +335,20 @@ impl RecordNote {
             draft.kind,
             RecordKind::RolledBack | RecordKind::Escalated | RecordKind::DeadLettered
         );
-        let incident = incident.then(|| Incident {
+        let unsafe_text =
+            draft.opinion.as_ref().is_some_and(|one| one.verdict == ClassifierFacts::UNSAFE);
+        let incident = (incident || unsafe_text).then(|| Incident {
             tenant: draft.tenant.clone(),
             task: draft.task_id,
             handoff: draft.handoff_id,
-            reason: draft.reason.clone(),
+            reason: draft.reason.clone().or_else(|| draft.opinion.as_ref()?.label.clone()),
         });
         let group = draft.group.filter(|_| draft.kind == RecordKind::GroupEnded);
         let forks = draft.kind == RecordKind::Handoff && draft.group.is_some();
-        Self { kind: draft.kind, incident, group, forks }
+        Self { kind: draft.kind, incident, group, forks, opinion: draft.opinion.clone() }
     }
 
-    /// A line for each rollback, escalation and dead letter.
+    /// A line for each incident.
     fn warn(&self) {
         let Some(Incident { tenant, task, handoff, reason }) = &self.incident else { return };
         tracing::warn!(

@@ -45,6 +45,9 @@ mod groups_tests;
 #[cfg(test)]
 mod lineage_tests;
 pub mod needs;
+mod opinions;
+#[cfg(test)]
+mod opinions_tests;
 pub mod plan;
 mod questions;
 #[cfg(test)]
@@ -212,6 +215,8 @@ struct Feeds {
     streams: Arc<Waiters<HandoffKey, ()>>,
     /// The sender of chunks to webhook receivers.
     lines: Notify,
+    /// The worker that asks for second opinions.
+    opinions: Notify,
     /// The publisher to subscribers.
     publisher: Notify,
     /// A subscriber came, went or was moved on this broker.
@@ -372,6 +377,17 @@ impl Ledger {
     /// Lets [`Ledger::chunk_committed`] resolve.
     pub fn look_for_chunks(&self) {
         self.feeds.lines.notify_one();
+    }
+
+    /// Resolves once a second opinion is due on this broker, also one from before this call; for one caller, the worker
+    /// that asks for them.
+    pub async fn opinion_due(&self) {
+        self.feeds.opinions.notified().await;
+    }
+
+    /// Lets [`Ledger::opinion_due`] resolve.
+    pub fn look_for_opinions(&self) {
+        self.feeds.opinions.notify_one();
     }
 
     /// Resolves once some tenant has a new event on this broker, also one from before this call; for one caller,

@@ -29,6 +29,10 @@ pub fn needs(command: &Command, needs: &mut Needs) {
         Kind::Answer(answer) => rows.handoff(answer.task_id, answer.handoff_id),
         Kind::Settle(settle) => rows.settlement(settle),
         Kind::Compress(compress) => rows.handoff(compress.task_id, compress.handoff_id),
+        Kind::RecordOpinion(opinion) => {
+            rows.handoff(opinion.task_id, opinion.handoff_id);
+            rows.needs.opinions.insert((command.tenant.clone(), opinion.handoff_id));
+        }
         Kind::Chunk(chunk) => rows.chunk(chunk),
         Kind::RefuseChunk(refused) => rows.handoff(refused.task_id, refused.handoff_id),
         Kind::Lease(lease) => rows.handoff(lease.task_id, lease.handoff_id),

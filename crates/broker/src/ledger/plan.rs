@@ -42,6 +42,10 @@ pub enum Change {
     Chunk(ChunkRow),
     /// Send a stream's chunks to a webhook receiver.
     StreamLine(HandoffKey),
+    /// Ask the external classifier about a handoff's message, from that time on.
+    Opinion(HandoffKey, Micros),
+    /// Ask no more: the opinion is recorded.
+    NoOpinion(HandoffKey),
     Checkpoint(CheckpointRow),
     /// Remember a use of an `Idempotency-Key`.
     Idempotency(IdempotencyRow),
@@ -126,6 +130,14 @@ impl Plan {
             }
             Change::Chunk(row) => writes.chunks.push(row),
             Change::StreamLine(key) => writes.stream_lines.push(key),
+            Change::Opinion(key, at) => {
+                state.opinions.insert(key.clone(), 0);
+                writes.opinions.insert(key, Some(at));
+            }
+            Change::NoOpinion(key) => {
+                state.opinions.remove(&key);
+                writes.opinions.insert(key, None);
+            }
             Change::Checkpoint(row) => self.add_checkpoint(row),
             Change::Idempotency(row) => {
                 let key = (row.tenant.clone(), row.agent.clone(), row.key.clone());

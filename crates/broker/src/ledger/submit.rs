@@ -8,6 +8,7 @@ use super::contracts;
 use super::crossing::{CrossingOrigin, HandoffCrossing};
 use super::decide::{Decided, Decision};
 use super::groups;
+use super::opinions;
 use super::plan::Change;
 use super::refusal::refuse_here;
 use super::returns;
@@ -91,6 +92,7 @@ pub(super) fn submit(
     }
     changes.extend(remember_key(command, submit.idempotency_key.as_ref(), &handoff));
     changes.extend(seen);
+    changes.extend(opinions::due(command, submit));
     let to_person = handoff.ruling.as_ref().filter(|ruling| ruling.is_to_person() && !no_op);
     if let Some(ruling) = to_person {
         task.status = task.status.next(TaskEvent::Escalate)?;

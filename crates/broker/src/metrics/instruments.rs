@@ -269,6 +269,10 @@ instruments! {
             "Verdicts of the external safety classifier: SAFE, UNSAFE, or NONE where it did not answer.",
             &["verdict"],
         ),
+        pub opinions_due: gauge(
+            "handoff_safety_opinions_due",
+            "Committed messages that the external safety classifier is still to be asked about.",
+        ),
         pub matcher_answers: counters(
             "handoff_matcher_answers_total",
             "Requests to the external matcher: ranked, or none where the broker ranked by text relevance instead.",

@@ -93,6 +93,8 @@ pub enum Alert {
     HandoffEscalated,
     /// A subscription is disabled after repeated failures.
     SubscriptionDisabled,
+    /// An external classifier calls a committed message unsafe.
+    SecondOpinionUnsafe,
 }
 
 impl Alert {
@@ -103,6 +105,7 @@ impl Alert {
             Self::HandoffRolledBack => "HANDOFF_ROLLED_BACK",
             Self::HandoffEscalated => "HANDOFF_ESCALATED",
             Self::SubscriptionDisabled => "SUBSCRIPTION_DISABLED",
+            Self::SecondOpinionUnsafe => "SECOND_OPINION_UNSAFE",
         }
     }
 }

@@ -46,11 +46,13 @@ pub enum WarningCode {
     EmbeddedBinary,
     /// A tool's output or data reads like an order to an assistant.
     OrderInData,
+    /// The external classifier is asked after the commit.
+    OpinionPending,
 }
 
 impl WarningCode {
     /// All codes, in the order of the registry.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::WithoutEffect,
         Self::UnknownAgent,
         Self::EndpointRefused,
@@ -69,6 +71,7 @@ impl WarningCode {
         Self::ContextOverLimit,
         Self::EmbeddedBinary,
         Self::OrderInData,
+        Self::OpinionPending,
     ];
 
     /// The code as it stands on the wire.
@@ -93,6 +96,7 @@ impl WarningCode {
             Self::ContextOverLimit => "CONTEXT_OVER_LIMIT",
             Self::EmbeddedBinary => "EMBEDDED_BINARY",
             Self::OrderInData => "ORDER_IN_DATA",
+            Self::OpinionPending => "OPINION_PENDING",
         }
     }
 }

@@ -86,7 +86,16 @@ fn page<'a>(
     marks: &'a [SafetyFinding],
 ) -> PromptPage<'a> {
     let marks = marks.iter().filter_map(|mark| MarkedStretch::new(message, mark)).collect();
-    PromptPage { preface, nonce, origin, message, turns: 0, compressed: false, marks }
+    PromptPage {
+        preface,
+        nonce,
+        origin,
+        message,
+        turns: 0,
+        compressed: false,
+        marks,
+        opinion: None,
+    }
 }
 
 #[cfg(test)]

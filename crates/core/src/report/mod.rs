@@ -278,6 +278,12 @@ impl ReportParty {
     }
 }
 
+/// The reason of a record; of a second opinion its verdict, with the label or why there is none.
+fn reason(record: &Value) -> String {
+    let parts = ["/opinion/verdict", "/opinion/label", "/reason"].map(|at| text(record, at));
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
 impl ReportRecord {
     fn new(record: &Value) -> Self {
         let agent = text(record, "/actor/agentId");
@@ -289,7 +295,7 @@ impl ReportRecord {
             kind,
             actor: if agent.is_empty() { text(record, "/actor/role") } else { agent },
             handoff: text(record, "/handoffId"),
-            reason: text(record, "/reason"),
+            reason: reason(record),
             hash: text(record, "/recordHash"),
             previous: text(record, "/previousRecordHash"),
             content: record.get("content").map(pretty),

@@ -81,6 +81,16 @@ fn tags(page: &str) -> Vec<&str> {
 }
 
 #[test]
+fn a_second_opinion_is_told_by_its_verdict() {
+    let said = |record: Value| reason(&record);
+    let named = json!({ "opinion": { "by": "g", "verdict": "UNSAFE", "label": "persuasion" } });
+    assert_eq!(said(named), "UNSAFE persuasion");
+    let none = json!({ "opinion": { "by": "g", "verdict": "NONE" }, "reason": "NO_ANSWER" });
+    assert_eq!(said(none), "NONE NO_ANSWER");
+    assert_eq!(said(json!({ "reason": "DEADLINE" })), "DEADLINE");
+}
+
+#[test]
 fn the_page_tells_who_what_when_and_at_what_cost() {
     let page = page("calm");
     for part in [

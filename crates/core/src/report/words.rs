@@ -51,6 +51,7 @@ pub(super) fn kind(code: &str) -> &'static str {
         "EXPIRED" => "A deadline passed",
         "COMPRESSED" => "The message was shortened to fit its receiver",
         "CHUNK" => "A further piece of a message that comes in pieces",
+        "SECOND_OPINION" => "A classifier was asked about the message",
         "STREAM_CLOSED" => "The last piece came: the message is whole",
         "RETURNED" => "The task went back to the agent that asked for its return",
         "GROUP_ENDED" => "A handoff to several receivers ended",

@@ -4,17 +4,16 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Assembled, ReadChunk, refused, unreadable};
+use super::{Assembled, ReadChunk, refused};
 use crate::directory::{Agents, Principal};
-use crate::intake::opinion::{self, Opinion};
+use crate::intake::opinion::{self, Opinion, OpinionTime};
 use crate::intake::{INLINE_LIMIT, Intake, IntakeError, redacted};
 use crate::ledger::command::{ClosedStream, LedgerError, StreamEnd, content};
-use handoffd_core::domain::canonical::{self, CanonicalObject};
+use handoffd_core::domain::canonical;
 use handoffd_core::domain::course::subtasks_of;
 use handoffd_core::domain::failure::{Code, Failure, Stage, primary};
 use handoffd_core::domain::handoff::Handoff;
 use handoffd_core::domain::ids::Micros;
-use handoffd_core::domain::message::Message;
 use handoffd_core::domain::redaction::RedactionPolicy;
 use handoffd_core::domain::stream::{Chunk, ChunkEnd, STREAM_REFUSED, mark_closed};
 use handoffd_core::domain::warning::Warning;
@@ -83,10 +82,7 @@ impl Intake {
         let Some(asked) = asked.filter(|asked| !asked.marked_only() || !marked.is_empty()) else {
             return Ok(judged);
         };
-        let canonical = CanonicalObject::from_value(&assembled.message);
-        let message = canonical.and_then(|form| Message::new(assembled.message.clone(), form).ok());
-        let message = message.ok_or_else(|| unreadable("the assembled message"))?;
-        let (label, pointer) = match asked.ask(&message).await {
+        let (label, pointer) = match asked.ask(&assembled.message).await {
             Opinion::Safe => return Ok(judged),
             Opinion::None(_) => return Err(IntakeError::Classifier),
             Opinion::Unsafe { label, pointer } => (label, pointer),
@@ -149,7 +145,8 @@ impl Intake {
             Err(failure) => return Ok(JudgedChunk::close_refused(vec![failure], self.clock.now())),
         };
         let verdict = self.beside_earlier(&principal.tenant, verdict).await?;
-        let (verdict, safety) = self.with_second_opinion(principal, verdict).await?;
+        let (verdict, safety) =
+            self.with_second_opinion(principal, verdict, OpinionTime::Before).await?;
         let now = self.clock.now();
         Ok(match verdict {
             GateVerdict::Pass(passed) if passed.target.agent_id == handoff.target => {

@@ -60,20 +60,25 @@ pub struct PolicyContext<'a> {
 }
 
 impl PolicyException {
-    fn fits(&self, case: &PolicyContext<'_>, finding: &SafetyFinding) -> bool {
+    /// Whether the exception holds for this message, at this time.
+    fn is_about(&self, case: &PolicyContext<'_>) -> bool {
         let same = |own: &Option<AgentId>, other: Option<&AgentId>| {
             own.as_ref().is_none_or(|own| other == Some(own))
         };
+        self.until.is_none_or(|until| case.at < until)
+            && self.tenant.as_ref().is_none_or(|own| own == case.tenant)
+            && same(&self.agent, Some(case.agent))
+            && same(&self.to, case.to)
+    }
+
+    fn fits(&self, case: &PolicyContext<'_>, finding: &SafetyFinding) -> bool {
         let below = |field: &String| {
             finding
                 .pointer
                 .strip_prefix(field.as_str())
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        self.until.is_none_or(|until| case.at < until)
-            && self.tenant.as_ref().is_none_or(|own| own == case.tenant)
-            && same(&self.agent, Some(case.agent))
-            && same(&self.to, case.to)
+        self.is_about(case)
             && self.field.as_ref().is_none_or(below)
             && (self.rules.is_empty()
                 || self.rules.iter().any(|name| *name == finding.rule || *name == finding.family))
@@ -136,6 +141,20 @@ impl Policies {
     pub fn of_classifier(&self, case: &PolicyContext<'_>, finding: &SafetyFinding) -> FindingMode {
         let fit = self.exceptions.iter().rev().find(|one| one.fits(case, finding));
         fit.map_or(self.default, |one| one.mode)
+    }
+
+    /// Whether some finding of the classifier refuses the message: one of any label, at any field. Label and field are
+    /// not known before the classifier answers, so an exception that names either counts as far as it may fit.
+    #[must_use]
+    pub fn classifier_may_refuse(&self, case: &PolicyContext<'_>) -> bool {
+        for one in self.exceptions.iter().rev().filter(|one| one.is_about(case)) {
+            let named = one.rules.is_empty() || one.rules.iter().any(|name| name == CLASSIFIER);
+            let refuses = one.mode == FindingMode::Enforce;
+            if refuses || (named && one.field.is_none()) {
+                return refuses;
+            }
+        }
+        self.default == FindingMode::Enforce
     }
 
     /// The first name in an exception that neither a rule nor a family of `rules` (nor the
@@ -240,6 +259,43 @@ mod tests {
         ] {
             let policies = with(PolicyException { mode, orders, ..PolicyException::default() });
             assert_eq!(parted(&policies, [Some(Mark), None]), parts, "{orders:?} {mode:?}");
+        }
+    }
+
+    #[test]
+    fn a_classifier_may_refuse_where_any_of_its_findings_would() {
+        use FindingMode::{Allow, Enforce, Observe};
+        let (tenant, agent, to) =
+            ("t".parse().unwrap(), "a".parse().unwrap(), "b".parse().unwrap());
+        let case = PolicyContext { tenant: &tenant, agent: &agent, to: Some(&to), at: Micros(5) };
+        let of = |mode, rules: &[&str]| PolicyException {
+            mode,
+            rules: rules.iter().map(|name| (*name).to_owned()).collect(),
+            ..PolicyException::default()
+        };
+        let field = |one| PolicyException { field: Some("/x".to_owned()), ..one };
+        let other = |one| PolicyException { to: Some("c".parse().unwrap()), ..one };
+        let over = |one| PolicyException { until: Some(Micros(5)), ..one };
+        for (default, exceptions, refuses) in [
+            (Enforce, vec![], true),
+            (Observe, vec![], false),
+            (Enforce, vec![of(Observe, &["classifier"])], false),
+            (Enforce, vec![of(Allow, &[])], false),
+            // It may answer with another place, or with another label.
+            (Enforce, vec![field(of(Observe, &["classifier"]))], true),
+            (Enforce, vec![of(Observe, &["override"])], true),
+            (Observe, vec![of(Enforce, &["override"])], true),
+            (Observe, vec![field(of(Enforce, &["classifier"]))], true),
+            // The last that fits decides.
+            (Observe, vec![of(Enforce, &["classifier"]), of(Observe, &["classifier"])], false),
+            (Enforce, vec![of(Observe, &["classifier"]), of(Enforce, &["classifier"])], true),
+            // Exceptions of other edges and other times are none.
+            (Enforce, vec![other(of(Observe, &["classifier"]))], true),
+            (Observe, vec![other(of(Enforce, &["classifier"]))], false),
+            (Enforce, vec![over(of(Observe, &["classifier"]))], true),
+        ] {
+            let policies = Policies { default, exceptions, ..Policies::default() };
+            assert_eq!(policies.classifier_may_refuse(&case), refuses, "{policies:?}");
         }
     }
 
