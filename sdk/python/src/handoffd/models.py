@@ -182,11 +182,19 @@ class AlertRaisedEventData(BaseModel):
     """
     What it is.
     """
+    by: str | None = None
+    """
+    The classifier that calls a message unsafe.
+    """
     detail: str | None = None
     """
     The receiver's own words; gone once they are erased.
     """
     handoff_id: Annotated[str | None, Field(alias="handoffId")] = None
+    label: str | None = None
+    """
+    What the classifier calls it, a code.
+    """
     reason: str | None = None
     """
     A code.
@@ -3070,7 +3078,7 @@ class RecordClassifier(BaseModel):
     """
     verdict: str
     """
-    `SAFE`, `UNSAFE`, or `NONE` where it gave no answer.
+    `SAFE`, `UNSAFE`, `NONE` where it gave no answer, or `PENDING` where it is asked after the commit.
     """
 
 
@@ -4428,6 +4436,7 @@ class WarningView(BaseModel):
             "CONTEXT_OVER_LIMIT",
             "EMBEDDED_BINARY",
             "ORDER_IN_DATA",
+            "OPINION_PENDING",
         ]
         | str
     )
@@ -5154,6 +5163,7 @@ class DatumRecord(BaseModel):
             "COMPRESSED",
             "CHUNK",
             "STREAM_CLOSED",
+            "SECOND_OPINION",
             "RETURNED",
             "GROUP_ENDED",
             "ROLLED_BACK",
@@ -6984,6 +6994,7 @@ class HandoffView(BaseModel):
     """
     The agent that gets the task back when the receiver completes the handoff (`returnTo`).
     """
+    safety: RecordSafety | None = None
     status: (
         Literal[
             "PENDING",
@@ -8380,6 +8391,7 @@ class TraceRecord(BaseModel):
             "COMPRESSED",
             "CHUNK",
             "STREAM_CLOSED",
+            "SECOND_OPINION",
             "RETURNED",
             "GROUP_ENDED",
             "ROLLED_BACK",
@@ -8437,6 +8449,10 @@ class TraceRecord(BaseModel):
     message_commitment: Annotated[str | None, Field(alias="messageCommitment")] = None
     """
     `sha256:…`, a commitment to the message, or to what the actor said.
+    """
+    opinion: RecordClassifier | None = None
+    """
+    What an external classifier said of a message after its commit.
     """
     parent_handoff_id: Annotated[str | None, Field(alias="parentHandoffId")] = None
     """
@@ -9738,6 +9754,7 @@ class Record(BaseModel):
             "COMPRESSED",
             "CHUNK",
             "STREAM_CLOSED",
+            "SECOND_OPINION",
             "RETURNED",
             "GROUP_ENDED",
             "ROLLED_BACK",
@@ -9795,6 +9812,10 @@ class Record(BaseModel):
     message_commitment: Annotated[str | None, Field(alias="messageCommitment")] = None
     """
     `sha256:…`, a commitment to the message, or to what the actor said.
+    """
+    opinion: RecordClassifier | None = None
+    """
+    What an external classifier said of a message after its commit.
     """
     parent_handoff_id: Annotated[str | None, Field(alias="parentHandoffId")] = None
     """

@@ -1961,10 +1961,14 @@ export interface components {
                 agentId?: string;
                 /** @description What it is. */
                 alert: string;
+                /** @description The classifier that calls a message unsafe. */
+                by?: string;
                 /** @description The receiver's own words; gone once they are erased. */
                 detail?: string;
                 /** Format: uuid */
                 handoffId?: string;
+                /** @description What the classifier calls it, a code. */
+                label?: string;
                 /** @description A code. */
                 reason?: string;
                 sourceAgentId?: string;
@@ -4594,6 +4598,7 @@ export interface components {
             result?: unknown;
             /** @description The agent that gets the task back when the receiver completes the handoff (`returnTo`). */
             returnsTo?: string | null;
+            safety?: components["schemas"]["RecordSafety"] | null;
             /** @description Its status. */
             status: components["schemas"]["HandoffStatus"];
             stream?: components["schemas"]["StreamView"] | null;
@@ -5189,6 +5194,7 @@ export interface components {
                 result?: unknown;
                 /** @description The agent that gets the task back when the receiver completes the handoff (`returnTo`). */
                 returnsTo?: string | null;
+                safety?: components["schemas"]["RecordSafety"] | null;
                 /** @description Its status. */
                 status: components["schemas"]["HandoffStatus"];
                 stream?: components["schemas"]["StreamView"] | null;
@@ -5608,6 +5614,8 @@ export interface components {
             logId: string;
             /** @description `sha256:…`, a commitment to the message, or to what the actor said. */
             messageCommitment?: string;
+            /** @description What an external classifier said of a message after its commit. */
+            opinion?: components["schemas"]["RecordClassifier"];
             /**
              * Format: uuid
              * @description The handoff before it.
@@ -5677,7 +5685,7 @@ export interface components {
             by: string;
             /** @description What it called it. */
             label?: string;
-            /** @description `SAFE`, `UNSAFE`, or `NONE` where it gave no answer. */
+            /** @description `SAFE`, `UNSAFE`, `NONE` where it gave no answer, or `PENDING` where it is asked after the commit. */
             verdict: string;
         } & {
             [key: string]: unknown;
@@ -5845,7 +5853,7 @@ export interface components {
             [key: string]: unknown;
         };
         /** @description The kind of a record. A later version may have more. */
-        RecordKind: ("HANDOFF" | "REFUSED" | "NO_OP" | "DEAD_LETTERED" | "ACCEPTED" | "REJECTED" | "INPUT_REQUESTED" | "INPUT_PROVIDED" | "COMPLETED" | "FAILED" | "EXPIRED" | "COMPRESSED" | "CHUNK" | "STREAM_CLOSED" | "RETURNED" | "GROUP_ENDED" | "ROLLED_BACK" | "CHECKPOINT" | "TASK_COMPLETED" | "TASK_CANCELED" | "CANCELED" | "ESCALATED" | "ESCALATION_RESOLVED" | "RELEASED" | "DISCARDED" | "RELEASE_REFUSED" | "BUDGET_CHANGED" | "CHECKPOINT_RESTORED" | "AGENT_CREATED" | "AGENT_UPDATED" | "AGENT_DELETED" | "ENDPOINT_DISABLED" | "ENDPOINT_FAILING" | "ENDPOINT_RECOVERED" | "SECRET_ROTATED" | "CONTRACT_PUT" | "PAYLOAD_SCHEMA_PUT" | "KEY_CREATED" | "KEY_REVOKED" | "TREE_KEY_CHANGED" | "SUBSCRIPTION_CREATED" | "SUBSCRIPTION_UPDATED" | "SUBSCRIPTION_DELETED" | "SUBSCRIPTION_DISABLED" | "SUBSCRIPTION_REPLAYED" | "ERASURE_REQUESTED" | "ERASED" | "ERASURE_COMPLETED" | "LEGAL_HOLD_PLACED" | "LEGAL_HOLD_RELEASED") | (string & {});
+        RecordKind: ("HANDOFF" | "REFUSED" | "NO_OP" | "DEAD_LETTERED" | "ACCEPTED" | "REJECTED" | "INPUT_REQUESTED" | "INPUT_PROVIDED" | "COMPLETED" | "FAILED" | "EXPIRED" | "COMPRESSED" | "CHUNK" | "STREAM_CLOSED" | "SECOND_OPINION" | "RETURNED" | "GROUP_ENDED" | "ROLLED_BACK" | "CHECKPOINT" | "TASK_COMPLETED" | "TASK_CANCELED" | "CANCELED" | "ESCALATED" | "ESCALATION_RESOLVED" | "RELEASED" | "DISCARDED" | "RELEASE_REFUSED" | "BUDGET_CHANGED" | "CHECKPOINT_RESTORED" | "AGENT_CREATED" | "AGENT_UPDATED" | "AGENT_DELETED" | "ENDPOINT_DISABLED" | "ENDPOINT_FAILING" | "ENDPOINT_RECOVERED" | "SECRET_ROTATED" | "CONTRACT_PUT" | "PAYLOAD_SCHEMA_PUT" | "KEY_CREATED" | "KEY_REVOKED" | "TREE_KEY_CHANGED" | "SUBSCRIPTION_CREATED" | "SUBSCRIPTION_UPDATED" | "SUBSCRIPTION_DELETED" | "SUBSCRIPTION_DISABLED" | "SUBSCRIPTION_REPLAYED" | "ERASURE_REQUESTED" | "ERASED" | "ERASURE_COMPLETED" | "LEGAL_HOLD_PLACED" | "LEGAL_HOLD_RELEASED") | (string & {});
         /** @description An agent as it was when the record was made. */
         RecordParty: {
             /** @description Id of the agent. */
@@ -6777,6 +6785,8 @@ export interface components {
             logId: string;
             /** @description `sha256:…`, a commitment to the message, or to what the actor said. */
             messageCommitment?: string;
+            /** @description What an external classifier said of a message after its commit. */
+            opinion?: components["schemas"]["RecordClassifier"];
             /**
              * Format: uuid
              * @description The handoff before it.
@@ -7010,7 +7020,7 @@ export interface components {
         /** @description By how much a version number has to rise. A later version may have more. */
         VersionStep: ("patch" | "minor" | "major") | (string & {});
         /** @description What is taken and does not hold in full; docs/warnings.md explains each. A later version may have more. */
-        WarningCode: ("WITHOUT_EFFECT" | "UNKNOWN_AGENT" | "ENDPOINT_REFUSED" | "NO_ROOM" | "CONTRACT_FINDING" | "BELOW_MINIMUM_LEVEL" | "CONTRACT_UNKNOWN" | "CLAUSE_NOT_ENFORCED" | "DEDUPE_KEY_ABSENT" | "TRACE_ID_ABSENT" | "RESIDENCY_CROSSING" | "AGENT_VERSION_MISMATCH" | "SCHEMA_DOWNGRADED" | "TRACE_RESTARTED" | "CREDENTIAL_FOUND" | "CONTEXT_OVER_LIMIT" | "EMBEDDED_BINARY" | "ORDER_IN_DATA") | (string & {});
+        WarningCode: ("WITHOUT_EFFECT" | "UNKNOWN_AGENT" | "ENDPOINT_REFUSED" | "NO_ROOM" | "CONTRACT_FINDING" | "BELOW_MINIMUM_LEVEL" | "CONTRACT_UNKNOWN" | "CLAUSE_NOT_ENFORCED" | "DEDUPE_KEY_ABSENT" | "TRACE_ID_ABSENT" | "RESIDENCY_CROSSING" | "AGENT_VERSION_MISMATCH" | "SCHEMA_DOWNGRADED" | "TRACE_RESTARTED" | "CREDENTIAL_FOUND" | "CONTEXT_OVER_LIMIT" | "EMBEDDED_BINARY" | "ORDER_IN_DATA" | "OPINION_PENDING") | (string & {});
         /** @description A shortfall that refuses nothing: something was taken and does not hold in full. */
         WarningView: {
             /** @description Its code; `docs/warnings.md` explains each. */
