@@ -113,7 +113,7 @@ async fn nobody_waits_for_a_slow_classifier_and_its_answer_is_told_everywhere() 
         assert!(metrics.contains(counted), "{metrics}");
         assert_eq!(broker.metric("handoff_safety_opinions_due").await, 0);
         let events = broker.admin.get("/events?limit=100").await.expect(200).body;
-        let alert = events["events"]
+        let alert = events["items"]
             .as_array()
             .unwrap()
             .iter()

@@ -84,7 +84,7 @@ async fn recorded_once(broker: &Broker, task: &str) {
         let page = traces(broker, &[task.to_owned()]).await.remove(0);
         let page: Value = serde_json::from_str(&page).unwrap();
         assert_eq!(page["verification"]["ok"], true, "{}", page["verification"]);
-        records = page["records"].as_array().unwrap().clone();
+        records.clone_from(page["records"].as_array().unwrap());
         usize::from(!records.iter().any(|record| record["kind"] == "SECOND_OPINION"))
     })
     .await;

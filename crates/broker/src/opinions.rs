@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     const RETRY: RetryPolicy =
-        RetryPolicy { base: Duration::from_secs(1), cap: Duration::from_secs(60), max_attempts: 3 };
+        RetryPolicy { base: Duration::from_secs(1), cap: Duration::from_mins(1), max_attempts: 3 };
 
     fn decided(attempted: Attempted, attempt: u32) -> OpinionOutcome {
         outcome(attempted, attempt, &RETRY, "guard", 0.5)

@@ -120,7 +120,9 @@ fn a_classifier_is_asked_after_the_commit_only_where_that_can_be() {
             ("HANDOFFD_SAFETY__CLASSIFIER__URL", "http://127.0.0.1:9/ask"),
             ("HANDOFFD_SAFETY__MODE", "observe"),
         ];
-        load(&[&own[..], further].concat()).map(|config| config.safety.classifier.when)
+        let mut settings = further.to_vec();
+        settings.extend(own.iter().filter(|(name, _)| further.iter().all(|one| one.0 != *name)));
+        load(&settings).map(|config| config.safety.classifier.when)
     };
     assert_eq!(load(&[]).unwrap().safety.classifier.when, ClassifierWhen::Before);
     assert_eq!(after(&[]).unwrap(), ClassifierWhen::After);

@@ -32,8 +32,8 @@ pub fn opened(record: &StoredRecord) -> Option<Value> {
     serde_json::from_slice(&unpack(codec, bytes).ok()?).ok()
 }
 
-/// Recomputes a task's evidence while it is read: record hashes, commitments, groups, opinions and streams. `handoffd verify` checks
-/// the chain between records of different tasks.
+/// Recomputes a task's evidence while it is read: record hashes, commitments, groups, opinions and streams.
+/// `handoffd verify` checks the chain between records of different tasks.
 #[derive(Debug, Default)]
 pub struct EvidenceCheck {
     records: u64,

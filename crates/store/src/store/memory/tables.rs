@@ -237,16 +237,7 @@ impl Tables {
         have(&mut self.returns, returns);
         self.chunks.extend(chunks.iter().map(|row| (number_of(row), row.clone())));
         self.stream_lines.extend(stream_lines.iter().map(|key| (key.clone(), MemoryLine::new())));
-        for (key, due) in opinions {
-            match due {
-                Some(at) => {
-                    self.opinions.insert(key.clone(), DueOpinion { attempts: 0, next_at: *at });
-                }
-                None => {
-                    self.opinions.remove(key);
-                }
-            }
-        }
+        have(&mut self.opinions, &unasked(opinions));
         let rows = checkpoints.iter().map(|row| ((run(row), row.at.seq), row.clone()));
         self.checkpoints.extend(rows);
         self.idempotency.extend(idempotency.iter().map(|row| (use_of(row), row.clone())));
@@ -311,6 +302,12 @@ fn may_be_written<K: Ord, V>(table: &BTreeMap<K, V>, rows: &BTreeMap<K, (V, bool
         }
     }
     Ok(())
+}
+
+/// Opinions that nobody claimed yet, by when they are due.
+fn unasked(due: &BTreeMap<HandoffKey, Option<Micros>>) -> BTreeMap<HandoffKey, Option<DueOpinion>> {
+    let row = |at: Micros| DueOpinion { attempts: 0, next_at: at };
+    due.iter().map(|(key, due)| (key.clone(), due.map(row))).collect()
 }
 
 /// Upserts `Some`, deletes `None`.
