@@ -1,8 +1,9 @@
 //! Mentions: what names an attack and is none. Each match is judged by its own place, so that no text elsewhere
-//! switches a rule off: the clause that tells of somebody, a name in code, the title of a link, a quotation or a block of code in
-//! talk about attacks.
+//! switches a rule off: the clause that tells of somebody, a name in code, the title of a link, and in talk about attacks a
+//! quotation, a block of code, the cell of a table or the item of a list.
 
 use std::cell::LazyCell;
+use std::ops::Range;
 
 use memchr::memmem;
 
@@ -10,7 +11,7 @@ use super::rules::{FieldClass, Rules, Tier};
 use super::sequence::SequenceMatch;
 
 /// How near talk about attacks is to what it quotes, in bytes.
-const TALK: usize = 400;
+const TALK: usize = 1_200;
 
 /// Matches of a condition that are looked at for one that covers a place.
 const COVERING: usize = 8;
@@ -18,7 +19,8 @@ const COVERING: usize = 8;
 /// Longest quotation that is looked at on either side of a match, in bytes.
 const QUOTED: usize = 300;
 
-/// How far from a match in a block of code the block's fences are looked for, in bytes.
+/// How far from a match in a block of code the block's fences are looked for, and from an item of a list the line that
+/// introduces the list, in bytes.
 const FENCED: usize = 1_200;
 
 /// Most bytes before a fence in its line.
@@ -52,6 +54,13 @@ pub(super) fn without_mentions(
             conditions.get(next).is_some_and(|one| one.rule == talk && one.start <= at + reach)
         })
     };
+    let talked_within = |line: &Range<usize>| {
+        rules.mention().is_some_and(|talk| {
+            let from = (talk, line.start);
+            let next = conditions.partition_point(|one| (one.rule, one.start) < from);
+            conditions.get(next).is_some_and(|one| one.rule == talk && one.start < line.end)
+        })
+    };
     // In a tool's output and in data what is taken for a mention is marked; elsewhere it would pass.
     let passes = !matches!(class, FieldClass::ToolOutput | FieldClass::Data);
     let addressed = rules.addressed().filter(|_| passes);
@@ -64,10 +73,16 @@ pub(super) fn without_mentions(
         .map(|fire| {
             told(fire)
                 || in_code_name(text, fire)
+                || !passes && ends_in_code_name(text, fire)
+                || is_link_title(text, fire)
                 || rules.all()[usize::from(fire.rule)].except.is_some()
                     && (in_address(text, fire) || in_link_title(text, fire))
                 || talked(fire.start, TALK) && is_quoted(text, fire)
                 || talked(fire.start, FENCED) && in_fence(&fences, fire.start, fire.end)
+                || !passes && talked(fire.start, TALK) && in_table(text, fire)
+                || !passes
+                    && talked(fire.start, FENCED)
+                    && introduction(text, fire).is_some_and(|line| talked_within(&line))
         })
         .collect();
     let mut excepted = excepted.into_iter();
@@ -128,6 +143,87 @@ fn in_code_name(text: &str, fire: &SequenceMatch) -> bool {
         || key
         || matches!(after, Some(b'(' | b'=' | b'"' | b'\'' | b'`' | b';' | b'[' | b']'))
         || bytes[end..].trim_ascii_start().starts_with(b"=")
+}
+
+/// Whether a match goes over signs of code into a name of several words, like `show(text=system_prompt)` or
+/// `list[str], system_prompt: str`: code passes values and orders nothing.
+fn ends_in_code_name(text: &str, fire: &SequenceMatch) -> bool {
+    let bytes = text.as_bytes();
+    let part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    let Some(within) = bytes.get(fire.start..fire.end) else { return false };
+    let start = within.iter().rposition(|byte| !part(byte)).map_or(0, |at| at + 1);
+    let name = &within[start..];
+    let signs = within[..start].iter().any(|byte| matches!(byte, b'=' | b'(' | b'[' | b']' | b'{'));
+    let words = name.split(|byte| *byte == b'_').filter(|word| !word.is_empty()).count();
+    signs
+        && (2..=NAME_WORDS).contains(&words)
+        && !bytes.get(fire.end..).is_some_and(|rest| rest.first().is_some_and(part))
+}
+
+/// Whether a match is the one word of a link's title: a bracket that an address follows opens no part of a prompt.
+fn is_link_title(text: &str, fire: &SequenceMatch) -> bool {
+    let bytes = text.as_bytes();
+    let (Some(within), Some(behind)) = (bytes.get(fire.start..fire.end), bytes.get(fire.end..))
+    else {
+        return false;
+    };
+    let word = within.strip_prefix(b"[").unwrap_or(within);
+    let opened = word.len() < within.len() || fire.start > 0 && bytes[fire.start - 1] == b'[';
+    opened
+        && word.iter().all(u8::is_ascii_alphanumeric)
+        && [&b"](http"[..], b"](./", b"](../"].iter().any(|link| behind.starts_with(link))
+}
+
+/// Whether a match stands in one cell of a row of a table: a sign between columns before it and behind it in its line.
+fn in_table(text: &str, fire: &SequenceMatch) -> bool {
+    let Some(line) = line_around(text, fire) else { return false };
+    let (before, within) = (&text[line.start..fire.start], &text[fire.start..fire.end]);
+    let column = |sign: char| matches!(sign, '|' | '\u{2502}' | '\u{2503}');
+    before.trim_start().starts_with(column)
+        && !within.contains(column)
+        && text[fire.end..line.end].contains(column)
+}
+
+/// Where the line stands that introduces the list whose item a match stands in: a heading, or a line that a colon ends.
+fn introduction(text: &str, fire: &SequenceMatch) -> Option<Range<usize>> {
+    let line = line_around(text, fire)?;
+    if !is_item(&text[line.clone()]) {
+        return None;
+    }
+    let from = text.ceil_char_boundary(line.start.saturating_sub(FENCED));
+    let mut end = line.start;
+    while end > from {
+        end -= 1;
+        let start = text[from..end].rfind('\n').map_or(from, |at| from + at + 1);
+        let above = &text[start..end];
+        if above.trim().is_empty() || is_item(above) || above.starts_with([' ', '\t']) {
+            end = start;
+            continue;
+        }
+        let plain = above.trim_end().trim_end_matches(['*', '_']);
+        let introduces = above.starts_with('#') || plain.ends_with([':', '\u{ff1a}']);
+        return introduces.then_some(start..end);
+    }
+    None
+}
+
+/// Whether a line is an item of a list.
+fn is_item(line: &str) -> bool {
+    let line = line.trim_start();
+    let number = line.trim_start_matches(|sign: char| sign.is_ascii_digit());
+    let numbered =
+        number.len() < line.len() && (number.starts_with(". ") || number.starts_with(") "));
+    numbered || ["- ", "* ", "+ ", "\u{2022} "].iter().any(|sign| line.starts_with(sign))
+}
+
+/// The line that a match stands in as a whole, of which at most [`FENCED`] bytes are looked at on either side.
+fn line_around(text: &str, fire: &SequenceMatch) -> Option<Range<usize>> {
+    text.get(fire.start..fire.end).filter(|within| !within.contains('\n'))?;
+    let from = text.ceil_char_boundary(fire.start.saturating_sub(FENCED));
+    let to = text.floor_char_boundary((fire.end + FENCED).min(text.len()));
+    let start = text[from..fire.start].rfind('\n').map(|at| from + at + 1);
+    let end = text[fire.end..to].find('\n').map_or(to, |at| fire.end + at);
+    start.or((from == 0).then_some(0)).map(|start| start..end)
 }
 
 /// Whether a match begins within the path of an address: what a page is called sends nothing.
