@@ -82,7 +82,8 @@ pub(super) fn without_mentions(
                 || !passes && talked(fire.start, TALK) && in_table(text, fire)
                 || !passes
                     && talked(fire.start, FENCED)
-                    && introduction(text, fire).is_some_and(|line| talked_within(&line))
+                    && (list_item(text, fire).is_some_and(|line| talked_within(&line))
+                        || introduction(text, fire).is_some_and(|line| talked_within(&line)))
         })
         .collect();
     let mut excepted = excepted.into_iter();
@@ -182,6 +183,17 @@ fn in_table(text: &str, fire: &SequenceMatch) -> bool {
     before.trim_start().starts_with(column)
         && !within.contains(column)
         && text[fire.end..line.end].contains(column)
+}
+
+/// The item of a list that a match stands in, where another one stands beside it.
+fn list_item(text: &str, fire: &SequenceMatch) -> Option<Range<usize>> {
+    let line = line_around(text, fire)?;
+    let from = text.ceil_char_boundary(line.start.saturating_sub(FENCED));
+    let to = text.floor_char_boundary((line.end + FENCED).min(text.len()));
+    let before = text[from..line.start].lines().rfind(|other| !other.trim().is_empty());
+    let behind = text[line.end..to].lines().find(|other| !other.trim().is_empty());
+    let beside = before.is_some_and(is_item) || behind.is_some_and(is_item);
+    (beside && is_item(&text[line.clone()])).then_some(line)
 }
 
 /// Where the line stands that introduces the list whose item a match stands in: a heading, or a line that a colon ends.
