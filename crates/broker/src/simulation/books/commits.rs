@@ -136,10 +136,23 @@ impl Books {
                 )
             });
         }
-        if draft.kind == RecordKind::Accepted
-            && let Some(task) = self.tasks.get_mut(&task)
-        {
-            task.accepted = Some(id);
+        if draft.kind == RecordKind::Accepted {
+            self.accepted(task, id);
+        }
+    }
+
+    /// The receiver of `id` has taken it. Where it holds another handoff of the task with a later token, it goes on to
+    /// run the task by that.
+    fn accepted(&mut self, task: TaskId, id: HandoffId) {
+        let (Some(entry), Some(taken)) = (self.tasks.get_mut(&task), self.handoffs.get(&id)) else {
+            return;
+        };
+        let later =
+            entry.accepted.and_then(|before| self.handoffs.get(&before)).is_some_and(|one| {
+                one.status.is_held() && one.target == taken.target && one.token > taken.token
+            });
+        if !later {
+            entry.accepted = Some(id);
         }
     }
 

@@ -28,7 +28,7 @@ struct TaskEntry {
     status: TaskStatus,
     fence: i64,
     holder: AgentId,
-    /// The handoff whose acceptance was committed last.
+    /// The handoff that its holder runs it by: of the last acceptance, or of a later token that the same receiver holds.
     accepted: Option<HandoffId>,
     /// Budget of the task, from its first handoff.
     opening: Option<Usd>,
