@@ -5,16 +5,15 @@
 //! deletes the row. Each claim counts an attempt, whose number is its token: a worker whose lease ran out meanwhile
 //! records nothing. A broker that dies with a claim leaves it to the next attempt.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::archive::{ContentState, Contents};
 use crate::dispatch::backoff::RetryPolicy;
+use crate::dispatch::in_service::InService;
 use crate::intake::{Opinion, SecondOpinion};
 use crate::ledger::Ledger;
 use crate::ledger::command::{Command, Kind, LedgerError, RecordOpinion};
@@ -59,7 +58,7 @@ pub struct OpinionDependencies {
     pub ledger: Ledger,
     pub classifier: Arc<dyn SecondOpinion>,
     pub settings: OpinionSettings,
-    /// Ends the worker.
+    /// Cancelled, it ends the worker.
     pub stopping: CancellationToken,
 }
 
@@ -69,23 +68,22 @@ pub struct OpinionWorker(Arc<WorkerState>);
 
 struct WorkerState {
     parts: OpinionDependencies,
-    busy: Mutex<HashSet<HandoffKey>>,
-    places: Arc<Semaphore>,
+    in_service: InService<HandoffKey>,
     tracker: TaskTracker,
 }
 
-/// What one attempt came to.
+/// The result of one attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Attempted {
-    /// It is to be recorded; with why there is no answer, a code.
+    /// The record tells it: the classifier's answer, or a code for why there will be none.
     Recorded(ClassifierFacts, Option<&'static str>),
-    /// There is no answer yet, and why.
+    /// The classifier gave no answer, for this reason.
     Failed(String),
-    /// The broker stops.
+    /// The broker stopped before the classifier answered.
     Stopped,
 }
 
-/// What becomes of an attempt: the record, or the pause before the next one.
+/// The step that follows an attempt: the record is written, or the next attempt begins after a pause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum OpinionOutcome {
     Record(ClassifierFacts, Option<&'static str>),
@@ -118,8 +116,7 @@ impl OpinionWorker {
     /// A worker that is not running yet; rows are served on `tracker`.
     #[must_use]
     pub fn new(parts: OpinionDependencies, tracker: TaskTracker) -> Self {
-        let places = Arc::new(Semaphore::new(AT_ONCE));
-        Self(Arc::new(WorkerState { parts, busy: Mutex::default(), places, tracker }))
+        Self(Arc::new(WorkerState { parts, in_service: InService::new(AT_ONCE), tracker }))
     }
 
     /// Asks until the broker stops.
@@ -137,10 +134,6 @@ impl OpinionWorker {
         }
     }
 
-    fn busy(&self) -> MutexGuard<'_, HashSet<HandoffKey>> {
-        self.0.busy.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Serves the rows that are due.
     async fn look(&self) {
         let OpinionDependencies { store, clock, .. } = &self.0.parts;
@@ -151,22 +144,16 @@ impl OpinionWorker {
                 return;
             }
         };
-        for key in due {
-            if self.busy().contains(&key) {
-                continue;
-            }
-            // No place: the ones at work look again when they are done.
-            let Ok(place) = Arc::clone(&self.0.places).try_acquire_owned() else { return };
-            self.busy().insert(key.clone());
+        for service in self.0.in_service.admit(due) {
             let this = self.clone();
             self.0.tracker.spawn(async move {
-                let served = this.serve(&key).await;
-                this.busy().remove(&key);
-                drop(place);
+                let served = this.serve(service.key()).await;
+                let handoff_id = service.key().1;
+                drop(service);
                 match served {
                     Ok(pause) => this.look_after(pause),
                     Err(err) => {
-                        tracing::warn!(error = %err, handoff_id = %key.1, "a second opinion could not be asked for");
+                        tracing::warn!(error = %err, %handoff_id, "a second opinion could not be asked for");
                     }
                 }
             });

@@ -10,6 +10,7 @@ use handoffd_core::domain::ids::TenantId;
 use handoffd_core::domain::question::LONGEST_ANSWER;
 use handoffd_core::domain::redaction::RedactionPolicy;
 use handoffd_core::domain::residency::is_basis;
+use handoffd_core::gate::safety::policy::CLASSIFIER;
 
 /// Short environment names and the keys they stand for (specification §8).
 const SHORT: [(&str, &str); 7] = [
@@ -27,9 +28,6 @@ const FORMER: [&str; 1] = ["delivery.pull_timeout_ms"];
 
 /// The largest count or size that makes sense, and that every queue can take (1 GiB).
 const MAX_COUNT: usize = 1 << 30;
-
-/// The rule of the external classifier's findings, as exceptions name it.
-const CLASSIFIER_RULE: &str = "classifier";
 
 /// Longest wait of an acceptance for company: a fraction of any deadline.
 const MAX_SETTLE_DELAY_MS: u64 = 10_000;
@@ -385,7 +383,8 @@ impl Config {
         Ok(())
     }
 
-    /// What asking the classifier after the commit goes without.
+    /// Refuses `safety.classifier.when = "after"` where there is no classifier, nothing passes without its answer, or each of its
+    /// findings refuses.
     fn check_asked_after(&self) -> Result<(), ConfigError> {
         let Safety { mode, exceptions, classifier, .. } = &self.safety;
         if classifier.when == ClassifierWhen::Before {
@@ -403,8 +402,7 @@ impl Config {
             )));
         }
         let spares = |one: &SafetyException| {
-            let named =
-                one.rules.is_empty() || one.rules.iter().any(|name| name == CLASSIFIER_RULE);
+            let named = one.rules.is_empty() || one.rules.iter().any(|name| name == CLASSIFIER);
             one.mode != SafetyMode::Enforce && named && one.field.is_none()
         };
         if *mode == SafetyMode::Enforce && !exceptions.iter().any(spares) {

@@ -418,9 +418,9 @@ pub enum ClassifierAsk {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClassifierWhen {
-    /// Before the commit.
+    /// The broker asks before the commit, and the sender waits for the answer.
     Before,
-    /// After the commit, where its answer cannot refuse the message.
+    /// The broker asks after the commit about messages that the answer cannot refuse.
     After,
 }
 

@@ -5,17 +5,16 @@
 //! holds the line's lease; when that broker dies, another goes on behind the last chunk that was written as sent. A
 //! handoff that has ended badly is told its end alone.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::backoff::RetryPolicy;
+use super::in_service::InService;
 use super::standard_webhooks::WebhookSecret;
 use super::webhook::{HandoffHeaders, Notice, VerdictClock, WebhookClient, WebhookRequest};
 use crate::directory::{Agents, Directory};
@@ -90,8 +89,7 @@ pub struct ChunkSender(Arc<SenderState>);
 
 struct SenderState {
     parts: ChunkSenderDependencies,
-    busy: Mutex<HashSet<HandoffKey>>,
-    places: Arc<Semaphore>,
+    in_service: InService<HandoffKey>,
     tracker: TaskTracker,
 }
 
@@ -112,8 +110,8 @@ impl ChunkSender {
     /// A sender that is not running yet; lines are served on `tracker`.
     #[must_use]
     pub fn new(parts: ChunkSenderDependencies, tracker: TaskTracker) -> Self {
-        let places = Arc::new(Semaphore::new(parts.settings.at_once));
-        Self(Arc::new(SenderState { parts, busy: Mutex::default(), places, tracker }))
+        let in_service = InService::new(parts.settings.at_once);
+        Self(Arc::new(SenderState { parts, in_service, tracker }))
     }
 
     /// Sends until the broker stops.
@@ -131,10 +129,6 @@ impl ChunkSender {
         }
     }
 
-    fn busy(&self) -> std::sync::MutexGuard<'_, HashSet<HandoffKey>> {
-        self.0.busy.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Serves lines with unsent chunks.
     async fn look(&self) {
         let ChunkSenderDependencies { store, clock, .. } = &self.0.parts;
@@ -145,18 +139,11 @@ impl ChunkSender {
                 return;
             }
         };
-        for key in due {
-            if self.busy().contains(&key) {
-                continue;
-            }
-            // No place: the ones at work look again when they are done.
-            let Ok(place) = Arc::clone(&self.0.places).try_acquire_owned() else { return };
-            self.busy().insert(key.clone());
+        for service in self.0.in_service.admit(due) {
             let this = self.clone();
             self.0.tracker.spawn(async move {
-                let served = this.serve(&key).await;
-                this.busy().remove(&key);
-                drop(place);
+                let served = this.serve(service.key()).await;
+                drop(service);
                 match served {
                     // What was committed while the lease was held found it taken.
                     Ok(()) => this.0.parts.ledger.look_for_chunks(),

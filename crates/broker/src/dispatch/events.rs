@@ -6,15 +6,14 @@
 //! only its own stream, with growing pauses, until it answers or is disabled; an event that the endpoint refuses as
 //! such is set aside after a few attempts.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::backoff::RetryPolicy;
+use super::in_service::InService;
 use super::standard_webhooks::WebhookSecret;
 use super::webhook::{HandoffHeaders, Notice, VerdictClock, WebhookClient, WebhookRequest};
 use crate::directory::Directory;
@@ -97,8 +96,7 @@ pub struct EventPublisher(Arc<PublisherState>);
 
 struct PublisherState {
     parts: PublisherDependencies,
-    busy: Mutex<HashSet<CursorKey>>,
-    places: Arc<Semaphore>,
+    in_service: InService<CursorKey>,
     tracker: TaskTracker,
 }
 
@@ -135,8 +133,8 @@ impl EventPublisher {
     /// A publisher that is not running yet; subscribers are served on `tracker`.
     #[must_use]
     pub fn new(parts: PublisherDependencies, tracker: TaskTracker) -> Self {
-        let places = Arc::new(Semaphore::new(parts.settings.at_once));
-        Self(Arc::new(PublisherState { parts, busy: Mutex::default(), places, tracker }))
+        let in_service = InService::new(parts.settings.at_once);
+        Self(Arc::new(PublisherState { parts, in_service, tracker }))
     }
 
     /// Publishes until the broker stops.
@@ -175,14 +173,10 @@ impl EventPublisher {
         }
     }
 
-    fn busy(&self) -> std::sync::MutexGuard<'_, HashSet<CursorKey>> {
-        self.0.busy.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Renews the leases of the subscribers in service.
     async fn renew(&self) {
         let PublisherDependencies { store, clock, settings, broker, .. } = &self.0.parts;
-        if self.busy().is_empty() {
+        if self.0.in_service.is_empty() {
             return;
         }
         let now = clock.now();
@@ -212,18 +206,11 @@ impl EventPublisher {
             }
         };
         let found = !due.is_empty();
-        for key in due {
-            if self.busy().contains(&key) {
-                continue;
-            }
-            // No place: the ones at work look again when they are done.
-            let Ok(place) = Arc::clone(&self.0.places).try_acquire_owned() else { return true };
-            self.busy().insert(key.clone());
+        for service in self.0.in_service.admit(due) {
             let this = self.clone();
             self.0.tracker.spawn(async move {
-                let pause = this.serve(&key).await;
-                this.busy().remove(&key);
-                drop(place);
+                let pause = this.serve(service.key()).await;
+                drop(service);
                 let PublisherDependencies { ledger, stopping, .. } = &this.0.parts;
                 // What was committed while the lease was held found it taken.
                 match pause {

@@ -18,6 +18,7 @@ mod endpoints;
 pub mod events;
 mod failing;
 mod held;
+pub mod in_service;
 pub mod inboxes;
 pub mod json_service;
 mod lanes;

@@ -2,11 +2,10 @@
 //! message it is asked for before the commit; elsewhere it may come after (`crate::opinions`).
 
 use async_trait::async_trait;
+use serde_json::Value;
 
 use super::{Intake, IntakeError};
 use crate::directory::Principal;
-use serde_json::Value;
-
 use handoffd_core::domain::warning::{Warning, WarningCode};
 use handoffd_core::evidence::record::{ClassifierFacts, SafetyFacts};
 use handoffd_core::gate::safety::policy::{CLASSIFIER, FindingMode, PolicyContext};
@@ -58,11 +57,12 @@ impl Opinion {
     }
 }
 
-/// Whether a message's opinion may come after its commit.
+/// The time at which the classifier is asked about a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OpinionTime {
+    /// The broker asks before the commit.
     Before,
-    /// A message that comes whole, to one receiver, once nothing can refuse it.
+    /// The broker may ask after the commit, if the settings say so and the answer cannot refuse the message.
     MayBeAfter,
 }
 

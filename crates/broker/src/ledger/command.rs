@@ -74,7 +74,7 @@ pub enum Kind {
     Settle(Box<Settle>),
     /// Keep the compressed message that the receiver gets.
     Compress(Box<Compress>),
-    /// Record what the external classifier said of a committed message.
+    /// Record the external classifier's opinion of a committed message.
     RecordOpinion(Box<RecordOpinion>),
     /// Add a chunk to a handoff's stream, or end the stream with it.
     Chunk(Box<AppendChunk>),
@@ -465,7 +465,7 @@ pub struct Compress {
     pub facts: CompressionFacts,
 }
 
-/// What the external classifier said of a committed message.
+/// The external classifier's opinion of a committed message.
 #[derive(Debug, Clone)]
 pub struct RecordOpinion {
     pub task_id: TaskId,

@@ -317,7 +317,7 @@ struct RecordNote {
     group: Option<GroupFacts>,
     /// Whether it commits a branch of a group.
     forks: bool,
-    /// What the external classifier said.
+    /// The recorded opinion of the external classifier.
     opinion: Option<ClassifierFacts>,
 }
 

@@ -88,7 +88,7 @@ pub struct PromptExtent<'a> {
     pub budget: Option<(u64, TokenCounter<'a>)>,
     /// Findings of the safety scan: each stretch is fenced where it is shown.
     pub marks: &'a [SafetyFinding],
-    /// What an external classifier calls the message that it holds for unsafe: a code, empty where it named none.
+    /// The label under which an external classifier called the message unsafe: a code, empty where it gave none.
     pub opinion: Option<&'a str>,
 }
 
