@@ -7,10 +7,10 @@ use super::{
     SafetyException, SafetyMode, caps, kubernetes,
 };
 use handoffd_core::domain::ids::TenantId;
+use handoffd_core::domain::policy::CLASSIFIER;
 use handoffd_core::domain::question::LONGEST_ANSWER;
 use handoffd_core::domain::redaction::RedactionPolicy;
 use handoffd_core::domain::residency::is_basis;
-use handoffd_core::gate::safety::policy::CLASSIFIER;
 
 /// Short environment names and the keys they stand for (specification §8).
 const SHORT: [(&str, &str); 7] = [

@@ -6,9 +6,10 @@ use serde_json::Value;
 
 use super::{Intake, IntakeError};
 use crate::directory::Principal;
+use handoffd_core::domain::policy::CLASSIFIER;
 use handoffd_core::domain::warning::{Warning, WarningCode};
 use handoffd_core::evidence::record::{ClassifierFacts, SafetyFacts};
-use handoffd_core::gate::safety::policy::{CLASSIFIER, FindingMode, PolicyContext};
+use handoffd_core::gate::safety::policy::{FindingMode, PolicyContext};
 use handoffd_core::gate::safety::{SafetyFinding, to_failure};
 use handoffd_core::gate::{GateVerdict, PassedMessage, RefusedMessage};
 

@@ -241,6 +241,9 @@ impl Orders {
     }
 }
 
+/// Rule name of the external classifier's findings, in a safety exception's `rules` and in a failure.
+pub const CLASSIFIER: &str = "classifier";
+
 /// The policy for a message that claims another version of its sender than the registered one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]

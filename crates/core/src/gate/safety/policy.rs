@@ -2,7 +2,7 @@
 //! (tenant, sender, edge, field, rule) and may end.
 
 use crate::domain::ids::{AgentId, Micros, TenantId};
-use crate::domain::policy::Orders;
+use crate::domain::policy::{CLASSIFIER, Orders};
 
 use super::{Rule, SafetyFinding};
 
@@ -171,9 +171,6 @@ impl Policies {
             .find(|one| !known(one))
     }
 }
-
-/// Rule name of the external classifier's findings.
-pub const CLASSIFIER: &str = "classifier";
 
 #[cfg(test)]
 mod tests {
