@@ -19,7 +19,7 @@ const MASTER_KEY: &str = "BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=";
 /// The seed of the key that signs their tree heads: 32 bytes of 9, no secret either.
 const SIGNING_KEY: &str = "CQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQk=";
 
-/// Records in the log of each kept store.
+/// Records in the log of a kept store, at least.
 const RECORDS: u64 = 19;
 
 fn unpacked(name: &str) -> Vec<u8> {
@@ -40,20 +40,29 @@ async fn read(broker: &Broker, path: &str) -> Value {
 }
 
 pub async fn a_store_of_0_1_0_opens_goes_on_and_verifies(site: Arc<Site>) {
+    opens_goes_on_and_verifies(site, "0.1.0").await;
+}
+
+pub async fn a_store_of_0_2_0_opens_goes_on_and_verifies(site: Arc<Site>) {
+    opens_goes_on_and_verifies(site, "0.2.0").await;
+}
+
+async fn opens_goes_on_and_verifies(site: Arc<Site>, release: &str) {
     match site.side {
         Side::Sqlite => {
             let file = site.data_dir().join("broker.db");
-            std::fs::write(file, unpacked("0.1.0.sqlite.gz")).unwrap();
+            std::fs::write(file, unpacked(&format!("{release}.sqlite.gz"))).unwrap();
         }
         Side::Postgres | Side::Apart => {
-            let dump = String::from_utf8(unpacked("0.1.0.postgres.sql.gz")).unwrap();
+            let dump = unpacked(&format!("{release}.postgres.sql.gz"));
+            let dump = String::from_utf8(dump).unwrap();
             site.sql(&dump).await;
         }
     }
     let keys = [("HANDOFFD_MASTER_KEY", MASTER_KEY), ("HANDOFFD_AUDIT__SIGNING_KEY", SIGNING_KEY)];
     let broker = Broker::start(&site, &keys).await;
 
-    // What 0.1.0 knew is there: the task that was completed, with its evidence, and the message it refused.
+    // What the release knew is there: the task that was completed, with its evidence, and the message it refused.
     let tasks = read(&broker, "/tasks?status=COMPLETED").await;
     let task = tasks["items"][0]["taskId"].as_str().unwrap_or_else(|| panic!("{tasks}"));
     let trace = read(&broker, &format!("/tasks/{task}/trace")).await;

@@ -1,3 +1,3 @@
 """The version: that of the broker which this package was made with."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
