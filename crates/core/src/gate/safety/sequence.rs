@@ -6,8 +6,9 @@
 //! asks for a quotation to follow and `:` for a colon. `+` before a slot asks for nothing but spaces between it and the
 //! slot before: one clause goes on. `~` asks for nothing but words and commas between them: one sentence goes on. `!`
 //! asks for a word before it in its clause.
-//! The machine keeps the latest way to each slot of each sequence, and a bit for each slot that was reached
-//! not long ago, so that a word costs as much as there are slots that wait for it.
+//! Sequences that begin alike share their first steps: the machine is a tree. It keeps the latest way to each step,
+//! and a bit for each step whose step before was reached not long ago, so that a word costs as much as there are
+//! steps that wait for it.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +48,7 @@ impl At {
 }
 
 /// What a negation before the first word of a sequence does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum PrecedingNegation {
     Anything,
     /// The sequence does not begin.
@@ -56,14 +57,14 @@ enum PrecedingNegation {
     Negation,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum FollowingMark {
     Anything,
     Quotation,
     Colon,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct SequenceSlot {
     gap: u32,
     link: Link,
@@ -72,7 +73,7 @@ struct SequenceSlot {
 }
 
 /// What may stand between a slot and the one before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Link {
     Anything,
     /// Spaces and emphasis.
@@ -86,22 +87,43 @@ enum Link {
 #[error("the sequence {0:?} cannot be read: {1:?} is no concept")]
 pub struct SequenceError(String, String);
 
-/// One slot of one sequence. A word reads each step that waits for its concepts, so a step has only what that reading needs.
-#[derive(Debug, Clone, Copy)]
+/// A sequence as it was added.
+#[derive(Debug)]
+struct Sequence {
+    rule: u16,
+    after: PrecedingNegation,
+    slots: Vec<(ConceptSet, SequenceSlot)>,
+}
+
+/// One slot of the sequences that are alike up to it. A word reads each step that waits for its concepts, so a step has
+/// only what that reading needs.
+#[derive(Debug, Clone)]
 struct SequenceStep {
     slot: SequenceSlot,
-    rule: u16,
-    first: bool,
-    last: bool,
+    /// The step before; none where sequences begin.
+    before: Option<u16>,
     after: PrecedingNegation,
+    /// Those that wait for the next word once this one was reached.
+    next: StepSet,
+    /// Sequences that end here.
+    ends: Vec<SequenceEnd>,
+}
+
+/// The end of a sequence.
+#[derive(Debug, Clone, Copy)]
+struct SequenceEnd {
+    /// In the order in which sequences were added.
+    sequence: u16,
+    rule: u16,
 }
 
 /// All sequences of all rules.
 #[derive(Debug, Default)]
 pub struct SequenceMachine {
+    /// Those that were added; [`Self::compile`] makes steps of them.
+    sequences: Vec<Sequence>,
+    /// A step has a higher number than the one before it.
     steps: Vec<SequenceStep>,
-    /// The concepts of each step; [`Self::compile`] empties this.
-    concepts: Vec<ConceptSet>,
     /// For each sense of the lexicon, the steps that take a word of it.
     takes: Vec<SenseSteps>,
     /// Those that begin a sequence.
@@ -136,7 +158,8 @@ impl StepConditions {
             }
             bits
         };
-        let begins = |after| set(&move |step: &SequenceStep| step.first && step.after == after);
+        let begins =
+            |after| set(&move |step: &SequenceStep| step.before.is_none() && step.after == after);
         let misplaced = [At::Within, At::Anywhere, At::Clause, At::Line, At::Beginning]
             .map(|place| set(&move |step: &SequenceStep| !step.slot.at.allows(place)));
         Self {
@@ -146,12 +169,19 @@ impl StepConditions {
             plain: begins(PrecedingNegation::NoNegation),
         }
     }
+
+    /// Whether a negation before its word matters to some of these steps.
+    fn ask_for_negation(&self, steps: &StepSet) -> bool {
+        steps.0.iter().any(|(word, bits)| bits & (self.negated[*word] | self.plain[*word]) != 0)
+    }
 }
 
 /// What a word of one sense does.
 #[derive(Debug, Default)]
 struct SenseSteps {
     steps: StepSet,
+    /// Whether a negation before the word matters.
+    turns: bool,
     negation: bool,
     lead: bool,
 }
@@ -215,9 +245,11 @@ struct Negation {
 /// What a scan remembers; kept from text to text, so that a short one costs nothing to begin.
 #[derive(Debug, Default)]
 pub struct ScanMemory {
-    /// How far each step got; means something where the step after it waits.
+    /// How far each step got; means something where a step after it waits.
     progress: Vec<StepProgress>,
     waiting: Vec<WaitingSteps>,
+    /// Sequences that the word at hand completes.
+    completed: Vec<(u16, SequenceMatch)>,
     /// Readings that are free.
     pub(super) readings: Vec<Reading>,
 }
@@ -239,19 +271,53 @@ impl SequenceMachine {
             concept.is_some_and(|bit| set[bit / 64] >> (bit % 64) & 1 == 1)
         };
         let mut by_concept = vec![StepSet::default(); MAX_CONCEPTS];
-        for (index, set) in std::mem::take(&mut self.concepts).iter().enumerate() {
+        for (index, set) in self.grow().iter().enumerate() {
             concepts(set).for_each(|concept| by_concept[concept].push(index));
         }
+        let conditions = StepConditions::of(&self.steps);
         let takes = lexicon.senses().iter().map(|set| {
             let mut words: BTreeMap<usize, u64> = BTreeMap::new();
             for (word, bits) in concepts(set).flat_map(|concept| &by_concept[concept].0) {
                 *words.entry(*word).or_default() |= bits;
             }
             let steps = StepSet(words.into_iter().collect());
-            SenseSteps { steps, negation: holds(set, negation), lead: holds(set, lead) }
+            let turns = conditions.ask_for_negation(&steps);
+            SenseSteps { steps, turns, negation: holds(set, negation), lead: holds(set, lead) }
         });
         self.takes = takes.collect();
-        self.conditions = StepConditions::of(&self.steps);
+        self.conditions = conditions;
+    }
+
+    /// Makes the tree of steps, all first ones before all second ones, and so on; gives the concepts of each.
+    fn grow(&mut self) -> Vec<ConceptSet> {
+        let sequences = std::mem::take(&mut self.sequences);
+        let mut all_concepts = Vec::new();
+        let mut reached: Vec<Option<u16>> = vec![None; sequences.len()];
+        let longest = sequences.iter().map(|sequence| sequence.slots.len()).max().unwrap_or(0);
+        for depth in 0..longest {
+            let mut known = BTreeMap::new();
+            for (number, (sequence, reached)) in sequences.iter().zip(&mut reached).enumerate() {
+                let Some((concepts, slot)) = sequence.slots.get(depth) else { continue };
+                let (before, after) = (*reached, sequence.after);
+                let step = *known.entry((before, after, concepts, slot)).or_insert_with(|| {
+                    let step = self.steps.len();
+                    match before {
+                        Some(before) => self.steps[usize::from(before)].next.push(step),
+                        None => self.firsts.push(step),
+                    }
+                    let (slot, next, ends) = (*slot, StepSet::default(), Vec::new());
+                    self.steps.push(SequenceStep { slot, before, after, next, ends });
+                    all_concepts.push(*concepts);
+                    step as u16
+                });
+                if depth + 1 == sequence.slots.len() {
+                    let end = SequenceEnd { sequence: number as u16, rule: sequence.rule };
+                    self.steps[usize::from(step)].ends.push(end);
+                }
+                *reached = Some(step);
+            }
+        }
+        all_concepts
     }
 
     /// Lets negations of each language reach through these words of it: "do not *ever* ignore".
@@ -314,32 +380,19 @@ impl SequenceMachine {
         // Two bytes of the reading are a word and its border at least.
         let reach = slots.iter().map(|(_, slot)| slot.gap / 2 + MAX_WORDS as u32).sum();
         self.reach = self.reach.max(reach);
-        if plain {
-            self.chain(rule, slots.clone(), PrecedingNegation::Negation);
+        // Nothing stands before the first.
+        if let Some((_, first)) = slots.first_mut() {
+            (first.gap, first.link) = (0, Link::Anything);
         }
-        self.chain(
-            rule,
-            slots,
-            if plain { PrecedingNegation::NoNegation } else { PrecedingNegation::Anything },
-        );
+        let rule = rule as u16;
+        let after = if plain {
+            let (after, slots) = (PrecedingNegation::Negation, slots.clone());
+            self.sequences.push(Sequence { rule, after, slots });
+            PrecedingNegation::NoNegation
+        } else {
+            PrecedingNegation::Anything
+        };
+        self.sequences.push(Sequence { rule, after, slots });
         Ok(())
-    }
-
-    fn chain(
-        &mut self,
-        rule: usize,
-        slots: Vec<(ConceptSet, SequenceSlot)>,
-        after: PrecedingNegation,
-    ) {
-        let last = slots.len().saturating_sub(1);
-        for (index, (concepts, slot)) in slots.into_iter().enumerate() {
-            let step = self.steps.len();
-            let (first, last) = (index == 0, index == last);
-            if first {
-                self.firsts.push(step);
-            }
-            self.concepts.push(concepts);
-            self.steps.push(SequenceStep { slot, rule: rule as u16, first, last, after });
-        }
     }
 }

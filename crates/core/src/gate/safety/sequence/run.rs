@@ -1,5 +1,7 @@
 //! The machine on its way through one text.
 
+use std::cmp::Reverse;
+
 use super::super::lexicon::{Languages, WordMatch};
 use super::{
     At, FollowingMark, Link, Negation, PrecedingNegation, SEAM, ScanMemory, SequenceMachine,
@@ -55,6 +57,7 @@ impl SequenceMachine {
         memory: &'a mut ScanMemory,
     ) -> SequenceRun<'a> {
         memory.progress.resize(self.steps.len(), StepProgress::default());
+        memory.completed.clear();
         memory.waiting.resize(word_and_bit(self.steps.len()).0 + 1, WaitingSteps::default());
         let mut run = SequenceRun {
             machine: self,
@@ -84,7 +87,7 @@ impl SequenceRun<'_> {
         let machine = self.machine;
         let takes = &machine.takes[usize::from(hit.sense)];
         let conditions = &machine.conditions;
-        let negated = self.negated(hit);
+        let negated = if takes.turns { self.negated(hit) } else { 0 };
         let unfit = if negated == 0 { &conditions.negated } else { &conditions.plain };
         let mut place = None;
         // Later steps first: what a word reached does not wait for that same word.
@@ -99,9 +102,12 @@ impl SequenceRun<'_> {
                 waiting ^= 1 << bit;
                 self.work += 1;
                 let index = word * u64::BITS as usize + bit as usize;
-                self.step(index, hit, negated, &mut fired);
+                self.step(index, hit, negated);
             }
         }
+        // Of the sequences that one word completes the latest comes first.
+        self.memory.completed.sort_unstable_by_key(|(sequence, _)| Reverse(*sequence));
+        self.memory.completed.drain(..).for_each(|(_, complete)| fired(complete));
         if takes.negation {
             self.negation = Some(Negation { end: hit.end, languages: hit.languages });
         }
@@ -111,18 +117,10 @@ impl SequenceRun<'_> {
     }
 
     /// Tries a step with a word that stands where it may. `negated` are the languages in which a negation turns its sense.
-    fn step(
-        &mut self,
-        index: usize,
-        hit: &WordMatch,
-        negated: Languages,
-        fired: &mut impl FnMut(SequenceMatch),
-    ) {
+    fn step(&mut self, index: usize, hit: &WordMatch, negated: Languages) {
         let step = &self.machine.steps[index];
-        let (start, negated) = if step.first {
-            (hit.start as u32, if step.after == PrecedingNegation::Anything { 0 } else { negated })
-        } else {
-            let before = self.memory.progress[index - 1];
+        let (start, negated) = if let Some(before) = step.before {
+            let before = self.memory.progress[usize::from(before)];
             if hit.from < before.to {
                 return;
             }
@@ -136,21 +134,28 @@ impl SequenceRun<'_> {
                 return;
             }
             (before.start, before.negated & hit.languages)
+        } else {
+            (hit.start as u32, if step.after == PrecedingNegation::Anything { 0 } else { negated })
         };
         if !self.followed(step.slot.then, hit) {
             return;
         }
-        if step.last {
-            if negated == 0 {
-                fired(SequenceMatch { rule: step.rule, start: start as usize, end: hit.end });
-            }
-        } else {
+        if negated == 0 {
+            let (start, end) = (start as usize, hit.end);
+            self.memory.completed.extend(
+                step.ends
+                    .iter()
+                    .map(|ended| (ended.sequence, SequenceMatch { rule: ended.rule, start, end })),
+            );
+        }
+        if !step.next.0.is_empty() {
             let end = hit.end as u32;
             self.memory.progress[index] = StepProgress { start, end, to: hit.to, negated };
-            let (word, bit) = word_and_bit(index + 1);
-            let waiting = &mut self.memory.waiting[word];
-            waiting.all |= bit;
-            waiting.lately |= bit;
+            for (word, bits) in &step.next.0 {
+                let waiting = &mut self.memory.waiting[*word];
+                waiting.all |= bits;
+                waiting.lately |= bits;
+            }
         }
     }
 
@@ -164,11 +169,20 @@ impl SequenceRun<'_> {
         }
         // A line's end, a stop, a dash and a bracket all end a clause.
         let between = self.text.get(negation.end..hit.start).unwrap_or(".");
-        let words = between.split([' ', '\t', '*', '_']).filter(|word| !word.is_empty());
-        words.fold(negation.languages & hit.languages, |languages, word| {
-            let carried = self.machine.carriers.get(&word.to_lowercase());
-            languages & carried.copied().unwrap_or(0)
-        })
+        let mut languages = negation.languages & hit.languages;
+        for word in between.split([' ', '\t', '*', '_']).filter(|word| !word.is_empty()) {
+            if languages == 0 {
+                break;
+            }
+            let carriers = &self.machine.carriers;
+            let carried = if word.bytes().all(|byte| byte.is_ascii_lowercase()) {
+                carriers.get(word)
+            } else {
+                carriers.get(&word.to_lowercase())
+            };
+            languages &= carried.copied().unwrap_or(0);
+        }
+        languages
     }
 
     /// Whether nothing stands between two places but what a slot allows.
