@@ -97,7 +97,7 @@ struct Sequence {
 
 /// One slot of the sequences that are alike up to it. A word reads each step that waits for its concepts, so a step has
 /// only what that reading needs.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct SequenceStep {
     slot: SequenceSlot,
     /// The step before; none where sequences begin.
@@ -180,8 +180,8 @@ impl StepConditions {
 #[derive(Debug, Default)]
 struct SenseSteps {
     steps: StepSet,
-    /// Whether a negation before the word matters.
-    turns: bool,
+    /// Whether a negation before the word matters to some of the steps.
+    asks_for_negation: bool,
     negation: bool,
     lead: bool,
 }
@@ -281,8 +281,9 @@ impl SequenceMachine {
                 *words.entry(*word).or_default() |= bits;
             }
             let steps = StepSet(words.into_iter().collect());
-            let turns = conditions.ask_for_negation(&steps);
-            SenseSteps { steps, turns, negation: holds(set, negation), lead: holds(set, lead) }
+            let asks_for_negation = conditions.ask_for_negation(&steps);
+            let (negation, lead) = (holds(set, negation), holds(set, lead));
+            SenseSteps { steps, asks_for_negation, negation, lead }
         });
         self.takes = takes.collect();
         self.conditions = conditions;
@@ -396,3 +397,6 @@ impl SequenceMachine {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

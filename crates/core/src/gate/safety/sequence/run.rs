@@ -87,7 +87,7 @@ impl SequenceRun<'_> {
         let machine = self.machine;
         let takes = &machine.takes[usize::from(hit.sense)];
         let conditions = &machine.conditions;
-        let negated = if takes.turns { self.negated(hit) } else { 0 };
+        let negated = if takes.asks_for_negation { self.negated(hit) } else { 0 };
         let unfit = if negated == 0 { &conditions.negated } else { &conditions.plain };
         let mut place = None;
         // Later steps first: what a word reached does not wait for that same word.
