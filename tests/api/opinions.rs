@@ -95,6 +95,9 @@ async fn nobody_waits_for_a_slow_classifier_and_its_answer_is_told_everywhere() 
         let prompt = b.api.get(&path).await.expect(200);
         assert!(!prompt.text.contains("SECOND OPINION"), "{}", prompt.text);
         assert_eq!(broker.metric("handoff_safety_opinions_due").await, 1);
+        // The alert counts from here: a first one that is unsafe is an increase.
+        let none = "handoff_safety_classifier_verdicts_total{verdict=\"UNSAFE\"} 0";
+        assert!(broker.admin.metrics().await.contains(none));
         // Delivered, and ended, while the classifier thinks.
         let token = b.claim(1).await[0]["fencingToken"].as_i64().unwrap();
         b.say(&message, "accept", token, json!({})).await.expect(200);

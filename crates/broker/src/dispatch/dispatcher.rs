@@ -368,28 +368,25 @@ impl Dispatcher {
         self.0.tracker.spawn(async move { this.attempt(claim).await }.instrument(span));
     }
 
-    /// Frees the slot; `wake` is the time at which the receiver's outbox is read next. Returns a change of the
-    /// endpoint's health that must be reported.
-    fn over(
-        &self,
-        claim: &DeliveryClaim,
-        health: Health,
-        wake: Option<Micros>,
-    ) -> Option<EndpointHealthChange> {
-        let DispatcherState { parts, lanes, .. } = &*self.0;
+    /// Counts how an attempt ended. Returns a change of the endpoint's health that must be reported.
+    fn ended(&self, claim: &DeliveryClaim, health: Health) -> Option<EndpointHealthChange> {
+        let receiver = (claim.tenant.clone(), claim.target.clone());
+        self.0.lanes.ended(&receiver, health, self.0.parts.clock.now())
+    }
+
+    /// Frees the slot; `wake` is the time at which the receiver's outbox is read next.
+    fn over(&self, claim: &DeliveryClaim, wake: Option<Micros>) {
+        let lanes = &self.0.lanes;
         let receiver = (claim.tenant.clone(), claim.target.clone());
         let (key, attempt) = held_as(claim);
         self.0.claims.let_go(&key, attempt);
-        let now = parts.clock.now();
         if let Some(at) = wake {
             lanes.wake_at(&receiver, at);
         }
-        let over = lanes.done(&receiver, health, now);
-        if over.more {
+        if lanes.done(&receiver) {
             let _ = self.0.nudges.send(Nudge::Receiver(receiver));
         }
         self.next_turns();
-        over.health_change
     }
 
     pub(super) fn parts(&self) -> &DispatcherDependencies {

@@ -62,15 +62,6 @@ pub(super) enum Health {
     Unknown,
 }
 
-/// The consequences of an attempt's end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct AttemptEnd {
-    /// More waits in the outbox for this receiver, and it is the receiver's turn.
-    pub(super) more: bool,
-    /// A change of the endpoint's health that operators must learn.
-    pub(super) health_change: Option<EndpointHealthChange>,
-}
-
 /// A change of an endpoint's health.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EndpointHealthChange {
@@ -223,14 +214,17 @@ impl Lanes {
         self.lock().lane(receiver, self).budget.retry(now, wanted)
     }
 
-    pub(super) fn done(&self, receiver: &ReceiverKey, health: Health, now: Micros) -> AttemptEnd {
+    /// Counts how an attempt ended; its slot stays taken. Returns a change of the endpoint's health that operators must
+    /// learn.
+    pub(super) fn ended(
+        &self,
+        receiver: &ReceiverKey,
+        health: Health,
+        now: Micros,
+    ) -> Option<EndpointHealthChange> {
         let mut state = self.lock();
-        state.in_flight = state.in_flight.saturating_sub(1);
-        let Some(lane) = state.lanes.get_mut(receiver) else {
-            return AttemptEnd { more: false, health_change: None };
-        };
-        lane.in_flight = lane.in_flight.saturating_sub(1);
-        let health_change = match health {
+        let lane = state.lanes.get_mut(receiver)?;
+        match health {
             Health::Answered => {
                 lane.breaker.on_success();
                 lane.streak.answered().then_some(EndpointHealthChange::Answers)
@@ -247,9 +241,17 @@ impl Lanes {
                 lane.breaker.on_abandoned(now.0);
                 None
             }
-        };
+        }
+    }
+
+    /// Frees an attempt's slot. Returns whether more waits in the outbox for this receiver, and it is the receiver's turn.
+    pub(super) fn done(&self, receiver: &ReceiverKey) -> bool {
+        let mut state = self.lock();
+        state.in_flight = state.in_flight.saturating_sub(1);
+        let Some(lane) = state.lanes.get_mut(receiver) else { return false };
+        lane.in_flight = lane.in_flight.saturating_sub(1);
         let more = lane.backlog;
-        AttemptEnd { more: state.in_turn(receiver, more), health_change }
+        state.in_turn(receiver, more)
     }
 
     /// Adopts the receiver's stored state: its own limit, and the notified step of its endpoint.
@@ -362,6 +364,17 @@ mod tests {
         Lanes::new(max, breaker, BudgetSettings::default(), 4)
     }
 
+    /// Ends an attempt: whether more waits, and what operators must learn.
+    fn end(
+        lanes: &Lanes,
+        receiver: &ReceiverKey,
+        health: Health,
+        now: Micros,
+    ) -> (bool, Option<EndpointHealthChange>) {
+        let change = lanes.ended(receiver, health, now);
+        (lanes.done(receiver), change)
+    }
+
     #[test]
     fn a_full_receiver_leaves_the_others_alone() {
         let lanes = lanes(100);
@@ -397,7 +410,7 @@ mod tests {
         lanes.known(&one, 1, None);
         assert!(lanes.reserve(&one, Micros(0)));
         assert!(!lanes.reserve(&one, Micros(0)));
-        assert!(lanes.done(&one, Health::Answered, Micros(0)).more, "something waits");
+        assert!(end(&lanes, &one, Health::Answered, Micros(0)).0, "something waits");
         assert!(!lanes.reserve(&one, Micros(0)), "the waiting one is first");
         let (places, asked) = lanes.reserve_many(&one, Micros(0), 8);
         assert_eq!(places, 1);
@@ -414,7 +427,7 @@ mod tests {
         assert_eq!(lanes.reserve_many(&one, Micros(0), 8).0, 1);
         lanes.backlog(&one);
         lanes.takes_none(&one);
-        assert!(!lanes.done(&one, Health::Unknown, Micros(0)).more);
+        assert!(!end(&lanes, &one, Health::Unknown, Micros(0)).0);
         assert!(lanes.reserve(&one, Micros(0)), "what is committed later has its place");
     }
 
@@ -438,14 +451,14 @@ mod tests {
         assert!(!lanes.reserve(&c, Micros(0)));
         assert_eq!(lanes.next_turns(), [], "no room");
         assert!(
-            !lanes.done(&a, Health::Answered, Micros(0)).more,
+            !end(&lanes, &a, Health::Answered, Micros(0)).0,
             "a has more, and waits behind the others"
         );
         assert_eq!(lanes.next_turns(), std::slice::from_ref(&b));
         assert!(!lanes.reserve(&receiver("new"), Micros(0)), "it is not before those who wait");
         assert_eq!(lanes.reserve_many(&b, Micros(0), 8).0, 1);
-        lanes.done(&a, Health::Answered, Micros(0));
-        lanes.done(&a, Health::Answered, Micros(0));
+        end(&lanes, &a, Health::Answered, Micros(0));
+        end(&lanes, &a, Health::Answered, Micros(0));
         assert_eq!(lanes.next_turns(), [c.clone(), a.clone()]);
         assert_eq!(lanes.reserve_many(&c, Micros(0), 8).0, 1, "its share of the room");
         assert_eq!(lanes.reserve_many(&a, Micros(0), 8).0, 1);
@@ -465,9 +478,8 @@ mod tests {
         let lanes = lanes(100);
         let dead = receiver("dead");
         let (places, _) = lanes.reserve_many(&dead, Micros(0), 16);
-        let health_change: Vec<_> = (0..places)
-            .filter_map(|_| lanes.done(&dead, Health::Failed, Micros(0)).health_change)
-            .collect();
+        let health_change: Vec<_> =
+            (0..places).filter_map(|_| end(&lanes, &dead, Health::Failed, Micros(0)).1).collect();
         assert_eq!(
             health_change,
             [EndpointHealthChange::Failing(Failing { percent: 50, failures: 2 })],
@@ -475,8 +487,8 @@ mod tests {
         );
         let (_, probe) = lanes.due(Micros(0));
         assert_eq!(lanes.reserve_many(&dead, probe.unwrap_or(Micros(2_000_000)), 8).0, 1);
-        let over = lanes.done(&dead, Health::Answered, Micros(2_000_000));
-        assert_eq!(over.health_change, Some(EndpointHealthChange::Answers));
+        let (_, change) = end(&lanes, &dead, Health::Answered, Micros(2_000_000));
+        assert_eq!(change, Some(EndpointHealthChange::Answers));
     }
 
     #[test]
@@ -485,7 +497,7 @@ mod tests {
         let dead = receiver("dead");
         for _ in 0..2 {
             assert!(lanes.reserve(&dead, Micros(0)));
-            lanes.done(&dead, Health::Failed, Micros(0));
+            end(&lanes, &dead, Health::Failed, Micros(0));
         }
         assert!(!lanes.reserve(&dead, Micros(1)), "the breaker is open");
         let (_, next) = lanes.due(Micros(1));
@@ -493,8 +505,7 @@ mod tests {
         assert_eq!(lanes.due(at).0, std::slice::from_ref(&dead));
         assert_eq!(lanes.reserve_many(&dead, at, 8).0, 1, "one probe");
         assert!(
-            !lanes.done(&dead, Health::Answered, at).more
-                || lanes.reserve_many(&dead, at, 8).0 == 8
+            !end(&lanes, &dead, Health::Answered, at).0 || lanes.reserve_many(&dead, at, 8).0 == 8
         );
     }
 }

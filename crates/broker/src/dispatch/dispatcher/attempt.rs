@@ -86,7 +86,7 @@ impl Dispatcher {
             // Another claim goes on with it, or the store gives this one back.
             tracing::info!(?why, "not sent");
             parts.metrics.attempts.with_label_values(&["none", "not_sent"]).inc();
-            self.over(&claim, Health::Unknown, None);
+            self.unknown(&claim);
             return;
         }
         fault::at(Step::SendBegin);
@@ -98,7 +98,7 @@ impl Dispatcher {
                 Ok(sent) => sent,
                 Err(unsent) => {
                     self.not_sent(&claim, unsent).await;
-                    self.over(&claim, Health::Unknown, None);
+                    self.unknown(&claim);
                     return;
                 }
             };
@@ -138,6 +138,10 @@ impl Dispatcher {
         if matches!(tried, AttemptOutcome::Gone) {
             self.gone(&claim, &address).await;
         }
+        // Before the next attempt is due: an endpoint that is disabled by this one gets no other.
+        if let Some(change) = self.ended(&claim, health) {
+            self.report_health(&claim, address, change).await;
+        }
         let wake = match &outcome {
             Outcome::Retry { at, .. } => Some(*at),
             _ => None,
@@ -149,10 +153,13 @@ impl Dispatcher {
         if let Some(early) = early.filter(|_| settled) {
             early.confirm();
         }
-        let change = self.over(&claim, health, wake);
-        if let Some(change) = change {
-            self.report_health(&claim, address, change).await;
-        }
+        self.over(&claim, wake);
+    }
+
+    /// Frees the slot of an attempt that sent nothing.
+    fn unknown(&self, claim: &DeliveryClaim) {
+        self.ended(claim, Health::Unknown);
+        self.over(claim, None);
     }
 
     /// The receiver's reply to an attempt that a queue has taken, where it comes soon. A receiver that seldom replies at once
