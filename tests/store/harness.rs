@@ -23,6 +23,8 @@ pub enum Side {
     Apart,
     /// Postgres over TLS, where a batch is written in statements of one record.
     Encrypted,
+    /// The URL names a server that is away, and then the real one.
+    Several,
     /// The simulation's store; cases that go past the store are not for it.
     Memory,
 }
@@ -92,6 +94,12 @@ pub async fn database() -> String {
     url.into()
 }
 
+/// A URL that names a server which does not answer, and then the database's.
+pub fn behind_a_dead_server(url: &str) -> String {
+    let (before, after) = url.rsplit_once('@').unwrap();
+    format!("{before}@127.0.0.1:1,{after}")
+}
+
 /// The database that a URL names.
 pub fn name(url: &str) -> &str {
     url.rsplit('/').next().unwrap().split('?').next().unwrap()
@@ -136,6 +144,11 @@ impl Bed {
                 let store = open(&url, None).await;
                 Self { side, store, url, role: None, audit: None, folder: None }
             }
+            Side::Several => {
+                let url = database().await;
+                let store = open(&behind_a_dead_server(&url), None).await;
+                Self { side, store, url, role: None, audit: None, folder: None }
+            }
             Side::Apart => {
                 let (url, audit) = (database().await, database().await);
                 let store = open(&url, Some(&audit)).await;
@@ -162,6 +175,7 @@ impl Bed {
     pub async fn second(&self) -> Arc<dyn Store> {
         match self.side {
             Side::Sqlite | Side::Memory => self.store.clone(),
+            Side::Several => open(&behind_a_dead_server(&self.url), None).await,
             _ => match &self.role {
                 Some(role) => open(&as_role(&self.url, role).await, None).await,
                 None => open(&self.url, self.audit.as_deref()).await,

@@ -26,6 +26,7 @@ mod recovery;
 mod roles;
 mod schema;
 mod schemas;
+mod servers;
 mod streams;
 mod tamper;
 mod tree;
@@ -172,7 +173,7 @@ in_memory_too! {
 on_both_sides! {
     schema:
         migrating_again_changes_nothing,
-        two_that_migrate_at_once_both_succeed,
+        two_that_migrate_at_once_apply_each_migration_once,
         a_database_of_a_newer_version_is_refused,
         an_edited_migration_is_refused,
         a_tenant_keeps_its_first_log,
@@ -184,7 +185,8 @@ on_both_sides! {
         brokers_that_append_at_once_grow_one_tree,
         a_tree_that_lags_behind_catches_up,
         a_batch_that_fails_leaves_the_tree_as_it_was,
-        the_first_key_signs_until_another_takes_its_place;
+        the_first_key_signs_until_another_takes_its_place,
+        of_two_that_settle_the_first_key_at_once_one_does;
     batches:
         a_submission_is_written_whole_and_reads_back_equal,
         concurrent_batches_make_one_dense_chain,
@@ -429,6 +431,28 @@ mod over_tls {
     }
 }
 
+/// The URL names two servers, and the first of them is away: what writes, listens or has connections of its own.
+mod of_several_servers {
+    use crate::harness::Side;
+
+    on! { Side::Several,
+        servers:
+            where_no_server_answers_the_store_is_away,
+            a_server_that_turns_the_user_away_is_told_from_one_that_is_away;
+        schema:
+            migrating_again_changes_nothing,
+            two_that_migrate_at_once_apply_each_migration_once;
+        batches:
+            a_submission_is_written_whole_and_reads_back_equal,
+            concurrent_batches_make_one_dense_chain;
+        deliveries:
+            everything_at_once_stays_sound,
+            one_broker_hears_of_anothers_commits;
+        erasure:
+            a_page_goes_whole_with_its_record;
+    }
+}
+
 /// With the log in a database of its own: what a batch, a read and an erasure do across the two.
 mod log_apart {
     use crate::harness::Side;
@@ -460,7 +484,8 @@ mod log_apart {
             brokers_that_append_at_once_grow_one_tree,
             a_tree_that_lags_behind_catches_up,
             a_batch_that_fails_leaves_the_tree_as_it_was,
-            the_first_key_signs_until_another_takes_its_place;
+            the_first_key_signs_until_another_takes_its_place,
+        of_two_that_settle_the_first_key_at_once_one_does;
         batches:
             a_submission_is_written_whole_and_reads_back_equal,
             concurrent_batches_make_one_dense_chain,

@@ -136,3 +136,16 @@ pub async fn the_first_key_signs_until_another_takes_its_place(bed: Arc<Bed>) {
     assert_eq!((keys[0].public, keys[0].retired_at), ([1; 32], Some(Micros(4))));
     assert_eq!((keys[1].public, keys[1].retired_at), ([2; 32], None));
 }
+
+pub async fn of_two_that_settle_the_first_key_at_once_one_does(bed: Arc<Bed>) {
+    let other = bed.second().await;
+    let (one, two) = tokio::join!(
+        bed.store.settle_tree_key(&[1; 32], Micros(1), false),
+        other.settle_tree_key(&[2; 32], Micros(1), false),
+    );
+    let (one, two) = (one.unwrap(), two.unwrap());
+    assert_ne!(one, two);
+    let keys = bed.store.list_tree_keys().await.unwrap();
+    let public = if one { [1; 32] } else { [2; 32] };
+    assert_eq!(keys.iter().map(|key| key.public).collect::<Vec<_>>(), [public]);
+}

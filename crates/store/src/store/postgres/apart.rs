@@ -15,13 +15,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::AssertSqlSafe;
-use sqlx::postgres::{PgConnectOptions, PgPool};
+use sqlx::postgres::PgPool;
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 use super::call::Call;
 use super::failure::failed;
 use super::reads::settle_fact;
+use super::servers::Servers;
 use super::session::{Sessions, Tx};
 use super::statistics::PlanCaching;
 use crate::clock::random_id;
@@ -54,11 +55,11 @@ pub(super) struct SeparateLog {
     /// Pool of the operational database.
     main: PgPool,
     /// Pool of the log database.
-    log: PgPool,
+    pub(super) log: PgPool,
     /// The write path's connections to the log database.
     pub(super) sessions: Arc<Sessions>,
-    /// Connection options of the log database.
-    pub(super) connect: PgConnectOptions,
+    /// Servers of the log database.
+    pub(super) servers: Arc<Servers>,
     installation: Arc<OnceCell<Uuid>>,
 }
 
@@ -67,9 +68,9 @@ impl SeparateLog {
         main: PgPool,
         log: PgPool,
         sessions: Arc<Sessions>,
-        connect: PgConnectOptions,
+        servers: Arc<Servers>,
     ) -> Self {
-        Self { main, log, sessions, connect, installation: Arc::default() }
+        Self { main, log, sessions, servers, installation: Arc::default() }
     }
 
     /// Rejects a server without prepared transactions, a database without a log, and one of another installation.

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::PostgresOptions;
 use super::failure::failed;
+use super::servers::{self, Servers};
 use crate::store::{Result, StoreError};
 
 /// Statement timeout of the session; a statement that takes longer is stuck.
@@ -82,13 +83,14 @@ impl PoolHealth {
 
 /// Opens a pool of at most `most` connections. `messages` is the lowest level of server messages.
 pub(super) async fn pool(
-    connect: &PgConnectOptions,
+    servers: &Servers,
     options: &PostgresOptions,
     most: u32,
     messages: &'static str,
     doubt: &PoolHealth,
 ) -> Result<PgPool> {
     let doubt = doubt.clone();
+    let asked = servers.are_asked();
     // Between two databases, what ends a batch that one of them lost must not fail of a stale connection.
     let tried_after = if options.audit_url.is_some() { Duration::ZERO } else { TRIED_AFTER };
     PgPoolOptions::new()
@@ -105,8 +107,16 @@ pub(super) async fn pool(
                 Ok(true)
             })
         })
-        .after_connect(move |connection, _| Box::pin(prepare(connection, messages)))
-        .connect_with(connect.clone())
+        .after_connect(move |connection, _| {
+            Box::pin(async move {
+                // What a standby shows may be old.
+                if asked && !servers::is_primary(connection).await? {
+                    return Err(sqlx::Error::Protocol("the server is a standby".to_owned()));
+                }
+                prepare(connection, messages).await
+            })
+        })
+        .connect_with(servers.current().clone())
         .await
         .map_err(failed)
 }

@@ -362,23 +362,18 @@ fn erasures(writes: &Writes) -> Call {
 }
 
 fn erase(gone: &ErasureWrite) -> Vec<Call> {
-    let leaves: Vec<i64> = gone.data.iter().map(|slot| slot.leaf_index).collect();
-    let ordinals: Vec<i64> = gone.data.iter().map(|slot| slot.ordinal).collect();
-    // Each row is looked up by its key (`OFFSET 0` keeps the planner from joining otherwise): of a table
-    // that grew since it was analysed it believes that a tenant has a handful of rows, and would read
-    // them all for each.
-    let mut calls = Vec::new();
-    let call = Call::new(
-        "UPDATE personal_data AS p SET salt = NULL, bytes = NULL, subject_id = '' \
-         FROM UNNEST($2::bigint[], $3::bigint[]) AS n(leaf_index, ordinal) \
-         CROSS JOIN LATERAL (SELECT d.ctid FROM personal_data AS d WHERE d.tenant = $1 \
-           AND d.leaf_index = n.leaf_index AND d.ordinal = n.ordinal::integer OFFSET 0) AS found \
-         WHERE p.ctid = found.ctid",
-    )
-    .bind(gone.tenant.as_str())
-    .bind(leaves)
-    .bind(ordinals);
-    calls.push(call);
+    // A row a statement, by its whole key: of a table that grew since it was analysed the planner believes that a tenant
+    // has a handful of rows, and for a list of keys would read them all.
+    let mut calls: Vec<Call> = Vec::new();
+    calls.extend(gone.data.iter().map(|slot| {
+        Call::new(
+            "UPDATE personal_data SET salt = NULL, bytes = NULL, subject_id = '' \
+             WHERE tenant = $1 AND leaf_index = $2 AND ordinal = $3::bigint",
+        )
+        .bind(gone.tenant.as_str())
+        .bind(slot.leaf_index)
+        .bind(slot.ordinal)
+    }));
     let handoffs: Vec<String> = gone.handoffs.iter().map(HandoffId::to_string).collect();
     let sql = "UPDATE handoffs SET digest_salt = '', digest = '', tracestate = '', \
                conversation_id = NULL WHERE tenant = $1 AND handoff_id = ANY($2)";
@@ -406,24 +401,17 @@ fn erase(gone: &ErasureWrite) -> Vec<Call> {
         .bind(gone.purged_at.map(|at| at.0));
         calls.push(call);
     }
-    if gone.checkpoints.is_empty() {
-        return calls;
-    }
-    let call = bind!(
+    calls.extend(gone.checkpoints.iter().map(|(task, at)| {
         Call::new(
-            "UPDATE checkpoints AS c SET salt = '', codec = 'raw', bytes = $4 \
-             FROM UNNEST($1::text[], $2::text[], $3::bigint[]) AS n(task_id, execution_id, seq) \
-             CROSS JOIN LATERAL (SELECT d.ctid FROM checkpoints AS d \
-               WHERE d.tenant = $5 AND d.task_id = n.task_id \
-                 AND d.execution_id = n.execution_id AND d.seq = n.seq OFFSET 0) AS found \
-             WHERE c.ctid = found.ctid",
-        ),
-        gone.checkpoints,
-        |row| row.0.to_string(),
-        row.1.execution_id.to_string(),
-        row.1.seq,
-    );
-    calls.push(call.bind(ERASED_CHECKPOINT).bind(gone.tenant.as_str()));
+            "UPDATE checkpoints SET salt = '', codec = 'raw', bytes = $1 \
+             WHERE tenant = $2 AND task_id = $3 AND execution_id = $4 AND seq = $5",
+        )
+        .bind(ERASED_CHECKPOINT)
+        .bind(gone.tenant.as_str())
+        .bind(task.to_string())
+        .bind(at.execution_id.to_string())
+        .bind(at.seq)
+    }));
     calls
 }
 

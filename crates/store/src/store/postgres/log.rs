@@ -10,8 +10,8 @@ use super::failure::failed;
 use super::{PostgresStore, rows};
 use crate::store::rows::KEPT;
 use crate::store::{
-    HandoffKey, LogStore, Result, SaltedContent, StoredContent, StoredPersonal, StoredRecord,
-    TreeKeyRow,
+    HandoffKey, LogStore, Result, SaltedContent, StoreError, StoredContent, StoredPersonal,
+    StoredRecord, TreeKeyRow,
 };
 use handoffd_core::domain::ids::{ContentId, Micros, TaskId, TenantId};
 use handoffd_core::evidence::merkle::Hash;
@@ -125,23 +125,28 @@ const COMPARED: i64 = 4096;
 /// Most unrecorded handoffs listed.
 const UNRECORDED: usize = 10;
 
-/// Advisory lock id, unique among this program's locks.
-const TREE_KEYS_LOCK: i64 = 0x7472_6565_6b65_7973;
+/// Most attempts to settle the tree key where other brokers settle theirs.
+const SETTLES: u32 = 20;
 
-/// Makes a key the one in use. The lock keeps two brokers from both being the first; it is not the
-/// table's own, for which the serving role would need the right to change what is there.
+/// Makes a key the one in use. Serializable, so that of two brokers that both are the first one fails, and tries
+/// again.
 pub(super) async fn settle_tree_key(
     pool: &PgPool,
     key: &Hash,
     at: Micros,
     rotate: bool,
 ) -> Result<bool> {
-    let mut tx = pool.begin().await.map_err(failed)?;
-    sqlx::query("SELECT pg_advisory_xact_lock($1)")
-        .bind(TREE_KEYS_LOCK)
-        .execute(&mut *tx)
-        .await
-        .map_err(failed)?;
+    let mut attempt = 1;
+    loop {
+        match settle_tree_key_once(pool, key, at, rotate).await {
+            Err(StoreError::Conflict(_)) if attempt < SETTLES => attempt += 1,
+            settled => return settled,
+        }
+    }
+}
+
+async fn settle_tree_key_once(pool: &PgPool, key: &Hash, at: Micros, rotate: bool) -> Result<bool> {
+    let mut tx = pool.begin_with("BEGIN ISOLATION LEVEL SERIALIZABLE").await.map_err(failed)?;
     if rotate {
         sqlx::query(
             "UPDATE audit.tree_keys SET retired_at = $1 \

@@ -1,4 +1,4 @@
-//! Brings a database's schema up to this binary's, under sqlx's advisory lock.
+//! Brings a database's schema up to this binary's.
 
 use sqlx::migrate::{Migrate, MigrateError, Migration, MigrationType};
 use sqlx::postgres::PgConnection;
@@ -66,8 +66,7 @@ fn all(known: MigrationSet) -> Vec<Migration> {
 }
 
 /// Applies what is missing; returns how many that were. Where nothing is, nothing is asked of the role
-/// but that it reads which were applied. The lock is the session's: it ends with the connection,
-/// whatever happens.
+/// but that it reads which were applied. Of brokers that start together each migration is applied by one.
 pub(super) async fn apply(connection: &mut PgConnection, known: MigrationSet) -> Result<usize> {
     sqlx::raw_sql("SET client_min_messages = warning; SET statement_timeout = 0")
         .execute(&mut *connection)
@@ -78,27 +77,47 @@ pub(super) async fn apply(connection: &mut PgConnection, known: MigrationSet) ->
         return Ok(0);
     }
     owns_schema(connection, wanted).await?;
-    connection.lock().await.map_err(broken)?;
-    connection.ensure_migrations_table(TABLE).await.map_err(broken)?;
-    // Anew: another may have applied them while this waited for the lock.
-    let missing = missing(connection, known).await?;
-    for migration in &missing {
-        connection.apply(TABLE, migration).await.map_err(broken)?;
+    if let Err(err) = connection.ensure_migrations_table(TABLE).await
+        && !has_begun(connection).await?
+    {
+        return Err(broken(err));
     }
-    connection.unlock().await.map_err(broken)?;
-    connection.ping().await.map_err(failed)?;
-    Ok(missing.len())
+    let mut applied = 0;
+    for migration in missing(connection, known).await? {
+        applied += usize::from(apply_one(connection, &migration).await?);
+    }
+    Ok(applied)
+}
+
+/// Applies a migration in a transaction that begins with its row: another broker that applies it waits there until
+/// this one's is committed. Returns whether this broker applied it.
+async fn apply_one(connection: &mut PgConnection, migration: &Migration) -> Result<bool> {
+    let mut tx = connection.begin().await.map_err(failed)?;
+    match tx.skip(TABLE, migration).await.map_err(broken) {
+        Err(StoreError::Conflict(_)) => return tx.rollback().await.map_err(failed).map(|()| false),
+        entered => entered?,
+    }
+    sqlx::raw_sql(migration.sql.clone())
+        .execute(&mut *tx)
+        .await
+        .map_err(|err| broken(MigrateError::ExecuteMigration(err, migration.version)))?;
+    tx.commit().await.map_err(failed)?;
+    Ok(true)
+}
+
+/// Whether the table of migrations is there.
+async fn has_begun(connection: &mut PgConnection) -> Result<bool> {
+    sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL")
+        .bind(TABLE)
+        .fetch_one(connection)
+        .await
+        .map_err(failed)
 }
 
 /// The missing migrations, in order.
 async fn missing(connection: &mut PgConnection, known: MigrationSet) -> Result<Vec<Migration>> {
-    let begun: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL")
-        .bind(TABLE)
-        .fetch_one(&mut *connection)
-        .await
-        .map_err(failed)?;
     let mut known = all(known);
-    if !begun {
+    if !has_begun(connection).await? {
         return Ok(known);
     }
     let applied = connection.list_applied_migrations(TABLE).await.map_err(broken)?;

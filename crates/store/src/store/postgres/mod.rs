@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::postgres::{PgConnectOptions, PgPool};
+use sqlx::postgres::PgPool;
 use sqlx::{ConnectOptions, Connection};
 
 use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
@@ -55,6 +55,7 @@ mod rows {
     crate::store::rows::decoders!(sqlx::postgres::PgRow);
 }
 mod schemas;
+mod servers;
 mod session;
 mod session_rows {
     #![allow(dead_code, reason = "of two drivers, each decodes some kinds of rows")]
@@ -79,6 +80,7 @@ mod writes;
 use apart::SeparateLog;
 use connect::PoolHealth;
 use failure::failed;
+use servers::{Follower, Servers};
 use session::Sessions;
 use statistics::Statistics;
 
@@ -143,7 +145,9 @@ pub struct PostgresStore {
     pool: PgPool,
     /// Connections of batches.
     sessions: Arc<Sessions>,
-    connect: PgConnectOptions,
+    servers: Arc<Servers>,
+    /// They end with the last copy of the store.
+    _followers: Arc<[Follower]>,
     /// Pool of the log: `pool`, unless the log has its own database.
     log: PgPool,
     /// The separate log database, if any.
@@ -153,30 +157,47 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// Connects to `postgres://user:password@host:port/database`, and to the log's database where that is
-    /// another.
+    /// Connects to `postgres://user:password@host:port/database`, or to the primary of
+    /// `postgres://user:password@host:port,host:port/database`, and to the log's database where that is another.
     ///
     /// # Errors
     /// [`StoreError::Refused`] where a URL is malformed, the server turns the user away, or the two
     /// databases do not belong together; [`StoreError::Unavailable`] where one cannot be reached within
     /// the acquire timeout.
     pub async fn open(url: &str, options: PostgresOptions) -> Result<Self> {
-        let connect = connect::settle(url, "the database URL", options.acquire_timeout).await?;
         let doubt = PoolHealth::none();
-        let (pool, sessions) = open(&connect, &options, "warning", &doubt).await?;
-        let statistics = Arc::default();
+        let main = open(url, "the database URL", &options, "warning", &doubt).await?;
         let Some(url) = &options.audit_url else {
-            apart::expect_here(&pool).await?;
-            let log = pool.clone();
-            return Ok(Self { pool, sessions, connect, log, apart: None, doubt, statistics });
+            apart::expect_here(&main.pool).await?;
+            return Ok(Self::of(main, None, doubt));
         };
-        let audit = connect::settle(url, "audit.database_url", options.acquire_timeout).await?;
         // Once its part of a batch is prepared a connection is in no transaction, and would warn of
         // that each time it is given back.
-        let (log, logging) = open(&audit, &options, "error", &doubt).await?;
-        let apart = SeparateLog::new(pool.clone(), log.clone(), logging, audit);
-        apart.check().await?;
-        Ok(Self { pool, sessions, connect, log, apart: Some(apart), doubt, statistics })
+        let log = open(url, "audit.database_url", &options, "error", &doubt).await?;
+        let store = Self::of(main, Some(log), doubt);
+        if let Some(apart) = &store.apart {
+            apart.check().await?;
+        }
+        Ok(store)
+    }
+
+    fn of(main: Database, log: Option<Database>, doubt: PoolHealth) -> Self {
+        let Database { servers, pool, sessions, follower } = main;
+        let mut followers = Vec::from_iter(follower);
+        let apart = log.map(|log| {
+            followers.extend(log.follower);
+            SeparateLog::new(pool.clone(), log.pool, log.sessions, log.servers)
+        });
+        Self {
+            log: apart.as_ref().map_or_else(|| pool.clone(), |apart| apart.log.clone()),
+            pool,
+            sessions,
+            servers,
+            _followers: followers.into(),
+            apart,
+            doubt,
+            statistics: Arc::default(),
+        }
     }
 
     /// The connections of the log's database for batches.
@@ -185,13 +206,23 @@ impl PostgresStore {
     }
 }
 
-/// Opens the connections to one database: the pool, and those of batches.
+/// The connections to one database.
+struct Database {
+    servers: Arc<Servers>,
+    pool: PgPool,
+    /// Connections of batches.
+    sessions: Arc<Sessions>,
+    follower: Option<Follower>,
+}
+
+/// Opens the connections to one database; `what` names its URL in an error.
 async fn open(
-    connect: &PgConnectOptions,
+    url: &str,
+    what: &str,
     options: &PostgresOptions,
     messages: &'static str,
     doubt: &PoolHealth,
-) -> Result<(PgPool, Arc<Sessions>)> {
+) -> Result<Database> {
     let most = options.max_connections;
     if most < 2 {
         return Err(StoreError::Refused(
@@ -200,16 +231,20 @@ async fn open(
         ));
     }
     let writing = (most / WRITING).max(1);
-    tokio::try_join!(
-        connect::pool(connect, options, most - writing, messages, doubt),
-        Sessions::open(connect, options, writing, messages, doubt),
-    )
+    let servers = Arc::new(Servers::named(url, what, options.acquire_timeout).await?);
+    servers.find().await?;
+    let (pool, sessions) = tokio::try_join!(
+        connect::pool(&servers, options, most - writing, messages, doubt),
+        Sessions::open(&servers, options, writing, messages, doubt),
+    )?;
+    let follower = Follower::start(&servers, &pool, doubt);
+    Ok(Database { servers, pool, sessions, follower })
 }
 
 /// Brings one database up to date. On a connection of its own: the wait for another broker's migration may
-/// exceed the statement timeout, and a failure on the way must not leave the lock with a pooled connection.
-async fn migrate(connect: &PgConnectOptions, known: migrations::MigrationSet) -> Result<usize> {
-    let mut connection = connect.connect().await.map_err(failed)?;
+/// exceed the statement timeout.
+async fn migrate(servers: &Servers, known: migrations::MigrationSet) -> Result<usize> {
+    let mut connection = servers.current().connect().await.map_err(failed)?;
     let applied = migrations::apply(&mut connection, known).await;
     if let Err(err) = connection.close().await {
         tracing::debug!(%err, "closing the migration's connection failed");
@@ -467,7 +502,7 @@ impl OutboxStore for PostgresStore {
     }
 
     async fn listen(&self) -> Result<Box<dyn Wakeups>> {
-        answered(wakeups::listen(self.connect.clone())).await
+        answered(wakeups::listen(self.servers.current().clone())).await
     }
 
     async fn claim(
@@ -556,7 +591,7 @@ impl ErasureStore for PostgresStore {
     }
 
     async fn scrub(&self) -> Result<ScrubOutcome> {
-        erasure::scrub(&self.connect).await
+        erasure::scrub(self.servers.current()).await
     }
 }
 
@@ -598,9 +633,9 @@ impl DirectoryStore for PostgresStore {
 #[async_trait]
 impl AdminStore for PostgresStore {
     async fn migrate(&self) -> Result<usize> {
-        let mut applied = migrate(&self.connect, migrations::OPERATIONS).await?;
+        let mut applied = migrate(&self.servers, migrations::OPERATIONS).await?;
         if let Some(apart) = &self.apart {
-            applied += migrate(&apart.connect, migrations::AUDIT).await?;
+            applied += migrate(&apart.servers, migrations::AUDIT).await?;
             apart.pair().await?;
         }
         Ok(applied)

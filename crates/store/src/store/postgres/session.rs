@@ -11,7 +11,6 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
-use sqlx::postgres::PgConnectOptions;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 use tokio_postgres::{Client, Config, Row, Statement};
@@ -20,6 +19,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::call::Call;
 use super::connect::{self, PoolHealth, TRIED_AFTER};
 use super::failure::broken;
+use super::servers::Servers;
 use super::statistics::PlanCaching;
 use super::{PostgresOptions, tls};
 use crate::store::{Result, StoreError};
@@ -163,8 +163,9 @@ async fn drive<T, E>(
 
 /// The connections of the write path to one database.
 pub(super) struct Sessions {
-    config: Config,
-    tls: MakeRustlsConnect,
+    servers: Arc<Servers>,
+    /// How to reach each of them.
+    ways: Vec<(Config, MakeRustlsConnect)>,
     /// The lowest level of server messages.
     messages: &'static str,
     places: Arc<Semaphore>,
@@ -187,16 +188,16 @@ impl Sessions {
     /// [`StoreError::Refused`] where the settings cannot be, or the server turns the user away;
     /// [`StoreError::Unavailable`] where it cannot be reached in time.
     pub(super) async fn open(
-        connect: &PgConnectOptions,
+        servers: &Arc<Servers>,
         options: &PostgresOptions,
         most: u32,
         messages: &'static str,
         health: &PoolHealth,
     ) -> Result<Arc<Self>> {
-        let (config, tls) = tls::configure(connect)?;
+        let ways = servers.all().iter().map(tls::configure).collect::<Result<_>>()?;
         let sessions = Arc::new(Self {
-            config,
-            tls,
+            servers: Arc::clone(servers),
+            ways,
             messages,
             places: Arc::new(Semaphore::new(most as usize)),
             idle: Mutex::default(),
@@ -258,7 +259,8 @@ impl Sessions {
     }
 
     async fn connect(&self) -> Result<Session> {
-        timeout(self.patience, Session::open(&self.config, &self.tls, self.messages))
+        let (config, tls) = &self.ways[self.servers.find().await?];
+        timeout(self.patience, Session::open(config, tls, self.messages))
             .await
             .unwrap_or_else(|_| Err(StoreError::Unavailable("no connection in time".to_owned())))
     }
