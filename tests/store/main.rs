@@ -438,7 +438,7 @@ mod of_several_servers {
     on! { Side::Several,
         servers:
             where_no_server_answers_the_store_is_away,
-            a_server_that_turns_the_user_away_is_told_from_one_that_is_away;
+            what_a_server_says_is_told_where_none_is_the_primary;
         schema:
             migrating_again_changes_nothing,
             two_that_migrate_at_once_apply_each_migration_once;

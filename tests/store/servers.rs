@@ -12,11 +12,18 @@ pub async fn where_no_server_answers_the_store_is_away(_bed: Arc<Bed>) {
         Err(StoreError::Unavailable(why)) => why,
         other => panic!("{other:?}"),
     };
-    assert!(why.contains("none of the 2 servers") && !why.contains("secret"), "{why}");
+    assert!(
+        why.contains("server 1: ") && why.contains("server 2: ") && !why.contains("secret"),
+        "{why}"
+    );
 }
 
-pub async fn a_server_that_turns_the_user_away_is_told_from_one_that_is_away(bed: Arc<Bed>) {
+pub async fn what_a_server_says_is_told_where_none_is_the_primary(bed: Arc<Bed>) {
     let missing = format!("{}_missing", behind_a_dead_server(bed.url()));
-    let refused = open_with(&missing, None).await;
-    assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
+    let away = open_with(&missing, None).await;
+    // invalid_catalog_name
+    assert!(
+        matches!(&away, Err(StoreError::Unavailable(why)) if why.contains("3D000")),
+        "the other server may have it: {away:?}"
+    );
 }

@@ -72,19 +72,26 @@ impl Servers {
     /// that is the only one, whatever it is.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] where none is found in time; [`StoreError::Refused`] where none can be
-    /// reached and one turns the user away.
+    /// [`StoreError::Unavailable`] where none is found in time, with what each of them said.
     pub(super) async fn find(&self) -> Result<usize> {
         if !self.asked {
             return Ok(0);
         }
+        let (place, connection) = self.reach_primary().await?;
+        // It has served its purpose.
+        drop(connection.close().await);
+        Ok(place)
+    }
+
+    /// A connection to the primary, which is taken into use, and its place.
+    async fn reach_primary(&self) -> Result<(usize, PgConnection)> {
         let (count, first) = (self.all.len(), self.place());
         let share = self.patience / u32::try_from(count).unwrap_or(u32::MAX);
-        let mut refused = None;
+        let mut said = Vec::new();
         for place in (first..count).chain(0..first) {
-            match tokio::time::timeout(share, reach(&self.all[place])).await {
+            let reached = tokio::time::timeout(share, reach(&self.all[place])).await;
+            let why = match reached {
                 Ok(Ok(Some(connection))) => {
-                    drop(connection.close().await);
                     if self.current.swap(place, Ordering::Relaxed) != place {
                         tracing::warn!(
                             server = place + 1,
@@ -92,15 +99,16 @@ impl Servers {
                             "the primary is another server"
                         );
                     }
-                    return Ok(place);
+                    return Ok((place, connection));
                 }
-                Ok(Err(err @ StoreError::Refused(_))) => refused = Some(err),
-                Ok(Ok(None) | Err(_)) | Err(_) => {}
-            }
+                Ok(Ok(None)) => "a standby".to_owned(),
+                Ok(Err(err)) => err.to_string(),
+                Err(_) => "no answer in time".to_owned(),
+            };
+            said.push(format!("server {}: {why}", place + 1));
         }
-        Err(refused.unwrap_or_else(|| {
-            StoreError::Unavailable(format!("none of the {count} servers named is the primary"))
-        }))
+        let said = said.join("; ");
+        Err(StoreError::Unavailable(format!("none of {count} servers is the primary ({said})")))
     }
 }
 
@@ -157,15 +165,14 @@ async fn follow(servers: Arc<Servers>, pool: PgPool, health: PoolHealth) {
             continue;
         }
         kept = None;
-        let Ok(place) = servers.find().await else { continue };
+        let Ok((place, connection)) = servers.reach_primary().await else { continue };
+        kept = Some(connection);
         if place != led {
             led = place;
             pool.set_connect_options(servers.all[place].clone());
             // What is open leads to the server before.
             health.raise();
         }
-        let reached = tokio::time::timeout(LOOK_TIMEOUT, reach(&servers.all[place])).await;
-        kept = reached.ok().and_then(Result::ok).flatten();
     }
 }
 
@@ -289,7 +296,7 @@ mod tests {
         let servers = Servers::named(&url, "the URL", Duration::from_secs(1)).await.expect("a URL");
         let found = servers.find().await;
         assert!(
-            matches!(&found, Err(StoreError::Unavailable(why)) if why.contains("2 servers")),
+            matches!(&found, Err(StoreError::Unavailable(why)) if why.contains("server 2: ")),
             "{found:?}"
         );
     }
