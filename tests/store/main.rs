@@ -173,7 +173,7 @@ in_memory_too! {
 on_both_sides! {
     schema:
         migrating_again_changes_nothing,
-        two_that_migrate_at_once_apply_each_migration_once,
+        two_that_migrate_at_once_both_succeed,
         a_database_of_a_newer_version_is_refused,
         an_edited_migration_is_refused,
         a_tenant_keeps_its_first_log,
@@ -441,7 +441,7 @@ mod of_several_servers {
             what_a_server_says_is_told_where_none_is_the_primary;
         schema:
             migrating_again_changes_nothing,
-            two_that_migrate_at_once_apply_each_migration_once;
+            two_that_migrate_at_once_both_succeed;
         batches:
             a_submission_is_written_whole_and_reads_back_equal,
             concurrent_batches_make_one_dense_chain;
@@ -485,7 +485,7 @@ mod log_apart {
             a_tree_that_lags_behind_catches_up,
             a_batch_that_fails_leaves_the_tree_as_it_was,
             the_first_key_signs_until_another_takes_its_place,
-        of_two_that_settle_the_first_key_at_once_one_does;
+            of_two_that_settle_the_first_key_at_once_one_does;
         batches:
             a_submission_is_written_whole_and_reads_back_equal,
             concurrent_batches_make_one_dense_chain,

@@ -128,8 +128,8 @@ const UNRECORDED: usize = 10;
 /// Most attempts to settle the tree key where other brokers settle theirs.
 const SETTLES: u32 = 20;
 
-/// Makes a key the one in use. Serializable, so that of two brokers that both are the first one fails, and tries
-/// again.
+/// Makes a key the one in use. The transaction is serializable: of two brokers that settle at once the server
+/// fails one, which tries again.
 pub(super) async fn settle_tree_key(
     pool: &PgPool,
     key: &Hash,

@@ -10,6 +10,9 @@ use crate::store::{Result, StoreError};
 /// sqlx's own table name, for its tools.
 const TABLE: &str = "_sqlx_migrations";
 
+/// Most attempts to migrate where other brokers migrate too.
+const ATTEMPTS: u32 = 20;
+
 /// Migrations by number, name and text, in order. A released one is never edited: its checksum is kept.
 pub(super) type MigrationSet = &'static [(i64, &'static str, &'static str)];
 
@@ -66,7 +69,7 @@ fn all(known: MigrationSet) -> Vec<Migration> {
 }
 
 /// Applies what is missing; returns how many that were. Where nothing is, nothing is asked of the role
-/// but that it reads which were applied. Of brokers that start together each migration is applied by one.
+/// but that it reads which were applied. Of brokers that start together one applies them all.
 pub(super) async fn apply(connection: &mut PgConnection, known: MigrationSet) -> Result<usize> {
     sqlx::raw_sql("SET client_min_messages = warning; SET statement_timeout = 0")
         .execute(&mut *connection)
@@ -82,25 +85,33 @@ pub(super) async fn apply(connection: &mut PgConnection, known: MigrationSet) ->
     {
         return Err(broken(err));
     }
-    let mut applied = 0;
-    for migration in missing(connection, known).await? {
-        applied += usize::from(apply_one(connection, &migration).await?);
+    for _ in 0..ATTEMPTS {
+        let missing = missing(connection, known).await?;
+        if apply_all(connection, &missing).await? {
+            return Ok(missing.len());
+        }
     }
-    Ok(applied)
+    Err(StoreError::Conflict("other brokers migrate the database".to_owned()))
 }
 
-/// Applies a migration in a transaction that begins with its row: another broker that applies it waits there until
-/// this one's is committed. Returns whether this broker applied it.
-async fn apply_one(connection: &mut PgConnection, migration: &Migration) -> Result<bool> {
+/// Applies migrations in one transaction, which writes the row of each before its statements: another broker that
+/// migrates waits at the first row until this one is done. Returns whether all were applied; `false` where another
+/// broker was first, and nothing was applied here.
+async fn apply_all(connection: &mut PgConnection, missing: &[Migration]) -> Result<bool> {
     let mut tx = connection.begin().await.map_err(failed)?;
-    match tx.skip(TABLE, migration).await.map_err(broken) {
-        Err(StoreError::Conflict(_)) => return tx.rollback().await.map_err(failed).map(|()| false),
-        entered => entered?,
+    for migration in missing {
+        match tx.skip(TABLE, migration).await.map_err(broken) {
+            Err(StoreError::Conflict(_)) => {
+                tx.rollback().await.map_err(failed)?;
+                return Ok(false);
+            }
+            entered => entered?,
+        }
+        sqlx::raw_sql(migration.sql.clone())
+            .execute(&mut *tx)
+            .await
+            .map_err(|err| broken(MigrateError::ExecuteMigration(err, migration.version)))?;
     }
-    sqlx::raw_sql(migration.sql.clone())
-        .execute(&mut *tx)
-        .await
-        .map_err(|err| broken(MigrateError::ExecuteMigration(err, migration.version)))?;
     tx.commit().await.map_err(failed)?;
     Ok(true)
 }

@@ -210,7 +210,6 @@ impl PostgresStore {
 struct Database {
     servers: Arc<Servers>,
     pool: PgPool,
-    /// Connections of batches.
     sessions: Arc<Sessions>,
     follower: Option<Follower>,
 }

@@ -1,5 +1,5 @@
-//! The servers that a database URL names. Of several, the primary is found: when the store opens, and again after a
-//! failover.
+//! The servers that a database URL names. Where it names several, the broker looks for the primary when it opens the
+//! store, and whenever the primary has changed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
