@@ -22,6 +22,7 @@ use handoffd::domain::agent::{Agent, Target};
 use handoffd::domain::canonical::CanonicalObject;
 use handoffd::domain::handoff::{Cost, DeliveryMode, HandoffDraft, HandoffStatus, Priority};
 use handoffd::domain::ids::{AgentId, ContentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
+use handoffd::domain::json;
 use handoffd::domain::latency::LatencyClock;
 use handoffd::domain::message::Message;
 use handoffd::domain::money::Usd;
@@ -35,9 +36,7 @@ use handoffd::evidence::record::{
     Actor, LogHead, RecordContent, RecordDraft, RecordKind, RecordParty,
 };
 use handoffd::gate::safety::{FieldClass, Scanner};
-use handoffd::gate::{
-    Gate, GateLookup, GateVerdict, address, budget, completeness, json, signature,
-};
+use handoffd::gate::{Gate, GateLookup, GateVerdict, address, budget, completeness, signature};
 use handoffd::ledger::command::{Command, Kind, Submit};
 use handoffd::ledger::context::{Context, DispatcherClaim, Rules, Spare};
 use handoffd::ledger::decide::decide;

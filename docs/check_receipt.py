@@ -23,10 +23,11 @@ signature = next(found[4:] for found in signatures if found[:4].hex() == key_id)
 Ed25519PublicKey.from_public_bytes(b64(key)[1:]).verify(signature, f"{text}\n".encode())
 origin, size, root = text.split("\n")[:3]
 assert origin == name, "another log's tree head"
+assert origin.split("/")[-1] == receipt["logId"], "a receipt of another log"
 
 # From the record up to the root that was signed (RFC 9162 §2.1.3.2).
 node, at, last = bytes.fromhex(receipt["recordHash"][len("sha256:"):]), receipt["leafIndex"], int(size) - 1
-assert at <= last, "not in this tree"
+assert type(at) is int and 0 <= at <= last, "not in this tree"
 assert len(node) == 32, "no digest"
 for step in map(b64, receipt["inclusionProof"]):
     assert len(step) == 32, "no digest"

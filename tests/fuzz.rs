@@ -17,7 +17,7 @@ use handoffd::contract::lint::{LintContext, LintSubject, SchemaFile, lint};
 use handoffd::contract::predicate::{Facts, Predicate};
 use handoffd::contract::read;
 use handoffd::domain::canonical;
-use handoffd::gate::json::parse;
+use handoffd::domain::json::parse;
 use handoffd::gate::safety::{FieldClass, Scanner};
 use proptest::prelude::*;
 use proptest::strategy::Strategy;

@@ -7,5 +7,5 @@ const counter = await localClient().enroll("counter"); // 127.0.0.1:8080, with t
 console.log("counter waits for handoffs");
 await new Worker(counter, (job) => {
   console.log(`counter: ${job.task}`);
-  return { words: job.state.text.split(" ").length };
+  return { words: String(job.state.text).split(" ").length };
 }).runUntilSignal();

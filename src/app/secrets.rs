@@ -88,34 +88,38 @@ pub async fn settle_vault(config: &Config, store: &dyn Store) -> Result<Vault, S
 /// must be the one that this database's logs are signed with.
 ///
 /// # Errors
-/// [`StartError::Vault`] where it is another, or a retired one.
+/// [`StartError::Vault`] where it is another, a retired one, or missing; a missing file stays missing.
 pub async fn settle_notary(
     config: &Config,
     store: &dyn Store,
     now: Micros,
 ) -> Result<Notary, StartError> {
-    let notary = tree_key(config)?;
-    if store.settle_tree_key(&notary.public_bytes(), now, false).await? {
-        return Ok(notary);
+    let file = config.tree_key_file();
+    let missing = config.audit.signing_key.is_empty() && !file.exists();
+    // A key made beside a log that is signed with another would look like the log's own from then on.
+    if !missing || store.list_tree_keys().await?.is_empty() {
+        let notary = tree_key(config, &file)?;
+        if store.settle_tree_key(&notary.public_bytes(), now, false).await? {
+            return Ok(notary);
+        }
     }
     Err(StartError::Vault(
         "tree heads of this database are signed with another key: give that one in \
          HANDOFFD_AUDIT__SIGNING_KEY, or as tree-head.key in the data directory (brokers that share a \
-         database share it); to change keys on purpose, run handoffd key tree-head"
+         database share it); to change keys on purpose, run handoffd key tree-head --new"
             .to_owned(),
     ))
 }
 
-/// The key as the settings or its file have it.
+/// The key of the settings; where they have none, the key in the file, made there where it is missing.
 ///
 /// # Errors
 /// [`StartError`] where it cannot be read or made.
-pub fn tree_key(config: &Config) -> Result<Notary, StartError> {
+pub fn tree_key(config: &Config, file: &Path) -> Result<Notary, StartError> {
     let text = if config.audit.signing_key.is_empty() {
-        let path = config.tree_key_file();
-        let (text, made) = secret_file(&path, Vault::new_master_key)?;
+        let (text, made) = secret_file(file, Vault::new_master_key)?;
         if made {
-            tracing::info!(file = %path.display(), "made the key that signs tree heads");
+            tracing::info!(file = %file.display(), "made the key that signs tree heads");
         }
         text
     } else {

@@ -26,11 +26,7 @@ pub fn ledger_settings(config: &Config) -> ledger::Settings {
         batch: config.ledger.batch,
         workers: if postgres { config.ledger.workers } else { 1 },
         conflict_tries: config.ledger.conflict_tries,
-        settle_delay: if postgres {
-            Duration::from_millis(config.ledger.settle_delay_ms)
-        } else {
-            Duration::ZERO
-        },
+        settle_delay: Duration::from_millis(config.ledger.settle_delay_ms),
         claim_ttl: config.delivery.broker_claim(),
         rules: rules(config),
     }

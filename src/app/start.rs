@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use rmcp::ServerHandler;
+use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -81,6 +82,8 @@ async fn started(
     let cosigned = Arc::new(CosignedHeads::default());
     // Before anything is written: what was attested must still be there.
     let witness = Arc::new(parts.witness(&cosigned).await?);
+    // Before anything is delivered: a start that cannot listen uses up no attempt.
+    let listeners = BoundListeners::bind(&parts.config)?;
     let path = parts.write_path();
     let (store, clock) = (&parts.store, &parts.clock);
     if parts.alone() {
@@ -110,7 +113,7 @@ async fn started(
     }
     let outside = Outside { issuer: parts.issuer().map(Arc::new), follow };
     let router = router(&api, &outside);
-    let (address, metrics_address) = serve(&parts.config, &api, router, &servers, &closing).await?;
+    let (address, metrics_address) = listeners.serve(&api, router, &servers, &closing);
     tracing::info!(%address, parts.broker, version = env!("CARGO_PKG_VERSION"), "ready");
     Ok(Running {
         address,
@@ -137,6 +140,11 @@ fn report(config: &Config) {
         tracing::info!(
             names,
             "variables that Kubernetes sets beside a Service are no settings: ignored"
+        );
+    }
+    if config.delivery.pull_timeout_ms.is_some() {
+        tracing::warn!(
+            "delivery.pull_timeout_ms is deprecated: set delivery.unclaimed_ms, which it overrides"
         );
     }
     if let Some(crossing) = config.residency.archive_crossing() {
@@ -225,7 +233,8 @@ impl BrokerParts {
         let (tell, remote_tasks) = mpsc::unbounded_channel();
         let public_url = config.server.public_url.as_ref().map_or("", url::Url::as_str);
         let (shown, secrets) = (Arc::clone(&gate), vault.clone());
-        let a2a = A2aTransport::new(agents.clone(), shown, secrets, public_url, tell);
+        let read = Arc::clone(&store);
+        let a2a = A2aTransport::new(agents.clone(), shown, read, secrets, public_url, tell);
         let transports = transports(&config, &client, a2a)?;
         let model = (config.context.compressor == Compressor::Model)
             .then(|| ModelSummarizer::new(client.clone(), &config.context.model, Arc::clone(&gate)))
@@ -408,32 +417,41 @@ fn client_of(config: &Config, policy: EgressPolicy) -> Result<GuardedClient, Sta
         .map_err(|err| StartError::Config(format!("the HTTP client cannot be built: {err}")))
 }
 
-/// Listens for the API, and apart from it for metrics where the settings say so; returns both addresses.
-async fn serve(
-    config: &Config,
-    api: &Api,
-    router: axum::Router,
-    servers: &TaskTracker,
-    closing: &CancellationToken,
-) -> Result<(SocketAddr, Option<SocketAddr>), StartError> {
-    let limits = listener::Limits {
-        connections: config.server.max_connections,
-        headers: Duration::from_millis(config.server.header_timeout_ms),
-    };
-    let address = listen(config.server.listen, router, limits, servers, closing).await?;
-    let Some(at) = config.server.metrics_listen else { return Ok((address, None)) };
-    let router = router::metrics_router(api.clone());
-    Ok((address, Some(listen(at, router, limits, servers, closing).await?)))
+/// The sockets of the API and, where the settings put them apart, of metrics. The system holds a client that connects
+/// before the broker serves them.
+struct BoundListeners {
+    api: (TcpListener, SocketAddr),
+    metrics: Option<(TcpListener, SocketAddr)>,
 }
 
-async fn listen(
-    at: SocketAddr,
-    router: axum::Router,
-    limits: listener::Limits,
-    servers: &TaskTracker,
-    closing: &CancellationToken,
-) -> Result<SocketAddr, StartError> {
-    let (listening, address) = listener::bind(at).map_err(io(format!("cannot listen on {at}")))?;
-    servers.spawn(listener::serve(listening, router, limits, closing.clone()));
-    Ok(address)
+impl BoundListeners {
+    fn bind(config: &Config) -> Result<Self, StartError> {
+        let bind =
+            |at: SocketAddr| listener::bind(at).map_err(io(format!("cannot listen on {at}")));
+        Ok(Self {
+            api: bind(config.server.listen)?,
+            metrics: config.server.metrics_listen.map(bind).transpose()?,
+        })
+    }
+
+    /// Serves; returns the addresses of the API and of metrics.
+    fn serve(
+        self,
+        api: &Api,
+        router: axum::Router,
+        servers: &TaskTracker,
+        closing: &CancellationToken,
+    ) -> (SocketAddr, Option<SocketAddr>) {
+        let limits = listener::Limits {
+            connections: api.config.server.max_connections,
+            headers: Duration::from_millis(api.config.server.header_timeout_ms),
+        };
+        let serve = |(listening, address): (TcpListener, SocketAddr), router: axum::Router| {
+            servers.spawn(listener::serve(listening, router, limits, closing.clone()));
+            address
+        };
+        let address = serve(self.api, router);
+        let metrics = self.metrics.map(|bound| serve(bound, router::metrics_router(api.clone())));
+        (address, metrics)
+    }
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use super::answer::answer;
 use super::beside::tenants;
 use super::{Exit, Output};
 use crate::app::{Access, open_archive, open_store};
@@ -38,10 +39,7 @@ pub(super) fn moment(text: &str) -> Result<Micros, String> {
 /// Archives; prints what moved for each tenant.
 pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
     match archive(&args, &config).await {
-        Ok(moved) => {
-            show(&moved, args.dry_run, output);
-            Exit::Success
-        }
+        Ok(moved) => answer(&shown(&moved, args.dry_run, output), Exit::Success),
         Err(err @ ArchiveError::Config(_)) => {
             eprintln!("handoffd: {err}");
             Exit::Usage
@@ -80,28 +78,23 @@ async fn archive(
     outcome
 }
 
-fn show(all: &[(TenantId, ArchiveCounts)], dry: bool, output: Output) {
-    match output {
-        Output::Json => {
-            let shown: Vec<_> = all
-                .iter()
-                .map(|(tenant, moved)| json!({ "tenant": tenant, "moved": moved }))
-                .collect();
-            println!("{}", json!({ "dryRun": dry, "tenants": shown }));
-        }
-        Output::Text => {
-            for (tenant, moved) in all {
-                println!(
-                    "tenant {tenant}: {} contents {} into {} segments, {} bytes{}; {} held back, {} forgotten",
-                    moved.contents,
-                    if dry { "would move" } else { "moved" },
-                    moved.segments,
-                    moved.bytes_before,
-                    if dry { String::new() } else { format!(" packed to {}", moved.bytes) },
-                    moved.held,
-                    moved.forgotten,
-                );
-            }
-        }
+fn shown(all: &[(TenantId, ArchiveCounts)], dry: bool, output: Output) -> String {
+    if output == Output::Json {
+        let shown: Vec<_> =
+            all.iter().map(|(tenant, moved)| json!({ "tenant": tenant, "moved": moved })).collect();
+        return json!({ "dryRun": dry, "tenants": shown }).to_string();
     }
+    let lines = all.iter().map(|(tenant, moved)| {
+        format!(
+            "tenant {tenant}: {} contents {} into {} segments, {} bytes{}; {} held back, {} forgotten\n",
+            moved.contents,
+            if dry { "would move" } else { "moved" },
+            moved.segments,
+            moved.bytes_before,
+            if dry { String::new() } else { format!(" packed to {}", moved.bytes) },
+            moved.held,
+            moved.forgotten,
+        )
+    });
+    lines.collect::<Vec<_>>().concat()
 }

@@ -26,14 +26,15 @@ impl Outbound for NoDelivery {
     fn nudge_all(&self) {}
 }
 
-/// The tenant that a command names, or all.
+/// The tenant that a command names, which must have a log; or all.
 pub(super) async fn tenants(
     store: &dyn Store,
     named: Option<&TenantId>,
 ) -> Result<Vec<TenantId>, StoreError> {
-    match named {
-        Some(tenant) => Ok(vec![tenant.clone()]),
-        None => store.list_tenants().await,
+    let Some(tenant) = named else { return store.list_tenants().await };
+    match store.find_head(tenant).await? {
+        Some(_) => Ok(vec![tenant.clone()]),
+        None => Err(StoreError::Refused(format!("tenant {tenant} has no log"))),
     }
 }
 
@@ -49,7 +50,7 @@ impl LocalLedger {
     pub(super) async fn open(config: &Config, access: Access) -> Result<Self, String> {
         let text = |err: &dyn std::fmt::Display| err.to_string();
         let store = open_store(config, access).await.map_err(|err| text(&err))?;
-        if access == Access::Create {
+        if access != Access::Beside {
             store.migrate().await.map_err(|err| text(&err))?;
         }
         let metrics = Arc::new(Metrics::new().map_err(|err| text(&err))?);

@@ -8,8 +8,8 @@ use reqwest::Method;
 use serde_json::Value;
 use url::Url;
 
-use super::Exit;
-use super::plain::plain;
+use super::plain::{self, plain};
+use super::{Exit, Output};
 use handoffd_broker::config::Config;
 
 /// Timeout of an ordinary request.
@@ -100,6 +100,18 @@ impl ClientError {
             Self::Usage(_) => Exit::Usage,
             Self::Refused(refusal) if !matches!(refusal.status, 408 | 429 | 500..) => Exit::No,
             Self::Refused(_) | Self::NoKey(_) | Self::Unreachable(_) => Exit::Unreachable,
+        }
+    }
+}
+
+impl ClientError {
+    /// The error as a command prints it: as JSON the broker's problem, where the broker answered with one.
+    pub(super) fn shown(&self, output: Output) -> String {
+        match self {
+            Self::Refused(refusal) if output == Output::Json && refusal.problem.is_object() => {
+                plain::json(&refusal.problem, false)
+            }
+            _ => format!("handoffd: {self}"),
         }
     }
 }

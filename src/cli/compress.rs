@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, ValueEnum};
 use serde_json::json;
 
+use super::answer::answer;
 use super::{Exit, Output};
 use handoffd_core::context::compress::{CompressionPlan, extractive};
+use handoffd_core::domain::json;
 use handoffd_core::domain::window::{CompressedBy, ContextSettings, Tokenizer};
-use handoffd_core::gate::json;
 
 /// How tokens are counted.
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -45,6 +46,10 @@ pub(super) fn run(args: &Args, output: Output) -> Exit {
         eprintln!("handoffd: --compress-at must be from 0.05 to 1");
         return Exit::Usage;
     }
+    if args.window == 0 {
+        eprintln!("handoffd: --window must be 1 or more");
+        return Exit::Usage;
+    }
     let read = std::fs::read(&args.file).map_err(|err| err.to_string());
     let parsed =
         read.and_then(|bytes| json::parse(&bytes).map_err(|fault| fault.into_failure().message));
@@ -55,6 +60,14 @@ pub(super) fn run(args: &Args, output: Output) -> Exit {
             return Exit::Unreachable;
         }
     };
+    // Any object could be measured: one without both members of every message is none.
+    if ["taskDescription", "conversationHistoryVerbatim"]
+        .iter()
+        .all(|name| message.get(name).is_none())
+    {
+        eprintln!("handoffd: {}: no handoff message", args.file.display());
+        return Exit::Usage;
+    }
     let tokenizer = match args.tokenizer {
         Count::O200k => Tokenizer::O200k,
         Count::Cl100k => Tokenizer::Cl100k,
@@ -66,35 +79,38 @@ pub(super) fn run(args: &Args, output: Output) -> Exit {
         return Exit::Unreachable;
     };
     if !plan.is_over() {
-        match output {
-            Output::Json => println!("{}", json!({ "compressed": false, "message": message })),
-            Output::Text => println!("fits: at most {limit} tokens"),
-        }
-        return Exit::Success;
+        let text = match output {
+            Output::Json => json!({ "compressed": false, "message": message }).to_string(),
+            Output::Text => format!("fits: at most {limit} tokens"),
+        };
+        return answer(&text, Exit::Success);
     }
     let made = plan.apply(&extractive::summary(&plan), CompressedBy::Extractive);
     let facts = &made.facts;
-    match output {
-        Output::Json => println!(
-            "{}",
-            json!({ "compressed": true, "compression": facts, "message": made.message })
-        ),
+    let text = match output {
+        Output::Json => {
+            json!({ "compressed": true, "compression": facts, "message": made.message }).to_string()
+        }
         Output::Text => {
-            println!(
-                "{} of {} tokens, limit {limit}: {}",
+            let mut text = format!(
+                "{} of {} tokens, limit {limit}: {}\n\
+                 {} of {} turns stay verbatim\n\
+                 {} of {} facts kept, {} of them appended by the fidelity check\n",
                 facts.tokens,
                 facts.original_tokens,
-                if facts.fits { "fits" } else { "over the limit" }
-            );
-            println!("{} of {} turns stay verbatim", facts.kept_turns, facts.original_turns);
-            println!(
-                "{} of {} facts kept, {} of them appended by the fidelity check",
-                facts.facts_kept, facts.facts, facts.facts_appended
+                if facts.fits { "fits" } else { "over the limit" },
+                facts.kept_turns,
+                facts.original_turns,
+                facts.facts_kept,
+                facts.facts,
+                facts.facts_appended,
             );
             if let Some(summary) = made.message["conversationHistorySummary"].as_str() {
-                println!("\n{summary}");
+                text.push('\n');
+                text.push_str(summary);
             }
+            text
         }
-    }
-    if facts.fits { Exit::Success } else { Exit::No }
+    };
+    answer(&text, if facts.fits { Exit::Success } else { Exit::No })
 }

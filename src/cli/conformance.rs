@@ -8,6 +8,7 @@ use clap::Args as ClapArgs;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use super::answer::answer;
 use super::lint::{SchemaFolders, gather, read_registry, with_schema};
 use super::{Exit, Output};
 use crate::app::{Access, open_archive, open_store};
@@ -55,11 +56,11 @@ pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
     };
     match report {
         Ok(report) => {
-            match output {
-                Output::Json => println!("{}", report.json()),
-                Output::Text => print!("{}", render(&report)),
-            }
-            if report.has_errors() { Exit::No } else { Exit::Success }
+            let text = match output {
+                Output::Json => report.json().to_string(),
+                Output::Text => render(&report),
+            };
+            answer(&text, if report.has_errors() { Exit::No } else { Exit::Success })
         }
         Err(why) => {
             eprintln!("handoffd: {why}");

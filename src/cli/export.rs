@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args as ClapArgs;
 use serde_json::json;
 
+use super::answer::answer;
 use super::verify::progress_bar;
 use super::{Exit, Output};
 use crate::app::{Access, open_archive, open_store, settle_notary};
@@ -50,23 +51,19 @@ pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
     match export(&args, &config).await {
         Ok(Some(ExportSummary { bytes, records })) => {
             let file = args.file.display();
-            match (output, records) {
-                (Output::Json, None) => println!(
-                    "{}",
-                    json!({ "taskId": args.task, "file": args.file, "bytes": bytes })
-                ),
+            let text = match (output, records) {
+                (Output::Json, None) => {
+                    json!({ "taskId": args.task, "file": args.file, "bytes": bytes }).to_string()
+                }
                 (Output::Json, Some(records)) => {
-                    println!(
-                        "{}",
-                        json!({ "records": records, "file": args.file, "bytes": bytes })
-                    );
+                    json!({ "records": records, "file": args.file, "bytes": bytes }).to_string()
                 }
-                (Output::Text, None) => println!("{file}: {bytes} bytes"),
+                (Output::Text, None) => format!("{file}: {bytes} bytes"),
                 (Output::Text, Some(records)) => {
-                    println!("{file}: {records} records, {bytes} bytes");
+                    format!("{file}: {records} records, {bytes} bytes")
                 }
-            }
-            Exit::Success
+            };
+            answer(&text, Exit::Success)
         }
         Ok(None) => {
             let task = args.task.map(|task| task.to_string()).unwrap_or_default();

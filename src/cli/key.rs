@@ -1,32 +1,37 @@
 //! `handoffd key`: keys straight from the database. API keys for the first key of a tenant or when all
 //! are lost; and the key that signs tree heads.
 
+use std::path::Path;
+
 use clap::{Args as ClapArgs, Subcommand};
 use serde_json::json;
 
+use super::answer::answer;
 use super::beside::LocalLedger;
 use super::{Exit, Output};
-use crate::app::{Access, tree_key};
+use crate::app::{Access, settle_notary, tree_key};
 use handoffd_broker::config::Config;
 use handoffd_broker::ledger::command::{Kind, content};
 use handoffd_broker::vault::{hash_api_key, new_api_key};
 use handoffd_core::domain::canonical;
-use handoffd_core::domain::ids::{AgentId, TenantId};
+use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
+use handoffd_core::evidence::receipt::Notary;
 use handoffd_store::clock::{self, Clock, SystemClock};
-use handoffd_store::store::{KeyRow, Role};
+use handoffd_store::store::{KeyRow, Role, Store};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Commands {
     /// Make an API key and print it, this once
     Create(CreateArgs),
-    /// Make the configured key the one that signs tree heads; print the public key of each log
+    /// Print the public key of each log that signs its tree heads, or change it
     TreeHead(TreeHeadArgs),
 }
 
 /// `handoffd key tree-head`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct TreeHeadArgs {
-    /// Make a new key first: tree-head.key in the data directory is replaced, the old one kept beside it
+    /// Change the key, with the brokers stopped: tree-head.key (in auth.keys_dir, else the data directory) is replaced by a new
+    /// one, the old one kept beside it; where audit.signing_key is set, the key there is the new one
     #[arg(long)]
     new: bool,
 }
@@ -51,7 +56,7 @@ fn role(text: &str) -> Result<Role, String> {
     Role::parse(text).ok_or_else(|| "must be agent, operator, auditor or admin".to_owned())
 }
 
-/// Makes a key, or settles which one signs tree heads.
+/// Makes an API key; prints or changes the key that signs tree heads.
 pub(super) async fn run(command: Commands, config: Config, output: Output) -> Exit {
     let done = match command {
         Commands::Create(args) if (args.role == Role::Agent) != args.agent.is_some() => {
@@ -59,23 +64,26 @@ pub(super) async fn run(command: Commands, config: Config, output: Output) -> Ex
             return Exit::Usage;
         }
         Commands::Create(args) => create(args, &config).await.map(|(row, key)| match output {
-            Output::Text => println!("{key}"),
-            Output::Json => println!(
-                "{}",
+            Output::Text => key,
+            Output::Json => {
                 json!({ "keyId": row.key_id, "tenant": row.tenant, "role": row.role, "apiKey": key })
-            ),
+                    .to_string()
+            }
         }),
         Commands::TreeHead(args) => tree_head(&args, &config).await.map(|keys| match output {
-            Output::Text => keys.iter().for_each(|(tenant, key)| println!("{tenant}\t{key}")),
+            Output::Text => {
+                let lines = keys.iter().map(|(tenant, key)| format!("{tenant}\t{key}\n"));
+                lines.collect::<Vec<_>>().concat()
+            }
             Output::Json => {
                 let keys: Vec<_> =
                     keys.iter().map(|(tenant, key)| json!({ "tenant": tenant, "key": key })).collect();
-                println!("{}", json!({ "keys": keys }));
+                json!({ "keys": keys }).to_string()
             }
         }),
     };
     match done {
-        Ok(()) => Exit::Success,
+        Ok(text) => answer(&text, Exit::Success),
         Err(why) => {
             eprintln!("handoffd: {why}");
             Exit::Unreachable
@@ -118,58 +126,97 @@ async fn create(args: CreateArgs, config: &Config) -> Result<(KeyRow, String), S
     Ok((row, key.to_string()))
 }
 
-/// Settles the configured key as the one that signs; where that is a change, every log says so.
+/// The public key of each log, by tenant; with `--new` after the change to another key.
 async fn tree_head(
     args: &TreeHeadArgs,
     config: &Config,
 ) -> Result<Vec<(TenantId, String)>, String> {
-    if args.new {
-        set_aside(config)?;
-    }
-    let notary = tree_key(config).map_err(|err| text(&err))?;
-    let bench = LocalLedger::open(config, Access::Create).await?;
-    let store = &bench.store;
-    let now = SystemClock::default().now();
-    let public = notary.public_bytes();
-    let known = store.list_tree_keys().await.map_err(|err| text(&err))?;
-    let retired: Vec<_> = known
-        .iter()
-        .filter(|key| key.retired_at.is_none() && key.public != public)
-        .map(|key| key.public)
-        .collect();
-    if known.iter().any(|key| key.public == public && key.retired_at.is_some()) {
-        return Err("this key was retired, and does not come back: make a new one".to_owned());
-    }
-    let mut keys = Vec::new();
-    for tenant in store.list_tenants().await.map_err(|err| text(&err))? {
-        let head = store.find_head(&tenant).await.map_err(|err| text(&err))?;
-        let Some(head) = head else { continue };
-        let name = |key: Option<&[u8; 32]>| {
-            notary.public(&head.log_id, key).map(|key| key.to_string()).unwrap_or_default()
+    // A broker signs with the key that it read at its start. On SQLite its lock refuses a change beside it.
+    let access = if args.new { Access::Serve } else { Access::Create };
+    let bench = LocalLedger::open(config, access).await?;
+    let keys = async {
+        let now = SystemClock::default().now();
+        let notary = if args.new {
+            change_key(&bench, config, now).await?
+        } else {
+            settle_notary(config, &*bench.store, now).await.map_err(|err| text(&err))?
         };
-        if !retired.is_empty() {
-            let retired: Vec<_> = retired.iter().map(|key| name(Some(key))).collect();
-            let said = json!({ "treeHeadKey": name(None), "retired": retired });
-            let said = content(&canonical::to_vec(&said), now);
-            bench.handle(tenant.clone(), now, Kind::ChangeTreeKey(said)).await?;
+        let mut keys = Vec::new();
+        for (tenant, log) in logs(&*bench.store).await? {
+            keys.push((tenant, public(&notary, &log, None)));
         }
-        keys.push((tenant, name(None)));
+        Ok(keys)
     }
-    store.settle_tree_key(&public, now, true).await.map_err(|err| text(&err))?;
+    .await;
     bench.close().await;
-    Ok(keys)
+    keys
 }
 
-/// Renames the key's file after the key, so that the next one is made anew and the old one can still be
-/// found.
-fn set_aside(config: &Config) -> Result<(), String> {
-    if !config.audit.signing_key.is_empty() {
-        return Err("the key is set in audit.signing_key: set the new one there".to_owned());
+/// Makes another key the one that signs; every log records the change. The files change last: a run that ends
+/// before leaves the new key beside the old one, and the next run continues with it.
+async fn change_key(bench: &LocalLedger, config: &Config, now: Micros) -> Result<Notary, String> {
+    let of_file = config.audit.signing_key.is_empty();
+    let (file, next) = (config.tree_key_file(), config.tree_key_file().with_extension("key.new"));
+    let old = (of_file && file.exists()).then(|| tree_key(config, &file));
+    let old = old.transpose().map_err(|err| text(&err))?;
+    let store = &bench.store;
+    let known = store.list_tree_keys().await.map_err(|err| text(&err))?;
+    let notary = tree_key(config, &next).map_err(|err| text(&err))?;
+    let new = notary.public_bytes();
+    let own = known.iter().find(|key| key.public == new);
+    if own.is_some_and(|key| key.retired_at.is_some()) {
+        return Err("this key was retired, and does not come back: make a new one".to_owned());
     }
-    let path = config.tree_key_file();
-    if !path.exists() {
-        return Ok(());
+    if own.is_some() && !of_file {
+        return Err("the key in audit.signing_key signs already: set the new one there".to_owned());
     }
-    let old = hex::encode(&tree_key(config).map_err(|err| text(&err))?.public_bytes()[..4]);
-    std::fs::rename(&path, path.with_extension(format!("key.{old}"))).map_err(|err| text(&err))
+    let retired: Vec<_> = known
+        .iter()
+        .filter(|key| key.retired_at.is_none() && key.public != new)
+        .map(|key| key.public)
+        .collect();
+    if !retired.is_empty() {
+        for (tenant, log) in logs(&**store).await? {
+            let retired: Vec<_> =
+                retired.iter().map(|key| public(&notary, &log, Some(key))).collect();
+            let said = json!({ "treeHeadKey": public(&notary, &log, None), "retired": retired });
+            let said = content(&canonical::to_vec(&said), now);
+            bench.handle(tenant, now, Kind::ChangeTreeKey(said)).await?;
+        }
+    }
+    store.settle_tree_key(&new, now, true).await.map_err(|err| text(&err))?;
+    if of_file {
+        replace(&file, &next, old.as_ref()).map_err(|err| {
+            let (file, next) = (file.display(), next.display());
+            format!(
+                "the logs have the new key, and {file} still the old one: move {next} there: {err}"
+            )
+        })?;
+    }
+    Ok(notary)
+}
+
+/// Puts the new key's file in the place of the old one, which stays under a name of its own.
+fn replace(file: &Path, next: &Path, old: Option<&Notary>) -> std::io::Result<()> {
+    if let Some(old) = old {
+        let name = format!("key.{}", hex::encode(&old.public_bytes()[..4]));
+        std::fs::copy(file, file.with_extension(name))?;
+    }
+    std::fs::rename(next, file)
+}
+
+/// The id of each tenant's log.
+async fn logs(store: &dyn Store) -> Result<Vec<(TenantId, String)>, String> {
+    let mut logs = Vec::new();
+    for tenant in store.list_tenants().await.map_err(|err| text(&err))? {
+        if let Some(head) = store.find_head(&tenant).await.map_err(|err| text(&err))? {
+            logs.push((tenant, head.log_id));
+        }
+    }
+    Ok(logs)
+}
+
+/// A public key under a log's origin; the notary's own unless given.
+fn public(notary: &Notary, log: &str, key: Option<&[u8; 32]>) -> String {
+    notary.public(log, key).map(|key| key.to_string()).unwrap_or_default()
 }

@@ -9,6 +9,7 @@ use clap::Args as ClapArgs;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::answer::answer;
 use super::client::{Client, ClientError, Reach, Request};
 use super::plain::plain;
 use super::{Exit, Form};
@@ -93,17 +94,14 @@ impl From<ClientError> for LintError {
 pub(super) async fn run(args: Args, config: Config, form: Form) -> Exit {
     match examine(&args, &config).await {
         Ok(reports) => {
-            show(&reports, form);
             let below = below(&reports, args.level);
-            if below.is_some() || reports.iter().any(LintReport::has_errors) {
-                // Standard output is the report's.
-                if let Some(told) = below {
-                    eprintln!("handoffd: {told}");
-                }
-                Exit::No
-            } else {
-                Exit::Success
+            let bad = below.is_some() || reports.iter().any(LintReport::has_errors);
+            let exit = answer(&shown(&reports, form), if bad { Exit::No } else { Exit::Success });
+            // Standard output is the report's.
+            if let Some(told) = below {
+                eprintln!("handoffd: {told}");
             }
+            exit
         }
         Err(why) => {
             eprintln!("handoffd: {why}");
@@ -389,11 +387,11 @@ fn subject(path: &Path, schemas: &SchemaFolders) -> Result<LintSubject, String> 
     Ok(LintSubject { file: path.display().to_string(), document, schema })
 }
 
-fn show(reports: &[LintReport], form: Form) {
+fn shown(reports: &[LintReport], form: Form) -> String {
     match form {
-        Form::Json => println!("{}", report::json(reports)),
-        Form::Sarif => println!("{}", report::sarif(reports, env!("CARGO_PKG_VERSION"))),
-        Form::Text => print!("{}", render(reports)),
+        Form::Json => report::json(reports).to_string(),
+        Form::Sarif => report::sarif(reports, env!("CARGO_PKG_VERSION")).to_string(),
+        Form::Text => render(reports),
     }
 }
 

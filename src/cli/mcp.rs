@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::Exit;
 use super::client::{Client, Reach};
 use handoffd_broker::config::Config;
+use handoffd_core::domain::json::{JsonError, parse};
 
 /// Longest line from the client, in bytes: the broker takes no larger body unless its settings say so.
 const MAX_LINE: u64 = 64 * 1024 * 1024;
@@ -26,6 +27,8 @@ const LINES: usize = 16;
 const INTERNAL: i64 = -32603;
 /// JSON-RPC's code for a line that is no JSON.
 const MALFORMED: i64 = -32700;
+/// JSON-RPC's code for a line that is no message.
+const INVALID: i64 = -32600;
 /// The methods of which the protocol repeats a parameter in a header.
 const NAMED: [(&str, &str); 6] = [
     ("tools/call", "name"),
@@ -40,7 +43,7 @@ const NAMED: [(&str, &str); 6] = [
 pub(super) struct Args {
     #[command(flatten)]
     reach: Reach,
-    /// The key; the data directory's admin key unless said
+    /// The key; the admin key in auth.keys_dir or the data directory unless said
     #[arg(long, env = "HANDOFFD_API_KEY", hide_env_values = true)]
     key: Option<String>,
 }
@@ -62,9 +65,9 @@ pub(super) async fn run(args: Args, config: Config) -> Exit {
     while let Some(line) = input.recv().await {
         match line {
             Ok(line) if line.trim_ascii().is_empty() => {}
-            Ok(line) => match serde_json::from_slice(&line) {
+            Ok(line) => match message(&line) {
                 Ok(message) => bridge.take(message, &mut requests).await,
-                Err(err) => bridge.tell(&error(&Value::Null, MALFORMED, &err.to_string())),
+                Err(refused) => bridge.tell(&refused),
             },
             Err(err) => {
                 eprintln!("handoffd: standard input cannot be read: {err}");
@@ -95,6 +98,30 @@ fn read_lines(input: &mut impl BufRead, lines: &mpsc::Sender<io::Result<Vec<u8>>
             return;
         }
     }
+}
+
+/// The message of a line.
+///
+/// # Errors
+/// The error that answers a line without one: no JSON, a member twice, no object, or an id that is null.
+fn message(line: &[u8]) -> Result<Value, Value> {
+    let refused = |code, why: &str| Err(error(&Value::Null, code, why));
+    let message = match parse(line) {
+        Ok(message) => message,
+        Err(JsonError::Malformed(fault)) => return refused(MALFORMED, &fault.message),
+        // An integer that a double cannot hold: the broker refuses it, under the request's id.
+        Err(JsonError::Unacceptable(_)) => match serde_json::from_slice(line) {
+            Ok(message) => message,
+            Err(err) => return refused(MALFORMED, &err.to_string()),
+        },
+    };
+    if !message.is_object() {
+        return refused(INVALID, "a line is one message: no batch, and nothing but an object");
+    }
+    if message.get("id") == Some(&Value::Null) {
+        return refused(INVALID, "the id of a request is not null");
+    }
+    Ok(message)
 }
 
 /// Requests under way, by their ids as JSON.
@@ -293,6 +320,26 @@ mod tests {
         let older = headers(&json!({ "method": "tools/list" }), Some("2025-06-18"));
         assert_eq!(older[1..], [("mcp-protocol-version", "2025-06-18".to_owned())]);
         assert_eq!(headers(&json!({ "method": "initialize" }), Some("2025-06-18")).len(), 1);
+    }
+
+    #[test]
+    fn a_line_without_a_message_is_answered_with_its_code() {
+        for (line, code) in [
+            ("{ not json", MALFORMED),
+            (r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#, MALFORMED),
+            (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, INVALID),
+            ("7", INVALID),
+            (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, INVALID),
+        ] {
+            let refused = message(line.as_bytes()).unwrap_err();
+            assert_eq!((&refused["error"]["code"], &refused["id"]), (&json!(code), &Value::Null));
+        }
+        for line in [
+            r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"n":9007199254740993}}"#,
+        ] {
+            assert!(message(line.as_bytes()).is_ok(), "{line}");
+        }
     }
 
     #[test]

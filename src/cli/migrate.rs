@@ -1,5 +1,6 @@
 use clap::Args as ClapArgs;
 
+use super::answer::answer;
 use super::{Exit, Output};
 use crate::app::{Access, open_store};
 use handoffd_broker::config::Config;
@@ -21,10 +22,7 @@ pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
         return Exit::Usage;
     }
     match migrate(&config, role).await {
-        Ok(new) => {
-            say(new, role, output);
-            Exit::Success
-        }
+        Ok(new) => answer(&said(new, role, output), Exit::Success),
         Err(err) => {
             eprintln!("handoffd: {err}");
             Exit::Unreachable
@@ -42,19 +40,16 @@ async fn migrate(config: &Config, role: Option<&str>) -> Result<usize, StoreErro
     Ok(new)
 }
 
-fn say(new: usize, role: Option<&str>, output: Output) {
-    match output {
-        Output::Text => {
-            match new {
-                0 => println!("the database is up to date"),
-                _ => println!("{new} migrations applied"),
-            }
-            if let Some(role) = role {
-                println!("the role {role} may serve");
-            }
-        }
-        Output::Json => {
-            println!("{}", serde_json::json!({ "applied": new, "servingRole": role }));
-        }
+fn said(new: usize, role: Option<&str>, output: Output) -> String {
+    if output == Output::Json {
+        return serde_json::json!({ "applied": new, "servingRole": role }).to_string();
+    }
+    let applied = match new {
+        0 => "the database is up to date".to_owned(),
+        _ => format!("{new} migrations applied"),
+    };
+    match role {
+        Some(role) => format!("{applied}\nthe role {role} may serve"),
+        None => applied,
     }
 }

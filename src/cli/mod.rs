@@ -1,5 +1,8 @@
 //! The commands, one file each. Exit codes: 0 success, 1 negative result, 2 usage, 3 unreachable or unreadable.
 
+// A command prints by `answer`: a reader that stops reading is no panic.
+#![warn(clippy::print_stdout)]
+
 use std::path::PathBuf;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
@@ -9,6 +12,7 @@ use handoffd_broker::telemetry::{SpanExport, Telemetry};
 use handoffd_store::fault;
 
 mod admin;
+mod answer;
 mod archive;
 mod beside;
 mod client;
@@ -108,7 +112,7 @@ enum Commands {
     Validate(validate::Args),
     /// Compress a message file for a context window with the embedded compressor; exit 1 if it does not fit
     Compress(compress::Args),
-    /// Scan texts with the safety rules, exit 1 if anything is found; or measure the rules on labelled texts
+    /// Scan texts with the safety rules, exit 1 if any would be refused; or measure the rules on labelled texts
     Scan(scan::Args),
     /// Serve MCP on standard input and output, for a client that starts its servers; asks a running broker
     Mcp(mcp::Args),

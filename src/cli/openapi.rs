@@ -1,8 +1,8 @@
 use super::Exit;
+use super::answer::answer;
 use crate::app;
 
 /// Prints the document of this build.
 pub(super) fn run() -> Exit {
-    print!("{}", app::OPENAPI);
-    Exit::Success
+    answer(app::OPENAPI, Exit::Success)
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use clap::Args as ClapArgs;
 use serde_json::json;
 
+use super::answer::answer;
 use super::archive::moment;
 use super::beside::{LocalLedger, tenants};
 use super::{Exit, Output};
@@ -41,10 +42,7 @@ pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
         (None, days) => cutoff(now, days),
     };
     match purge(&args, before, &config).await {
-        Ok(taken) => {
-            show(&taken, args.dry_run, output);
-            Exit::Success
-        }
+        Ok(taken) => answer(&shown(&taken, args.dry_run, output), Exit::Success),
         Err(why) => {
             eprintln!("handoffd: {why}");
             Exit::Unreachable
@@ -92,26 +90,21 @@ async fn purge(
     outcome
 }
 
-fn show(all: &[(TenantId, PurgeCounts)], dry: bool, output: Output) {
-    match output {
-        Output::Json => {
-            let tenants: Vec<_> = all
-                .iter()
-                .map(|(tenant, taken)| json!({ "tenant": tenant, "taken": taken }))
-                .collect();
-            println!("{}", json!({ "dryRun": dry, "tenants": tenants }));
-        }
-        Output::Text => {
-            for (tenant, taken) in all {
-                println!(
-                    "tenant {tenant}: {} contents, {} personal data and {} checkpoints {}; {} records held back",
-                    taken.contents,
-                    taken.personal_data,
-                    taken.checkpoints,
-                    if dry { "would go" } else { "gone" },
-                    taken.held,
-                );
-            }
-        }
+fn shown(all: &[(TenantId, PurgeCounts)], dry: bool, output: Output) -> String {
+    if output == Output::Json {
+        let tenants: Vec<_> =
+            all.iter().map(|(tenant, taken)| json!({ "tenant": tenant, "taken": taken })).collect();
+        return json!({ "dryRun": dry, "tenants": tenants }).to_string();
     }
+    let lines = all.iter().map(|(tenant, taken)| {
+        format!(
+            "tenant {tenant}: {} contents, {} personal data and {} checkpoints {}; {} records held back\n",
+            taken.contents,
+            taken.personal_data,
+            taken.checkpoints,
+            if dry { "would go" } else { "gone" },
+            taken.held,
+        )
+    });
+    lines.collect::<Vec<_>>().concat()
 }

@@ -1,6 +1,7 @@
 //! `handoffd scan FILE…`: the safety rules over files; with `--eval`, how well they do on labelled texts.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -10,8 +11,9 @@ use flate2::read::MultiGzDecoder;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::answer::answer;
 use super::{Exit, Output};
-use handoffd_core::gate::json;
+use handoffd_core::domain::json;
 use handoffd_core::gate::safety::{FieldClass, ScanReport, Scanner};
 
 #[derive(Debug, ClapArgs)]
@@ -76,7 +78,7 @@ fn scan(args: &Args, output: Output) -> Result<Exit, String> {
             all.extend(found.into_iter().map(|one| (file.display().to_string(), tier, one)));
         }
     }
-    match output {
+    let text = match output {
         Output::Json => {
             let findings: Vec<Value> = all
                 .iter()
@@ -88,19 +90,20 @@ fn scan(args: &Args, output: Output) -> Result<Exit, String> {
                     })
                 })
                 .collect();
-            println!("{}", json!({ "rules": scanner.version(), "findings": findings }));
+            json!({ "rules": scanner.version(), "findings": findings }).to_string()
         }
-        Output::Text if all.is_empty() => println!("nothing found"),
+        Output::Text if all.is_empty() => "nothing found".to_owned(),
         Output::Text => {
-            for (file, tier, finding) in &all {
-                println!(
-                    "{file}{}:{}: {tier}: {} ({}): {}",
+            let lines = all.iter().map(|(file, tier, finding)| {
+                format!(
+                    "{file}{}:{}: {tier}: {} ({}): {}\n",
                     finding.pointer, finding.offset, finding.rule, finding.family, finding.excerpt
-                );
-            }
+                )
+            });
+            lines.collect::<Vec<_>>().concat()
         }
-    }
-    Ok(if refused { Exit::No } else { Exit::Success })
+    };
+    Ok(answer(&text, if refused { Exit::No } else { Exit::Success }))
 }
 
 /// A line of an evaluation; other members are left alone.
@@ -172,8 +175,7 @@ fn evaluate(files: &[PathBuf], output: Output) -> Result<Exit, String> {
             tally.add(&scanner, &row, attack);
         }
     }
-    tally.print(output);
-    Ok(Exit::Success)
+    Ok(answer(&tally.shown(output), Exit::Success))
 }
 
 impl Tally {
@@ -191,7 +193,7 @@ impl Tally {
         count.marked += u64::from(!flagged && !report.marks.is_empty());
     }
 
-    fn print(&self, output: Output) {
+    fn shown(&self, output: Output) -> String {
         let seconds = self.taken.as_secs_f64().max(f64::MIN_POSITIVE);
         let rate = if self.texts == 0 { 0.0 } else { self.texts as f64 / seconds };
         if output == Output::Json {
@@ -203,38 +205,43 @@ impl Tally {
             for (kind, count) in self.attacks.iter().chain(&self.harmless) {
                 marked.insert(kind.clone(), count.marked());
             }
-            let told = json!({
+            return json!({
                 "recall": recall, "fpr": fpr, "marked": marked, "textsPerSecond": rate,
-            });
-            println!("{told}");
-            return;
+            })
+            .to_string();
         }
+        let mut text = String::new();
         for (title, side) in [("recall", &self.attacks), ("false alarms", &self.harmless)] {
             if side.is_empty() {
                 continue;
             }
             let heads = ["texts", "flagged", "share", "marked", "share"];
             let [texts, flagged, share, marked, also] = heads;
-            println!("{title:<40} {texts:>8} {flagged:>8} {share:>9} {marked:>8} {also:>9}");
+            // Writing to a text cannot fail.
+            let _ = writeln!(
+                text,
+                "{title:<40} {texts:>8} {flagged:>8} {share:>9} {marked:>8} {also:>9}"
+            );
             let mut sum = Count::default();
             for (kind, count) in side {
                 sum.texts += count.texts;
                 sum.flagged += count.flagged;
                 sum.marked += count.marked;
-                print_count(kind, *count);
+                text.push_str(&count_line(kind, *count));
             }
-            print_count("all", sum);
-            println!();
+            text.push_str(&count_line("all", sum));
+            text.push('\n');
         }
-        let megabytes = self.bytes as f64 / 1e6;
-        println!("{rate:.0} texts and {:.1} MB a second, on one core", megabytes / seconds);
+        let speed = self.bytes as f64 / 1e6 / seconds;
+        let _ = writeln!(text, "{rate:.0} texts and {speed:.1} MB a second, on one core");
+        text
     }
 }
 
-fn print_count(kind: &str, count: Count) {
+fn count_line(kind: &str, count: Count) -> String {
     let Count { texts, flagged, marked } = count;
     let (share, also) = (100.0 * count.share(), 100.0 * count.marked());
-    println!("  {kind:<38} {texts:>8} {flagged:>8} {share:>8.3}% {marked:>8} {also:>8.3}%");
+    format!("  {kind:<38} {texts:>8} {flagged:>8} {share:>8.3}% {marked:>8} {also:>8.3}%\n")
 }
 
 /// What field a text of a kind stands in.

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use clap::Args as ClapArgs;
 use serde_json::Value;
 
-use super::client::{Client, ClientError, Reach, Request};
+use super::answer::answer;
+use super::client::{Client, Reach, Request};
 use super::plain::{self, plain};
 use super::{Exit, Output};
 use handoffd_broker::config::Config;
@@ -18,7 +19,7 @@ pub(super) struct Args {
     task: TaskId,
     #[command(flatten)]
     reach: Reach,
-    /// The key; the data directory's admin key unless said
+    /// The key; the admin key in auth.keys_dir or the data directory unless said
     #[arg(long, env = "HANDOFFD_API_KEY", hide_env_values = true)]
     key: Option<String>,
 }
@@ -29,19 +30,15 @@ pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
     let fetched = async { Client::new(&args.reach, args.key, &config)?.call(&asked).await }.await;
     match fetched {
         Ok(trace) => {
-            match output {
-                Output::Json => println!("{}", plain::json(&trace, false)),
-                Output::Text => print!("{}", render(&trace)),
-            }
-            Exit::Success
+            let text = match output {
+                Output::Json => plain::json(&trace, false),
+                Output::Text => render(&trace),
+            };
+            answer(&text, Exit::Success)
         }
         Err(err) => {
-            eprintln!("handoffd: {err}");
-            match err {
-                ClientError::Refused(refusal) if refusal.status == 404 => Exit::No,
-                ClientError::Usage(_) => Exit::Usage,
-                _ => Exit::Unreachable,
-            }
+            eprintln!("{}", err.shown(output));
+            err.exit()
         }
     }
 }
@@ -59,6 +56,23 @@ fn text<'a>(value: &'a Value, pointer: &str) -> Cow<'a, str> {
 
 fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
     value.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// The end of a record's line: the reason, the verdict and label of a second opinion, and the handoff of a dead letter, which the
+/// list of handoffs does not have.
+fn details(record: &Value) -> String {
+    let named = |pointer: &str| {
+        record.pointer(pointer).and_then(Value::as_str).map(|text| plain(text).into_owned())
+    };
+    let dead = record.get("kind").is_some_and(|kind| kind == "DEAD_LETTERED");
+    let handoff = if dead { named("/handoffId") } else { None };
+    let parts = [
+        named("/reason"),
+        named("/opinion/verdict"),
+        named("/opinion/label"),
+        handoff.map(|id| format!("handoff {id}")),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("  ")
 }
 
 /// A trace as text.
@@ -95,7 +109,6 @@ pub(super) fn render(trace: &Value) -> String {
             Some(agent) => plain(agent),
             None => text(record, "/actor/role"),
         };
-        let reason = plain(record.get("reason").and_then(Value::as_str).unwrap_or(""));
         let _ = writeln!(
             out,
             "  {:>4}  {}  {:<14} {:<22} {}",
@@ -103,7 +116,7 @@ pub(super) fn render(trace: &Value) -> String {
             text(record, "/time").get(11..23).unwrap_or("-"),
             text(record, "/kind"),
             who,
-            reason,
+            details(record),
         );
     }
     let _ = writeln!(out, "\nCost");
@@ -136,4 +149,31 @@ pub(super) fn render(trace: &Value) -> String {
         }
     );
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_records_line_ends_in_what_an_operator_asks_for() {
+        let opinion = json!({ "by": "handoffd", "verdict": "UNSAFE", "label": "persuasion" });
+        for (record, said) in [
+            (json!({ "kind": "HANDOFF", "handoffId": "h" }), ""),
+            (json!({ "kind": "REJECTED", "reason": "LATER\n" }), "LATER\\n"),
+            (
+                json!({ "kind": "DEAD_LETTERED", "reason": "SAFETY_VIOLATION", "handoffId": "h" }),
+                "SAFETY_VIOLATION  handoff h",
+            ),
+            (json!({ "kind": "SECOND_OPINION", "opinion": opinion }), "UNSAFE  persuasion"),
+            (
+                json!({ "kind": "SECOND_OPINION", "reason": "ERASED", "opinion": { "verdict": "NONE" } }),
+                "ERASED  NONE",
+            ),
+        ] {
+            assert_eq!(details(&record), said, "{record}");
+        }
+    }
 }

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use serde_json::json;
 
+use super::answer::answer;
 use super::{Exit, Output};
 use handoffd_core::domain::failure::{Code, Failure, primary};
-use handoffd_core::gate::{Gate, budget, completeness, json, safety};
+use handoffd_core::domain::json;
+use handoffd_core::gate::{Gate, budget, completeness, safety};
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
@@ -26,20 +28,21 @@ pub(super) fn run(args: &Args, output: Output) -> Exit {
     };
     let failures = judge(&bytes);
     let reason = primary(&failures).map(Code::as_str);
-    match output {
-        Output::Json => println!(
-            "{}",
+    let text = match output {
+        Output::Json => {
             json!({ "valid": failures.is_empty(), "reason": reason, "failures": failures })
-        ),
-        Output::Text if failures.is_empty() => println!("valid"),
-        Output::Text => {
-            println!("not valid: {}", reason.unwrap_or_default());
-            for failure in &failures {
-                println!("  {} {}: {}", failure.code, failure.pointer, failure.message);
-            }
+                .to_string()
         }
-    }
-    if failures.is_empty() { Exit::Success } else { Exit::No }
+        Output::Text if failures.is_empty() => "valid".to_owned(),
+        Output::Text => {
+            let lines = failures.iter().map(|failure| {
+                format!("\n  {} {}: {}", failure.code, failure.pointer, failure.message)
+            });
+            let lines = lines.collect::<Vec<_>>().concat();
+            format!("not valid: {}{lines}", reason.unwrap_or_default())
+        }
+    };
+    answer(&text, if failures.is_empty() { Exit::Success } else { Exit::No })
 }
 
 fn judge(bytes: &[u8]) -> Vec<Failure> {

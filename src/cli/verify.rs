@@ -9,13 +9,14 @@ use clap::Args as ClapArgs;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
+use super::answer::answer;
 use super::beside::tenants;
 use super::{Exit, Output};
 use crate::app::{Access, open_archive, open_store};
 use handoffd_broker::archive::{ArchiveError, Contents};
 use handoffd_broker::audit::{LogCheck, verify_log};
 use handoffd_broker::config::Config;
-use handoffd_core::bundle::VerifyOptions;
+use handoffd_core::bundle::{BundleDefect, VerifyOptions};
 use handoffd_core::domain::ids::TenantId;
 use handoffd_core::evidence::note::{Note, PublicKey, TreeHead};
 use handoffd_core::evidence::verify::{LogDefect, TrustedHead, VerificationReport};
@@ -70,7 +71,7 @@ pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
     }
     .await;
     match reports {
-        Ok(reports) => show(&reports, output),
+        Ok(report) => show(&report, output),
         Err(err) => {
             eprintln!("handoffd: {err}");
             Exit::Unreachable
@@ -93,11 +94,11 @@ fn verify_offline(path: &Path, options: &VerifyOptions, output: Output) -> Exit 
             return Exit::Unreachable;
         }
     };
-    match output {
-        Output::Json => println!("{}", report.json),
-        Output::Text => println!("{}", report.text),
-    }
-    if report.ok { Exit::Success } else { Exit::No }
+    let text = match output {
+        Output::Json => report.json.to_string(),
+        Output::Text => report.text,
+    };
+    answer(&text, if report.ok { Exit::Success } else { Exit::No })
 }
 
 /// Verifies the logs of a store, without external tree heads.
@@ -117,14 +118,21 @@ pub(super) async fn verify_store(
     Ok(reports)
 }
 
+/// The result of verifying a database.
+struct DatabaseReport {
+    logs: Vec<(TenantId, VerificationReport)>,
+    /// A given key or tree head that is of none of the logs.
+    first_fault: Option<BundleDefect>,
+}
+
 async fn verify_all(
     store: &dyn Store,
     contents: &Contents,
     args: &Args,
     notes: &[(Note, TreeHead)],
-) -> Result<Vec<(TenantId, VerificationReport)>, ArchiveError> {
+) -> Result<DatabaseReport, ArchiveError> {
     let mut met = vec![false; notes.len()];
-    let mut reports = Vec::new();
+    let mut logs = Vec::new();
     for tenant in tenants(store, args.tenant.as_ref()).await? {
         let Some(head) = store.find_head(&tenant).await? else {
             return Err(StoreError::Refused(format!("tenant {tenant} has no log")).into());
@@ -156,16 +164,38 @@ async fn verify_all(
             let leaf_index = head.size;
             report.first_fault = Some(LogDefect { leaf_index, fault: "signature", detail });
         }
-        reports.push((tenant, report));
+        logs.push((tenant, report));
     }
-    match notes.iter().zip(met).find(|(_, met)| !met) {
-        Some(((_, stated), _)) => Err(StoreError::Refused(format!(
-            "a kept tree head is of log {}, which this database does not have",
-            stated.origin
-        ))
-        .into()),
-        None => Ok(reports),
+    let foreign = notes.iter().zip(met).find(|(_, met)| !met).map(|((_, stated), _)| {
+        let detail =
+            format!("a kept tree head is of log {}, and not of one verified here", stated.origin);
+        BundleDefect { leaf_index: None, fault: "foreign", detail }
+    });
+    let first_fault = match foreign {
+        Some(fault) => Some(fault),
+        None => check_keys(store, &args.key).await?,
+    };
+    Ok(DatabaseReport { logs, first_fault })
+}
+
+/// Checks that the database has the log of each given key, and has the key among those that sign or signed.
+async fn check_keys(
+    store: &dyn Store,
+    keys: &[PublicKey],
+) -> Result<Option<BundleDefect>, StoreError> {
+    let known = store.list_tree_keys().await?;
+    for key in keys {
+        let log = key.name().rsplit('/').next().unwrap_or_default();
+        let (fault, detail) = if store.find_log(log).await?.is_none() {
+            ("foreign", format!("the given key {key} is of a log that this database does not have"))
+        } else if known.iter().all(|known| known.public != key.bytes()) {
+            ("keys", format!("the given key {key} is none of this database's keys"))
+        } else {
+            continue;
+        };
+        return Ok(Some(BundleDefect { leaf_index: None, fault, detail }));
     }
+    Ok(None)
 }
 
 /// Whether one of the given keys signed it, or, where none is given, one that the database names.
@@ -203,27 +233,40 @@ pub(super) fn progress_bar() -> ProgressBar {
     )
 }
 
-fn show(reports: &[(TenantId, VerificationReport)], output: Output) -> Exit {
-    let well = reports.iter().all(|(_, report)| report.first_fault.is_none());
-    match output {
+fn show(report: &DatabaseReport, output: Output) -> Exit {
+    let DatabaseReport { logs, first_fault } = report;
+    let ok = first_fault.is_none() && logs.iter().all(|(_, log)| log.first_fault.is_none());
+    let text = match output {
         Output::Json => {
-            let logs: Vec<_> = reports
+            let logs: Vec<_> = logs
                 .iter()
                 .map(|(tenant, report)| json!({ "tenant": tenant, "report": report }))
                 .collect();
-            println!("{}", json!({ "ok": well, "logs": logs }));
+            let mut said = json!({ "ok": ok, "logs": logs });
+            if let Some(fault) = first_fault {
+                said["firstFault"] = json!(fault);
+            }
+            said.to_string()
         }
-        Output::Text => reports.iter().for_each(|(tenant, report)| tell(tenant, report)),
-    }
-    if well { Exit::Success } else { Exit::No }
+        Output::Text => {
+            let mut lines: Vec<_> = logs.iter().map(|(tenant, log)| told(tenant, log)).collect();
+            if let Some(BundleDefect { fault, detail, .. }) = first_fault {
+                lines.push(format!("FAILED: {fault}: {detail}"));
+            }
+            if lines.is_empty() {
+                lines.push("there is no log yet".to_owned());
+            }
+            lines.join("\n")
+        }
+    };
+    answer(&text, if ok { Exit::Success } else { Exit::No })
 }
 
-fn tell(tenant: &TenantId, report: &VerificationReport) {
+fn told(tenant: &TenantId, report: &VerificationReport) -> String {
     let log = &report.log_id;
     if let Some(fault) = &report.first_fault {
         let (at, what, detail) = (fault.leaf_index, fault.fault, &fault.detail);
-        println!("FAILED: tenant {tenant}, log {log}: record {at}: {what}: {detail}");
-        return;
+        return format!("FAILED: tenant {tenant}, log {log}: record {at}: {what}: {detail}");
     }
     let erased = match report.erased {
         0 => String::new(),
@@ -233,10 +276,10 @@ fn tell(tenant: &TenantId, report: &VerificationReport) {
         0 => String::new(),
         count => format!(", {count} saved tree heads matched"),
     };
-    println!(
+    format!(
         "ok: tenant {tenant}, log {log}: {} records, {} contents{erased}{met}, head {}",
         report.records,
         report.contents,
         report.head.as_deref().unwrap_or("none"),
-    );
+    )
 }

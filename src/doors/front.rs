@@ -31,6 +31,8 @@ pub(super) struct ApiRequest {
     target: String,
     /// JSON.
     body: Option<Vec<u8>>,
+    /// `Idempotency-Key`.
+    key: Option<String>,
 }
 
 impl ApiRequest {
@@ -38,7 +40,7 @@ impl ApiRequest {
     fn new(method: Method, segments: &[&str]) -> Self {
         let encoded = |segment: &&str| byte_serialize(segment.as_bytes()).collect::<String>();
         let path: Vec<String> = segments.iter().map(encoded).collect();
-        Self { method, target: format!("/{}", path.join("/")), body: None }
+        Self { method, target: format!("/{}", path.join("/")), body: None, key: None }
     }
 
     pub(super) fn get(segments: &[&str]) -> Self {
@@ -63,6 +65,11 @@ impl ApiRequest {
 
     fn saying(self, body: impl Serialize) -> Self {
         Self { body: Some(serde_json::to_vec(&body).unwrap_or_default()), ..self }
+    }
+
+    /// Sets the idempotency key: 1 to 255 visible ASCII characters.
+    pub(super) fn under(self, key: Option<String>) -> Self {
+        Self { key, ..self }
     }
 
     /// Adds parameters to the query.
@@ -197,6 +204,9 @@ impl FrontDoor {
             let json = HeaderValue::from_static("application/json");
             request.headers_mut().insert(header::CONTENT_TYPE, json);
             request.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        if let Some(key) = asked.key.and_then(|key| HeaderValue::from_str(&key).ok()) {
+            request.headers_mut().insert(HeaderName::from_static("idempotency-key"), key);
         }
         request.extensions_mut().insert(caller.arrival);
         request.extensions_mut().insert(self.door);

@@ -14,6 +14,7 @@ mod names;
 pub mod queues;
 mod submission;
 mod sw4rm;
+mod words;
 
 use std::sync::Arc;
 

@@ -1,5 +1,7 @@
 //! A submission by a door: the message from its arguments, one commit, and the same handoff when the request is repeated.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value};
 
 use super::front::{ApiAnswer, ApiRequest, CallerHeaders, FrontDoor};
@@ -25,6 +27,14 @@ pub(super) struct Committed {
     pub(super) view: Option<Value>,
     /// The handoff's own page with its message, as it was committed; none where the request repeated an earlier one.
     pub(super) page: Option<Value>,
+}
+
+impl Committed {
+    /// What the gate warns of; none where the request repeated an earlier one.
+    pub(super) fn warnings(&self) -> Option<&Value> {
+        let warnings = self.view.as_ref()?.get("warnings")?;
+        warnings.as_array().is_some_and(|list| !list.is_empty()).then_some(warnings)
+    }
 }
 
 /// Why a submission was refused.
@@ -139,9 +149,7 @@ impl Submission<'_> {
             }
             Err(refused) => return Err(refused.into()),
         };
-        if is_another(&found.json["message"], self.door, digest) {
-            return Err(Problem::new(Code::Conflict, ANOTHER_REQUEST).into());
-        }
+        refuse_another(self.api, self.tenant, &found.json, self.door, digest).await?;
         Ok(Some(Committed { id: id.to_owned(), view: None, page: None }))
     }
 
@@ -188,10 +196,36 @@ pub(super) async fn may_be_known(api: &Api, tenant: &TenantId, id: &str) -> Resu
     Ok(api.store.find_handoff(&(tenant.clone(), id)).await?.is_some())
 }
 
+/// Refuses a request whose id an earlier one has that said something else. `view` is that one's page. A dead letter's page
+/// withholds its message from agents: the door reads it from the store, and shows nothing of it.
+///
+/// # Errors
+/// 409; the store cannot be read.
+pub(super) async fn refuse_another(
+    api: &Api,
+    tenant: &TenantId,
+    view: &Value,
+    door: &str,
+    digest: &str,
+) -> Result<(), Problem> {
+    let mut message = Cow::Borrowed(&view["message"]);
+    if message.is_null()
+        && let Some(id) = view["handoffId"].as_str().and_then(|id| id.parse().ok())
+        && let Some(handoff) = api.store.find_handoff(&(tenant.clone(), id)).await?
+        && let Some(content) = handoff.content_id
+    {
+        message = Cow::Owned(api.contents.find_json(tenant, content).await?.unwrap_or_default());
+    }
+    if is_another(&message, door, digest) {
+        return Err(Problem::new(Code::Conflict, ANOTHER_REQUEST));
+    }
+    Ok(())
+}
+
 /// Whether a committed message is of another request than the one with this digest; another request is also what another
-/// door, or none, took in. An erased or withheld message, or one in an archive that does not answer, cannot be compared: its
-/// id alone counts.
-pub(super) fn is_another(message: &Value, door: &str, digest: &str) -> bool {
+/// door, or none, took in. An erased message, or one in an archive that does not answer, cannot be compared: its id alone
+/// counts.
+fn is_another(message: &Value, door: &str, digest: &str) -> bool {
     let before = message.pointer(&format!("/extensions/{door}/argumentsDigest"));
     message["handoffId"].is_string() && before.and_then(Value::as_str) != Some(digest)
 }

@@ -10,8 +10,9 @@ use utoipa::ToSchema;
 
 use super::Api;
 use super::auth::{Caller, Operator, operates};
-use super::extract::{Id, Ids, Json};
+use super::extract::{Id, Ids, Json, NoBody, typed};
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
+use super::shape::no_idle_nulls;
 use handoffd_broker::directory::{Agents, Principal};
 use handoffd_broker::ledger::command::{
     AgentChange, ChangeAgent, CreateAgent, Kind, Reply, SecretsChange,
@@ -86,9 +87,11 @@ fn view(row: &AgentRow, agents: &Agents) -> AgentView {
     }
 }
 
-/// The members of an agent that do not hold in full: what the roster knows of, and what the egress guard refuses.
-fn warnings(api: &Api, row: &AgentRow, agents: &Agents) -> Vec<WarningView> {
-    let mut warnings = agents.roster.warnings(&row.agent);
+/// The members of an agent that do not hold in full: what the request stated in vain, what the roster knows of, and what the
+/// egress guard refuses.
+fn warnings(api: &Api, row: &AgentRow, agents: &Agents, ignored: &[Warning]) -> Vec<WarningView> {
+    let mut warnings = ignored.to_vec();
+    warnings.extend(agents.roster.warnings(&row.agent));
     let Agent { delivery, callback_url, .. } = &row.agent;
     let webhook = delivery.url.as_ref().filter(|_| delivery.mode == DeliveryMode::Webhook);
     for (pointer, url) in [("/delivery/url", webhook), ("/callbackUrl", callback_url.as_ref())] {
@@ -104,9 +107,9 @@ pub(super) fn refused_endpoint(api: &Api, pointer: &str, url: &str) -> Option<Wa
     Some(Warning::new(WarningCode::EndpointRefused, pointer, message))
 }
 
-/// An agent as its operator sees it, with its warnings.
-fn view_changed(api: &Api, row: &AgentRow, agents: &Agents) -> AgentView {
-    AgentView { warnings: warnings(api, row, agents), ..view(row, agents) }
+/// An agent as its operator sees it, with its warnings, and those about what the request states in vain.
+fn view_changed(api: &Api, row: &AgentRow, agents: &Agents, ignored: &[Warning]) -> AgentView {
+    AgentView { warnings: warnings(api, row, agents, ignored), ..view(row, agents) }
 }
 
 /// An agent as that caller may see it: to another agent its addresses and its owner's data are not
@@ -206,6 +209,7 @@ pub(super) async fn create(
             .map_err(|_| Problem::new(Code::Internal, "no id could be made"))?,
     };
     let tenant = principal.tenant.clone();
+    let ignored = spec.without_effect();
     let given = seal_delivery(&api, (&tenant, &id), &mut spec, (None, ""))?;
     let agent = spec.apply(&Agent::new(id.clone())).map_err(|error| unfit(vec![error]))?;
     let vault = &api.intake.vault;
@@ -247,7 +251,7 @@ pub(super) async fn create(
     load_tokenizer(&row);
     let agents = api.intake.directory.agents(&tenant).await?;
     let shown = CreatedAgentView {
-        agent: view_changed(&api, &row, &agents),
+        agent: view_changed(&api, &row, &agents, &ignored),
         api_key: key.to_string(),
         signing_secret: signing.to_string(),
         webhook_secret: webhook.to_string(),
@@ -308,8 +312,11 @@ impl FromRequest<Api> for AgentEdit {
         let (mut parts, body) = request.into_parts();
         let Caller(principal) = Caller::from_request_parts(&mut parts, api).await?;
         let Id(id) = Id::<AgentId>::from_request_parts(&mut parts, api).await?;
-        let Json(spec) =
-            Json::<AgentSpec>::from_request(Request::from_parts(parts, body), api).await?;
+        let Json(patch) =
+            Json::<serde_json::Map<_, _>>::from_request(Request::from_parts(parts, body), api)
+                .await?;
+        no_idle_nulls::<AgentSpec>(&patch)?;
+        let spec: AgentSpec = typed(patch.into())?;
         let own_state = principal.agent.as_ref() == Some(&id)
             && spec == AgentSpec { state: spec.state, ..AgentSpec::default() };
         if own_state || operates(&principal) {
@@ -344,6 +351,7 @@ pub(super) async fn patch(
     if spec.agent_id.as_ref().is_some_and(|other| *other != id) {
         return Err(wrong("/agentId", "an agent's id cannot be changed"));
     }
+    let ignored = spec.without_effect();
     let secrets = if spec.delivery.is_none() {
         None
     } else {
@@ -356,7 +364,7 @@ pub(super) async fn patch(
     let row = changed(&api, &principal, id, change).await?;
     load_tokenizer(&row);
     let agents = api.intake.directory.agents(&principal.tenant).await?;
-    Ok(axum::Json(view_changed(&api, &row, &agents)))
+    Ok(axum::Json(view_changed(&api, &row, &agents, &ignored)))
 }
 
 /// Remove an agent; its keys stop working.
@@ -374,6 +382,7 @@ pub(super) async fn delete(
     State(api): State<Api>,
     Operator(principal): Operator,
     Id(id): Id<AgentId>,
+    _: NoBody,
 ) -> Result<StatusCode, Problem> {
     // Its keys first: whoever is registered under this id later is another agent.
     for key in api.store.list_keys(&principal.tenant).await? {
@@ -400,12 +409,28 @@ pub struct RotatedView {
     old_valid_until: String,
 }
 
+/// The longest that a rotated secret stays valid, in seconds: a year.
+const MOST_OVERLAP_S: u64 = 365 * 86_400;
+
+/// How long a rotated secret stays valid.
+///
+/// # Errors
+/// [`Problem`] where the request states more than a year.
+pub(super) fn overlap(api: &Api, stated: Option<u64>) -> Result<Duration, Problem> {
+    let seconds = stated.unwrap_or(api.config.auth.rotation_overlap_s).min(MOST_OVERLAP_S);
+    if stated.is_some_and(|stated| stated > seconds) {
+        return Err(wrong("/overlapSeconds", format!("must be at most {MOST_OVERLAP_S}, a year")));
+    }
+    Ok(Duration::from_secs(seconds))
+}
+
 /// How to replace a secret.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RotateBody {
-    /// How long the old one stays valid, in seconds.
+    /// How long the old one stays valid, in seconds: a year at most.
     #[serde(default)]
+    #[schema(maximum = 31_536_000)]
     overlap_seconds: Option<u64>,
 }
 
@@ -440,8 +465,8 @@ pub(super) async fn rotate_secret(
     };
     let agents = api.intake.directory.agents(&principal.tenant).await?;
     let row = agents.row(&id).ok_or_else(|| Problem::not_found("agent"))?;
-    let overlap = body.overlap_seconds.unwrap_or(api.config.auth.rotation_overlap_s);
-    let until: Micros = api.now().plus(Duration::from_secs(overlap.min(365 * 86_400)));
+    let overlap = overlap(&api, body.overlap_seconds)?;
+    let until: Micros = api.now().plus(overlap);
     let mut secrets = AgentSecrets::parse(&row.secrets);
     let text = secrets
         .rotate(&api.intake.vault, &principal.tenant, &id, kind, until)

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use super::Api;
 use super::agents::changed;
 use super::auth::{Caller, Operator};
-use super::extract::{Id, Ids, JsonBytes, parse, typed};
+use super::extract::{Id, Ids, JsonBytes, NoBody, parse, typed};
 use super::problem::{BadBody, Busy, Problem, WarningView};
 use handoffd_broker::directory::Agents;
 use handoffd_broker::ledger::command::AgentChange;
@@ -133,6 +133,7 @@ macro_rules! one_target {
             State(api): State<Api>,
             Operator(principal): Operator,
             Ids(id, target): Ids<AgentId, Target>,
+            _: NoBody,
         ) -> Result<axum::Json<TargetsView>, Problem> {
             let row = changed(&api, &principal, id, $change(target)).await?;
             let agents = api.intake.directory.agents(&principal.tenant).await?;

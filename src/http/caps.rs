@@ -8,7 +8,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::auth::{Auditor, Operator};
-use super::extract::{Id, Json, Params};
+use super::extract::{Id, Json, NoBody, Params};
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
 use handoffd_broker::directory::Principal;
 use handoffd_broker::ledger::command::{CapChange, Kind, Reply, SetCap, content};
@@ -187,7 +187,7 @@ fn warnings(cap: &Cap, now: Micros) -> Vec<WarningView> {
         Warning::new(
             WarningCode::NoRoom,
             pointer,
-            "what counts in the window already reaches it: every handoff under it is refused until some has left",
+            "what counts in the window already reaches it: a handoff that adds to it is refused until some has left",
         )
     };
     let money = cap.usd.filter(|usd| cap.used(now) >= *usd).map(|_| full("/usd"));
@@ -213,6 +213,7 @@ pub(super) async fn delete(
     Operator(principal): Operator,
     Id(window): Id<String>,
     Params(RemoveParams { agent_id, unit }): Params<RemoveParams>,
+    _: NoBody,
 ) -> Result<StatusCode, Problem> {
     let (window, agent) = (window_of(&window)?, WhoseParams { agent_id }.agent()?);
     let unit = match unit.as_deref() {

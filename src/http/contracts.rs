@@ -22,7 +22,7 @@ use handoffd_core::contract::registry::Registry;
 use handoffd_core::contract::shelf::SchemaName;
 use handoffd_core::contract::{Contract, DefectKind, Deprecation, SchemaRef, read, report};
 use handoffd_core::domain::canonical;
-use handoffd_core::domain::failure::{Code, Failure, Stage};
+use handoffd_core::domain::failure::{Code, Failure, Stage, escaped};
 use handoffd_core::domain::warning::{Warning, WarningCode};
 use handoffd_store::store::contracts::ContractRow;
 
@@ -455,6 +455,13 @@ pub(super) async fn lint_all(
         let reports = judge(&api, &principal, vec![(String::new(), whole)], None).await?;
         return Ok(axum::Json(report::json(&reports)));
     };
+    let members = whole.value().as_object().into_iter().flat_map(|members| members.keys());
+    if let Some(name) =
+        members.into_iter().find(|name| !["contracts", "registry"].contains(&name.as_str()))
+    {
+        let why = "is no member of this body: contracts and registry are".to_owned();
+        return Err(refuse(&format!("/{}", escaped(name)), why));
+    }
     let listed =
         contracts.as_array().filter(|listed| listed.len() <= MAX_LINTED).ok_or_else(|| {
             refuse("/contracts", format!("`contracts` must be a list of at most {MAX_LINTED}"))

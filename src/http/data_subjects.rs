@@ -121,7 +121,8 @@ fn salt(api: &Api, subject: &SubjectRef, id: ErasureId) -> [u8; 16] {
 /// Erase a person's data.
 ///
 /// Answers 200 with the certificate when it is done within the wait (`Prefer: wait=N`, else
-/// `erasure.wait_ms`), and 202 with where to look when it takes longer. Asking again gives the same.
+/// `erasure.wait_ms`), and 202 with where to look when it takes longer. Asking again gives the same, unless it asks for `messages`
+/// where `personal-data` were erased.
 #[utoipa::path(
     delete, path = "/data-subjects/{subjectId}", tag = "data subjects", operation_id = "eraseDataSubject",
     params(("subjectId" = String, Path, description = "The person's id, as senders wrote it"), EraseParams),
@@ -131,7 +132,7 @@ fn salt(api: &Api, subject: &SubjectRef, id: ErasureId) -> [u8; 16] {
         (status = 202, description = "Under way; Location says where it can be watched", body = ErasureView),
         (status = 403, description = "Not an operator"),
         (status = 404, description = "Nothing is or was held on this person"),
-        (status = 409, description = "A legal hold forbids it"),
+        (status = 409, description = "A legal hold forbids it, or an erasure of a narrower scope came before it"),
         BadBody,
         (status = 422, description = "The body does not fit"),
         Busy,

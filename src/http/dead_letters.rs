@@ -283,6 +283,7 @@ pub struct BulkBody {
     waive: Vec<String>,
     /// Decisions a second, 1 to 1 000.
     #[serde(default)]
+    #[schema(minimum = 1, maximum = 1_000)]
     rate_per_second: Option<u32>,
     /// Say what would happen, and change nothing.
     #[serde(default)]

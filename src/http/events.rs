@@ -141,7 +141,11 @@ pub(super) async fn position(
     tenant: &TenantId,
     since: &str,
 ) -> Result<Position, Problem> {
-    if let Ok(position) = since.parse() {
+    if let Ok(position) = since.parse::<Position>() {
+        let size = api.store.find_head(tenant).await?.map_or(0, |head| head.size);
+        if position.leaf_index >= size {
+            return Err(Problem::invalid("since is a cursor that the feed has not come to"));
+        }
         return Ok(position);
     }
     let time = time::OffsetDateTime::parse(since, &time::format_description::well_known::Rfc3339)

@@ -17,13 +17,14 @@ use serde_json::Value;
 
 use super::Api;
 use super::coding;
-use super::problem::{Problem, wrong};
+use super::problem::Problem;
+pub(crate) use super::shape::typed;
 use handoffd_broker::intake::Body;
 use handoffd_core::domain::content_coding::{Coding, Undecoded};
 use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::ids::Micros;
+use handoffd_core::domain::json;
 use handoffd_core::domain::trace_context::TraceContext;
-use handoffd_core::gate::json;
 use handoffd_store::store::Cursor;
 
 /// The body's bytes: `application/json`, within the size limit, sent in time. A large one is read
@@ -68,6 +69,20 @@ impl FromRequest<Api> for JsonBytes {
         }
         let (bytes, share) = read(request, api).await?;
         Ok(Self { bytes, share: share.map(Arc::new) })
+    }
+}
+
+/// No body: an operation that takes none refuses what it would ignore. `{}` and `null` say nothing, and pass.
+pub struct NoBody;
+
+impl FromRequest<Api> for NoBody {
+    type Rejection = Problem;
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
+        let (bytes, _share) = read(request, api).await?;
+        match bytes.trim_ascii() {
+            b"" | b"{}" | b"null" => Ok(Self),
+            _ => Err(Problem::invalid("this operation takes no body")),
+        }
     }
 }
 
@@ -303,11 +318,6 @@ pub(crate) async fn parse(bytes: Bytes) -> Result<Value, Problem> {
     })
 }
 
-/// A value as a type, with what does not fit.
-pub(crate) fn typed<T: DeserializeOwned>(value: Value) -> Result<T, Problem> {
-    T::deserialize(value).map_err(|err| wrong("", err.to_string()))
-}
-
 /// One path segment as an id: what cannot be one names nothing.
 pub struct Id<T>(pub T);
 
@@ -401,7 +411,7 @@ pub(crate) fn parameter<T: FromStr>(name: &str, text: Option<&str>) -> Result<Op
         .transpose()
 }
 
-/// The value of a preference in `Prefer` (RFC 7240), without its quotes; the first counts.
+/// The value of a preference in `Prefer` (RFC 7240), without its quotes, empty where it has none; the first counts.
 ///
 /// # Errors
 /// A header that is not visible ASCII.
@@ -411,7 +421,12 @@ pub(crate) fn preference<'a>(
 ) -> Result<Option<&'a str>, Problem> {
     for value in headers.get_all("prefer") {
         let text = value.to_str().map_err(|_| Problem::invalid("Prefer is malformed"))?;
-        let mut pairs = text.split([',', ';']).filter_map(|one| one.split_once('='));
+        let mut quoted = false;
+        let mut parts = text.split(|c| {
+            quoted ^= c == '"';
+            !quoted && matches!(c, ',' | ';')
+        });
+        let pairs = &mut parts.by_ref().map(|one| one.split_once('=').unwrap_or((one, "")));
         if let Some((_, value)) = pairs.find(|(own, _)| own.trim().eq_ignore_ascii_case(name)) {
             return Ok(Some(value.trim().trim_matches('"')));
         }

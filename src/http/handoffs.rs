@@ -22,7 +22,6 @@ use super::open;
 use super::problem::{self, BadBody, FailureView, Problem, WarningView, view};
 use super::questions;
 use super::results;
-use super::safety;
 use super::verdicts::signed_by;
 use super::views::{
     ContextView, HandoffMessage, HandoffView, Links, Page, ReceiptView, StreamView, SubmittedView,
@@ -30,6 +29,7 @@ use super::views::{
 use super::waiting::{self, Until, Wait};
 use handoffd_broker::directory::Principal;
 use handoffd_broker::intake::{Answer, Body, Request};
+use handoffd_broker::judged;
 use handoffd_broker::ledger::HandoffWatch;
 use handoffd_broker::tree;
 use handoffd_core::domain::agent::Agent;
@@ -37,11 +37,12 @@ use handoffd_core::domain::canonical::CanonicalObject;
 use handoffd_core::domain::failure::{Code, primary};
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{AgentId, HandoffId, TaskId, TenantId};
+use handoffd_core::domain::json;
 use handoffd_core::domain::warning::Warning;
 use handoffd_core::evidence::receipt::Receipt;
 use handoffd_core::evidence::record::SealedRecord;
 use handoffd_core::gate::schema::older::MessageForm;
-use handoffd_core::gate::{json, signature};
+use handoffd_core::gate::signature;
 use handoffd_store::clock;
 use handoffd_store::fault::{self, Step};
 use handoffd_store::store::{HandoffFilter, HandoffKey};
@@ -128,15 +129,7 @@ pub(super) async fn submit(
             let told = SubmittedGroup { group: *group, handoffs, receipt, replayed, warnings };
             groups::submitted(&api, told, wait).await
         }
-        Answer::Refused { failures, dead_letter, replayed, retry_after, undone } => {
-            let failures = match dead_letter {
-                Some(id) if failures.is_empty() => api
-                    .store
-                    .find_dead_letter(&(principal.tenant.clone(), id))
-                    .await?
-                    .map_or(failures, |row| row.failures),
-                _ => failures,
-            };
+        Answer::Refused { failures, replayed, retry_after, undone } => {
             // Whole seconds, and not before.
             let retry_after = retry_after.map(|wait| wait.as_secs() + 1);
             Err(Problem { retry_after, undone, ..Problem::refusal(failures, replayed) })
@@ -493,10 +486,7 @@ pub(super) async fn get(
     let key = (handoff.tenant.clone(), handoff.id);
     if let Some(sealed) = api.store.find_receipt(&key).await? {
         view.receipt = receipt_from(&api, &key, &sealed).await?;
-        view.safety = match handoff.origin {
-            Some(_) => safety::of(&api, &handoff).await?,
-            None => safety::in_record(&api, &key, &sealed).await?,
-        };
+        view.safety = judged::of(&*api.store, &handoff).await?;
     }
     if last.is_none() {
         last = waiting::last_successor(&api, &handoff).await?;

@@ -27,6 +27,9 @@ use handoffd_store::store::DeliveryClaim;
 /// Polls of one inbox at once: all of them are woken for each handoff.
 const MAX_POLLS: usize = 32;
 
+/// Most handoffs that a poll claims.
+const MAX_CLAIMS: i64 = 100;
+
 /// Query of the inbox.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -35,8 +38,8 @@ pub struct InboxParams {
     /// Seconds to wait for a handoff when there is none, up to 60.
     #[param(minimum = 0, maximum = 60)]
     wait: Option<u64>,
-    /// Handoffs to claim at most, 1 to 100; 1 unless said.
-    #[param(minimum = 1, maximum = 100)]
+    /// Handoffs to claim at most, 0 to 100; 1 unless said. With 0 the poll gives returns and questions alone.
+    #[param(minimum = 0, maximum = 100)]
     max: Option<i64>,
 }
 
@@ -150,9 +153,11 @@ pub(super) async fn poll(
         return Err(not_the_receiver());
     }
     let max = params.max.unwrap_or(1);
-    if !(1..=100).contains(&max) {
-        return Err(Problem::invalid("max must be between 1 and 100"));
+    if !(0..=MAX_CLAIMS).contains(&max) {
+        return Err(Problem::invalid("max must be between 0 and 100"));
     }
+    // Returns and questions are no work that an agent could have too much of.
+    let most_told = if max == 0 { MAX_CLAIMS } else { max };
     let wait = Duration::from_secs(params.wait.unwrap_or(0).min(60));
     let deadline = tokio::time::Instant::now() + wait;
     let receiver = (caller.principal.tenant.clone(), id);
@@ -167,7 +172,7 @@ pub(super) async fn poll(
         })?;
     loop {
         let items = claim(&api, &caller, &receiver, max).await?;
-        let (returns, questions) = match returned(&api, &caller, &receiver, max).await {
+        let (returns, questions) = match returned(&api, &caller, &receiver, most_told).await {
             // What was leased must not go with it.
             Err(_) if !items.is_empty() => Default::default(),
             returned => returned?,
@@ -259,6 +264,9 @@ async fn claim(
             Code::Conflict,
             "this agent takes its handoffs by webhook; set delivery.mode to pull to use the inbox",
         ));
+    }
+    if max == 0 {
+        return Ok(Vec::new());
     }
     let claims =
         api.store.claim(receiver, DeliveryMode::Pull, &api.broker, now, until, max).await?;

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::Api;
 use super::auth::Admin;
-use super::extract::{Id, Json};
+use super::extract::{Id, Json, NoBody};
 use super::problem::{BadBody, Busy, Problem, wrong};
 use handoffd_broker::directory::Principal;
 use handoffd_broker::ledger::command::{Kind, Reply};
@@ -171,6 +171,7 @@ pub(super) async fn revoke(
     State(api): State<Api>,
     Admin(principal): Admin,
     Id(key_id): Id<String>,
+    _: NoBody,
 ) -> Result<axum::Json<KeyView>, Problem> {
     if key_id == principal.key_id {
         return Err(Problem::new(

@@ -9,11 +9,12 @@ use super::Api;
 use super::auth::{Auditor, Operator};
 use super::data_subjects::{MAX_NOTE, bounded, subject};
 use super::extract::{Id, Json, Params, page_size};
-use super::problem::{BadBody, Busy, Problem, wrong};
+use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
 use handoffd_broker::directory::Principal;
 use handoffd_broker::ledger::command::{Kind, PlaceHold, ReleaseHold, Reply, content};
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::ids::{Micros, TaskId};
+use handoffd_core::domain::warning::{Warning, WarningCode};
 use handoffd_core::evidence::commitment::{CommitmentSubject, commit};
 use handoffd_store::store::erasure::HoldRow;
 
@@ -36,6 +37,9 @@ pub struct HoldView {
     /// When it was released.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub released_at: Option<String>,
+    /// `NOTHING_HELD` where nothing of the task or person is stored; in the answer to its placing, absent for none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<WarningView>,
 }
 
 impl From<&HoldRow> for HoldView {
@@ -47,6 +51,7 @@ impl From<&HoldRow> for HoldView {
             reason: row.reason.clone(),
             placed_at: row.placed_at.rfc3339(),
             released_at: row.released_at.map(Micros::rfc3339),
+            warnings: Vec::new(),
         }
     }
 }
@@ -117,6 +122,25 @@ async fn carry_out(
     }
 }
 
+/// Names a hold on what is not there, which may be a slip of the pen.
+async fn warnings(api: &Api, hold: &HoldRow) -> Result<Vec<WarningView>, Problem> {
+    let (pointer, is_there) = match (&hold.task_id, &hold.subject_id) {
+        (Some(task), _) => {
+            ("/taskId", api.store.find_task(&(hold.tenant.clone(), *task)).await?.is_some())
+        }
+        (None, Some(subject)) => {
+            let held = api.store.list_held(&hold.tenant, subject, None, 1).await?;
+            ("/subjectId", !held.is_empty())
+        }
+        (None, None) => return Ok(Vec::new()),
+    };
+    if is_there {
+        return Ok(Vec::new());
+    }
+    let what = "there is nothing under this id; the hold stands, and keeps what comes under it";
+    Ok(vec![WarningView::from(&Warning::new(WarningCode::NothingHeld, pointer, what))])
+}
+
 /// Place a legal hold; placing the same again changes nothing.
 #[utoipa::path(
     put, path = "/legal-holds/{holdId}", tag = "data subjects", operation_id = "placeLegalHold",
@@ -170,11 +194,13 @@ pub(super) async fn place(
         placed_at: now,
         released_at: None,
     };
+    let warnings = warnings(&api, &row).await?;
     let content = content(&canonical::to_vec(&words), now);
     let kind = Kind::PlaceHold(Box::new(PlaceHold { row, commitment, content }));
     let (row, repeated) = carry_out(&api, &principal, now, kind).await?;
     let status = if repeated { StatusCode::OK } else { StatusCode::CREATED };
-    Ok((status, axum::Json(HoldView::from(&row))))
+    let view = HoldView { warnings, ..HoldView::from(&row) };
+    Ok((status, axum::Json(view)))
 }
 
 /// Release a legal hold.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
@@ -11,12 +11,13 @@ use utoipa::{IntoParams, ToSchema};
 use super::Api;
 use super::auth::Caller;
 use super::extract::{Id, Params};
+use super::layer::Door;
 use super::problem::Problem;
 use super::schemas::JsonSchema;
 use handoffd_broker::directory::{Agents, Ranking};
 use handoffd_core::domain::agent::Agent;
 use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::handoff_tool::{Style, tools};
+use handoffd_core::domain::handoff_tool::{Style, reachable, tools};
 use handoffd_core::domain::ids::AgentId;
 
 /// Most agents in an answer.
@@ -141,15 +142,25 @@ pub struct McpTool {
 pub(super) async fn find_match(
     State(api): State<Api>,
     Caller(principal): Caller,
+    door: Option<Extension<Door>>,
     Params(params): Params<MatchParams>,
 ) -> Result<axum::Json<Value>, Problem> {
     if params.capability.is_none() && params.task.is_none() {
         return Err(Problem::invalid("say what to match: capability=… or task=…"));
     }
     let agents = api.intake.directory.agents(&principal.tenant).await?;
+    // A door shows an agent whom it may hand off to: others must not take the places of those.
+    let reached: Option<HashSet<&AgentId>> =
+        principal.agent.as_ref().filter(|_| door.is_some()).map(|id| {
+            let own = agents.roster.find(id);
+            let reached = own.map(|own| reachable(own, &agents.roster)).unwrap_or_default();
+            reached.into_iter().map(|agent| &agent.agent_id).collect()
+        });
     let eligible = |agent: &Agent| {
         let able = |wanted: &String| agent.can(wanted);
-        agent.accepts_handoffs && params.capability.as_ref().is_none_or(able)
+        agent.accepts_handoffs
+            && params.capability.as_ref().is_none_or(able)
+            && reached.as_ref().is_none_or(|reached| reached.contains(&agent.agent_id))
     };
     let (ranked, ranked_by) = match params.task {
         None => {

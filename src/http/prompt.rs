@@ -6,6 +6,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
@@ -14,18 +15,17 @@ use super::extract::{Id, Params, heavy};
 use super::groups;
 use super::problem::Problem;
 use super::results;
-use super::safety;
 use handoffd_broker::archive::ContentState;
 use handoffd_broker::directory::Principal;
+use handoffd_broker::judged;
 use handoffd_core::context::tokens;
 use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::handoff::{ContentRef, Handoff, HandoffStatus};
+use handoffd_core::domain::handoff::{ContentRef, Handoff, HandoffStatus, is_in_own_words};
 use handoffd_core::domain::ids::{AgentId, HandoffId};
-use handoffd_core::evidence::record::ClassifierFacts;
 use handoffd_core::gate::safety::{SafetyFinding, ScanReport, Scanner};
 use handoffd_core::prompt::{
     BranchResult, MIN_TOKENS, Origin, Prompt, PromptExtent, PromptSegment, TURNS, context,
-    group_results, question, result,
+    group_results, question, refusal, result,
 };
 use handoffd_store::clock;
 
@@ -159,17 +159,14 @@ pub(super) async fn prompt(
     let agents = api.intake.directory.agents(&principal.tenant).await?;
     let tokenizer = agents.roster.find(&handoff.target).and_then(|agent| agent.tokenizer);
     let origin = origin(&handoff, &handoff.source, &handoff.source_version);
-    let classified = safety::of(&api, &handoff).await?.and_then(|facts| facts.classifier);
-    let unsafe_text = classified
-        .filter(|said| said.verdict == ClassifierFacts::UNSAFE)
-        .map(|said| said.label.unwrap_or_default());
+    let unsafe_label = judged::unsafe_label(&*api.store, &handoff).await?;
     let scanner = api.intake.scanner();
     answer(id, stored.len(), as_messages, move |nonce| {
         let count = |text: &str| tokens::count(text, tokenizer.unwrap_or_default());
         let budget = params.max_tokens.map(|most| (most, &count as &dyn Fn(&str) -> u64));
         serde_json::from_slice(&stored).map(|message| {
             let marks = named(&scanner, &message);
-            let opinion = unsafe_text.as_deref();
+            let opinion = unsafe_label.as_deref();
             let extent = PromptExtent { turns, compressed, budget, marks: &marks, opinion };
             context(&message, &origin, nonce, &extent)
         })
@@ -186,8 +183,8 @@ pub struct ResultPromptParams {
     format: Option<String>,
 }
 
-/// The handoff's result as one user turn for the model of the agent that asked, between marks that its content
-/// cannot forge.
+/// The handoff's result, or the words of a receiver that rejected it or gave it up, as one user turn for the model of the
+/// agent that asked, between marks that its content cannot forge.
 ///
 /// Of a handoff to several receivers, by the id of its message: all results, each under its own branch.
 #[utoipa::path(
@@ -199,7 +196,7 @@ pub struct ResultPromptParams {
         )),
         (status = 400, description = "A malformed parameter"),
         (status = 404, description = "No such handoff, not the caller's, or its receiver gave no result, or it was erased or past its time"),
-        (status = 409, description = "The handoff is not completed"),
+        (status = 409, description = "The handoff is not completed, and its receiver gave no reason in words"),
     )
 )]
 pub(super) async fn result_prompt(
@@ -216,6 +213,16 @@ pub(super) async fn result_prompt(
             return group_prompt(&api, id, as_messages, branches).await;
         }
     };
+    let scanner = api.intake.scanner();
+    let origin = origin(&handoff, &handoff.target, &handoff.target_version);
+    if matches!(handoff.status, HandoffStatus::Rejected | HandoffStatus::Failed)
+        && let Some(said) = refusal_words(&api, &handoff).await?
+    {
+        return answer(id, RESULT_BYTES, as_messages, move |nonce| {
+            Ok(refusal(&said, &origin, nonce, &named(&scanner, &said)))
+        })
+        .await;
+    }
     if handoff.status != HandoffStatus::Completed {
         let why = format!("the handoff is {}: it has no result", handoff.status.as_str());
         return Err(Problem::new(Code::Conflict, why));
@@ -223,12 +230,28 @@ pub(super) async fn result_prompt(
     let said = results::find(&api, &principal.tenant, handoff.task_id, id)
         .await?
         .ok_or_else(|| Problem::not_found("result"))?;
-    let origin = origin(&handoff, &handoff.target, &handoff.target_version);
-    let scanner = api.intake.scanner();
     answer(id, RESULT_BYTES, as_messages, move |nonce| {
         Ok(result(&said, &origin, nonce, &named(&scanner, &said)))
     })
     .await
+}
+
+/// What a receiver said in words when it rejected or failed: beside its reason `details`, and the message of its error.
+/// `None` where it gave a code alone.
+async fn refusal_words(api: &Api, handoff: &Handoff) -> Result<Option<Value>, Problem> {
+    let (tenant, kind) = (&handoff.tenant, handoff.status.as_str());
+    let kept = results::find_said(api, tenant, handoff.task_id, handoff.id, kind).await?;
+    let of = |pointer: &str| kept.as_ref().and_then(|kept| kept.pointer(pointer)).cloned();
+    let message = of("/error/message").filter(Value::is_string);
+    let words = [("details", of("/details")), ("message", message)];
+    let mut said: Map<String, Value> =
+        words.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+    let in_words = handoff.reason.as_ref().is_some_and(|reason| is_in_own_words(reason));
+    if said.is_empty() && !in_words {
+        return Ok(None);
+    }
+    said.extend(handoff.reason.clone().map(|reason| ("reason".to_owned(), reason.into())));
+    Ok(Some(said.into()))
 }
 
 /// The results of a group as one block.

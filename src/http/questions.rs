@@ -128,9 +128,9 @@ impl AskedView {
         (status = 200, description = "The handoff as it is now", body = HandoffView),
         (status = 403, description = "Not the receiver's key"),
         (status = 404, description = "No such handoff"),
-        (status = 409, description = "A stale token, not in this state, or a question is open; or the Idempotency-Key was used for another question"),
+        (status = 409, description = "A stale token, not in this state, or a question is open"),
         BadBody,
-        (status = 422, description = "The token or the question is missing, the schema is none, or the safety rules refuse the question"),
+        (status = 422, description = "The token or the question is missing, the schema is none, the safety rules refuse the question, or the Idempotency-Key was used for another one"),
         Busy,
     )
 )]
@@ -158,9 +158,9 @@ pub(super) async fn ask(
         (status = 200, description = "The handoff as it is now", body = HandoffView),
         (status = 403, description = "Neither the sender's key nor an operator's"),
         (status = 404, description = "No such handoff, or no question of that number"),
-        (status = 409, description = "No question is open, or it has another answer; or the Idempotency-Key was used for another answer"),
+        (status = 409, description = "No question is open, or it has another answer"),
         BadBody,
-        (status = 422, description = "The answer is missing or does not fit the question's schema, or the safety rules refuse it"),
+        (status = 422, description = "The answer is missing or does not fit the question's schema, the safety rules refuse it, or the Idempotency-Key was used for another one"),
         Busy,
     )
 )]

@@ -1,7 +1,5 @@
 //! `/subscriptions`: who is told of events. Operators subscribe to anything; an agent to a handoff that it sends.
 
-use std::time::Duration;
-
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode};
 use serde::Deserialize;
@@ -9,12 +7,13 @@ use serde_json::{Value, json};
 use utoipa::IntoParams;
 
 use super::Api;
-use super::agents::refused_endpoint;
+use super::agents::{overlap, refused_endpoint};
 use super::auth::{Participant, operates};
 use super::events::position;
-use super::extract::{Id, Json, Params, page_size, typed};
+use super::extract::{Id, Json, NoBody, Params, page_size, typed};
 use super::handoffs;
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
+use super::shape::no_idle_nulls;
 use handoffd_broker::directory::Principal;
 use handoffd_broker::ledger::command::{
     ChangeSubscription, CreateSubscription, Kind, Reply, SubscriptionChange, content,
@@ -112,7 +111,7 @@ fn owns(principal: &Principal, row: &SubscriptionRow) -> bool {
 }
 
 /// Most subscriptions of one agent.
-const MAX_OWN: usize = 200;
+pub(crate) const MAX_OWN: usize = 200;
 /// Most characters of a header's value that an endpoint asks for.
 pub(crate) const MAX_CREDENTIAL: usize = 4_096;
 
@@ -270,8 +269,10 @@ pub(super) async fn patch(
     State(api): State<Api>,
     Participant(principal): Participant,
     Id(id): Id<SubscriptionId>,
-    Json(spec): Json<SubscriptionSpec>,
+    Json(patch): Json<serde_json::Map<String, Value>>,
 ) -> Result<axum::Json<SubscriptionView>, Problem> {
+    no_idle_nulls::<SubscriptionSpec>(&patch)?;
+    let spec: SubscriptionSpec = typed(patch.into())?;
     let row = find(&api, &principal, id).await?;
     let next = spec.apply(&row.subscription).map_err(|(pointer, why)| wrong(&pointer, why))?;
     if !operates(&principal) {
@@ -305,6 +306,7 @@ pub(super) async fn delete(
     State(api): State<Api>,
     Participant(principal): Participant,
     Id(id): Id<SubscriptionId>,
+    _: NoBody,
 ) -> Result<StatusCode, Problem> {
     find(&api, &principal, id).await?;
     let content = said(id, &json!("deleted"), api.now());
@@ -335,8 +337,8 @@ pub(super) async fn rotate_secret(
     Json(body): Json<RotateSubscriptionBody>,
 ) -> Result<axum::Json<RotatedSecretView>, Problem> {
     let row = find(&api, &principal, id).await?;
-    let overlap = body.overlap_seconds.unwrap_or(api.config.auth.rotation_overlap_s);
-    let until = api.now().plus(Duration::from_secs(overlap.min(365 * 86_400)));
+    let overlap = overlap(&api, body.overlap_seconds)?;
+    let until = api.now().plus(overlap);
     let (owner, kind) = (Subscriber::Subscription(id), SecretKind::Webhook);
     let mut secrets = AgentSecrets::parse(&row.secrets);
     let secret = secrets
@@ -357,10 +359,10 @@ pub(super) async fn rotate_secret(
     request_body(content = ReplayBody, content_type = "application/json"),
     responses(
         (status = 202, description = "The subscription; it is told from there on, in order", body = SubscriptionView),
-        (status = 400, description = "`since` is neither a cursor nor a time"),
+        (status = 400, description = "`since` is neither a cursor that the feed has come to, nor a time"),
         (status = 403, description = "An auditor, or not the agent's to subscribe to"),
         (status = 404, description = "No such subscription"),
-        (status = 422, description = "The body does not fit"),
+        (status = 422, description = "The body does not fit, or `since` is ahead of the subscription's cursor"),
         Busy,
     )
 )]
@@ -372,6 +374,13 @@ pub(super) async fn replay(
 ) -> Result<(StatusCode, axum::Json<SubscriptionView>), Problem> {
     find(&api, &principal, id).await?;
     let to: Position = position(&api, &principal.tenant, &body.since).await?;
+    let key = (principal.tenant.clone(), Subscriber::Subscription(id));
+    if api.store.find_cursor(&key).await?.is_some_and(|cursor| cursor.position < to) {
+        return Err(wrong(
+            "/since",
+            "is ahead of what the subscription was told: a replay goes back",
+        ));
+    }
     let what = json!({ "replayedFrom": to.to_string() });
     let change = SubscriptionChange::Replay(to);
     let view = changed(&api, &principal, id, change, &what).await?;

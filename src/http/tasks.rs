@@ -18,9 +18,11 @@ use handoffd_broker::ledger::command::{
 };
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::ids::{ExecutionId, Micros, TaskId};
+use handoffd_core::domain::handoff::HandoffStatus;
+use handoffd_core::domain::ids::{AgentId, ExecutionId, Micros, TaskId};
 use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::task::{Task, TaskStatus};
+use handoffd_core::domain::warning::{Warning, WarningCode};
 use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent, hash_text, unpack};
 use handoffd_store::clock;
 use handoffd_store::store::{CheckpointRow, HandoffFilter, TaskFilter};
@@ -152,8 +154,12 @@ pub(super) async fn complete(
     Id(id): Id<TaskId>,
     Json(mut said): Json<serde_json::Map<String, Value>>,
 ) -> Result<axum::Json<TaskView>, Problem> {
-    find(&api, &principal, id).await?;
-    let warnings = credentials::redacted(&api, &mut said)?;
+    let before = find(&api, &principal, id).await?;
+    let mut warnings = credentials::redacted(&api, &mut said)?;
+    if before.status == TaskStatus::Completed && !said.is_empty() {
+        let why = "the task is COMPLETED already: nothing of what this says is kept";
+        warnings.push(WarningView::from(&Warning::new(WarningCode::WithoutEffect, "", why)));
+    }
     let now = api.now();
     let kind = Kind::CompleteTask(Box::new(CompleteTask {
         task_id: id,
@@ -173,6 +179,7 @@ pub struct CancelBody {
     /// How long who works on the task may still finish, in milliseconds, up to an hour; the broker's
     /// `recovery.cancel_grace_ms` unless said.
     #[serde(default)]
+    #[schema(maximum = 3_600_000)]
     grace_ms: Option<u64>,
 }
 
@@ -317,6 +324,21 @@ impl From<&CheckpointRow> for CheckpointView {
     }
 }
 
+/// Whether the task was canceled and the agent may still finish what it accepted on it (docs/recovery.md): a handoff is
+/// withdrawn at the end of the grace.
+async fn is_in_grace(api: &Api, task: &Task, agent: &AgentId) -> Result<bool, Problem> {
+    if task.status != TaskStatus::Canceled {
+        return Ok(false);
+    }
+    let filter = HandoffFilter {
+        task_id: Some(task.id),
+        status: Some(HandoffStatus::Accepted),
+        target: Some(agent.clone()),
+        ..HandoffFilter::default()
+    };
+    Ok(!api.store.list_handoffs(&task.tenant, &filter, None, 1).await?.is_empty())
+}
+
 /// Store a checkpoint ahead of a handoff; the body is the state itself, a JSON object.
 #[utoipa::path(
     put, path = "/tasks/{taskId}/checkpoints/{executionId}", tag = "tasks", operation_id = "putCheckpoint",
@@ -329,7 +351,7 @@ impl From<&CheckpointRow> for CheckpointView {
         (status = 200, description = "Stored", body = CheckpointView),
         (status = 403, description = "Another agent's run, or no agent's key"),
         (status = 404, description = "Not UUIDs"),
-        (status = 409, description = "The task has ended"),
+        (status = 409, description = "The task has ended, and no grace runs in which the caller may finish its work on it"),
         BadBody,
         (status = 422, description = "Not an object"),
         Busy,
@@ -350,6 +372,7 @@ pub(super) async fn put_checkpoint(
     }
     if let Some(task) = api.store.find_task(&(caller.principal.tenant.clone(), task_id)).await?
         && task.status.is_final()
+        && !is_in_grace(&api, &task, &caller.id).await?
     {
         return Err(Problem::new(Code::Conflict, "the task has ended"));
     }

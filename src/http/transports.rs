@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use super::Api;
 use super::auth::{Caller, Operator};
-use super::extract::Id;
+use super::extract::{Id, NoBody};
 use super::problem::Problem;
 use handoffd_core::domain::ids::AgentId;
 use handoffd_core::domain::transport::TransportDescription;
@@ -64,6 +64,7 @@ pub(super) async fn test(
     State(api): State<Api>,
     Operator(principal): Operator,
     Id(id): Id<AgentId>,
+    _: NoBody,
 ) -> Result<axum::Json<DeliveryTestView>, Problem> {
     let agents = api.intake.directory.agents(&principal.tenant).await?;
     let row = agents.row(&id).ok_or_else(|| Problem::not_found("agent"))?;

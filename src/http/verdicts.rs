@@ -16,19 +16,21 @@ use super::credentials;
 use super::extract::{Id, Json, heavy, trace_context};
 use super::handoffs::{find, not_the_receiver};
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
+use super::results;
 use super::views::HandoffView;
 use handoffd_broker::directory::Principal;
 use handoffd_broker::early_replies::EarlyVerdict;
 use handoffd_broker::ledger::command::{Kind, Reply, Verdict, VerdictKind, content};
 use handoffd_broker::telemetry;
 use handoffd_core::domain::canonical;
-use handoffd_core::domain::failure::{Code, Failure, Stage};
+use handoffd_core::domain::failure::{Code, Failure, Stage, escaped};
 use handoffd_core::domain::funds::Spending;
-use handoffd_core::domain::handoff::{DeliveryMode, HANDED_ON, Handoff};
+use handoffd_core::domain::handoff::{DeliveryMode, HANDED_ON, Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TenantId};
 use handoffd_core::domain::message::whole_number;
 use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::trace_context::TraceParent;
+use handoffd_core::domain::warning::{Warning, WarningCode};
 use handoffd_core::evidence::record::Actor;
 use handoffd_core::gate::reply::{Reply as ReceiverReply, ReplyError, ReplyVerdict};
 use handoffd_core::gate::safety::policy::PolicyContext;
@@ -38,6 +40,9 @@ use handoffd_store::store::{HandoffKey, Role};
 
 /// The largest amount that a receiver may state, as in a message.
 const MOST_USD: f64 = 1e9;
+
+/// The counts of `tokenSpent`.
+const TOKENS: [&str; 2] = ["prompt", "completion"];
 
 type Body = Json<serde_json::Map<String, Value>>;
 
@@ -216,17 +221,19 @@ pub(super) fn fencing_token(
         }
         Some(_) => return Err(wrong("/fencingToken", "must be a whole number")),
     };
-    let in_header = headers
-        .get("handoff-fencing-token")
-        .map(|value| {
-            value
-                .to_str()
-                .ok()
-                .and_then(|text| text.trim().parse().ok())
-                .ok_or_else(|| Problem::invalid("Handoff-Fencing-Token must be a whole number"))
-        })
-        .transpose()?;
-    in_header.or(in_body).ok_or_else(|| {
+    let mut told: Option<i64> = in_body;
+    for value in headers.get_all("handoff-fencing-token") {
+        let token = value.to_str().ok().and_then(|text| text.trim().parse().ok());
+        let token = token
+            .ok_or_else(|| Problem::invalid("Handoff-Fencing-Token must be a whole number"))?;
+        if told.replace(token).is_some_and(|other| other != token) {
+            return Err(wrong(
+                "/fencingToken",
+                "differs from another fencing token in this request",
+            ));
+        }
+    }
+    told.ok_or_else(|| {
         wrong(
             "/fencingToken",
             "the fencing token that came with the delivery is needed, here or in the Handoff-Fencing-Token header",
@@ -234,8 +241,8 @@ pub(super) fn fencing_token(
     })
 }
 
-/// What a receiver that is done, or gave up, says was spent by then; anything else in `costTracking` is
-/// kept with the record and not looked at.
+/// What a receiver that is done, or gave up, says was spent by then. Tokens count beside an amount alone; anything else in
+/// `costTracking` is kept with the record and not looked at.
 fn spent(
     kind: &VerdictKind,
     said: &serde_json::Map<String, Value>,
@@ -255,13 +262,25 @@ fn spent(
             "must be what was spent by now, from 0 to 1 000 000 000 US dollars",
         )
     })?;
-    let tokens = |name: &str| match tracking.get("tokenSpent").and_then(|spent| spent.get(name)) {
+    let told = match tracking.get("tokenSpent") {
+        None | Some(Value::Null) => None,
+        Some(Value::Object(told)) => Some(told),
+        Some(_) => return Err(wrong("/costTracking/tokenSpent", "must be an object")),
+    };
+    if let Some(name) =
+        told.and_then(|told| told.keys().find(|name| !TOKENS.contains(&name.as_str())))
+    {
+        let pointer = format!("/costTracking/tokenSpent/{}", escaped(name));
+        return Err(wrong(&pointer, "is not counted: prompt and completion are"));
+    }
+    let tokens = |name: &str| match told.and_then(|told| told.get(name)) {
         None => Ok(0),
         Some(count) => count.as_u64().ok_or_else(|| {
             wrong(&format!("/costTracking/tokenSpent/{name}"), "must be a whole number from 0")
         }),
     };
-    let (prompt, completion) = (tokens("prompt")?, tokens("completion")?);
+    let [prompt, completion] = TOKENS.map(tokens);
+    let (prompt, completion) = (prompt?, completion?);
     Ok(Some(Spending { usd: Usd::from_f64(usd), prompt, completion }))
 }
 
@@ -304,18 +323,41 @@ fn kind_of(
         ReplyVerdict::Heartbeat => VerdictKind::Heartbeat,
         ReplyVerdict::Complete => VerdictKind::Complete,
         ReplyVerdict::Fail => VerdictKind::Fail(match said.get("error") {
-            Some(Value::String(error)) => error.clone(),
             // The code is what readers tell failures by; the message stays in the record's content.
-            Some(Value::Object(error)) => ["code", "message"]
-                .into_iter()
-                .find_map(|name| {
-                    error.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
-                })
-                .unwrap_or("FAILED")
-                .to_owned(),
-            _ => "FAILED".to_owned(),
+            Some(Value::Object(error)) => {
+                let known = ["code", "message"].into_iter().filter_map(|name| error.get(name));
+                let known = known.filter(|value| !value.is_null()).collect::<Vec<_>>();
+                if known.iter().any(|value| !value.is_string()) {
+                    return Err(wrong("/error", "its code and its message must be strings"));
+                }
+                let first =
+                    known.into_iter().filter_map(Value::as_str).find(|text| !text.is_empty());
+                first.unwrap_or("FAILED").to_owned()
+            }
+            None | Some(Value::Null) => "FAILED".to_owned(),
+            Some(_) => text(said, "error")
+                .map_err(|_| wrong("/error", "must be a non-empty string or an object"))?
+                .unwrap_or_default(),
         }),
     })
+}
+
+/// The kind of the record that has a verdict's content, where the handoff has come to it before.
+fn repeated(kind: &VerdictKind, handoff: &Handoff) -> Option<&'static str> {
+    let leads_to = match kind {
+        VerdictKind::Accept => HandoffStatus::Accepted,
+        VerdictKind::Reject(_) => HandoffStatus::Rejected,
+        VerdictKind::Complete => HandoffStatus::Completed,
+        VerdictKind::Fail(_) => HandoffStatus::Failed,
+        VerdictKind::Heartbeat => return None,
+    };
+    // Who handed on gives its result afterwards.
+    let gives_more = handoff.reason.as_deref() == Some(HANDED_ON);
+    (handoff.status == leads_to && !gives_more).then(|| leads_to.as_str())
+}
+
+fn without_effect(pointer: &str, why: &str) -> WarningView {
+    WarningView::from(&Warning::new(WarningCode::WithoutEffect, pointer, why))
 }
 
 /// Carries out what the receiver of a handoff says. A lease counts from `said_at`.
@@ -338,6 +380,32 @@ async fn say(
         }
     }
     let mut warnings = credentials::redacted(api, &mut said)?;
+    // The row keeps the reason, too: as it is redacted.
+    let kind = kind_of(verdict, &said)?;
+    for (name, why) in [
+        (
+            "costSpentSoFarUSD",
+            "is kept with the record and not counted: it counts in complete and fail",
+        ),
+        (
+            "tokenSpent",
+            "is kept with the record and not counted: tokens count in complete and fail, beside costSpentSoFarUSD",
+        ),
+    ] {
+        if spent.is_none() && said.get("costTracking").is_some_and(|told| told.get(name).is_some())
+        {
+            warnings.push(without_effect(&format!("/costTracking/{name}"), why));
+        }
+    }
+    if let Some(kind) = repeated(&kind, handoff)
+        && !said.is_empty()
+    {
+        let before = results::find_said(api, &handoff.tenant, handoff.task_id, handoff.id, kind);
+        if before.await?.as_ref().and_then(Value::as_object) != Some(&said) {
+            let why = format!("the handoff is {kind} already: nothing of what this says is kept");
+            warnings.push(without_effect("", &why));
+        }
+    }
     let now = api.now();
     let content = if said.is_empty() {
         None
@@ -468,12 +536,13 @@ async fn take_early(
         return Ok(false);
     }
     prove(api, &handoff.0, receiver, said).await?;
-    let verdict = match kind_of(said.verdict, &said.said)? {
+    kind_of(said.verdict, &said.said)?;
+    let mut words = said.said.clone();
+    credentials::redacted(api, &mut words)?;
+    let verdict = match kind_of(said.verdict, &words)? {
         VerdictKind::Reject(reason) => EarlyVerdict::Rejected(reason),
         _ => EarlyVerdict::Accepted,
     };
-    let mut words = said.said.clone();
-    credentials::redacted(api, &mut words)?;
     Ok(api.replies.offer(handoff, said.fencing_token, verdict, words).await)
 }
 

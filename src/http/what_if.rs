@@ -341,15 +341,12 @@ async fn gate(
     let mut requirement = present.requirement.clone();
     let required = &mut requirement.required;
     required.default = require_contract.unwrap_or(required.default);
-    let (scanner, versions, credentials) =
-        (present.scanner.clone(), present.versions, present.credentials);
-    // Compiling rules and schemas takes some milliseconds.
+    let mut gate = Gate { policies, requirement, ..present.clone() };
+    // Compiling rules takes some milliseconds.
     let made = tokio::task::spawn_blocking(move || {
-        let mut gate = Gate { versions, credentials, ..Gate::with(policies, requirement) };
-        gate.scanner = match rules {
-            Some(rules) => Scanner::with_rules(Rules::load(&rules.to_string())?),
-            None => scanner,
-        };
+        if let Some(rules) = rules {
+            gate.scanner = Scanner::with_rules(Rules::load(&rules.to_string())?);
+        }
         Ok::<_, handoffd_core::gate::safety::rules::RulesError>(gate)
     });
     let gate = made

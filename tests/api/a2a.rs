@@ -353,6 +353,9 @@ both! {
         assert_eq!((&rest["tasks"][0]["id"], rest["tasks"][0]["artifacts"].is_array(), &rest["nextPageToken"]), (&json!(id), true, &json!("")));
         assert_eq!(client.get("/tasks?status=TASK_STATE_FAILED").await.ok()["tasks"], json!([]));
         assert_eq!(client.get("/tasks?statusTimestampAfter=2100-01-01T00:00:00Z").await.ok()["totalSize"], 0);
+        // That moment itself counts.
+        let last = task["status"]["timestamp"].as_str().unwrap();
+        assert_eq!(client.get(&format!("/tasks?statusTimestampAfter={last}")).await.ok()["totalSize"], 1);
         let trace = a.api.get(&format!("/tasks/{}/trace", task["contextId"].as_str().unwrap())).await.expect(200).body;
         assert_eq!(trace["verification"]["ok"], true);
         let calls = broker.admin.metrics().await;
@@ -373,6 +376,8 @@ both! {
         assert_eq!((state(&task), &task["status"]["message"]["role"]), ("TASK_STATE_INPUT_REQUIRED", &json!("ROLE_AGENT")));
         assert_eq!(task["status"]["message"]["parts"][0]["text"], "Which currency?");
         let answer = |words: &str| { let mut said = text("m-2", words); said["taskId"] = task["id"].clone(); said };
+        let mut other = answer("USD");
+        other["messageId"] = json!("m-3");
         let mut wrong = answer("EUR");
         wrong["contextId"] = json!(handoffd::clock::random_id());
         client.send(json!({ "message": wrong })).await.refused(400, "INVALID_PARAMS");
@@ -382,12 +387,98 @@ both! {
         let roles: Vec<&Value> = working["history"].as_array().unwrap().iter().map(|one| &one["role"]).collect();
         assert_eq!(roles, ["ROLE_USER", "ROLE_AGENT", "ROLE_USER"]);
         // The agent is at work: it takes no message.
-        client.send(json!({ "message": answer("USD") })).await.refused(400, "UNSUPPORTED_OPERATION");
+        client.send(json!({ "message": other })).await.refused(400, "UNSUPPORTED_OPERATION");
+        client.send(json!({ "message": answer("USD") })).await.refused(409, "CONFLICT");
         let token = broker.admin.get(&message.path()).await.expect(200).body["fencingToken"].as_i64().unwrap();
         b.say(&message, "complete", token, json!({ "result": "7 EUR" })).await.expect(200);
         let task = client.task(task["id"].as_str().unwrap()).await;
         assert_eq!(task["artifacts"][0]["parts"][0]["text"], "7 EUR");
-        client.send(json!({ "message": answer("EUR") })).await.refused(400, "UNSUPPORTED_OPERATION");
+        client.send(json!({ "message": other })).await.refused(400, "UNSUPPORTED_OPERATION");
+        // The answer once more is the task as it stands.
+        let again = client.send(json!({ "message": answer("EUR") })).await.ok();
+        assert_eq!(state(&again["task"]), "TASK_STATE_COMPLETED", "{again}");
+    }
+
+    async fn a_repeated_answer_answers_its_own_question_alone(broker: Broker) {
+        let (a, b, client) = pair(broker).await;
+        let task = client.sent(text("m", "Tidy up")).await;
+        let (message, token) = taken(&b).await;
+        b.say(&message, "ask", token, json!({ "question": "Delete the drafts?" })).await.expect(200);
+        let mut yes = text("m-2", "yes, delete it");
+        yes["taskId"] = task["id"].clone();
+        let (one, twin) = tokio::join!(client.sent(yes.clone()), client.sent(yes.clone()));
+        assert_eq!((state(&one), state(&twin)), ("TASK_STATE_WORKING", "TASK_STATE_WORKING"));
+        assert_eq!(state(&client.sent(yes.clone()).await), "TASK_STATE_WORKING");
+        let token = broker.admin.get(&message.path()).await.expect(200).body["fencingToken"].as_i64().unwrap();
+        b.say(&message, "ask", token, json!({ "question": "The invoices, too?" })).await.expect(200);
+        let api = broker.restart().await;
+        let client = A2a::of(&Caller { key: a.api.key.clone(), ..api }, "b");
+        let asked = client.sent(yes.clone()).await;
+        assert_eq!((state(&asked), &asked["status"]["message"]["parts"][0]["text"]), ("TASK_STATE_INPUT_REQUIRED", &json!("The invoices, too?")));
+        let mut no = yes.clone();
+        no["parts"][0]["text"] = json!("no");
+        client.send(json!({ "message": no })).await.refused(409, "CONFLICT");
+        assert_eq!(state(&client.task(task["id"].as_str().unwrap()).await), "TASK_STATE_INPUT_REQUIRED");
+        // The same words in another message are another answer.
+        yes["messageId"] = json!("m-3");
+        let working = client.sent(yes).await;
+        let parts = working["history"].as_array().unwrap().last().unwrap()["parts"].clone();
+        assert_eq!((state(&working), &parts[0]["text"]), ("TASK_STATE_WORKING", &json!("yes, delete it")));
+    }
+
+    async fn what_does_not_hold_in_full_is_told_with_the_task(broker: Broker) {
+        let (_a, b, client) = pair(broker).await;
+        let body = |id: &str, at_once: bool| {
+            let mut message = text(id, "Add up");
+            message["metadata"] = json!({ EXTENSION: { "contractId": "unheard-of" } });
+            json!({ "message": message, "configuration": { "returnImmediately": at_once } })
+        };
+        let known = |path: &str, body: &Value| client.request(Method::POST, path).header("a2a-extensions", EXTENSION).json(body);
+        let warned = |task: &Value| {
+            let warnings = task["metadata"][EXTENSION]["warnings"].as_array().cloned().unwrap_or_default();
+            assert!(warnings.iter().any(|one| one["code"] == "CONTRACT_UNKNOWN"), "{task}");
+        };
+        warned(&told_of(known("/message:send", &body("m-1", true))).await.ok()["task"]);
+        done(&b, json!(7)).await;
+        let waiting = {
+            let request = known("/message:send", &body("m-2", false));
+            tokio::spawn(async move { told_of(request).await.ok() })
+        };
+        done(&b, json!(7)).await;
+        let task = within("the result", waiting).await.unwrap()["task"].clone();
+        assert_eq!(state(&task), "TASK_STATE_COMPLETED");
+        warned(&task);
+        let mut stream = client.stream(known("/message:stream", &body("m-3", false))).await;
+        warned(&stream.next().await.unwrap().1["task"]);
+        // Without the extension there is no place for them.
+        assert!(client.send(body("m-4", true)).await.ok()["task"].get("metadata").is_none());
+    }
+
+    async fn what_a_receiver_says_has_the_protocols_form_and_passes_the_safety_rules(broker: Broker) {
+        let (_a, b, client) = pair(broker).await;
+        let waiting = {
+            let client = client.clone();
+            tokio::spawn(async move { client.send(json!({ "message": text("m-1", "Add up") })).await.ok() })
+        };
+        done(&b, json!({ "a2a": { "message": { "messageId": 7, "metadata": "x", "extensions": { "a": 1 }, "parts": [{ "text": "7" }] } } })).await;
+        let reply = within("the reply", waiting).await.unwrap()["message"].clone();
+        assert_eq!((reply["messageId"].is_string(), reply.get("metadata"), reply.get("extensions")), (true, None, None), "{reply}");
+        // Words that the rules would stop in a result are not a status message.
+        for (id, verb, member, status) in [("m-2", "reject", "reason", "REJECTED"), ("m-3", "fail", "error", "FAILED")] {
+            let task = client.sent(text(id, "Add up")).await;
+            let item = b.claim(1).await.remove(0);
+            let (message, token) = (Message(item["message"].clone()), item["fencingToken"].as_i64().unwrap());
+            if verb == "fail" {
+                b.say(&message, "accept", token, json!({})).await.expect(200);
+            }
+            b.say(&message, verb, token, json!({ (member): INJECTION })).await.expect(200);
+            let path = format!("/tasks/{}", task["id"].as_str().unwrap());
+            let task = told_of(client.request(Method::GET, &path).header("a2a-extensions", EXTENSION)).await.ok();
+            let words = task["status"]["message"]["parts"][0]["text"].as_str().unwrap();
+            assert!(words.starts_with(&format!("{status}: ")) && words.contains("/result/prompt"), "{task}");
+            assert!(!task.to_string().contains("Ignore all"), "{task}");
+        }
+        assert!(!client.get("/tasks").await.ok().to_string().contains("Ignore all"));
     }
 
     async fn a_task_is_rejected_fails_and_is_canceled(broker: Broker) {
@@ -565,6 +656,10 @@ both! {
         let got = client.rpc("GetTask", json!({ "id": id, "history_length": 0 })).await;
         assert!(got["result"].get("history").is_none(), "{got}");
         assert_eq!(client.rpc("GetExtendedAgentCard", json!({})).await["result"]["name"], "b");
+        // ProtoJSON has two names for each member, and texts for integers.
+        let list = client.rpc("ListTasks", json!({ "pageSize": "5", "historyLength": "0", "include_artifacts": true })).await["result"].clone();
+        assert_eq!(list, client.get("/tasks?page_size=5&history_length=0&include_artifacts=true").await.ok());
+        assert_eq!((&list["pageSize"], list["tasks"][0].get("history"), list["tasks"][0]["artifacts"].is_array()), (&json!(5), None, true), "{list}");
         for (method, params, code, reason) in [
             ("GetTask", json!({ "id": "x" }), -32001, "TASK_NOT_FOUND"),
             ("CancelTask", json!({ "id": id }), -32002, "TASK_NOT_CANCELABLE"),
@@ -577,6 +672,13 @@ both! {
             let answer = client.rpc(method, params).await;
             assert_eq!((&answer["error"]["code"], &answer["error"]["data"][0]["reason"]), (&json!(code), &json!(reason)), "{method}: {answer}");
         }
+        let long = client.rpc(&"x".repeat(100_000), json!({})).await;
+        assert!(long["error"]["message"].as_str().unwrap().len() < 200, "{long}");
+        // Without an id it would be a notification, which the protocol does not have: nothing is done.
+        let before = client.get("/tasks").await.ok()["totalSize"].clone();
+        let silent = client.post("", &json!({ "jsonrpc": "2.0", "method": "SendMessage", "params": { "message": text("n", "Add up"), "configuration": { "returnImmediately": true } } })).await;
+        assert_eq!((&silent.body["error"]["code"], &silent.body["id"]), (&json!(-32600), &Value::Null), "{silent:?}");
+        assert_eq!(client.get("/tasks").await.ok()["totalSize"], before);
         let plain = |text: &str| client.request(Method::POST, "").header("content-type", "application/json").body(text.to_owned());
         let broken = told(plain("{").send().await.unwrap()).await;
         assert_eq!((broken.status, &broken.body["error"]["code"], &broken.body["id"]), (200, &json!(-32700), &Value::Null));
@@ -702,6 +804,51 @@ both! {
         client.post(&path, &json!({ "url": hook.url, "token": "a\nb" })).await.refused(400, "INVALID_PARAMS");
         client.post(&path, &json!({})).await.refused(400, "INVALID_PARAMS");
         assert_eq!(client.get(&path).await.ok(), json!({ "configs": [] }));
+    }
+
+    async fn a_repeated_message_has_one_configuration_and_a_bad_one_replaces_none(broker: Broker) {
+        let (_a, _b, client) = pair(broker).await;
+        let hook = Hook::start().await;
+        let body = json!({ "message": text("m", "Add up"), "configuration": { "returnImmediately": true, "taskPushNotificationConfig": { "url": hook.url } } });
+        let task = client.send(body.clone()).await.ok()["task"].clone();
+        let path = format!("/tasks/{}/pushNotificationConfigs", task["id"].as_str().unwrap());
+        let made = client.get(&path).await.ok();
+        assert_eq!(made["configs"].as_array().unwrap().len(), 1, "{made}");
+        for _ in 0..2 {
+            assert_eq!(client.send(body.clone()).await.ok()["task"]["id"], task["id"]);
+        }
+        assert_eq!(client.get(&path).await.ok(), made);
+        client.post(&path, &json!({ "id": "n1", "url": hook.url })).await.ok();
+        for bad in [json!({ "id": "n1", "url": "http://10.0.0.7/hook" }), json!({ "id": "n1", "url": hook.url, "token": "a\nb" })] {
+            client.post(&path, &bad).await.refused(400, "INVALID_PARAMS");
+            assert_eq!(client.get(&format!("{path}/n1")).await.ok()["url"], hook.url);
+        }
+    }
+
+    async fn a_configuration_without_room_is_refused_before_the_commit(broker: Broker) {
+        let (a, b, client) = pair(broker).await;
+        let hook = Hook::start().await;
+        let open = client.sent(text("m-1", "Add up")).await;
+        for number in 0..200 {
+            let filter = json!({ "handoffId": open["id"] });
+            let own = json!({ "url": hook.url, "format": "a2a", "filter": filter, "description": format!("n{number}"), "eventTypes": ["handoff.rejected"] });
+            a.api.post("/subscriptions", &own).await.expect(201);
+        }
+        let send = || client.send(json!({ "message": text("m-2", "Add more"), "configuration": { "returnImmediately": true, "taskPushNotificationConfig": { "url": hook.url } } }));
+        send().await.refused(409, "CONFLICT");
+        assert_eq!(client.get("/tasks").await.ok()["totalSize"], 1);
+        let path = |task: &Value| format!("/tasks/{}/pushNotificationConfigs", task["id"].as_str().unwrap());
+        client.post(&path(&open), &json!({ "id": "one more", "url": hook.url })).await.refused(409, "CONFLICT");
+        // One of the same id takes the place of the first.
+        client.post(&path(&open), &json!({ "id": "n7", "url": format!("{}?2", hook.url) })).await.ok();
+        assert_eq!(client.get(&path(&open)).await.ok()["configs"].as_array().unwrap().len(), 200);
+        // A task that has ended, and was told to its end, gives its place.
+        done(&b, json!(7)).await;
+        for _ in 0..2 {
+            let task = send().await.ok()["task"].clone();
+            assert_eq!(client.get(&path(&task)).await.ok()["configs"].as_array().unwrap().len(), 1);
+        }
+        assert_eq!(client.get(&path(&open)).await.ok()["configs"].as_array().unwrap().len(), 199);
     }
 
     with [("HANDOFFD_DOORS__A2A__ENABLED", "false")]

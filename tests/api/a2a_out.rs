@@ -23,7 +23,7 @@ const POLL_MAX: (&str, &str) = ("HANDOFFD_DOORS__A2A__POLL_MAX_MS", "150");
 
 /// What the agent does with a message.
 #[derive(Debug, Clone)]
-enum Manner {
+pub enum Manner {
     /// Makes a task in this state.
     Task(&'static str),
     /// Answers with a message.
@@ -62,7 +62,7 @@ struct FakeState {
 
 /// An agent by hand.
 #[derive(Clone)]
-struct Fake {
+pub struct Fake {
     url: String,
     state: Arc<Mutex<FakeState>>,
     /// Looks at tasks get no answer.
@@ -285,7 +285,7 @@ async fn respond(
 }
 
 impl Fake {
-    async fn start(binding: &str, manner: Manner) -> Self {
+    pub async fn start(binding: &str, manner: Manner) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let path = if binding == "JSONRPC" { "rpc" } else { "rest" };
@@ -360,13 +360,13 @@ impl Fake {
         });
     }
 
-    fn sent(&self) -> Vec<Value> {
+    pub fn sent(&self) -> Vec<Value> {
         self.with(|state| state.sent.clone())
     }
 }
 
 /// `a`, which may hand off to `b`, the agent.
-async fn pair(broker: &Broker, fake: &Fake) -> Agent {
+pub async fn pair(broker: &Broker, fake: &Fake) -> Agent {
     let sender = broker.pull("a", &["b"]).await;
     let delivery = json!({ "mode": "a2a", "config": { "url": fake.url } });
     broker.agent(json!({ "agentId": "b", "delivery": delivery })).await;
@@ -600,6 +600,16 @@ both! {
         broker.agent(json!({ "agentId": "b", "delivery": delivery })).await;
         accepted(broker, &sender).await;
         assert_eq!(fake.sent().len(), 1);
+    }
+
+    with [POLL, POLL_MAX]
+    async fn a_text_beside_an_empty_data_is_the_result(broker: Broker) {
+        let fake = Fake::start("JSONRPC", Manner::Says(json!([{ "text": "done", "data": null }]))).await;
+        let sender = pair(broker, &fake).await;
+        let message = Message::initial("a", "b");
+        sender.submit(&message).await.expect(202);
+        broker.handoff_becomes(&message, "COMPLETED").await;
+        assert_eq!(sender.api.get(&message.path()).await.expect(200).body["result"], "done");
     }
 
     with [POLL, POLL_MAX]

@@ -287,6 +287,8 @@ both! {
         assert_eq!((&changed["description"], &changed["enabled"]), (&json!("d"), &json!(false)));
         ask(broker, &format!("subscriptions replay {id} --since 2026-01-01T00:00:00Z")).await;
         assert_eq!(ask(broker, &format!("subscriptions deliveries {id}")).await["items"], json!([]));
+        let none = run(broker, &format!("subscriptions deliveries {id}")).await.well();
+        assert_eq!((none.out.as_str(), none.err.as_str()), ("", "handoffd: no deliveries\n"));
         ask(broker, &format!("subscriptions show {id}")).await["progress"]["cursor"].as_str().unwrap();
         run(broker, &format!("subscriptions rotate-secret {id}")).await.well();
         run(broker, &format!("subscriptions remove {id}")).await.well();

@@ -102,6 +102,21 @@ both! {
         broker.admin.patch("/agents/nobody", &json!({ "name": "x" })).await.refused(404, "NOT_FOUND");
     }
 
+    async fn what_the_broker_sets_itself_is_named_where_a_request_states_it(broker: Broker) {
+        broker.pull("a", &[]).await;
+        let stated = json!({ "delivery": { "mode": "pull", "disabled": true } });
+        let now = broker.admin.patch("/agents/a", &stated).await.expect(200).body;
+        assert_eq!(now["delivery"].get("disabled"), None, "{now}");
+        let warning = &now["warnings"][0];
+        assert_eq!((&warning["code"], &warning["pointer"]), (&json!("WITHOUT_EFFECT"), &json!("/delivery/disabled")));
+        let shown = broker.admin.get("/agents/a").await.expect(200).body["delivery"].clone();
+        let now = broker.admin.patch("/agents/a", &json!({ "delivery": shown })).await.expect(200).body;
+        assert!(now.get("warnings").is_none(), "what was shown can be sent back: {now}");
+        let failing = json!({ "delivery": { "mode": "pull", "failing": { "failures": 3, "percent": 50 } } });
+        let now = broker.admin.patch("/agents/a", &failing).await.expect(200).body;
+        assert_eq!((now["delivery"].get("failing"), &now["warnings"][0]["pointer"]), (None, &json!("/delivery/failing")), "{now}");
+    }
+
     async fn what_cannot_work_is_refused_with_its_pointer(broker: Broker) {
         broker.pull("a", &[]).await;
         let webhook = |url: &str| json!({ "delivery": { "mode": "webhook", "url": url } });

@@ -65,12 +65,12 @@ fn holds(segment: &Path, text: &str) -> bool {
     String::from_utf8(frames).unwrap().contains(text)
 }
 
-/// What `handoffd verify` calls the first fault.
-async fn fault(broker: &Broker) -> Value {
+/// The first fault that `handoffd verify` finds.
+pub async fn fault(broker: &Broker) -> Value {
     let said = broker.command(&["--output", "json", "verify"]).await;
     assert_eq!(said.status.code(), Some(1), "{}", String::from_utf8_lossy(&said.stderr));
     let said: Value = serde_json::from_slice(&said.stdout).unwrap();
-    said["logs"][0]["report"]["firstFault"]["fault"].clone()
+    said["logs"][0]["report"]["firstFault"].clone()
 }
 
 pub async fn past_the_broker(broker: &Broker, sql: &str) -> u64 {
@@ -133,7 +133,7 @@ both! {
         let segment = segments(&broker.archive()).remove(0);
         let whole = std::fs::read(&segment).unwrap();
         std::fs::remove_file(&segment).unwrap();
-        assert_eq!(fault(broker).await, "cold-missing");
+        assert_eq!(fault(broker).await["fault"], "cold-missing");
         // This broker has read none of it yet: what it read it would remember for a minute.
         let trace = broker.admin.get(&format!("{}/trace", first.task_path())).await.expect(200).body;
         assert_eq!(trace["verification"]["ok"], false);
@@ -142,9 +142,9 @@ both! {
         let mut flipped = whole.clone();
         flipped[whole.len() / 2] ^= 1;
         std::fs::write(&segment, &flipped).unwrap();
-        assert_eq!(fault(broker).await, "cold-damaged");
+        assert_eq!(fault(broker).await["fault"], "cold-damaged");
         std::fs::write(&segment, &whole[..whole.len() - 1]).unwrap();
-        assert_eq!(fault(broker).await, "cold-damaged");
+        assert_eq!(fault(broker).await["fault"], "cold-damaged");
         std::fs::write(&segment, &whole).unwrap();
         assert!(broker.command(&["verify"]).await.status.success());
     }

@@ -5,11 +5,12 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use futures_util::StreamExt;
 use futures_util::stream::iter;
 use handoffd::evidence::merkle::{Frontier, Hash, verify_consistency, verify_inclusion};
-use handoffd::evidence::note::{Note, PublicKey, TreeHead};
+use handoffd::evidence::note::{Note, PublicKey, Signer, TreeHead};
 use handoffd::evidence::record::record_hash;
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::archive::{fault, past_the_broker};
 use crate::harness::{Agent, Broker, Caller};
 use crate::message::Message;
 
@@ -108,6 +109,30 @@ both! {
             let answer = auditor.get(&query).await.expect(200).body;
             let roots = (hash(&answer["fromRootHash"]), hash(&answer["toRootHash"]));
             verify_consistency(from, to, &path(&answer["proof"]), &roots.0, &roots.1).unwrap();
+        }
+    }
+
+    async fn a_key_or_tree_head_of_another_log_is_a_fault(broker: Broker) {
+        let key = broker.admin.get("/audit/keys").await.expect(200).body["keys"][0]["key"].clone();
+        let key = key.as_str().unwrap();
+        let (forger, root) = (Signer::new(&[9; 32]), [1; 32]);
+        let origin = PublicKey::parse(key).unwrap().name().to_owned();
+        let [made_up, foreign] =
+            [origin.as_str(), "elsewhere/log"].map(|origin| forger.public(origin).unwrap().to_string());
+        let elsewhere = TreeHead { origin: "elsewhere/log".to_owned(), size: 1, root };
+        let kept = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(kept.path(), forger.sign(&elsewhere).unwrap()).unwrap();
+        for (option, value, fault) in [
+            ("--key", key, None),
+            ("--key", made_up.as_str(), Some("keys")),
+            ("--key", foreign.as_str(), Some("foreign")),
+            ("--tree-head", kept.path().to_str().unwrap(), Some("foreign")),
+        ] {
+            let done = broker.command(&["--output", "json", "verify", option, value]).await;
+            let said: Value = serde_json::from_slice(&done.stdout).unwrap();
+            assert_eq!(done.status.code(), Some(i32::from(fault.is_some())), "{value}: {said}");
+            assert_eq!(said["ok"], fault.is_none());
+            assert_eq!(said["firstFault"]["fault"].as_str(), fault, "{said}");
         }
     }
 
@@ -331,5 +356,55 @@ both! {
         grow(&a, 300).await;
         let grown = tokio::task::spawn_blocking(again).await.unwrap();
         assert!(grown >= size + 300, "{size} {grown}");
+    }
+
+    async fn a_handoff_whose_row_was_changed_is_found_by_the_verifier(broker: Broker) {
+        let a = broker.pull("a", &["b"]).await;
+        let b = broker.pull("b", &["c"]).await;
+        broker.pull("c", &[]).await;
+        let first = Message::review("a", "b");
+        a.submit(&first).await.expect(202);
+        let token = b.claim_one().await;
+        b.say(&first, "accept", token, json!({})).await.expect(200);
+        let second = first.next("b", "c");
+        b.submit(&second).await.expect(202);
+        let other = "7a000000-0000-4000-8000-000000000001";
+        let row = format!("handoff_id = '{}'", second.id());
+        for (column, value, named) in [
+            ("status", "'ACCEPTED'".to_owned(), "stands as ACCEPTED"),
+            ("source", "'a'".to_owned(), "/fromAgent/agentId a, its record says b"),
+            ("source_version", "'9.9.9'".to_owned(), "/fromAgent/agentVersion"),
+            ("source_execution", format!("'{other}'"), "/fromAgent/executionId"),
+            ("target", "'a'".to_owned(), "/toAgent/agentId a, its record says c"),
+            ("target_type", "'other'".to_owned(), "/toAgent/agentType"),
+            ("target_version", "'9.9.9'".to_owned(), "/toAgent/agentVersion"),
+            ("parent_id", format!("'{other}'"), "/parentHandoffId 7a000000"),
+            ("parent_id", "NULL".to_owned(), "/parentHandoffId none"),
+            ("spent_nanos", "spent_nanos + 1".to_owned(), "/costAtHandoff/costSpentSoFarUSD"),
+            ("remaining_nanos", "remaining_nanos + 1".to_owned(), "/costAtHandoff/costBudgetRemainingUSD"),
+            ("prompt_tokens", "prompt_tokens + 1".to_owned(), "/costAtHandoff/tokenSpent/prompt"),
+            ("completion_tokens", "completion_tokens + 1".to_owned(), "/costAtHandoff/tokenSpent/completion"),
+            ("created_at", "created_at + 1".to_owned(), "and by no record of it"),
+            ("task_id", format!("'{other}'"), "stands under task"),
+        ] {
+            past_the_broker(broker, "CREATE TABLE kept AS SELECT * FROM handoffs").await;
+            let sql = format!("UPDATE handoffs SET {column} = {value} WHERE {row}");
+            assert_eq!(past_the_broker(broker, &sql).await, 1, "{column}");
+            let found = fault(broker).await;
+            assert_eq!(found["fault"], "state", "{column}: {found}");
+            let detail = found["detail"].as_str().unwrap();
+            assert!(detail.contains(&second.id()) && detail.contains(named), "{column}: {detail}");
+            let sql = format!("UPDATE handoffs SET {column} = (SELECT {column} FROM kept WHERE kept.{row}) WHERE {row}");
+            assert_eq!(past_the_broker(broker, &sql).await, 1, "{column}");
+            past_the_broker(broker, "DROP TABLE kept").await;
+        }
+        let stays = Message::review("b", "b");
+        b.submit(&stays).await.expect(200);
+        past_the_broker(broker, &format!("UPDATE handoffs SET target = 'c' WHERE handoff_id = '{}'", stays.id())).await;
+        let found = fault(broker).await;
+        assert!(found["detail"].as_str().unwrap().contains("/toAgent/agentId c, its record says b"), "{found}");
+        past_the_broker(broker, &format!("UPDATE handoffs SET target = 'b' WHERE handoff_id = '{}'", stays.id())).await;
+        let said = broker.command(&["verify"]).await;
+        assert!(said.status.success(), "all is as it was: {}", String::from_utf8_lossy(&said.stdout));
     }
 }

@@ -149,6 +149,12 @@ fn first(files: &Files, folder: &str) -> String {
     files.keys().find(|name| name.starts_with(folder)).unwrap().clone()
 }
 
+fn change_keys(files: &mut Files, change: impl FnOnce(&mut Value)) {
+    let mut keys: Value = serde_json::from_slice(&files["keys.json"]).unwrap();
+    change(&mut keys);
+    files.insert("keys.json".to_owned(), keys.to_string().into_bytes());
+}
+
 /// A change, done to all of a bundle's files.
 type Tampering = fn(&mut Files);
 
@@ -305,6 +311,15 @@ const TAMPERINGS: &[(&str, &str, Tampering)] = &[
         files.insert("keys.json".to_owned(), keys.to_string().into_bytes());
     }),
     ("a broken key", "keys", |files| replace(files, "keys.json", "+", "-")),
+    ("the keys of another log", "keys", |files| {
+        change_keys(files, |keys| keys["origin"] = json!("handoffd/another"));
+    }),
+    ("a key made at no time", "keys", |files| {
+        change_keys(files, |keys| keys["keys"][0]["createdAt"] = json!("2030"));
+    }),
+    ("a key retired at no time", "keys", |files| {
+        change_keys(files, |keys| keys["keys"][0]["retiredAt"] = json!("never mind"));
+    }),
     ("a cost changed in the trace", "trace", |files| {
         let mut trace: Value = serde_json::from_slice(&files["trace.json"]).unwrap();
         trace["cost"]["totalUSD"] = json!(9);
@@ -388,8 +403,12 @@ fn resigned(files: &Files, key: &PublicKey) {
     let fault = judge(&forged, &trusting(&[key])).first_fault.unwrap();
     assert_eq!(fault.fault, "signature");
     let other = TreeHead { root: [1; 32], ..head.clone() };
-    let kept = [head, other].map(|head| (Note::parse(&forger.sign(&head).unwrap()).unwrap(), head));
-    let [same, other] = kept;
+    let elsewhere = TreeHead { origin: "elsewhere/log".to_owned(), ..head.clone() };
+    let kept = [head, other, elsewhere]
+        .map(|head| (Note::parse(&forger.sign(&head).unwrap()).unwrap(), head));
+    let [same, other, elsewhere] = kept;
+    let options = VerifyOptions { tree_heads: vec![elsewhere], ..trusting(&[key, &own]) };
+    assert_eq!(judge(files, &options).first_fault.unwrap().fault, "foreign");
     let options = VerifyOptions { tree_heads: vec![same.clone()], ..trusting(&[key, &own]) };
     assert_eq!(judge(files, &options).tree_heads, 1);
     let options = VerifyOptions { tree_heads: vec![same, other], ..trusting(&[key, &own]) };

@@ -89,6 +89,23 @@ both! {
         assert_eq!(changes, 4, "each change of a cap is in the log");
     }
 
+    async fn the_agent_of_a_recovery_gets_no_more_than_its_cap_has_room_for(broker: Broker) {
+        let a = broker.pull("a", &["b", "x"]).await;
+        broker.pull("b", &[]).await;
+        let x = broker.pull("x", &[]).await;
+        set(broker, "P1D?agentId=x", "1.00").await;
+        let contract = json!({
+            "id": "a-to-b", "version": "1.0.0", "source": "a", "target": "b",
+            "acceptance_criteria": { "required_fields": ["order_id"] },
+            "recovery": { "on_reject": "x", "on_timeout": "source", "on_error": "source" },
+        });
+        broker.admin.put("/contracts/a-to-b", &contract).await.expect(201);
+        // The gate refuses it by the contract's criteria alone, and the contract's agent gets it.
+        a.submit(&Message::review("a", "b").cost(0.0, 10.0)).await.refused(422, "CONTRACT_VIOLATION");
+        assert_eq!(x.claim(9).await.len(), 1);
+        assert_eq!(used(broker, 0).await, ["0.00", "1.00", "0.00"]);
+    }
+
     async fn a_dry_run_says_what_a_submission_would_be_refused_for_now(broker: Broker) {
         let (a, b) = broker.pull_pair().await;
         let dry = async |message: &Message| {

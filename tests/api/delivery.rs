@@ -151,6 +151,9 @@ both! {
         let said = a.submit_and_wait(&message).await.expect(200);
         assert_eq!((&said.body["status"], &said.body["reason"]), (&json!("FAILED"), &json!("ENDPOINT_GONE")));
         is_rolled_back(broker, &message, implied(&message)).await;
+        let trace = broker.trace(&message).await;
+        let failed = trace["records"].as_array().unwrap().iter().find(|one| one["kind"] == "FAILED").unwrap();
+        assert_eq!(failed["actor"]["role"], "broker", "the broker gave up: {failed}");
         let agent = broker.admin.get("/agents/b").await.expect(200).body;
         assert_eq!(agent["delivery"]["disabled"], true);
         a.submit(&message.next("a", "b")).await.refused(422, "NO_CAPABLE_AGENT");

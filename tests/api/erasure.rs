@@ -125,6 +125,30 @@ both! {
         assert!(rest["nextCursor"].is_null());
     }
 
+    async fn a_hold_on_what_is_not_there_says_so_and_holds_what_comes(broker: Broker) {
+        let message = about("jana", "Jana");
+        let operator = broker.person("operator").await;
+        let on_task = json!({ "taskId": message["taskId"], "reason": "audit" });
+        let on_her = json!({ "subjectId": "jana", "reason": "audit" });
+        for (hold, body, pointer) in [("t", &on_task, "/taskId"), ("s", &on_her, "/subjectId")] {
+            let path = format!("/legal-holds/{hold}");
+            let placed = operator.put(&path, body).await.expect(201).body;
+            assert_eq!(placed["warnings"].as_array().unwrap().len(), 1, "{placed}");
+            assert_eq!(placed["warnings"][0]["code"], "NOTHING_HELD");
+            assert_eq!(placed["warnings"][0]["pointer"], pointer);
+            assert!(operator.get(&path).await.expect(200).body.get("warnings").is_none());
+        }
+        sent(broker, std::slice::from_ref(&message)).await;
+        for (hold, body) in [("t", &on_task), ("s", &on_her)] {
+            let path = format!("/legal-holds/{hold}");
+            let again = operator.put(&path, body).await.expect(200).body;
+            assert!(again.get("warnings").is_none(), "{again}");
+            erase(&operator, "/data-subjects/jana", json!({})).await.refused(409, "CONFLICT");
+            erase(&operator, &path, json!({})).await.expect(200);
+        }
+        erase(&operator, "/data-subjects/jana", json!({})).await.expect(200);
+    }
+
     async fn who_may_do_what(broker: Broker) {
         let (a, _) = sent(broker, &[about("jana", "Jana")]).await;
         let auditor = broker.person("auditor").await;

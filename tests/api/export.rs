@@ -237,6 +237,14 @@ const TAMPERINGS: &[(&str, &str, Tampering)] = &[
         lines[0] = changed(&lines[0], |line| line["logId"] = json!("other"));
         None
     }),
+    ("another tenant", "foreign", |lines| {
+        lines[0] = changed(&lines[0], |line| line["tenant"] = json!("bank-of-x"));
+        leaf(1)
+    }),
+    ("a key made at no time", "keys", |lines| {
+        lines[0] = changed(&lines[0], |line| line["keys"][0]["createdAt"] = json!("2030"));
+        None
+    }),
     ("another size", "tree-head", |lines| {
         lines.truncate(7);
         lines[0] = changed(&lines[0], |line| line["treeSize"] = json!(6));
@@ -265,6 +273,12 @@ fn tampered(lines: &[String]) {
         let at = tamper(&mut lines);
         assert_eq!(named(&lines), Some((at, *name)), "{what}");
     }
+    // A segment that is lost is no erasure.
+    let mut lost = lines.to_vec();
+    let at = with(&lost, "content");
+    let missing = json!({ "state": "cold-missing" });
+    lost[at] = changed(&lost[at], |line| line["content"] = missing);
+    assert_eq!(judge(&lost, &VerifyOptions::default()).erased, 0);
     let text = format!("{}\n", lines.join("\n"));
     let cut = judge_bytes(&text.as_bytes()[..text.len() - 9], &VerifyOptions::default());
     let fault = cut.first_fault.unwrap();

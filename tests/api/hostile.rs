@@ -127,6 +127,36 @@ both! {
         is_well(broker, &a).await;
     }
 
+    async fn an_operation_without_a_body_refuses_one_and_does_nothing(broker: Broker) {
+        let (a, _) = broker.pull_pair().await;
+        let operator = broker.person("operator").await;
+        let hook = json!({ "url": "http://127.0.0.1:9/" });
+        let hook = operator.post("/subscriptions", &hook).await.expect(201).body;
+        operator.put("/caps/P1D", &json!({ "usd": "5" })).await.expect(200);
+        let key = broker.admin.post("/keys", &json!({ "role": "auditor" })).await.expect(201).body;
+        let said = json!({ "dryRun": true });
+        for (method, path) in [
+            (Method::POST, "/agents/b/delivery/test".to_owned()),
+            (Method::POST, "/agents/b/handoff-targets/a".to_owned()),
+            (Method::DELETE, "/agents/a/handoff-targets/b".to_owned()),
+            (Method::DELETE, "/caps/P1D".to_owned()),
+            (Method::DELETE, format!("/subscriptions/{}", hook["subscriptionId"].as_str().unwrap())),
+            (Method::DELETE, format!("/keys/{}", key["keyId"].as_str().unwrap())),
+            (Method::DELETE, "/agents/b".to_owned()),
+        ] {
+            let answer = broker.admin.send(method.clone(), &path, &[], &said).await;
+            let refused = answer.refused(400, "INVALID_REQUEST");
+            assert!(refused.text.contains("takes no body"), "{path}: {}", refused.text);
+            if path != "/agents/b" {
+                let answer = broker.admin.send(method, &path, &[], &json!({})).await;
+                assert!((200..300).contains(&answer.status), "{path}: {}", answer.text);
+            }
+        }
+        assert_eq!(a.submit(&Message::initial("a", "b")).await.status, 403, "the entry is gone");
+        operator.post("/agents/a/handoff-targets/b", &json!({})).await.expect(200);
+        is_well(broker, &a).await;
+    }
+
     async fn a_body_over_the_limit_is_413(broker: Broker) {
         let (a, _) = broker.pull_pair().await;
         let declared = head(broker, "Content-Length: 10485761");

@@ -71,7 +71,7 @@ both! {
             got.extend(items.iter().map(|item| item["handoffId"].as_str().unwrap().to_owned()));
         }
         assert_eq!(got, sent.iter().map(Message::id).collect::<Vec<_>>());
-        for bad in ["max=0", "max=101", "max=x", "wait=-1", "wait=x", "other=1"] {
+        for bad in ["max=-1", "max=101", "max=x", "wait=-1", "wait=x", "other=1"] {
             b.api.get(&format!("/agents/b/inbox?{bad}")).await.refused(400, "INVALID_REQUEST");
         }
         let empty = b.api.get("/agents/b/inbox?wait=1").await.expect(200);

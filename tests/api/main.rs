@@ -37,6 +37,7 @@ mod erasure;
 mod events;
 mod examples;
 mod export;
+mod fields;
 mod findings;
 mod gate;
 mod groups;

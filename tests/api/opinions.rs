@@ -7,7 +7,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::harness::{Broker, FILE, Kind, Settings, run, until};
+use crate::a2a_out::{self, Fake};
+use crate::harness::{Agent, Broker, FILE, Kind, Settings, run, until};
 use crate::message::Message;
 use crate::outside::{Manner, Service};
 
@@ -239,6 +240,38 @@ async fn what_the_answer_can_refuse_is_asked_about_before_the_commit() {
             assert_eq!(service.asked().len(), asked + 1);
         }
         assert_eq!(broker.metric("handoff_safety_opinions_due").await, 0);
+    })
+    .await;
+}
+
+/// The block that an agent of another protocol was sent.
+async fn told(broker: &Broker, fake: &Fake, sender: &Agent) -> String {
+    let message = with_order("b");
+    sender.submit(&message).await.expect(202);
+    broker.handoff_becomes(&message, "ACCEPTED").await;
+    let sent = fake.sent();
+    assert_eq!(sent.len(), 1, "{sent:?}");
+    sent[0]["message"]["parts"][0]["text"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_delivery_by_a2a_says_what_the_classifier_said_before_it() {
+    let service = Service::start(Manner::Says(attack())).await;
+    let before = [("HANDOFFD_SAFETY__CLASSIFIER__WHEN", "before")];
+    asked_after(&service.url, &before, async |broker: &Broker| {
+        let fake = Fake::start("JSONRPC", a2a_out::Manner::Task("WORKING")).await;
+        let sender = a2a_out::pair(broker, &fake).await;
+        let block = told(broker, &fake, &sender).await;
+        assert!(block.contains(LINE), "{block}");
+    })
+    .await;
+    let gate = Arc::new(Semaphore::new(0));
+    let slow = Service::start(Manner::Waits(gate, attack())).await;
+    asked_after(&slow.url, &[], async |broker: &Broker| {
+        let fake = Fake::start("JSONRPC", a2a_out::Manner::Task("WORKING")).await;
+        let sender = a2a_out::pair(broker, &fake).await;
+        let block = told(broker, &fake, &sender).await;
+        assert!(!block.contains("SECOND OPINION"), "it has not answered yet: {block}");
     })
     .await;
 }

@@ -13,6 +13,8 @@ use tokio::sync::Semaphore;
 #[derive(Debug, Clone)]
 pub enum Manner {
     Says(Value),
+    /// One answer after the other, and then the last one.
+    SaysInTurn(Vec<Value>),
     Fails,
     Babbles,
     Sleeps,
@@ -40,9 +42,16 @@ async fn respond(
     headers: HeaderMap,
     body: Json<Value>,
 ) -> Response {
-    asked.lock().unwrap().push((headers, body.0));
+    let turn = {
+        let mut asked = asked.lock().unwrap();
+        asked.push((headers, body.0));
+        asked.len() - 1
+    };
     match manner {
         Manner::Says(answer) => Json(answer).into_response(),
+        Manner::SaysInTurn(answers) => {
+            Json(answers[turn.min(answers.len() - 1)].clone()).into_response()
+        }
         Manner::Fails => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
         Manner::Babbles => "well, who knows".into_response(),
         Manner::Sleeps => std::future::pending().await,

@@ -217,6 +217,29 @@ both! {
         assert_eq!(inbox(&a, 1).await, json!({ "items": [] }));
     }
 
+    async fn who_has_its_hands_full_hears_questions_and_claims_nothing(broker: Broker) {
+        let (a, b) = broker.pull_pair().await;
+        let c = broker.pull("c", &["a"]).await;
+        let work = Message::initial("c", "a");
+        c.submit(&work).await.expect(202);
+        let asks = [Message::initial("a", "b"), Message::initial("a", "b")];
+        let mut tokens = Vec::new();
+        for message in &asks {
+            a.submit(message).await.expect(202);
+            tokens.push(accepted(&b, message).await);
+        }
+        let path = "/agents/a/inbox?max=0";
+        assert_eq!(a.api.get(path).await.expect(200).body, json!({ "items": [] }));
+        let waits = { let a = a.clone(); tokio::spawn(async move { a.api.get(&format!("{path}&wait=20")).await.expect(200).body }) };
+        b.say(&asks[0], "ask", tokens[0], json!({ "question": "which?" })).await.expect(200);
+        let heard = within("the question", waits).await.unwrap();
+        assert_eq!((&heard["items"], &heard["questions"][0]["handoffId"]), (&json!([]), &asks[0]["handoffId"]), "{heard}");
+        b.say(&asks[1], "ask", tokens[1], json!({ "question": "and here?" })).await.expect(200);
+        let heard = a.api.get(&format!("{path}&wait=20")).await.expect(200).body;
+        assert_eq!(heard["questions"][0]["handoffId"], asks[1]["handoffId"], "each once: {heard}");
+        assert_eq!(a.claim(1).await[0]["handoffId"], work["handoffId"]);
+    }
+
     async fn agents_by_webhook_are_told_of_question_and_answer(broker: Broker) {
         let hook = broker.saying(vec![answer(200, &json!({ "status": "ACCEPTED" }))]).await;
         let callback = broker.receiver(|_| async { bare(200) }).await;

@@ -193,10 +193,128 @@ both! {
         assert_eq!(trace["records"][2]["actor"]["role"], "admin");
     }
 
-    async fn a_release_is_judged_by_what_holds_now(broker: Broker) {
-        let (a, _) = broker.pull_pair().await;
+    async fn a_released_handoff_that_is_not_idempotent_is_sent_once(broker: Broker) {
+        let (a, _, receiver) = broker.pair(vec![bare(500), bare(200)]).await;
+        let contract = json!({
+            "id": "a-to-b", "version": "1.0.0", "source": "a", "target": "b", "idempotency": { "idempotent": false },
+        });
+        broker.admin.put("/contracts/a-to-b", &contract).await.expect(201);
         let message = Message::review("a", "b").set("/taskDescription", json!(INJECTION));
         a.submit(&message).await.refused(422, "SAFETY_VIOLATION");
+        let waive = json!({ "reason": "quoted", "waive": ["/taskDescription"] });
+        broker.admin.post(&format!("/dead-letters/{}/release", message.id()), &waive).await.expect(200);
+        assert_eq!(receiver.next().await.handoff(), message.id());
+        let failed = broker.handoff_becomes(&message, "FAILED").await;
+        assert_eq!((&failed["reason"], &failed["attempts"]), (&json!("DELIVERY_STATUS"), &json!(1)), "{failed}");
+    }
+
+    async fn a_released_first_handoff_keeps_the_budget_that_it_declares_for_its_task(broker: Broker) {
+        let a = broker.pull("a", &["b", "c"]).await;
+        broker.pull("b", &[]).await;
+        broker.pull("c", &[]).await;
+        let named = |message: Message| message.set("/constraints", json!(["budgetUSD:10.00"]));
+        let first = named(Message::review("a", "b").cost(0.0, 4.0)).set("/taskDescription", json!(INJECTION));
+        a.submit(&first).await.refused(422, "SAFETY_VIOLATION");
+        let waive = json!({ "reason": "quoted", "waive": ["/taskDescription"] });
+        broker.admin.post(&format!("/dead-letters/{}/release", first.id()), &waive).await.expect(200);
+        let beside = |remaining: f64| {
+            let next = first.next("a", "c").set("/parentHandoffId", Value::Null);
+            named(next.set("/taskDescription", json!("Score the clauses")).cost(0.0, remaining))
+        };
+        a.submit(&beside(6.5)).await.refused(422, "BUDGET_MISMATCH");
+        a.submit(&beside(6.0)).await.expect(202);
+    }
+
+    async fn a_release_to_a_person_asks_the_person(broker: Broker) {
+        let a = broker.pull("a", &["b"]).await;
+        broker.pull("b", &[]).await;
+        let contract = json!({
+            "id": "a-to-b", "version": "1.0.0", "source": "a", "target": "b",
+            "human_in_the_loop": { "human_target": true, "channel": "desk", "timeout_ms": 3_600_000 },
+        });
+        broker.admin.put("/contracts/a-to-b", &contract).await.expect(201);
+        let message = Message::review("a", "b").set("/taskDescription", json!(INJECTION));
+        a.submit(&message).await.refused(422, "SAFETY_VIOLATION");
+        let waive = json!({ "reason": "quoted", "waive": ["/taskDescription"] });
+        broker.admin.post(&format!("/dead-letters/{}/release", message.id()), &waive).await.expect(200);
+        let open = broker.admin.get("/escalations?status=OPEN").await.expect(200).body;
+        assert_eq!((&open["items"][0]["handoffId"], &open["items"][0]["channel"]), (&json!(message.id()), &json!("desk")), "{open}");
+        assert_eq!(broker.task(&message).await["status"], "ESCALATED");
+    }
+
+    async fn a_release_is_a_repeat_where_the_contract_says_so(broker: Broker) {
+        let (a, b) = broker.pull_pair().await;
+        let contract = json!({
+            "id": "a-to-b", "version": "1.0.0", "source": "a", "target": "b",
+            "idempotency": { "idempotent": true, "dedupe_key": "order_id", "replay_window_ms": 3_600_000 },
+        });
+        broker.admin.put("/contracts/a-to-b", &contract).await.expect(201);
+        let order = |id: &str| Message::review("a", "b").set("/currentState", json!({ "order_id": id }));
+        let waive = json!({ "reason": "quoted", "waive": ["/taskDescription"] });
+        let release = async |message: &Message| {
+            broker.admin.post(&format!("/dead-letters/{}/release", message.id()), &waive).await
+        };
+        let letter = |id: &str| order(id).set("/taskDescription", json!(INJECTION));
+        let (first, second) = (letter("7"), letter("8"));
+        for message in [&first, &second] {
+            a.submit(message).await.refused(422, "SAFETY_VIOLATION");
+        }
+        // Its sender mended one and sent it anew.
+        a.submit(&order("7")).await.expect(202);
+        assert_eq!(release(&first).await.status, 409);
+        release(&second).await.expect(200);
+        let again = a.submit(&order("8")).await;
+        assert!(again.text.contains(&second.id()), "what was released is known by its key: {}", again.text);
+        assert_eq!(b.claim(9).await.len(), 2);
+    }
+
+    with [("HANDOFFD_DELIVERY__POLL_MS", "50")]
+    async fn what_no_person_answered_is_told_and_released_though_its_dedupe_key_is_known(broker: Broker) {
+        let a = broker.pull("a", &["b"]).await;
+        broker.pull("b", &[]).await;
+        let contract = json!({
+            "id": "a-to-b", "version": "1.0.0", "source": "a", "target": "b",
+            "idempotency": { "idempotent": true, "dedupe_key": "order_id", "replay_window_ms": 3_600_000 },
+            "human_in_the_loop": { "human_target": true, "timeout_ms": 200 },
+        });
+        broker.admin.put("/contracts/a-to-b", &contract).await.expect(201);
+        let message = Message::review("a", "b").set("/currentState", json!({ "order_id": "7" }));
+        a.submit(&message).await.expect(202);
+        let ended = broker.handoff_becomes(&message, "DEAD_LETTERED").await;
+        assert_eq!(ended["reason"], "ESCALATION_TIMEOUT", "as its record and its dead letter say");
+        let again = a.submit(&message).await.refused(409, "CONFLICT");
+        assert!(again.text.contains("ESCALATION_TIMEOUT"), "{}", again.text);
+        let release = format!("/dead-letters/{}/release", message.id());
+        broker.admin.post(&release, &because()).await.expect(200);
+    }
+
+    async fn who_does_not_send_a_message_learns_nothing_of_its_task(broker: Broker) {
+        let (a, b) = broker.pull_pair().await;
+        let c = broker.pull("c", &[]).await;
+        let first = Message::review("a", "b").cost(0.0, 7.25);
+        a.submit(&first).await.expect(202);
+        for to in ["b", "c"] {
+            let asked = first.next("a", to).cost(0.0, 99.0);
+            let dry = c.api.post("/handoffs/validate", &asked).await.expect(200);
+            assert!(!dry.text.contains("7.25") && !dry.text.contains(&first.id()), "{}", dry.text);
+        }
+        // Nor does it in its own name, whether the gate has something to refuse or not.
+        broker.admin.put("/agents/c/handoff-targets", &json!({ "handoffTargets": ["b"] })).await.expect(200);
+        let own = first.next("c", "b").cost(0.0, 99.0);
+        let dry = c.api.post("/handoffs/validate", &own).await.expect(200);
+        assert_eq!((&dry.body["valid"], dry.codes()), (&json!(false), vec!["FORBIDDEN"]), "{}", dry.text);
+        let incomplete = own.without("/remainingSubtasks");
+        let said = c.submit(&incomplete).await;
+        assert_eq!(said.status, 422, "{}", said.text);
+        assert!(!said.text.contains("7.25") && !said.text.contains(&first.id()), "{}", said.text);
+        drop(b);
+    }
+
+    async fn a_release_is_judged_by_what_holds_now(broker: Broker) {
+        let (a, _) = broker.pull_pair().await;
+        let message = Message::review("a", "b").cost(0.5, 7.25).set("/taskDescription", json!(INJECTION));
+        a.submit(&message).await.refused(422, "SAFETY_VIOLATION");
+        assert_eq!(broker.task(&message).await["costSpentSoFarUSD"], 0.0, "nothing was begun");
         broker.admin.put("/agents/a/handoff-targets", &json!({ "handoffTargets": [] })).await.expect(200);
         let release = format!("/dead-letters/{}/release", message.id());
         let waive = json!({ "reason": "fine", "waive": ["/taskDescription"] });
@@ -221,8 +339,13 @@ both! {
         let dry = broker.admin.post("/dead-letters/release", &wish).await.expect(200).body;
         assert_eq!((&dry["dryRun"], &dry["matched"], &dry["done"]), (&json!(true), &json!(5), &json!(5)));
         assert_eq!(broker.log_size().await, size, "nothing was changed");
+        let [later, first] = [all[1].id(), all[0].id()];
+        wish["filter"]["ids"] = json!([later, first, later]);
+        let dry = broker.admin.post("/dead-letters/release", &wish).await.expect(200).body;
+        assert_eq!((&dry["matched"], &dry["done"]), (&json!(2), &json!(2)), "twice is once: {dry}");
+        let named: Vec<_> = dry["items"].as_array().unwrap().iter().map(|one| one["handoffId"].as_str().unwrap()).collect();
+        assert_eq!(named, [later.as_str(), first.as_str()], "in the order that was asked for");
         wish["dryRun"] = json!(false);
-        wish["filter"]["ids"] = json!([all[0].id(), all[1].id()]);
         let done = broker.admin.post("/dead-letters/release", &wish).await.expect(200).body;
         assert_eq!((&done["matched"], &done["done"]), (&json!(2), &json!(2)), "{done}");
         assert_eq!(b.claim(10).await.len(), 2);
@@ -326,10 +449,16 @@ both! {
         assert_eq!(broker.admin.get(&second.path()).await.expect(200).body["status"], "CANCELED");
         assert_eq!(broker.metric("handoff_outbox_depth").await, 0);
         b.say(&first, "heartbeat", token, json!({})).await.refused(409, "CONFLICT");
+        let run = format!("{}/checkpoints/{}", first.task_path(), second["fromAgent"]["executionId"].as_str().unwrap());
+        b.api.put(&run, &json!({ "step": 2 })).await.expect(200);
+        let own = format!("{}/checkpoints/{}", first.task_path(), first["fromAgent"]["executionId"].as_str().unwrap());
+        a.api.put(&own, &json!({ "step": 2 })).await.refused(409, "CONFLICT");
         b.say(&first, "complete", token, json!({ "result": 1 })).await.expect(200);
+        b.api.put(&run, &json!({ "step": 3 })).await.refused(409, "CONFLICT");
         assert_eq!(broker.task(&first).await["status"], "CANCELED");
         let kinds = broker.kinds(&first).await;
-        assert_eq!(kinds, ["HANDOFF", "ACCEPTED", "HANDOFF", "CANCELED", "TASK_CANCELED", "COMPLETED"]);
+        let ended = ["TASK_CANCELED", "CHECKPOINT", "COMPLETED"];
+        assert_eq!(kinds, [&["HANDOFF", "ACCEPTED", "HANDOFF", "CANCELED"][..], &ended].concat());
         a.submit(&first.again()).await.refused(409, "CONFLICT");
     }
 

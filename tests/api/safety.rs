@@ -79,6 +79,29 @@ async fn a_classifier_that_says_no_harm_lets_pass_and_is_recorded() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_classifier_that_gives_another_label_at_the_release_can_be_waived_all_the_same() {
+    let says = |label: &str| json!({ "unsafe": true, "label": label, "pointer": "/reason" });
+    let manner = Manner::SaysInTurn(vec![says("persuasion"), says("injection")]);
+    let service = Service::start(manner).await;
+    with_classifier(&service.url, &[], async |broker: &Broker| {
+        let (a, _) = broker.pull_pair().await;
+        let message = Message::review("a", "b");
+        a.submit(&message).await.refused(422, "SAFETY_VIOLATION");
+        let release = format!("/dead-letters/{}/release", message.id());
+        let appeal = json!({ "reason": "read it", "waive": ["rule:classifier"] });
+        broker.admin.post(&release, &appeal).await.expect(200);
+        let found = broker.admin.get(&message.path()).await.expect(200).body;
+        let judged = &found["safety"]["classifier"]["label"];
+        assert_eq!(
+            (&found["status"], judged),
+            (&json!("PENDING"), &json!("injection")),
+            "the last judgement"
+        );
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_classifier_calls_an_attack_is_a_dead_letter_until_a_person_releases_it() {
     let verdict = json!({ "unsafe": true, "label": "persuasion", "pointer": "/reason" });
     let service = Service::start(Manner::Says(verdict)).await;
@@ -91,17 +114,71 @@ async fn what_a_classifier_calls_an_attack_is_a_dead_letter_until_a_person_relea
         let said = json!({ "by": "handoffd", "verdict": "UNSAFE", "label": "persuasion" });
         assert_eq!(safety["classifier"], said);
         let release = format!("/dead-letters/{}/release", message.id());
+        let unnamed = json!({ "reason": "read it", "waive": [] });
+        broker.admin.post(&release, &unnamed).await.refused(422, "SAFETY_VIOLATION");
         let appeal = json!({ "reason": "read it", "waive": ["rule:classifier"] });
         broker.admin.post(&release, &appeal).await.expect(200);
         let found = broker.admin.get(&message.path()).await.expect(200);
-        assert_eq!(found.body["status"], "PENDING");
+        assert_eq!(
+            (&found.body["status"], &found.body["safety"]["classifier"]),
+            (&json!("PENDING"), &said)
+        );
+        let prompt = broker.admin.get(&format!("{}/prompt", message.path())).await.expect(200);
+        assert!(
+            prompt.text.contains("(SECOND OPINION: a classifier calls this message unsafe"),
+            "{}",
+            prompt.text
+        );
         // What the rules refuse is not asked about.
         let before = service.asked().len();
         let bad = Message::review("a", "b").set("/reason", json!(INJECTION));
         a.submit(&bad).await.refused(422, "SAFETY_VIOLATION");
         assert_eq!(service.asked().len(), before);
+        // A release asks: what is waived of the rules says nothing for the classifier.
+        let release = format!("/dead-letters/{}/release", bad.id());
+        let waived =
+            json!({ "reason": "quoted", "waive": ["SAFETY_VIOLATION:/reason", "rule:classifier"] });
+        let rules = json!({ "reason": "quoted", "waive": ["SAFETY_VIOLATION:/reason"] });
+        let refused = broker.admin.post(&release, &rules).await.refused(422, "SAFETY_VIOLATION");
+        assert!(refused.text.contains("classifier"), "{}", refused.text);
+        assert_eq!(service.asked().len(), before + 1);
+        broker.admin.post(&release, &waived).await.expect(200);
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_agent_of_a_contracts_recovery_gets_nothing_that_the_classifier_refuses() {
+    for (verdict, passes) in [
+        (json!({ "unsafe": true, "label": "persuasion", "pointer": "/reason" }), false),
+        (json!({ "unsafe": false }), true),
+    ] {
+        let service = Service::start(Manner::Says(verdict)).await;
+        with_classifier(&service.url, &[], async |broker: &Broker| {
+            let a = broker.pull("a", &["b", "x"]).await;
+            broker.pull("b", &[]).await;
+            let x = broker.pull("x", &[]).await;
+            let contract = json!({
+                "id": "a-to-b", "version": "1.0.0", "source": "a", "target": "b",
+                "acceptance_criteria": { "required_fields": ["order_id"] },
+                "recovery": { "on_reject": "x", "on_timeout": "source", "on_error": "source" },
+            });
+            broker.admin.put("/contracts/a-to-b", &contract).await.expect(201);
+            let message = Message::review("a", "b");
+            let refused = a.submit(&message).await;
+            assert_eq!(refused.status, 422, "{}", refused.text);
+            assert!(refused.codes().contains(&"CONTRACT_VIOLATION"), "{}", refused.text);
+            assert_eq!(refused.codes().contains(&"SAFETY_VIOLATION"), !passes, "{}", refused.text);
+            assert_eq!(x.claim(9).await.len(), usize::from(passes), "{}", refused.text);
+            let letters = broker.admin.get("/dead-letters").await.expect(200).body;
+            assert_eq!(
+                letters["items"].as_array().unwrap().len(),
+                usize::from(!passes),
+                "{letters}"
+            );
+        })
+        .await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

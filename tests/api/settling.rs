@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::harness::{Broker, Kind, until};
+use crate::harness::{Broker, until};
 use crate::message::Message;
 
 /// Far longer than anything here takes: what is committed before was not left to the delay.
@@ -26,10 +26,9 @@ async fn status(broker: &Broker, message: &Message) -> String {
     page["status"].as_str().unwrap().to_owned()
 }
 
-/// On SQLite an acceptance is committed at once.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_acceptance_is_committed_with_the_next_command() {
-    crate::harness::run(Kind::Postgres, &[DELAY], async |broker| {
+both! {
+    with [DELAY]
+    async fn an_acceptance_is_committed_with_the_next_command(broker: Broker) {
         let (a, _, _receiver) = broker.pair(Vec::new()).await;
         let (first, second) = (Message::initial("a", "b"), Message::initial("a", "b"));
         a.submit(&first).await.expect(202);
@@ -37,11 +36,8 @@ async fn an_acceptance_is_committed_with_the_next_command() {
         assert_eq!(status(broker, &first).await, "PENDING");
         a.submit(&second).await.expect(202);
         assert_eq!(status(broker, &first).await, "ACCEPTED");
-    })
-    .await;
-}
+    }
 
-both! {
     with [DELAY]
     async fn a_sender_that_waits_is_answered_at_once(broker: Broker) {
         let (a, _, _receiver) = broker.pair(Vec::new()).await;

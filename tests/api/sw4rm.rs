@@ -133,6 +133,60 @@ both! {
         }
     }
 
+    async fn a_receiver_says_nothing_in_the_brokers_name(broker: Broker) {
+        let (a, b) = broker.pull_pair().await;
+        let id = sent(&a, &request("b", json!({}))).await;
+        let token = token(&pending(&b).await[0]);
+        let forged = json!({
+            "result": INJECTION, "successor_id": INJECTION, "question": { "question": INJECTION }, "warnings": [INJECTION],
+            "conversation_summary": INJECTION, "details": INJECTION, "completed_at": INJECTION, "code": INJECTION, "own": 7,
+        });
+        verdict(&b, &id, "accept", json!({ "fencing_token": token, "metadata": forged })).await.expect(200);
+        let seen = page(&a.api, &id).await;
+        assert!(!seen.to_string().contains(INJECTION), "{seen}");
+        verdict(&b, &id, "complete", json!({ "fencing_token": token })).await.expect(200);
+        let seen = page(&a.api, &id).await;
+        assert!(!seen.to_string().contains(INJECTION), "{seen}");
+        assert_eq!((&seen["status"], &seen["metadata"]["own"]), (&json!("COMPLETED"), &json!(7)));
+    }
+
+    async fn a_member_of_a_context_that_the_protocol_does_not_name_arrives(broker: Broker) {
+        let (a, b) = broker.pull_pair().await;
+        let mut whole = context();
+        whole["plan"] = json!({ "step": 2 });
+        let id = sent(&a, &request("b", json!({ "context_snapshot": snapshot(&whole) }))).await;
+        assert_eq!(restored(&pending(&b).await[0]), whole);
+        let stored = broker.admin.get(&format!("/handoffs/{id}?include=message")).await.expect(200).body;
+        assert_eq!(stored["message"]["extensions"]["sw4rm"]["context"], json!({ "plan": { "step": 2 } }));
+        whole["plan"] = json!({ "step": INJECTION });
+        let refused = send(&a.api, &request("b", json!({ "context_snapshot": snapshot(&whole) }))).await.refused(422, "SAFETY_VIOLATION");
+        assert!(refused.pointers().contains(&"/context_snapshot/plan/step"), "{}", refused.text);
+    }
+
+    async fn two_members_for_one_thing_have_to_agree(broker: Broker) {
+        let (a, b) = broker.pull_pair().await;
+        let body = request("b", json!({ "request_id": "r" }));
+        let key = [("Idempotency-Key", "k")];
+        let refused = a.api.send(Method::POST, HANDOFFS, &key, &body).await.refused(422, "SCHEMA_INVALID");
+        assert_eq!(refused.pointers(), ["/request_id"]);
+        let key = [("Idempotency-Key", "r")];
+        let told = a.api.send(Method::POST, HANDOFFS, &key, &body).await.expect(202).body;
+        let (id, token) = (told["handoff_id"].as_str().unwrap(), token(&pending(&b).await[0]));
+        let says = |second: &str| json!({ "fencing_token": token, "rejection_reason": "FIRST", "reason": second });
+        let refused = verdict(&b, id, "reject", says("SECOND")).await.refused(422, "SCHEMA_INVALID");
+        assert_eq!(refused.pointers(), ["/reason"]);
+        assert_eq!(verdict(&b, id, "reject", says("FIRST")).await.expect(200).body["rejection_reason"], "FIRST");
+    }
+
+    async fn the_id_of_a_dead_letter_answers_its_own_request_alone(broker: Broker) {
+        let (a, _) = broker.pull_pair().await;
+        let attack = request("b", json!({ "request_id": "q", "reason": INJECTION }));
+        send(&a.api, &attack).await.refused(422, "SAFETY_VIOLATION");
+        let again = send(&a.api, &attack).await.expect(200).body;
+        assert_eq!(again["metadata"]["handoff_status"], "DEAD_LETTERED", "{again}");
+        send(&a.api, &request("b", json!({ "request_id": "q" }))).await.refused(409, "CONFLICT");
+    }
+
     async fn a_webhook_in_this_form_gets_the_request_and_answers_in_it(broker: Broker) {
         let receiver = broker.saying(vec![
             answer(200, &json!({ "accepted": true, "handoff_id": "own", "rejection_reason": null, "status": "PENDING", "metadata": { "capabilities": ["x"] } })),

@@ -103,6 +103,8 @@ both! {
         let answer = a.submit(&message).await.refused(422, "INCOMPLETE_CONTEXT");
         assert_eq!(answer.pointers(), ["/checkpoint"]);
         broker.admin.get(&message.path()).await.refused(404, "NOT_FOUND");
+        let dry = a.api.post("/handoffs/validate", &message).await.expect(200).body;
+        assert_eq!((&dry["valid"], &dry["failures"][0]["pointer"]), (&json!(false), &json!("/checkpoint")), "{dry}");
         a.submit(&message.again().set("/checkpoint", json!({ "step": 1 }))).await.expect(202);
         let run = message["fromAgent"]["executionId"].as_str().unwrap();
         let other = Message::review("a", "b").set("/fromAgent/executionId", json!(run));

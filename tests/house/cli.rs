@@ -14,11 +14,12 @@ handoffd completions bash > /etc/bash_completion.d/handoffd      # or zsh, fish,
 ```
 
 **Commands for operators** (`agents`, `allowlist`, `contracts`, `schemas`, `what-if`, `dead-letters`, `escalations`, `tasks`, `keys`,
-`subscriptions`) ask a running broker, as `trace` does:
+`caps`, `subscriptions`) ask a running broker, as `trace` does:
 
 - which one: `--url` or `HANDOFFD_URL`; the configured listener unless said.
 - with which key: `--key-file` or `HANDOFFD_API_KEY_FILE`, else `HANDOFFD_API_KEY`, else the configured admin key, else
-  `admin.key` in the data directory. The key is no argument: arguments stand in the list of processes.
+  `admin.key` in the data directory (in `auth.keys_dir`, where that is set). The key is no argument of these commands: arguments stand in the
+  list of processes. `trace` and `mcp` have `--key` for a key that is nobody else's to see.
 - lists are tables, on a terminal with lines and within its width, elsewhere one row a line; all pages are fetched unless
   `--limit` says how many rows. `NO_COLOR` is honoured.
 - `--output json` prints the API's answer as one JSON document, the pages of a list as one; `null` where the API answers
@@ -31,11 +32,12 @@ handoffd completions bash > /etc/bash_completion.d/handoffd      # or zsh, fish,
 | exit code | |
 |---|---|
 | 0 | success |
-| 1 | the answer is no: refused with 4xx; in bulk, one was refused or failed; a finding is an error |
+| 1 | the answer is no: refused with 4xx (`lint --broker`: only for an error in a contract); in bulk, one was refused or failed; a finding is an error |
 | 2 | the words or settings are wrong |
 | 3 | could not reach or read: no connection, 408, 429 or 5xx, a file that cannot be read |
 
-Every command also takes `--config FILE`, `--database-url URL` and `--output text|json`.
+Every command also takes `--config FILE`, `--database-url URL` and `--output text|json` (`lint` also `sarif`). `demo`, `validate`, `compress` and `scan` work without a broker's
+settings, by their own arguments; `serve`, `mcp`, `openapi`, `completions`, `man` and `healthcheck` have one form of output.
 ";
 const PAGE: &str = "docs/cli.md";
 

@@ -124,6 +124,12 @@ const ROOMS: &[Room] = &[
         "a signed link to a body: dispatch makes it, http opens it",
     ),
     narrow(
+        "judged",
+        4,
+        &["domain", "evidence", "store"],
+        "what a message's records say of its safety: http shows it, dispatch tells an agent of it",
+    ),
+    narrow(
         "early_replies",
         4,
         &["domain", "store"],

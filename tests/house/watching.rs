@@ -13,7 +13,7 @@ What a broker serves at `GET /metrics` (on its own listener where `server.metric
 conventions, base units, labels from bounded sets. Histograms have `_bucket`, `_sum` and `_count`. A counter with labels
 appears with its first count, but for those that alerts ask for, which begin with 0, so that an alert sees the first.
 What is counted of submissions is counted once, after the ledger's word. `transport` is how a handoff is delivered
-(`webhook`, `pull`); a handoff is in `handoff_latency_seconds` when it is accepted, and with the broker's and the receiver's
+(`webhook`, `pull` or another of `GET /transports`); a handoff is in `handoff_latency_seconds` when it is accepted, and with the broker's and the receiver's
 share of that time in two more. This page is made from the code: `HANDOFFD_WRITE_DOCS=1 cargo test --test house watching`.
 
 Alerting rules are in [config/prometheus/rules.yml](../config/prometheus/rules.yml), with a

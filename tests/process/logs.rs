@@ -361,3 +361,19 @@ pub async fn f3_6_each_step_of_an_edge_is_a_line_under_its_audit_event(site: Arc
     site.verify().await;
     assert_eq!(told(&lines, "contract event", "INFO", ["audit_event", "status"]), wanted);
 }
+
+pub async fn a_setting_under_its_former_name_is_a_line_at_warn(site: Arc<Site>) {
+    let deprecated =
+        "delivery.pull_timeout_ms is deprecated: set delivery.unclaimed_ms, which it overrides";
+    for (settings, times) in [
+        (
+            &[("HANDOFFD_LOG__FILTER", "warn"), ("HANDOFFD_DELIVERY__PULL_TIMEOUT_MS", "60000")][..],
+            1,
+        ),
+        (&[("HANDOFFD_LOG__FILTER", "warn"), ("HANDOFFD_DELIVERY__UNCLAIMED_MS", "60000")][..], 0),
+    ] {
+        let lines = Broker::start_heard(&site, settings).await.stop_and_tell().await;
+        assert_eq!(told(&lines, deprecated, "WARN", ["target", "span"]).len(), times, "{lines:#?}");
+    }
+    site.verify().await;
+}

@@ -96,6 +96,7 @@ on_both_sides! {
         it_is_ready_when_it_says_where_it_listens,
         another_master_key_is_refused,
         a_wrong_setting_is_named,
+        a_start_that_cannot_listen_delivers_nothing,
         f4_6_a_pod_beside_a_service_of_its_name_starts;
     upgrades:
         a_store_of_0_1_0_opens_goes_on_and_verifies,
@@ -129,7 +130,8 @@ on_both_sides! {
     logs:
         no_line_of_a_whole_run_holds_what_was_planted,
         f2_3_each_rollback_escalation_and_dead_letter_is_a_line_at_warn,
-        f3_6_each_step_of_an_edge_is_a_line_under_its_audit_event;
+        f3_6_each_step_of_an_edge_is_a_line_under_its_audit_event,
+        a_setting_under_its_former_name_is_a_line_at_warn;
     traces:
         a_handoff_is_one_trace_over_http,
         a_handoff_is_one_trace_over_grpc,

@@ -100,8 +100,10 @@ pub async fn ten_times_too_much_is_refused_and_costs_no_memory(site: Arc<Site>) 
         assert_eq!(flood.unanswered, 0, "who is refused is told so");
         let most = calm.net() + GROWTH_MIB;
         assert!(peak.net() <= most, "before {calm:?}, at most {peak:?}");
-        until(GIVEN_BACK, "what closed connections had is given back", async || {
-            usize::from(Size::of(&broker).net() > most)
+        // The allocator gives back when later work makes it look (decision 0016), so there is some.
+        until(GIVEN_BACK, "what closed connections had is given back, in MiB", async || {
+            world.submit(&broker.base, &message(&random_id().to_string(), None, "one")).await;
+            usize::try_from(Size::of(&broker).net().saturating_sub(most)).unwrap()
         })
         .await;
         if flood.refused > 0 {

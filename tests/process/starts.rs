@@ -3,9 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::{HeaderMap, StatusCode};
+use handoffd::clock::random_id;
+
 use crate::broker::{Broker, PATIENCE};
-use crate::site::{Site, master_key};
-use crate::world::{client, until};
+use crate::receiver::{Delivery, Seen};
+use crate::site::{Side, Site, master_key};
+use crate::world::{Takes, World, client, message, until};
 
 /// Runs `serve`, which must end by itself; returns the exit code and what it said.
 pub async fn refused(site: &Site, settings: &[(&str, &str)]) -> (Option<i32>, String) {
@@ -67,12 +71,66 @@ pub async fn a_wrong_setting_is_named(site: Arc<Site>) {
         ("HANDOFFD_EGRESS_ALLOW", "10.0.0.0/99", "egress.allow"),
         ("HANDOFFD_DATABASE_URL", "mysql://here", "database.url"),
         ("HANDOFFD_MASTER_KEY", "c2hvcnQ=", "HANDOFFD_MASTER_KEY"),
+        ("HANDOFFD_LOG__FILTER", "inof", "log.filter"),
+        ("HANDOFFD_SAFETY__CLASSIFIER__URL", "htps://host/ask", "safety.classifier.url"),
+        ("HANDOFFD_AUTH__CACHE_TTL_MS", "99999999999999999", "auth.cache_ttl_ms"),
     ] {
         let (code, said) = refused(&site, &[(name, value)]).await;
         assert_eq!(code, Some(2), "{name}={value}: {said}");
         assert!(said.contains(named), "{name}={value}: {said}");
     }
-    Broker::start(&site, &[]).await.stop().await;
+    if site.side == Side::Postgres {
+        let (code, said) = refused(&site, &[("HANDOFFD_DATABASE__MAX_CONNECTIONS", "1")]).await;
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains("database.max_connections must be at least 2"), "{said}");
+    }
+    Broker::start(&site, &[("HANDOFFD_DATABASE__MAX_CONNECTIONS", "2")]).await.stop().await;
+    site.verify().await;
+}
+
+/// A receiver that fails each time; returns its URL.
+async fn failing(seen: Arc<Seen>) -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/handoffs", listener.local_addr().unwrap());
+    let fail = move |headers: HeaderMap| {
+        seen.add(Delivery::of(&headers));
+        std::future::ready(StatusCode::INTERNAL_SERVER_ERROR)
+    };
+    let app = axum::Router::new().route("/handoffs", axum::routing::post(fail));
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    url
+}
+
+pub async fn a_start_that_cannot_listen_delivers_nothing(site: Arc<Site>) {
+    let seen = Arc::new(Seen::default());
+    let url = failing(Arc::clone(&seen)).await;
+    // The handoff is due at each start.
+    let settings = [
+        ("HANDOFFD_DELIVERY__RETRY_CAP_MS", "50"),
+        ("HANDOFFD_DELIVERY__BREAKER_FAILURES", "1000"),
+        ("HANDOFFD_DELIVERY__VERDICT_TIMEOUT_MS", "600000"),
+    ];
+    let broker = Broker::start(&site, &settings).await;
+    let world = World::new(&broker, vec![("flaky", Takes::Webhook(url, 1))]).await;
+    world.submit(&broker.base, &message(&random_id().to_string(), None, "flaky")).await;
+    until(PATIENCE, "a first attempt", async || usize::from(seen.all().is_empty())).await;
+    broker.stop().await;
+    let before = seen.all();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for name in ["HANDOFFD_LISTEN", "HANDOFFD_METRICS_LISTEN"] {
+        let settings = [&settings[..], &[(name, address.as_str())]].concat();
+        let (code, said) = refused(&site, &settings).await;
+        assert_eq!(code, Some(3), "{said}");
+        assert!(said.contains(&format!("cannot listen on {address}")), "{said}");
+    }
+    assert_eq!(seen.all(), before, "a start that is refused makes no attempt");
+    let broker = Broker::start(&site, &settings).await;
+    let more = async || usize::from(seen.all().len() == before.len());
+    until(PATIENCE, "a further attempt", more).await;
+    // None was claimed in between.
+    assert_eq!(seen.all()[before.len()].attempt, before[before.len() - 1].attempt + 1);
+    broker.stop().await;
     site.verify().await;
 }
 

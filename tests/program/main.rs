@@ -2,7 +2,9 @@
 
 #![allow(unreachable_pub, reason = "nobody's library")]
 
+mod answers;
 mod demo;
+mod keys;
 mod lint;
 mod quickstart;
 mod scan;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use handoffd::domain::handoff::{DeliveryMode, HandoffStatus};
 use handoffd::domain::ids::{ContentId, Micros};
 use handoffd::domain::task::TaskStatus;
-use handoffd::store::cold::{ArchiveLocation, ArchiveMark, ColdContent, ExclusiveLease, Frame};
+use handoffd::store::cold::{
+    ArchiveLocation, ArchiveMark, ColdContent, ExclusiveLease, Frame, PurgeMark,
+};
 use handoffd::store::{ContentStorage, Store, Writes};
 
 use crate::fixture::{Given, content_id, given, needs, submit, transact, write};
@@ -75,6 +77,13 @@ pub async fn a_lease_has_one_owner_until_it_ends(bed: Arc<Bed>) {
     assert!(!store.take_lease(&one, Micros(201), Micros(400)).await.unwrap(), "not its to give");
     store.release_lease(&other).await.unwrap();
     assert!(store.take_lease(&one, Micros(201), Micros(400)).await.unwrap());
+    // A purge's mark is its holder's.
+    let before = store.find_purge_mark(&acme()).await.unwrap();
+    let unclean = PurgeMark { unclean: true, ..before };
+    assert!(!store.keep_purge_mark(&acme(), &other, unclean).await.unwrap());
+    assert_eq!(store.find_purge_mark(&acme()).await.unwrap(), before);
+    assert!(store.keep_purge_mark(&acme(), &one, unclean).await.unwrap());
+    assert_eq!(store.find_purge_mark(&acme()).await.unwrap(), unclean);
 }
 
 pub async fn of_many_that_want_a_lease_one_gets_it(bed: Arc<Bed>) {

@@ -3,18 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use handoffd::domain::dead_letter::DeadLetterStatus;
+use handoffd::domain::handoff::HandoffStatus;
 use handoffd::domain::ids::{ContentId, ErasureId, Micros};
 use handoffd::domain::stream::StreamStatus;
 use handoffd::evidence::commitment::unpack;
 use handoffd::evidence::erasure::{DataSlot, ErasureScope};
 use handoffd::evidence::record::{Actor, RecordKind};
 use handoffd::ledger::command::{
-    Command, EraseNext, Kind, LedgerError, PlaceHold, ReleaseHold, Reply, RequestErasure, content,
+    Command, EraseNext, Kind, LedgerError, PlaceHold, PurgeNext, ReleaseHold, Reply,
+    RequestErasure, content,
 };
 use handoffd::ledger::context::{Context, Rules, Spare};
 use handoffd::ledger::{decide, needs, plan::Plan};
 use handoffd::store::erasure::{
-    ERASED_CHECKPOINT, ErasureRow, ErasureStatus, HoldRow, PageNeed, SubjectRef,
+    ERASED_CHECKPOINT, ErasureRow, ErasureStatus, HoldRow, PageNeed, PurgeNeed, SubjectRef,
 };
 use handoffd::store::streams::ChunkRow;
 use handoffd::store::{ContentStorage, Needs, Store, Writes};
@@ -22,7 +25,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::fixture::{
-    agent, content_id, given, handoff_id, needs, submit, task_id, transact, write,
+    Given, agent, content_id, given, handoff_id, needs, plan, submit, task_id, transact, write,
 };
 use crate::harness::{Bed, Side, acme};
 use crate::streams::{opening, told};
@@ -166,6 +169,156 @@ pub async fn an_update_of_what_was_read_before_brings_nothing_erased_back(bed: A
     let after = bed.store.find_handoff(&one.key()).await.unwrap().unwrap();
     assert!(after.digest.is_empty() && after.digest_salt.is_empty());
     assert_eq!(after.tracestate, "", "vendors of traces may have put anything there");
+
+    // A batch that has read a handoff writes its reason. An erasure that comes meanwhile takes it.
+    let three = given(3, 3).about("ines", "{}");
+    submit(&bed.store, std::slice::from_ref(&three)).await;
+    let (read, erasure_begins) = tokio::sync::oneshot::channel();
+    let (erased, erasure_ends) = std::sync::mpsc::channel();
+    let store = Arc::clone(&bed.store);
+    let erasing = tokio::spawn(async move {
+        erasure_begins.await.unwrap();
+        erase(&store, "ines", 3, ErasureScope::Messages).await;
+        // Nobody listens where it had to wait.
+        let _ = erased.send(());
+    });
+    let (key, wanted) = (three.key(), needs(std::slice::from_ref(&three)));
+    let mut read = Some(read);
+    transact(&bed.store, &wanted, move |state| {
+        if let Some(read) = read.take() {
+            read.send(()).unwrap();
+            let _ = erasure_ends.recv_timeout(Duration::from_millis(500));
+        }
+        let mut row = state.handoffs[&key].clone();
+        row.reason = Some("Ines is away".to_owned());
+        let mut writes = Writes::default();
+        writes.handoffs.insert(key.clone(), (row, false));
+        writes
+    })
+    .await
+    .unwrap();
+    erasing.await.unwrap();
+    let row = bed.store.find_handoff(&three.key()).await.unwrap().unwrap();
+    assert_eq!((row.reason, row.digest.len()), (None, 0));
+
+    // A decision on a dead letter writes all columns back. An erasure that comes meanwhile waits for it.
+    let two = given(2, 2).about("omar", "{}");
+    submit(&bed.store, std::slice::from_ref(&two)).await;
+    let letters = Writes { dead_letters: vec![two.dead_letter()], ..Writes::default() };
+    write(&bed.store, letters).await.unwrap();
+    let (read, erasure_begins) = tokio::sync::oneshot::channel();
+    let (erased, erasure_ends) = std::sync::mpsc::channel();
+    let store = Arc::clone(&bed.store);
+    let erasing = tokio::spawn(async move {
+        erasure_begins.await.unwrap();
+        erase(&store, "omar", 2, ErasureScope::Messages).await;
+        // Nobody listens where it had to wait.
+        let _ = erased.send(());
+    });
+    let key = two.key();
+    let wanted = Needs { dead_letters: [key.clone()].into(), ..Needs::default() };
+    let mut read = Some(read);
+    transact(&bed.store, &wanted, move |state| {
+        if let Some(read) = read.take() {
+            read.send(()).unwrap();
+            let _ = erasure_ends.recv_timeout(Duration::from_millis(500));
+        }
+        let mut row = state.dead_letters[&key].clone();
+        row.status = DeadLetterStatus::Discarded;
+        Writes { dead_letters: vec![row], ..Writes::default() }
+    })
+    .await
+    .unwrap();
+    erasing.await.unwrap();
+    let row = bed.store.find_dead_letter(&two.key()).await.unwrap().unwrap();
+    assert_eq!((row.status, row.failures), (DeadLetterStatus::Discarded, vec![]));
+}
+
+/// Commits a handoff in the place of another: with its message, and with the personal data that stands under its id.
+async fn stand_in(store: &Arc<dyn Store>, first: &Given, second: &Given) {
+    let batch = std::slice::from_ref(second);
+    let wanted = needs(batch);
+    let written = transact(store, &wanted, |state| {
+        let mut writes = plan(batch, state);
+        let before = first.handoff();
+        let handoff = &mut writes.handoffs.get_mut(&second.key()).unwrap().0;
+        (handoff.origin, handoff.content_id) = (Some(first.id()), before.content_id);
+        handoff.checkpoint = before.checkpoint;
+        handoff.reason = Some("Jana is away".to_owned());
+        writes.checkpoints.clear();
+        let record = &mut writes.records[0];
+        let content = first.submission().content.unwrap();
+        record.content = None;
+        record.shared = Some((content.id, content.part.commitment));
+        record.checkpoint_commitment = Some(first.checkpoint().part.commitment);
+        writes
+    });
+    written.await.unwrap();
+}
+
+pub async fn what_stands_in_for_a_handoff_goes_with_its_data(bed: Arc<Bed>) {
+    let (first, second) = (given(1, 1).about("jana", "{}"), given(2, 1).to("carol"));
+    submit(&bed.store, std::slice::from_ref(&first)).await;
+    stand_in(&bed.store, &first, &second).await;
+    let mut rejected = second.record(RecordKind::Rejected);
+    rejected.content = Some(second.content(20, br#"{"reason":"Jana is away"}"#));
+    write(&bed.store, Writes { records: vec![rejected], ..Writes::default() }).await.unwrap();
+    let done = erase(&bed.store, "jana", 1, ErasureScope::Messages).await;
+    assert_eq!((done.data, done.contents, done.checkpoints), (1, 3, 1), "the message is in two");
+    for number in [1, 20] {
+        let kept = bed.store.find_content(&acme(), content_id(number)).await.unwrap().unwrap().kept;
+        assert_eq!(kept, ContentStorage::Erased, "{number}");
+    }
+    let row = bed.store.find_handoff(&second.key()).await.unwrap().unwrap();
+    assert!(row.digest.is_empty() && row.digest_salt.is_empty() && row.tracestate.is_empty());
+    assert_eq!((row.conversation_id, row.reason), (None, None));
+
+    // Where the messages stay, what was copied of the submission goes all the same; others' handoffs of the task stay whole.
+    let (third, fourth) = (given(3, 3).about("omar", "{}"), given(4, 3).to("carol"));
+    let other = given(5, 3);
+    submit(&bed.store, &[third.clone(), other.clone()]).await;
+    stand_in(&bed.store, &third, &fourth).await;
+    let done = erase(&bed.store, "omar", 2, ErasureScope::PersonalData).await;
+    assert_eq!((done.data, done.contents, done.checkpoints), (1, 0, 0));
+    let row = bed.store.find_handoff(&fourth.key()).await.unwrap().unwrap();
+    assert!(row.digest.is_empty() && row.tracestate.is_empty());
+    assert_eq!((row.conversation_id, row.reason.as_deref()), (None, Some("Jana is away")));
+    let whole = bed.store.find_handoff(&other.key()).await.unwrap().unwrap();
+    assert!(!whole.digest.is_empty() && !whole.tracestate.is_empty());
+}
+
+/// The end of retention takes a shared content with the page of the first record that has it.
+pub async fn handoffs_that_share_a_content_are_cleaned_over_two_pages(bed: Arc<Bed>) {
+    let batch = [given(1, 1).about("jana", "{}"), given(2, 1).to("carol")];
+    submit(&bed.store, &batch[..1]).await;
+    stand_in(&bed.store, &batch[0], &batch[1]).await;
+    let wanted = needs(&batch);
+    let ended = transact(&bed.store, &wanted, |state| {
+        let mut writes = Writes::default();
+        for (key, mut handoff) in state.handoffs {
+            handoff.status = HandoffStatus::Completed;
+            writes.handoffs.insert(key, (handoff, false));
+        }
+        writes
+    });
+    ended.await.unwrap();
+    for (from, part, taken) in [(0, 0, (1, 2, 1)), (1, 1, (0, 0, 0)), (1, 2, (0, 0, 0))] {
+        let need = PurgeNeed { from, before: Micros(10), limit: 1 };
+        let content_id = ContentId(Uuid::from_u128(0xcd << 96 | part));
+        let next = Kind::Purge(Box::new(PurgeNext { need, content_id, salt: [5; 16] }));
+        let said = say(&bed.store, next).await;
+        let Ok(Reply::Purged(page)) = said else { panic!("{said:?}") };
+        assert_eq!((page.data, page.contents, page.checkpoints), taken, "page {part}");
+        assert_eq!((page.next, page.held), (from + 1, 0), "page {part}");
+        assert_eq!(verify(&bed.store, &acme()).await.first_fault, None, "after page {part}");
+    }
+    for one in &batch {
+        let row = bed.store.find_handoff(&one.key()).await.unwrap().unwrap();
+        assert!(row.digest.is_empty() && row.tracestate.is_empty(), "{:?}", row.id);
+        assert_eq!((row.conversation_id, row.reason), (None, None));
+    }
+    let size = bed.store.find_head(&acme()).await.unwrap().unwrap().size;
+    assert_eq!(size, 3, "one record lists what went, and rows alone need none");
 }
 
 pub async fn messages_and_checkpoints_go_where_that_is_asked(bed: Arc<Bed>) {

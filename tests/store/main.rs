@@ -314,6 +314,8 @@ on_both_sides! {
     erasure:
         a_page_goes_whole_with_its_record,
         an_update_of_what_was_read_before_brings_nothing_erased_back,
+        what_stands_in_for_a_handoff_goes_with_its_data,
+        handoffs_that_share_a_content_are_cleaned_over_two_pages,
         messages_and_checkpoints_go_where_that_is_asked,
         the_chunks_of_a_stream_go_with_its_message,
         what_came_back_from_a_backup_is_named,
@@ -396,6 +398,8 @@ mod serving {
             escalations_are_kept_listed_and_found_when_overdue;
         erasure:
             a_page_goes_whole_with_its_record,
+            an_update_of_what_was_read_before_brings_nothing_erased_back,
+            what_stands_in_for_a_handoff_goes_with_its_data,
             messages_and_checkpoints_go_where_that_is_asked,
             the_chunks_of_a_stream_go_with_its_message,
             holds_and_erasures_read_back_equal;
@@ -519,6 +523,8 @@ mod log_apart {
             a_changed_node_of_the_tree_is_named;
         erasure:
             a_page_goes_whole_with_its_record,
+            what_stands_in_for_a_handoff_goes_with_its_data,
+            handoffs_that_share_a_content_are_cleaned_over_two_pages,
             messages_and_checkpoints_go_where_that_is_asked,
             the_chunks_of_a_stream_go_with_its_message,
             what_came_back_from_a_backup_is_named,

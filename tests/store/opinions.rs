@@ -58,7 +58,7 @@ pub async fn an_opinion_is_due_from_its_commit_until_its_record(bed: Arc<Bed>) {
     assert_eq!(due(&bed, 99).await, []);
     assert_eq!(due(&bed, 500).await, [other.key(), one.key()], "the longest waiting first");
     write(&bed.store, due_from(&one, 300)).await.unwrap_err();
-    assert_eq!(bed.store.find_opinion(&one.key()).await.unwrap(), None);
+    assert_eq!(bed.store.find_opinion(&one.key(), one.task).await.unwrap(), None);
     // A batch that records one reads its claim, and takes the row away with the record.
     assert_eq!(claim(&bed, &one, 500).await, Some(1));
     let needs = Needs { opinions: [one.key(), other.key()].into(), ..Needs::default() };
@@ -72,8 +72,10 @@ pub async fn an_opinion_is_due_from_its_commit_until_its_record(bed: Arc<Bed>) {
     assert_eq!(seen.unwrap(), [(one.key(), 1), (other.key(), 0)].into());
     assert_eq!(due(&bed, 9_000).await, [other.key()]);
     assert_eq!(bed.store.depths().await.unwrap().opinions, 1);
-    assert_eq!(bed.store.find_opinion(&one.key()).await.unwrap().as_ref(), sealed.first());
-    assert_eq!(bed.store.find_opinion(&other.key()).await.unwrap(), None);
+    let found = bed.store.find_opinion(&one.key(), one.task).await.unwrap();
+    assert_eq!(found.as_ref(), sealed.first());
+    assert_eq!(bed.store.find_opinion(&one.key(), other.task).await.unwrap(), None);
+    assert_eq!(bed.store.find_opinion(&other.key(), other.task).await.unwrap(), None);
     let receipt = bed.store.find_receipt(&one.key()).await.unwrap().unwrap();
     assert_ne!(Some(&receipt), sealed.first(), "the receipt stays the commit's");
     assert_eq!(verify(&bed.store, &acme()).await.first_fault, None);

@@ -220,6 +220,20 @@ pub async fn a_receipt_is_the_record_that_committed(bed: Arc<Bed>) {
     let sealed = submit(&bed.store, &[given(3, 1)]).await;
     let receipt = bed.store.find_receipt(&given(3, 1).key()).await.unwrap();
     assert_eq!(receipt.as_ref(), sealed.first());
+    let mut closed = Vec::new();
+    // The last record with the message is that of the release, and that of a stream's close.
+    let (key, task) = (given(3, 1).key(), given(3, 1).task);
+    assert_eq!(bed.store.find_last_commit(&key, task).await.unwrap().as_ref(), sealed.first());
+    assert_eq!(bed.store.find_last_commit(&key, given(2, 2).task).await.unwrap(), None);
+    for kind in [RecordKind::StreamClosed, RecordKind::Accepted, RecordKind::DeadLettered] {
+        let writes = Writes { records: vec![one.record(kind)], ..Writes::default() };
+        let written = write(&bed.store, writes).await.unwrap();
+        if kind == RecordKind::StreamClosed {
+            closed = written;
+        }
+    }
+    let last = bed.store.find_last_commit(&one.key(), one.task).await.unwrap();
+    assert_eq!(last.as_ref(), closed.first());
 }
 
 pub async fn records_are_listed_by_task(bed: Arc<Bed>) {

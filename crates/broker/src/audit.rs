@@ -2,14 +2,16 @@
 //! append meanwhile: the log is verified as of its head at the start of the check.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt::Display;
 
 use crate::archive::{ArchiveError, Contents};
-use handoffd_core::domain::handoff::Handoff;
-use handoffd_core::domain::ids::{TaskId, TenantId};
+use handoffd_core::domain::handoff::{Cost, Handoff};
+use handoffd_core::domain::ids::{HandoffId, Micros, TaskId, TenantId};
 use handoffd_core::evidence::commitment::{CommitmentSubject, hash_text};
+use handoffd_core::evidence::record::{RecordKind, RecordParty};
 use handoffd_core::evidence::verify::record::opens_packed;
 use handoffd_core::evidence::verify::{
-    EntryCheck, LogDefect, LogEntry, TrustedHead, VerificationReport, Verifier,
+    EntryCheck, LogDefect, LogEntry, RemainingContent, TrustedHead, VerificationReport, Verifier,
 };
 use handoffd_store::store::cold::ColdError;
 use handoffd_store::store::{
@@ -56,7 +58,8 @@ pub async fn verify_log(
     };
     // Before the records are read: a handoff committed later has its record later.
     let unrecorded = store.list_unrecorded(tenant).await?;
-    let mut verifier = Verifier::against(head.log_id.clone(), check.heads);
+    let mut verifier =
+        Verifier::against(head.log_id.clone(), check.heads).of_tenant(tenant.as_str());
     let total = u64::try_from(head.size).unwrap_or(0);
     let read = async |from: i64| -> Result<Vec<StoredRecord>> {
         if from >= head.size {
@@ -140,7 +143,10 @@ fn entry(record: &StoredRecord) -> LogEntry<'_> {
         handoff_id: record.handoff_id.as_deref(),
         recorded_at: record.recorded_at.0,
         body: &record.body,
-        content: record.content.as_ref().map(|content| content.kept.hot().into()),
+        content: record.content.as_ref().map(|content| match &content.kept {
+            ContentStorage::Unavailable(_) => RemainingContent::Lost,
+            kept => kept.hot().into(),
+        }),
         personal: record
             .personal
             .iter()
@@ -258,7 +264,8 @@ async fn compare_handoffs(
         read?;
         let checkpoints = checkpoints?;
         for handoff in &page {
-            let Some(fault) = compare(handoff, tasks.state_of(handoff), &checkpoints, verifier)
+            let Some(fault) =
+                compare(handoff, tasks.state_of(handoff), &checkpoints, (size, verifier))
             else {
                 continue;
             };
@@ -273,7 +280,7 @@ async fn compare_handoffs(
                     let mut tasks = RecordedTasks::default();
                     tasks.read(store, tenant, alone).await?;
                     let checkpoints = read_checkpoints(store, alone).await?;
-                    compare(now, tasks.state_of(now), &checkpoints, verifier)
+                    compare(now, tasks.state_of(now), &checkpoints, (size, verifier))
                 }
                 None => None,
             };
@@ -286,11 +293,15 @@ async fn compare_handoffs(
     }
 }
 
-/// The last status and checkpoint commitment of a handoff in its records, each with the leaf index.
+/// What a handoff's records state: its last status, its last checkpoint's commitment and the terms of its commit, each
+/// with the leaf index of the record.
 #[derive(Debug, Clone, Default)]
 struct RecordedState {
     status: Option<(i64, String)>,
     checkpoint: Option<(i64, String)>,
+    terms: Option<(i64, Terms)>,
+    /// The times of its records: its row was made with one of them. A dead letter's row is older than its commit.
+    times: Vec<Micros>,
 }
 
 /// The members of a record that state its handoff's status and checkpoint.
@@ -301,11 +312,70 @@ struct StatedState {
     checkpoint_commitment: Option<String>,
 }
 
+/// The terms of a handoff in its `HANDOFF` or `NO_OP` record: what the handoff's row states, too, and no later move changes.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Terms {
+    /// None where there is none, and in the records of 0.1.0.
+    parent_handoff_id: Option<HandoffId>,
+    from_agent: RecordParty,
+    to_agent: RecordParty,
+    /// None in the record of a handoff that the broker made of another.
+    cost_at_handoff: Option<Cost>,
+}
+
+/// The pointer of a term, what the row states and what the record states.
+type Difference = (&'static str, String, String);
+
+impl Terms {
+    /// The first term in which a handoff's row differs. What the record does not state, the row may.
+    fn difference(&self, row: &Handoff) -> Option<Difference> {
+        fn differs<T: PartialEq + Display>(
+            place: &'static str,
+            recorded: Option<&T>,
+            row: &T,
+        ) -> Option<Difference> {
+            let other = recorded.filter(|recorded| *recorded != row)?;
+            Some((place, row.to_string(), other.to_string()))
+        }
+        let (from, to, cost) = (&self.from_agent, &self.to_agent, self.cost_at_handoff.as_ref());
+        let other = self.parent_handoff_id.filter(|recorded| Some(*recorded) != row.parent_id);
+        let parent = other.map(|recorded| {
+            let stands = row.parent_id.map_or_else(|| "none".to_owned(), |id| id.to_string());
+            ("/parentHandoffId", stands, recorded.to_string())
+        });
+        let version = from.agent_version.as_ref();
+        let spent = cost.map(|cost| &cost.spent);
+        let remaining = cost.map(|cost| &cost.remaining);
+        let prompt = cost.map(|cost| &cost.prompt_tokens);
+        let completion = cost.map(|cost| &cost.completion_tokens);
+        let found = [
+            differs("/fromAgent/agentId", from.agent_id.as_ref(), &row.source),
+            differs("/fromAgent/agentVersion", version, &row.source_version),
+            differs("/fromAgent/executionId", from.execution_id.as_ref(), &row.source_execution),
+            differs("/toAgent/agentId", to.agent_id.as_ref(), &row.target),
+            differs("/toAgent/agentType", to.agent_type.as_ref(), &row.target_type),
+            differs("/toAgent/agentVersion", to.agent_version.as_ref(), &row.target_version),
+            parent,
+            differs("/costAtHandoff/costSpentSoFarUSD", spent, &row.cost.spent),
+            differs("/costAtHandoff/costBudgetRemainingUSD", remaining, &row.cost.remaining),
+            differs("/costAtHandoff/tokenSpent/prompt", prompt, &row.cost.prompt_tokens),
+            differs(
+                "/costAtHandoff/tokenSpent/completion",
+                completion,
+                &row.cost.completion_tokens,
+            ),
+        ];
+        found.into_iter().flatten().next()
+    }
+}
+
 /// The states by the records of tasks, so that a task with many handoffs is read once.
 #[derive(Debug, Default)]
 struct RecordedTasks {
     tasks: HashSet<TaskId>,
-    states: HashMap<String, RecordedState>,
+    /// By task and handoff.
+    states: HashMap<(String, String), RecordedState>,
 }
 
 impl RecordedTasks {
@@ -347,11 +417,16 @@ impl RecordedTasks {
     }
 
     fn add(&mut self, record: &StoredRecord) {
-        let Some(id) = &record.handoff_id else { return };
+        let (Some(task), Some(id)) = (&record.task_id, &record.handoff_id) else { return };
         let stated: StatedState = serde_json::from_slice(&record.body).unwrap_or_default();
-        let state = self.states.entry(id.clone()).or_default();
+        let state = self.states.entry((task.clone(), id.clone())).or_default();
+        state.times.push(record.recorded_at);
         if let Some(status) = stated.status {
             state.status = Some((record.leaf_index, status));
+        }
+        if [RecordKind::Handoff, RecordKind::NoOp].iter().any(|kind| record.kind == kind.as_str()) {
+            let terms = serde_json::from_slice(&record.body).unwrap_or_default();
+            state.terms = Some((record.leaf_index, terms));
         }
         if let Some(commitment) =
             stated.checkpoint_commitment.filter(|_| record.kind != "ROLLED_BACK")
@@ -361,7 +436,10 @@ impl RecordedTasks {
     }
 
     fn state_of(&self, handoff: &Handoff) -> RecordedState {
-        self.states.get(&handoff.id.to_string()).cloned().unwrap_or_default()
+        self.states
+            .get(&(handoff.task_id.to_string(), handoff.id.to_string()))
+            .cloned()
+            .unwrap_or_default()
     }
 }
 
@@ -389,19 +467,34 @@ fn compare(
     handoff: &Handoff,
     recorded: RecordedState,
     checkpoints: &Checkpoints,
-    verifier: &Verifier,
+    (size, verifier): (i64, &Verifier),
 ) -> Option<LogDefect> {
     let (id, stands) = (handoff.id, handoff.status.as_str());
-    match recorded.status {
-        Some((leaf_index, recorded)) if recorded != stands => {
-            let detail =
-                format!("handoff {id} stands as {stands}, its last record says {recorded}");
-            Some(LogDefect { leaf_index, fault: "state", detail })
-        }
-        _ => recorded.checkpoint.and_then(|(leaf_index, commitment)| {
-            compare_checkpoint(handoff, (leaf_index, &commitment), checkpoints, verifier)
-        }),
+    let state = |leaf_index, detail| LogDefect { leaf_index, fault: "state", detail };
+    let Some((leaf_index, said)) = recorded.status else {
+        let detail = format!(
+            "handoff {id} stands under task {}, and no record of that task speaks of it",
+            handoff.task_id
+        );
+        return Some(state(size, detail));
+    };
+    if said != stands {
+        let detail = format!("handoff {id} stands as {stands}, its last record says {said}");
+        return Some(state(leaf_index, detail));
     }
+    if !recorded.times.contains(&handoff.created_at) {
+        let at = handoff.created_at.rfc3339();
+        let detail = format!("handoff {id} was made at {at} by its row, and by no record of it");
+        return Some(state(leaf_index, detail));
+    }
+    if let Some((leaf_index, terms)) = recorded.terms
+        && let Some((place, is, was)) = terms.difference(handoff)
+    {
+        let detail = format!("handoff {id} stands with {place} {is}, its record says {was}");
+        return Some(state(leaf_index, detail));
+    }
+    let (leaf_index, commitment) = recorded.checkpoint?;
+    compare_checkpoint(handoff, (leaf_index, &commitment), checkpoints, verifier)
 }
 
 fn compare_checkpoint(

@@ -1,6 +1,7 @@
 //! Decisions on dead letters, one or many at a bounded rate. A release reads the message wherever it is stored, and
 //! the intake judges it afresh.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -98,8 +99,8 @@ impl DeadLetterDesk<'_> {
         Ok(self.intake.release(principal, id, appeal, kept).await?)
     }
 
-    /// Decides on each selected dead letter, `rate` a second (a dry run is not slowed down); ends early when the broker
-    /// stops. One that fails does not end the others.
+    /// Decides on each selected dead letter, `rate` a second; ends early when the broker stops. A dry run is slowed down
+    /// only where it asks the classifier. One that fails does not end the others.
     ///
     /// # Errors
     /// [`StoreError`]: the selection cannot be read; nothing was decided then.
@@ -115,8 +116,9 @@ impl DeadLetterDesk<'_> {
         let mut outcome = BulkOutcome { matched: ids.len(), more, items: Vec::new() };
         let mut pace = tokio::time::interval(Duration::from_secs(1) / rate.max(1));
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let asks = matches!(decision, BulkDecision::Release(_)) && self.intake.asks_a_classifier();
         for id in ids {
-            if !decision.dry_run() {
+            if asks || !decision.dry_run() {
                 tokio::select! {
                     _ = pace.tick() => {}
                     () = stopping.cancelled() => {
@@ -165,7 +167,9 @@ impl DeadLetterDesk<'_> {
         let store = &self.intake.store;
         if let Some(ids) = ids {
             let mut selected = Vec::with_capacity(ids.len());
-            for id in ids {
+            // One that is named twice counts once, at its first place.
+            let mut seen = HashSet::new();
+            for id in ids.iter().filter(|id| seen.insert(**id)) {
                 let row = store.find_dead_letter(&(tenant.clone(), *id)).await?;
                 selected.extend(row.filter(|row| filter.takes(row)).map(|row| row.handoff_id));
             }

@@ -18,7 +18,7 @@ use handoffd_core::domain::credential::{CredentialForms, SecretPolicy};
 use handoffd_core::domain::failure::Failure;
 use handoffd_core::domain::group::Group;
 use handoffd_core::domain::handoff::Handoff;
-use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TenantId};
+use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
 use handoffd_core::domain::redaction::RedactionPolicy;
 use handoffd_core::domain::trace_context::TraceContext;
 use handoffd_core::domain::warning::Warning;
@@ -89,8 +89,6 @@ pub enum Answer {
     Refused {
         /// Every failure that the gate found, in the order of its stages.
         failures: Vec<Failure>,
-        /// The dead letter's id.
-        dead_letter: Option<HandoffId>,
         /// Whether an earlier call was refused.
         replayed: bool,
         /// Time until a cap has room.
@@ -234,7 +232,11 @@ impl Intake {
         {
             verdict = self.run_gate(principal, receiver.as_ref(), body, newer).await?;
         }
-        self.beside_earlier(&principal.tenant, verdict).await
+        match receiver {
+            // An agent that only names itself as the receiver learns nothing of the task's earlier messages.
+            Some(_) => Ok(verdict),
+            None => self.beside_earlier(&principal.tenant, verdict).await,
+        }
     }
 
     /// Runs the gate over these agents.

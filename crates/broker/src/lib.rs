@@ -16,6 +16,7 @@ pub mod erasure;
 pub mod feed;
 pub mod intake;
 pub mod issuer;
+pub mod judged;
 pub mod ledger;
 pub mod lifecycle;
 pub mod matcher;

@@ -169,17 +169,15 @@ impl Purger {
         let ArchiveMark { done_below, scanned_to, rescan_at } = mark.scan;
         let mut from = if whole { done_below } else { scanned_to };
         let mut first_held = (!whole && done_below < scanned_to).then_some(done_below);
-        if !mark.unclean {
-            self.store.keep_purge_mark(tenant, PurgeMark { unclean: true, ..mark }).await?;
-        }
-        let mut taken = PurgeCounts::default();
+        let (mut taken, mut cleaned) = (PurgeCounts::default(), mark.unclean);
         loop {
-            self.hold(tenant, lease).await?;
+            self.hold_on(tenant, lease, mark).await?;
             let page = self.page(tenant, PurgeNeed { from, before, limit: self.page }).await?;
             taken.contents += page.contents;
             taken.personal_data += page.data;
             taken.checkpoints += page.checkpoints;
             taken.held += page.held;
+            cleaned |= page.cleaned;
             first_held = first_held.or(page.first_held);
             from = page.next;
             if page.contents + page.data + page.checkpoints > 0 {
@@ -195,8 +193,8 @@ impl Purger {
         if whole {
             self.metrics.held.set(taken.held);
         }
-        if !taken.is_none() || mark.unclean {
-            self.hold(tenant, lease).await?;
+        if cleaned || !taken.is_none() {
+            self.hold_on(tenant, lease, mark).await?;
             taken.forgotten = self.cold.forget_erased(tenant).await?;
             fault::at(Step::PurgeForgotten);
             if self.store.scrub().await? == ScrubOutcome::Left {
@@ -209,8 +207,34 @@ impl Purger {
             scanned_to: scanned_to.max(from),
             rescan_at: if whole { later(now, RESCAN) } else { rescan_at },
         };
-        self.store.keep_purge_mark(tenant, PurgeMark { scan, unclean: false }).await?;
+        // Forgetting and scrubbing take their time: who lost the lease over them leaves the mark to its new owner.
+        self.keep(tenant, lease, PurgeMark { scan, unclean: false }).await?;
         Ok(taken)
+    }
+
+    /// Stores the mark as unclean, which only the lease's holder can, and renews the lease: a run that lost it ends here.
+    async fn hold_on(
+        &self,
+        tenant: &TenantId,
+        lease: &ExclusiveLease,
+        mark: PurgeMark,
+    ) -> Result<(), PurgeError> {
+        self.keep(tenant, lease, PurgeMark { unclean: true, ..mark }).await?;
+        self.hold(tenant, lease).await
+    }
+
+    /// Stores the mark, which is the lease holder's.
+    async fn keep(
+        &self,
+        tenant: &TenantId,
+        lease: &ExclusiveLease,
+        mark: PurgeMark,
+    ) -> Result<(), PurgeError> {
+        if self.store.keep_purge_mark(tenant, lease, mark).await? {
+            Ok(())
+        } else {
+            Err(PurgeError::Busy(tenant.to_string()))
+        }
     }
 
     async fn page(&self, tenant: &TenantId, need: PurgeNeed) -> Result<Purged, PurgeError> {

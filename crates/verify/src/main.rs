@@ -1,5 +1,6 @@
 //! `handoffd-verify`: verifies bundles, exported logs and receipts offline.
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -41,13 +42,16 @@ fn main() -> ExitCode {
     let (mut all, mut readable) = (true, true);
     for file in &args.files {
         match verify_file(file, &options, &|_, _| {}) {
-            Ok(report) if args.json => {
-                println!("{}", report.json);
-                all &= report.ok;
-            }
             Ok(report) => {
-                println!("{}", report.text);
-                all &= report.ok;
+                let text = if args.json { report.json.to_string() } else { report.text };
+                // A reader that stops reading is no error.
+                match writeln!(io::stdout(), "{text}") {
+                    Err(err) if err.kind() != io::ErrorKind::BrokenPipe => {
+                        eprintln!("handoffd-verify: the report cannot be written: {err}");
+                        return ExitCode::from(2);
+                    }
+                    _ => all &= report.ok,
+                }
             }
             Err(err) => {
                 eprintln!("handoffd-verify: {err}");

@@ -36,6 +36,8 @@ pub struct ReceiptReport {
     /// The given key that signed the tree head; absent where no key was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signed_by: Option<String>,
+    /// Whether the caller gave a key; without one the signature was not checked.
+    pub key_given: bool,
     /// The failed check, as a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
@@ -95,6 +97,7 @@ pub fn verify_receipt(text: &str, options: &VerifyOptions) -> Result<ReceiptRepo
         leaf_index: receipt.leaf_index,
         tree_size: head.size,
         signed_by: None,
+        key_given: !options.keys.is_empty(),
         fault: None,
     };
     report.fault = judge(&receipt, &note, &head, (&leaf, &proof), options, &mut report.signed_by);
@@ -123,11 +126,13 @@ fn judge(
             return Some(why.map_or_else(none, |err| err.to_string()));
         }
     }
-    let other = |(_, kept): &&(Note, TreeHead)| {
-        kept.origin == head.origin && kept.size == head.size && kept.root != head.root
-    };
-    if options.tree_heads.iter().any(|kept| other(&kept)) {
-        return Some(format!("a saved tree head of {} records has another root", head.size));
+    for (_, kept) in &options.tree_heads {
+        if kept.origin != head.origin {
+            return Some(format!("foreign: a kept tree head is of log {}", kept.origin));
+        }
+        if kept.size == head.size && kept.root != head.root {
+            return Some(format!("a saved tree head of {} records has another root", head.size));
+        }
     }
     verify_inclusion(leaf, receipt.leaf_index, head.size, proof, &head.root)
         .err()
@@ -170,9 +175,10 @@ mod tests {
             [receipt.to_string(), json!({ "status": "PENDING", "receipt": receipt }).to_string()]
         {
             let report = verify_receipt(&text, &VerifyOptions::default()).unwrap();
-            assert_eq!((report.fault, report.signed_by), (None, None));
+            assert_eq!((report.fault, report.signed_by, report.key_given), (None, None, false));
             let report = verify_receipt(&text, &with(&key)).unwrap();
             assert_eq!((report.fault, report.signed_by), (None, Some(key.clone())));
+            assert!(report.key_given);
         }
     }
 
@@ -199,6 +205,26 @@ mod tests {
         let head = receipt["treeHead"].as_str().unwrap().replace("\n2\n", "\n3\n");
         changed["treeHead"] = json!(head);
         assert!(fault(&changed, &key).is_some(), "the tree head's size");
+    }
+
+    #[test]
+    fn a_kept_tree_head_is_of_the_receipts_log_and_has_its_root() {
+        let (receipt, _) = receipt();
+        let note = Note::parse(receipt["treeHead"].as_str().unwrap()).unwrap();
+        let head = TreeHead::parse(&note.text).unwrap();
+        let other = TreeHead { root: [1; 32], ..head.clone() };
+        let elsewhere = TreeHead { origin: "handoffd/log-2".to_owned(), ..head.clone() };
+        for (kept, fault) in
+            [(head, None), (other, Some("another root")), (elsewhere, Some("foreign"))]
+        {
+            let options = VerifyOptions {
+                tree_heads: vec![(note.clone(), kept)],
+                ..VerifyOptions::default()
+            };
+            let found = verify_receipt(&receipt.to_string(), &options).unwrap().fault;
+            assert_eq!(found.is_some(), fault.is_some(), "{found:?}");
+            assert!(found.is_none_or(|found| fault.is_some_and(|fault| found.contains(fault))));
+        }
     }
 
     #[test]

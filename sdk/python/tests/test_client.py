@@ -15,10 +15,12 @@ from pathlib import Path
 import httpx2
 import pytest
 from broker import REPOSITORY, Broker, free_port
+from liars import answer, lying
 from pairs import Pair
 
 from handoffd import (
     AgentState,
+    AnswerError,
     AsyncClient,
     Client,
     HandoffdError,
@@ -165,6 +167,54 @@ def test_the_same_message_again_is_answered_as_the_first_time(pair: Pair) -> Non
     message = build_handoff_message(AgentState(agent_id=pair.sender.agent_id, task="Check it"), pair.to)
     first, again = pair.sender.handoffs.submit(message), pair.sender.handoffs.submit(message)
     assert again.replayed and again.receipt == first.receipt
+
+
+def test_hand_off_takes_a_key_and_how_many_turns_to_keep() -> None:
+    with lying([]) as (url, seen), Client(url, "k", agent_id="intake") as client:
+        with pytest.raises(AnswerError):
+            client.hand_off("legal", "Check it", history=["one", "two", "three"], idempotency_key="key-1", max_turns=2)
+    head, _, body = seen[0].partition(b"\r\n\r\n")
+    assert b"\r\nidempotency-key: key-1\r\n" in head + b"\r\n"
+    assert [turn["content"] for turn in json.loads(body)["conversationHistoryVerbatim"]] == ["two", "three"]
+
+
+def test_a_submissions_trace_is_that_of_its_headers(pair: Pair, admin: Client) -> None:
+    message = build_handoff_message({"agent_id": pair.sender.agent_id, "task": "Check it"}, pair.to)
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    sent = pair.sender.handoffs.submit(message, traceparent=trace, tracestate="vendor=1")
+    (item,) = pair.receiver.handoffs.inbox(pair.to, wait=5).items
+    assert (admin.handoffs.get(sent.handoff_id).traceparent or "").split("-")[1] == trace.split("-")[1]
+    assert item.tracestate == "vendor=1"
+
+
+def test_questions_and_results_come_as_messages_and_a_key_makes_a_repetition_safe(pair: Pair) -> None:
+    sent = pair.sender.hand_off(pair.to, "Check it")
+    (item,) = pair.receiver.handoffs.inbox(pair.to, wait=5).items
+    mine, token = pair.receiver.handoffs, item.fencing_token
+    mine.accept(sent.handoff_id, fencing_token=token)
+    mine.ask(sent.handoff_id, fencing_token=token, question="Which clause?", idempotency_key="ask-1")
+    pair.sender.handoffs.answer(sent.handoff_id, answer="4.2", idempotency_key="answer-1")
+    # After its answer the same question is another one, unless the key says otherwise.
+    again = mine.ask(sent.handoff_id, fencing_token=token, question="Which clause?", idempotency_key="ask-1")
+    assert (again.status, pair.sender.handoffs.get(sent.handoff_id).status) == ("ACCEPTED", "ACCEPTED")
+    pair.sender.handoffs.answer(sent.handoff_id, answer="4.2", idempotency_key="answer-1")
+    asked = mine.question_prompt_messages(sent.handoff_id)
+    mine.complete(sent.handoff_id, fencing_token=token, result={"risk": "low"})
+    result = pair.sender.handoffs.result_prompt_messages(sent.handoff_id)
+    assert [turn.role for turn in (*asked.messages, *result.messages)] == ["user", "user"]
+    assert "Which clause?" in asked.messages[0].content and '"low"' in result.messages[0].content
+
+
+def test_a_keyed_question_is_asked_again_where_its_answer_was_lost() -> None:
+    view = b'{"handoffId": "h"}'
+    with lying([b"", answer(200, view)]) as (url, seen), Client(url, "k", retries=RetryPolicy(base=0.01)) as client:
+        with pytest.raises(AnswerError):
+            client.handoffs.answer("h", answer=1, idempotency_key="answer-1")
+        assert len(seen) == 2 and b"idempotency-key: answer-1" in seen[1].lower()
+    with lying([b""]) as (url, seen), Client(url, "k", retries=RetryPolicy(base=0.01)) as client:
+        with pytest.raises(TransportError):
+            client.handoffs.answer("h", answer=1)
+        assert len(seen) == 1 and b"idempotency-key" not in seen[0].lower()
 
 
 def test_another_agents_id_stays_a_conflict(pair: Pair, admin: Client) -> None:

@@ -6,8 +6,12 @@ import json
 import uuid
 
 import pytest
+from pairs import Pair
 
+from handoffd import AsyncClient
 from handoffd._guarded import Turn, folded, replaced, turns_in, unfolded
+from handoffd.adapters import plain
+from handoffd.worker import task_of
 
 KEY = "0123456789abcdef"
 ID = str(uuid.UUID(int=7))
@@ -49,6 +53,19 @@ def test_what_only_looks_like_a_turn_or_a_placeholder_stays() -> None:
     other = f"handoffd:{'f' * 16}:result:{ID}:t handoffd:{'f' * 16}:int:5"
     assert unfolded(other, KEY, {Turn("result", ID): "secret"}) == other
     assert replaced(turn("result"), {}) == turn("result")
+
+
+async def test_the_prompt_of_a_first_handoff_becomes_its_task(pair: Pair) -> None:
+    sent = pair.sender.hand_off(pair.to, "Check it")
+    async with AsyncClient(pair.receiver.url, pair.receiver.api_key, agent_id=pair.to) as client:
+        prompt = await client.handoffs.prompt(sent.handoff_id)
+        assert (await plain(client, {"said": prompt.strip()})) == {"said": "Check it"}
+    assert task_of({"taskDescription": "INITIAL", "remainingSubtasks": [], "taskSummary": "Check it"}) == "Check it"
+    assert [task_of(one) for one in ({"taskDescription": "Score it"}, {"taskDescription": "INITIAL"}, {})] == [
+        "Score it",
+        "INITIAL",
+        "",
+    ]
 
 
 def test_a_turn_that_is_gone_says_so() -> None:

@@ -88,6 +88,23 @@ def test_the_signature_is_that_of_standard_webhooks() -> None:
     assert verify_webhook(body, two, SECRET).webhook_id == "msg_1"
 
 
+def test_a_chunk_and_a_test_are_told_from_a_handoff() -> None:
+    body, now = b'{"seq": 3, "append": []}', datetime.datetime.now(datetime.UTC)
+    plain = {**headers_of(body, now), "Handoff-Id": "h1"}
+    found = [verify_webhook(body, {**plain, **more}, SECRET) for more in ({}, {"Handoff-Chunk": "3"}, {"Handoff-Test": "true"})]
+    assert [(one.chunk, one.test) for one in found] == [(None, False), (3, False), (None, True)]
+
+
+def test_the_brokers_own_test_is_told_from_a_handoff(admin: Client) -> None:
+    name = f"tried-{uuid.uuid4().hex[:8]}"
+    secret: list[str] = []
+    with receiving(secret, [accepted()]) as (url, seen):
+        created = admin.agents.create(agent_id=name, delivery={"mode": "webhook", "url": url})
+        secret.append(created.webhook_secret)
+        admin.agents.test_delivery(name)
+    assert [one.test for one in seen] == [True]
+
+
 @pytest.mark.parametrize(
     "what",
     ["body", "id", "secret", "old", "future", "missing", "v2", "number", "another number", "another digit", "no text", "nothing"],

@@ -18,6 +18,7 @@ from broker import Broker
 from pairs import Pair
 
 from handoffd import Client, Fail, Handoff, HandoffdError, Reject, Worker
+from handoffd._async.client import Handoffs
 from handoffd.errors import LeaseLost, UnauthenticatedError
 from handoffd.worker import AsyncHandoff, Completed
 
@@ -26,6 +27,8 @@ HERE = Path(__file__).parent
 
 @contextmanager
 def working(worker: Worker) -> Iterator[Worker]:
+    # A stop waits for the poll under way.
+    worker._poll = min(worker._poll, 1)
     thread = worker.start()
     try:
         yield worker
@@ -174,6 +177,41 @@ def test_a_task_is_handed_on_with_lineage_budget_and_trace(pair: Pair, admin: Cl
         assert admin.tasks.trace(sent.task_id).verification.ok
 
 
+def test_what_is_handed_on_names_what_was_done_and_its_handler_ends_in_its_own_time(pair: Pair, admin: Client) -> None:
+    with admin.enroll(f"{pair.to}-2") as last:
+        admin.allowlist.set_targets(pair.to, handoff_targets=[f"{pair.to}-2"])
+
+        def first(handoff: Handoff) -> str:
+            handoff.hand_on(f"{pair.to}-2", "Score it", fields={"reason": "scores"})
+            until = time.monotonic() + 20
+            while admin.handoffs.get(handoff.handoff_id).status != "COMPLETED" and time.monotonic() < until:
+                time.sleep(0.05)
+            # Several heartbeats meet a handoff that is handed on.
+            time.sleep(0.5)
+            handoff.check()
+            return "done after all"
+
+        receiver = Worker(pair.receiver, first, heartbeat=0.1)
+        with working(receiver), working(Worker(last, lambda one: one.message)):
+            said = {"conversationId": "talk-1", "userId": "user-7"}
+            sent = pair.sender.hand_off(pair.to, "Check it", history=["Hello"], fields=said)
+            until = time.monotonic() + 30
+            while not (parent := admin.handoffs.get(sent.handoff_id)).result and time.monotonic() < until:
+                time.sleep(0.05)
+        assert (parent.status, parent.result) == ("COMPLETED", "done after all")
+        (child,) = [one for one in admin.handoffs.iterate(task_id=sent.task_id) if one.parent_handoff_id]
+        message = admin.handoffs.get(child.handoff_id).result
+        (done,) = message["completedSubtasks"]
+        assert (done["subtaskId"], done["result"]) == (sent.handoff_id, {"turns": 1})
+        assert {name: message[name] for name in ("conversationId", "userId", "reason")} == {**said, "reason": "scores"}
+
+
+def test_the_prompt_of_a_first_handoff_becomes_its_task_in_a_result(pair: Pair) -> None:
+    with working(Worker(pair.receiver, lambda one: one.prompt())):
+        done = pair.sender.hand_off_and_wait(pair.to, "Check it", timeout=30)
+    assert done.result.strip() == "Check it"
+
+
 def spawn(pair: Pair, folder: Path) -> subprocess.Popen[str]:
     command = [sys.executable, HERE / "crashing_worker.py", pair.receiver.url, pair.receiver.api_key, pair.to, folder]
     return subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -213,6 +251,37 @@ def test_a_stop_lets_the_handler_finish(pair: Pair, tmp_path: Path) -> None:
     assert ended(pair, sent.handoff_id).result == {"done": [0, 1, 2, 3, 4], "resumed": False}
 
 
+def test_a_stop_begins_what_the_poll_under_way_brings(pair: Pair) -> None:
+    worker = Worker(pair.receiver, lambda _: "in time", poll=15)
+    thread = worker.start()
+    time.sleep(1)
+    worker.stop()
+    time.sleep(0.5)
+    assert pair.sender.hand_off_and_wait(pair.to, "Check it", timeout=20).result == "in time"
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+def test_a_handler_on_a_thread_is_told_when_the_grace_is_over(pair: Pair) -> None:
+    begun, told = threading.Event(), threading.Event()
+
+    def handler(handoff: Handoff) -> None:
+        begun.set()
+        try:
+            for _ in range(200):
+                time.sleep(0.05)
+                handoff.check()
+        except LeaseLost as lost:
+            assert "stopped" in str(lost)
+            told.set()
+            raise
+
+    with working(Worker(pair.receiver, handler, grace=0.2)):
+        sent = pair.sender.hand_off(pair.to, "Check it")
+        assert begun.wait(20)
+    assert told.wait(10) and pair.sender.handoffs.get(sent.handoff_id).status == "ACCEPTED"
+
+
 def test_a_worker_lives_through_a_restart_of_the_broker(tmp_path: Path) -> None:
     broker = Broker(tmp_path).start()
     with Client.local(broker.url, data_dir=broker.data_dir) as admin:
@@ -237,6 +306,27 @@ def test_a_task_that_comes_back_is_told_to_its_sender(pair: Pair, admin: Client)
     assert back and back[0]["result"] == {"risk": "low"}  # type: ignore[index]
 
 
+def test_a_return_that_fails_ends_no_worker_and_holds_up_no_other(pair: Pair) -> None:
+    second = threading.Event()
+    seen: list[str] = []
+
+    def back(item: object) -> None:
+        seen.append(item.task_id)
+        if len(seen) > 1:
+            second.set()
+            return
+        second.wait(20)
+        raise ConnectionError("what the function meets")
+
+    sender = Worker(pair.sender, lambda _: None, on_return=back)
+    with working(sender), working(Worker(pair.receiver, lambda _: 1)):
+        for _ in range(2):
+            sent = pair.sender.hand_off(pair.to, "Check it", fields={"returnTo": "source"})
+            ended(pair, sent.handoff_id)
+        assert second.wait(15)
+    assert len(set(seen)) == 2
+
+
 def test_a_wrong_key_ends_the_worker(broker: Broker) -> None:
     with pytest.raises(UnauthenticatedError):
         Worker(Client(broker.url, "no-key", agent_id="x"), lambda _: None).run()
@@ -244,8 +334,16 @@ def test_a_wrong_key_ends_the_worker(broker: Broker) -> None:
         Worker(Client(broker.url, "no-key"), lambda _: None)
 
 
-def test_a_receiver_asks_and_its_sender_answers(pair: Pair) -> None:
+def test_a_receiver_asks_and_its_sender_answers(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     beats: list[str] = []
+    reads: list[object] = []
+    get = Handoffs.get
+
+    def counted(self: Handoffs, *given: object, **query: object) -> object:
+        reads.append(query)
+        return get(self, *given, **query)
+
+    monkeypatch.setattr(Handoffs, "get", counted)
 
     def handler(handoff: Handoff) -> dict[str, object]:
         first = handoff.ask("Which clause?", schema={"type": "string"})
@@ -269,6 +367,8 @@ def test_a_receiver_asks_and_its_sender_answers(pair: Pair) -> None:
         done = pair.sender.hand_off_and_wait(pair.to, "Check it", timeout=60)
     assert done.result == {"clause": "4.2", "sure": True, "prompt": True}
     assert beats == ["Which clause?", "sure"]
+    # Two of each question: before it, and the one that the broker holds until the answer.
+    assert len(reads) == 4, reads
 
 
 def test_a_question_that_is_withdrawn_ends_the_handler(pair: Pair) -> None:

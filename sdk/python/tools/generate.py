@@ -114,6 +114,9 @@ REPEATABLE = {
 
 TAGS = {"inbox": "handoffs", "verdicts": "handoffs"}
 
+# Headers that are arguments of a method.
+HEADERS = {"Handoff-Fencing-Token", "Idempotency-Key"}
+
 # Names that a method's class uses itself, or that shadow a builtin used in annotations.
 RESERVED = {"from": "from_", "as": "as_"}
 
@@ -284,7 +287,7 @@ class Operation:
         parameters = self.operation.get("parameters", [])
         in_path = [p for p in parameters if p["in"] == "path"]
         in_query = [p for p in parameters if p["in"] == "query"]
-        in_header = [p for p in parameters if p["in"] == "header" and p["name"] == "Handoff-Fencing-Token"]
+        in_header = [p for p in parameters if p["in"] == "header" and p["name"] in HEADERS]
         arguments = [f"{snake(p['name'])}: {self.kind(p.get('schema'))}" for p in in_path]
         notes = [(snake(p["name"]), p.get("description", "")) for p in in_path]
         required: list[str] = []
@@ -327,9 +330,16 @@ class Operation:
             else:
                 optional.append(f"{snake(p['name'])}: {kind} | None = None")
             notes.append((snake(p["name"]), p.get("description", "")))
-        if in_header:
-            required.insert(0, "fencing_token: int")
-            notes.append(("fencing_token", "The token that came with the delivery."))
+        headers: list[str] = []
+        for p in in_header:
+            if p["name"] == "Handoff-Fencing-Token":
+                required.insert(0, "fencing_token: int")
+                notes.append(("fencing_token", "The token that came with the delivery."))
+                headers.append('"Handoff-Fencing-Token": str(fencing_token)')
+            else:
+                optional.append(f"{snake(p['name'])}: str | None = None")
+                notes.append((snake(p["name"]), p.get("description", "")))
+                headers.append(f'"{p["name"]}": {snake(p["name"])}')
         signature = ["self", *arguments]
         if required or optional:
             signature += ["*", *required, *optional]
@@ -342,10 +352,12 @@ class Operation:
             call.append("query={" + ", ".join(f'"{p["name"]}": {snake(p["name"])}' for p in in_query) + "}")
         if body != "None":
             call.append(f"body={body}")
-        if in_header:
-            call.append('headers={"Handoff-Fencing-Token": str(fencing_token)}')
+        if headers:
+            call.append("headers=headers_of({" + ", ".join(headers) + "})")
         if self.id in REPEATABLE:
             call.append("repeatable=True")
+        elif any(p["name"] == "Idempotency-Key" for p in in_header):
+            call.append("repeatable=idempotency_key is not None")
         waits = any(p["name"] == "wait" for p in in_query)
         if waits:
             call.append("wait=wait")
@@ -429,7 +441,7 @@ def services(document: dict[str, Any]) -> str:
         "from typing import Any",
         "",
         "from .. import models",
-        "from .._wire import UNSET, Unset, body_of, quoted, _bytes, _json, _model, _nothing, _text",
+        "from .._wire import UNSET, Unset, body_of, headers_of, quoted, _bytes, _json, _model, _nothing, _text",
         "from .transport import AsyncTransport",
         "",
     ]

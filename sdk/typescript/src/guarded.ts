@@ -4,8 +4,11 @@
 // forge (docs/prompt.md). It refuses those marks in a message, because there they can only be forgeries. So a guarded turn becomes
 // the data that it guards where it is sent on, and a placeholder where it is kept; a process that resumes reads it again.
 
+import { jsonOf } from "./canonical.js";
 import type { Client } from "./client.js";
 import { NotFoundError } from "./errors.js";
+import type { HandoffMessage } from "./types.js";
+import { INITIAL } from "./validate/index.js";
 
 /** A guarded turn: the context of a handoff that was received, or the result of one that was sent. */
 export interface Turn {
@@ -18,12 +21,15 @@ const TURN =
 const HANDOFF = /\(\/\S* of handoff ([0-9a-f-]{36}) on task /;
 const PLACEHOLDER = /handoffd:([0-9a-f]{16}):(prompt|result):([0-9a-f-]{36}):([tja])/g;
 
-/** The same value with each text changed. */
-function mapped(value: unknown, change: (text: string) => string): unknown {
+/** The same value as JSON, with each text changed. */
+function mapped(given: unknown, change: (text: string) => string, name: string | number = ""): unknown {
+  const value = jsonOf(given, name);
   if (typeof value === "string") return change(value);
-  if (Array.isArray(value)) return value.map((one) => mapped(one, change));
-  if (typeof value !== "object" || value === null) return value;
-  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, mapped(one, change)]));
+  if (Array.isArray(value)) return value.map((one, place) => mapped(one, change, place));
+  // The transport refuses a map or a set; without its members it would look like an empty object.
+  if (typeof value !== "object" || value === null || value instanceof Map || value instanceof Set)
+    return value;
+  return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, mapped(one, change, key)]));
 }
 
 /** Text as it is, or as it stands inside JSON text. */
@@ -92,6 +98,13 @@ async function rendered({ kind, handoffId }: Turn, client: Client): Promise<stri
   }
 }
 
+/** What a message asks for: `taskDescription`, or of an `INITIAL` handoff the first open subtask, else `taskSummary`. */
+export function taskOf(message: Partial<HandoffMessage>): string {
+  const { taskDescription = "", remainingSubtasks, taskSummary } = message;
+  if (taskDescription !== INITIAL) return taskDescription;
+  return remainingSubtasks?.[0]?.description ?? taskSummary ?? taskDescription;
+}
+
 /** JSON with the data in place of each guarded turn: a handoff's task for its context, its result for its result. */
 export async function plain<T>(value: T, client: Client): Promise<T> {
   const data = new Map<string, string>();
@@ -99,8 +112,8 @@ export async function plain<T>(value: T, client: Client): Promise<T> {
     try {
       const include = turn.kind === "prompt" ? ({ include: "message" } as const) : {};
       const { result, message } = await client.handoffs.get(turn.handoffId, include);
-      const task = (message as { taskDescription?: string } | null | undefined)?.taskDescription;
-      data.set(nameOf(turn), turn.kind === "prompt" ? (task ?? "") : asText(result));
+      const task = taskOf((message ?? {}) as Partial<HandoffMessage>);
+      data.set(nameOf(turn), turn.kind === "prompt" ? task : asText(result));
     } catch (error) {
       // Not this agent's: it stays, and the broker refuses it.
       if (!(error instanceof NotFoundError)) throw error;

@@ -54,9 +54,11 @@ export {
 } from "./validate/index.js";
 export {
   accepted,
+  type DeliveryContent,
   rejected,
   type VerifiedWebhook,
   verifyWebhook,
+  type WebhookDelivery,
   type WebhookHeaders,
   type WebhookOptions,
 } from "./webhook.js";

@@ -3,13 +3,14 @@ import { canonicalize } from "./canonical.js";
 
 /**
  * Signs a message: HMAC-SHA-256 under the agent's signing secret (`hss_…`) over the RFC 8785 form without
- * `signature`. Returns a copy with `signature`.
+ * `signature`. Returns a copy with `signature`, read back from what is signed: a date in it is text.
  */
 export async function signHandoffMessage<T extends object>(
   message: T,
   secret: string,
 ): Promise<T & { signature: string }> {
   const { signature: _, ...unsigned } = message as T & { signature?: string };
-  const tag = await hmacSha256(utf8(secret), utf8(canonicalize(unsigned)));
-  return { ...(unsigned as T), signature: `hmac-sha256:${toHex(tag)}` };
+  const signed = canonicalize(unsigned);
+  const tag = await hmacSha256(utf8(secret), utf8(signed));
+  return { ...(JSON.parse(signed) as T), signature: `hmac-sha256:${toHex(tag)}` };
 }

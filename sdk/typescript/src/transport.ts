@@ -1,4 +1,5 @@
 import { concat } from "./bytes.js";
+import { encoded } from "./canonical.js";
 import { AnswerError, ConnectionError, type HandoffdError, type Problem, toError } from "./errors.js";
 import type { operations } from "./generated/openapi.js";
 import { OPERATIONS } from "./generated/operations.js";
@@ -73,6 +74,7 @@ const NOT_REPEATABLE: ReadonlySet<OperationId> = new Set<OperationId>([
   ...(["createAgent", "createKey", "createSubscription", "topUpTask", "rotateSecret"] as const),
   ...(["rotateSubscriptionSecret", "replaySubscription", "releaseDeadLetter", "releaseDeadLetters"] as const),
   ...(["discardDeadLetter", "discardDeadLetters", "resolveEscalation", "restoreCheckpoint"] as const),
+  "testDelivery",
 ]);
 
 /** Repeats of one request. */
@@ -168,10 +170,10 @@ export class Transport {
     const init: RequestInit = { method, headers, signal, redirect: "error" };
     if (request.lines) {
       headers.set("content-type", "application/x-ndjson");
-      init.body = request.lines.map((line) => JSON.stringify(line)).join("\n");
+      init.body = request.lines.map(encoded).join("\n");
     } else if (request.body !== undefined) {
       headers.set("content-type", "application/json");
-      init.body = typeof request.body === "string" ? request.body : JSON.stringify(request.body);
+      init.body = typeof request.body === "string" ? request.body : encoded(request.body);
     }
     const mayRepeat = !NOT_REPEATABLE.has(operation);
     let response: Response;

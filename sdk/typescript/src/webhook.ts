@@ -19,17 +19,28 @@ export interface VerifiedWebhook {
   readonly id: string;
   /** When this attempt was signed. */
   readonly timestamp: Date;
-  /** The parsed body: a handoff message, or an event for callbacks and subscriptions. */
+  /** The parsed body: a handoff message, a chunk, a test, or an event for callbacks and subscriptions. */
   readonly payload: unknown;
   /** What a handoff's delivery says beside its body; absent for an event. */
-  readonly delivery?: {
-    readonly handoffId: string;
-    readonly taskId: string;
-    readonly attempt: number;
-    readonly fencingToken: number;
-    readonly message: HandoffMessage;
-  };
+  readonly delivery?: WebhookDelivery;
 }
+
+/**
+ * What a delivery carries. `message` is there for a handoff alone. `chunk` is the number, from 1, of a piece of a message that comes in
+ * pieces. `test` marks a test of the transport, which an operator sends: no handoff is behind it.
+ */
+export type DeliveryContent =
+  | { readonly test: false; readonly chunk?: undefined; readonly message: HandoffMessage }
+  | { readonly test: false; readonly chunk: number; readonly message?: undefined }
+  | { readonly test: true; readonly chunk?: undefined; readonly message?: undefined };
+
+/** What a handoff's delivery says beside its body. */
+export type WebhookDelivery = DeliveryContent & {
+  readonly handoffId: string;
+  readonly taskId: string;
+  readonly attempt: number;
+  readonly fencingToken: number;
+};
 
 /**
  * Verifies a delivery of the broker after Standard Webhooks 1.0 and returns its parsed body.
@@ -83,13 +94,19 @@ export async function verifyWebhook(
             taskId: required(header, "handoff-task-id"),
             attempt: number(header, "handoff-attempt"),
             fencingToken: number(header, "handoff-fencing-token"),
-            message: payload as HandoffMessage,
+            ...contentOf(header, payload),
           },
         }),
   };
 }
 
 type Reader = (name: string) => string | undefined;
+
+function contentOf(header: Reader, payload: object): DeliveryContent {
+  if (header("handoff-test") !== undefined) return { test: true };
+  if (header("handoff-chunk") !== undefined) return { test: false, chunk: number(header, "handoff-chunk") };
+  return { test: false, message: payload as HandoffMessage };
+}
 
 function reader(headers: WebhookHeaders): Reader {
   if (headers instanceof Headers) return (name) => headers.get(name) ?? undefined;

@@ -2,21 +2,24 @@ import type { AgentState, Constraints, Target } from "./build.js";
 import { canonicalize, type Json } from "./canonical.js";
 import { type Client, type Given, type HandOffOptions, requiredAgent } from "./client.js";
 import {
+  AnswerError,
   ConflictError,
+  ConnectionError,
   type Failure,
   ForbiddenError,
   HandoffdError,
+  InvalidRequestError,
   NotFoundError,
   ProblemError,
   StaleLeaseError,
   UnauthenticatedError,
 } from "./errors.js";
-import { replaced } from "./guarded.js";
+import { replaced, taskOf } from "./guarded.js";
 import { derivedExecutionId, traceparent } from "./ids.js";
 import type { Completion, SaidCost, Sent } from "./services.js";
-import { sleep } from "./transport.js";
+import { type Answer, sleep } from "./transport.js";
 import type { Handoff, HandoffMessage, HistoryTurn, QuestionItem, ReturnItem } from "./types.js";
-import { INITIAL, validateHandoffMessage } from "./validate/index.js";
+import { validateHandoffMessage } from "./validate/index.js";
 import { toDollars, toNanos } from "./validate/money.js";
 
 /** Milliseconds between heartbeats at most; a third of the lease where that is less. */
@@ -27,6 +30,10 @@ const ADOPT_HEARTBEATS = 4;
 const BACKOFF_MS = 2_000;
 /** The same at most, where the broker says when to come back. */
 const MOST_BACKOFF_MS = 60_000;
+/** Characters of an error's message that a verdict carries at most. */
+const MOST_WORDS = 500;
+/** The code of a failure whose error has none. */
+const HANDLER_ERROR = "HANDLER_ERROR";
 
 /** Code and words of a receiver that says no. */
 abstract class Refusal extends HandoffdError {
@@ -111,6 +118,7 @@ export class Job {
   readonly client: Client;
   readonly #abort = new AbortController();
   #accepted: Promise<Handoff> | undefined;
+  #isAccepted = false;
   #spentNanos: bigint;
   #leftNanos: bigint;
   #promptTokens: number;
@@ -138,10 +146,7 @@ export class Job {
 
   /** What is to be done: the task's description, or the first open subtask of an `INITIAL` handoff. */
   get task(): string {
-    const { taskDescription, remainingSubtasks } = this.message;
-    return taskDescription === INITIAL
-      ? (remainingSubtasks[0]?.description ?? taskDescription)
-      : taskDescription;
+    return taskOf(this.message);
   }
 
   /** `currentState`. */
@@ -239,7 +244,7 @@ export class Job {
         view = await handoffs.ask(this.handoffId, this.fencingToken, body, { signal: this.signal });
       }
       while (view.status === "INPUT_REQUIRED")
-        view = await handoffs.get(this.handoffId, { wait: 20, signal: this.signal });
+        view = await handoffs.get(this.handoffId, { wait: 20, until: "answered", signal: this.signal });
       if (view.status !== "ACCEPTED" || view.asked?.state !== "ANSWERED")
         this.abort(new LeaseLostError(`handoff ${this.handoffId} is ${view.status}`));
       this.check();
@@ -254,17 +259,27 @@ export class Job {
     return this.#isAsking;
   }
 
-  /** Notes what the work cost since the last call: US dollars and tokens. Told with the verdict and when handing on. */
+  /**
+   * Notes what the work cost since the last call: US dollars and tokens. Told with the verdict and when handing on.
+   *
+   * @throws RangeError for a negative amount, an amount that is not finite, and tokens that are no whole number from 0.
+   */
   spend(usd: number, tokens: { readonly prompt?: number; readonly completion?: number } = {}): void {
+    const { prompt = 0, completion = 0 } = tokens;
+    if (!Number.isFinite(usd) || usd < 0) throw new RangeError(`spent US dollars are 0 or more: ${usd}`);
+    for (const count of [prompt, completion])
+      if (!Number.isSafeInteger(count) || count < 0)
+        throw new RangeError(`spent tokens are a whole number from 0: ${count}`);
     this.#spentNanos += toNanos(usd);
     this.#leftNanos -= toNanos(usd);
-    this.#promptTokens += tokens.prompt ?? 0;
-    this.#completionTokens += tokens.completion ?? 0;
+    this.#promptTokens += prompt;
+    this.#completionTokens += completion;
     this.#spentHere = true;
   }
 
   /**
-   * Hands the task on: same task, this handoff as its parent; state, finished work, constraints and budget are relayed.
+   * Hands the task on: same task, this handoff as its parent; state, finished work, constraints and budget are relayed. Where
+   * nothing was finished before, the conversation so far stands as the one completed subtask.
    *
    * @param constraints In place of those that came along.
    */
@@ -275,6 +290,13 @@ export class Job {
     options: HandOffOptions = {},
   ): Promise<Sent> {
     await this.acquire();
+    const { completedSubtasks, conversationHistoryVerbatim } = this.message;
+    // The broker asks every later handoff for work that was done.
+    const before = {
+      subtaskId: this.handoffId,
+      description: "The conversation before",
+      result: { turns: conversationHistoryVerbatim.length },
+    };
     const relayed: Given = {
       task: "",
       taskId: this.taskId,
@@ -286,7 +308,7 @@ export class Job {
       completionTokens: this.#completionTokens,
       traceparent: traceparent(this.traceparent),
       state: this.state,
-      completed: this.message.completedSubtasks,
+      completed: completedSubtasks.length > 0 ? completedSubtasks : [before],
       conversationId: this.message.conversationId,
       userId: this.message.userId,
     } satisfies Omit<AgentState, "agentId">;
@@ -294,17 +316,23 @@ export class Job {
     return this.client.handOff(target, { ...relayed, ...this.plain(more) }, constraints, options);
   }
 
-  /** The lease, asked for once. @internal */
+  /** The lease, asked for until the broker gives it. @internal */
   acquire(): Promise<Handoff> {
-    this.#accepted ??= this.resumed
-      ? this.client.handoffs.heartbeat(this.handoffId, this.fencingToken)
-      : this.client.handoffs.accept(this.handoffId, this.fencingToken);
+    if (this.#accepted) return this.#accepted;
+    this.#isAccepted = true;
+    const { handoffs } = this.client;
+    this.#accepted = this.resumed
+      ? handoffs.heartbeat(this.handoffId, this.fencingToken)
+      : handoffs.accept(this.handoffId, this.fencingToken);
+    this.#accepted.catch(() => {
+      this.#accepted = undefined;
+    });
     return this.#accepted;
   }
 
-  /** Whether it was accepted, or is being accepted. @internal */
+  /** Whether an acceptance was sent: without its answer, the broker may have it all the same. @internal */
   get isAccepted(): boolean {
-    return this.#accepted !== undefined;
+    return this.#isAccepted;
   }
 
   /** @internal */
@@ -350,7 +378,10 @@ export interface WorkerOptions {
   readonly adopt?: boolean;
   /** Seconds for which one poll waits, 60 at most; 10 unless said. A stop waits for the poll under way. */
   readonly pollSeconds?: number;
-  /** Called with each task that came back (`returnTo`); without it an event tells of such a task. */
+  /**
+   * Called with each task that came back (`returnTo`); without it an event tells of such a task. What it throws is an event, and the
+   * task comes again.
+   */
   readonly onReturn?: (item: ReturnItem, client: Client) => void | Promise<void>;
   /**
    * Called with each question of a receiver to this agent, which sent it a handoff; what it returns is the answer. Without it questions
@@ -387,6 +418,13 @@ export class Worker {
   readonly #held = new Map<string, { readonly job: Job; readonly done: Promise<void> }>();
   /** Deadlines of accepted handoffs of other workers, and since when each stands still, in milliseconds. */
   readonly #watched = new Map<string, { readonly deadline: string; readonly since: number }>();
+  /** Calls of `onReturn` under way, by the handoff. */
+  readonly #returning = new Map<string, Promise<void>>();
+  /** The poll for returns and questions alone, while one is under way. */
+  #hearing: Promise<void> | undefined;
+  #hears: boolean;
+  /** Questions with a call of `onQuestion` under way: the handoff's id and the question's number. */
+  readonly #answering = new Set<string>();
   readonly #stopping = new AbortController();
   #running: Promise<void> | undefined;
 
@@ -396,6 +434,7 @@ export class Worker {
     this.#client = client;
     this.#handler = handler;
     this.#options = options;
+    this.#hears = options.onReturn !== undefined || options.onQuestion !== undefined;
   }
 
   /**
@@ -444,7 +483,11 @@ export class Worker {
     const stopping = this.#stopping.signal;
     while (!stopping.aborted) {
       if (this.#free <= 0) {
-        await Promise.race([...[...this.#held.values()].map(({ done }) => done), aborted(stopping)]);
+        const round = new AbortController();
+        const ends = [...this.#held.values()].map((held) => held.done);
+        if (this.#hears) ends.push(this.#hear());
+        await Promise.race([...ends, aborted(stopping, round.signal)]);
+        round.abort();
         continue;
       }
       try {
@@ -459,18 +502,39 @@ export class Worker {
           this.#tell({ type: "claimed", handoffId: item.handoffId });
           await this.#begin({ ...item, message: message as HandoffMessage, resumed: false });
         }
-        for (const item of inbox.returns ?? []) {
-          this.#tell({ type: "returned", handoffId: item.handoffId });
-          await this.#options.onReturn?.(item, this.#client);
-        }
-        for (const item of inbox.questions ?? []) {
-          // Answering takes its time; claims go on.
-          void this.#question(item);
-        }
+        this.#takeWords(inbox);
       } catch (error) {
-        if (isRefused(error)) throw error;
+        const isWrong = error instanceof ConflictError || error instanceof InvalidRequestError;
+        if (isWrong || isRefused(error)) throw error;
         await this.#pause(error);
       }
+    }
+  }
+
+  /** What an inbox says of handoffs that this agent sent; answering takes its time, and claims go on. */
+  #takeWords({ returns, questions }: Answer<"pollInbox">): void {
+    for (const item of returns ?? []) this.#takeBack(item);
+    for (const item of questions ?? []) void this.#question(item);
+  }
+
+  /** Polls for returns and questions alone while all places are taken: a handler may wait for the agent that asks. */
+  #hear(): Promise<void> {
+    this.#hearing ??= this.#heard().finally(() => {
+      this.#hearing = undefined;
+    });
+    return this.#hearing;
+  }
+
+  async #heard(): Promise<void> {
+    const { signal } = this.#stopping;
+    try {
+      const wait = this.#options.pollSeconds ?? 10;
+      this.#takeWords(await this.#client.handoffs.inbox(this.agentId, { wait, max: 0, retries: 0, signal }));
+    } catch (error) {
+      if (signal.aborted) return;
+      // An older broker has no such poll. What is refused to all polls ends the worker at the next one.
+      if (error instanceof InvalidRequestError || isRefused(error)) this.#hears = false;
+      else await this.#pause(error);
     }
   }
 
@@ -483,7 +547,8 @@ export class Worker {
   async #windDown(): Promise<void> {
     const over = new AbortController();
     const grace = sleep(this.#options.graceMs ?? 30_000, over.signal).catch(() => undefined);
-    await Promise.race([Promise.all([...this.#held.values()].map(({ done }) => done)), grace]);
+    const left = [...[...this.#held.values()].map(({ done }) => done), ...this.#returning.values()];
+    await Promise.race([Promise.all(left), grace]);
     over.abort();
     for (const { job } of this.#held.values())
       job.abort(new WorkerStoppedError("the worker's grace is over"));
@@ -508,8 +573,10 @@ export class Worker {
       const outcome = await this.#outcome(job, () => {
         beats = this.#beat(job, beating.signal);
       });
-      if (outcome instanceof Completed) await this.#complete(job, outcome);
-      else await this.#refuse(job, outcome.error);
+      if (outcome instanceof Completed) {
+        await this.#untilAnswered(job, () => job.acquire());
+        await this.#complete(job, outcome);
+      } else await this.#refuse(job, outcome.error);
     } finally {
       beating.abort();
       await beats;
@@ -524,18 +591,18 @@ export class Worker {
     }
     const acceptFirst = job.resumed || (this.#options.acceptWithinMs ?? 0) <= 0;
     if (acceptFirst) {
-      await job.acquire();
+      await this.#untilAnswered(job, () => job.acquire());
       this.#tell({ type: job.resumed ? "resumed" : "accepted", handoffId: job.handoffId });
     }
     beginBeats();
     try {
       const result = await Promise.race([this.#handler(job), rejected(job.signal)]);
       job.check();
-      await job.acquire();
       return result instanceof Completed ? result : new Completed(result ?? null);
     } catch (error) {
       job.check();
-      if (isLost(error)) throw error;
+      // Any other refusal that a handler meets may be of something else than this handoff.
+      if (error instanceof LeaseLostError || error instanceof StaleLeaseError) throw error;
       return { error };
     }
   }
@@ -547,24 +614,27 @@ export class Worker {
     await this.#options.decide?.(job);
   }
 
-  /** Accepts in time, then extends the lease until the work is done or the handoff is lost. */
+  /** Accepts in time, then extends the lease until the work is done, or the handoff is lost or was handed on. */
   async #beat(job: Job, signal: AbortSignal): Promise<void> {
     let pause = job.isAccepted ? 0 : (this.#options.acceptWithinMs ?? 0);
-    for (let lease: number | undefined; ; ) {
-      if (job.isAccepted && lease === undefined) lease = leaseMs(await job.acquire().catch(() => undefined));
-      if (job.isAccepted)
-        pause = Math.min(this.#options.heartbeatMs ?? HEARTBEAT_MS, (lease ?? HEARTBEAT_MS) / 3);
+    for (let [isHeld, isFirst] = [false, false]; ; ) {
       await sleep(pause, signal).catch(() => undefined);
       if (signal.aborted) return;
       // No lease runs while the sender is asked.
       if (job.isAsking) continue;
       try {
-        if (!job.isAccepted) {
-          await job.acquire();
-          this.#tell({ type: "accepted", handoffId: job.handoffId });
+        if (!isHeld) {
+          isFirst ||= !job.isAccepted;
+          pause = BACKOFF_MS;
+          const lease = leaseMs(await job.acquire());
+          isHeld = true;
+          pause = Math.min(this.#options.heartbeatMs ?? HEARTBEAT_MS, (lease ?? HEARTBEAT_MS) / 3);
+          if (isFirst) this.#tell({ type: "accepted", handoffId: job.handoffId });
           continue;
         }
-        const view = await this.#client.handoffs.heartbeat(job.handoffId, job.fencingToken, { signal });
+        const view = await this.#extended(job, signal);
+        // No lease runs any more, and the handler ends in its own time.
+        if (isHandedOn(view)) return;
         if (view.status !== "ACCEPTED" && view.status !== "INPUT_REQUIRED")
           throw new LeaseLostError(`handoff ${job.handoffId} is ${view.status}`);
       } catch (error) {
@@ -576,51 +646,110 @@ export class Worker {
     }
   }
 
-  /** Says that the work is done, as long as the lease holds: a result is not thrown away for a broker that is away. */
-  async #complete(job: Job, outcome: Completed): Promise<void> {
+  /**
+   * The handoff with its lease extended, or as it is where there is none to extend: it was handed on, or its task was canceled and the
+   * grace runs.
+   */
+  async #extended(job: Job, signal: AbortSignal): Promise<Handoff> {
+    const { handoffs } = this.#client;
+    try {
+      return await handoffs.heartbeat(job.handoffId, job.fencingToken, { signal });
+    } catch (error) {
+      if (!(error instanceof ConflictError)) throw error;
+      const view = await handoffs.get(job.handoffId, { signal });
+      const isHeld = view.status === "ACCEPTED" && view.fencingToken === job.fencingToken;
+      if (!isHeld && !isHandedOn(view)) throw error;
+      return view;
+    }
+  }
+
+  /** Repeats a request while the broker is away and the handoff is this worker's: no verdict is thrown away for that. */
+  async #untilAnswered(job: Job, send: () => Promise<unknown>): Promise<void> {
     for (;;) {
       try {
-        const said = { ...job.plain(outcome.said), ...job.cost };
-        await this.#client.handoffs.complete(job.handoffId, job.fencingToken, said, { signal: job.signal });
-        this.#tell({ type: "completed", handoffId: job.handoffId });
+        await send();
         return;
       } catch (error) {
         job.check();
-        // Handed on and settled by its acceptance, or withdrawn: the broker's word counts.
-        if (error instanceof ConflictError) return this.#tell({ type: "settled", handoffId: job.handoffId });
-        if (isLost(error)) throw error;
-        const refused = error instanceof ProblemError && error.status < 500 && error.status !== 429;
-        // A defect of the broker meets the same verdict again.
-        if (error instanceof ProblemError && error.status === 500) throw error;
-        if (refused) return this.#refuse(job, new Fail(error.code, error.failures));
+        if (!isAway(error)) throw error;
         this.#tell({ type: "unreachable", error });
         await sleep(BACKOFF_MS, job.signal);
       }
     }
   }
 
-  async #refuse(job: Job, error: unknown): Promise<void> {
-    const { handoffId, fencingToken } = job;
-    const refusal = error instanceof Refusal ? error : undefined;
-    const details = refusal?.details === undefined ? {} : { details: refusal.details };
-    if (refusal instanceof Reject && !job.isAccepted) {
-      await this.#client.handoffs.reject(handoffId, fencingToken, { reason: refusal.code, ...details });
-      return this.#tell({ type: "rejected", handoffId, code: refusal.code });
+  async #complete(job: Job, outcome: Completed): Promise<void> {
+    const { handoffId, fencingToken, signal } = job;
+    try {
+      const said = { ...job.plain(outcome.said), ...job.cost };
+      const { handoffs } = this.#client;
+      await this.#untilAnswered(job, () => handoffs.complete(handoffId, fencingToken, said, { signal }));
+      this.#tell({ type: "completed", handoffId });
+    } catch (error) {
+      job.check();
+      // Handed on and settled by its acceptance, or withdrawn: the broker's word counts.
+      if (error instanceof ConflictError) return this.#tell({ type: "settled", handoffId });
+      if (isLost(error)) throw error;
+      // The broker refuses the result, or JSON cannot hold it.
+      const refused = error instanceof ProblemError;
+      await this.#refuse(job, refused ? new Fail(error.code, error.failures) : error);
     }
-    const words = error instanceof Error ? error.message : String(error);
-    const said = { error: refusal?.code ?? (words || "the handler failed"), ...details, ...job.cost };
-    await this.#client.handoffs.fail(handoffId, fencingToken, said);
-    this.#tell({ type: "failed", handoffId, code: refusal?.code ?? "HANDLER_ERROR" });
   }
 
-  /** Answers a receiver's question. A failure leaves it open: the item comes again. */
+  async #refuse(job: Job, error: unknown): Promise<void> {
+    const { handoffId, fencingToken, signal } = job;
+    const { handoffs } = this.#client;
+    const refusal = error instanceof Refusal ? error : undefined;
+    const code = refusal?.code ?? HANDLER_ERROR;
+    const details = refusal?.details === undefined ? {} : { details: refusal.details };
+    if (refusal instanceof Reject && !job.isAccepted) {
+      await this.#orCodeAlone(job, { reason: code, ...details }, { reason: code }, (said) =>
+        handoffs.reject(handoffId, fencingToken, said, { signal }),
+      );
+      return this.#tell({ type: "rejected", handoffId, code });
+    }
+    const said = { error: refusal?.code ?? wordsOf(error), ...details, ...job.cost };
+    await this.#orCodeAlone(job, said, { error: code }, (each) =>
+      handoffs.fail(handoffId, fencingToken, each, { signal }),
+    );
+    this.#tell({ type: "failed", handoffId, code });
+  }
+
+  /** Sends a verdict; the code alone where the broker refuses the rest of it, or JSON cannot hold it. */
+  async #orCodeAlone<T>(job: Job, said: T, code: T, send: (said: T) => Promise<unknown>): Promise<void> {
+    try {
+      await this.#untilAnswered(job, () => send(said));
+    } catch (error) {
+      job.check();
+      if (isLost(error)) throw error;
+      await this.#untilAnswered(job, () => send(code));
+    }
+  }
+
+  /** Tells of a task that came back while claims go on. It comes again until it moves on, and is told once at a time. */
+  #takeBack(item: ReturnItem): void {
+    const { handoffId } = item;
+    if (this.#returning.has(handoffId)) return;
+    this.#tell({ type: "returned", handoffId });
+    const told = Promise.resolve(item)
+      .then((given) => this.#options.onReturn?.(given, this.#client))
+      .catch((error: unknown) => this.#tell({ type: "unreachable", error }))
+      .finally(() => this.#returning.delete(handoffId));
+    this.#returning.set(handoffId, told);
+  }
+
+  /** Answers a receiver's question, which comes again until it is closed, once at a time. A failure leaves it open. */
   async #question(item: QuestionItem): Promise<void> {
-    if (!this.#options.onQuestion) return;
+    const question = `${item.handoffId} ${item.number}`;
+    if (!this.#options.onQuestion || this.#answering.has(question)) return;
+    this.#answering.add(question);
     try {
       const answer = await this.#options.onQuestion(item, this.#client);
       await this.#client.handoffs.answer(item.handoffId, { answer, number: item.number });
     } catch (error) {
       if (!isLost(error)) this.#tell({ type: "unreachable", error });
+    } finally {
+      this.#answering.delete(question);
     }
   }
 
@@ -635,18 +764,27 @@ export class Worker {
           toAgent: this.agentId,
         })) {
           if (this.#free <= 0 || stopping.aborted) break;
-          if (!this.#isLeftBehind(handoff, beat * ADOPT_HEARTBEATS) || !(await this.#elected(handoff)))
-            continue;
-          const view = await this.#client.handoffs.get(handoff.handoffId, { include: "message" });
-          if (view.status !== "ACCEPTED" || !view.message) continue;
-          const message = view.message as HandoffMessage;
-          await this.#begin({ ...view, message, attempt: view.attempts, resumed: true });
+          if (this.#isLeftBehind(handoff, beat * ADOPT_HEARTBEATS)) await this.#takeUp(handoff);
         }
       } catch (error) {
         if (isRefused(error)) return;
         this.#tell({ type: "unreachable", error });
       }
       await sleep(beat, stopping).catch(() => undefined);
+    }
+  }
+
+  async #takeUp(handoff: Handoff): Promise<void> {
+    try {
+      if (!(await this.#elected(handoff))) return;
+      const view = await this.#client.handoffs.get(handoff.handoffId, { include: "message" });
+      if (view.status !== "ACCEPTED" || !view.message) return;
+      const message = view.message as HandoffMessage;
+      await this.#begin({ ...view, message, attempt: view.attempts, resumed: true });
+    } catch (error) {
+      // The task was canceled, or the handoff is gone: the others are looked at all the same.
+      if (!isLost(error)) throw error;
+      this.#watched.delete(handoff.handoffId);
     }
   }
 
@@ -688,11 +826,36 @@ function isLost(error: unknown): boolean {
   );
 }
 
-/** Whether the broker refuses the key or the inbox, which no repeat mends. */
+/** Whether its receiver handed the task on, and that was accepted. */
+function isHandedOn(handoff: Handoff): boolean {
+  return handoff.status === "COMPLETED" && handoff.reason === "HANDED_ON";
+}
+
+/**
+ * Whether the broker did not answer, or something in its place did. A defect of the broker (500), and a proxy that takes no body of that
+ * size (413), meet the same verdict again.
+ */
+function isAway(error: unknown): boolean {
+  if (!(error instanceof ProblemError))
+    return error instanceof ConnectionError || error instanceof AnswerError;
+  const { status } = error;
+  return status > 500 || status === 429 || (error.requestId === "" && status !== 413);
+}
+
+/** Whether the broker refuses the key, which no repeat mends. */
 function isRefused(error: unknown): boolean {
-  return (
-    error instanceof UnauthenticatedError || error instanceof ForbiddenError || error instanceof ConflictError
-  );
+  return error instanceof UnauthenticatedError || error instanceof ForbiddenError;
+}
+
+/** What an error says, as text that a verdict can carry. */
+function wordsOf(error: unknown): string {
+  let words: string;
+  try {
+    words = String(error instanceof Error ? error.message : error);
+  } catch {
+    words = "";
+  }
+  return words.slice(0, MOST_WORDS).toWellFormed() || "the handler failed";
 }
 
 /** The lease that is left, in milliseconds; `undefined` where none runs. */
@@ -701,10 +864,11 @@ function leaseMs(handoff: Handoff | undefined): number | undefined {
   return Number.isFinite(left) ? Math.max(300, left) : undefined;
 }
 
-function aborted(signal: AbortSignal): Promise<void> {
+/** Resolves once the signal is aborted; `over` ends the wait for it, and no listener stays. */
+function aborted(signal: AbortSignal, over?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve();
-    else signal.addEventListener("abort", () => resolve(), { once: true });
+    else signal.addEventListener("abort", () => resolve(), { once: true, ...(over ? { signal: over } : {}) });
   });
 }
 

@@ -269,7 +269,7 @@ describe("handOff", () => {
     const signing = broker.admin.as("signer", apiKey, { signingSecret });
     const sent = await signing.handOff("legal", {
       task: "Sign §4.2 — 12.50 €",
-      state: { ö: [1e21, 0.1, "\u2028"] },
+      state: { ö: [1e21, 0.1, "\u2028"], due: new Date(0) },
     });
     assert.equal(sent.status, "PENDING");
   });

@@ -86,6 +86,34 @@ describe("the client", () => {
     assert.deepEqual(fed, seen);
   });
 
+  it("knows what it sent before, its ids in capitals or small letters", async () => {
+    const ids = { taskId: randomId().toUpperCase(), handoffId: randomId().toUpperCase() };
+    const [first, second] = [
+      await sender.handOff("receiver", { task: "x", ...ids }),
+      await sender.handOff("receiver", { task: "x", ...ids }),
+    ];
+    assert.deepEqual([first.replayed, second.replayed], [false, true]);
+    assert.equal(second.handoffId, first.handoffId);
+  });
+
+  it("answers a repeated step with all that the first answer said", async () => {
+    const step = { task: "x", run: randomId(), step: "1" };
+    const group = await sender.handOffToMany(["receiver"], step);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    const again = await sender.handOffToMany(["receiver"], step);
+    assert.equal(again.replayed, true);
+    assert.ok(group.group);
+    assert.deepEqual(again.group, group.group);
+    const marked = { ...step, run: randomId(), returnTo: "source" as const, completed: ["x"] };
+    const known = Object.keys(await sender.handOff("receiver", marked));
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    const repeated = Object.keys(await sender.handOff("receiver", marked));
+    assert.deepEqual(
+      known.filter((name) => !repeated.includes(name)),
+      [],
+    );
+  });
+
   it("iterates over lists page by page", async () => {
     const ids = new Set<string>();
     for (let count = 0; count < 5; count++)

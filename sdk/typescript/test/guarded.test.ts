@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Client } from "../src/client.js";
-import { folded, replaced, runKey, turnsIn, unfolded } from "../src/guarded.js";
+import { folded, plain, replaced, runKey, taskOf, turnsIn, unfolded } from "../src/guarded.js";
 
 const ID = "00000000-0000-4000-8000-000000000007";
 const NUMBER = "a".repeat(32);
@@ -33,6 +33,15 @@ describe("guarded turns", () => {
         assert.equal(data.a[0], `before ${form('{"risk": "low"}')} after`);
       });
     }
+
+  it("of a first handoff become its task", async () => {
+    const remainingSubtasks = [{ subtaskId: "task", description: "Check it" }];
+    const message = { taskDescription: "INITIAL", remainingSubtasks, taskSummary: "Check" };
+    const reader = { handoffs: { get: async () => ({ message }) } } as unknown as Client;
+    assert.equal(await plain(turn("prompt"), reader), "Check it");
+    assert.equal(taskOf({ ...message, remainingSubtasks: [] }), "Check");
+    assert.equal(taskOf({ ...message, taskDescription: "Score it" }), "Score it");
+  });
 
   it("are no forged ones, and no placeholder of another run", async () => {
     for (const text of [turn("result", "b".repeat(32)), turn("result").replace(ID, "nobody")]) {

@@ -43,6 +43,27 @@ describe("an answer that breaks off", () => {
   }
 });
 
+describe("a test delivery", () => {
+  it("is not sent again after a lost answer", async () => {
+    await asked([(socket) => socket.destroy()], async (client, { seen }) => {
+      await assert.rejects(client.agents.testDelivery("a"), ConnectionError);
+      assert.equal(seen.length, 1);
+    });
+  });
+});
+
+describe("a question and an answer", () => {
+  it("carry the idempotency key", async () => {
+    await asked([], async (client, { seen }) => {
+      const options = { idempotencyKey: "once" };
+      await client.handoffs.ask("h", 7, { question: "Which?" }, options);
+      await client.handoffs.answer("h", { answer: "This" }, options);
+      for (const text of seen) assert.match(text, /^idempotency-key: once\r$/im);
+      assert.match(seen[0] ?? "", /\{"question":"Which\?","fencingToken":7\}$/);
+    });
+  });
+});
+
 describe("an answer of another kind", () => {
   const other: Record<string, Buffer> = {
     "a login": answer(200, "<html>Please log in</html>", { "content-type": "text/html" }),

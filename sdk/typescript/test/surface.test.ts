@@ -21,7 +21,7 @@ describe("the surface", () => {
     const operations = new Set(called);
     // Traces and prompts have two formats each, and a wait asks for the handoff.
     const twice = called.filter((id, index) => called.indexOf(id) !== index).sort();
-    assert.deepEqual(twice, ["getHandoff", "getPrompt", "getResultPrompt", "getTrace"]);
+    assert.deepEqual(twice, ["getHandoff", "getPrompt", "getQuestionPrompt", "getResultPrompt", "getTrace"]);
     assert.deepEqual([...operations].sort(), Object.keys(OPERATIONS).sort());
   });
 

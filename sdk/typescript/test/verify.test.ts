@@ -5,6 +5,7 @@ import { readFileSync } from "node:fs";
 import { createServer, type IncomingHttpHeaders } from "node:http";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
+import { encoded } from "../src/canonical.js";
 import {
   accepted,
   buildHandoffMessage,
@@ -43,9 +44,40 @@ describe("canonicalize", () => {
     }
   });
 
+  it("is the request's body, too: what has toJSON goes as what that gives, and undefined members are left out", () => {
+    class Money {
+      toJSON(): string {
+        return "1.00";
+      }
+    }
+    const value = {
+      at: new Date(0),
+      left: undefined,
+      price: new Money(),
+      list: [undefined, 1],
+      page: new URL("https://a.test/"),
+    };
+    assert.equal(encoded(value), JSON.stringify(value));
+    assert.deepEqual(JSON.parse(encoded(value)), JSON.parse(canonicalize(value)));
+    const shared = { n: 1 };
+    assert.equal(encoded([shared, shared]), '[{"n":1},{"n":1}]');
+  });
+
   it("refuses what JSON cannot hold", () => {
     for (const value of [Number.NaN, Number.POSITIVE_INFINITY, "\ud800", { a: 1n }, () => 1])
       assert.throws(() => canonicalize(value), TypeError);
+  });
+
+  it("writes a value with toJSON as JSON.stringify does", () => {
+    const named = { toJSON: (name: string) => `of ${name}` };
+    const value = {
+      a: new Date(0),
+      b: [new URL("https://a.test/"), named, undefined],
+      c: { toJSON: () => undefined },
+      d: named,
+    };
+    assert.equal(canonicalize(value), JSON.stringify(value));
+    assert.equal(canonicalize(value.a), JSON.stringify(value.a));
   });
 });
 
@@ -58,6 +90,14 @@ describe("signHandoffMessage", () => {
       "hss_only-for-this-page",
     );
     assert.ok(page.includes(signature));
+  });
+
+  it("signs what is sent, whatever the message is made of", async () => {
+    const message = { state: { at: new Date(0), page: new URL("https://a.test/"), no: undefined } };
+    const signed = await signHandoffMessage(message, "hss_a");
+    const sent = JSON.parse(JSON.stringify(signed)) as typeof signed;
+    assert.deepEqual(sent.state, { at: "1970-01-01T00:00:00.000Z", page: "https://a.test/" });
+    assert.equal((await signHandoffMessage(sent, "hss_a")).signature, signed.signature);
   });
 });
 
@@ -159,7 +199,7 @@ describe("verifyWebhook", () => {
     const verified = await verifyWebhook(webhookSecret, headers, body);
     assert.equal(verified.id, message.handoffId);
     assert.equal(verified.delivery?.handoffId, message.handoffId);
-    assert.equal(verified.delivery?.message.taskId, message.taskId);
+    assert.equal(verified.delivery?.message?.taskId, message.taskId);
     assert.equal(verified.delivery?.attempt, 1);
     assert.ok((verified.delivery?.fencingToken ?? 0) > 0);
     // Other forms of the same: fetch's headers, text, and a secret beside an old one.
@@ -210,6 +250,22 @@ describe("verifyWebhook", () => {
     const tag = createHmac("sha256", secret).update(content).digest("base64");
     return { "webhook-id": "msg_1", "webhook-timestamp": stamp, "webhook-signature": `v1,${tag}` };
   };
+
+  it("tells a chunk and a test from a handoff", async () => {
+    const key = Buffer.alloc(24, 7);
+    const secret = `whsec_${key.toString("base64")}`;
+    const told = async (more: Record<string, string>): Promise<unknown> => {
+      const ids = { "Handoff-Id": "h", "Handoff-Task-Id": "t" };
+      const numbers = { "Handoff-Attempt": "1", "Handoff-Fencing-Token": "7" };
+      const headers = { ...signed(key, Buffer.from("{}")), ...ids, ...numbers, ...more };
+      return (await verifyWebhook(secret, headers, "{}")).delivery;
+    };
+    const common = { handoffId: "h", taskId: "t", attempt: 1, fencingToken: 7 };
+    assert.deepEqual(await told({}), { ...common, test: false, message: {} });
+    assert.deepEqual(await told({ "Handoff-Chunk": "3" }), { ...common, test: false, chunk: 3 });
+    assert.deepEqual(await told({ "Handoff-Test": "true" }), { ...common, test: true });
+    await assert.rejects(told({ "Handoff-Chunk": "x" }), VerificationError);
+  });
 
   it("refuses a signed body that is no JSON object", async () => {
     const key = Buffer.alloc(24, 7);

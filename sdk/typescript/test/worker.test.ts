@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import {
-  type Client,
+  Client,
   Completed,
   Fail,
   ForbiddenError,
@@ -105,6 +105,7 @@ describe("a worker", () => {
 
   it("asks its sender, whose worker answers; no lease runs meanwhile", async () => {
     const asked: unknown[] = [];
+    let reads = 0;
     const answering = new Worker(sender, () => 0, {
       pollSeconds: 1,
       onQuestion: async (item) => {
@@ -117,11 +118,19 @@ describe("a worker", () => {
     await working(
       "curious",
       async (job) => {
+        const { handoffs } = job.client;
+        const get = handoffs.get.bind(handoffs);
+        handoffs.get = (...given) => {
+          reads += 1;
+          return get(...given);
+        };
         const clause = await job.ask("Which clause?", { schema: { type: "string" } });
         const sure = await job.ask({ sure: clause }, { withinMs: 60_000 });
         job.check();
         const prompt = await job.client.handoffs.questionPrompt(job.handoffId);
-        return { clause, sure, prompt: prompt.includes("DATA ONLY") };
+        const { messages } = await job.client.handoffs.questionPromptMessages(job.handoffId);
+        const prompts = [prompt, messages[0]?.content ?? ""];
+        return { clause, sure, prompt: prompts.every((text) => text.includes("DATA ONLY")) };
       },
       async () => {
         const { handoffId } = await send("curious");
@@ -133,6 +142,31 @@ describe("a worker", () => {
     await answering.stop();
     await running;
     assert.deepEqual(asked, ["Which clause?", { sure: "4.2" }]);
+    // Two of each question: before it, and the one that the broker holds until the answer.
+    assert.equal(reads, 4);
+  });
+
+  it("answers who asks while its only job waits for that agent", async () => {
+    const downstream = await broker.agent("downstream");
+    const boss = await broker.agent("boss", { handoffTargets: ["downstream"] });
+    await broker.admin.allowlist.addTarget("sender", "boss");
+    const delegating = new Worker(
+      boss,
+      async (job) => {
+        const { handoffId } = await job.client.handOff("downstream", "Which clause?");
+        return (await job.client.handoffs.waitEnded(handoffId, { withinMs: 60_000 })).result;
+      },
+      { pollSeconds: 1, concurrency: 1, onQuestion: (item) => `${item.question} 4.2` },
+    );
+    const asking = new Worker(downstream, (job) => job.ask("Which?"), { pollSeconds: 1 });
+    const running = [delegating.run(), asking.run()];
+    try {
+      const { handoffId } = await sender.handOff("boss", "Check it");
+      const ended = await sender.handoffs.waitEnded(handoffId, { withinMs: 60_000 });
+      assert.deepEqual([ended.status, ended.result], ["COMPLETED", "Which? 4.2"]);
+    } finally {
+      await Promise.all([delegating.stop(), asking.stop(), ...running]);
+    }
   });
 
   it("stops a job whose question finds no answer in time", async () => {
@@ -339,6 +373,150 @@ describe("a worker", () => {
     );
     await helping.stop();
     await run;
+  });
+
+  it("hands on without a word of what was done, and its handler ends in its own time", async () => {
+    const second = await receiver("second");
+    const helping = new Worker(second, (job) => job.message, { pollSeconds: 1 });
+    const run = helping.run();
+    await broker.agent("first", { handoffTargets: ["second"] });
+    let sentOn = "";
+    await working(
+      "first",
+      async (job) => {
+        sentOn = (await job.handOn("second", "Help")).handoffId;
+        const { handoffs } = job.client;
+        await until(async () => (await handoffs.get(job.handoffId)).status === "COMPLETED", "handed on");
+        // Several heartbeats meet a handoff that is handed on.
+        await new Promise((resolve) => setTimeout(resolve, 600));
+        job.check();
+        return "done after all";
+      },
+      async () => {
+        const { handoffId } = await sender.handOff("first", { task: "Work", history: ["Hello"] });
+        await until(async () => {
+          const { result } = await broker.admin.handoffs.get(handoffId);
+          return result === "done after all";
+        }, "the handler's result");
+        const { result } = await broker.admin.handoffs.waitEnded(sentOn, { withinMs: 60_000 });
+        const { completedSubtasks } = result as {
+          completedSubtasks: { subtaskId: string; result: unknown }[];
+        };
+        assert.deepEqual(
+          completedSubtasks.map((one) => [one.subtaskId, one.result]),
+          [[handoffId, { turns: 1 }]],
+        );
+      },
+      { heartbeatMs: 100 },
+    );
+    await helping.stop();
+    await run;
+  });
+
+  it("fails the handoff where the broker refuses its handler something else, once", async () => {
+    let runs = 0;
+    const events = await working(
+      "finder",
+      (job) => {
+        runs += 1;
+        return job.client.handoffs.get(crypto.randomUUID());
+      },
+      async () => {
+        const { handoffId } = await send("finder");
+        const ended = await sender.handoffs.waitEnded(handoffId, { withinMs: 60_000 });
+        assert.deepEqual([ended.status, ended.reason?.slice(0, 13)], ["FAILED", "404 NOT_FOUND"]);
+      },
+    );
+    assert.equal(runs, 1);
+    const last = events.at(-1);
+    assert.ok(last?.type === "failed" && last.code === "HANDLER_ERROR");
+  });
+
+  it("fails the handoff where JSON cannot hold the result", async () => {
+    const cycle: unknown[] = [];
+    cycle.push(cycle);
+    await working(
+      "odd",
+      (job) => (job.message.reason === "cycle" ? cycle : { count: 1n }),
+      async () => {
+        for (const reason of ["cycle", "bigint"]) {
+          const { handoffId } = await send("odd", reason);
+          const ended = await sender.handoffs.waitEnded(handoffId, { withinMs: 20_000 });
+          assert.equal(ended.status, "FAILED", reason);
+        }
+      },
+    );
+  });
+
+  it("fails the handoff where the broker answers the result with 500", async () => {
+    await receiver("defect");
+    const key = (await broker.admin.keys.create({ role: "agent", agentId: "defect" })).apiKey ?? "";
+    const problem = { code: "INTERNAL", detail: "a defect", failures: [], requestId: "r" };
+    const headers = { "content-type": "application/problem+json" };
+    const broken: typeof fetch = async (url, init) =>
+      String(url).endsWith("/complete") ? Response.json(problem, { status: 500, headers }) : fetch(url, init);
+    const client = new Client({ url: broker.url, key, agentId: "defect", retries: 0, fetch: broken });
+    const worker = new Worker(client, () => "done", { pollSeconds: 1 });
+    const running = worker.run();
+    const { handoffId } = await send("defect");
+    const ended = await sender.handoffs.waitEnded(handoffId, { withinMs: 20_000 });
+    await worker.stop();
+    await running;
+    assert.deepEqual([ended.status, ended.reason], ["FAILED", "INTERNAL"]);
+  });
+
+  it("gives dates and URLs of a result as text, and its task for its prompt", async () => {
+    await working(
+      "dated",
+      async (job) => ({
+        at: new Date(0),
+        page: [new URL("https://a.test/")],
+        prompt: (await job.prompt()).trim(),
+      }),
+      async () => {
+        const { handoffId } = await send("dated");
+        const ended = await sender.handoffs.waitEnded(handoffId, { withinMs: 60_000 });
+        const page = ["https://a.test/"];
+        assert.deepEqual(ended.result, { at: "1970-01-01T00:00:00.000Z", page, prompt: "Work for dated" });
+      },
+    );
+  });
+
+  it("outlives what onReturn throws, and claims on meanwhile", async () => {
+    const opener = await broker.agent("opener", { handoffTargets: ["returner"] });
+    const seen: string[] = [];
+    const events: WorkerEvent[] = [];
+    let second = (): void => undefined;
+    const arrived = new Promise<void>((resolve) => {
+      second = resolve;
+    });
+    const opening = new Worker(opener, () => 0, {
+      pollSeconds: 1,
+      onEvent: (event) => events.push(event),
+      onReturn: async ({ handoffId }, client) => {
+        seen.push(handoffId);
+        if (seen.length > 1) return second();
+        await arrived;
+        await client.agents.create({ agentId: "not-an-agents-call" });
+      },
+    });
+    const running = opening.run();
+    await working(
+      "returner",
+      () => 1,
+      async () => {
+        for (let count = 0; count < 2; count++)
+          await opener.handOffAndWait("returner", { task: "Work", returnTo: "source" }, [], {
+            withinMs: 60_000,
+          });
+        await until(() => types(events).includes("unreachable"), "the refusal is told");
+      },
+    );
+    const told = events.find((event) => event.type === "unreachable");
+    assert.ok(told?.error instanceof ForbiddenError);
+    await opening.stop();
+    await running;
+    assert.equal(new Set(seen).size, 2);
   });
 
   it("ends with the broker's refusal under a key that is not the agent's", async () => {

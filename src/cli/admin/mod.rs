@@ -187,16 +187,11 @@ enum AdminError {
 /// Prints the error; as JSON the problem document of the broker.
 fn complain(trouble: &AdminError, output: Output) {
     let said = match trouble {
-        AdminError::Api(ClientError::Refused(refusal))
-            if output == Output::Json && refusal.problem.is_object() =>
-        {
-            plain::json(&refusal.problem, false)
-        }
         AdminError::Usage(why) | AdminError::Input(why) => {
             format!("handoffd: {}", plain::plain(why))
         }
         AdminError::Output(err) => format!("handoffd: the answer cannot be written: {err}"),
-        AdminError::Api(err) => format!("handoffd: {err}"),
+        AdminError::Api(err) => err.shown(output),
     };
     let _ = writeln!(io::stderr(), "{said}");
 }
@@ -225,8 +220,9 @@ async fn carry_out(
     printer.print(&answer).map_err(AdminError::Output)?;
     let mut aside = io::stderr();
     if output == Output::Text && printer.is_empty(&answer) {
-        let _ =
-            writeln!(aside, "handoffd: no {} to {}", resource.name.replace('-', " "), action.name);
+        let of_resource = ["list", "match"].contains(&action.name);
+        let rows = if of_resource { resource.name } else { action.name };
+        let _ = writeln!(aside, "handoffd: no {}", rows.replace('-', " "));
     }
     for name in show::secrets(&answer) {
         let _ = writeln!(aside, "handoffd: {name} is shown this once: keep it now");

@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::cli::{Output, trace};
+use crate::cli::answer::answer;
+use crate::cli::{Exit, Output, trace};
 
 #[derive(Debug, Serialize)]
 struct DemoStep {
@@ -33,7 +34,7 @@ pub(super) struct DemoReport {
 impl DemoReport {
     pub(super) fn new(output: Output, title: &str) -> Self {
         if output == Output::Text {
-            println!("handoffd demo: {title}");
+            print(&format!("handoffd demo: {title}"));
         }
         Self { output, steps: Vec::new(), checks: Vec::new(), kept: None }
     }
@@ -41,7 +42,7 @@ impl DemoReport {
     pub(super) fn step(&mut self, title: impl Into<String>) {
         let title = title.into();
         if self.output == Output::Text {
-            println!("\n{:>2}  {title}", self.steps.len() + 1);
+            print(&format!("\n{:>2}  {title}", self.steps.len() + 1));
         }
         self.steps.push(DemoStep { title, lines: Vec::new() });
     }
@@ -50,7 +51,7 @@ impl DemoReport {
     pub(super) fn say(&mut self, line: impl Into<String>) {
         let line = line.into();
         if self.output == Output::Text {
-            println!("    {line}");
+            print(&format!("    {line}"));
         }
         if let Some(step) = self.steps.last_mut() {
             step.lines.push(line);
@@ -67,7 +68,7 @@ impl DemoReport {
         let (what, expected, found) = (what.into(), expected.into(), found.into());
         let ok = expected == found;
         if !ok && self.output == Output::Text {
-            println!("    OFF: {what}: expected {expected}, found {found}");
+            print(&format!("    OFF: {what}: expected {expected}, found {found}"));
         }
         self.checks.push(Check { what, ok, expected, found });
     }
@@ -76,7 +77,7 @@ impl DemoReport {
     pub(super) fn trace(&self, trace: &Value) {
         if self.output == Output::Text {
             for line in trace::render(trace).lines() {
-                println!("{}", format!("    {line}").trim_end());
+                print(&format!("{}\n", format!("    {line}").trim_end()));
             }
         }
     }
@@ -95,33 +96,36 @@ impl DemoReport {
         let off: Vec<&Check> = self.checks.iter().filter(|check| !check.ok).collect();
         let well = off.is_empty();
         let seconds = took.as_secs_f64();
-        match self.output {
-            Output::Json => println!(
-                "{}",
-                json!({
-                    "ok": well,
-                    "seconds": seconds,
-                    "steps": self.steps,
-                    "checks": self.checks,
-                    "trace": trace,
-                    "verification": verification,
-                    "kept": self.kept,
-                })
-            ),
-            Output::Text if well => println!(
+        let text = match self.output {
+            Output::Json => json!({
+                "ok": well,
+                "seconds": seconds,
+                "steps": self.steps,
+                "checks": self.checks,
+                "trace": trace,
+                "verification": verification,
+                "kept": self.kept,
+            })
+            .to_string(),
+            Output::Text if well => format!(
                 "\nEverything came out as told: {} checks held, in {seconds:.1} s.",
                 self.checks.len()
             ),
             Output::Text => {
-                println!("\nNot everything came out as told:");
-                for check in off {
-                    println!(
-                        "  {}: expected {}, found {}",
-                        check.what, check.expected, check.found
-                    );
-                }
+                let lines = off.iter().map(|check| {
+                    let Check { what, expected, found, .. } = check;
+                    format!("\n  {what}: expected {expected}, found {found}")
+                });
+                let lines = lines.collect::<Vec<_>>().concat();
+                format!("\nNot everything came out as told:{lines}")
             }
-        }
+        };
+        print(&text);
         well
     }
+}
+
+/// Prints a part of the story. Where it cannot be written, the story goes on: the exit code says how it ends.
+fn print(text: &str) {
+    answer(text, Exit::Success);
 }

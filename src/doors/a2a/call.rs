@@ -9,6 +9,7 @@ use super::super::front::{ApiAnswer, ApiRequest, CallerHeaders, FrontDoor};
 use super::error::{A2aError, ErrorKind, Refused, unread};
 use super::task::{Shown, Standing};
 use super::{EXTENSION, EXTENSIONS_HEADER, VERSION, VERSION_HEADER};
+use crate::doors::words::are_harmless;
 use crate::http::Api;
 use crate::http::problem::Problem;
 use handoffd_broker::directory::{Agents, Principal};
@@ -115,7 +116,9 @@ impl Call {
             let found = self.ask(ApiRequest::get(&["handoffs", id])).await.success();
             successor = found.ok().map(|answer| answer.json);
         }
-        Ok(Standing { view, successor })
+        let mut standing = Standing { view, successor };
+        standing.withhold_reasons(|words| are_harmless(&self.api, words));
+        Ok(standing)
     }
 
     /// The store cannot be reached.

@@ -197,17 +197,17 @@ fn method_of(
     Ok(known)
 }
 
-/// Parameters of a query as members of a request: numbers and truth values by name.
+/// Parameters of a query as members of a request: numbers and truth values by either name.
 fn parameters(query: &str) -> Result<Map<String, Value>, Refused> {
     let mut given = Map::new();
     for (name, text) in url::form_urlencoded::parse(query.as_bytes()) {
         let value = match &*name {
-            "pageSize" | "historyLength" => {
+            "pageSize" | "page_size" | "historyLength" | "history_length" => {
                 let number: i32 =
                     text.parse().map_err(|_| A2aError::invalid(&name, "must be a whole number"))?;
                 number.into()
             }
-            "includeArtifacts" => {
+            "includeArtifacts" | "include_artifacts" => {
                 let truth: bool =
                     text.parse().map_err(|_| A2aError::invalid(&name, "must be true or false"))?;
                 truth.into()
@@ -242,6 +242,13 @@ mod tests {
                 Method::ListTasks,
                 json!({ "pageSize": 3, "includeArtifacts": true, "contextId": "c" }),
             ),
+            (
+                Verb::GET,
+                "tasks",
+                "page_size=3&include_artifacts=true&history_length=1",
+                Method::ListTasks,
+                json!({ "page_size": 3, "include_artifacts": true, "history_length": 1 }),
+            ),
             (Verb::POST, "tasks/h:cancel", "", Method::CancelTask, json!({ "id": "h" })),
             (Verb::GET, "tasks/h:subscribe", "", Method::SubscribeToTask, json!({ "id": "h" })),
             (Verb::POST, "tasks/h:subscribe", "", Method::SubscribeToTask, json!({ "id": "h" })),
@@ -273,7 +280,9 @@ mod tests {
         ] {
             assert!(method_of(&verb, path, "").is_err(), "{verb} {path}");
         }
-        assert!(method_of(&Verb::GET, "tasks", "pageSize=x").is_err());
+        for query in ["pageSize=x", "page_size=x", "include_artifacts=maybe"] {
+            assert!(method_of(&Verb::GET, "tasks", query).is_err(), "{query}");
+        }
     }
 
     #[test]

@@ -2,12 +2,13 @@
 
 use std::cmp::Reverse;
 
+use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::super::front::ApiRequest;
 use super::super::mcp::hand_off_schema;
 use super::super::message::Ids;
-use super::super::submission::Submission;
+use super::super::submission::{ANOTHER_REQUEST, Submission};
 use super::call::Call;
 use super::error::{A2aError, ErrorKind, Refused, unread, violations};
 use super::request::{ListTasksRequest, Message, SendMessageRequest, TaskRequest, history_length};
@@ -15,15 +16,21 @@ use super::task::{Shown, Standing};
 use super::{DOOR, message, push};
 use crate::http::problem::Problem;
 use handoffd_broker::config::RepeatedMessage;
-use handoffd_core::domain::a2a::is_task_id;
+use handoffd_core::domain::a2a::{TaskState, is_task_id};
 use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::handoff::RETURNED;
 use handoffd_core::domain::ids::{AgentId, Micros};
+use handoffd_core::domain::question::Question;
+use handoffd_store::store::HandoffFilter;
 
 /// The longest id of a context, in bytes.
 const CONTEXT_MAX: usize = 256;
 /// Under which contexts that clients name are told from their messages, where ids are derived from both.
 const CONTEXTS: &str = "a2a-context";
+/// Under which an answer's idempotency key is derived from its task and message.
+const ANSWERS: &str = "a2a-answer";
+/// Under which the id of a push configuration without one is derived from its message.
+const CONFIGURATIONS: &str = "a2a-push";
 /// Seconds of one wait at the API.
 const STEP: u64 = 50;
 /// Seconds that a cancellation waits for the handoff's end.
@@ -32,13 +39,20 @@ const CANCEL_WAIT: u64 = 10;
 const API_PAGE: &str = "500";
 /// Pages of the API that a list reads: the newest handoffs, 2 000 in all.
 const API_PAGES: usize = 4;
+/// Handoffs of a task that are read at once.
+const STORE_PAGE: i64 = 500;
 
 /// A message that is on its way.
+#[derive(Default)]
 pub(super) struct Sent {
     /// The handoff's id.
     pub(super) id: String,
     /// The task as it was committed; none where the message answers a question, or an earlier request made the handoff.
     pub(super) committed: Option<Standing>,
+    /// Whether an earlier request brought the same message.
+    repeated: bool,
+    /// `warnings` of the API's answer; null for none.
+    pub(super) warnings: Value,
     /// Most messages of the history to show.
     pub(super) history: Option<usize>,
     /// The client does not wait.
@@ -52,26 +66,38 @@ pub(super) async fn accept(call: &Call, request: SendMessageRequest) -> Result<S
     let history = history_length(configuration.history_length)?;
     message::check_types(&message, &call.card)?;
     let task = message.task_id.as_deref().filter(|id| !id.is_empty());
-    let push = match &configuration.task_push_notification_config {
+    let push = match configuration.task_push_notification_config {
         Some(config) => {
             // Before the handoff is committed: what is refused has no effect.
-            let push = push::PushConfig::read(config.clone())?;
-            push.check(&call.api)?;
+            let derived =
+                |kind: &str| Ids::derived(kind, own_agent(call), &message.message_id).handoff;
+            let push = push::PushConfig::read(config)?.or_id(derived(CONFIGURATIONS));
+            let place = task.map_or_else(|| derived(DOOR), str::to_owned);
+            push.check(call, &place).await?;
             Some(push)
         }
         None => None,
     };
-    let (id, committed) = match task {
-        Some(id) => {
-            answer(call, id, &message, &request.message).await?;
-            (id.to_owned(), None)
-        }
+    let sent = match task {
+        Some(id) => answer(call, id, &message, &request.message).await?,
         None => submit(call, &message, &request, &configuration.accepted_output_modes).await?,
     };
-    if let Some(push) = push {
-        push::create(call, &id, push, true).await?;
+    if let Some(push) = push
+        && !(sent.repeated && push::is_made(call, &sent.id, &push).await?)
+    {
+        push::create(call, &sent.id, push, true).await?;
     }
-    Ok(Sent { id, committed, history, at_once: configuration.return_immediately })
+    Ok(Sent { history, at_once: configuration.return_immediately, ..sent })
+}
+
+/// The client's agent; empty for a person.
+fn own_agent(call: &Call) -> &str {
+    call.principal.agent.as_ref().map_or("", AgentId::as_str)
+}
+
+/// Whether the same message again is the same request.
+fn repeats_count_once(call: &Call) -> bool {
+    call.api.config.doors.a2a.repeated_message == RepeatedMessage::SameTask
 }
 
 /// `SendMessage`.
@@ -87,16 +113,17 @@ pub(super) async fn send(call: &Call, request: SendMessageRequest) -> Result<Val
     if let Some(reply) = standing.reply().filter(|_| !sent.at_once && standing.is_reply()) {
         return Ok(json!({ "message": reply }));
     }
+    standing.warn(sent.warnings);
     Ok(json!({ "task": standing.task(call.shown(sent.history)) }))
 }
 
-/// Submits a handoff. Returns its id, and the task unless an earlier request made it.
+/// Submits a handoff, unless an earlier request made it.
 async fn submit(
     call: &Call,
     message: &Message,
     request: &SendMessageRequest,
     output_modes: &[String],
-) -> Result<(String, Option<Standing>), Refused> {
+) -> Result<Sent, Refused> {
     let Some(agent) = &call.principal.agent else {
         let why = "only an agent, with its own key, may send messages";
         return Err(Problem::new(Code::Forbidden, why).into());
@@ -130,7 +157,6 @@ async fn submit(
     extension.extend(more.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
     let own =
         call.agents.roster.find(agent).ok_or_else(|| Refused::from(Problem::not_found("agent")))?;
-    let same = call.api.config.doors.a2a.repeated_message == RepeatedMessage::SameTask;
     let submission = Submission {
         api: &call.api,
         front: &call.front,
@@ -140,14 +166,21 @@ async fn submit(
         agent: agent.as_str(),
         version: own.agent_version.to_string(),
         arguments: &arguments,
-        request: same.then_some(message.message_id.as_str()),
+        request: repeats_count_once(call).then_some(message.message_id.as_str()),
         digest: message::digest(&request.message, request.metadata.as_ref()),
         extension,
         handoff: None,
         members: Map::new(),
     };
-    let committed = submission.submit().await?;
-    Ok((committed.id, committed.page.map(|view| Standing { view, successor: None })))
+    let submitted = submission.submit().await?;
+    let committed = submitted.page.map(|view| Standing { view, successor: None });
+    Ok(Sent {
+        id: submitted.id,
+        repeated: committed.is_none(),
+        committed,
+        warnings: submitted.view.map(|mut view| view["warnings"].take()).unwrap_or_default(),
+        ..Sent::default()
+    })
 }
 
 /// The broker's task of a context. A context that the client names itself is that client's alone: another's of the same name
@@ -174,22 +207,30 @@ async fn parent(call: &Call, task: &str, agent: &str) -> Result<Option<String>, 
     Ok(last.and_then(|one| one["handoffId"].as_str()).map(str::to_owned))
 }
 
-/// Answers the open question of a task.
+/// Answers the open question of a task. A message that answered a question before answers that one again, which changes
+/// nothing.
 async fn answer(
     call: &Call,
     id: &str,
     message: &Message,
     raw: &Map<String, Value>,
-) -> Result<(), Refused> {
+) -> Result<Sent, Refused> {
     let standing = call.read(id, 0).await?;
     let context = message.context_id.as_deref().filter(|id| !id.is_empty());
     let own = [standing.context(), standing.broker_task()];
     if context.is_some_and(|context| !own.contains(&context)) {
         return Err(A2aError::invalid("message.contextId", "is not the context of that task"));
     }
+    let request = format!("{}\u{1f}{}", standing.id(), message.message_id);
+    let key =
+        repeats_count_once(call).then(|| Ids::derived(ANSWERS, own_agent(call), &request).handoff);
+    // Read after the question: a twin of this message that answers in between leaves this one the same number.
+    let earlier = match &key {
+        Some(key) => answered_under(call, &standing, key).await?,
+        None => None,
+    };
     let state = standing.state();
-    let asked = standing.last();
-    if state != handoffd_core::domain::a2a::TaskState::InputRequired {
+    if earlier.is_none() && state != TaskState::InputRequired {
         let why = if state.is_terminal() {
             "the task has ended: send a message without taskId to go on in its context"
         } else {
@@ -197,13 +238,52 @@ async fn answer(
         };
         return Err(A2aError::new(ErrorKind::UnsupportedOperation, why));
     }
-    let handoff = asked["handoffId"].as_str().unwrap_or_default();
-    let mut body = json!({ "answer": message::answer(message, raw) });
-    if let Some(number) = asked.pointer("/asked/number") {
-        body["number"] = number.clone();
+    let repeated = earlier.is_some();
+    let (handoff, number) = earlier.unwrap_or_else(|| {
+        let asked = standing.last();
+        let handoff = asked["handoffId"].as_str().unwrap_or_default().to_owned();
+        (handoff, asked.pointer("/asked/number").cloned().unwrap_or_default())
+    });
+    let body = json!({ "answer": message::answer(message, raw), "number": number });
+    let asked = ApiRequest::post(&["handoffs", &handoff, "answer"], body).under(key);
+    let mut answered = call.ask(asked).await.success().map_err(|refused| {
+        let is_conflict = refused.text_at("/code") == Some(Code::Conflict.as_str());
+        if is_conflict && refused.status == StatusCode::UNPROCESSABLE_ENTITY {
+            // The key is known with another answer.
+            Refused::from(Problem::new(Code::Conflict, ANOTHER_REQUEST))
+        } else {
+            refused.into()
+        }
+    })?;
+    let warnings = answered.json["warnings"].take();
+    Ok(Sent { id: id.to_owned(), repeated, warnings, ..Sent::default() })
+}
+
+/// The handoff of the task, and the number of its question, that an earlier request with this key answered.
+async fn answered_under(
+    call: &Call,
+    standing: &Standing,
+    key: &str,
+) -> Result<Option<(String, Value)>, Refused> {
+    let Ok(task) = standing.broker_task().parse() else { return Ok(None) };
+    let filter = HandoffFilter { task_id: Some(task), ..HandoffFilter::default() };
+    let is_under = |asked: &Question| {
+        let answer = asked.answer.as_ref();
+        answer.is_some_and(|answer| answer.request.key.as_deref() == Some(key))
+    };
+    let mut after = None;
+    loop {
+        let (store, tenant) = (&call.api.store, &call.principal.tenant);
+        let page = store.list_handoffs(tenant, &filter, after.as_ref(), STORE_PAGE).await;
+        let page = page.map_err(Call::away)?;
+        for handoff in &page {
+            if let Some(place) = handoff.questions.iter().position(is_under) {
+                return Ok(Some((handoff.id.to_string(), (place + 1).into())));
+            }
+        }
+        let Some(last) = page.last() else { return Ok(None) };
+        after = Some((last.created_at, last.id.to_string()));
     }
-    call.ask(ApiRequest::post(&["handoffs", handoff, "answer"], body)).await.success()?;
-    Ok(())
 }
 
 /// `GetTask`.
@@ -257,12 +337,11 @@ pub(super) async fn list(call: &Call, request: ListTasksRequest) -> Result<Value
     let from = from.map(place_of).transpose()?;
     let context = request.context_id.as_deref().filter(|id| !id.is_empty());
     // Contexts that their clients name are the clients' own: a person sees them by the broker's id.
-    let own = call.principal.agent.as_ref().map_or("", AgentId::as_str);
-    let context = context.map(|id| task_of(own, id));
+    let context = context.map(|id| task_of(own_agent(call), id));
     let mut found = handoffs(call, context.as_deref()).await?;
     found.retain(|one| {
         state.is_none_or(|state| one.state() == state)
-            && after.as_deref().is_none_or(|after| one.since() > after)
+            && after.as_deref().is_none_or(|after| one.since() >= after)
     });
     found.sort_by_key(|one| Reverse(key(one)));
     let total = found.len();

@@ -11,10 +11,12 @@ use super::error::{A2aError, Refused, nothing, violations};
 use super::request::read;
 use crate::http::Api;
 use crate::http::problem::Problem;
-use crate::http::subscriptions::MAX_CREDENTIAL;
+use crate::http::subscriptions::{MAX_CREDENTIAL, MAX_OWN};
 use handoffd_core::domain::a2a::TaskState;
-use handoffd_core::domain::event::{EventFormat, EventType, SubscriptionSpec};
+use handoffd_core::domain::event::{EventFormat, EventType, Subscriber, SubscriptionSpec};
 use handoffd_core::domain::failure::{Code, Failure, Stage};
+use handoffd_core::domain::ids::{Micros, SubscriptionId};
+use handoffd_store::store::events::{EventScope, SubscriptionRow};
 
 /// `TaskPushNotificationConfig`.
 #[derive(Debug, Deserialize)]
@@ -52,6 +54,8 @@ pub(super) struct PushRequest {
 
 /// Most characters of a configuration's id.
 const MAX_ID: usize = 128;
+/// Events of a task that are read at once.
+const EVENTS: i64 = 500;
 
 impl PushConfig {
     /// Reads a configuration.
@@ -69,8 +73,31 @@ impl PushConfig {
         Ok(config)
     }
 
-    /// Whether the API would take the configuration.
-    pub(super) fn check(&self, api: &Api) -> Result<(), Refused> {
+    /// The configuration's id; empty where the client names none.
+    fn id(&self) -> &str {
+        self.id.as_deref().unwrap_or_default()
+    }
+
+    /// Gives the configuration this id where the client names none.
+    pub(super) fn or_id(mut self, id: String) -> Self {
+        if self.id().is_empty() {
+            self.id = Some(id);
+        }
+        self
+    }
+
+    /// Whether the API would take the configuration for a task. Returns the subscription that has to go first.
+    pub(super) async fn check(
+        &self,
+        call: &Call,
+        task: &str,
+    ) -> Result<Option<SubscriptionId>, Refused> {
+        self.check_form(&call.api)?;
+        outgoing(call, task, self.id()).await
+    }
+
+    /// Whether the API would take what the configuration says.
+    fn check_form(&self, api: &Api) -> Result<(), Refused> {
         let spec = SubscriptionSpec {
             url: Some(self.url.clone()),
             format: Some(EventFormat::A2a),
@@ -116,7 +143,8 @@ fn told_events() -> Vec<EventType> {
     events
 }
 
-/// Adds a configuration; one of the same id is replaced. `whole`: it is told of what happened before, too.
+/// Adds a configuration; one of the same id goes once the new one is there. `whole`: it is told of what happened before,
+/// too.
 pub(super) async fn create(
     call: &Call,
     task: &str,
@@ -124,15 +152,15 @@ pub(super) async fn create(
     whole: bool,
 ) -> Result<Value, Refused> {
     let standing = call.read(task, 0).await?;
-    let named = config.id.clone().filter(|id| !id.is_empty());
-    if let Some(id) = &named
-        && let Some(before) = find(call, task, id).await?
-    {
-        drop_subscription(call, &before).await?;
+    let first = config.check(call, task).await?;
+    let mut replaced = of_task(call, task).await?;
+    replaced.retain(|one| !config.id().is_empty() && id_of(one) == config.id());
+    if let Some(id) = first {
+        drop_subscription(call, &id.to_string()).await?;
     }
     let mut body = json!({
         "url": config.url, "format": "a2a", "filter": { "handoffId": task, "taskId": standing.broker_task() },
-        "description": named.as_deref().unwrap_or_default(), "eventTypes": told_events(),
+        "description": config.id(), "eventTypes": told_events(),
     });
     for (name, value) in [
         ("authorization", config.authorization()),
@@ -156,7 +184,68 @@ pub(super) async fn create(
         let since = json!({ "since": standing.view["createdAt"] });
         call.ask(ApiRequest::post(&["subscriptions", id, "replay"], since)).await.success()?;
     }
+    for one in &replaced {
+        drop_subscription(call, subscription_id(one)).await?;
+    }
     Ok(told(task, &made.json))
+}
+
+/// Whether a task has this configuration already, as far as an answer shows one.
+pub(super) async fn is_made(call: &Call, task: &str, config: &PushConfig) -> Result<bool, Refused> {
+    let found = of_task(call, task).await?;
+    Ok(found.iter().any(|one| id_of(one) == config.id() && one["url"] == config.url.as_str()))
+}
+
+/// The subscription that goes before another one is made, where the agent has as many as it may have: the one that is
+/// replaced, else that of the task that ended first. `None` where there is room.
+async fn outgoing(call: &Call, task: &str, id: &str) -> Result<Option<SubscriptionId>, Refused> {
+    // Those of people are not counted.
+    let Some(agent) = &call.principal.agent else { return Ok(None) };
+    let rows = call.api.store.list_subscriptions(&call.principal.tenant).await;
+    let mut rows = rows.map_err(Call::away)?;
+    rows.retain(|row| row.subscription.owner.as_ref() == Some(agent));
+    if rows.len() < MAX_OWN {
+        return Ok(None);
+    }
+    rows.retain(|row| row.subscription.format == EventFormat::A2a);
+    let is_replaced = |row: &&SubscriptionRow| {
+        let of = row.subscription.filter.handoff_id.map(|id| id.to_string());
+        let own = row.id.to_string();
+        let named = Some(row.subscription.description.as_str()).filter(|id| !id.is_empty());
+        of.as_deref() == Some(task) && named.unwrap_or(&own) == id
+    };
+    if let Some(row) = rows.iter().find(is_replaced) {
+        return Ok(Some(row.id));
+    }
+    let mut ended = Vec::new();
+    for row in &rows {
+        ended.extend(told_to_the_end(call, row).await?.map(|at| (at, row.id)));
+    }
+    let first = ended.into_iter().min_by_key(|(at, _)| *at);
+    first.map(|(_, id)| Some(id)).ok_or_else(|| {
+        let why = format!("an agent may have {MAX_OWN} subscriptions: delete some first");
+        Problem::new(Code::Conflict, why).into()
+    })
+}
+
+/// When the task of a configuration ended; `None` while it goes on, or while something of it is still to be told.
+async fn told_to_the_end(call: &Call, row: &SubscriptionRow) -> Result<Option<Micros>, Refused> {
+    let (store, tenant, filter) = (&call.api.store, &row.tenant, &row.subscription.filter);
+    let Some(id) = filter.handoff_id else { return Ok(None) };
+    let handoff = store.find_handoff(&(tenant.clone(), id)).await.map_err(Call::away)?;
+    let Some(handoff) = handoff else { return Ok(Some(Micros(0))) };
+    let Some(ended) = handoff.ended_at.filter(|_| handoff.status.is_final()) else {
+        return Ok(None);
+    };
+    let key = (tenant.clone(), Subscriber::Subscription(row.id));
+    let cursor = store.find_cursor(&key).await.map_err(Call::away)?;
+    let Some(cursor) = cursor.filter(|cursor| cursor.active) else { return Ok(Some(ended)) };
+    let scope = EventScope::Task(handoff.task_id);
+    let rest = store.list_events(tenant, scope, cursor.position, EVENTS).await;
+    let rest = rest.map_err(Call::away)?;
+    let is_told = !rest.iter().any(|one| filter.takes(&one.event));
+    let is_whole = i64::try_from(rest.len()).is_ok_and(|count| count < EVENTS);
+    Ok((is_told && is_whole).then_some(ended))
 }
 
 /// `GetTaskPushNotificationConfig`.
@@ -180,13 +269,16 @@ pub(super) async fn delete(call: &Call, request: PushRequest) -> Result<Value, R
     call.read(&request.task_id, 0).await?;
     let id = request.id.unwrap_or_default();
     if let Some(found) = find(call, &request.task_id, &id).await? {
-        drop_subscription(call, &found).await?;
+        drop_subscription(call, subscription_id(&found)).await?;
     }
     Ok(nothing())
 }
 
-async fn drop_subscription(call: &Call, subscription: &Value) -> Result<(), Refused> {
-    let id = subscription["subscriptionId"].as_str().unwrap_or_default();
+fn subscription_id(subscription: &Value) -> &str {
+    subscription["subscriptionId"].as_str().unwrap_or_default()
+}
+
+async fn drop_subscription(call: &Call, id: &str) -> Result<(), Refused> {
     match call.ask(ApiRequest::delete(&["subscriptions", id])).await.success() {
         Ok(_) => Ok(()),
         // Another request was first.
@@ -214,9 +306,8 @@ async fn find(call: &Call, task: &str, id: &str) -> Result<Option<Value>, Refuse
 
 /// The id of a configuration: the client's, else the subscription's.
 fn id_of(subscription: &Value) -> &str {
-    let text = |name: &str| subscription[name].as_str().unwrap_or_default();
-    match text("description") {
-        "" => text("subscriptionId"),
+    match subscription["description"].as_str().unwrap_or_default() {
+        "" => subscription_id(subscription),
         id => id,
     }
 }

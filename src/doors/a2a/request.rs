@@ -28,7 +28,7 @@ pub(super) struct Configuration {
     pub(super) accepted_output_modes: Vec<String>,
     #[serde(alias = "task_push_notification_config")]
     pub(super) task_push_notification_config: Option<Map<String, Value>>,
-    #[serde(alias = "history_length")]
+    #[serde(alias = "history_length", deserialize_with = "integer")]
     pub(super) history_length: Option<i32>,
     #[serde(alias = "return_immediately")]
     pub(super) return_immediately: bool,
@@ -74,6 +74,17 @@ pub(super) struct Part {
 /// Tells `null`, which is data, from an absent member.
 fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(from).map(Some)
+}
+
+/// Reads an integer of 32 bits, which ProtoJSON takes as a number and as a text.
+fn integer<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<i32>, D::Error> {
+    let number = match Option::<Value>::deserialize(from)? {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::String(text)) => text.parse().ok(),
+        Some(given) => given.as_i64().and_then(|number| i32::try_from(number).ok()),
+    };
+    let why = "a whole number must be a number of 32 bits, or its text";
+    number.map(Some).ok_or_else(|| serde::de::Error::custom(why))
 }
 
 /// Most characters of a message's id.
@@ -146,7 +157,7 @@ pub(super) fn history_length(given: Option<i32>) -> Result<Option<usize>, Refuse
 #[serde(rename_all = "camelCase")]
 pub(super) struct TaskRequest {
     pub(super) id: String,
-    #[serde(default, alias = "history_length")]
+    #[serde(default, alias = "history_length", deserialize_with = "integer")]
     pub(super) history_length: Option<i32>,
 }
 
@@ -157,11 +168,11 @@ pub(super) struct ListTasksRequest {
     #[serde(alias = "context_id")]
     pub(super) context_id: Option<String>,
     pub(super) status: Option<String>,
-    #[serde(alias = "page_size")]
+    #[serde(alias = "page_size", deserialize_with = "integer")]
     pub(super) page_size: Option<i32>,
     #[serde(alias = "page_token")]
     pub(super) page_token: Option<String>,
-    #[serde(alias = "history_length")]
+    #[serde(alias = "history_length", deserialize_with = "integer")]
     pub(super) history_length: Option<i32>,
     #[serde(alias = "status_timestamp_after")]
     pub(super) status_timestamp_after: Option<String>,
@@ -242,6 +253,31 @@ mod tests {
         let list: ListTasksRequest =
             super::read("", json!({ "context_id": "c", "page_size": 2 })).unwrap();
         assert_eq!((list.context_id.as_deref(), list.size().unwrap()), (Some("c"), 2));
+    }
+
+    #[test]
+    fn integers_are_numbers_or_texts() {
+        let of = |given: Value| -> Result<TaskRequest, Refused> {
+            super::read("", json!({ "id": "h", "historyLength": given }))
+        };
+        for (given, expected) in [
+            (json!(5), Some(5)),
+            (json!("5"), Some(5)),
+            (json!("-1"), Some(-1)),
+            (Value::Null, None),
+        ] {
+            assert_eq!(of(given.clone()).unwrap().history_length, expected, "{given}");
+        }
+        for wrong in
+            [json!("many"), json!(""), json!(1.5), json!(1_u64 << 40), json!(true), json!([])]
+        {
+            assert!(of(wrong.clone()).is_err(), "{wrong}");
+        }
+        let list: ListTasksRequest = super::read("", json!({ "page_size": "7" })).unwrap();
+        assert_eq!(list.size().unwrap(), 7);
+        let sent = json!({ "message": {}, "configuration": { "historyLength": "0" } });
+        let sent: SendMessageRequest = super::read("", sent).unwrap();
+        assert_eq!(sent.configuration.unwrap().history_length, Some(0));
     }
 
     #[test]

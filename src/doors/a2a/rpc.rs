@@ -14,6 +14,9 @@ use super::{A2a, CallTimer, HEARTBEAT, enter, read_body};
 use crate::http::Api;
 use crate::http::layer::Written;
 
+/// Characters of an unknown method's name in its refusal.
+const SHOWN_NAME: usize = 100;
+
 /// A request of JSON-RPC.
 struct RpcRequest {
     id: Value,
@@ -27,8 +30,10 @@ fn request_of(body: Value) -> Result<RpcRequest, (Value, Refused)> {
         let why = "a request is an object; batches are not taken";
         return Err((Value::Null, A2aError::new(ErrorKind::InvalidRequest, why)));
     };
-    let id = members.remove("id").unwrap_or_default();
     let wrong = |id: Value, why: &str| Err((id, A2aError::new(ErrorKind::InvalidRequest, why)));
+    let Some(id) = members.remove("id") else {
+        return wrong(Value::Null, "id is needed: the protocol has no notifications");
+    };
     if !(id.is_string() || id.is_number() || id.is_null()) {
         return wrong(Value::Null, "id is a text or a number");
     }
@@ -39,6 +44,7 @@ fn request_of(body: Value) -> Result<RpcRequest, (Value, Refused)> {
         return wrong(id, "method is needed");
     };
     let Some(method) = Method::parse(name) else {
+        let name: String = name.chars().take(SHOWN_NAME).collect();
         let why = format!("there is no method {name}");
         return Err((id, A2aError::new(ErrorKind::MethodNotFound, why)));
     };
@@ -129,6 +135,7 @@ mod tests {
             (json!({ "id": 1, "method": "GetTask" }), -32600, json!(1)),
             (json!({ "jsonrpc": "2.0", "id": {}, "method": "GetTask" }), -32600, Value::Null),
             (json!({ "jsonrpc": "2.0", "id": 1 }), -32600, json!(1)),
+            (json!({ "jsonrpc": "2.0", "method": "GetTask" }), -32600, Value::Null),
             (json!({ "jsonrpc": "2.0", "id": 1, "method": "message/send" }), -32601, json!(1)),
             (
                 json!({ "jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": [] }),
@@ -139,5 +146,9 @@ mod tests {
             let (found, refused) = request_of(body.clone()).err().unwrap();
             assert_eq!((refused.rpc_error()["code"].as_i64(), found), (Some(code), id), "{body}");
         }
+        let long = json!({ "jsonrpc": "2.0", "id": 1, "method": "ä".repeat(5_000) });
+        let (_, refused) = request_of(long).err().unwrap();
+        let message = refused.rpc_error()["message"].as_str().unwrap().to_owned();
+        assert!(message.ends_with(&"ä".repeat(100)) && message.chars().count() < 130, "{message}");
     }
 }

@@ -39,7 +39,7 @@ pub(super) struct Updates {
 pub(super) async fn send(call: Call, request: SendMessageRequest) -> Result<Updates, Refused> {
     let sent = accept(&call, request).await?;
     // All events of a new handoff are told. Of one that there was before, those that are still to come.
-    let (feed, standing) = if let Some(standing) = sent.committed {
+    let (feed, mut standing) = if let Some(standing) = sent.committed {
         let start = Position::START.to_string();
         (Some(open(&call, standing.broker_task(), &start).await?), standing)
     } else {
@@ -52,6 +52,7 @@ pub(super) async fn send(call: Call, request: SendMessageRequest) -> Result<Upda
         // Read after the stream was opened: what happens from here on is an event behind it.
         (feed, call.read(&sent.id, 0).await?)
     };
+    standing.warn(sent.warnings);
     let mut updates = Updates::new(call, feed, &standing, true);
     let task = standing.task(updates.call.shown(sent.history));
     updates.ready.push_front((None, json!({ "task": task })));

@@ -59,6 +59,29 @@ impl Standing {
         }
     }
 
+    /// Replaces a reason that the safety rules would stop: a client's model reads a status message as it is.
+    pub(super) fn withhold_reasons(&mut self, is_harmless: impl Fn(&str) -> bool) {
+        for page in [Some(&mut self.view), self.successor.as_mut()].into_iter().flatten() {
+            if page["reason"].as_str().is_none_or(&is_harmless) {
+                continue;
+            }
+            let text = |name: &str| page[name].as_str().unwrap_or_default();
+            let withheld = format!(
+                "{}: the receiver's words are in the handoff's guarded result prompt, GET /handoffs/{}/result/prompt",
+                text("status"),
+                text("handoffId"),
+            );
+            page["reason"] = withheld.into();
+        }
+    }
+
+    /// Adds the warnings of the request that this task answers.
+    pub(super) fn warn(&mut self, warnings: Value) {
+        if warnings.as_array().is_some_and(|list| !list.is_empty()) {
+            self.view["warnings"] = warnings;
+        }
+    }
+
     /// Since when it stands there, RFC 3339.
     pub(super) fn since(&self) -> &str {
         let page = self.last();
@@ -91,8 +114,13 @@ impl Standing {
         let message = self.last().pointer("/result/a2a/message")?;
         let parts = fit_parts(message.get("parts")?)?;
         let mut said = self.said("reply", &parts);
+        let fits = |name: &str, value: &Value| match name {
+            "messageId" => value.as_str().is_some_and(|id| !id.is_empty()),
+            "metadata" => value.is_object(),
+            _ => value.as_array().is_some_and(|uris| uris.iter().all(Value::is_string)),
+        };
         for name in ["messageId", "metadata", "extensions"] {
-            if let Some(value) = message.get(name) {
+            if let Some(value) = message.get(name).filter(|value| fits(name, value)) {
                 said[name] = value.clone();
             }
         }
@@ -202,7 +230,7 @@ impl Standing {
                 known.insert(name.to_owned(), value.clone());
             }
         }
-        for name in ["successorId", "receipt", "context", "traceparent"] {
+        for name in ["successorId", "receipt", "context", "traceparent", "warnings"] {
             if let Some(value) = self.view.get(name).filter(|value| !value.is_null()) {
                 known.insert(name.to_owned(), value.clone());
             }
@@ -402,6 +430,43 @@ mod tests {
             (&said["messageId"], &said["role"], &said["contextId"]),
             (&json!("r"), &json!("ROLE_AGENT"), &json!("t"))
         );
+        // What does not fit the protocol is left out.
+        let mut message = json!({ "messageId": 7, "metadata": "x", "extensions": { "a": 1 }, "parts": [{ "text": "hello" }] });
+        for id in [json!(7), json!("")] {
+            message["messageId"] = id;
+            let result = json!({ "a2a": { "message": message } });
+            let said =
+                standing(json!({ "status": "COMPLETED", "result": result })).reply().unwrap();
+            assert_eq!(said["messageId"], "h-reply-0");
+            assert!(said.get("metadata").is_none() && said.get("extensions").is_none(), "{said}");
+        }
+    }
+
+    #[test]
+    fn words_that_the_rules_would_stop_are_not_shown() {
+        let mut rejected = standing(json!({ "status": "REJECTED", "reason": "NO_FIGURES" }));
+        rejected.withhold_reasons(|_| true);
+        assert_eq!(rejected.status()["message"]["parts"][0]["text"], "NO_FIGURES");
+        rejected.withhold_reasons(|words| words != "NO_FIGURES");
+        let shown = json!([rejected.status(), rejected.metadata()]).to_string();
+        assert!(
+            shown.contains("REJECTED: ") && shown.contains("/handoffs/h/result/prompt"),
+            "{shown}"
+        );
+        assert!(!shown.contains("NO_FIGURES"), "{shown}");
+        let mut open = standing(json!({}));
+        open.withhold_reasons(|_| false);
+        assert_eq!(open.view["reason"], Value::Null);
+    }
+
+    #[test]
+    fn warnings_are_told_to_clients_that_know_the_extension() {
+        let mut task = standing(json!({}));
+        task.warn(Value::Null);
+        task.warn(json!([]));
+        assert!(task.metadata()[EXTENSION].get("warnings").is_none());
+        task.warn(json!([{ "code": "CONTRACT_UNKNOWN" }]));
+        assert_eq!(task.metadata()[EXTENSION]["warnings"][0]["code"], "CONTRACT_UNKNOWN");
     }
 
     #[test]

@@ -9,9 +9,8 @@ use serde_json::{Value, json};
 
 use super::super::front::{ApiAnswer, ApiRequest, CallerHeaders, FrontDoor};
 use super::super::message::Ids;
-use super::super::submission::{
-    ANOTHER_REQUEST, Committed, Refusal, Submission, is_another, may_be_known,
-};
+use super::super::submission::{Committed, Refusal, Submission, may_be_known, refuse_another};
+use super::super::words::are_harmless;
 use super::request::{HandoffRequest, uuid_of};
 use super::result::Standing;
 use super::router::{SpecialistQuery, available, choose, matching};
@@ -239,9 +238,8 @@ impl Call {
             }
             Err(refused) => return Err(refused.into()),
         };
-        if is_another(&standing.view["message"], DOOR, digest) {
-            return Err(Problem::new(Code::Conflict, ANOTHER_REQUEST).into());
-        }
+        let tenant = &self.principal.tenant;
+        refuse_another(&self.api, tenant, &standing.view, DOOR, digest).await?;
         Ok(Some(standing))
     }
 
@@ -307,6 +305,7 @@ impl Call {
 
     /// The result of a handoff for the client, and its receiver's name.
     pub(super) fn told(&self, standing: &Standing) -> Value {
-        standing.result(self.name_of(standing.receiver()), &self.api.now().rfc3339())
+        let harmless = |words: &str| are_harmless(&self.api, words);
+        standing.result(self.name_of(standing.receiver()), &self.api.now().rfc3339(), harmless)
     }
 }

@@ -50,7 +50,7 @@ pub(super) async fn execute(
             Err(problem) => problem.into_response(),
         }
     };
-    observed(&api, "execute_handoff", answered).await
+    Box::pin(observed(&api, "execute_handoff", answered)).await
 }
 
 /// A request with a body, and how long it waits.
@@ -80,9 +80,13 @@ async fn executed(call: &Call, asked: &ProblemContext, body: Value, seconds: u64
     let (id, to) =
         (body["id"].as_str().map(str::to_owned), body["toAgentId"].as_str().map(str::to_owned));
     match wait_for(call, body, seconds).await {
-        Ok(standing) => {
+        Ok((standing, warnings)) => {
             let status = if standing.is_open() { StatusCode::ACCEPTED } else { StatusCode::OK };
-            named(answer::json(status, call.told(&standing)), standing.handoff())
+            let mut told = call.told(&standing);
+            if let Some(warnings) = warnings {
+                told["warnings"] = warnings;
+            }
+            named(answer::json(status, told), standing.handoff())
         }
         Err(refusal) => {
             let name = to.as_deref().map(|to| call.name_of(to));
@@ -95,14 +99,20 @@ async fn executed(call: &Call, asked: &ProblemContext, body: Value, seconds: u64
     }
 }
 
-async fn wait_for(call: &Call, body: Value, seconds: u64) -> Result<Standing, Refusal> {
+/// The handoff, and what the gate warns of where this request made it.
+async fn wait_for(
+    call: &Call,
+    body: Value,
+    seconds: u64,
+) -> Result<(Standing, Option<Value>), Refusal> {
     check(Form::Handoff, &body)?;
     let besides = SubmissionOptions { digest: digest(&body), ..SubmissionOptions::default() };
     let request: HandoffRequest = typed(body)?;
     let committed = call.submit(&request, besides).await?;
+    let warnings = committed.warnings().cloned();
     let standing = call.standing_of(&committed.id, committed.page, seconds).await?;
     call.take(&standing).await;
-    Ok(standing)
+    Ok((standing, warnings))
 }
 
 /// A handoff asked for again, by the client's id or the broker's.

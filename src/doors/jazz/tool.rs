@@ -71,7 +71,7 @@ pub(super) async fn call(
             Err(problem) => problem.into_response(),
         }
     };
-    observed(&api, words::TOOL, answered).await
+    Box::pin(observed(&api, words::TOOL, answered)).await
 }
 
 /// The failure of a tool, as the pattern has it.
@@ -143,7 +143,8 @@ fn tool_result(call: &Call, standing: &Standing, given: &ToolCall) -> (StatusCod
     let name = result["agentName"].as_str().unwrap_or_default();
     if !standing.succeeded() {
         let status = if standing.is_open() { StatusCode::ACCEPTED } else { StatusCode::OK };
-        return (status, failure(&words::failed(name, &standing.why())));
+        let why = result["error"].as_str().unwrap_or_default();
+        return (status, failure(&words::failed(name, why)));
     }
     let told = json!({
         "success": true,
@@ -163,6 +164,8 @@ struct Dispatched {
     id: String,
     /// Its page as it was committed, where this request made it.
     page: Option<Value>,
+    /// `warnings` of the API's answer; `None` where an earlier request made the handoff.
+    warnings: Option<Value>,
     /// Absent where the message cannot be read any more.
     strategy: Option<RoutingStrategy>,
     /// The specialist's id.
@@ -268,6 +271,7 @@ impl SpecialistRequest<'_> {
             return Ok(Dispatched {
                 id: earlier.handoff().to_owned(),
                 page: None,
+                warnings: None,
                 strategy: RoutingStrategy::of_message(&earlier.view["message"]),
                 receiver: earlier.receiver().to_owned(),
                 replayed: true,
@@ -280,6 +284,7 @@ impl SpecialistRequest<'_> {
         let besides = SubmissionOptions { digest, choice: Some(choice), priority };
         match call.submit(&request, besides).await {
             Ok(committed) => Ok(Dispatched {
+                warnings: committed.warnings().cloned(),
                 id: committed.id,
                 page: committed.page,
                 strategy: Some(strategy),
@@ -312,7 +317,7 @@ pub(super) async fn publish(
         };
         done.await.unwrap_or_else(|refusal| refused(refusal, &place, Value::Null))
     };
-    observed(&api, "publish", answered).await
+    Box::pin(observed(&api, "publish", answered)).await
 }
 
 async fn published(call: &Call, body: Value) -> Result<Response, Refusal> {
@@ -336,13 +341,16 @@ async fn published(call: &Call, body: Value) -> Result<Response, Refusal> {
         request
     };
     match asked.dispatch(call, own, digest, given.priority.as_deref(), completed).await {
-        Ok(Dispatched { id, strategy, receiver, replayed, .. }) => {
-            let told = json!({
+        Ok(Dispatched { id, strategy, receiver, replayed, warnings, .. }) => {
+            let mut told = json!({
                 "handoffId": id,
                 "specialist": { "agentId": receiver, "agentName": call.name_of(&receiver) },
                 "strategy": strategy,
                 "replayed": replayed,
             });
+            if let Some(warnings) = warnings {
+                told["warnings"] = warnings;
+            }
             Ok(named(chosen(answer::json(StatusCode::ACCEPTED, told), strategy), &id))
         }
         Err(NotDispatched::Nobody(_)) => {

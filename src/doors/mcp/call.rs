@@ -199,9 +199,7 @@ impl ToolCall<'_> {
         let id = self.text("taskId").unwrap_or_default();
         let mut trace = self.success(ApiRequest::get(&["tasks", id, "trace"])).await?.json;
         for handoff in trace["handoffs"].as_array_mut().into_iter().flatten() {
-            if let Some(members) = handoff.as_object_mut() {
-                members.remove("taskDescription");
-            }
+            *handoff = without_words(handoff.take());
         }
         let records = trace["records"].as_array().map_or(0, Vec::len);
         let handoffs = trace["handoffs"].as_array().map_or(0, Vec::len);

@@ -1,37 +1,27 @@
 //! What the protocol's library would take for another message, or for no message at all: a request whose id or parameters have the
 //! wrong type. Pure.
 
+use axum::Json;
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use rmcp::model::ErrorCode;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use crate::http::problem::Problem;
-use handoffd_core::domain::failure::Code;
+use handoffd_core::domain::json::MAX_SAFE_INTEGER;
 
 /// Longest id of a request that an answer repeats, in bytes.
 const ID_MAX: usize = 1_024;
 
-/// The answer to a message of the wrong form, in the protocol's own words where its id can be told.
-///
-/// # Errors
-/// 400: what was sent is no JSON-RPC message.
-pub(super) fn refused(message: &Value) -> Result<Option<Response>, Problem> {
-    // What is no object is the library's to refuse.
-    let Some(members) = message.as_object() else { return Ok(None) };
-    let malformed = |what: &str| Problem::new(Code::InvalidRequest, what);
-    match members.get("id") {
-        None | Some(Value::Number(_)) => {}
-        Some(Value::String(id)) if id.len() <= ID_MAX => {}
-        Some(_) => {
-            let what =
-                format!("the id of a request is a number, or a text of {ID_MAX} bytes at most");
-            return Err(malformed(&what));
-        }
+/// The answer to a message of the wrong form, in the protocol's own words, under the message's id where it has one. What is
+/// no JSON-RPC message is answered with 400.
+pub(super) fn refused(message: &Value) -> Option<Response> {
+    let members = message.as_object()?;
+    let id = members.get("id").filter(|id| is_id(id));
+    if let Some(wrong) = malformed(members) {
+        let told = error(id, ErrorCode::INVALID_REQUEST, &wrong);
+        return Some((StatusCode::BAD_REQUEST, told).into_response());
     }
-    if members.get("method").is_some_and(|method| !method.is_string()) {
-        return Err(malformed("the method of a request is a text"));
-    }
-    let Some(params) = members.get("params") else { return Ok(None) };
+    let params = members.get("params")?;
     let arguments = &params["arguments"];
     let called = members.get("method").and_then(Value::as_str) == Some("tools/call");
     let wrong = if !params.is_object() {
@@ -41,11 +31,42 @@ pub(super) fn refused(message: &Value) -> Result<Option<Response>, Problem> {
     } else if called && !(arguments.is_object() || arguments.is_null()) {
         "params.arguments is an object"
     } else {
-        return Ok(None);
+        return None;
     };
-    let error = json!({ "code": ErrorCode::INVALID_PARAMS.0, "message": wrong });
-    let told = json!({ "jsonrpc": "2.0", "id": members.get("id"), "error": error });
-    Ok(Some(axum::Json(told).into_response()))
+    Some(error(id, ErrorCode::INVALID_PARAMS, wrong).into_response())
+}
+
+/// Why an object is no message of JSON-RPC 2.0.
+fn malformed(members: &Map<String, Value>) -> Option<String> {
+    let has = |name: &str| members.contains_key(name);
+    if members.get("id").is_some_and(|id| !is_id(id)) {
+        let what = "the id of a request is a whole number, or a text of";
+        Some(format!("{what} {ID_MAX} bytes at most"))
+    } else if members.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
+        Some("jsonrpc is \"2.0\"".to_owned())
+    } else if members.get("method").is_some_and(|method| !method.is_string()) {
+        Some("the method of a request is a text".to_owned())
+    } else if !["method", "result", "error"].into_iter().any(has) {
+        Some("a message has a method, a result or an error".to_owned())
+    } else {
+        None
+    }
+}
+
+/// Whether a value is the id of a request.
+fn is_id(id: &Value) -> bool {
+    match id {
+        Value::Number(number) => number
+            .as_f64()
+            .is_some_and(|number| number.fract() == 0.0 && number.abs() <= MAX_SAFE_INTEGER as f64),
+        Value::String(text) => text.len() <= ID_MAX,
+        _ => false,
+    }
+}
+
+fn error(id: Option<&Value>, code: ErrorCode, message: &str) -> Json<Value> {
+    let error = json!({ "code": code.0, "message": message });
+    Json(json!({ "jsonrpc": "2.0", "id": id, "error": error }))
 }
 
 #[cfg(test)]
@@ -59,16 +80,28 @@ mod tests {
             json!([]),
             json!({ "jsonrpc": "2.0", "method": "notifications/cancelled" }),
             json!({ "jsonrpc": "2.0", "id": "a", "method": "tools/list", "params": {} }),
+            json!({ "jsonrpc": "2.0", "id": 1.0, "method": "tools/list" }),
+            json!({ "jsonrpc": "2.0", "id": 1, "result": {} }),
             call(json!({ "name": "x" })),
             call(json!({ "name": "x", "arguments": null })),
             call(json!({ "name": "x", "arguments": {} })),
         ] {
-            assert!(matches!(refused(&good), Ok(None)), "{good}");
+            assert!(refused(&good).is_none(), "{good}");
         }
-        for id in [json!(null), json!({}), json!([1]), json!(true), json!("x".repeat(ID_MAX + 1))] {
-            assert!(refused(&json!({ "id": id, "method": "tools/list" })).is_err(), "{id}");
+        let status = |message: &Value| refused(message).map(|answer| answer.status());
+        let long = json!("x".repeat(ID_MAX + 1));
+        for id in [json!(null), json!({}), json!([1]), json!(true), json!(1.5), json!(1e16), long] {
+            let message = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/list" });
+            assert_eq!(status(&message), Some(StatusCode::BAD_REQUEST), "{id}");
         }
-        assert!(refused(&json!({ "id": 1, "method": 7 })).is_err());
+        for message in [
+            json!({ "id": 1, "method": "ping" }),
+            json!({ "jsonrpc": "1.0", "id": 1, "method": "ping" }),
+            json!({ "jsonrpc": "2.0", "id": 1, "method": 7 }),
+            json!({ "jsonrpc": "2.0", "id": 1 }),
+        ] {
+            assert_eq!(status(&message), Some(StatusCode::BAD_REQUEST), "{message}");
+        }
         for wrong in [
             call(json!([])),
             call(json!("x")),
@@ -76,7 +109,7 @@ mod tests {
             call(json!({ "name": "x", "arguments": [] })),
             call(json!({ "name": "x", "arguments": "{}" })),
         ] {
-            assert!(matches!(refused(&wrong), Ok(Some(_))), "{wrong}");
+            assert_eq!(status(&wrong), Some(StatusCode::OK), "{wrong}");
         }
     }
 }

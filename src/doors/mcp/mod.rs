@@ -110,7 +110,7 @@ async fn handle<H: ServerHandler>(
         let read = JsonBytes::from_request(whole, &api).await?;
         // The API reads no document with two members of one name; the protocol's parser would take the last.
         let message = parse(read.bytes.clone()).await?;
-        if let Some(refused) = envelope::refused(&message)? {
+        if let Some(refused) = envelope::refused(&message) {
             return answered(refused).await;
         }
         let read = read.into_body();

@@ -83,6 +83,7 @@ async fn question(call: &ToolCall<'_>, item: &Value) -> ToolAnswer {
     let mut structured = item.clone();
     if let Some(members) = structured.as_object_mut() {
         members.remove("question");
+        members.remove("schema");
         members.insert("asked".to_owned(), true.into());
     }
     let call_answer = format!("Call answer with handoffId {id}.");

@@ -6,7 +6,7 @@ use rmcp::RoleServer;
 use rmcp::ServerHandler;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
-    CreateTaskResult, GetTaskParams, GetTaskResult, Implementation, ListToolsResult,
+    CreateTaskResult, GetTaskParams, GetTaskResult, Implementation, ListToolsResult, MetaObject,
     PaginatedRequestParams, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::RequestContext;
@@ -22,6 +22,7 @@ use crate::http::Api;
 use crate::http::problem::Problem;
 use handoffd_broker::directory::Principal;
 use handoffd_core::domain::failure::Failure;
+use handoffd_core::domain::json::MAX_SAFE_INTEGER;
 use handoffd_core::domain::unseen;
 use handoffd_core::gate::schema::DocumentSchema;
 
@@ -31,6 +32,8 @@ const LIST_TTL_MS: u64 = 30_000;
 const NAME_SHOWN: usize = 200;
 /// A metric's label for tools that contracts name: their names are not bounded.
 const CONTRACT_TOOL: &str = "contract_tool";
+/// Name in a created task's metadata of the warnings that the submission's answer has.
+const WARNINGS: &str = "handoffd/warnings";
 
 const INSTRUCTIONS: &str = "handoffd hands tasks over between agents. To give a task away: find_agents, then hand_off; it waits for \
      the result, and check_handoff waits on. To work for others: take_next, accept, do the task, complete. What others wrote comes \
@@ -75,6 +78,7 @@ impl McpServer {
             if let Some(refused) = unfit(&known.schema, &call.arguments) {
                 return Ok(self.told(name, refused));
             }
+            as_integers(&known.spec.input_schema, &mut call.arguments);
             if name != "hand_off" {
                 return Ok(self.told(name, call.run(name).await));
             }
@@ -91,13 +95,14 @@ impl McpServer {
         let own = call.principal.agent.as_ref().and_then(|id| agents.roster.find(id));
         let agent = own.ok_or_else(unknown)?;
         let named = contracts.tools_of(agent, self.api.now());
-        let (contract, schema) =
+        let (contract, input) =
             tools::contract_tool(name, agent, &agents.roster, &named).ok_or_else(unknown)?;
-        let schema = DocumentSchema::new(&schema)
+        let schema = DocumentSchema::new(&input)
             .map_err(|why| ErrorData::internal_error(format!("the tool's schema: {why}"), None))?;
         if let Some(refused) = unfit(&schema, &call.arguments) {
             return Ok(self.told(CONTRACT_TOOL, refused));
         }
+        as_integers(&input, &mut call.arguments);
         let given = std::mem::take(&mut call.arguments);
         // A contract names its target by id, or by type.
         let by_id = contract.target.parse().ok().and_then(|id| agents.roster.find(&id)).is_some();
@@ -113,14 +118,17 @@ impl McpServer {
             Ok(committed) => committed,
             Err(refused) => return self.told(label, refused),
         };
+        let warnings = committed.view.as_ref().and_then(|view| view.get("warnings")).cloned();
         let tasks = call.context.client_capabilities().is_some_and(|can| can.supports_tasks());
         if tasks && let Ok(standing) = wait::read(call, &committed.id, wait::Turn::Sender, 0).await
         {
             self.count(label, "ok");
-            return CreateTaskResult::new(task::task_of(&standing)).into();
+            let mut created = CreateTaskResult::new(task::task_of(&standing));
+            created.meta = warnings
+                .map(|warnings| MetaObject(Map::from_iter([(WARNINGS.to_owned(), warnings)])));
+            return created.into();
         }
         let seconds = hand_off::wait_of(&call.arguments);
-        let warnings = committed.view.as_ref().and_then(|view| view.get("warnings")).cloned();
         let replayed = committed.view.is_none();
         if let Some(view) = committed.view.filter(|_| seconds == 0) {
             return self.told(label, ToolAnswer::done(state(&view), view));
@@ -161,6 +169,19 @@ impl McpServer {
 fn unfit(schema: &DocumentSchema, arguments: &Map<String, Value>) -> Option<ToolAnswer> {
     let failures: Vec<Failure> = schema.check(&Value::Object(arguments.clone()));
     (!failures.is_empty()).then(|| ToolAnswer::problem(&Problem::refusal(failures, false)))
+}
+
+/// Writes arguments that came as `1.0` as `1` where the schema asks for an integer: to it they are the same.
+fn as_integers(schema: &Value, arguments: &mut Map<String, Value>) {
+    for (name, value) in arguments {
+        if schema["properties"][name]["type"] == "integer"
+            && value.is_f64()
+            && let Some(number) = value.as_f64()
+            && number.abs() <= MAX_SAFE_INTEGER as f64
+        {
+            *value = (number as i64).into();
+        }
+    }
 }
 
 impl ServerHandler for McpServer {
@@ -264,4 +285,25 @@ impl ServerHandler for McpServer {
 /// Another caller's task is as unknown as one that was never made.
 fn unknown_task() -> ErrorData {
     ErrorData::invalid_params("there is no such task", None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_number_is_an_integer_where_the_schema_asks_for_one() {
+        let schema = json!({ "properties": { "limit": { "type": "integer" }, "spent": { "type": "number" } } });
+        for (before, after) in [
+            (json!({ "limit": 5.0 }), json!({ "limit": 5 })),
+            (json!({ "limit": -0.0 }), json!({ "limit": 0 })),
+            (json!({ "limit": 1e300 }), json!({ "limit": 1e300 })),
+            (json!({ "spent": 1.0, "limit": 2 }), json!({ "spent": 1.0, "limit": 2 })),
+            (json!({ "other": { "limit": 1.0 } }), json!({ "other": { "limit": 1.0 } })),
+        ] {
+            let mut arguments = before.as_object().unwrap().clone();
+            as_integers(&schema, &mut arguments);
+            assert_eq!(Value::Object(arguments), after, "{before}");
+        }
+    }
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::super::front::{ApiAnswer, ApiRequest};
-use super::answer::{ToolAnswer, state, without_words};
+use super::answer::{ToolAnswer, asking_branch, branches, code, state, without_words};
 use super::call::ToolCall;
 use handoffd_core::domain::handoff::HandoffStatus;
 
@@ -75,9 +75,9 @@ impl Standing {
         HandoffStatus::parse(self.last()["status"].as_str()?)
     }
 
-    /// Whether the receiver waits for an answer.
-    pub(super) fn asks(&self) -> bool {
-        self.status() == Some(HandoffStatus::InputRequired)
+    /// Whether the receiver, or one of several, waits for an answer.
+    fn asks(&self) -> bool {
+        self.status() == Some(HandoffStatus::InputRequired) || asking_branch(self.last()).is_some()
     }
 
     /// Whether the caller's own question was answered.
@@ -134,6 +134,7 @@ pub(super) async fn for_turn(
     let progress = Progress::new(call, seconds);
     loop {
         let step = progress.step();
+        let next = Instant::now() + Duration::from_secs(step);
         let standing = tokio::select! {
             standing = read(call, id, turn, step) => standing?,
             () = call.context.ct.cancelled() => read(call, id, turn, 0).await?,
@@ -144,6 +145,12 @@ pub(super) async fn for_turn(
         };
         if reached || progress.step() == 0 {
             return Ok(standing);
+        }
+        // A read that came back early and not for this turn would come back early again.
+        tokio::select! {
+            () = sleep_until(next) => {}
+            () = call.context.ct.cancelled() => {}
+            () = call.api.stopping.cancelled() => {}
         }
         progress.tell(state(standing.last())).await;
     }
@@ -158,18 +165,23 @@ pub(super) async fn outcome(call: &ToolCall<'_>, standing: Standing, as_error: b
     };
     let mut text = state(standing.last());
     let asks_sender = standing.asks() && !call.receives(standing.last());
-    let page = if standing.status() == Some(HandoffStatus::Completed) {
+    let refused =
+        matches!(standing.status(), Some(HandoffStatus::Rejected | HandoffStatus::Failed));
+    let page = if standing.status() == Some(HandoffStatus::Completed) || refused {
         Some("result")
     } else {
         (asks_sender || standing.answered(call)).then_some("question")
     };
     if let Some(page) = page {
-        let id = standing.last()["handoffId"].as_str().unwrap_or_default();
+        let last = standing.last();
+        let shown = asking_branch(last).unwrap_or(last);
+        let id = shown["handoffId"].as_str().unwrap_or_default();
         let block = call.ask(ApiRequest::get(&["handoffs", id, page, "prompt"])).await;
         if let Ok(block) = block.success() {
-            text = match (page, asks_sender) {
-                ("question", true) => format!("{}\n{text}", block.text),
-                _ => block.text,
+            text = if asks_sender || refused || branches(last).is_some() {
+                format!("{}\n{text}", block.text)
+            } else {
+                block.text
             };
         }
     }
@@ -179,7 +191,7 @@ pub(super) async fn outcome(call: &ToolCall<'_>, standing: Standing, as_error: b
             "handoffId": successor["handoffId"],
             "status": successor["status"],
             "toAgent": successor["toAgent"],
-            "reason": successor["reason"],
+            "reason": code(successor.get("reason")),
         });
     }
     ToolAnswer { is_error: as_error && ended_badly, ..ToolAnswer::done(text, structured) }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::front::ApiRequest;
 use super::super::submission::{Refusal, Submission};
-use super::request::{Addressee, MappedRequest, Mapping, map, trim};
+use super::request::{Addressee, MappedRequest, Mapping, map, trim, wrong};
 use super::response::{Standing, relocate, submitted, unrouted, warn, warn_of};
 use super::{Call, DOOR, Sw4rm, observed};
 use crate::doors::message::Ids;
@@ -92,10 +92,15 @@ pub(super) async fn request_handoff(
         // The body's share of the budget is kept until the answer is there.
         let _share = read.into_body();
         let mut mapped = heavy(size, move || map(&document, &mapping)).await??;
+        if let (Some(key), Some(id)) = (&key, &mapped.request_id)
+            && key != id
+        {
+            return Err(wrong("/request_id", "The header Idempotency-Key says another.").into());
+        }
         mapped.request_id = key.or(mapped.request_id);
         submit(&call, mapped, wait).await
     };
-    observed(&api, "request_handoff", work).await
+    Box::pin(observed(&api, "request_handoff", work)).await
 }
 
 async fn submit(
@@ -363,8 +368,11 @@ async fn verdict(
     }
     let mut given = Map::new();
     for (name, member) in form.members {
-        if let Some(value) = said.get(*name) {
-            given.insert((*member).to_owned(), value.clone());
+        if let Some(value) = said.get(*name)
+            && let Some(earlier) = given.insert((*member).to_owned(), value.clone())
+            && earlier != *value
+        {
+            return Err(wrong(&format!("/{name}"), "Another member says another.").into());
         }
     }
     if let Some(token) = token {

@@ -116,7 +116,8 @@ pub(super) fn trim(asked: Option<usize>) -> Result<Option<usize>, Problem> {
     }
 }
 
-fn wrong(pointer: &str, message: impl Into<String>) -> Problem {
+/// The refusal of one place of a document.
+pub(super) fn wrong(pointer: &str, message: impl Into<String>) -> Problem {
     let failure = Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message);
     Problem::refusal(vec![failure], false)
 }
@@ -187,7 +188,10 @@ pub(super) fn map(body: &Value, mapping: &Mapping) -> Result<MappedRequest, Prob
     put("historyStrategy", strategy.into());
     put("metadata", Value::Object(std::mem::take(&mut metadata)));
 
-    let extension = extension(body, mapping, (preserve, snapshot), &mut warnings);
+    let mut extension = extension(body, mapping, (preserve, snapshot), &mut warnings);
+    if !context.others.is_empty() {
+        extension.insert("context".to_owned(), Value::Object(context.others));
+    }
     Ok(MappedRequest {
         from: text("from_agent").to_owned(),
         addressee,
@@ -358,7 +362,7 @@ mod tests {
     fn snapshot() -> String {
         json!({
             "conversation_history": [{ "role": "user", "content": "x" }, { "role": "assistant", "content": "y" }],
-            "tool_state": { "active_calls": [], "configurations": { "db": {} } }, "metadata": { "agent_id": "a" },
+            "tool_state": { "active_calls": [], "configurations": { "db": {} } }, "metadata": { "agent_id": "a" }, "plan": { "step": 2 },
         })
         .to_string()
     }
@@ -399,6 +403,7 @@ mod tests {
             (&json!(["c"]), &json!("full"))
         );
         assert_eq!(mapped.extension["members"], json!({ "timeout": 2.5, "later": [1] }));
+        assert_eq!(mapped.extension["context"], json!({ "plan": { "step": 2 } }));
         assert_eq!(mapped.request_id.as_deref(), Some("r"));
         assert_eq!(mapped.warnings.len(), 1, "the time-out: {:?}", mapped.warnings);
         assert_eq!(mapped.warnings[0].pointer, "/timeout");

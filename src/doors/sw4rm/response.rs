@@ -70,41 +70,62 @@ impl Standing {
     }
 }
 
-/// What a page says besides: the receiver's own metadata, times, and the broker's facts.
+/// Members of a response's metadata, and where a page has them.
+const FACTS: [(&str, &str); 13] = [
+    ("handoff_status", "/status"),
+    ("task_id", "/taskId"),
+    ("from_agent", "/fromAgent/agentId"),
+    ("to_agent", "/toAgent/agentId"),
+    ("created_at", "/createdAt"),
+    ("accepted_at", "/acceptedAt"),
+    ("details", "/verdict/details"),
+    ("result", "/result"),
+    ("iterations", "/iterations"),
+    ("conversation_summary", "/conversationSummary"),
+    ("question", "/asked"),
+    ("receipt", "/receipt"),
+    ("warnings", "/warnings"),
+];
+/// The same for the receiver alone.
+const RECEIVERS: [(&str, &str); 2] =
+    [("fencing_token", "/fencingToken"), ("deadline_at", "/deadlineAt")];
+/// The other members that the broker says.
+const OTHERS: [&str; 8] = [
+    "rejected_at",
+    "completed_at",
+    "expired_at",
+    "last_rejection",
+    "successor_id",
+    "context",
+    "code",
+    "failures",
+];
+
+/// Whether the broker alone says a member of a response's metadata.
+fn is_brokers(name: &str) -> bool {
+    OTHERS.contains(&name) || FACTS.iter().chain(&RECEIVERS).any(|(own, _)| *own == name)
+}
+
+/// What a page says besides: the receiver's own metadata, times, and the broker's facts. The receiver's words never stand
+/// under a name of the broker's.
 fn facts(page: &Value, status: Status, own: bool) -> Map<String, Value> {
     let mut metadata = match page.pointer("/verdict/metadata") {
         Some(Value::Object(said)) => said.clone(),
         _ => Map::new(),
     };
+    metadata.retain(|name, _| !is_brokers(name));
     let ended = match status {
         Status::Completed => "completed_at",
         Status::Expired => "expired_at",
         _ => "rejected_at",
     };
-    for (member, pointer) in [
-        ("handoff_status", "/status"),
-        ("task_id", "/taskId"),
-        ("from_agent", "/fromAgent/agentId"),
-        ("to_agent", "/toAgent/agentId"),
-        ("created_at", "/createdAt"),
-        ("accepted_at", "/acceptedAt"),
-        (ended, "/endedAt"),
-        ("details", "/verdict/details"),
-        ("result", "/result"),
-        ("iterations", "/iterations"),
-        ("conversation_summary", "/conversationSummary"),
-        ("question", "/asked"),
-        ("receipt", "/receipt"),
-        ("warnings", "/warnings"),
-    ] {
+    for (member, pointer) in FACTS.into_iter().chain([(ended, "/endedAt")]) {
         if let Some(value) = page.pointer(pointer).filter(|value| !value.is_null()) {
             metadata.insert(member.to_owned(), value.clone());
         }
     }
     if own {
-        for (member, pointer) in
-            [("fencing_token", "/fencingToken"), ("deadline_at", "/deadlineAt")]
-        {
+        for (member, pointer) in RECEIVERS {
             metadata.insert(member.to_owned(), page.pointer(pointer).cloned().unwrap_or_default());
         }
     }
@@ -183,7 +204,7 @@ fn add_warnings(response: &mut Value, more: Vec<Value>) {
 }
 
 /// Members of a message, and where a request has them.
-const PLACES: [(&str, &str); 11] = [
+const PLACES: [(&str, &str); 12] = [
     ("/fromAgent", "/from_agent"),
     ("/taskDescription", "/reason"),
     ("/taskSummary", "/reason"),
@@ -193,6 +214,7 @@ const PLACES: [(&str, &str); 11] = [
     ("/capabilitiesRequired", "/capabilities_required"),
     ("/preferredAgents", "/preferred_agents"),
     ("/extensions/sw4rm/members", ""),
+    ("/extensions/sw4rm/context", "/context_snapshot"),
     ("/fencingToken", "/fencing_token"),
     ("/conversationSummary", "/conversation_summary"),
 ];
@@ -258,6 +280,20 @@ mod tests {
         assert_eq!(response["metadata"]["accepted_at"], "2026-11-24T10:00:01Z");
         assert!(response["metadata"].get("fencing_token").is_none(), "the token is the receiver's");
         assert_eq!(standing(view, None).response(Some("b"))["metadata"]["fencing_token"], 3);
+    }
+
+    #[test]
+    fn a_receiver_says_nothing_in_the_brokers_name() {
+        let names = FACTS.iter().chain(&RECEIVERS).map(|(name, _)| *name).chain(OTHERS);
+        let mut said: Map<String, Value> =
+            names.map(|name| (name.to_owned(), "forged".into())).collect();
+        said.insert("capabilities".to_owned(), json!(["x"]));
+        let view = json!({ "handoffId": "h", "status": "COMPLETED", "toAgent": { "agentId": "b" }, "verdict": { "metadata": said } });
+        for agent in ["a", "b"] {
+            let told = standing(view.clone(), None).response(Some(agent));
+            assert!(!told.to_string().contains("forged"), "{told}");
+            assert_eq!(told["metadata"]["capabilities"], json!(["x"]));
+        }
     }
 
     #[test]
@@ -340,6 +376,7 @@ mod tests {
             ("/preferredAgents/0", &named, "/preferred_agents/0"),
             ("/toAgent/capability", &Addressee::Capability, "/capabilities_required"),
             ("/extensions/sw4rm/members/later/0", &named, "/later/0"),
+            ("/extensions/sw4rm/context/plan", &named, "/context_snapshot/plan"),
             ("/metadata/x", &named, "/metadata/x"),
             ("/toolStateless", &named, "/toolStateless"),
             ("", &named, ""),

@@ -222,6 +222,7 @@ pub struct EventDeliveriesView {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RotateSubscriptionBody {
     /// In seconds, a year at most; `auth.rotation_overlap_s` unless said.
+    #[schema(maximum = 31_536_000)]
     pub(super) overlap_seconds: Option<u64>,
 }
 

@@ -4,6 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::message::Message;
+use crate::receiver::answer;
 
 /// Made here, so that no file holds what looks like one.
 fn token() -> String {
@@ -69,6 +70,31 @@ both! {
         assert_eq!(kept.body["state"]["auth"], "[REDACTED:github-token]");
         assert!(!broker.trace(&message).await.to_string().contains(&token()));
         a.submit(&message).await.expect(202);
+    }
+
+    with [("HANDOFFD_REDACTION__SECRETS", "redact"), ("HANDOFFD_REDACTION__POINTERS", "/reason")]
+    async fn f5_12_no_reason_of_a_receiver_is_kept_before_it_is_redacted(broker: Broker) {
+        let (a, b) = broker.pull_pair().await;
+        let (rejected, failed, hooked) = (Message::initial("a", "b"), Message::initial("a", "b"), Message::initial("a", "hook"));
+        a.submit(&rejected).await.expect(202);
+        let fencing = b.claim_one().await;
+        b.say(&rejected, "reject", fencing, json!({ "reason": "Jana Novak is away" })).await.expect(200);
+        a.submit(&failed).await.expect(202);
+        let fencing = b.claim_one().await;
+        b.say(&failed, "accept", fencing, json!({})).await.expect(200);
+        b.say(&failed, "fail", fencing, json!({ "error": format!("no access with {}", token()) })).await.expect(200);
+        let receiver = broker.saying(vec![answer(200, &json!({ "status": "REJECTED", "reason": "Jana Novak is away" }))]).await;
+        broker.webhook("hook", &[], &receiver).await;
+        broker.admin.put("/agents/a/handoff-targets", &json!({ "handoffTargets": ["b", "hook"] })).await.expect(200);
+        a.submit(&hooked).await.expect(202);
+        for (message, status) in [(&rejected, "REJECTED"), (&failed, "FAILED"), (&hooked, "REJECTED")] {
+            let row = broker.handoff_becomes(message, status).await;
+            let said = row["reason"].as_str().unwrap_or_default();
+            assert!(said.contains("[REDACTED:"), "{row}");
+            let prompt = a.api.get(&format!("{}/result/prompt", message.path())).await;
+            let told = format!("{row}{}{}", broker.trace(message).await, prompt.text);
+            assert!(!told.contains("Jana") && !told.contains(&token()), "{told}");
+        }
     }
 
     with [("HANDOFFD_REDACTION__SECRETS", "refuse")]

@@ -226,6 +226,44 @@ pub async fn answering(seen: &Arc<Seen>, status: StatusCode, body: Value) -> Str
     serving(axum::routing::post(take)).await
 }
 
+/// Takes webhooks and accepts each after a pause, and none while it is held back.
+#[derive(Clone)]
+pub struct Slow {
+    /// Each request that waits has a receiver of it.
+    held: Arc<watch::Sender<bool>>,
+}
+
+impl Slow {
+    pub fn new() -> Self {
+        Self { held: Arc::new(watch::Sender::new(false)) }
+    }
+
+    /// Whether it is held back from now on.
+    pub fn hold(&self, held: bool) {
+        self.held.send_replace(held);
+    }
+
+    /// Requests that wait for it to be let go: as many as brokers wait for their answer.
+    pub fn waiting(&self) -> usize {
+        self.held.receiver_count()
+    }
+
+    /// Serves; returns the URL. It lives as long as the case.
+    pub async fn serve(&self, seen: &Arc<Seen>, pause: Duration) -> String {
+        let (slow, seen) = (self.clone(), Arc::clone(seen));
+        let take = move |headers: HeaderMap| {
+            noted(&seen, &headers);
+            let held = Arc::clone(&slow.held);
+            async move {
+                tokio::time::sleep(pause).await;
+                held.subscribe().wait_for(|held| !held).await.expect("the case has a sender");
+                axum::Json(json!({ "status": "ACCEPTED" }))
+            }
+        };
+        serving(axum::routing::post(take)).await
+    }
+}
+
 /// Takes whatever is posted, and writes nothing down.
 pub async fn indifferent() -> String {
     serving(axum::routing::post(async || StatusCode::NO_CONTENT)).await

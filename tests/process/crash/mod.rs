@@ -33,7 +33,7 @@ use serde_json::{Value, json};
 pub use self::doors::killed_within_a_conversation_at_a_door_each_step_is_in_the_log_once;
 pub use self::failures::f2_killed_while_handoffs_fail_each_failure_is_in_the_log_once;
 use self::fleet::Fleet;
-use self::hands::{Done, Hands, answering, indifferent};
+use self::hands::{Done, Hands, Slow, answering, indifferent};
 use self::laws::Ends;
 pub use self::questions::killed_while_receivers_ask_each_question_is_in_the_log_once;
 use self::queues::Queues;
@@ -47,7 +47,7 @@ use crate::kills::rounds;
 use crate::load::Load;
 use crate::receiver::{Seen, accepting};
 use crate::site::{ADMIN_KEY, Side, Site};
-use crate::world::{Acknowledged, Takes, World, client};
+use crate::world::{Acknowledged, Takes, World, client, until};
 
 /// Rounds where `HANDOFFD_TEST_ROUNDS` says nothing: the three cases have a third of the steps each then.
 const ROUNDS: usize = 7;
@@ -58,6 +58,9 @@ const SENDERS: usize = 6;
 /// How long a round's handoffs may take to come to rest after the last fault.
 const RESTS_WITHIN: Duration = Duration::from_mins(2);
 
+/// Attempts that a broker makes at the slow receiver at a time.
+const AT_ONCE: u32 = 4;
+
 pub async fn killed_at_each_step_one_broker_breaks_no_law(site: Arc<Site>) {
     let offset = usize::from(site.side != Side::Sqlite);
     Case::start(site, 1, offset).await.run(ROUNDS).await;
@@ -66,6 +69,12 @@ pub async fn killed_at_each_step_one_broker_breaks_no_law(site: Arc<Site>) {
 pub async fn killed_at_each_step_three_brokers_break_no_law(site: Arc<Site>) {
     Case::start(site, 3, 2).await.run(ROUNDS).await;
 }
+
+/// How what the slow receiver accepts ends.
+const IN_TIME: [HandoffStatus; 1] = [HandoffStatus::Accepted];
+
+/// And where all brokers that would hear it are dead at once.
+const LATE: [HandoffStatus; 2] = [HandoffStatus::Accepted, HandoffStatus::Expired];
 
 /// How a receiver's handoffs may end.
 fn ends() -> BTreeMap<&'static str, Ends> {
@@ -81,7 +90,7 @@ fn ends() -> BTreeMap<&'static str, Ends> {
         Ends { statuses: &[S::Completed, S::Expired], carried_out: true, ..NO_HANDS };
     BTreeMap::from([
         ("quick", NO_HANDS),
-        ("slow", NO_HANDS),
+        ("slow", Ends { statuses: &IN_TIME, unseen: true, ..NO_HANDS }),
         ("refuser", Ends { statuses: &[S::Rejected], ..NO_HANDS }),
         ("silent", Ends { statuses: &[S::Expired], ..NO_HANDS }),
         // Its verdict is late where the broker that it calls is dead.
@@ -129,6 +138,7 @@ struct Case {
     /// The steps of the rounds to come, over and over.
     steps: Vec<Step>,
     ends: BTreeMap<&'static str, Ends>,
+    slow: Slow,
     /// Handoffs of earlier rounds.
     judged: BTreeSet<String>,
     /// Where receivers take their handoffs from queues.
@@ -141,13 +151,14 @@ impl Case {
         let settings = [("HANDOFFD_DELIVERY__VERDICT_TIMEOUT_MS", "3000")];
         let rig = Rig::start(site, &settings, brokers).await;
         let (seen, done) = (Arc::<Seen>::default(), Arc::<Done>::default());
-        let world = populate(&rig.fleet, &seen, &done).await;
+        let slow = Slow::new();
+        let world = populate(&rig.fleet, &seen, &done, &slow).await;
         // A stride of three from another place in each case, so that few rounds of each make all steps.
         let all: Vec<Step> =
             Step::ALL.into_iter().filter(|step| reachable(*step, brokers)).collect();
         let strides = (0..3).flat_map(|skip| all.iter().skip((skip + offset) % 3).step_by(3));
         let steps = taken_over(brokers).chain(strides.copied()).collect();
-        Self::of(rig, (world, done), (steps, ends()), None)
+        Self { slow, ..Self::of(rig, (world, done), (steps, ends()), None) }
     }
 
     fn of(
@@ -156,7 +167,8 @@ impl Case {
         (steps, ends): (Vec<Step>, BTreeMap<&'static str, Ends>),
         queues: Option<Queues>,
     ) -> Self {
-        Self { rig, world, done, steps, ends, judged: BTreeSet::new(), queues }
+        let (slow, judged) = (Slow::new(), BTreeSet::new());
+        Self { rig, world, done, steps, ends, slow, judged, queues }
     }
 
     async fn run(mut self, few: usize) {
@@ -187,17 +199,26 @@ impl Case {
     async fn round(&mut self, round: usize, step: Step) {
         let brokers = self.rig.brokers();
         let seat = round % brokers;
+        if let Some(slow) = self.ends.get_mut("slow") {
+            slow.statuses = if step == Step::TakeoverFreed { &LATE } else { &IN_TIME };
+        }
         let bases = self.rig.fleet.bases.clone();
         let mut load = Load::at(&self.world, bases, SENDERS / brokers);
         load.more(5 + below(40.0) as usize).await;
         self.rig.kill(seat).await;
         if step == Step::TakeoverFreed {
-            // The others fall silent after it lives again, so that it is the one who notices.
+            // The others fall silent after it lives again, so that it is the one who notices; and with attempts under
+            // way: more than it makes itself.
             self.rig.fleet.arm(seat, step, 0, "").await;
+            self.slow.hold(true);
+            until(RESTS_WITHIN, "others than the armed one wait for an answer", async || {
+                (AT_ONCE as usize + 1).saturating_sub(self.slow.waiting())
+            })
+            .await;
             for other in (0..brokers).filter(|other| *other != seat) {
-                load.more(10).await;
                 self.rig.fleet.kill(other).await;
             }
+            self.slow.hold(false);
         } else {
             let trouble = self.queues.as_mut().map(Queues::trouble);
             let trouble = futures_util::future::OptionFuture::from(trouble);
@@ -273,10 +294,10 @@ impl Case {
 }
 
 /// The sender, six receivers and a subscriber.
-async fn populate(fleet: &Fleet, seen: &Arc<Seen>, done: &Arc<Done>) -> Arc<World> {
+async fn populate(fleet: &Fleet, seen: &Arc<Seen>, done: &Arc<Done>, slow: &Slow) -> Arc<World> {
     let quick = accepting(Arc::clone(seen), Duration::ZERO).await;
     // Slow and narrow: there is always a backlog, and attempts under way, to be killed.
-    let slow = accepting(Arc::clone(seen), Duration::from_millis(30)).await;
+    let slow = slow.serve(seen, Duration::from_millis(30)).await;
     let refusing = json!({ "status": "REJECTED", "reason": "NOT_TODAY" });
     let refuser = answering(seen, StatusCode::OK, refusing).await;
     let silent = answering(seen, StatusCode::ACCEPTED, json!({})).await;
@@ -287,7 +308,7 @@ async fn populate(fleet: &Fleet, seen: &Arc<Seen>, done: &Arc<Done>) -> Arc<Worl
     let (caller, puller) = (hands("caller"), hands("puller"));
     let receivers = vec![
         ("quick", Takes::Webhook(quick, 16)),
-        ("slow", Takes::Webhook(slow, 4)),
+        ("slow", Takes::Webhook(slow, AT_ONCE)),
         ("refuser", Takes::Webhook(refuser, 8)),
         ("silent", Takes::Webhook(silent, 8)),
         ("caller", Takes::Webhook(caller.calling_back().await, 8)),

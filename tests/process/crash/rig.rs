@@ -76,8 +76,10 @@ impl Rig {
 
     /// Waits until the armed broker has ended at its step; afterwards all live.
     pub async fn comes_to(&mut self, seat: usize, step: Step) {
+        let began = tokio::time::Instant::now();
         let came = self.fleet.ends(seat, ENDS_WITHIN).await;
         assert!(came, "no broker came to {} in {ENDS_WITHIN:?}", step.name());
+        println!("came to {} after {:.1} s", step.name(), began.elapsed().as_secs_f64());
         for other in 0..self.brokers() {
             self.fleet.revive(other).await;
         }

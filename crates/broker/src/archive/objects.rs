@@ -298,7 +298,10 @@ fn place(
             retry_timeout: RETRY_TIMEOUT,
         });
     if !retention.s3_endpoint.is_empty() {
-        builder = builder.with_endpoint(&retention.s3_endpoint);
+        // In its normal form: the client panics at signs that a URL has to encode.
+        let endpoint = url::Url::parse(&retention.s3_endpoint)
+            .map_err(|err| ArchiveError::Config(format!("retention.s3_endpoint: {err}")))?;
+        builder = builder.with_endpoint(endpoint.as_str().trim_end_matches('/'));
     }
     // The client takes the process's provider; the program and the tests install the same.
     let _ = rustls::crypto::ring::default_provider().install_default();

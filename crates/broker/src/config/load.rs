@@ -2,13 +2,15 @@
 
 use std::path::PathBuf;
 
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+
 use super::{
     ClassifierWhen, Compressor, Config, ConfigError, DEFAULTS, FailureMode, Safety,
-    SafetyException, SafetyMode, caps, kubernetes,
+    SafetyException, SafetyMode, caps, http_url, kubernetes,
 };
-use handoffd_core::domain::ids::TenantId;
+use handoffd_core::domain::ids::{AgentId, TenantId};
 use handoffd_core::domain::policy::CLASSIFIER;
-use handoffd_core::domain::question::LONGEST_ANSWER;
 use handoffd_core::domain::redaction::RedactionPolicy;
 use handoffd_core::domain::residency::is_basis;
 
@@ -25,15 +27,6 @@ const SHORT: [(&str, &str); 7] = [
 
 /// Former names of settings, still read.
 const FORMER: [&str; 1] = ["delivery.pull_timeout_ms"];
-
-/// The largest count or size that makes sense, and that every queue can take (1 GiB).
-const MAX_COUNT: usize = 1 << 30;
-
-/// Longest wait of an acceptance for company: a fraction of any deadline.
-const MAX_SETTLE_DELAY_MS: u64 = 10_000;
-
-/// Longest wait of an attempt for its reply: it keeps a slot of its receiver.
-const MAX_REPLY_WAIT_MS: u64 = 1_000;
 
 /// Variables with the prefix that are no settings.
 const NOT_SETTINGS: [&str; 7] = [
@@ -106,24 +99,26 @@ impl Config {
             .try_deserialize()
             .map_err(|err| ConfigError(err.to_string()))?;
         config.service_links = links.into_iter().map(|(name, _)| name).collect();
-        if let Some(former) = config.delivery.pull_timeout_ms.take() {
+        if let Some(former) = config.delivery.pull_timeout_ms {
             config.delivery.unclaimed_ms = former;
         }
         config.check()
     }
 
     fn check(self) -> Result<Self, ConfigError> {
-        self.check_positive()?;
-        self.check_bounded()?;
+        self.check_numbers()?;
+        self.check_log()?;
         self.check_budget_and_safety()?;
-        self.check_delivery()?;
         self.check_residency()?;
         self.check_origin()?;
         self.check_urls()?;
+        self.check_services()?;
+        self.check_exceptions()?;
         self.check_keys()?;
         self.check_transports()?;
         let shares = self.doors.jazz.strategies.check();
         shares.map_err(|why| ConfigError(format!("doors.jazz.strategies: {why}")))?;
+        self.check_a2a()?;
         self.check_oauth()?;
         Ok(self)
     }
@@ -242,101 +237,6 @@ impl Config {
         Ok(())
     }
 
-    /// Counts and times that must be at least 1.
-    fn check_positive(&self) -> Result<(), ConfigError> {
-        let positive = [
-            ("server.max_body_bytes", self.server.max_body_bytes as u64),
-            ("server.max_requests", self.server.max_requests as u64),
-            ("server.max_waits", self.server.max_waits as u64),
-            ("server.max_connections", self.server.max_connections as u64),
-            ("server.header_timeout_ms", self.server.header_timeout_ms),
-            ("database.max_connections", u64::from(self.database.max_connections)),
-            ("ledger.queue", self.ledger.queue as u64),
-            ("ledger.batch", self.ledger.batch as u64),
-            ("ledger.workers", self.ledger.workers as u64),
-            ("audit.publish_interval_s", self.audit.publish_interval_s),
-            ("delivery.max_attempts", u64::from(self.delivery.max_attempts)),
-            ("delivery.max_in_flight", self.delivery.max_in_flight as u64),
-            ("delivery.poll_ms", self.delivery.poll_ms),
-            ("delivery.verdict_timeout_ms", self.delivery.verdict_timeout_ms),
-            ("delivery.lease_ms", self.delivery.lease_ms),
-            ("delivery.answer_timeout_ms", self.delivery.answer_timeout_ms),
-            ("delivery.claim_ttl_ms", self.delivery.claim_ttl_ms),
-            ("delivery.unclaimed_ms", self.delivery.unclaimed_ms),
-            ("events.retention_days", self.events.retention_days),
-            ("events.timeout_ms", self.events.timeout_ms),
-            ("events.retry_base_ms", self.events.retry_base_ms),
-            ("events.set_aside_after", u64::try_from(self.events.set_aside_after).unwrap_or(0)),
-            ("events.lease_ms", self.events.lease_ms),
-            ("events.max_in_flight", self.events.max_in_flight as u64),
-            ("gate.max_hops", u64::from(self.gate.max_hops)),
-            ("gate.max_edge_repeats", u64::from(self.gate.max_edge_repeats)),
-            ("gate.max_iterations", self.gate.max_iterations),
-            ("context.model.timeout_ms", self.context.model.timeout_ms),
-            ("safety.classifier.timeout_ms", self.safety.classifier.timeout_ms),
-            ("safety.classifier.max_bytes", self.safety.classifier.max_bytes as u64),
-            ("routing.matcher.timeout_ms", self.routing.matcher.timeout_ms),
-            ("routing.matcher.max_agents", self.routing.matcher.max_agents as u64),
-            ("recovery.escalation_timeout_ms", self.recovery.escalation_timeout_ms),
-            ("recovery.max_checkpoint_bytes", self.recovery.max_checkpoint_bytes as u64),
-            ("stream.idle_ms", self.stream.idle_ms),
-            ("stream.max_chunk_bytes", self.stream.max_chunk_bytes as u64),
-            ("stream.max_bytes", self.stream.max_bytes),
-            ("stream.max_chunks", u64::from(self.stream.max_chunks)),
-            ("erasure.page", self.erasure.page as u64),
-            ("delivery.breaker_failures", u64::from(self.delivery.breaker_failures)),
-            ("retention.delete_interval_s", self.retention.delete_interval_s),
-            ("retention.segment_records", self.retention.segment_records as u64),
-            ("retention.segment_bytes", self.retention.segment_bytes as u64),
-            ("doors.a2a.poll_ms", self.doors.a2a.poll_ms),
-            ("doors.a2a.silence_ms", self.doors.a2a.silence_ms),
-            ("delivery.retry_budget_per_s", u64::from(self.delivery.retry_budget_per_s)),
-        ];
-        if let Some((name, _)) = positive.iter().find(|(_, value)| *value == 0) {
-            return Err(ConfigError(format!("{name} must be at least 1")));
-        }
-        Ok(())
-    }
-
-    /// Counts and sizes that have an upper bound.
-    fn check_bounded(&self) -> Result<(), ConfigError> {
-        let bounded = [
-            ("server.max_body_bytes", self.server.max_body_bytes),
-            ("server.max_large_bytes", self.server.max_large_bytes),
-            ("server.max_requests", self.server.max_requests),
-            ("server.max_waits", self.server.max_waits),
-            ("server.max_connections", self.server.max_connections),
-            ("ledger.queue", self.ledger.queue),
-            ("ledger.batch", self.ledger.batch),
-            ("ledger.workers", self.ledger.workers),
-            ("delivery.max_in_flight", self.delivery.max_in_flight),
-            ("retention.segment_records", self.retention.segment_records),
-            ("retention.segment_bytes", self.retention.segment_bytes),
-            ("retention.cache_bytes", self.retention.cache_bytes),
-            ("events.max_in_flight", self.events.max_in_flight),
-            ("events.max_streams", self.events.max_streams),
-            ("erasure.page", self.erasure.page),
-            ("safety.classifier.max_bytes", self.safety.classifier.max_bytes),
-            ("routing.matcher.max_agents", self.routing.matcher.max_agents),
-        ];
-        if let Some((name, _)) = bounded.iter().find(|(_, value)| *value > MAX_COUNT) {
-            return Err(ConfigError(format!("{name} must be at most {MAX_COUNT}")));
-        }
-        let most = u64::try_from(LONGEST_ANSWER.as_millis()).unwrap_or(u64::MAX);
-        if self.delivery.answer_timeout_ms > most {
-            return Err(ConfigError(format!("delivery.answer_timeout_ms must be at most {most}")));
-        }
-        if self.transports.reply_wait_ms > MAX_REPLY_WAIT_MS {
-            let why = format!("must be at most {MAX_REPLY_WAIT_MS}");
-            return Err(ConfigError(format!("transports.reply_wait_ms {why}")));
-        }
-        if self.ledger.settle_delay_ms > MAX_SETTLE_DELAY_MS {
-            let why = format!("must be at most {MAX_SETTLE_DELAY_MS}");
-            return Err(ConfigError(format!("ledger.settle_delay_ms {why}")));
-        }
-        Ok(())
-    }
-
     /// Texts and numbers with a form of their own.
     fn check_budget_and_safety(&self) -> Result<(), ConfigError> {
         for (name, texts) in [
@@ -414,16 +314,6 @@ impl Config {
         Ok(())
     }
 
-    /// The pauses between attempts.
-    fn check_delivery(&self) -> Result<(), ConfigError> {
-        if self.delivery.retry_base_ms > self.delivery.retry_cap_ms {
-            return Err(ConfigError(
-                "delivery.retry_base_ms must not be above delivery.retry_cap_ms".to_owned(),
-            ));
-        }
-        Ok(())
-    }
-
     /// The archive's region, and the basis on which data moves there.
     fn check_residency(&self) -> Result<(), ConfigError> {
         let residency = &self.residency;
@@ -482,6 +372,71 @@ impl Config {
             return Err(ConfigError(
                 "retention.archive_url must begin with file:/// or s3://".to_owned(),
             ));
+        }
+        Ok(())
+    }
+
+    /// The URLs of the services that the broker calls. An error does not quote one, which may hold a secret.
+    fn check_services(&self) -> Result<(), ConfigError> {
+        let retention = &self.retention;
+        for (name, url) in [
+            ("safety.classifier.url", &self.safety.classifier.url),
+            ("routing.matcher.url", &self.routing.matcher.url),
+            ("context.model.url", &self.context.model.url),
+            ("retention.s3_endpoint", &retention.s3_endpoint),
+        ] {
+            if !url.is_empty() && !is_service(url) {
+                let why = "must be an http:// or https:// URL with a host";
+                return Err(ConfigError(format!("{name} {why}")));
+            }
+        }
+        // It is a part of the host of AWS's own servers.
+        if !retention.s3_region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+            return Err(ConfigError(
+                "retention.s3_region must be letters, digits and -".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// The log's filter. `EnvFilter` takes an unknown word for a target, and then drops every other line.
+    fn check_log(&self) -> Result<(), ConfigError> {
+        let filter = &self.log.filter;
+        let unknown = |one: &&str| !one.contains(['=', '[']) && one.parse::<LevelFilter>().is_err();
+        if let Some(word) = filter.split(',').find(unknown) {
+            return Err(ConfigError(format!(
+                "log.filter: {word:?} is no level (off, error, warn, info, debug, trace); a target \
+                 has one, as in handoffd=debug"
+            )));
+        }
+        let read = EnvFilter::try_new(filter).map(drop);
+        read.map_err(|err| ConfigError(format!("log.filter is malformed: {err}")))
+    }
+
+    /// The exceptions for contracts: each sets something.
+    fn check_exceptions(&self) -> Result<(), ConfigError> {
+        let mut all = self.contracts.exceptions.iter();
+        if all.any(|one| one.accept_pinned.is_none() && one.minimum_level.is_none()) {
+            return Err(ConfigError(
+                "contracts.exceptions: an entry must have accept_pinned, minimum_level or both"
+                    .to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// The ids that the A2A door shows cards of.
+    fn check_a2a(&self) -> Result<(), ConfigError> {
+        let (agent, tenant) = (&self.doors.a2a.default_agent, &self.doors.a2a.public_tenant);
+        if !agent.is_empty()
+            && let Err(why) = agent.parse::<AgentId>()
+        {
+            return Err(ConfigError(format!("doors.a2a.default_agent: {why}")));
+        }
+        if !tenant.is_empty()
+            && let Err(why) = tenant.parse::<TenantId>()
+        {
+            return Err(ConfigError(format!("doors.a2a.public_tenant: {why}")));
         }
         Ok(())
     }
@@ -550,6 +505,14 @@ impl Config {
             self.database.url.clone()
         }
     }
+}
+
+/// Whether a text is the URL of a service. A host with characters that no name has is refused: a template's `{host}`, say.
+fn is_service(text: &str) -> bool {
+    let is_host = |host: &str| {
+        host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte))
+    };
+    http_url(text).is_some_and(|url| url.host_str().is_some_and(is_host))
 }
 
 /// Whether a byte may stand in the name of a NATS consumer.

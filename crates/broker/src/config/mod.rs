@@ -21,6 +21,7 @@ use handoffd_core::domain::window::{BinaryPolicy, ContextPolicy, ContextSettings
 mod caps;
 mod kubernetes;
 mod load;
+mod numbers;
 #[cfg(test)]
 mod tests;
 mod transports;
@@ -567,6 +568,7 @@ pub struct Delivery {
     pub answer_timeout_ms: u64,
     pub claim_ttl_ms: u64,
     pub unclaimed_ms: u64,
+    /// The former name of `unclaimed_ms`, which it sets.
     #[serde(default)]
     pub pull_timeout_ms: Option<u64>,
     pub max_in_flight: usize,
@@ -727,14 +729,18 @@ fn maybe_folder<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Path
     Ok((!text.is_empty()).then(|| PathBuf::from(text)))
 }
 
+/// Parses an absolute URL of HTTP.
+fn http_url(text: &str) -> Option<url::Url> {
+    let url = url::Url::parse(text).ok();
+    url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+}
+
 fn maybe_url<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<url::Url>, D::Error> {
     let text = String::deserialize(from)?;
     if text.is_empty() {
         return Ok(None);
     }
-    let url = url::Url::parse(&text).ok();
-    let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    url.map(Some).ok_or_else(|| {
+    http_url(&text).map(Some).ok_or_else(|| {
         serde::de::Error::custom(format!(
             "'{text}' is not a URL such as https://handoff.example.com"
         ))

@@ -73,10 +73,135 @@ fn an_error_names_the_key() {
         ("HANDOFFD_AUDIT__DATABASE_URL", "postgres://here/log", "audit.database_url"),
         ("HANDOFFD_RETENTION__ARCHIVE_URL", "ftp://here", "retention.archive_url"),
         ("HANDOFFD_RETENTION__SEGMENT_RECORDS", "0", "retention.segment_records"),
+        ("HANDOFFD_RETENTION__S3_REGION", "eu west", "retention.s3_region must be letters"),
+        ("HANDOFFD_DOORS__A2A__DEFAULT_AGENT", "bad id!!", "doors.a2a.default_agent"),
+        ("HANDOFFD_DOORS__A2A__PUBLIC_TENANT", "bad id!!", "doors.a2a.public_tenant"),
     ] {
         let message = load(&[(name, value)]).unwrap_err().to_string();
         assert!(message.contains(expected), "{name}={value}: {message}");
     }
+}
+
+#[test]
+fn a_time_beyond_its_bound_is_refused() {
+    for (name, key, most) in [
+        ("HANDOFFD_RECOVERY__CANCEL_GRACE_MS", "recovery.cancel_grace_ms", 3_600_000_u64),
+        ("HANDOFFD_SERVER__STOP_TIMEOUT_MS", "server.stop_timeout_ms", 86_400_000),
+        // The directory's cache panicked above a thousand years.
+        ("HANDOFFD_AUTH__CACHE_TTL_MS", "auth.cache_ttl_ms", 86_400_000),
+    ] {
+        load(&[(name, &most.to_string())]).unwrap();
+        for more in [most + 1, 999_999_999_999_999] {
+            let said = load(&[(name, &more.to_string())]).unwrap_err().to_string();
+            assert!(said.contains(&format!("{key} must be at most {most}")), "{said}");
+        }
+    }
+}
+
+#[test]
+fn settings_that_contradict_each_other_are_refused() {
+    for (lower, upper, keys) in [
+        (
+            ("HANDOFFD_DELIVERY__RETRY_BASE_MS", "101"),
+            ("HANDOFFD_DELIVERY__RETRY_CAP_MS", "100"),
+            ["delivery.retry_base_ms", "delivery.retry_cap_ms"],
+        ),
+        (
+            ("HANDOFFD_EVENTS__RETRY_BASE_MS", "101"),
+            ("HANDOFFD_EVENTS__RETRY_CAP_MS", "100"),
+            ["events.retry_base_ms", "events.retry_cap_ms"],
+        ),
+        // A pause of nothing is a loop without end.
+        (
+            ("HANDOFFD_EVENTS__RETRY_BASE_MS", "1"),
+            ("HANDOFFD_EVENTS__RETRY_CAP_MS", "0"),
+            ["events.retry_base_ms", "events.retry_cap_ms"],
+        ),
+        (
+            ("HANDOFFD_DOORS__A2A__POLL_MS", "101"),
+            ("HANDOFFD_DOORS__A2A__POLL_MAX_MS", "100"),
+            ["doors.a2a.poll_ms", "doors.a2a.poll_max_ms"],
+        ),
+        (
+            ("HANDOFFD_STREAM__MAX_CHUNK_BYTES", "101"),
+            ("HANDOFFD_STREAM__MAX_BYTES", "100"),
+            ["stream.max_chunk_bytes", "stream.max_bytes"],
+        ),
+    ] {
+        let said = load(&[lower, upper]).unwrap_err().to_string();
+        assert!(keys.iter().all(|key| said.contains(key)), "{lower:?}, {upper:?}: {said}");
+        load(&[lower, (upper.0, lower.1)]).unwrap();
+    }
+}
+
+#[test]
+fn an_exception_for_contracts_sets_something() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("handoffd.toml");
+    let of_exception = |text: &str| {
+        let text = format!("[[contracts.exceptions]]\ntenant = \"bank\"\n{text}\n");
+        std::fs::write(&path, text).unwrap();
+        Config::load(Some(&path), Vec::new()).map(drop)
+    };
+    of_exception("minimum_level = \"L2\"").unwrap();
+    of_exception("accept_pinned = false").unwrap();
+    let said = of_exception("").unwrap_err().to_string();
+    assert!(said.contains("contracts.exceptions"), "{said}");
+}
+
+#[test]
+fn a_log_filter_that_would_drop_every_line_is_refused() {
+    for good in
+        ["info", "WARN", "off", "3", "", "handoffd=debug,info", "handoffd[request]=trace,error"]
+    {
+        load(&[("HANDOFFD_LOG__FILTER", good)]).unwrap_or_else(|why| panic!("{good}: {why}"));
+    }
+    for bad in
+        ["inof", "warning", "handoffd", "handoffd=debug,inof", "handoffd=debug, info", "6", "a=b=c"]
+    {
+        let said = load(&[("HANDOFFD_LOG__FILTER", bad)]).unwrap_err().to_string();
+        assert!(said.contains("log.filter"), "{bad}: {said}");
+    }
+}
+
+#[test]
+fn the_url_of_a_service_is_one_of_http() {
+    for (name, key) in [
+        ("HANDOFFD_SAFETY__CLASSIFIER__URL", "safety.classifier.url"),
+        ("HANDOFFD_ROUTING__MATCHER__URL", "routing.matcher.url"),
+        ("HANDOFFD_CONTEXT__MODEL__URL", "context.model.url"),
+        ("HANDOFFD_RETENTION__S3_ENDPOINT", "retention.s3_endpoint"),
+    ] {
+        for good in ["http://127.0.0.1:9/ask", "https://host.example", "http://[::1]:9"] {
+            load(&[(name, good)]).unwrap_or_else(|why| panic!("{name}={good}: {why}"));
+        }
+        for bad in [
+            "nonsense",
+            "ba nana",
+            "htps://host.example/ask",
+            "http://",
+            "ftp://a/b",
+            "host.example:9000",
+            "http://{secret}/ask",
+        ] {
+            let said = load(&[(name, bad)]).unwrap_err().to_string();
+            assert!(said.contains(&format!("{key} must be an http")), "{name}={bad}: {said}");
+            assert!(!said.contains("secret"), "a URL may hold a secret: {said}");
+        }
+    }
+}
+
+#[test]
+fn one_connection_is_not_enough_for_postgres() {
+    let of = |url, most| {
+        load(&[("HANDOFFD_DATABASE_URL", url), ("HANDOFFD_DATABASE__MAX_CONNECTIONS", most)])
+    };
+    for url in ["postgres://here/handoffd", "postgresql://here/handoffd"] {
+        let said = of(url, "1").unwrap_err().to_string();
+        assert!(said.contains("database.max_connections must be at least 2"), "{said}");
+        of(url, "2").unwrap();
+    }
+    of("sqlite:here.db", "1").unwrap();
 }
 
 #[test]

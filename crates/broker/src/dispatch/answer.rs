@@ -294,6 +294,7 @@ fn read_verdict(body: &[u8]) -> Result<AnswerVerdict, VerdictError> {
         return Ok(AnswerVerdict::Accepted(fields));
     }
     let reason = answer.reason.or(answer.rejection_reason).map(reason_text);
+    let reason = reason.filter(|reason| !reason.is_empty());
     Ok(AnswerVerdict::Rejected { reason, fields })
 }
 

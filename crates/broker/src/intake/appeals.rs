@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::draft::{ruling, subtasks};
+use super::draft::{repeat_of, ruling, subtasks};
+use super::opinion::OpinionTime;
 use super::{Intake, IntakeError, actor};
 use crate::directory::{Agents, Principal};
 use crate::ledger::command::{
@@ -18,9 +19,11 @@ use handoffd_core::domain::failure::{Code, Failure, Stage};
 use handoffd_core::domain::handoff::Handoff;
 use handoffd_core::domain::ids::{AgentId, HandoffId, Micros};
 use handoffd_core::domain::message::Message;
+use handoffd_core::domain::policy::CLASSIFIER;
 use handoffd_core::domain::residency::ResidencyRules;
 use handoffd_core::domain::window::ContextFacts;
-use handoffd_core::gate::{GateLookup, GateVerdict, PassedMessage};
+use handoffd_core::evidence::record::SafetyFacts;
+use handoffd_core::gate::{GateLookup, GateVerdict, PassedMessage, budget};
 use handoffd_store::store::{DeadLetterRow, StoreError};
 
 /// A person's decision on a dead letter.
@@ -51,6 +54,8 @@ struct RejudgedMessage {
     routed: Option<(Message, Arc<Agent>)>,
     contract: Option<Arc<CompiledContract>>,
     context: Option<ContextFacts>,
+    /// Rules that observe or mark the message, and the classifier's verdict on it.
+    safety: Option<SafetyFacts>,
     failures: Vec<Failure>,
 }
 
@@ -70,10 +75,17 @@ impl Appeal {
         }
     }
 
-    /// Whether a finding is waived: it was found before, word for word, and an entry names it.
+    /// Whether a finding is waived: it was found before, word for word, and an entry names it. Of the classifier only the
+    /// rule repeats: asked once more, a model may give another label.
     fn waives(&self, finding: &Failure, row: &DeadLetterRow) -> bool {
-        row.failures.iter().any(|kept| finding.repeats(kept))
-            && self.waive.iter().any(|entry| names(entry, finding))
+        let by_classifier =
+            |one: &Failure| one.stage == Stage::Safety && one.rule.as_deref() == Some(CLASSIFIER);
+        row.failures.iter().any(|kept| {
+            if by_classifier(finding) && by_classifier(kept) {
+                return self.waive.iter().any(|entry| names(entry, kept));
+            }
+            finding.repeats(kept) && self.waive.iter().any(|entry| names(entry, finding))
+        })
     }
 }
 
@@ -124,7 +136,7 @@ impl Intake {
         let value = self.message_of(&handoff, kept).await?;
         let agents = self.directory.agents(&principal.tenant).await?;
         let judged = self.judged_again(principal, &agents, &handoff.source, value).await?;
-        let RejudgedMessage { routed, contract, context, failures } = judged;
+        let RejudgedMessage { routed, contract, context, safety, failures } = judged;
         let (waived, refused): (Vec<_>, Vec<_>) = failures.into_iter().partition(|finding| {
             let waivable = match finding.stage {
                 // Without a receiver there is nothing to waive.
@@ -152,6 +164,9 @@ impl Intake {
                     task_id: handoff.task_id,
                     source: handoff.source.clone(),
                     parent_id: handoff.parent_id,
+                    idempotent: policy.idempotent,
+                    declared_budget: budget::declared(message.value()),
+                    repeat: repeat_of(&policy, &message),
                     // A release counts for no strategy: the door counted the refusal.
                     ruling: ruling(policy, &agents, &message, &target, None),
                     target: Agent::clone(&target),
@@ -162,6 +177,7 @@ impl Intake {
                         self.gate.residency.crossings(source, Some(&target)),
                     ),
                     context,
+                    safety,
                     waived,
                     content,
                 }))
@@ -195,33 +211,41 @@ impl Intake {
             signing_secrets: &[],
             contracts: &contracts,
         };
-        let (message, target, contract, context, mut failures) =
-            match self.gate.again(value, &lookup) {
-                // Its receivers are several, and a dead letter is one handoff.
-                GateVerdict::Pass(passed) if passed.group.is_some() => {
-                    (None, None, None, None, vec![to_many()])
+        let verdict =
+            self.beside_earlier(&principal.tenant, self.gate.again(value, &lookup)).await?;
+        let (verdict, mut safety) =
+            self.with_second_opinion(principal, verdict, OpinionTime::Before).await?;
+        let (message, target, contract, context, mut failures) = match verdict {
+            // Its receivers are several, and a dead letter is one handoff.
+            GateVerdict::Pass(passed) if passed.group.is_some() => {
+                (None, None, None, None, vec![to_many()])
+            }
+            GateVerdict::Pass(passed) => {
+                let PassedMessage { message, target, contract, context, .. } = *passed;
+                (Some(message), Some(target), contract, context, Vec::new())
+            }
+            GateVerdict::Refused(mut refused) => {
+                let message = refused.message.as_ref();
+                if message.is_some_and(|message| message.fan_out().is_some()) {
+                    refused.failures.push(to_many());
+                } else if safety.is_none() {
+                    // What a person may waive is no reason to leave the rest unread.
+                    let (more, facts) = self.read_on(principal, &refused).await?;
+                    refused.failures.extend(more);
+                    safety = facts;
                 }
-                GateVerdict::Pass(passed) => {
-                    let PassedMessage { message, target, contract, context, .. } = *passed;
-                    (Some(message), Some(target), contract, context, Vec::new())
-                }
-                GateVerdict::Refused(mut refused) => {
-                    let message = refused.message.as_ref();
-                    if message.is_some_and(|message| message.fan_out().is_some()) {
-                        refused.failures.push(to_many());
-                    }
-                    let context = refused.context;
-                    (refused.message, refused.target, refused.contract, context, refused.failures)
-                }
-                GateVerdict::Malformed(failure) => (None, None, None, None, vec![failure]),
-            };
+                let context = refused.context;
+                (refused.message, refused.target, refused.contract, context, refused.failures)
+            }
+            GateVerdict::Malformed(failure) => (None, None, None, None, vec![failure]),
+        };
         let routed = message.zip(target);
         if let Some((message, target)) = &routed {
             let guarded =
                 self.guarded(&principal.tenant, message, target, contract.as_ref()).await?;
             failures.extend(guarded);
         }
-        Ok(RejudgedMessage { routed, contract, context, failures })
+        Ok(RejudgedMessage { routed, contract, context, safety, failures })
     }
 
     /// Ends a dead letter: it will not be delivered.

@@ -174,9 +174,14 @@ pub(super) fn personal_parts(message: &Message) -> Vec<PersonalPart> {
         .collect()
 }
 
+/// Whether a sender must keep checkpoints: its contract says so, or its own registration.
+pub(super) fn requires_checkpoint(policy: &EdgePolicy, agents: &Agents, source: &AgentId) -> bool {
+    policy.require_checkpoint || agents.row(source).is_some_and(|row| row.agent.require_checkpoint)
+}
+
 /// What tells a repeat of a message under its contract's `dedupe_key`; where the message has no such
 /// value, nothing does.
-fn repeat_of(policy: &EdgePolicy, message: &Message) -> Option<Repeat> {
+pub(super) fn repeat_of(policy: &EdgePolicy, message: &Message) -> Option<Repeat> {
     let (dedupe, contract) = (policy.dedupe.as_ref()?, policy.contract.as_ref()?);
     let (_, value) = payload::find(message.value(), &dedupe.name)?;
     let mut hash = Sha256::new();

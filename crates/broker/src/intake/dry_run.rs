@@ -8,6 +8,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::refusal::no_part;
 use super::{Body, INLINE_LIMIT, Intake, IntakeError, OpinionTime, redacted};
 use crate::archive::{ContentState, Contents};
 use crate::directory::Principal;
@@ -18,10 +19,11 @@ use handoffd_core::domain::failure::{Code, Failure, Stage};
 use handoffd_core::domain::group::{Group, branch_id};
 use handoffd_core::domain::handoff::Handoff;
 use handoffd_core::domain::ids::{AgentId, HandoffId};
+use handoffd_core::domain::json;
 use handoffd_core::domain::message::Message;
 use handoffd_core::domain::warning::Warning;
 use handoffd_core::gate::schema::older::MessageForm;
-use handoffd_core::gate::{GateLookup, GateVerdict, json};
+use handoffd_core::gate::{GateLookup, GateVerdict};
 use handoffd_store::store::{HandoffKey, StoreError};
 
 /// The result of a dry run: the warnings of a message that would pass, or all failures.
@@ -97,8 +99,17 @@ impl Intake {
         receiver: Option<AgentId>,
         body: Body,
     ) -> Result<Outcome, IntakeError> {
+        // Who names itself as the receiver of a message that nobody submitted learns nothing of the task.
+        let reads = receiver.is_some();
         let verdict = self.judge_for(principal, receiver, body).await?;
         Ok(match self.with_second_opinion(principal, verdict, OpinionTime::MayBeAfter).await?.0 {
+            GateVerdict::Pass(passed) if reads => Ok(passed.warnings),
+            GateVerdict::Refused(refused) if reads => Err(refused.failures),
+            GateVerdict::Pass(passed)
+                if self.is_stranger(&principal.tenant, &passed.message).await? =>
+            {
+                Err(vec![no_part()])
+            }
             GateVerdict::Pass(passed) if passed.group.is_some() => {
                 let failures = self.guarded_group(&principal.tenant, &passed).await?;
                 if failures.is_empty() { Ok(passed.warnings) } else { Err(failures) }
@@ -115,15 +126,7 @@ impl Intake {
                 if failures.is_empty() { Ok(passed.warnings) } else { Err(failures) }
             }
             GateVerdict::Malformed(failure) => Err(vec![failure]),
-            GateVerdict::Refused(refused) => {
-                let mut failures = refused.failures;
-                if let (Some(message), Some(target)) = (&refused.message, &refused.target) {
-                    let contract = refused.contract.as_ref();
-                    failures
-                        .extend(self.guarded(&principal.tenant, message, target, contract).await?);
-                }
-                Err(failures)
-            }
+            GateVerdict::Refused(refused) => Err(self.all_failures(principal, &refused).await?),
         })
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::draft::{Ruled, named, ruling, submission_of};
+use super::draft::{Ruled, named, requires_checkpoint, ruling, submission_of};
 use super::{Answer, Intake, IntakeError, Request, actor};
 use crate::directory::{Agents, Principal};
 use crate::ledger::command::{
@@ -50,7 +50,10 @@ impl Intake {
             Ok(Committed { reply: Reply::Group { group, handoffs, replayed }, record }) => {
                 Ok(Answer::Group { group, handoffs, record, replayed, warnings })
             }
-            Ok(Committed { reply, .. }) => self.refused(reply, Some(message.envelope().handoff_id)),
+            Ok(Committed { reply, .. }) => {
+                let id = message.envelope().handoff_id;
+                self.refused(&principal.tenant, reply, Some(id)).await
+            }
             Err(LedgerError::NotHolder) => {
                 let why = "only the agent that has the task may send it to several receivers";
                 let failure = Failure::new(Stage::Identity, Code::Forbidden, "/taskId", why);
@@ -123,8 +126,8 @@ fn wanted(
     let first = &branches[0];
     let source = &message.envelope().from_agent.agent_id;
     let policies: Vec<EdgePolicy> = branches.iter().map(policy).collect();
-    let require_checkpoint = policies.iter().any(|policy| policy.require_checkpoint)
-        || agents.row(source).is_some_and(|row| row.agent.require_checkpoint);
+    let require_checkpoint =
+        policies.iter().any(|policy| requires_checkpoint(policy, agents, source));
     let ruled = Ruled {
         target: &first.target,
         to_itself: false,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::draft::{ruling, subtasks};
+use super::draft::{requires_checkpoint, ruling, subtasks};
 use super::{Intake, IntakeError};
 use handoffd_core::contract::enforce::CompiledContract;
 use handoffd_core::domain::agent::Agent;
@@ -19,6 +19,7 @@ use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::progress::{Hop, LoopLimits, check_budget, check_loop, short};
 use handoffd_core::domain::task::Task;
 use handoffd_core::gate::budget;
+use handoffd_core::gate::completeness::no_checkpoint;
 use handoffd_store::clock;
 use handoffd_store::store::{HandoffFilter, Result, TaskKey};
 
@@ -63,13 +64,16 @@ impl Intake {
         let edges: Vec<_> = edges.iter().collect();
         let agents = self.directory.agents(tenant).await?;
         let policy = contract.map(|ready| ready.policy().clone()).unwrap_or_default();
+        if requires_checkpoint(&policy, &agents, source) && message.checkpoint().is_none() {
+            let run = (tenant.clone(), envelope.task_id, envelope.from_agent.execution_id);
+            if self.store.find_checkpoint(&run, None).await.map_err(away)?.is_none() {
+                failures.push(no_checkpoint());
+            }
+        }
         let ruling = ruling(policy, &agents, message, target, None).unwrap_or_default();
         let limits = LoopLimits {
             max_hops: self.rules.max_hops,
-            max_edge_repeats: ruling
-                .edge
-                .max_edge_repeats
-                .map_or(self.rules.max_edge_repeats, i64::from),
+            max_edge_repeats: self.rules.max_edge_repeats,
             contract: ruling.edge.loop_guard.as_ref(),
         };
         let course = task.as_ref().map(|task| task.course.clone()).unwrap_or_default();

@@ -80,6 +80,11 @@ pub(super) fn finding(label: String, pointer: String) -> SafetyFinding {
 }
 
 impl Intake {
+    /// Whether an external classifier judges messages.
+    pub(crate) fn asks_a_classifier(&self) -> bool {
+        self.second_opinion.is_some()
+    }
+
     /// The verdict after the second opinion, and its entry in the record.
     ///
     /// # Errors

@@ -6,9 +6,10 @@ use sha2::{Digest, Sha256};
 use tracing::Span;
 
 use super::draft::{
-    Ruled, addressed, handoff_of, packed_checkpoint, personal_parts, receiver, sender, set_trace,
-    submission_of,
+    Ruled, addressed, handoff_of, packed_checkpoint, personal_parts, receiver, requires_checkpoint,
+    sender, set_trace, submission_of,
 };
+use super::opinion::OpinionTime;
 use super::{Answer, Intake, IntakeError, Request, actor};
 use crate::directory::{Agents, Principal};
 use crate::ledger::command::{
@@ -18,12 +19,12 @@ use handoffd_core::domain::agent::Agent;
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::failure::{Code, Failure, Stage, primary};
 use handoffd_core::domain::handoff::HandoffStatus;
-use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TaskId};
+use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
 use handoffd_core::domain::message::Message;
 use handoffd_core::domain::policy::Recovery;
 use handoffd_core::domain::residency::ResidencyRules;
 use handoffd_core::evidence::record::SafetyFacts;
-use handoffd_core::gate::{RefusedMessage, UnreadMessage};
+use handoffd_core::gate::{GateVerdict, PassedMessage, RefusedMessage, UnreadMessage};
 
 impl Intake {
     /// Refuses a sender without a part in the task.
@@ -34,9 +35,7 @@ impl Intake {
         target: Arc<Agent>,
         now: Micros,
     ) -> Result<Answer, IntakeError> {
-        let why = LedgerError::NotHolder.to_string();
-        let failure = Failure::new(Stage::Identity, Code::Forbidden, "/taskId", why);
-        let refused = RefusedMessage::after_gate(message, target, None, vec![failure]);
+        let refused = RefusedMessage::after_gate(message, target, None, vec![no_part()]);
         self.refuse(principal, refused, None, Request::default(), now).await
     }
 
@@ -45,12 +44,17 @@ impl Intake {
         &self,
         principal: &Principal,
         refused: RefusedMessage,
-        safety: Option<SafetyFacts>,
+        mut safety: Option<SafetyFacts>,
         request: Request,
         now: Micros,
     ) -> Result<Answer, IntakeError> {
         self.count_refusal(&refused);
-        let failures = self.all_failures(principal, &refused).await?;
+        let mut failures = self.all_failures(principal, &refused).await?;
+        if recovers(principal, &refused, &failures) {
+            let (more, facts) = self.read_on(principal, &refused).await?;
+            failures.extend(more);
+            safety = facts;
+        }
         let reason = primary(&failures).unwrap_or_else(|| refused.reason());
         Span::current().record("error.type", reason.as_str());
         let mut refuse = bare_refusal(failures, refused.ids, now);
@@ -75,7 +79,8 @@ impl Intake {
         }
         let letter_id = refuse.dead_letter.as_ref().map(|letter| letter.handoff.id);
         let id = letter_id.or(refuse.handoff_id);
-        self.refused(self.record(principal, refuse, now).await?, id)
+        let reply = self.record(principal, refuse, now).await?;
+        self.refused(&principal.tenant, reply, id).await
     }
 
     /// Logs and counts what a refusal is known for.
@@ -95,7 +100,7 @@ impl Intake {
     }
 
     /// The gate's failures and those of the ledger's stages; a caller without the right learns nothing of the task.
-    async fn all_failures(
+    pub(super) async fn all_failures(
         &self,
         principal: &Principal,
         refused: &RefusedMessage,
@@ -103,12 +108,60 @@ impl Intake {
         let mut failures = refused.failures.clone();
         if let (Some(message), Some(target)) = (&refused.message, &refused.target)
             && refused.reason() != Code::Forbidden
+            && !self.is_stranger(&principal.tenant, message).await?
         {
             let contract = refused.contract.as_ref();
             let more = self.guarded(&principal.tenant, message, target, contract).await?;
             failures.extend(more.into_iter().filter(|one| !refused.failures.contains(one)));
         }
         Ok(failures)
+    }
+
+    /// Whether the sender of a message neither holds its task nor ever had a part in it.
+    pub(super) async fn is_stranger(
+        &self,
+        tenant: &TenantId,
+        message: &Message,
+    ) -> Result<bool, IntakeError> {
+        let envelope = message.envelope();
+        let task = self.store.find_task(&(tenant.clone(), envelope.task_id)).await;
+        let task = task.map_err(Arc::new)?;
+        Ok(task.is_some_and(|task| task.holder != envelope.from_agent.agent_id)
+            && !self.has_part(tenant, message).await?)
+    }
+
+    /// Judges a refused message by the outputs of earlier hops and by the classifier, which the gate's refusal came before:
+    /// a release or a contract's recovery may deliver it all the same. Returns the failures that they add.
+    ///
+    /// # Errors
+    /// [`IntakeError::Classifier`] where nothing passes without the classifier's answer.
+    pub(super) async fn read_on(
+        &self,
+        principal: &Principal,
+        refused: &RefusedMessage,
+    ) -> Result<(Vec<Failure>, Option<SafetyFacts>), IntakeError> {
+        let (Some(alone), Some(passed)) = (as_passed(refused), as_passed(refused)) else {
+            return Ok((Vec::new(), None));
+        };
+        let mut failures = Vec::new();
+        let alone = GateVerdict::Pass(alone);
+        if let GateVerdict::Refused(more) = self.beside_earlier(&principal.tenant, alone).await? {
+            failures.extend(more.failures);
+        }
+        // Its marks, where no rule refuses it: the classifier may be asked about marked messages alone.
+        let at = (&principal.tenant, self.clock.now());
+        let passed = match self.gate.beside_earlier(passed, at, &[]) {
+            GateVerdict::Refused(_) => as_passed(refused).map(GateVerdict::Pass),
+            passed => Some(passed),
+        };
+        let Some(passed) = passed else { return Ok((failures, None)) };
+        let (verdict, safety) =
+            self.with_second_opinion(principal, passed, OpinionTime::Before).await?;
+        if let GateVerdict::Refused(more) = verdict {
+            failures.extend(more.failures);
+        }
+        failures.retain(|one| !refused.failures.contains(one));
+        Ok((failures, safety))
     }
 
     /// The handoff that the ledger commits and rejects at once: only the contract's acceptance criteria speak
@@ -122,24 +175,19 @@ impl Intake {
         request: &Request,
         now: Micros,
     ) -> Option<Submit> {
+        if !recovers(principal, refused, failures) {
+            return None;
+        }
         let source = &message.envelope().from_agent.agent_id;
         let target = refused.target.as_deref()?;
         let policy = refused.contract.as_ref()?.policy();
-        if principal.agent.as_ref() != Some(source)
-            || policy.on_reject == Recovery::Source
-            // Nobody else can go on with a part of a message.
-            || message.envelope().stream.is_some_and(|stream| stream.open)
-            || !failures.iter().all(is_acceptance)
-        {
-            return None;
-        }
         let crossings = self.gate.residency.crossings(agents.roster.find(source), Some(target));
         let ruled = Ruled {
             target,
             to_itself: false,
             policy: policy.clone(),
             ready: refused.contract.as_ref(),
-            require_checkpoint: policy.require_checkpoint,
+            require_checkpoint: requires_checkpoint(policy, agents, source),
             safety,
             residency: ResidencyRules::facts(crossings),
             context: refused.context,
@@ -222,6 +270,39 @@ fn dead_letter(
     })
 }
 
+/// A refused message as one that passes; what the rules found in it stands as observed. `None` where it has no receiver.
+fn as_passed(refused: &RefusedMessage) -> Option<Box<PassedMessage>> {
+    let (message, target) = (refused.message.as_ref()?, refused.target.as_ref()?);
+    Some(Box::new(PassedMessage {
+        message: message.clone(),
+        target: Arc::clone(target),
+        to_itself: false,
+        contract: refused.contract.clone(),
+        observed: refused.observed.iter().chain(&refused.findings).cloned().collect(),
+        marked: Vec::new(),
+        may_repeat: true,
+        warnings: Vec::new(),
+        residency: None,
+        context: refused.context,
+        group: None,
+    }))
+}
+
+/// Whether only the contract's acceptance criteria speak against a message, and the contract names who gets it then.
+fn recovers(principal: &Principal, refused: &RefusedMessage, failures: &[Failure]) -> bool {
+    let (Some(message), Some(_), Some(contract)) =
+        (&refused.message, &refused.target, &refused.contract)
+    else {
+        return false;
+    };
+    let envelope = message.envelope();
+    principal.agent.as_ref() == Some(&envelope.from_agent.agent_id)
+        && contract.policy().on_reject != Recovery::Source
+        // Nobody else can go on with a part of a message.
+        && !envelope.stream.is_some_and(|stream| stream.open)
+        && failures.iter().all(is_acceptance)
+}
+
 /// Whether a finding is a failed acceptance criterion, and nothing else.
 fn is_acceptance(failure: &Failure) -> bool {
     failure.stage == Stage::Contract
@@ -261,4 +342,10 @@ pub(super) fn bare_refusal(
         counted: None,
         recovery: None,
     }
+}
+
+/// The refusal of a sender without a part in the task.
+pub(super) fn no_part() -> Failure {
+    let why = LedgerError::NotHolder.to_string();
+    Failure::new(Stage::Identity, Code::Forbidden, "/taskId", why)
 }

@@ -208,6 +208,14 @@ impl Intake {
             chunk.reshape(&set, &appended)?;
             chunk.write_to(&mut document);
         }
+        if chunk.end == Some(ChunkEnd::Abort)
+            && let Some(words) = document.as_object_mut()
+            && let Some(reason) = words.remove("reason")
+        {
+            let mut said = serde_json::Map::from_iter([("reason".to_owned(), reason)]);
+            self.redaction.redact_words(&mut said);
+            words.append(&mut said);
+        }
         let bytes = canonical::to_vec(&document);
         let most = self.streams.settings.max_chunk_bytes;
         if bytes.len() > most {

@@ -6,14 +6,15 @@ use bytes::Bytes;
 use tracing::Span;
 use tracing::field::Empty;
 
-use super::draft::{Ruled, submission_of};
+use super::draft::{Ruled, requires_checkpoint, submission_of};
 use super::{Answer, Body, INLINE_LIMIT, Intake, IntakeError, Request, actor};
 use crate::directory::Principal;
 use crate::ledger::command::{Command, Kind, LedgerError, Reply};
 use crate::ledger::{Committed, Outgoing, SubmissionError};
 use crate::telemetry;
 use handoffd_core::contract::enforce::CompiledContract;
-use handoffd_core::domain::ids::{HandoffId, Micros};
+use handoffd_core::domain::failure::{Code, Failure, Stage};
+use handoffd_core::domain::ids::{HandoffId, Micros, TenantId};
 use handoffd_core::domain::message::Message;
 use handoffd_core::domain::stream::Stream;
 use handoffd_core::domain::trace_context::TraceContext;
@@ -48,10 +49,8 @@ impl Intake {
         let policy = contract.as_ref().map(|ready| ready.policy().clone()).unwrap_or_default();
         let agents = self.directory.agents(&principal.tenant).await?;
         agents.roster.routed(&target.agent_id);
-        let require_checkpoint = policy.require_checkpoint
-            || agents
-                .row(&message.envelope().from_agent.agent_id)
-                .is_some_and(|row| row.agent.require_checkpoint);
+        let source = &message.envelope().from_agent.agent_id;
+        let require_checkpoint = requires_checkpoint(&policy, &agents, source);
         let body = Bytes::from(message.content());
         let personal = message.personal_data();
         let ready = contract.as_ref();
@@ -85,7 +84,7 @@ impl Intake {
             .then(|| self.ledger.watch((principal.tenant.clone(), message.envelope().handoff_id)));
         let mut reply = self.ledger.submit(command, outgoing).await;
         if let Err(SubmissionError::NotHolder(returned)) = reply {
-            if !self.has_part(principal, &message).await? {
+            if !self.has_part(&principal.tenant, &message).await? {
                 return self.refuse_stranger(principal, message, target, now).await;
             }
             let (mut command, outgoing) = *returned;
@@ -99,7 +98,10 @@ impl Intake {
                 let handoff = Box::new(handoff);
                 Ok(Answer::Submitted { handoff, record, replayed, contract, watch, warnings })
             }
-            Ok(Committed { reply, .. }) => self.refused(reply, Some(message.envelope().handoff_id)),
+            Ok(Committed { reply, .. }) => {
+                let id = message.envelope().handoff_id;
+                self.refused(&principal.tenant, reply, Some(id)).await
+            }
             Err(LedgerError::Refused(failures)) => {
                 let refused = RefusedMessage::after_gate(message, target, contract, failures);
                 self.refuse(principal, refused, None, request, now).await
@@ -136,9 +138,9 @@ impl Intake {
 
     /// Whether the sender ever sent or received a handoff on the task. Once it did it always did, so
     /// an answer read outside the transaction stays true.
-    async fn has_part(
+    pub(super) async fn has_part(
         &self,
-        principal: &Principal,
+        tenant: &TenantId,
         message: &Message,
     ) -> Result<bool, IntakeError> {
         let filter = HandoffFilter {
@@ -146,7 +148,7 @@ impl Intake {
             party: Some(message.envelope().from_agent.agent_id.clone()),
             ..HandoffFilter::default()
         };
-        match self.store.list_handoffs(&principal.tenant, &filter, None, 1).await {
+        match self.store.list_handoffs(tenant, &filter, None, 1).await {
             Ok(found) => Ok(!found.is_empty()),
             Err(err) => Err(Arc::new(err).into()),
         }
@@ -154,8 +156,9 @@ impl Intake {
 
     /// The answer to a refused submission; `id` is the handoff's or the dead letter's. A copy of the message that was
     /// committed before gives its handoff.
-    pub(super) fn refused(
+    pub(super) async fn refused(
         &self,
+        tenant: &TenantId,
         reply: Reply,
         id: Option<HandoffId>,
     ) -> Result<Answer, IntakeError> {
@@ -177,12 +180,32 @@ impl Intake {
                     let scope = if over.of_agent { "agent" } else { "tenant" };
                     self.metrics.cap_refusals.with_label_values(&[scope]).inc();
                 }
-                let dead_letter = id.filter(|_| dead_lettered);
+                let failures = match id.filter(|_| dead_lettered && failures.is_empty()) {
+                    Some(id) => self.failures_of(tenant, id).await?,
+                    None => failures,
+                };
                 let retry_after = over.and_then(|over| over.wait);
-                Ok(Answer::Refused { failures, dead_letter, replayed, retry_after, undone })
+                Ok(Answer::Refused { failures, replayed, retry_after, undone })
             }
             other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
         }
+    }
+
+    /// The failures for which a handoff is a dead letter, as they were told first; where it was taken and became one later,
+    /// that it is one.
+    async fn failures_of(
+        &self,
+        tenant: &TenantId,
+        id: HandoffId,
+    ) -> Result<Vec<Failure>, IntakeError> {
+        let row = self.store.find_dead_letter(&(tenant.clone(), id)).await.map_err(Arc::new)?;
+        let kept = row.as_ref().map(|row| row.failures.clone()).unwrap_or_default();
+        if !kept.is_empty() {
+            return Ok(kept);
+        }
+        let reason = row.map_or_else(String::new, |row| format!(" ({})", row.reason));
+        let why = format!("the handoff is a dead letter{reason}: a person decides about it");
+        Ok(vec![Failure::new(Stage::Route, Code::Conflict, "", why)])
     }
 }
 

@@ -10,7 +10,7 @@ use super::decide::Decision;
 use super::plan::Change;
 use handoffd_core::domain::cap::room::{self, CapRequest};
 use handoffd_core::domain::cap::{Cap, CapExceeded, CapKey, Charge, Unit};
-use handoffd_core::domain::funds::{Funds, FundsRequest};
+use handoffd_core::domain::funds::{Funds, FundsRequest, Reservation};
 use handoffd_core::domain::handoff::HandoffTerms;
 use handoffd_core::domain::ids::TenantId;
 use handoffd_core::domain::money::Usd;
@@ -147,9 +147,9 @@ fn trim(
     after: &mut Funds,
 ) {
     let was = |id| before.is_some_and(|funds| funds.reserves.iter().any(|one| one.handoff == id));
-    let Some(new) = after.reserves.iter().map(|one| one.handoff).find(|id| !was(*id)) else {
-        return;
-    };
+    // What was committed and rejected at once has a reserve as well, and nothing left in it.
+    let fresh = |one: &&Reservation| one.left > Usd(0) && !was(one.handoff);
+    let Some(new) = after.reserves.iter().find(fresh).map(|one| one.handoff) else { return };
     let excess = caps.values().filter_map(|cap| {
         let limit = cap.limit(&context.rules.caps)?;
         cap.excess(limit, cap.charge(before, after), command.at)

@@ -682,14 +682,22 @@ pub struct Release {
     pub target: Agent,
     /// What rules its end.
     pub ruling: Option<Box<Ruling>>,
+    /// Whether it may be tried again after its bytes were sent.
+    pub idempotent: bool,
     /// How urgent it is.
     pub priority: Priority,
+    /// The constraint `budgetUSD` of a message that begins its task.
+    pub declared_budget: Option<Usd>,
     /// Subtasks that the message has a result of, as [`handoffd_core::domain::course::subtasks_of`] names them.
     pub subtasks: Vec<u64>,
     /// The regions between which its data go, where they are two.
     pub residency: Option<ResidencyFacts>,
     /// The message against the receiver's context window.
     pub context: Option<ContextFacts>,
+    /// Rules that observe or mark the message, and the classifier's verdict on it.
+    pub safety: Option<SafetyFacts>,
+    /// The key of the contract's dedupe rule, with its window.
+    pub repeat: Option<Repeat>,
     /// Findings that a person waived by name.
     pub waived: Vec<Failure>,
     /// The appeal: reason and waived findings.

@@ -1,8 +1,9 @@
 //! Decisions on contracts: which versions there are, and what their dedupe keys drop.
 
-use super::command::{Command, LedgerError, PutContract, Reply, Submit};
+use super::command::{Command, LedgerError, PutContract, Repeat, Reply};
 use super::decide::Decision;
 use super::plan::Change;
+use handoffd_core::domain::ids::HandoffId;
 use handoffd_core::domain::policy::EdgePolicy;
 use handoffd_core::evidence::record::{RecordDraft, RecordKind, RulingContract};
 use handoffd_store::store::BatchState;
@@ -43,9 +44,9 @@ pub(super) fn named(policy: &EdgePolicy) -> Option<RulingContract> {
         .map(|named| RulingContract { id: named.id.clone(), version: named.version.clone() })
 }
 
-/// What must be seen to tell a repeat.
-pub(super) fn repeat_key(command: &Command, submit: &Submit) -> Option<RepeatKey> {
-    submit.repeat.as_ref().map(|repeat| (command.tenant.clone(), repeat.key.clone()))
+/// The key under which a repeat is looked up.
+pub(super) fn repeat_key(command: &Command, repeat: Option<&Repeat>) -> Option<RepeatKey> {
+    repeat.map(|repeat| (command.tenant.clone(), repeat.key.clone()))
 }
 
 /// Drops a handoff whose dedupe key was seen with the same value within the window (ruling X20: after
@@ -56,12 +57,15 @@ pub(super) fn repeat_key(command: &Command, submit: &Submit) -> Option<RepeatKey
 pub(super) fn refuse_repeat(
     state: &BatchState,
     command: &Command,
-    submit: &Submit,
+    repeat: Option<&Repeat>,
+    handoff_id: HandoffId,
 ) -> Result<Option<Change>, LedgerError> {
-    let (Some(repeat), Some(key)) = (&submit.repeat, repeat_key(command, submit)) else {
+    let (Some(repeat), Some(key)) = (repeat, repeat_key(command, repeat)) else {
         return Ok(None);
     };
+    // A handoff that was committed before it became a dead letter is no repeat of itself.
     if let Some(seen) = state.repeats.get(&key)
+        && seen.handoff_id != handoff_id
         && command.at.since(seen.seen_at) < repeat.window
     {
         return Err(LedgerError::Repeat(seen.handoff_id));
@@ -69,7 +73,7 @@ pub(super) fn refuse_repeat(
     Ok(Some(Change::Repeat(RepeatRow {
         tenant: key.0,
         key: key.1,
-        handoff_id: submit.handoff.id,
+        handoff_id,
         seen_at: command.at,
     })))
 }

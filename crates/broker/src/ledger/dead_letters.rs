@@ -3,11 +3,12 @@
 use super::caps;
 use super::command::{Command, Discard, KeepDeadLetter, LedgerError, Release, Reply};
 use super::context::Context;
+use super::contracts;
 use super::crossing::{CrossingOrigin, HandoffCrossing, resent};
 use super::decide::Decision;
 use super::plan::Change;
 use super::streams;
-use super::submit::{draft_of, guard};
+use super::submit::{ask_person, draft_of, guard};
 use super::tasks::person;
 use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::failure::{Failure, primary};
@@ -68,9 +69,12 @@ pub(super) fn release(
         ));
     }
     super::groups::may_hand_on(&task)?;
+    streams::parent_must_be_whole(state, command, (handoff.parent_id, &handoff.source))?;
+    let seen = contracts::refuse_repeat(state, command, release.repeat.as_ref(), handoff.id)?;
     if task.handoffs == 0 {
         let (cost, reserve) = (&handoff.cost, context.rules.reserve);
-        let funds = Funds::open(&handoff.source, cost, None, task.topped_up, reserve);
+        let declared = release.declared_budget;
+        let funds = Funds::open(&handoff.source, cost, declared, task.topped_up, reserve);
         task.funds.get_or_insert(Box::new(funds));
     }
     if let Some(over) = caps::check(state, command, context, (&task, None), &handoff) {
@@ -84,7 +88,6 @@ pub(super) fn release(
     }
     // The review is nobody's latency.
     handoff.clock = LatencyClock::starting(command.at);
-    handoff.ruling.clone_from(&release.ruling);
     (handoff.reason, handoff.ended_at, handoff.accepted_at) = (None, None, None);
     handoff.context = release.context;
     let mut decision = draft_of(command, RecordKind::Released, &handoff);
@@ -93,6 +96,7 @@ pub(super) fn release(
     // The boundary is crossed now: its record is like any other's.
     let mut crossed = resent(command, &handoff, release.residency.clone());
     crossed.reason = Some(RecordKind::Released.as_str().to_owned());
+    crossed.safety.clone_from(&release.safety);
     let row = decided(command, row, DeadLetterStatus::Released);
     let origin = CrossingOrigin::Message { subtasks: &release.subtasks };
     let priority = release.priority;
@@ -100,11 +104,13 @@ pub(super) fn release(
     let mut changes = vec![Change::Record(Box::new(decision))];
     // What a person waived is granted.
     changes.extend(crossing.cross(&mut task, &mut handoff, crossed));
+    changes.extend(seen);
+    changes.extend(ask_person(command, context, &mut task, &handoff)?);
     changes.extend([Change::Task(task), Change::DeadLetter(row.clone())]);
     Ok((changes, Reply::DeadLetter { row, handoff, refused: Vec::new() }))
 }
 
-/// The handoff of a dead letter, open again, with the receiver of the fresh gate run.
+/// The handoff of a dead letter, open again, with the receiver and the rules of the fresh gate run.
 fn rerouted(handoff: &Handoff, release: &Release) -> Result<Handoff, LedgerError> {
     Ok(Handoff {
         status: handoff.status.next(HandoffEvent::Release)?,
@@ -112,6 +118,11 @@ fn rerouted(handoff: &Handoff, release: &Release) -> Result<Handoff, LedgerError
         target_type: release.target.agent_type.clone(),
         target_version: release.target.agent_version.to_string(),
         mode: release.target.delivery.mode,
+        idempotent: release.idempotent,
+        ruling: release.ruling.clone(),
+        // Its message is compressed anew, for this receiver, and goes out whole; what another asked is over.
+        sent_id: None,
+        questions: Vec::new(),
         ..handoff.clone()
     })
 }

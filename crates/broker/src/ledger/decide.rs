@@ -3,7 +3,6 @@
 
 use super::command::{Command, Kind, LedgerError, Reply};
 use super::context::Context;
-use super::needs::submitted;
 use super::plan::Change;
 use super::{
     agents, caps, contracts, dead_letters, erasure, escalations, groups, opinions, questions,
@@ -23,7 +22,8 @@ pub type Decided = (Vec<Change>, Reply);
 /// [`LedgerError`]: the command changes nothing.
 pub fn decide(state: &BatchState, command: &Command, context: &Context) -> Decision {
     let mut decided = decide_on(state, command, context)?;
-    let checked = submitted(&command.kind).is_some() || matches!(command.kind, Kind::Release(_));
+    // What is refused and goes on to a recovery is asked for by nobody who could be told of a cap.
+    let checked = matches!(command.kind, Kind::Submit(_) | Kind::SubmitGroup(_) | Kind::Release(_));
     caps::charge(state, command, context, checked, &mut decided.0);
     if event_before_record(&decided.0) {
         // The feed orders an event by its record.

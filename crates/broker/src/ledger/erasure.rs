@@ -88,6 +88,14 @@ pub(super) fn request(state: &BatchState, command: &Command, request: &RequestEr
     if let Some(latest) = &known.latest
         && (latest.status == ErasureStatus::Running || known.held == 0)
     {
+        if (latest.scope, request.scope) == (ErasureScope::PersonalData, ErasureScope::Messages) {
+            let why = if latest.status == ErasureStatus::Running {
+                "an erasure of the scope personal-data is under way for this person: ask again once it has ended"
+            } else {
+                "this person was erased with the scope personal-data: nothing tells any more which messages the data came with"
+            };
+            return Err(LedgerError::Conflict(why.to_owned()));
+        }
         return Ok((Vec::new(), Reply::Erasure { row: latest.clone(), repeated: true }));
     }
     if known.held == 0 {
@@ -160,6 +168,7 @@ pub(super) fn erase(state: &BatchState, command: &Command, next: &EraseNext) -> 
     let slots: Vec<DataSlot> = page.data.iter().map(|(slot, _)| *slot).collect();
     let leaves: Vec<i64> = page.contents.iter().map(|(leaf, _)| *leaf).collect();
     let mut handoffs: Vec<_> = page.data.iter().filter_map(|(_, handoff)| *handoff).collect();
+    handoffs.extend(&page.stand_ins);
     handoffs.sort_unstable();
     handoffs.dedup();
     let counts = [slots.len(), leaves.len(), page.checkpoints.len()]
@@ -207,14 +216,29 @@ pub(super) fn purge(
         data: 0,
         contents: 0,
         checkpoints: 0,
+        cleaned: !page.again && !page.handoffs.is_empty(),
     };
     if page.again {
         return (Vec::new(), Reply::Purged(Purged { next: next.need.from, ..seen }));
     }
     let counts = [page.data.len(), page.contents.len(), page.checkpoints.len()]
         .map(|count| i64::try_from(count).unwrap_or(i64::MAX));
+    let mut ids: Vec<_> = page.contents.iter().map(|(_, id)| *id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let erase = ErasureWrite {
+        tenant: command.tenant.clone(),
+        data: page.data.clone(),
+        handoffs: page.handoffs.clone(),
+        contents: ids,
+        checkpoints: page.checkpoints.clone(),
+        words: true,
+        purged_at: Some(command.at),
+    };
     if counts == [0; 3] {
-        return (Vec::new(), Reply::Purged(seen));
+        // The record of an earlier page lists the contents that these handoffs had.
+        let rows = (!erase.handoffs.is_empty()).then_some(Change::Erase(erase));
+        return (rows.into_iter().collect(), Reply::Purged(seen));
     }
     let before = next.need.before.rfc3339();
     let leaves: Vec<i64> = page.contents.iter().map(|(leaf, _)| *leaf).collect();
@@ -231,18 +255,6 @@ pub(super) fn purge(
         id: next.content_id,
         part: PackedContent::new(CommitmentSubject::Message, next.salt, &list),
     });
-    let mut ids: Vec<_> = page.contents.iter().map(|(_, id)| *id).collect();
-    ids.sort_unstable();
-    ids.dedup();
-    let erase = ErasureWrite {
-        tenant: command.tenant.clone(),
-        data: page.data.clone(),
-        handoffs: page.handoffs.clone(),
-        contents: ids,
-        checkpoints: page.checkpoints.clone(),
-        words: true,
-        purged_at: Some(command.at),
-    };
     let [data, contents, checkpoints] = counts;
     (
         vec![Change::Erase(erase), Change::Record(Box::new(record))],

@@ -7,8 +7,11 @@ use super::command::{
 };
 use super::context::{Context, Rules, Spare};
 use super::decide::{Decision, decide};
+use super::decide_tests;
 use super::plan::{Change, Plan};
+use handoffd_core::domain::handoff::{Handoff, HandoffCommit};
 use handoffd_core::domain::ids::{ContentId, ErasureId, HandoffId, Micros, TenantId};
+use handoffd_core::domain::money::Usd;
 use handoffd_core::evidence::erasure::{DataSlot, ErasureScope};
 use handoffd_core::evidence::record::{Actor, RecordKind};
 use handoffd_store::store::BatchState;
@@ -94,7 +97,8 @@ fn with_page(
     data: Vec<(DataSlot, Option<HandoffId>)>,
 ) -> BatchState {
     let mut state = BatchState::default();
-    let page = ErasurePage { row, holds, data, contents: vec![], checkpoints: vec![] };
+    let page =
+        ErasurePage { row, holds, data, stand_ins: vec![], contents: vec![], checkpoints: vec![] };
     state.erasure.pages.insert((tenant(), id()), page);
     state
 }
@@ -166,6 +170,22 @@ fn nothing_held_is_not_found_and_what_is_done_is_answered_again() {
     let (changes, reply) = decide(&knowing(known), &request(), &context()).unwrap();
     assert!(changes.is_empty());
     assert!(matches!(reply, Reply::Erasure { repeated: true, .. }));
+    // What was erased is not found again for a wider scope; a narrower one is in it.
+    let wider = |status| {
+        let row = ErasureRow { status, ..done.clone() };
+        let known = SubjectState { held: 0, holds: vec![], latest: Some(row) };
+        let Command { kind: Kind::RequestErasure(mut request), .. } = request() else {
+            panic!("an erasure is requested")
+        };
+        request.scope = ErasureScope::Messages;
+        decide(&knowing(known), &command(Kind::RequestErasure(request)), &context())
+    };
+    for status in [ErasureStatus::Running, ErasureStatus::Completed] {
+        assert!(matches!(wider(status), Err(LedgerError::Conflict(_))), "{status:?}");
+    }
+    let whole = ErasureRow { scope: ErasureScope::Messages, ..done.clone() };
+    let known = SubjectState { held: 0, holds: vec![], latest: Some(whole) };
+    assert!(decide(&knowing(known), &request(), &context()).is_ok());
     // New data since: a new erasure.
     let known = SubjectState { held: 1, holds: vec![], latest: Some(done) };
     assert_eq!(
@@ -202,4 +222,36 @@ fn an_erasure_with_data_left_does_not_end() {
     let state = with_page(asked(), vec![], vec![]);
     let said = decide(&state, &command(Kind::FinishErasure(id())), &context()).unwrap_err();
     assert!(matches!(said, LedgerError::Conflict(_)));
+}
+
+#[test]
+fn what_begins_to_stand_in_for_a_handoff_in_the_batch_of_its_erasure_goes_with_it() {
+    let of = |n: u8| {
+        let mut handoff = decide_tests::handoff(n, 1).committed(HandoffCommit {
+            content: (ContentId(uuid::Uuid::from_u128(5)), [5; 32]),
+            checkpoint: None,
+            fencing_token: 1,
+            topped_up: Usd(0),
+        });
+        "vendor=jana".clone_into(&mut handoff.tracestate);
+        handoff.conversation_id = Some("jana's".to_owned());
+        handoff
+    };
+    let (first, mut second) = (of(1), of(2));
+    second.origin = Some(first.id);
+    let erased = |handoff: &Handoff| {
+        (handoff.digest.is_empty(), handoff.tracestate.as_str(), handoff.conversation_id.is_none())
+            == (true, "", true)
+    };
+    let data = vec![(DataSlot { leaf_index: 1, ordinal: 0 }, Some(first.id))];
+    let mut plan = Plan::new(with_page(asked(), vec![], data));
+    plan.state.handoffs.insert((tenant(), first.id), first.clone());
+    plan.apply(vec![Change::Handoff(second.clone())]);
+    let (changes, _) = decide(&plan.state, &next(), &context()).unwrap();
+    plan.apply(changes);
+    for id in [first.id, second.id] {
+        assert!(erased(&plan.state.handoffs[&(tenant(), id)]), "{id}");
+    }
+    let (written, new) = &plan.writes.handoffs[&(tenant(), second.id)];
+    assert!(*new && erased(written));
 }

@@ -6,6 +6,8 @@ use super::context::Context;
 use super::decide::Decision;
 use super::failing::resume_leases;
 use super::plan::Change;
+use super::returns;
+use super::streams;
 use super::submit::publish;
 use super::tasks::{finish_open, person, withdraw_open};
 use super::verdict::expired;
@@ -131,6 +133,7 @@ impl<'a> Decider<'a> {
                 let more =
                     withdraw_open(self.state, self.command, self.context, &mut self.task, at)?;
                 self.changes.extend(more);
+                self.changes.extend(returns::take_out(self.command, &mut self.task, None));
                 self.record(RecordKind::TaskCanceled, EventType::TaskCanceled);
                 Ok(())
             }
@@ -138,6 +141,7 @@ impl<'a> Decider<'a> {
                 self.task.status = self.task.status.next(TaskEvent::Complete)?;
                 let more = finish_open(self.state, self.command, self.context, &mut self.task)?;
                 self.changes.extend(more);
+                self.changes.extend(returns::take_out(self.command, &mut self.task, None));
                 self.record(RecordKind::TaskCompleted, EventType::TaskCompleted);
                 Ok(())
             }
@@ -164,8 +168,8 @@ impl<'a> Decider<'a> {
         }
         let Some(failed) = self.failed() else { return Ok(EscalationOutcome::TimedOut) };
         if let Some(identity) = self.row.resume_as.clone()
-            && self.is_live(&identity)
-            && identity != failed.source
+            && streams::must_have_closed(&failed).is_ok()
+            && self.case(&failed).can_take(&identity)
         {
             self.readdress(&identity)?;
             return Ok(EscalationOutcome::TimedOutResumed);
@@ -269,6 +273,7 @@ impl<'a> Decider<'a> {
         let command = self.command;
         self.with_failed(|case| {
             case.handoff.status = case.handoff.status.next(HandoffEvent::DeadLetter)?;
+            case.handoff.reason = Some(ESCALATION_TIMEOUT.to_owned());
             case.record(RecordKind::DeadLettered, Some(ESCALATION_TIMEOUT.to_owned()), None);
             case.publish(EventType::HandoffDeadLettered, |event| {
                 event.with("reason", ESCALATION_TIMEOUT)

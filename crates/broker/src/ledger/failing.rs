@@ -10,7 +10,9 @@ use handoffd_core::domain::agent::Agent;
 use handoffd_core::domain::escalation::{EscalationOutcome, FAILURES_TO_ESCALATE};
 use handoffd_core::domain::event::{Alert, EventType};
 use handoffd_core::domain::funds::Spending;
-use handoffd_core::domain::handoff::{Handoff, HandoffEvent, HandoffStatus, Priority};
+use handoffd_core::domain::handoff::{
+    ALL_UNAVAILABLE, Handoff, HandoffEvent, HandoffStatus, Priority, is_reason_code,
+};
 use handoffd_core::domain::ids::{AgentId, HandoffId};
 use handoffd_core::domain::latency::LatencyClock;
 use handoffd_core::domain::residency::{Crossing, ResidencyRules};
@@ -23,9 +25,6 @@ use handoffd_store::store::BatchState;
 /// The longest reason kept with a handoff, in characters; what was said in full is its record's
 /// content.
 const MAX_REASON: usize = 500;
-
-/// What the sender reads when its whole list said no (seed 001).
-const ALL_UNAVAILABLE: &str = "All preferred agents unavailable";
 
 /// The same as a code.
 const ALL_UNAVAILABLE_CODE: &str = "ALL_PREFERRED_AGENTS_UNAVAILABLE";
@@ -191,9 +190,14 @@ impl Case<'_> {
     /// Whether an agent can take the handoff over: it is there, takes handoffs, and is neither who
     /// sent it nor who just failed.
     pub(super) fn can_take_over(&self, id: &AgentId) -> bool {
+        *id != self.handoff.target && self.can_take(id)
+    }
+
+    /// Whether an agent other than its sender can take the handoff: it is there and takes handoffs, the message is not too
+    /// large for it, and residency lets the data go there.
+    pub(super) fn can_take(&self, id: &AgentId) -> bool {
         let key = (self.command.tenant.clone(), id.clone());
         *id != self.handoff.source
-            && *id != self.handoff.target
             && self.state.agents.get(&key).is_some_and(|row| {
                 row.agent.is_live()
                     && !self.is_too_large_for(&row.agent)
@@ -388,8 +392,9 @@ pub(super) fn resume_leases(
 /// A reason as it may stand in a record: a code stays, free text becomes the kind's own code (a
 /// record cannot be erased, so nobody's words go there).
 pub(super) fn as_code(reason: &str, kind: RecordKind) -> String {
-    let is_code = (2..=64).contains(&reason.len())
-        && reason.starts_with(|c: char| c.is_ascii_uppercase())
-        && reason.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
-    if is_code { reason.to_owned() } else { format!("{}_BY_RECEIVER", kind.as_str()) }
+    if is_reason_code(reason) {
+        reason.to_owned()
+    } else {
+        format!("{}_BY_RECEIVER", kind.as_str())
+    }
 }

@@ -37,6 +37,7 @@ use handoffd_core::domain::residency::ResidencyFacts;
 use handoffd_core::domain::ruling::Next;
 use handoffd_core::domain::task::{Task, TaskEvent, TaskStatus};
 use handoffd_core::evidence::record::{Actor, RecordDraft, RecordKind, RecordParty};
+use handoffd_core::gate::completeness::no_checkpoint;
 use handoffd_store::store::{BatchState, LastCheckpoint};
 
 /// A message to many that passed the gate.
@@ -98,7 +99,8 @@ pub(super) fn submit(
         return Err(LedgerError::NotHolder);
     }
     may_hand_on(&task)?;
-    streams::parent_must_be_whole(state, command, &base.handoff)?;
+    let parent = (base.handoff.parent_id, &base.handoff.source);
+    streams::parent_must_be_whole(state, command, parent)?;
     // One that was sent before, and is not answered, would take the task from under its group.
     let unanswered = open_of(state, command, task.id).into_iter().any(|id| {
         let known = state.handoffs.get(&(command.tenant.clone(), id));
@@ -291,7 +293,7 @@ fn check(
         failures.extend(found.into_iter().map(|failure| at_receiver(index, failure)));
     }
     if base.checkpoint.is_none() && last.is_none() && base.require_checkpoint {
-        failures.push(super::submit::no_checkpoint());
+        failures.push(no_checkpoint());
     }
     let funds = open_funds(task, base, context, &mut failures);
     let mut over = None;

@@ -56,7 +56,7 @@ pub fn needs(command: &Command, needs: &mut Needs) {
                 rows.agent(id);
             }
         }
-        Kind::Release(release) => rows.appeal(release),
+        Kind::Release(release) => rows.appeal(command, release),
         Kind::KeepDeadLetter(keep) => {
             rows.handoff(keep.task_id, keep.handoff_id);
             rows.dead_letter(keep.handoff_id);
@@ -243,7 +243,7 @@ impl CommandNeeds<'_> {
         self.needs.lineage.insert((task, handoff.source.clone(), handoff.parent_id));
         self.edges(handoff.task_id);
         self.run(handoff.task_id, handoff.source_execution);
-        self.needs.repeats.extend(contracts::repeat_key(command, submit));
+        self.needs.repeats.extend(contracts::repeat_key(command, submit.repeat.as_ref()));
         self.idempotency(&handoff.source, submit.idempotency_key.as_ref());
     }
 
@@ -306,12 +306,13 @@ impl CommandNeeds<'_> {
         self.needs.accepted.insert((self.task_key(task_id), id));
     }
 
-    fn appeal(&mut self, release: &Release) {
+    fn appeal(&mut self, command: &Command, release: &Release) {
         self.handoff(release.task_id, release.handoff_id);
         self.needs.handoffs.extend(release.parent_id.map(|id| (self.tenant.clone(), id)));
         let task = self.task_key(release.task_id);
         self.needs.lineage.insert((task, release.source.clone(), release.parent_id));
         self.whole_task(release.task_id);
         self.dead_letter(release.handoff_id);
+        self.needs.repeats.extend(contracts::repeat_key(command, release.repeat.as_ref()));
     }
 }

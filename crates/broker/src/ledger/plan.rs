@@ -77,7 +77,7 @@ pub enum Change {
     Hold(HoldRow),
     /// Insert or replace an erasure.
     Erasure(ErasureRow),
-    /// Erase data; the same command records it in another change.
+    /// Erase data. The same command records it in another change, but for words that stand in rows alone.
     Erase(ErasureWrite),
     Record(Box<RecordDraft>),
     /// Publish an event. It belongs to the record before it, so a command records first.
@@ -268,8 +268,18 @@ impl Plan {
         self.writes.erasures.insert((row.tenant.clone(), row.id), row);
     }
 
-    /// Takes the erased data out of the loaded pages: a second command on the same page finds nothing.
+    /// Takes the erased data out of the loaded pages: a second command on the same page finds nothing. The rows of this
+    /// batch lose it, too; one that began to stand in for an erased handoff in this batch is in no page.
     fn erase(&mut self, erase: ErasureWrite) {
+        let gone = |handoff: &Handoff| {
+            let named = |id| erase.handoffs.contains(&id);
+            handoff.tenant == erase.tenant
+                && (named(handoff.id) || handoff.origin.is_some_and(named))
+        };
+        let written = self.writes.handoffs.values_mut().map(|(handoff, _)| handoff);
+        for handoff in self.state.handoffs.values_mut().chain(written).filter(|one| gone(one)) {
+            handoff.erase(erase.words);
+        }
         let erasure = &mut self.state.erasure;
         for ((tenant, _), page) in &mut erasure.pages {
             if *tenant == erase.tenant {

@@ -10,6 +10,7 @@ use super::decide_tests::{
 };
 use super::needs::needs;
 use handoffd_core::domain::agent::Agent;
+use handoffd_core::domain::course::Returned;
 use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::escalation::{Escalation, EscalationStatus, Resolution};
 use handoffd_core::domain::failure::{Code, Failure, Stage};
@@ -21,7 +22,11 @@ use handoffd_core::domain::lineage::reached;
 use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::policy::{EdgePolicy, HumanTarget, LoopGuard, Recovery};
 use handoffd_core::domain::ruling::Ruling;
+use handoffd_core::domain::stream::Stream;
 use handoffd_core::domain::task::{Task, TaskStatus};
+use handoffd_core::domain::window::{
+    ContextAction, ContextFacts, ContextParts, ContextPolicy, Tokenizer,
+};
 use handoffd_store::store::{AgentRow, BatchState, DeadLetterRow, Needs};
 
 const TASK: u8 = 100;
@@ -419,10 +424,16 @@ fn each_resolution_does_what_it_says_once() {
         (Resolution::Complete, TaskStatus::Completed, None),
     ];
     for (resolution, status, target) in cases {
-        let state = asked();
+        let mut state = asked();
+        let back = Returned { handoff: HandoffId(uuid(9)), to: agent("a") };
+        let known = state.tasks.get_mut(&(tenant(), TaskId(uuid(TASK)))).unwrap();
+        known.course.returned = vec![back];
         let said = resolve(&state, 5, Some(resolution.clone()));
         let (after, reply, records) = apply(state, &said);
         assert!(matches!(reply, Ok(Reply::Escalation { .. })), "{resolution:?}: {reply:?}");
+        // A task that ended is in nobody's inbox.
+        let ended = matches!(resolution, Resolution::Cancel | Resolution::Complete);
+        assert_eq!(task(&after).course.returned.is_empty(), ended, "{resolution:?}");
         assert_eq!(task(&after).status, status, "{resolution:?}");
         assert!(records >= 1);
         let row = escalations(&after)[0];
@@ -461,6 +472,31 @@ fn c30_when_nobody_decides_in_time_the_synthetic_identity_resumes() {
 
 #[test]
 fn without_one_the_handoff_becomes_a_dead_letter_and_the_task_goes_back() {
+    // Nor where its message is too large for it, or was never whole.
+    let small = |state: &mut BatchState| {
+        let row = state.agents.get_mut(&(tenant(), agent("night"))).unwrap();
+        row.agent.context_window_tokens = Some(10);
+        row.agent.context_policy = Some(ContextPolicy::Refuse);
+        let handoff = state.handoffs.get_mut(&(tenant(), HandoffId(uuid(0)))).unwrap();
+        handoff.context = Some(ContextFacts {
+            tokens: 1_000,
+            window: None,
+            limit: None,
+            action: ContextAction::None,
+            tokenizer: Tokenizer::default(),
+            parts: ContextParts::default(),
+        });
+    };
+    let in_part = |state: &mut BatchState| {
+        let handoff = state.handoffs.get_mut(&(tenant(), HandoffId(uuid(0)))).unwrap();
+        handoff.stream = Some(Stream::opened(Micros(9)));
+    };
+    for made in [&small as &dyn Fn(&mut BatchState), &in_part] {
+        let mut state = asked();
+        made(&mut state);
+        let late = resolve(&state, 1_001, None);
+        assert_eq!(of(&well(state, &late), 0).status, HandoffStatus::DeadLettered);
+    }
     let mut state = asked();
     state.agents.remove(&(tenant(), agent("night")));
     let late = resolve(&state, 1_001, None);
@@ -804,6 +840,8 @@ fn letter(state: BatchState) -> BatchState {
         fencing_token: 0,
         topped_up: Usd(0),
     });
+    // It was compressed for the receiver of before.
+    let kept = Handoff { sent_id: Some(content_of(7).id), ..kept };
     state.handoffs.insert((tenant(), kept.id), kept.clone());
     state.dead_letters.insert(
         (tenant(), kept.id),
@@ -839,12 +877,16 @@ fn release(id: u8, at: i64, waived: Vec<Failure>, refused: Vec<Failure>) -> Comm
         task_id,
         source: agent("a"),
         parent_id: None,
+        idempotent: true,
+        declared_budget: None,
         target: Agent::new(agent("b")),
         ruling: None,
         priority: Priority::Normal,
         subtasks: vec![1, 2, 3, 4, 5],
         residency: None,
         context: None,
+        safety: None,
+        repeat: None,
         waived,
         content,
     };
@@ -859,6 +901,7 @@ fn a_released_dead_letter_is_delivered_once_under_a_token_of_its_own() {
     assert_eq!(records, 2, "RELEASED and HANDOFF");
     assert_eq!(of(&after, 5).status, HandoffStatus::Pending);
     assert_eq!(of(&after, 5).fencing_token, task(&after).fence);
+    assert_eq!(of(&after, 5).sent_id, None, "the receiver of now has a window of its own");
     assert_eq!(task(&after).status, TaskStatus::HandingOff);
     let (_, again, records) = apply(after, &release(5, 10, vec![found()], Vec::new()));
     assert!(matches!(again, Err(LedgerError::Conflict(_))));

@@ -6,7 +6,7 @@ use super::context::Context;
 use super::decide::{Decided, Decision};
 use super::groups;
 use super::plan::{Change, Plan};
-use super::submit::{draft_of, is_same, new_task, publish, remember_key, replay, submit, task_of};
+use super::submit::{draft_of, is_same, new_task, publish, remember_key, replay, submit};
 use super::verdict::rejected;
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::cap::CapExceeded;
@@ -140,7 +140,9 @@ fn keep(
 ) -> Option<Task> {
     let reason = draft.reason.clone();
     let handoff = &letter.handoff;
-    let task = task_of(state, command, handoff);
+    // Nothing was spent on a task that no handoff has begun.
+    let known = state.tasks.get(&(command.tenant.clone(), handoff.task_id)).cloned();
+    let task = known.unwrap_or_else(|| new_task(command, handoff.task_id, &handoff.source));
     let run = (command.tenant.clone(), handoff.task_id, handoff.source_execution);
     let last = state.runs.get(&run);
     // Under another agent's run no checkpoint is kept: the refusal is recorded all the same.

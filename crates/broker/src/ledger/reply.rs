@@ -144,6 +144,8 @@ pub struct Purged {
     /// Contents of records that went.
     pub contents: i64,
     pub checkpoints: i64,
+    /// Whether rows beside the contents lost what had stood in them.
+    pub cleaned: bool,
 }
 
 /// What a refusal did to its task.

@@ -33,7 +33,7 @@ pub fn known(row: &PayloadSchemaRow) -> Result<SchemaRelease, LedgerError> {
 pub(super) fn put(state: &BatchState, command: &Command, put: &PutPayloadSchema) -> Decision {
     let row = &put.row;
     if let Some(known) = state.payload_schemas.get(&row.key()) {
-        if known.sha256 == row.sha256 {
+        if known.sha256 == row.sha256 && known.migration == row.migration {
             let row = Box::new(known.clone());
             return Ok((Vec::new(), Reply::PayloadSchema { row, assessment: None }));
         }

@@ -10,7 +10,8 @@ use super::failing::HandoffFailure;
 use super::plan::Change;
 use super::submit::draft_of;
 use handoffd_core::domain::event::EventType;
-use handoffd_core::domain::handoff::{Handoff, HandoffDraft, HandoffEvent};
+use handoffd_core::domain::handoff::{Handoff, HandoffEvent};
+use handoffd_core::domain::ids::{AgentId, HandoffId};
 use handoffd_core::domain::ruling::Trigger;
 use handoffd_core::domain::stream::{STREAM_ABORTED, STREAM_TIMEOUT, StreamStatus};
 use handoffd_core::domain::window::ContextAction;
@@ -124,11 +125,11 @@ pub(super) fn must_be_whole(handoff: &Handoff) -> Result<(), LedgerError> {
 pub(super) fn parent_must_be_whole(
     state: &BatchState,
     command: &Command,
-    handoff: &HandoffDraft,
+    (parent_id, source): (Option<HandoffId>, &AgentId),
 ) -> Result<(), LedgerError> {
-    let parent = handoff.parent_id.map(|id| (command.tenant.clone(), id));
+    let parent = parent_id.map(|id| (command.tenant.clone(), id));
     match parent.and_then(|key| state.handoffs.get(&key)) {
-        Some(parent) if parent.target == handoff.source => must_be_whole(parent),
+        Some(parent) if parent.target == *source => must_be_whole(parent),
         _ => Ok(()),
     }
 }

@@ -17,7 +17,7 @@ use handoffd_core::domain::cap::CapExceeded;
 use handoffd_core::domain::course::Course;
 use handoffd_core::domain::escalation::Escalation;
 use handoffd_core::domain::event::Event;
-use handoffd_core::domain::failure::{Code, Failure, Stage};
+use handoffd_core::domain::failure::Failure;
 use handoffd_core::domain::funds::{Funds, FundsRequest};
 use handoffd_core::domain::handoff::{
     CheckpointRef, Handoff, HandoffCommit, HandoffDraft, HandoffStatus, HandoffTerms,
@@ -29,6 +29,7 @@ use handoffd_core::domain::progress::{Edge, Hop, LoopLimits, check_budget, check
 use handoffd_core::domain::task::{Task, TaskEvent, TaskStatus};
 use handoffd_core::evidence::commitment::{CommitmentSubject, commit};
 use handoffd_core::evidence::record::{RecordDraft, RecordKind};
+use handoffd_core::gate::completeness::no_checkpoint;
 use handoffd_store::store::{BatchState, CheckpointRow, IdempotencyRow, LastCheckpoint};
 
 /// Why a person is asked about a handoff that goes to one: a code.
@@ -52,11 +53,12 @@ pub(super) fn submit(
     if !submit.has_part && task.holder != submit.handoff.source {
         return Err(LedgerError::NotHolder);
     }
-    streams::parent_must_be_whole(state, command, &submit.handoff)?;
+    let parent = (submit.handoff.parent_id, &submit.handoff.source);
+    streams::parent_must_be_whole(state, command, parent)?;
     if !no_op {
         groups::may_hand_on(&task)?;
     }
-    let seen = contracts::refuse_repeat(state, command, submit)?;
+    let seen = contracts::refuse_repeat(state, command, submit.repeat.as_ref(), submit.handoff.id)?;
     if !no_op {
         task.status = task.status.next(TaskEvent::Submit)?;
     }
@@ -93,15 +95,27 @@ pub(super) fn submit(
     changes.extend(remember_key(command, submit.idempotency_key.as_ref(), &handoff));
     changes.extend(seen);
     changes.extend(opinions::due(command, submit));
-    let to_person = handoff.ruling.as_ref().filter(|ruling| ruling.is_to_person() && !no_op);
-    if let Some(ruling) = to_person {
-        task.status = task.status.next(TaskEvent::Escalate)?;
-        let row = escalation_of(command, context, &handoff, HUMAN_TARGET);
-        let row = Escalation { resume_as: ruling.resumes_as(), ..row };
-        changes.extend(asked(command, &handoff, row));
+    if !no_op {
+        changes.extend(ask_person(command, context, &mut task, &handoff)?);
     }
     changes.push(Change::Task(task));
     Ok((changes, Reply::Submitted { handoff, replayed: false }))
+}
+
+/// Asks the person to whom a handoff goes, where its contract names one.
+pub(super) fn ask_person(
+    command: &Command,
+    context: &Context,
+    task: &mut Task,
+    handoff: &Handoff,
+) -> Result<Vec<Change>, LedgerError> {
+    let Some(ruling) = handoff.ruling.as_ref().filter(|ruling| ruling.is_to_person()) else {
+        return Ok(Vec::new());
+    };
+    task.status = task.status.next(TaskEvent::Escalate)?;
+    let row = escalation_of(command, context, handoff, HUMAN_TARGET);
+    let row = Escalation { resume_as: ruling.resumes_as(), ..row };
+    Ok(asked(command, handoff, row).into())
 }
 
 /// The answer to a submission that was committed before, by its handoff's id.
@@ -479,21 +493,9 @@ fn check_hop(
     let rule = handoff.ruling.map(|ruling| &ruling.edge);
     let limits = LoopLimits {
         max_hops: context.rules.max_hops,
-        max_edge_repeats: rule
-            .and_then(|edge| edge.max_edge_repeats)
-            .map_or(context.rules.max_edge_repeats, i64::from),
+        max_edge_repeats: context.rules.max_edge_repeats,
         contract: rule.and_then(|edge| edge.loop_guard.as_ref()),
     };
     let hop = Hop { source: handoff.source, target: handoff.target, completed };
     check_loop(task, edges, hop, limits)
-}
-
-/// The sender must keep checkpoints and has none.
-pub(super) fn no_checkpoint() -> Failure {
-    Failure::new(
-        Stage::Completeness,
-        Code::IncompleteContext,
-        "/checkpoint",
-        "this sender must checkpoint before it hands off: send `checkpoint`, or store one with PUT /tasks/{taskId}/checkpoints/{executionId}",
-    )
 }

@@ -15,6 +15,7 @@ use handoffd_core::domain::escalation::{EscalationOutcome, EscalationStatus};
 use handoffd_core::domain::event::{Event, EventType};
 use handoffd_core::domain::group::GroupStatus;
 use handoffd_core::domain::ids::{AgentId, Micros, TaskId};
+use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::task::{Task, TaskEvent, TaskStatus};
 use handoffd_core::evidence::record::{RecordContent, RecordDraft, RecordKind};
 use handoffd_store::store::BatchState;
@@ -53,7 +54,11 @@ pub(super) fn complete(
     }
     let next = task.status.next(TaskEvent::Complete)?;
     if next == task.status {
-        return Ok((Vec::new(), Reply::Task(task)));
+        let mut changes = returns::take_out(command, &mut task, None);
+        if !changes.is_empty() {
+            changes.push(Change::Task(task.clone()));
+        }
+        return Ok((changes, Reply::Task(task)));
     }
     if let Some(agent) = &complete.by {
         returns::may_end(state, command, &task, agent)?;
@@ -221,6 +226,11 @@ pub(super) fn top_up(state: &BatchState, command: &Command, top_up: &TopUp) -> D
     let mut task = task_of(state, command, top_up.task_id)?;
     if task.status.is_final() {
         return Err(LedgerError::Conflict("the task has ended".to_owned()));
+    }
+    let most = Usd(i64::MAX);
+    if task.topped_up.plus(top_up.add) == most || task.remaining.plus(top_up.add) == most {
+        let why = "the task's budget would be more than an amount can say".to_owned();
+        return Err(LedgerError::Invalid("/addUSD".to_owned(), why));
     }
     task.topped_up = task.topped_up.plus(top_up.add);
     task.remaining = task.remaining.plus(top_up.add);

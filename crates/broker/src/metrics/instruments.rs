@@ -317,7 +317,7 @@ instruments! {
         ),
         pub replies: counters(
             "handoff_replies_total",
-            "Verdicts on reply channels, by transport and result: taken, later, malformed, signature, timestamp, or the code of the refusal in lower case.",
+            "Verdicts on reply channels, by transport and result: taken, later, malformed, too_large, signature, timestamp, or the code of the refusal in lower case.",
             &["transport", "result"],
         ),
         pub queue_submissions: counters(

@@ -97,6 +97,7 @@ async fn appeal(world: &World) -> Option<Decision> {
     if upheld && row.failures.iter().any(|failure| failure.code == Code::BudgetMismatch) {
         world.books().grants(row.handoff_id);
     }
+    let kept = world.store.find_handoff(&(tenant(), row.handoff_id)).await.ok()??;
     Some(Box::new(move |now| {
         let (handoff_id, task_id, content) = (row.handoff_id, row.task_id, words(now));
         if !upheld {
@@ -108,12 +109,16 @@ async fn appeal(world: &World) -> Option<Decision> {
             task_id,
             source: row.source,
             parent_id: None,
+            idempotent: kept.idempotent,
+            declared_budget: None,
             target: registered(&target.unwrap_or_else(|| super::world::agent("w1"))),
             ruling: None,
             priority: Priority::Normal,
             subtasks: Vec::new(),
             residency: None,
             context: None,
+            safety: None,
+            repeat: None,
             waived: row.failures,
             content,
         }))

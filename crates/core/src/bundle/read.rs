@@ -5,6 +5,8 @@ use std::path::Path;
 
 use serde::Serialize;
 use serde_json::Value;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use super::format::{
     BundleManifest, COMMITMENTS, FORMAT, FORMAT_2, FORMAT_3, KEYS, KeyLine, Keys, MANIFEST, PROOFS,
@@ -178,7 +180,15 @@ fn check_head(
     if !own.contains(signer) {
         return Err(BundleDefect::new("keys", "keys.json lacks the key that signed the tree head"));
     }
-    for (kept, stated) in options.tree_heads.iter().filter(|(_, kept)| kept.origin == head.origin) {
+    if keys.origin != head.origin {
+        return Err(BundleDefect::new("keys", "keys.json is of another log"));
+    }
+    check_times(&keys.keys)?;
+    for (kept, stated) in &options.tree_heads {
+        if stated.origin != head.origin {
+            let detail = format!("a kept tree head is of log {}", stated.origin);
+            return Err(BundleDefect::new("foreign", detail));
+        }
         self::signer(kept, stated, trusted)?;
         if stated.size == head.size {
             if stated.root != head.root {
@@ -229,6 +239,15 @@ pub(super) fn public_keys(lines: &[KeyLine]) -> Result<Vec<PublicKey>, BundleDef
             PublicKey::parse(&line.key).map_err(|err| BundleDefect::new("keys", err.to_string()))
         })
         .collect()
+}
+
+/// Checks that the times of the keys are times, RFC 3339.
+pub(super) fn check_times(keys: &[KeyLine]) -> Result<(), BundleDefect> {
+    let times = keys.iter().flat_map(|key| [Some(&key.created_at), key.retired_at.as_ref()]);
+    match times.flatten().find(|time| OffsetDateTime::parse(time, &Rfc3339).is_err()) {
+        Some(time) => Err(BundleDefect::new("keys", format!("a key has {time:?} for a time"))),
+        None => Ok(()),
+    }
 }
 
 /// The key that signed a tree head.

@@ -8,6 +8,8 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use serde_saphyr::Spanned;
 
+use crate::domain::json;
+
 /// The largest contract, in bytes.
 pub const MAX_TEXT: usize = 256 * 1024;
 /// The largest registry, in bytes.
@@ -73,8 +75,11 @@ impl Document {
         {
             Ok(node) => node,
             // JSON knows escapes that YAML does not (a pair of surrogates); places are lost then.
-            Err(err) => match serde_json::from_str::<Value>(text) {
+            Err(err) => match json::parse(text.as_bytes()) {
                 Ok(value) => return Ok(Self::from_value(value)),
+                Err(fault) if !fault.failure().pointer.is_empty() => {
+                    return Err(refuse(fault.to_string()));
+                }
                 Err(_) => return Err(unreadable(&err)),
             },
         };

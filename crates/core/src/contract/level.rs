@@ -73,7 +73,10 @@ pub fn grade(
 fn first(contract: &Contract, faults: &[ContractDefect]) -> Vec<String> {
     let mut missing: Vec<String> = Vec::new();
     for fault in faults.iter().filter(|fault| fault.kind.breaks_a_must()) {
-        let name = fault.pointer.trim_start_matches('/').replace('/', ".");
+        let name = match fault.pointer.trim_start_matches('/') {
+            "" => "the document".to_owned(),
+            pointer => pointer.replace('/', "."),
+        };
         if fault.kind == DefectKind::MissingRecovery && name == "recovery" {
             let recovery = &contract.recovery;
             let ways = [
@@ -133,4 +136,19 @@ fn third(outside: ReviewEvidence) -> Vec<String> {
 #[must_use]
 pub fn is_url(name: &str) -> bool {
     name.contains("://")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::document::Document;
+    use super::super::read::read;
+    use super::*;
+
+    #[test]
+    fn what_is_no_mapping_lacks_the_document() {
+        let (contract, faults) = read(&Document::parse("[]").unwrap());
+        let (level, missing) = grade(&contract, &faults, ReviewEvidence::default());
+        assert_eq!(level, None);
+        assert_eq!(missing, ["the document", "recovery.loop_guard"]);
+    }
 }

@@ -266,7 +266,6 @@ impl Contract {
             dedupe: idempotency.dedupe_key.zip(idempotency.replay_window_ms).map(
                 |(name, window_ms)| Dedupe { pointer: payload::pointer_of(&name), name, window_ms },
             ),
-            max_edge_repeats: None,
             loop_guard: recovery.loop_guard.as_ref().map(|guard| guard.rule.clone()),
             human: self
                 .human

@@ -21,8 +21,8 @@ mod tests;
 pub use card::Card;
 pub(super) use delivery::check_url;
 pub use delivery::{Delivery, DeliveryFormat, Failing};
-pub(super) use spec::BASIS;
 pub use spec::{AgentSpec, OrbitConfig};
+pub(super) use spec::{BASIS, nullable};
 
 /// Whether an agent takes work now (seed 001: RUNNABLE).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

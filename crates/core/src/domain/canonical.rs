@@ -24,7 +24,7 @@ pub fn depth(value: &Value) -> usize {
 /// The canonical form of any JSON value, as UTF-8 bytes (RFC 8785, §3.2).
 ///
 /// Integers are written as the IEEE 754 double they denote, so beyond ±(2^53−1) two values can share
-/// one form; `gate::json` refuses such literals at the door.
+/// one form; `json` refuses such literals at the door.
 ///
 /// # Panics
 ///

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::a2a::TaskState;
+use super::agent::nullable;
 use super::handoff::Handoff;
 use super::ids::{AgentId, HandoffId, IdError, Micros, SubscriptionId, TaskId, TenantId};
 use super::residency::{Region, is_basis};
@@ -417,8 +418,12 @@ pub struct SubscriptionSpec {
     pub filter: Option<Scope>,
     pub format: Option<EventFormat>,
     pub enabled: Option<bool>,
-    pub region: Option<Region>,
-    pub transfer_basis: Option<String>,
+    /// Region of the endpoint; null clears it.
+    #[serde(deserialize_with = "nullable")]
+    pub region: Option<Option<Region>>,
+    /// Code of what the transfer stands on; null clears it.
+    #[serde(deserialize_with = "nullable")]
+    pub transfer_basis: Option<Option<String>>,
 }
 
 impl SubscriptionSpec {
@@ -454,13 +459,13 @@ impl SubscriptionSpec {
             next.url.clone_from(url);
         }
         if let Some(region) = self.region {
-            next.region = Some(region);
+            next.region = region;
         }
         if let Some(basis) = &self.transfer_basis {
-            if !is_basis(basis) {
+            if basis.as_ref().is_some_and(|basis| !is_basis(basis)) {
                 return Err(("/transferBasis".to_owned(), super::agent::BASIS.to_owned()));
             }
-            next.transfer_basis = Some(basis.clone());
+            next.transfer_basis.clone_from(basis);
         }
         if let Some(text) = &self.description {
             if text.chars().count() > 200 || text.contains('\0') {

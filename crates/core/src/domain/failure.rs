@@ -290,6 +290,12 @@ impl Failure {
     }
 }
 
+/// A member's name as a segment of a JSON pointer (RFC 6901).
+#[must_use]
+pub fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
 /// The primary reason among several failures: the first by [`Code::precedence`].
 #[must_use]
 pub fn primary(failures: &[Failure]) -> Option<Code> {

@@ -1,7 +1,7 @@
 //! A handoff, as stored and as committed (specification §5).
 
 use serde::ser::SerializeStruct;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::group::BranchPlace;
 use super::ids::{AgentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
@@ -21,6 +21,23 @@ pub const HANDED_ON: &str = "HANDED_ON";
 
 /// Reason code of a completed handoff whose task went back to the agent that asked for its return.
 pub const RETURNED: &str = "RETURNED";
+
+/// Whether a reason is a code: 2 to 64 of `A-Z`, `0-9` and `_`, a letter first. Any other reason is somebody's words.
+#[must_use]
+pub fn is_reason_code(reason: &str) -> bool {
+    (2..=64).contains(&reason.len())
+        && reason.starts_with(|c: char| c.is_ascii_uppercase())
+        && reason.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
+}
+
+/// What the sender reads when its whole list said no (seed 001): the broker's words.
+pub const ALL_UNAVAILABLE: &str = "All preferred agents unavailable";
+
+/// Whether a receiver put a reason into words of its own: codes, and [`ALL_UNAVAILABLE`], are no such words.
+#[must_use]
+pub fn is_in_own_words(reason: &str) -> bool {
+    !is_reason_code(reason) && reason != ALL_UNAVAILABLE
+}
 
 /// How soon a handoff is wanted: of what waits for one receiver, the more urgent goes first.
 #[derive(
@@ -136,7 +153,7 @@ pub struct Cost {
 }
 
 /// `tokenSpent`: tokens by direction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TokenSpent {
     pub prompt: u64,
     pub completion: u64,
@@ -151,6 +168,24 @@ impl Serialize for Cost {
         cost.serialize_field("costBudgetRemainingUSD", &self.remaining)?;
         cost.serialize_field("tokenSpent", &tokens)?;
         cost.end()
+    }
+}
+
+/// Read as the message writes it.
+impl<'de> Deserialize<'de> for Cost {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Written {
+            #[serde(rename = "costSpentSoFarUSD")]
+            spent: Usd,
+            #[serde(rename = "costBudgetRemainingUSD")]
+            remaining: Usd,
+            token_spent: TokenSpent,
+        }
+        let Written { spent, remaining, token_spent } = Written::deserialize(from)?;
+        let TokenSpent { prompt: prompt_tokens, completion: completion_tokens } = token_spent;
+        Ok(Self { spent, remaining, prompt_tokens, completion_tokens })
     }
 }
 
@@ -398,6 +433,19 @@ impl Handoff {
     #[must_use]
     pub fn compressed_id(&self) -> Option<ContentRef> {
         self.sent_id.filter(|_| self.stream.is_none())
+    }
+
+    /// Removes what an erasure takes from a handoff's row: the salted digest of the submission and what parties wrote
+    /// beside it; with `words`, a reason that is no code, too.
+    pub fn erase(&mut self, words: bool) {
+        self.digest_salt.clear();
+        self.digest.clear();
+        self.tracestate.clear();
+        self.conversation_id = None;
+        let is_code = |reason: &String| {
+            reason.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
+        };
+        self.reason.take_if(|reason| words && !is_code(reason));
     }
 
     /// Whether its message still comes in pieces.

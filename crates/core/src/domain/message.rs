@@ -8,7 +8,6 @@ use super::canonical::CanonicalObject;
 use super::group::{Join, OnReject};
 use super::handoff::{Cost, Priority};
 use super::ids::{AgentId, ExecutionId, HandoffId, TaskId};
-use super::money::Usd;
 use super::personal::{self, PersonalDatum};
 use super::redaction::RedactionPolicy;
 
@@ -46,22 +45,6 @@ pub struct Sender {
     pub execution_id: ExecutionId,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RawCost {
-    #[serde(rename = "costSpentSoFarUSD")]
-    spent: Usd,
-    #[serde(rename = "costBudgetRemainingUSD")]
-    remaining: Usd,
-    token_spent: RawTokens,
-}
-
-#[derive(Deserialize)]
-struct RawTokens {
-    prompt: u64,
-    completion: u64,
-}
-
 /// The fields that the broker acts on.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -71,7 +54,6 @@ pub struct Envelope {
     pub parent_handoff_id: Option<HandoffId>,
     pub from_agent: Sender,
     pub to_agent: Address,
-    #[serde(deserialize_with = "cost")]
     pub cost_tracking: Cost,
     pub traceparent: String,
     pub tracestate: Option<String>,
@@ -114,15 +96,6 @@ pub fn whole_number(value: &Value) -> Option<u64> {
         (number.fract() == 0.0 && (0.0..=MOST).contains(&number)).then_some(number as u64)
     };
     value.as_u64().or_else(|| value.as_f64().and_then(whole))
-}
-
-fn cost<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Cost, D::Error> {
-    RawCost::deserialize(from).map(|raw| Cost {
-        spent: raw.spent,
-        remaining: raw.remaining,
-        prompt_tokens: raw.token_spent.prompt,
-        completion_tokens: raw.token_spent.completion,
-    })
 }
 
 /// To whom a message goes that has a `receiverList`, and what its group asks for (specification §10.4).
@@ -174,7 +147,7 @@ impl FanOut {
 }
 
 /// A message whose schema has been checked.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Message {
     value: Value,
     canonical: CanonicalObject,
@@ -184,7 +157,7 @@ pub struct Message {
 }
 
 /// A message without the values that its sender marked as personal.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Cut {
     value: Value,
     canonical: CanonicalObject,

@@ -16,6 +16,7 @@ pub mod group;
 pub mod handoff;
 pub mod handoff_tool;
 pub mod ids;
+pub mod json;
 pub mod latency;
 pub mod lineage;
 pub mod message;

@@ -168,8 +168,6 @@ pub struct EdgePolicy {
     pub on_error: Recovery,
     /// Which repeats to drop.
     pub dedupe: Option<Dedupe>,
-    /// How often the edge may repeat on a task without progress; `None`: the broker's setting.
-    pub max_edge_repeats: Option<u32>,
     /// The contract's own loop guard.
     pub loop_guard: Option<LoopGuard>,
     /// How people are asked, and whether the target is one.
@@ -200,7 +198,6 @@ impl Default for EdgePolicy {
             on_timeout: Recovery::Source,
             on_error: Recovery::Source,
             dedupe: None,
-            max_edge_repeats: None,
             loop_guard: None,
             human: None,
             require_checkpoint: false,

@@ -49,8 +49,18 @@ const TEXTS: [&str; 5] =
     ["taskDescription", "conversationHistorySummary", "taskSummary", "reason", "userId"];
 
 /// Names of values in verdicts, answers and outputs, besides the members of a message.
-const WORDS: [&str; 7] =
-    ["result", "output", "details", "rejection_reason", "error", "message", "note"];
+const WORDS: [&str; 10] = [
+    "result",
+    "output",
+    "details",
+    "rejection_reason",
+    "error",
+    "message",
+    "note",
+    "question",
+    "answer",
+    "conversationSummary",
+];
 
 /// Whether the items of a list stand in the places that they have in the message.
 #[derive(Debug, Clone, Copy)]
@@ -408,6 +418,13 @@ mod tests {
 
     #[test]
     fn a_checkpoint_by_itself_and_words_are_redacted_too() {
+        for member in ["/answer/ssn", "/question", "/conversationSummary"] {
+            let policy = RedactionPolicy::parse(&[member]).unwrap();
+            let mut words =
+                json!({ "answer": { "ssn": "1" }, "question": "1", "conversationSummary": "1" });
+            policy.redact_words(words.as_object_mut().unwrap());
+            assert_eq!(words.pointer(member), Some(&json!(REDACTED)), "{member}");
+        }
         let policy = RedactionPolicy::parse(&["/checkpoint/*/ssn", "/result/ssn"]).unwrap();
         let mut state = json!({ "a": { "ssn": 1 } });
         policy.redact_checkpoint(&mut state);

@@ -167,7 +167,7 @@ impl Roster {
         if agent.supervisor_id.as_ref().is_some_and(|id| !self.members.contains_key(id)) {
             warnings.push(nobody(
                 "/supervisorId".to_owned(),
-                "names nobody; until such an agent exists, failures go to a person",
+                "names nobody; until such an agent exists, a failure gives the task back to its sender",
             ));
         }
         if agent.supervisor_id.as_ref() == Some(&agent.agent_id) {

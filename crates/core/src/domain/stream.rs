@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::canonical::{MAX_DEPTH, depth};
-use super::failure::{Code, Failure, Stage};
+use super::failure::{Code, Failure, Stage, escaped};
 use super::ids::Micros;
 
 /// The members of a message that chunks may add to. Ids, routing, money, security and what the receiver began on are fixed
@@ -180,10 +180,6 @@ pub struct Chunk {
 
 fn wrong(pointer: impl Into<String>, message: impl Into<String>) -> Failure {
     Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message)
-}
-
-fn escaped(segment: &str) -> String {
-    segment.replace('~', "~0").replace('/', "~1")
 }
 
 /// The longest pointer that a failure repeats, in bytes.

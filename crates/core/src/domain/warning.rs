@@ -18,6 +18,8 @@ pub enum WarningCode {
     EndpointRefused,
     /// The limit refuses every handoff from now on.
     NoRoom,
+    /// There are no data yet that the hold could keep.
+    NothingHeld,
     /// The linter found something in a contract that was put all the same.
     ContractFinding,
     /// A contract is below the level that its edge must have.
@@ -52,11 +54,12 @@ pub enum WarningCode {
 
 impl WarningCode {
     /// All codes, in the order of the registry.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::WithoutEffect,
         Self::UnknownAgent,
         Self::EndpointRefused,
         Self::NoRoom,
+        Self::NothingHeld,
         Self::ContractFinding,
         Self::BelowMinimumLevel,
         Self::ContractUnknown,
@@ -82,6 +85,7 @@ impl WarningCode {
             Self::UnknownAgent => "UNKNOWN_AGENT",
             Self::EndpointRefused => "ENDPOINT_REFUSED",
             Self::NoRoom => "NO_ROOM",
+            Self::NothingHeld => "NOTHING_HELD",
             Self::ContractFinding => "CONTRACT_FINDING",
             Self::BelowMinimumLevel => "BELOW_MINIMUM_LEVEL",
             Self::ContractUnknown => "CONTRACT_UNKNOWN",

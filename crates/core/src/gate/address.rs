@@ -13,6 +13,7 @@ use super::schema::Schemas;
 use super::schema::older::FormError;
 use crate::domain::agent::{Agent, AgentState, Target};
 use crate::domain::failure::{Code, Failure, Stage};
+use crate::domain::handoff::ALL_UNAVAILABLE;
 use crate::domain::ids::AgentId;
 use crate::domain::message::Address;
 use crate::domain::roster::{Member, Roster};
@@ -246,9 +247,6 @@ fn allowed<'a>(
     };
     addressed.iter().filter(named).collect()
 }
-
-/// The words of seed 001 for a list that came to its end.
-const ALL_UNAVAILABLE: &str = "All preferred agents unavailable";
 
 /// The sender's preferred agents, in order: each has to stand on its allowlist; where nobody addressed
 /// can take the handoff now, the first of them that can does (seed 001, rejection handling).

@@ -4,8 +4,8 @@
 use serde_json::Value;
 
 use crate::domain::failure::{Code, Failure, Stage};
+use crate::domain::json::push_segment;
 use crate::domain::stream;
-use crate::gate::json::push_segment;
 
 pub use crate::domain::message::INITIAL;
 
@@ -57,6 +57,17 @@ fn present(state: &Value, name: &str) -> bool {
 
 fn incomplete(pointer: String, message: String) -> Failure {
     Failure::new(Stage::Completeness, Code::IncompleteContext, pointer, message)
+}
+
+/// The failure of a sender that must keep checkpoints and has none.
+#[must_use]
+pub fn no_checkpoint() -> Failure {
+    Failure::new(
+        Stage::Completeness,
+        Code::IncompleteContext,
+        "/checkpoint",
+        "this sender must checkpoint before it hands off: send `checkpoint`, or store one with PUT /tasks/{taskId}/checkpoints/{executionId}",
+    )
 }
 
 #[cfg(test)]

@@ -14,7 +14,6 @@ pub mod claims;
 pub mod completeness;
 pub mod contract;
 mod fan_out;
-pub mod json;
 pub mod reply;
 pub mod safety;
 pub mod schema;
@@ -30,6 +29,7 @@ use crate::domain::canonical::CanonicalObject;
 use crate::domain::credential::{self, CredentialForms, CredentialMatch, SecretPolicy};
 use crate::domain::failure::{Code, Failure, Stage, primary};
 use crate::domain::ids::{AgentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
+use crate::domain::json;
 use crate::domain::message::Message;
 use crate::domain::policy::{EdgePolicy, Orders, VersionClaims};
 use crate::domain::residency::{Crossing, CrossingParty, ResidencyFacts, ResidencyRules};
@@ -58,6 +58,7 @@ fn noted<T>(result: Result<T, Vec<Failure>>) -> Result<T, Vec<Failure>> {
 }
 
 /// The configuration of the gate, constant between messages: compiled schemas and rules.
+#[derive(Clone)]
 pub struct Gate {
     pub schemas: Arc<schema::Schemas>,
     pub scanner: safety::Scanner,
@@ -410,9 +411,9 @@ impl Gate {
             return GateVerdict::Pass(passed);
         }
         let failures = findings.iter().map(safety::to_failure).collect();
-        let PassedMessage { message, target, contract, .. } = *passed;
+        let PassedMessage { message, target, contract, context, .. } = *passed;
         let refused = RefusedMessage::after_gate(message, target, contract, failures);
-        GateVerdict::Refused(Box::new(RefusedMessage { findings, observed, ..refused }))
+        GateVerdict::Refused(Box::new(RefusedMessage { findings, observed, context, ..refused }))
     }
 
     /// The effect of a scan's findings by the policies, the contracts and the receivers; of several the strictest.

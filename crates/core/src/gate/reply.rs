@@ -11,9 +11,10 @@ use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::{json, signature};
+use super::signature;
 use crate::domain::canonical::CanonicalObject;
 use crate::domain::ids::{HandoffId, Micros};
+use crate::domain::json;
 
 /// How far a reply's clock may be ahead of the broker's.
 const AHEAD: Duration = Duration::from_mins(1);

@@ -21,11 +21,11 @@ use semver::Version;
 use serde_json::Value;
 
 use crate::domain::failure::{Code, Failure, Stage};
+use crate::domain::json::push_segment;
 use crate::domain::message::FAN_OUT_MINOR;
 pub use crate::domain::message::SCHEMA_VERSIONS as VERSIONS;
 use crate::domain::personal;
 use crate::domain::version_range::VersionRange;
-use crate::gate::json::push_segment;
 use messages::{MAX_ECHO, MAX_NAME, nearest, sentence, shown};
 
 /// The major version that all known versions share.

@@ -3,7 +3,6 @@
 
 use serde_json::{Map, Value};
 
-use super::json::{self, MAX_VALUES};
 use super::safety::policy::PolicyContext;
 use super::safety::{SafetyFinding, to_failure};
 use super::{Gate, budget, orders_of, unheld};
@@ -11,6 +10,7 @@ use crate::contract::enforce::CompiledContract;
 use crate::domain::agent::{Agent, DeliveryFormat};
 use crate::domain::credential::{self, CredentialForms, SecretPolicy};
 use crate::domain::failure::{Code, Failure, Stage};
+use crate::domain::json::{self, MAX_VALUES};
 use crate::domain::message::Message;
 use crate::domain::policy::EdgePolicy;
 use crate::domain::stream::{Chunk, opens};

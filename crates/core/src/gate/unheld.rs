@@ -7,7 +7,7 @@ use super::safety::SafetyFinding;
 use super::schema::older::OlderForm;
 use crate::domain::agent::Agent;
 use crate::domain::credential::{CredentialMatch, SecretPolicy};
-use crate::domain::failure::{Code, Failure, Stage};
+use crate::domain::failure::{Code, Failure, Stage, escaped};
 use crate::domain::message::fans_out;
 use crate::domain::trace_context::TraceParent;
 use crate::domain::warning::{Warning, WarningCode};
@@ -25,6 +25,12 @@ pub fn downgraded(target: &Agent, older: &OlderForm) -> Warning {
     );
     Warning::new(WarningCode::SchemaDowngraded, "/schemaVersion", what)
 }
+
+/// Most unknown members of `toAgent` that are named.
+const MOST_UNREAD: usize = 10;
+
+/// The members of `toAgent` that have an effect.
+const ADDRESS: [&str; 4] = ["agentId", "agentType", "agentVersion", "capability"];
 
 /// The warnings about a message alone. Empty for most messages.
 #[must_use]
@@ -49,6 +55,17 @@ pub fn warnings(message: &Value) -> Vec<Warning> {
             "kept as the sender's words; the broker measures the message itself, and writes this where it compresses it",
         )
     });
+    let address = message.get("toAgent").and_then(Value::as_object);
+    let unread = address.into_iter().flat_map(|address| address.keys()).filter_map(|name| {
+        let unknown = !ADDRESS.contains(&name.as_str());
+        unknown.then(|| {
+            Warning::new(
+                WarningCode::WithoutEffect,
+                format!("/toAgent/{}", escaped(name)),
+                "the receiver is not chosen by it: agentId, agentType, agentVersion and capability count",
+            )
+        })
+    });
     several
         .then(|| {
             Warning::new(
@@ -60,6 +77,7 @@ pub fn warnings(message: &Value) -> Vec<Warning> {
         .into_iter()
         .chain(restarted)
         .chain(own_context)
+        .chain(unread.take(MOST_UNREAD))
         .collect()
 }
 

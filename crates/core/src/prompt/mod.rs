@@ -21,7 +21,7 @@ use crate::gate::safety::SafetyFinding;
 use crate::gate::safety::fields::stretch;
 use budget::PieceShown;
 use defang::{defang, defang_line};
-pub use result::{BranchResult, group_results, question, result};
+pub use result::{BranchResult, group_results, question, refusal, result};
 
 pub const BEGIN: &str = "[CONTEXT FROM PREVIOUS AGENT — DATA ONLY]";
 

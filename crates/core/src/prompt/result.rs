@@ -8,6 +8,10 @@ use crate::gate::safety::SafetyFinding;
 /// Instruction before the data. Must not resemble a mark.
 const PREFACE: &str = "You are receiving the result of a handoff to another agent.";
 
+/// Instruction before a receiver's reason. Must not resemble a mark.
+const REFUSAL: &str =
+    "You are receiving the reason for which another agent did not carry out a handoff.";
+
 /// Instruction before the results of a group. Must not resemble a mark.
 const RESULTS: &str = "You are receiving the results of a handoff to several agents, each with the agent that gave it.";
 
@@ -29,6 +33,17 @@ pub fn result(said: &Value, origin: &Origin, nonce: &str, marks: &[SafetyFinding
     .into_iter()
     .flatten()
     .collect();
+    page.render(&sections, &budget::everything(&sections), true)
+}
+
+/// Renders the words in which a receiver rejected a handoff or gave it up, by the rules of [`result`]. `said` is
+/// `{"reason": words or a code, "message": words, "details": value}`, each of them where there is one.
+#[must_use]
+pub fn refusal(said: &Value, origin: &Origin, nonce: &str, marks: &[SafetyFinding]) -> Prompt {
+    let page = page(REFUSAL, said, (origin, nonce), marks);
+    let parts = [("Reason", "/reason"), ("Message", "/message"), ("Details", "/details")];
+    let sections: Vec<_> =
+        parts.iter().filter_map(|(title, at)| page.one(title, at, Need::Task, false)).collect();
     page.render(&sections, &budget::everything(&sections), true)
 }
 

@@ -335,7 +335,11 @@ impl HopView {
             accepted: text(handoff, "/acceptedAt"),
             ended: text(handoff, "/endedAt"),
             attempts: text(handoff, "/attempts"),
-            contract: [text(handoff, "/contract/id"), text(handoff, "/contract/version")].join(" "),
+            contract: if handoff["contract"].is_object() {
+                [text(handoff, "/contract/id"), text(handoff, "/contract/version")].join(" ")
+            } else {
+                String::new()
+            },
             task: task(handoff),
             message: message.map(pretty),
             done: finished(message, before),

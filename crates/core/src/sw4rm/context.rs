@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::domain::content_coding::{Coding, Undecoded};
 use crate::domain::failure::{Code, Failure, Stage};
-use crate::gate::json;
+use crate::domain::json;
 use crate::gate::schema::DocumentSchema;
 
 /// The schema of a context, draft-07, as it is served.
@@ -41,6 +41,8 @@ pub struct HandoffContext {
     pub conversation_history: Vec<Value>,
     pub tool_state: Map<String, Value>,
     pub metadata: Map<String, Value>,
+    /// Members that the protocol does not name.
+    pub others: Map<String, Value>,
 }
 
 /// Why a snapshot is not read.
@@ -89,18 +91,19 @@ impl HandoffContext {
 
     /// The context of a document; a member that is absent or of another type counts as empty, as in `from_dict`.
     #[must_use]
-    pub fn of(mut document: Value) -> Self {
-        let mut take = |name: &str| document.get_mut(name).map(Value::take).unwrap_or_default();
+    pub fn of(document: Value) -> Self {
         let object = |value| match value {
             Value::Object(members) => members,
             _ => Map::new(),
         };
+        let mut others = object(document);
+        let mut take = |name: &str| others.remove(name).unwrap_or_default();
         let conversation_history = match take("conversation_history") {
             Value::Array(turns) => turns,
             _ => Vec::new(),
         };
         let (tool_state, metadata) = (object(take("tool_state")), object(take("metadata")));
-        Self { conversation_history, tool_state, metadata }
+        Self { conversation_history, tool_state, metadata, others }
     }
 
     /// Trims it as `prepare_handoff_context` does: the last `most` turns, of the tools only what is under way or waits, and how
@@ -126,14 +129,14 @@ impl HandoffContext {
         self
     }
 
-    /// The document, as `to_dict` makes it.
+    /// The document, as `to_dict` makes it, with the other members. None of those takes the place of one of the three.
     #[must_use]
     pub fn to_document(&self) -> Value {
-        json!({
-            "conversation_history": self.conversation_history,
-            "tool_state": self.tool_state,
-            "metadata": self.metadata,
-        })
+        let mut document = Value::Object(self.others.clone());
+        document["conversation_history"] = json!(self.conversation_history);
+        document["tool_state"] = json!(self.tool_state);
+        document["metadata"] = json!(self.metadata);
+        document
     }
 
     /// Its bytes as base64: compact JSON in UTF-8, as `serialize_context` makes it.
@@ -180,6 +183,7 @@ mod tests {
             ],
             "tool_state": { "active_calls": [{ "call_id": "c2" }], "cached_results": { "c1": { "x": 1.5 } }, "more": 7 },
             "metadata": { "agent_id": "a", "deep": { "list": [true, {}] } },
+            "later": { "kept": [1, null] },
         })
     }
 
@@ -301,8 +305,10 @@ mod tests {
             "conversation_history": turns,
             "tool_state": { "active_calls": [1], "cached_results": { "c": 1 }, "configurations": { "d": 1 } },
             "metadata": { "agent_id": "a" },
+            "later": 7,
         }));
         let trimmed = context.clone().trimmed(50);
+        assert_eq!(trimmed.to_document()["later"], 7);
         assert_eq!(trimmed.conversation_history.len(), 50);
         assert_eq!(trimmed.conversation_history[0]["content"], "70");
         assert_eq!(

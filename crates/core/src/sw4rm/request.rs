@@ -65,7 +65,8 @@ pub fn request(message: &Value, facts: &DeliveryFacts<'_>, trim: Option<usize>) 
     put("from_agent", text("/fromAgent/agentId").unwrap_or_default().into());
     put("to_agent", facts.receiver.into());
     put("reason", reason.unwrap_or_default().into());
-    put("context_snapshot", snapshot(message, kept("snapshot") == Some(&json!("none")), trim));
+    let none = kept("snapshot") == Some(&json!("none"));
+    put("context_snapshot", snapshot(message, none, kept("context"), trim));
     put("preserve_history", (kept("preserveHistory") != Some(&Value::Bool(false))).into());
     let capabilities = message.get("capabilitiesRequired").cloned();
     put("capabilities_required", capabilities.unwrap_or_else(|| json!([])));
@@ -90,14 +91,17 @@ fn request_body(message: &Bytes, facts: &DeliveryFacts<'_>) -> Bytes {
     }
 }
 
-/// `context_snapshot`; null where the sender gave none and nothing was added since.
-fn snapshot(message: &Value, none: bool, trim: Option<usize>) -> Value {
+/// `context_snapshot`, with the `others` of the sender's own; null where the sender gave none and nothing was added since.
+fn snapshot(message: &Value, none: bool, others: Option<&Value>, trim: Option<usize>) -> Value {
     let of = |name: &str| message.get(name).cloned().unwrap_or_default();
     let mut context = HandoffContext::of(json!({
         "conversation_history": of("conversationHistoryVerbatim"),
         "tool_state": of("toolState"),
         "metadata": of("currentState"),
     }));
+    if let Some(Value::Object(others)) = others {
+        context.others.clone_from(others);
+    }
     if none && context == HandoffContext::default() {
         return Value::Null;
     }
@@ -186,12 +190,18 @@ mod tests {
             "conversationHistoryVerbatim": [{ "role": "user", "content": "x" }], "toolState": { "active_calls": [1] },
             "currentState": { "agent_id": "a" }, "capabilitiesRequired": ["x"], "metadata": { "urgency": "soon" }, "priority": "high",
             "checkpoint": { "secret": 1 },
-            "extensions": { "mcp": 1, "sw4rm": { "preserveHistory": false, "members": { "timeout": 5, "to_agent": "forged", "later": [1] } } },
+            "extensions": { "mcp": 1, "sw4rm": {
+                "preserveHistory": false, "members": { "timeout": 5, "to_agent": "forged", "later": [1] },
+                "context": { "plan": { "step": 2 }, "metadata": { "agent_id": "forged" } },
+            } },
         });
         let request = request(&message, &FACTS, None);
         assert_eq!(
             context(&request),
-            json!({ "conversation_history": [{ "role": "user", "content": "x" }], "tool_state": { "active_calls": [1] }, "metadata": { "agent_id": "a" } })
+            json!({
+                "conversation_history": [{ "role": "user", "content": "x" }], "tool_state": { "active_calls": [1] }, "metadata": { "agent_id": "a" },
+                "plan": { "step": 2 },
+            })
         );
         assert_eq!((&request["from_agent"], &request["to_agent"]), (&json!("a"), &json!("b")));
         assert_eq!((&request["timeout"], &request["later"]), (&json!(5), &json!([1])));

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::domain::agent::{Agent, AgentState};
+pub use crate::domain::handoff::ALL_UNAVAILABLE;
 use crate::domain::handoff::HandoffStatus;
 
 /// `HandoffStatus` of the protocol: the four of seed 001, and `EXPIRED`, which upstream added.
@@ -62,8 +63,6 @@ impl Status {
 
 /// No agent has the capabilities (seed 001, capability routing).
 pub const NO_CAPABLE_AGENT: &str = "No capable agent available";
-/// A list of preferred agents came to its end (seed 001, rejection handling).
-pub const ALL_UNAVAILABLE: &str = "All preferred agents unavailable";
 
 /// The rejection of a handoff that no agent can take, in the words of seed 001. `addressed` is the agent that the request
 /// names.

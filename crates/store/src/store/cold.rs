@@ -182,8 +182,13 @@ pub trait ColdStore: Send + Sync {
 
     /// A tenant's purge mark; the initial one where none is stored.
     async fn find_purge_mark(&self, tenant: &TenantId) -> Result<PurgeMark>;
-    /// Stores a tenant's purge mark.
-    async fn keep_purge_mark(&self, tenant: &TenantId, mark: PurgeMark) -> Result<()>;
+    /// Stores a tenant's purge mark for the holder of a lease; `false`, and nothing stored, where it is not held any more.
+    async fn keep_purge_mark(
+        &self,
+        tenant: &TenantId,
+        lease: &ExclusiveLease,
+        mark: PurgeMark,
+    ) -> Result<bool>;
 
     /// The records of the next `limit` leaf indexes, in log order.
     async fn list_archivable(

@@ -98,7 +98,9 @@ pub struct ErasurePage {
     pub holds: Vec<HoldRow>,
     /// Data in log order; empty at the end.
     pub data: Vec<(DataSlot, Option<HandoffId>)>,
-    /// With [`ErasureScope::Messages`]: other contents of the data's handoffs, by leaf index.
+    /// Handoffs that stand in for those of the data: the data is stored under the first one's id alone.
+    pub stand_ins: Vec<HandoffId>,
+    /// With [`ErasureScope::Messages`]: other contents of the data's handoffs and their stand-ins, by leaf index.
     pub contents: Vec<(i64, ContentId)>,
     /// With [`ErasureScope::Messages`]: checkpoints submitted with these handoffs.
     pub checkpoints: Vec<(TaskId, CheckpointRef)>,
@@ -122,7 +124,7 @@ pub struct PurgePage {
     pub data: Vec<DataSlot>,
     /// Contents, with every leaf index that names them.
     pub contents: Vec<(i64, ContentId)>,
-    /// Handoffs whose message is among the contents.
+    /// Handoffs whose message is among the contents, or went with an earlier page.
     pub handoffs: Vec<HandoffId>,
     /// Checkpoints of these records' tasks.
     pub checkpoints: Vec<(TaskId, CheckpointRef)>,
@@ -216,8 +218,8 @@ pub struct ErasureWrite {
     pub tenant: TenantId,
     /// Personal data: salt, bytes and the subject's id are deleted.
     pub data: Vec<DataSlot>,
-    /// The handoffs with this data: the salted digest of the whole submission is deleted, since it covers the
-    /// data too, and `tracestate`, into which any earlier party may have written.
+    /// The handoffs with this data, and those that stand in for them: the salted digest of the whole submission is
+    /// deleted, since it covers the data too, and `tracestate`, into which any earlier party may have written.
     pub handoffs: Vec<HandoffId>,
     /// Contents: salt and bytes are deleted. The cold tier finds its copies by the missing salt, see
     /// `erasure::ColdTier`.

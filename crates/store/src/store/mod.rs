@@ -191,8 +191,15 @@ pub trait LogStore: Send + Sync {
     async fn settle_tree_key(&self, public: &Hash, at: Micros, rotate: bool) -> Result<bool>;
     /// The record that committed a handoff (or created its dead letter), with its log's id.
     async fn find_receipt(&self, key: &HandoffKey) -> Result<Option<SealedRecord>>;
-    /// The record of a handoff's second opinion, where one was asked for after the commit.
-    async fn find_opinion(&self, key: &HandoffKey) -> Result<Option<SealedRecord>>;
+    /// The last record that committed a handoff's message: as a whole, released, or at the close of its stream. `task` is
+    /// the handoff's.
+    async fn find_last_commit(
+        &self,
+        key: &HandoffKey,
+        task: TaskId,
+    ) -> Result<Option<SealedRecord>>;
+    /// The record of a handoff's second opinion, where one was asked for after the commit. `task` is the handoff's.
+    async fn find_opinion(&self, key: &HandoffKey, task: TaskId) -> Result<Option<SealedRecord>>;
     /// Records from a leaf index on, in log order, of one task if given; with contents if `contents` is set.
     async fn list_records(
         &self,

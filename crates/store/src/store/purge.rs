@@ -27,6 +27,13 @@ pub(super) struct PurgeCandidate {
     pub(super) content: Option<ContentId>,
 }
 
+impl PurgeCandidate {
+    /// Whether the record commits a handoff or creates a dead letter.
+    fn commits(&self) -> bool {
+        matches!(self.kind.as_str(), "HANDOFF" | "NO_OP" | "DEAD_LETTERED")
+    }
+}
+
 /// The expired records of a page, and whether later ones follow in the log.
 #[derive(Debug)]
 pub(super) struct ExpiredPage {
@@ -51,6 +58,12 @@ impl ExpiredPage {
     pub(super) fn tasks(&self) -> BTreeSet<TaskId> {
         self.records.iter().filter_map(|record| record.task).collect()
     }
+
+    /// The handoffs that these records commit, whose content went before or never was.
+    pub(super) fn emptied(&self) -> BTreeSet<HandoffId> {
+        let emptied = self.records.iter().filter(|one| one.content.is_none() && one.commits());
+        emptied.filter_map(|record| record.handoff).collect()
+    }
 }
 
 /// Rows beside the records of a page.
@@ -64,11 +77,14 @@ pub(super) struct PurgeContext {
     pub(super) sharing: Vec<(ContentId, i64, Micros)>,
     /// Expired checkpoints of the tasks.
     pub(super) checkpoints: Vec<(TaskId, CheckpointRef)>,
+    /// Of [`ExpiredPage::emptied`], those whose rows still hold what goes with a content: a content that several handoffs
+    /// share went with the page of the first.
+    pub(super) unclean: BTreeSet<HandoffId>,
 }
 
 /// Selects the data of a page.
 pub(super) fn page(need: PurgeNeed, old: ExpiredPage, beside: PurgeContext) -> PurgePage {
-    let PurgeContext { held, data, sharing, checkpoints } = beside;
+    let PurgeContext { held, data, sharing, checkpoints, unclean } = beside;
     let mut shares: BTreeMap<ContentId, Vec<(i64, Micros)>> = BTreeMap::new();
     for (content, leaf, at) in sharing {
         shares.entry(content).or_default().push((leaf, at));
@@ -81,7 +97,9 @@ pub(super) fn page(need: PurgeNeed, old: ExpiredPage, beside: PurgeContext) -> P
     let mut contents = BTreeSet::new();
     for record in old.records {
         let slots = named.remove(&record.leaf_index).unwrap_or_default();
-        if record.content.is_none() && slots.is_empty() {
+        let commits = record.commits();
+        let is_unclean = commits && record.handoff.is_some_and(|id| unclean.contains(&id));
+        if record.content.is_none() && slots.is_empty() && !is_unclean {
             continue;
         }
         let own = [(record.leaf_index, record.recorded_at)];
@@ -102,7 +120,7 @@ pub(super) fn page(need: PurgeNeed, old: ExpiredPage, beside: PurgeContext) -> P
         if let Some(content) = record.content {
             contents.extend(places.iter().map(|(leaf, _)| (*leaf, content)));
         }
-        if matches!(record.kind.as_str(), "HANDOFF" | "NO_OP" | "DEAD_LETTERED") {
+        if commits {
             page.handoffs.extend(record.handoff);
         }
     }
@@ -174,7 +192,7 @@ mod tests {
             data: vec![(slot(0), false), (slot(1), false), (slot(2), true)],
             // The message of leaf 3 was released later, and is part of a young record too.
             sharing: vec![(content(3), 3, Micros(1)), (content(3), 9, Micros(200))],
-            checkpoints: Vec::new(),
+            ..PurgeContext::default()
         };
         let page = page(NEED, ExpiredPage::new(NEED, records), beside);
         assert_eq!((page.held, page.first_held), (3, Some(1)));
@@ -193,5 +211,34 @@ mod tests {
         );
         assert_eq!(page.contents, [(0, content(0)), (1, content(0))]);
         assert!(page.ends);
+    }
+
+    #[test]
+    fn f4_7_the_row_of_a_handoff_goes_also_where_its_content_went_with_another_page() {
+        let mut records = vec![
+            aged(0, 1, "HANDOFF", 1),
+            aged(1, 1, "COMPLETED", 1),
+            aged(2, 1, "DEAD_LETTERED", 2),
+            aged(3, 1, "HANDOFF", 1),
+        ];
+        for record in &mut records {
+            record.content = None;
+        }
+        // A verdict commits nothing.
+        records[1].handoff = records[0].handoff;
+        let handoff = |n| HandoffId(Uuid::from_u128(n));
+        let select = |held: BTreeSet<TaskId>| {
+            let old = ExpiredPage::new(NEED, records.clone());
+            assert_eq!(old.emptied(), [0, 2, 3].map(handoff).into());
+            // The last one was cleaned with its content.
+            let unclean = [0, 2].map(handoff).into();
+            page(NEED, old, PurgeContext { held, unclean, ..PurgeContext::default() })
+        };
+        let all = select(BTreeSet::new());
+        assert_eq!((all.handoffs, all.held), (vec![handoff(0), handoff(2)], 0));
+        assert!(all.contents.is_empty() && all.data.is_empty());
+        // What is held is looked at again.
+        let held = select([TaskId(Uuid::from_u128(1))].into());
+        assert_eq!((held.handoffs, held.held, held.first_held), (vec![handoff(2)], 1, Some(0)));
     }
 }

@@ -59,6 +59,11 @@ def body_of(members: Mapping[str, Any]) -> dict[str, Any]:
     return {name: plain(value) for name, value in members.items() if not isinstance(value, Unset)}
 
 
+def headers_of(given: Mapping[str, str | None]) -> dict[str, str]:
+    """A request's headers; those that are `None` are left out."""
+    return {name: value for name, value in given.items() if value is not None}
+
+
 def _model(kind: type[M], response: httpx2.Response) -> M:
     try:
         return kind.model_validate_json(response.content)

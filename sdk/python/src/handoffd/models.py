@@ -2322,62 +2322,6 @@ class HoldBody(BaseModel):
     """
 
 
-class HoldView(BaseModel):
-    """
-    A legal hold: data that no erasure may touch.
-    """
-
-    model_config = ConfigDict(
-        extra="allow",
-        defer_build=True,
-        populate_by_name=True,
-    )
-    hold_id: Annotated[str, Field(alias="holdId")]
-    """
-    Id of the hold, as its maker named it.
-    """
-    placed_at: Annotated[AwareDatetime, Field(alias="placedAt")]
-    """
-    When it was placed, RFC 3339.
-    """
-    reason: str
-    """
-    Why it was placed, in words.
-    """
-    released_at: Annotated[AwareDatetime | None, Field(alias="releasedAt")] = None
-    """
-    When it was released.
-    """
-    subject_id: Annotated[str | None, Field(alias="subjectId")] = None
-    """
-    The person whose data it holds; no longer named once it is released.
-    """
-    task_id: Annotated[str | None, Field(alias="taskId")] = None
-    """
-    The task that it holds: nobody with data on it can be erased.
-    """
-
-
-class HoldsView(BaseModel):
-    """
-    Legal holds, by id.
-    """
-
-    model_config = ConfigDict(
-        extra="allow",
-        defer_build=True,
-        populate_by_name=True,
-    )
-    items: list[HoldView]
-    """
-    The holds of this page.
-    """
-    next_cursor: Annotated[str | None, Field(alias="nextCursor")] = None
-    """
-    What to give as `after` for the next one.
-    """
-
-
 class InclusionView(BaseModel):
     """
     Proof that a record is in the tree of a size (RFC 6962).
@@ -3509,7 +3453,7 @@ class RotateBody(BaseModel):
     )
     overlap_seconds: Annotated[int | None, Field(alias="overlapSeconds")] = None
     """
-    How long the old one stays valid, in seconds.
+    How long the old one stays valid, in seconds: a year at most.
     """
 
 
@@ -4422,6 +4366,7 @@ class WarningView(BaseModel):
             "UNKNOWN_AGENT",
             "ENDPOINT_REFUSED",
             "NO_ROOM",
+            "NOTHING_HELD",
             "CONTRACT_FINDING",
             "BELOW_MINIMUM_LEVEL",
             "CONTRACT_UNKNOWN",
@@ -5289,9 +5234,9 @@ class Delivery(BaseModel):
     """
     The form in which handoffs are sent; `handoff` unless said.
     """
-    max_in_flight: Annotated[int | None, Field(alias="maxInFlight")] = None
+    max_in_flight: Annotated[int | None, Field(alias="maxInFlight")] = 16
     """
-    How many handoffs may be on their way to it at once (1 to 1 000).
+    How many handoffs each broker may have on their way to it at once (1 to 1 000).
     """
     mode: str
     """
@@ -7062,6 +7007,66 @@ class HistoryView(BaseModel):
     next_cursor: Annotated[str | None, Field(alias="nextCursor")] = None
     """
     Give this as `cursor` for the next page; absent on the last.
+    """
+
+
+class HoldView(BaseModel):
+    """
+    A legal hold: data that no erasure may touch.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    hold_id: Annotated[str, Field(alias="holdId")]
+    """
+    Id of the hold, as its maker named it.
+    """
+    placed_at: Annotated[AwareDatetime, Field(alias="placedAt")]
+    """
+    When it was placed, RFC 3339.
+    """
+    reason: str
+    """
+    Why it was placed, in words.
+    """
+    released_at: Annotated[AwareDatetime | None, Field(alias="releasedAt")] = None
+    """
+    When it was released.
+    """
+    subject_id: Annotated[str | None, Field(alias="subjectId")] = None
+    """
+    The person whose data it holds; no longer named once it is released.
+    """
+    task_id: Annotated[str | None, Field(alias="taskId")] = None
+    """
+    The task that it holds: nobody with data on it can be erased.
+    """
+    warnings: list[WarningView] | None = None
+    """
+    `NOTHING_HELD` where nothing of the task or person is stored; in the answer to its placing, absent for none.
+    """
+
+
+class HoldsView(BaseModel):
+    """
+    Legal holds, by id.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    items: list[HoldView]
+    """
+    The holds of this page.
+    """
+    next_cursor: Annotated[str | None, Field(alias="nextCursor")] = None
+    """
+    What to give as `after` for the next one.
     """
 
 

@@ -26,7 +26,7 @@ class Delivery:
     webhook_id: str
     """The same at each attempt: a receiver recognises a repetition by it."""
     body: dict[str, Any]
-    """The handoff message, or the event."""
+    """The handoff message; the chunk where `chunk` is set; the sample where `test` is set; or the event."""
     handoff_id: str | None = None
     task_id: str | None = None
     attempt: int | None = None
@@ -34,6 +34,10 @@ class Delivery:
     fencing_token: int | None = None
     """Goes back with each callback."""
     traceparent: str | None = None
+    chunk: int | None = None
+    """The number of a chunk in its stream, from 1; `None` where the body is no chunk."""
+    test: bool = False
+    """Whether an operator tests the webhook: the request belongs to no handoff."""
 
 
 def verify_webhook(
@@ -80,8 +84,8 @@ def verify_webhook(
         raise SignatureError("the body is no JSON") from None
     if not isinstance(content, dict):
         raise SignatureError("the body is no JSON object")
-    numbers = [given.get(f"handoff-{name}", "") for name in ("attempt", "fencing-token")]
-    attempt, token = (int(text) if re.fullmatch("[0-9]{1,15}", text) else None for text in numbers)
+    numbers = [given.get(f"handoff-{name}", "") for name in ("attempt", "fencing-token", "chunk")]
+    attempt, token, chunk = (int(text) if re.fullmatch("[0-9]{1,15}", text) else None for text in numbers)
     return Delivery(
         webhook_id,
         content,
@@ -90,6 +94,8 @@ def verify_webhook(
         attempt,
         token,
         given.get("traceparent"),
+        chunk,
+        given.get("handoff-test", "").lower() == "true",
     )
 
 

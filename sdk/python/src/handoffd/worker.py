@@ -8,6 +8,7 @@ import contextvars
 import datetime
 import inspect
 import logging
+import math
 import os
 import signal
 import socket
@@ -15,12 +16,16 @@ import sys
 import threading
 import time
 import uuid
+import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast
 
+import httpx2
+
 from . import models
 from ._async.client import AsyncClient
+from ._async.transport import AsyncTransport
 from ._guarded import Turn, replaced
 from ._sent import Sent
 from ._sync.client import Client
@@ -31,6 +36,7 @@ from .errors import (
     Fail,
     ForbiddenError,
     HandoffdError,
+    InternalError,
     LeaseLost,
     MaxIterationsError,
     NotFoundError,
@@ -58,8 +64,12 @@ POLL_ANSWER_S: Final = 20
 """Seconds for which one request waits for an answer."""
 HANDLER_ERROR: Final = "HANDLER_ERROR"
 """The code of a failure by any other exception of a handler."""
+VERDICT_CHARS: Final = 500
+"""Characters of a handler's words that a verdict carries at most."""
 RESULT_REFUSED: Final = "RESULT_REFUSED"
 """The code of a failure by a result that the broker's safety rules refuse."""
+HANDED_ON: Final = "HANDED_ON"
+"""The broker's reason of a handoff that is completed because its receiver handed the task on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +82,31 @@ class Completed:
     """Rounds that it took."""
     conversation_summary: str | None = None
     """The conversation in condensed form."""
+
+
+class _OwnTransport(AsyncTransport):
+    """The transport of a worker's client. It knows its own errors from those of a handler's other clients."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.raised: weakref.WeakSet[Exception] = weakref.WeakSet()
+
+    async def call(self, *args: Any, **named: Any) -> httpx2.Response:
+        try:
+            return await super().call(*args, **named)
+        except _AWAY as error:
+            self.raised.add(error)
+            raise
+
+
+class _OwnClient(AsyncClient):
+    """A worker's client."""
+
+    _transport_class = _OwnTransport
+
+
+class _HandlerError(Exception):
+    """A handler raised its cause. From the worker's own call the same error would leave the handoff to another worker."""
 
 
 class _Work:
@@ -97,6 +132,7 @@ class _Work:
         self.resumed = accepted
         self.answer_by = answer_by
         self.asking = False
+        self.withdrawn = False
         self.lost: str | None = None
         self.lease: float | None = None
         self.execution_id = derived_execution_id("worker", client.agent_id or "", handoff_id)
@@ -128,6 +164,9 @@ class _Work:
             self.lease = max(0.1, (view.deadline_at - now).total_seconds())
 
     def spend(self, usd: float, prompt_tokens: int, completion_tokens: int) -> None:
+        for name, figure in (("usd", usd), ("prompt_tokens", prompt_tokens), ("completion_tokens", completion_tokens)):
+            if not math.isfinite(figure) or figure < 0:
+                raise ValueError(f"{name} is a finite number from 0: {figure}")
         self.spent_usd = round(self.spent_usd + usd, 9)
         self.budget_usd = round(self.budget_usd - usd, 9)
         self.prompt_tokens += prompt_tokens
@@ -150,8 +189,7 @@ class _Work:
 
     def plain(self, value: Any) -> Any:
         """JSON with the task in place of the guarded prompt of this handoff: the broker refuses its marks in a message."""
-        said = str(self.message.get("taskDescription") or "")
-        return replaced(value, {Turn("prompt", self.handoff_id): said})
+        return replaced(value, {Turn("prompt", self.handoff_id): task_of(self.message)})
 
     async def save(self, state: Mapping[str, Any]) -> None:
         self.check()
@@ -175,9 +213,10 @@ class _Work:
             "completion_tokens": self.completion_tokens,
             "traceparent": self.traceparent,
             "state": self.message.get("currentState") or {},
-            "completed": self.message.get("completedSubtasks") or (),
+            "completed": self.message.get("completedSubtasks") or [done_before(self.handoff_id, self.message)],
         }
-        return AgentState(**{**defaults, **state})
+        said = {name: self.message.get(name) for name in ("conversationId", "userId")}
+        return AgentState(**{**defaults, **state, "fields": {**said, **(state.get("fields") or {})}})
 
     async def ask(self, question: Any, schema: Mapping[str, Any] | None, within: float | None) -> Any:
         await self.accept()
@@ -195,7 +234,7 @@ class _Work:
                     wire["answer_within_ms"] = max(1, round(within * 1000))
                 view = await handoffs.ask(self.handoff_id, fencing_token=self.fencing_token, **wire)
             while view.status == "INPUT_REQUIRED":
-                view = await handoffs.get(self.handoff_id, wait=POLL_ANSWER_S)
+                view = await handoffs.get(self.handoff_id, wait=POLL_ANSWER_S, until="answered")
             if view.status != "ACCEPTED" or view.asked is None or view.asked.state != "ANSWERED":
                 self.lost = f"it is {view.status}"
             self.check()
@@ -215,6 +254,22 @@ class _Work:
         given = self.state_for(task, **self.plain(state))
         kept = self.message.get("constraints") or [] if constraints is None else constraints
         return await self.client.hand_off(target, task, constraints=kept, **_fields(given))
+
+
+def task_of(message: Mapping[str, Any]) -> str:
+    """What a message asks for: `taskDescription`, or of an `INITIAL` handoff the first open subtask, else `taskSummary`."""
+    said = str(message.get("taskDescription") or "")
+    if said != INITIAL:
+        return said
+    for one in message.get("remainingSubtasks") or ():
+        return str(one.get("description") or said)
+    return str(message.get("taskSummary") or said)
+
+
+def done_before(handoff_id: str, message: Mapping[str, Any]) -> dict[str, Any]:
+    """A completed subtask for what its receiver did before it hands on: the broker asks every later handoff for one."""
+    turns = {"turns": len(message.get("conversationHistoryVerbatim") or ())}
+    return {"subtaskId": handoff_id, "description": "The conversation before", "result": turns}
 
 
 def _fields(state: AgentState) -> dict[str, Any]:
@@ -245,11 +300,7 @@ class _View:
     @property
     def task(self) -> str:
         """What is to be done: `taskDescription`, or of an `INITIAL` handoff the first open subtask."""
-        said = str(self.message.get("taskDescription", ""))
-        remaining = self.message.get("remainingSubtasks") or []
-        if said == INITIAL and remaining:
-            return str(remaining[0].get("description", said))
-        return said
+        return task_of(self.message)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -316,7 +367,11 @@ class _View:
         self._work.check()
 
     def spend(self, usd: float = 0.0, *, prompt_tokens: int = 0, completion_tokens: int = 0) -> None:
-        """Notes what the work cost: US dollars and tokens since the last call. Told with the verdict and when handing on."""
+        """Notes what the work cost: US dollars and tokens since the last call. Told with the verdict and when handing on.
+
+        Raises:
+            ValueError: A figure is negative or not finite.
+        """
         self._work.spend(usd, prompt_tokens, completion_tokens)
 
 
@@ -381,7 +436,8 @@ class AsyncHandoff(_View):
         constraints: Sequence[str] | Mapping[str, Any] | None = None,
         **state: Any,
     ) -> Sent:
-        """Hands the task on: same task, this handoff as its parent, state, constraints and budget relayed.
+        """Hands the task on: same task, this handoff as its parent; state, finished work, constraints, budget, conversation and
+        user are relayed. Where nothing was finished before, the conversation so far stands as the one completed subtask.
 
         Args:
             target: As for `Client.hand_off`.
@@ -473,7 +529,8 @@ class Worker:
 
     The handler's return value is the result (any JSON, or `Completed`). It says no by exception: `Reject` before the
     acceptance rejects with that code, after it fails with that code; `Fail` fails with its code; any other exception fails
-    with `HANDLER_ERROR`. Each rolls the task back as the edge's contract says.
+    with `HANDLER_ERROR`. Each rolls the task back as the edge's contract says. Where the broker is away, an error of the
+    handoff's methods or of its `client` fails nothing: the handoff is left for another worker.
 
     A worker that dies leaves accepted handoffs behind. Another worker of the same agent sees that their lease is no longer
     extended, and takes them up: the handler runs again with `resumed`, and `restore` gives what was saved. Of several such
@@ -491,8 +548,9 @@ class Worker:
         required_state: What `currentState` must hold; a message without it is rejected with `INCOMPLETE_CONTEXT`.
         heartbeat: Seconds between heartbeats; `HEARTBEAT_S` unless said, a third of the lease where that is less.
         adopt: Take up what a worker of this agent left behind.
-        poll: Seconds for which one poll waits, 60 at most.
-        on_return: Called with each task that came back (`returnTo`), on a thread where it is no coroutine function.
+        poll: Whole seconds for which one poll waits, 1 to 60. A stop waits for the poll under way.
+        on_return: Called with each task that came back (`returnTo`), on a thread where it is no coroutine function. What it
+            raises is logged, and the task comes again.
         on_question: Called with each question of a receiver to this agent, which sent it a handoff; what it returns is the
             answer. On a thread where it is no coroutine function. Without it questions wait for another process.
         grace: Seconds that a stop leaves to handlers; what is unfinished then is left for another worker.
@@ -512,7 +570,7 @@ class Worker:
         required_state: Sequence[str] = (),
         heartbeat: float | None = None,
         adopt: bool = True,
-        poll: float = 20.0,
+        poll: float = 10.0,
         on_return: Callable[[models.ReturnItem], Any] | None = None,
         on_question: Callable[[models.QuestionItem], Any] | None = None,
         grace: float = 30.0,
@@ -530,7 +588,10 @@ class Worker:
         self._held: dict[str, _Work] = {}
         self._watched: dict[str, tuple[datetime.datetime, float]] = {}
         self._running: set[asyncio.Task[None]] = set()
-        self._answering: set[asyncio.Task[None]] = set()
+        self._answering: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self._returning: dict[str, asyncio.Task[None]] = {}
+        self._hears = on_return is not None or on_question is not None
+        self._hearing: asyncio.Task[None] | None = None
         self._stop: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = threading.Event()
@@ -570,7 +631,7 @@ class Worker:
             for number in (signal.SIGTERM, signal.SIGINT):
                 self._loop.add_signal_handler(number, self.stop)
         given = self._given
-        client = AsyncClient(
+        client = _OwnClient(
             given.url,
             given.api_key,
             agent_id=self.agent_id,
@@ -595,10 +656,16 @@ class Worker:
             while not self._stop.is_set():
                 free = self._concurrency - len(self._running)
                 if free <= 0:
-                    await asyncio.wait({stopped, *self._running}, return_when=asyncio.FIRST_COMPLETED)
+                    if self._hears and self._hearing is None:
+                        self._hearing = asyncio.create_task(self._hear(client))
+                    heard = () if self._hearing is None else (self._hearing,)
+                    await asyncio.wait({stopped, *self._running, *heard}, return_when=asyncio.FIRST_COMPLETED)
                     continue
-                poll = asyncio.create_task(client.handoffs.inbox(self.agent_id, wait=int(self._poll), max=free))
+                poll = asyncio.create_task(client.handoffs.inbox(self.agent_id, wait=max(1, round(self._poll)), max=free))
                 await asyncio.wait({stopped, poll}, return_when=asyncio.FIRST_COMPLETED)
+                if not poll.done():
+                    # What it claims would else lie until the claim ends.
+                    await asyncio.wait({poll}, timeout=self._poll + BACKOFF_S)
                 if not poll.done():
                     poll.cancel()
                     with contextlib.suppress(asyncio.CancelledError, HandoffdError):
@@ -614,15 +681,32 @@ class Worker:
                     continue
                 for item in inbox.items:
                     self._begin(self._work_of(client, item))
-                for returned in inbox.returns or ():
-                    await self._returned(returned)
-                for asked in inbox.questions or ():
-                    # Answering takes its time; claims go on.
-                    answering = asyncio.create_task(self._asked(client, asked))
-                    self._answering.add(answering)
-                    answering.add_done_callback(self._answering.discard)
+                self._take_words(client, inbox)
         finally:
             stopped.cancel()
+            if self._hearing is not None:
+                self._hearing.cancel()
+
+    async def _hear(self, client: AsyncClient) -> None:
+        """Polls for returns and questions alone while all places are taken: a handler may wait for the agent that asks."""
+        try:
+            self._take_words(client, await client.handoffs.inbox(self.agent_id, wait=max(1, round(self._poll)), max=0))
+        except _AWAY as error:
+            if _is_away(error):
+                log.warning("%s: the broker does not answer: %s", self.agent_id, type(error).__name__)
+                await asyncio.sleep(BACKOFF_S)
+            else:
+                # An older broker has no such poll. What is refused to all polls ends the worker at the next one.
+                self._hears = False
+        finally:
+            self._hearing = None
+
+    def _take_words(self, client: AsyncClient, inbox: models.InboxView) -> None:
+        """What an inbox says of handoffs that this agent sent."""
+        for returned in inbox.returns or ():
+            self._take_back(returned)
+        for asked in inbox.questions or ():
+            self._take_question(client, asked)
 
     def _work_of(self, client: AsyncClient, item: models.InboxItem) -> _Work:
         now = datetime.datetime.now(datetime.UTC)
@@ -676,8 +760,9 @@ class Worker:
                 # Not the handler's failure: the lease runs out, or another worker takes it up.
                 log.error("%s: handoff %s is left: the broker does not answer: %s", self.agent_id, work.handoff_id, error)
                 return
-            log.error("%s: handoff %s failed", self.agent_id, work.handoff_id, exc_info=error)
-            await self._fail(work, HANDLER_ERROR, f"{type(error).__name__}: {error}"[:500])
+            raised = error.__cause__ if isinstance(error, _HandlerError) else error
+            log.error("%s: handoff %s failed", self.agent_id, work.handoff_id, exc_info=raised)
+            await self._fail(work, HANDLER_ERROR, f"{type(raised).__name__}: {raised}")
 
     async def _judge(self, work: _Work) -> None:
         checked = validate_handoff_message(work.message, required_state=self._required_state)
@@ -689,14 +774,22 @@ class Worker:
 
     async def _call(self, function: SyncHandler | AsyncHandler, work: _Work) -> Any:
         assert self._loop is not None
-        if _is_coroutine(function):
-            return await cast(AsyncHandler, function)(AsyncHandoff(work))
-        handler, handoff, context = cast(SyncHandler, function), Handoff(work, self._loop), contextvars.copy_context()
-
-        def on_thread() -> Any:
-            return context.run(handler, handoff)
-
-        return await self._loop.run_in_executor(None, on_thread)
+        try:
+            if _is_coroutine(function):
+                return await cast(AsyncHandler, function)(AsyncHandoff(work))
+            return await _on_thread(cast(SyncHandler, function), Handoff(work, self._loop))
+        except asyncio.CancelledError as cancelled:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # The worker cancelled nothing: a task that the handler waits for was cancelled.
+            raise _HandlerError from cancelled
+        except _AWAY as error:
+            # A defect of the broker meets the handler again.
+            left = _is_own(work.client, error) and not isinstance(error, InternalError)
+            if left or not (_is_away(error) or isinstance(error, StaleLeaseError)):
+                raise
+            raise _HandlerError from error
 
     async def _handled(self, work: _Work) -> Any:
         """Runs the handler while heartbeats go out; ends early where the handoff is lost."""
@@ -705,6 +798,9 @@ class Worker:
         beating = asyncio.create_task(self._beat(work))
         try:
             await asyncio.wait({handling, beating}, return_when=asyncio.FIRST_COMPLETED)
+            if not handling.done() and work.lost is None and beating.exception() is None:
+                # It was handed on: no lease runs, and the handler ends in its own time.
+                await asyncio.wait({handling})
             if not handling.done():
                 # A thread cannot be cancelled; its handler sees `lost`.
                 handling.cancel()
@@ -720,7 +816,7 @@ class Worker:
                 await beating
 
     async def _beat(self, work: _Work) -> None:
-        """Accepts in time, then extends the lease; returns when the handoff is lost."""
+        """Accepts in time, then extends the lease; returns when the handoff is lost, or was handed on."""
         if not work.accepted:
             within = self._accept_within
             if work.answer_by is not None:
@@ -732,10 +828,10 @@ class Worker:
                     # No lease runs while the sender is asked.
                     pass
                 elif work.accepted:
-                    view = await work.client.handoffs.heartbeat(work.handoff_id, fencing_token=work.fencing_token)
-                    work.note_lease(view)
+                    view = await self._extended(work)
                     if view.status not in ("ACCEPTED", "INPUT_REQUIRED"):
-                        work.lost = f"it is {view.status}"
+                        if not _is_handed_on(view):
+                            work.lost = f"it is {view.status}"
                         return
                 else:
                     await work.accept()
@@ -747,6 +843,23 @@ class Worker:
             except _AWAY as error:
                 log.warning("%s: heartbeat of %s: %s", self.agent_id, work.handoff_id, error)
             await asyncio.sleep(self._interval(work))
+
+    async def _extended(self, work: _Work) -> models.HandoffView:
+        """The handoff with its lease extended, or as it is where there is no lease to extend: it was handed on, or its task was
+        cancelled and the grace runs, in which this worker may still complete or fail it."""
+        handoffs = work.client.handoffs
+        if work.withdrawn:
+            return await handoffs.get(work.handoff_id)
+        try:
+            view = await handoffs.heartbeat(work.handoff_id, fencing_token=work.fencing_token)
+        except ConflictError:
+            view = await handoffs.get(work.handoff_id)
+            work.withdrawn = view.status == "ACCEPTED" and view.fencing_token == work.fencing_token
+            if not work.withdrawn and not _is_handed_on(view):
+                raise
+            return view
+        work.note_lease(view)
+        return view
 
     def _interval(self, work: _Work) -> float:
         most = self._heartbeat if self._heartbeat is not None else HEARTBEAT_S
@@ -780,7 +893,7 @@ class Worker:
                 return
             except _AWAY as error:
                 # A defect of the broker meets the same verdict again.
-                if not _is_away(error) or getattr(error, "status", 0) == 500:
+                if not _is_away(error) or isinstance(error, InternalError):
                     raise
                 log.warning("%s: the verdict of %s waits for the broker: %s", self.agent_id, work.handoff_id, error)
                 await asyncio.sleep(BACKOFF_S)
@@ -789,34 +902,68 @@ class Worker:
         if work.accepted:
             await self._fail(work, refused.reason, "" if refused.details is None else str(refused.details)[:500])
             return
+        reason = _words(refused.reason) or "REJECTED"
         said = {} if refused.details is None else {"details": refused.details}
-        handoffs, token = work.client.handoffs, work.fencing_token
-        with _settled_before(work):
-            await self._until_answered(
-                work, lambda: handoffs.reject(work.handoff_id, fencing_token=token, reason=refused.reason, **said)
-            )
+        reject, token = work.client.handoffs.reject, work.fencing_token
+        await self._settle(
+            work,
+            lambda: reject(work.handoff_id, fencing_token=token, reason=reason, **said),
+            lambda: reject(work.handoff_id, fencing_token=token, reason=reason),
+        )
 
     async def _fail(self, work: _Work, code: str, message: str) -> None:
-        cost = work.cost()
+        code, message, cost = _words(code), _words(message), work.cost()
         # The record has the code; the parties read the message, so it names the code too.
         said: dict[str, Any] = {"error": {"code": code, "message": f"{code}: {message}" if message else code}}
         if cost is not None:
             said["cost_tracking"] = cost
-        handoffs, token = work.client.handoffs, work.fencing_token
+        fail, token = work.client.handoffs.fail, work.fencing_token
+        await self._settle(
+            work,
+            lambda: fail(work.handoff_id, fencing_token=token, **said),
+            lambda: fail(work.handoff_id, fencing_token=token, error={"code": code, "message": code}),
+        )
+
+    async def _settle(self, work: _Work, say: Callable[[], Awaitable[object]], bare: Callable[[], Awaitable[object]]) -> None:
+        """Sends a rejection or failure; where the broker refuses it, or JSON cannot hold it, once more with the code alone: a
+        handoff that stays accepted would be worked on without end."""
         with _settled_before(work):
-            await self._until_answered(work, lambda: handoffs.fail(work.handoff_id, fencing_token=token, **said))
+            try:
+                await self._until_answered(work, say)
+            except (StaleLeaseError, ConflictError, NotFoundError):
+                raise
+            except Exception as refused:
+                log.error("%s: of the verdict of %s only the code is told", self.agent_id, work.handoff_id, exc_info=refused)
+                await self._until_answered(work, bare)
+
+    def _take_back(self, item: models.ReturnItem) -> None:
+        """Tells of a task that came back while claims go on. It comes again until it moves on, and is told once at a time."""
+        if item.handoff_id in self._returning:
+            return
+        self._returning[item.handoff_id] = asyncio.create_task(self._returned(item))
+        self._returning[item.handoff_id].add_done_callback(lambda _: self._returning.pop(item.handoff_id, None))
 
     async def _returned(self, item: models.ReturnItem) -> None:
-        assert self._loop is not None
-        if self._on_return is None:
-            log.warning("%s: task %s came back, and the worker has no on_return", self.agent_id, item.task_id)
-        elif _is_coroutine(self._on_return):
-            await self._on_return(item)
-        else:
-            await self._loop.run_in_executor(None, self._on_return, item)
+        try:
+            if self._on_return is None:
+                log.warning("%s: task %s came back, and the worker has no on_return", self.agent_id, item.task_id)
+            elif _is_coroutine(self._on_return):
+                await self._on_return(item)
+            else:
+                await _on_thread(self._on_return, item)
+        except Exception:
+            # The item comes again.
+            log.exception("%s: the return of task %s", self.agent_id, item.task_id)
+
+    def _take_question(self, client: AsyncClient, item: models.QuestionItem) -> None:
+        """Answers while claims go on. The question comes again until it is answered, and is told once at a time."""
+        key = (item.handoff_id, item.number)
+        if key in self._answering:
+            return
+        self._answering[key] = asyncio.create_task(self._asked(client, item))
+        self._answering[key].add_done_callback(lambda _: self._answering.pop(key, None))
 
     async def _asked(self, client: AsyncClient, item: models.QuestionItem) -> None:
-        assert self._loop is not None
         if self._on_question is None:
             log.warning("%s: handoff %s asks, and the worker has no on_question", self.agent_id, item.handoff_id)
             return
@@ -824,7 +971,7 @@ class Worker:
             if _is_coroutine(self._on_question):
                 answer = await self._on_question(item)
             else:
-                answer = await self._loop.run_in_executor(None, self._on_question, item)
+                answer = await _on_thread(self._on_question, item)
             await client.handoffs.answer(item.handoff_id, answer=answer, number=item.number)
         except (ConflictError, NotFoundError) as late:
             log.info("%s: the question of %s is closed: %s", self.agent_id, item.handoff_id, late.code)
@@ -841,8 +988,15 @@ class Worker:
                 async for handoff in client.handoffs.iterate(status="ACCEPTED", to_agent=self.agent_id):
                     if len(self._running) >= self._concurrency:
                         break
-                    if self._is_left_behind(handoff, after) and await self._elected(client, handoff):
-                        await self._resume(client, handoff.handoff_id)
+                    if not self._is_left_behind(handoff, after):
+                        continue
+                    try:
+                        if await self._elected(client, handoff):
+                            await self._resume(client, handoff.handoff_id)
+                    except (ConflictError, NotFoundError) as ended:
+                        # Its task was cancelled, or is gone; the others are still to be taken up.
+                        self._watched.pop(handoff.handoff_id, None)
+                        log.info("%s: handoff %s is not taken up: %s", self.agent_id, handoff.handoff_id, ended.code)
             except _AWAY as error:
                 if isinstance(error, UnauthenticatedError | ForbiddenError):
                     return
@@ -899,13 +1053,19 @@ class Worker:
         self._begin(work)
 
     async def _wind_down(self) -> None:
-        if self._running:
-            await asyncio.wait(set(self._running), timeout=self._grace)
-        left = set(self._running)
+        if under_way := self._under_way():
+            await asyncio.wait(under_way, timeout=self._grace)
+        left = self._under_way()
+        for work in self._held.values():
+            # A thread cannot be cancelled; its handler sees `lost`.
+            work.lost = work.lost or "the worker stopped"
         for task in left:
             task.cancel()
         if left:
             await asyncio.wait(left, timeout=5)
+
+    def _under_way(self) -> set[asyncio.Task[None]]:
+        return {*self._running, *self._returning.values(), *self._answering.values()}
 
 
 _AWAY: Final = (TransportError, ProblemError, AnswerError)
@@ -913,10 +1073,53 @@ _AWAY: Final = (TransportError, ProblemError, AnswerError)
 
 
 def _is_away(error: Exception) -> bool:
-    """Whether the broker did not answer, or something in its place did."""
+    """Whether the broker did not answer, or something in its place did: the broker's own refusals have a code."""
     if isinstance(error, ProblemError):
-        return error.status >= 500 or error.status == 429
+        # A proxy's limit on a body meets the same body again.
+        from_proxy = error.code == f"HTTP_{error.status}" and error.status != 413
+        return from_proxy or error.status >= 500 or error.status == 429
     return isinstance(error, TransportError | AnswerError)
+
+
+def _is_own(client: AsyncClient, error: Exception) -> bool:
+    """Whether a request of the worker's client raised the error."""
+    transport = client._transport
+    return isinstance(transport, _OwnTransport) and error in transport.raised
+
+
+def _words(text: object) -> str:
+    """The beginning of a text as UTF-8 can hold it: U+FFFD in place of half a surrogate pair."""
+    return str(text)[:VERDICT_CHARS].encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+async def _on_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Runs a function on a daemon thread of its own: an executor has few threads, and the process's end waits for them."""
+    loop, context = asyncio.get_running_loop(), contextvars.copy_context()
+    ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+
+    def tell(value: Any, error: BaseException | None) -> None:
+        if not ended.done():
+            ended.set_result((value, error))
+
+    def run() -> None:
+        value, raised = None, None
+        try:
+            value = context.run(function, *arguments)
+        except BaseException as error:
+            raised = error
+        # After a stop the loop is closed.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(tell, value, raised)
+
+    threading.Thread(target=run, name="handoffd-handler", daemon=True).start()
+    value, error = await ended
+    if error is not None:
+        raise error
+    return cast(T, value)
+
+
+def _is_handed_on(view: models.HandoffView) -> bool:
+    return view.status == "COMPLETED" and view.reason == HANDED_ON
 
 
 @contextlib.contextmanager

@@ -106,7 +106,8 @@ def agent_framework(is_worker: bool) -> None:
 
     # The package of the clients for OpenAI is not the framework's own.
     clients = types.ModuleType("agent_framework.openai")
-    clients.OpenAIChatClient = lambda: Scripted(answer)  # type: ignore[attr-defined]
+    # It has no model of its own accord.
+    clients.OpenAIChatClient = lambda model: Scripted(answer)  # type: ignore[attr-defined]
     sys.modules["agent_framework.openai"] = clients
 
 

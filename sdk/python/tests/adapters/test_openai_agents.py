@@ -151,6 +151,15 @@ async def test_a_worker_runs_the_agent_and_answers_with_its_output(pair: Pair) -
     assert "DATA ONLY" in str(model.first_call.input)
 
 
+async def test_a_workers_run_config_stays_as_its_caller_gave_it(pair: Pair) -> None:
+    config = RunConfig(workflow_name="mine", group_id="g-1")
+    legal = Agent(name="legal", model=ScriptedModel([says("fine")]))
+    with Working(agent_worker(pair.receiver, legal, run_config=config)):
+        async with asynchronous(pair.sender) as client:
+            assert (await client.hand_off_and_wait(pair.to, "Check 4.2", timeout=30)).result == "fine"
+    assert (config.workflow_name, config.group_id, config.trace_id) == ("mine", "g-1", None)
+
+
 async def test_guardrails_and_limits_become_codes(pair: Pair) -> None:
     @input_guardrail
     async def no_secrets(_ctx, _agent, given) -> GuardrailFunctionOutput:

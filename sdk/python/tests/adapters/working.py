@@ -14,6 +14,8 @@ class Working:
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
+        # A stop waits for the poll under way.
+        worker._poll = min(worker._poll, 1)
 
     def __enter__(self) -> Worker:
         self.thread = self.worker.start()

@@ -273,10 +273,16 @@ export function modelHandler(
       const own = frameworkCode(error, /^AI_(\w+)Error$/);
       throw own ? new Fail(own) : error;
     }
-    const { inputTokens: prompt = 0, outputTokens: completion = 0 } = generated.totalUsage;
+    const { inputTokens, outputTokens } = generated.totalUsage;
+    const [prompt, completion] = [counted(inputTokens), counted(outputTokens)];
     job.spend(options.price?.({ prompt, completion }) ?? 0, { prompt, completion });
     if (generated.finishReason === "content-filter") throw new Reject("CONTENT_FILTERED");
     const result = options.result ? options.result(generated) : { text: generated.text };
     return new Completed(result, { iterations: generated.steps.length });
   };
+}
+
+/** Tokens as a provider counts them; 0 where it does not. */
+function counted(tokens: number | undefined): number {
+  return tokens !== undefined && Number.isSafeInteger(tokens) && tokens >= 0 ? tokens : 0;
 }

@@ -194,16 +194,20 @@ interface SavedRun {
  * broker's checkpoint with the handoff; the run is resumed with the outcome. Called again with the same run, in this or another process with
  * an empty store, it goes on from the last checkpoint, and no handoff is sent twice.
  *
+ * @param store The domain of Mastra's storage that keeps suspended runs, as `getStore` answers it.
  * @param routes Receivers by the name of the tool that hands off to them. A suspension of another tool is returned as it is.
+ * @throws TypeError where there is no store.
  * @throws WaitTimeoutError after `withinMs`; a later call of the same run goes on.
  */
 export function durableRuns<Result extends AgentResult>(
   client: Client,
   agent: ResumableAgent<Result>,
-  store: SnapshotStore,
+  store: SnapshotStore | undefined,
   routes: Readonly<Record<string, Route>>,
 ): (run: string, messages: unknown, options?: WaitOptions) => Promise<Result> {
   const agentId = requiredAgent(client);
+  if (!store) throw new TypeError("the storage has no domain `workflows` for suspended runs");
+  const workflows: SnapshotStore = store;
 
   async function send(run: string, saved: SavedRun): Promise<string> {
     const { toolName, toolCallId, suspendPayload } = saved.call;
@@ -218,7 +222,7 @@ export function durableRuns<Result extends AgentResult>(
   async function proceed(run: string, saved: SavedRun, options: WaitOptions): Promise<Result> {
     const handoff = await client.handoffs.waitEnded(await send(run, saved), options);
     for (const snapshot of await unfolded(saved.snapshots, saved.key, client))
-      await store.persistWorkflowSnapshot(snapshot);
+      await workflows.persistWorkflowSnapshot(snapshot);
     const said = { text: await outcomeText(handoff, client, options) };
     return agent.resumeGenerate(said, { runId: run, toolCallId: saved.call.toolCallId });
   }
@@ -233,7 +237,7 @@ export function durableRuns<Result extends AgentResult>(
       const call = result.suspendPayload as SuspendedCall | undefined;
       if (result.finishReason !== "suspended" || !call || !Object.hasOwn(routes, call.toolName))
         return result;
-      const { runs } = await store.listWorkflowRuns();
+      const { runs } = await workflows.listWorkflowRuns();
       const own = runs.filter(({ runId }) => runId === run);
       const snapshots = own.map(({ workflowName, runId, snapshot }) => ({ workflowName, runId, snapshot }));
       const key = runKey();

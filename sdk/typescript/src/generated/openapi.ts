@@ -467,7 +467,8 @@ export interface paths {
         /**
          * Erase a person's data.
          * @description Answers 200 with the certificate when it is done within the wait (`Prefer: wait=N`, else
-         *     `erasure.wait_ms`), and 202 with where to look when it takes longer. Asking again gives the same.
+         *     `erasure.wait_ms`), and 202 with where to look when it takes longer. Asking again gives the same, unless it asks for `messages`
+         *     where `personal-data` were erased.
          */
         delete: operations["eraseDataSubject"];
         options?: never;
@@ -934,8 +935,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The handoff's result as one user turn for the model of the agent that asked, between marks that its content
-         *     cannot forge.
+         * The handoff's result, or the words of a receiver that rejected it or gave it up, as one user turn for the model of the
+         *     agent that asked, between marks that its content cannot forge.
          * @description Of a handoff to several receivers, by the id of its message: all results, each under its own branch.
          */
         get: operations["getResultPrompt"];
@@ -2901,7 +2902,8 @@ export interface components {
             format?: components["schemas"]["DeliveryFormat"];
             /**
              * Format: int32
-             * @description How many handoffs may be on their way to it at once (1 to 1 000).
+             * @description How many handoffs each broker may have on their way to it at once (1 to 1 000).
+             * @default 16
              */
             maxInFlight?: number;
             /** @description The transport: `webhook`, `pull`, or another of `GET /transports`. */
@@ -4682,6 +4684,8 @@ export interface components {
              * @description The task that it holds: nobody with data on it can be erased.
              */
             taskId?: string | null;
+            /** @description `NOTHING_HELD` where nothing of the task or person is stored; in the answer to its placing, absent for none. */
+            warnings?: components["schemas"]["WarningView"][];
         };
         /** @description Legal holds, by id. */
         HoldsView: {
@@ -6046,7 +6050,7 @@ export interface components {
         RotateBody: {
             /**
              * Format: int64
-             * @description How long the old one stays valid, in seconds.
+             * @description How long the old one stays valid, in seconds: a year at most.
              */
             overlapSeconds?: number | null;
         };
@@ -7020,7 +7024,7 @@ export interface components {
         /** @description By how much a version number has to rise. A later version may have more. */
         VersionStep: ("patch" | "minor" | "major") | (string & {});
         /** @description What is taken and does not hold in full; docs/warnings.md explains each. A later version may have more. */
-        WarningCode: ("WITHOUT_EFFECT" | "UNKNOWN_AGENT" | "ENDPOINT_REFUSED" | "NO_ROOM" | "CONTRACT_FINDING" | "BELOW_MINIMUM_LEVEL" | "CONTRACT_UNKNOWN" | "CLAUSE_NOT_ENFORCED" | "DEDUPE_KEY_ABSENT" | "TRACE_ID_ABSENT" | "RESIDENCY_CROSSING" | "AGENT_VERSION_MISMATCH" | "SCHEMA_DOWNGRADED" | "TRACE_RESTARTED" | "CREDENTIAL_FOUND" | "CONTEXT_OVER_LIMIT" | "EMBEDDED_BINARY" | "ORDER_IN_DATA" | "OPINION_PENDING") | (string & {});
+        WarningCode: ("WITHOUT_EFFECT" | "UNKNOWN_AGENT" | "ENDPOINT_REFUSED" | "NO_ROOM" | "NOTHING_HELD" | "CONTRACT_FINDING" | "BELOW_MINIMUM_LEVEL" | "CONTRACT_UNKNOWN" | "CLAUSE_NOT_ENFORCED" | "DEDUPE_KEY_ABSENT" | "TRACE_ID_ABSENT" | "RESIDENCY_CROSSING" | "AGENT_VERSION_MISMATCH" | "SCHEMA_DOWNGRADED" | "TRACE_RESTARTED" | "CREDENTIAL_FOUND" | "CONTEXT_OVER_LIMIT" | "EMBEDDED_BINARY" | "ORDER_IN_DATA" | "OPINION_PENDING") | (string & {});
         /** @description A shortfall that refuses nothing: something was taken and does not hold in full. */
         WarningView: {
             /** @description Its code; `docs/warnings.md` explains each. */
@@ -7722,7 +7726,7 @@ export interface operations {
             query?: {
                 /** @description Seconds to wait for a handoff when there is none, up to 60. */
                 wait?: number;
-                /** @description Handoffs to claim at most, 1 to 100; 1 unless said. */
+                /** @description Handoffs to claim at most, 0 to 100; 1 unless said. With 0 the poll gives returns and questions alone. */
                 max?: number;
             };
             header?: never;
@@ -8861,7 +8865,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDetails"];
                 };
             };
-            /** @description A legal hold forbids it */
+            /** @description A legal hold forbids it, or an erasure of a narrower scope came before it */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9839,7 +9843,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDetails"];
                 };
             };
-            /** @description No question is open, or it has another answer; or the Idempotency-Key was used for another answer */
+            /** @description No question is open, or it has another answer */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9850,7 +9854,7 @@ export interface operations {
             };
             413: components["responses"]["TooLarge"];
             415: components["responses"]["NotJson"];
-            /** @description The answer is missing or does not fit the question's schema, or the safety rules refuse it */
+            /** @description The answer is missing or does not fit the question's schema, the safety rules refuse it, or the Idempotency-Key was used for another one */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -9913,7 +9917,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDetails"];
                 };
             };
-            /** @description A stale token, not in this state, or a question is open; or the Idempotency-Key was used for another question */
+            /** @description A stale token, not in this state, or a question is open */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9924,7 +9928,7 @@ export interface operations {
             };
             413: components["responses"]["TooLarge"];
             415: components["responses"]["NotJson"];
-            /** @description The token or the question is missing, the schema is none, or the safety rules refuse the question */
+            /** @description The token or the question is missing, the schema is none, the safety rules refuse the question, or the Idempotency-Key was used for another one */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -10601,7 +10605,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDetails"];
                 };
             };
-            /** @description The handoff is not completed */
+            /** @description The handoff is not completed, and its receiver gave no reason in words */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -11739,7 +11743,7 @@ export interface operations {
                     "application/json": components["schemas"]["SubscriptionView"];
                 };
             };
-            /** @description `since` is neither a cursor nor a time */
+            /** @description `since` is neither a cursor that the feed has come to, nor a time */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -11767,7 +11771,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDetails"];
                 };
             };
-            /** @description The body does not fit */
+            /** @description The body does not fit, or `since` is ahead of the subscription's cursor */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -12267,7 +12271,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDetails"];
                 };
             };
-            /** @description The task has ended */
+            /** @description The task has ended, and no grace runs in which the caller may finish its work on it */
             409: {
                 headers: {
                     [name: string]: unknown;

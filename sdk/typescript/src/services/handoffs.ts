@@ -10,13 +10,16 @@ import {
 } from "../errors.js";
 import type { Answer, Body, CallOptions } from "../transport.js";
 import type { ChunkBody, Handoff, HandoffMessage, Submitted } from "../types.js";
-import { pages, type Query_, Service, split } from "./service.js";
+import { pages, type Query_, Service, split, wholeSeconds } from "./service.js";
 
 /** How a message is submitted. */
 export interface SubmitOptions extends CallOptions {
   /** Seconds to hold the answer for the verdict, 60 at most. */
   readonly waitSeconds?: number | undefined;
-  /** Makes a repeated submission safe whatever its ids. */
+  /**
+   * Names the submission: the same message under the same key counts once, and another message under it is refused (422). `handOff`
+   * writes new ids and times into each message: `run` and `step` make its repeats safe.
+   */
   readonly idempotencyKey?: string | undefined;
   /** W3C trace context of the request; a valid one goes before the message's. */
   readonly traceparent?: string | undefined;
@@ -36,6 +39,12 @@ export interface Sent extends Submitted {
 export type Completion = Omit<Body<"completeHandoff">, "fencingToken">;
 /** What was spent on a task by now, cumulative as in a message. */
 export type SaidCost = NonNullable<Completion["costTracking"]>;
+
+/** How a question or an answer is sent. */
+export interface DialogueOptions extends CallOptions {
+  /** Names the request: the same request under the same key counts once, also after the question is closed. */
+  readonly idempotencyKey?: string | undefined;
+}
 
 /** How long a wait lasts. */
 export interface WaitOptions extends CallOptions {
@@ -60,7 +69,7 @@ export class Handoffs extends Service {
    */
   async submit(message: HandoffMessage, options: SubmitOptions = {}): Promise<Sent> {
     const { waitSeconds, idempotencyKey, traceparent, tracestate, ...rest } = options;
-    const prefer = waitSeconds === undefined ? undefined : `wait=${waitSeconds}`;
+    const prefer = waitSeconds === undefined ? undefined : `wait=${wholeSeconds(waitSeconds)}`;
     const headers = { prefer, "idempotency-key": idempotencyKey, traceparent, tracestate };
     const { executionId } = message.fromAgent;
     try {
@@ -75,13 +84,14 @@ export class Handoffs extends Service {
     } catch (error) {
       if (!SENT_BEFORE.some((each) => error instanceof each)) throw error;
       const known = await this.get(message.handoffId, rest).catch(() => undefined);
-      const same = known?.taskId === message.taskId && known.fromAgent.agentId === message.fromAgent.agentId;
-      if (!known || !same) throw error;
-      const { handoffId, taskId, status, links, receipt, successorId } = known;
-      const answer: Submitted = { handoffId, taskId, status, links };
-      if (receipt) answer.receipt = receipt;
-      if (successorId) answer.successorId = successorId;
-      return { ...answer, executionId: known.fromAgent.executionId ?? executionId, replayed: true };
+      // The broker writes UUIDs in small letters.
+      const sameTask = known?.taskId.toLowerCase() === message.taskId.toLowerCase();
+      if (!known || !sameTask || known.fromAgent.agentId !== message.fromAgent.agentId) throw error;
+      return {
+        ...submittedOf(known),
+        executionId: known.fromAgent.executionId ?? executionId,
+        replayed: true,
+      };
     }
   }
   /** Runs the gate and writes nothing. */
@@ -254,26 +264,38 @@ export class Handoffs extends Service {
     handoffId: string,
     fencingToken: number,
     said: Omit<Body<"askHandoff">, "fencingToken">,
-    options?: CallOptions,
+    options: DialogueOptions = {},
   ): Promise<Answer<"askHandoff">> {
+    const { idempotencyKey, ...rest } = options;
     return this.transport.call("askHandoff", {
       path: { handoffId },
       body: { ...said, fencingToken },
-      ...options,
+      headers: { "idempotency-key": idempotencyKey },
+      ...rest,
     });
   }
   /** Answers the open question, as the sender or a person: the receiver works on under a new lease. */
   answer(
     handoffId: string,
     body: Body<"answerHandoff">,
-    options?: CallOptions,
+    options: DialogueOptions = {},
   ): Promise<Answer<"answerHandoff">> {
-    return this.transport.call("answerHandoff", { path: { handoffId }, body, ...options });
+    const { idempotencyKey, ...rest } = options;
+    const headers = { "idempotency-key": idempotencyKey };
+    return this.transport.call("answerHandoff", { path: { handoffId }, body, headers, ...rest });
   }
   /** The receiver's last question, with its answer where there is one, as one guarded user turn, in text. */
   async questionPrompt(handoffId: string, options: CallOptions = {}): Promise<string> {
     const request = { path: { handoffId }, accept: "text/plain", ...options };
     return (await this.transport.send("getQuestionPrompt", request)).text();
+  }
+  /** The same as messages for a chat API. */
+  questionPromptMessages(handoffId: string, options: CallOptions = {}): Promise<Answer<"getQuestionPrompt">> {
+    return this.transport.call("getQuestionPrompt", {
+      path: { handoffId },
+      query: { format: "messages" },
+      ...options,
+    });
   }
   /** The handoff's result, or those of all receivers of a list, as one guarded user turn for the model of the agent that asked, in text. */
   async resultPrompt(handoffId: string, options: CallOptions = {}): Promise<string> {
@@ -321,6 +343,20 @@ export class Handoffs extends Service {
 
 /** Milliseconds for which the broker holds one request of a wait. */
 const HELD_MS = 30_000;
+
+/** The members of a submission's answer, of a handoff that the broker has already. */
+function submittedOf(known: Handoff): Submitted {
+  const { handoffId, taskId, status, links, receipt, successorId, group, context, warnings, reason } = known;
+  return {
+    ...{ handoffId, taskId, status, links },
+    ...(receipt ? { receipt } : {}),
+    ...(successorId ? { successorId } : {}),
+    ...(group ? { group } : {}),
+    ...(context ? { context } : {}),
+    ...(warnings ? { warnings } : {}),
+    ...(reason ? { reason } : {}),
+  };
+}
 
 /**
  * Refusals that a handoff which is committed already meets when it is sent again: its id is taken, its money is set aside.

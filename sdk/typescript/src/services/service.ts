@@ -34,8 +34,14 @@ export class Service {
 /** The query parameters of an operation, with the options of its call beside them. */
 export type Query_<Id extends OperationId> = Query<Id> & CallOptions;
 
+/** Seconds as the broker takes them: whole, and at least 1 where it is asked to wait at all. */
+export function wholeSeconds(wait: number): number {
+  return wait > 0 ? Math.max(1, Math.round(wait)) : wait;
+}
+
 /** Splits the options of a call from the parameters of its query. */
 export function split(given: object | undefined): { query: Record<string, unknown> } & CallOptions {
   const { signal, timeoutMs, retries, ...query } = (given ?? {}) as Record<string, unknown> & CallOptions;
+  if (typeof query.wait === "number") query.wait = wholeSeconds(query.wait);
   return { query, signal, timeoutMs, retries };
 }

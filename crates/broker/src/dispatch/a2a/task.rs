@@ -183,7 +183,9 @@ fn plain(parts: &[Value]) -> Option<Value> {
     if ["raw", "url", "filename"].iter().any(has) {
         return None;
     }
-    part.get("data").or_else(|| part.get("text").filter(|text| text.is_string())).cloned()
+    let data = part.get("data").filter(|data| !data.is_null());
+    let text = data.or_else(|| part.get("text").filter(|text| text.is_string()));
+    text.or_else(|| part.get("data")).cloned()
 }
 
 /// Parts as one value: that of a single text or data part, texts as one, else `{"parts": […]}`; none for no part.
@@ -274,15 +276,19 @@ mod tests {
     fn a_single_value_is_the_result_and_anything_else_keeps_the_protocols_form() {
         let of = |artifacts: Value| read("COMPLETED", &json!({ "artifacts": artifacts })).result();
         let data = json!({ "sum": 7 });
-        for part in
-            [json!({ "text": "done" }), json!({ "text": "done", "filename": "", "mediaType": "" })]
-        {
+        for part in [
+            json!({ "text": "done" }),
+            json!({ "text": "done", "filename": "", "mediaType": "" }),
+            json!({ "text": "done", "data": null }),
+        ] {
             assert_eq!(of(json!([{ "artifactId": "a", "parts": [part] }])), Some(json!("done")));
         }
         assert_eq!(
             of(json!([{ "artifactId": "a", "parts": [{ "data": data }] }])),
             Some(data.clone())
         );
+        let null = json!([{ "artifactId": "a", "parts": [{ "data": null }] }]);
+        assert_eq!(of(null), Some(Value::Null));
         let file = json!([{ "artifactId": "a", "parts": [{ "raw": "dGNr", "filename": "x" }] }]);
         assert_eq!(of(file.clone()), Some(json!({ "a2a": { "artifacts": file } })));
         let two = json!([{ "artifactId": "a", "parts": [{ "text": "x" }] }, { "artifactId": "b", "parts": [{ "data": data }], "new": 1 }]);

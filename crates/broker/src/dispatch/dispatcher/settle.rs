@@ -63,9 +63,11 @@ impl Dispatcher {
                 Health::Answered,
             ),
             AttemptOutcome::Rejected { reason, fields } => {
-                let reason = reason.clone().unwrap_or_else(|| "REJECTED".to_owned());
                 let mut content = fields.clone().into_content().unwrap_or_default();
-                content.insert("reason".to_owned(), reason.clone().into());
+                content.insert("reason".to_owned(), reason.as_deref().unwrap_or("REJECTED").into());
+                // The row keeps the reason, too: as it is redacted.
+                self.0.parts.redaction.redact_words(&mut content);
+                let reason = content["reason"].as_str().unwrap_or("REJECTED").to_owned();
                 (Outcome::Rejected(reason), Some(Value::Object(content)), Health::Answered)
             }
             AttemptOutcome::Received => {
@@ -115,8 +117,8 @@ impl Dispatcher {
             tenant: claim.tenant.clone(),
             at: now,
             actor: match outcome {
-                // The receiver said nothing.
-                Outcome::Expired => Actor::broker(),
+                // The broker ends it: the receiver said nothing, or nothing that counts.
+                Outcome::Expired | Outcome::GivenUp { .. } => Actor::broker(),
                 _ => Actor {
                     role: ActorRole::Agent,
                     agent_id: Some(claim.target.clone()),

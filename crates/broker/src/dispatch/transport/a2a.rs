@@ -22,6 +22,7 @@ use super::super::a2a::wire::Operation;
 use super::super::answer::{AnswerFields, AttemptFailure, AttemptOutcome, FailureClass};
 use super::super::webhook::VerdictClock;
 use super::{Attempt, Endpoint, Publication, Transport};
+use crate::judged;
 use crate::vault::Vault;
 use handoffd_core::domain::credential;
 use handoffd_core::domain::handoff::DeliveryMode;
@@ -33,7 +34,7 @@ use handoffd_core::gate::Gate;
 use handoffd_core::prompt::{self, Origin, PromptExtent, TURNS};
 use handoffd_store::clock;
 use handoffd_store::fault::{self, Step};
-use handoffd_store::store::HandoffKey;
+use handoffd_store::store::{HandoffKey, Store, StoreError};
 
 pub const DESCRIPTION: TransportDescription = TransportDescription {
     mode: DeliveryMode::A2a,
@@ -212,6 +213,7 @@ pub fn remote_agent(endpoint: &Endpoint, timeout: Duration) -> Option<RemoteAgen
 pub struct A2aTransport {
     client: AgentClient,
     gate: Arc<Gate>,
+    store: Arc<dyn Store>,
     vault: Vault,
     /// The address by which agents reach the broker; empty: they cannot.
     public_url: String,
@@ -224,12 +226,13 @@ impl A2aTransport {
     pub fn new(
         client: AgentClient,
         gate: Arc<Gate>,
+        store: Arc<dyn Store>,
         vault: Vault,
         public_url: &str,
         tasks: mpsc::UnboundedSender<NewTask>,
     ) -> Self {
         let public_url = public_url.trim_end_matches('/').to_owned();
-        Self { client, gate, vault, public_url, tasks }
+        Self { client, gate, store, vault, public_url, tasks }
     }
 
     fn callback(&self, handoff: &HandoffKey) -> Option<Callback> {
@@ -241,7 +244,12 @@ impl A2aTransport {
     }
 
     /// Sends the message, or finds the task that an earlier attempt made.
-    async fn offer(&self, agent: &RemoteAgent, attempt: &Attempt) -> Result<Sent, CallFault> {
+    async fn offer(
+        &self,
+        agent: &RemoteAgent,
+        attempt: &Attempt,
+        opinion: Option<String>,
+    ) -> Result<Sent, CallFault> {
         let envelope = &attempt.envelope;
         let (id, task_id) = (envelope.handoff_id.to_string(), envelope.task_id.to_string());
         let card = self.client.card(agent).await?;
@@ -250,7 +258,7 @@ impl A2aTransport {
         {
             return Ok(Sent::Task(task));
         }
-        let (message, block) = self.block(attempt).await?;
+        let (message, block) = self.block(attempt, opinion).await?;
         if message.pointer("/stream/open").and_then(Value::as_bool) == Some(true) {
             let why = "an A2A agent takes no handoff in pieces: it would get the first one alone";
             return Err(CallFault::Failed(AttemptFailure::unreached(FailureClass::Request, why)));
@@ -316,8 +324,21 @@ impl A2aTransport {
         task
     }
 
+    /// The label under which the classifier called the message unsafe, where it did.
+    async fn opinion(&self, attempt: &Attempt) -> Result<Option<String>, StoreError> {
+        let key = (attempt.endpoint.tenant.clone(), attempt.envelope.handoff_id);
+        match self.store.find_handoff(&key).await? {
+            Some(handoff) => judged::unsafe_label(&*self.store, &handoff).await,
+            None => Ok(None),
+        }
+    }
+
     /// The message, and its guarded block.
-    async fn block(&self, attempt: &Attempt) -> Result<(Value, String), CallFault> {
+    async fn block(
+        &self,
+        attempt: &Attempt,
+        opinion: Option<String>,
+    ) -> Result<(Value, String), CallFault> {
         let (body, gate) = (attempt.body.clone(), Arc::clone(&self.gate));
         let (handoff_id, task_id) =
             (attempt.envelope.handoff_id.to_string(), attempt.envelope.task_id.to_string());
@@ -335,7 +356,8 @@ impl A2aTransport {
             let report = gate.scanner.report(&message, &[], &mut |_, _| {});
             let marks: Vec<_> = report.findings.into_iter().chain(report.marks).collect();
             let compressed = message["historyStrategy"] == "compressed";
-            let extent = PromptExtent { compressed, marks: &marks, ..PromptExtent::turns(TURNS) };
+            let (marks, opinion) = (&*marks, opinion.as_deref());
+            let extent = PromptExtent { compressed, marks, opinion, ..PromptExtent::turns(TURNS) };
             let nonce = hex::encode(clock::random::<16>());
             let block = prompt::context(&message, &origin, &nonce, &extent).text;
             Some((message, block))
@@ -475,7 +497,12 @@ impl Transport for A2aTransport {
             VerdictClock::FromFirstByte(_) | VerdictClock::Stopped => None,
         };
         let until = verdict.map_or(limit, |verdict| verdict.min(limit));
-        if let Ok(mut sent) = timeout_at(until, self.offer(&agent, &attempt)).await {
+        let Ok(Ok(opinion)) = timeout_at(until, self.opinion(&attempt)).await else {
+            let why = "the store does not tell what the classifier says of the message";
+            let failure = AttemptFailure::unreached(FailureClass::Connect, why);
+            return Publication::of(AttemptOutcome::Away(failure));
+        };
+        if let Ok(mut sent) = timeout_at(until, self.offer(&agent, &attempt, opinion)).await {
             if let Ok(Sent::Task(task)) = &mut sent
                 && task.state == RemoteState::Submitted
             {

@@ -72,7 +72,8 @@ impl ServedTypes {
         let wrong = |why: &str| AttemptFailure::unreached(FailureClass::Request, why);
         let delivery = &row.agent.delivery;
         if !delivery.mode.is_pushed() {
-            return Ok("the agent pulls: nothing is sent to it".to_owned());
+            let why = "the agent pulls: nothing is sent to it";
+            return Err(wrong(why).at("/delivery/mode"));
         }
         let transport = self
             .transports

@@ -12,7 +12,7 @@ use time::format_description::well_known::Rfc3339;
 use super::{FORMAT, LogContentState, LogHeader, PartLine, RecordLine};
 use crate::bundle::open::{MAX_WHOLE, ReadError};
 use crate::bundle::read::{
-    BundleDefect, StatedHead, VerifyOptions, parse_head, public_keys, signer,
+    BundleDefect, StatedHead, VerifyOptions, check_times, parse_head, public_keys, signer,
 };
 use crate::evidence::commitment::Codec;
 use crate::evidence::verify::{LogEntry, RemainingContent, TrustedHead, Verifier};
@@ -132,7 +132,7 @@ fn judge(
     report.origin.clone_from(&head.origin);
     report.tree_size = head.tree_size;
     let kept = check_heads(&head, options, report)?;
-    let mut verifier = Verifier::against(head.log_id.clone(), kept);
+    let mut verifier = Verifier::against(head.log_id.clone(), kept).of_tenant(&head.tenant);
     let mut last = Vec::new();
     let read = read(lines, &head, &mut verifier, &mut last, progress);
     // What the records show comes before what stopped the reading after them.
@@ -173,6 +173,7 @@ fn check_heads(
     let trusted = if options.keys.is_empty() { &keys } else { &options.keys };
     report.key_given = !options.keys.is_empty();
     report.signed_by = Some(signer(&note, &own, trusted)?.to_string());
+    check_times(&head.keys)?;
     options
         .tree_heads
         .iter()
@@ -268,9 +269,8 @@ fn kept<'a>(part: &'a PartLine<'a>, salt: &'a [u8]) -> RemainingContent<'a> {
             part.value.map_or(b"", |value| value.get().as_bytes()),
         ),
         LogContentState::Withheld => RemainingContent::Withheld,
-        LogContentState::Erased | LogContentState::ColdMissing | LogContentState::ColdDamaged => {
-            RemainingContent::Gone
-        }
+        LogContentState::Erased => RemainingContent::Gone,
+        LogContentState::ColdMissing | LogContentState::ColdDamaged => RemainingContent::Lost,
     }
 }
 

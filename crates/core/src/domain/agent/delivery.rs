@@ -20,10 +20,11 @@ pub struct Delivery {
     pub url: Option<String>,
     /// How long one attempt may take, in milliseconds (100 to 120 000).
     #[serde(default = "default_timeout_ms", alias = "timeout_ms")]
-    #[cfg_attr(feature = "openapi", schema(default = 10_000))]
+    #[cfg_attr(feature = "openapi", schema(default = 10_000, minimum = 100, maximum = 120_000))]
     pub timeout_ms: u64,
-    /// How many handoffs may be on their way to it at once (1 to 1 000).
+    /// How many handoffs each broker may have on their way to it at once (1 to 1 000).
     #[serde(default = "default_max_in_flight", alias = "max_in_flight")]
+    #[cfg_attr(feature = "openapi", schema(default = 16, minimum = 1, maximum = 1_000))]
     pub max_in_flight: u32,
     /// The form in which handoffs are sent; `handoff` unless said.
     #[serde(default, skip_serializing_if = "DeliveryFormat::is_handoff")]

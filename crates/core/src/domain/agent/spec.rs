@@ -11,10 +11,11 @@ use crate::domain::message::SCHEMA_VERSIONS;
 use crate::domain::policy::Orders;
 use crate::domain::residency::{Region, is_basis};
 use crate::domain::version_range::VersionRange;
+use crate::domain::warning::{Warning, WarningCode};
 use crate::domain::window::{ContextPolicy, Tokenizer};
 
 /// Tells an explicit `null` (clear it) from an absent member (leave it alone).
-fn nullable<'de, D, T>(from: D) -> Result<Option<Option<T>>, D::Error>
+pub(in crate::domain) fn nullable<'de, D, T>(from: D) -> Result<Option<Option<T>>, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
@@ -174,6 +175,22 @@ impl AgentSpec {
             }
         }
         Ok(said)
+    }
+
+    /// Warnings about members that are stated and that only the broker sets.
+    #[must_use]
+    pub fn without_effect(&self) -> Vec<Warning> {
+        let Some(delivery) = &self.delivery else { return Vec::new() };
+        let why = "the broker sets it, and a delivery that is set anew clears it; \
+                   `acceptsHandoffs: false` keeps handoffs away";
+        [
+            ("/delivery/disabled", delivery.disabled),
+            ("/delivery/failing", delivery.failing.is_some()),
+        ]
+        .into_iter()
+        .filter(|(_, stated)| *stated)
+        .map(|(pointer, _)| Warning::new(WarningCode::WithoutEffect, pointer, why))
+        .collect()
     }
 
     /// Applies what is said to an agent.

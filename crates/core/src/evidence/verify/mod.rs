@@ -72,6 +72,8 @@ pub enum RemainingContent<'a> {
     Whole(&'a [u8], Codec, &'a [u8]),
     /// No data: the content was erased or removed.
     Gone,
+    /// The archive lost or damaged the content; the caller reports the defect.
+    Lost,
     /// The content is stored, but withheld from this check.
     Withheld,
 }
@@ -116,6 +118,8 @@ const ERASED: &str = "ERASED";
 #[derive(Debug)]
 pub struct Verifier {
     report: VerificationReport,
+    /// The tenant that each record names; `None` where the caller knows none.
+    tenant: Option<String>,
     next: i64,
     previous: Option<String>,
     tree: VerifiedTree,
@@ -140,6 +144,7 @@ impl Verifier {
         heads.sort_by_key(|head| std::cmp::Reverse(head.size));
         let mut verifier = Self {
             report: VerificationReport { log_id: log_id.into(), ..VerificationReport::default() },
+            tenant: None,
             next: 0,
             previous: None,
             tree: VerifiedTree::default(),
@@ -164,6 +169,13 @@ impl Verifier {
         }
         verifier.agree();
         verifier
+    }
+
+    /// Holds each record to the tenant `tenant`, too.
+    #[must_use]
+    pub fn of_tenant(mut self, tenant: impl Into<String>) -> Self {
+        self.tenant = Some(tenant.into());
+        self
     }
 
     /// Checks the next entry. After the first defect, entries are only counted, and used to explain an entry out
@@ -211,6 +223,9 @@ impl Verifier {
         let text = |name: &str| body.get(name).and_then(Value::as_str);
         if text("logId") != Some(self.report.log_id.as_str()) {
             return Err(("foreign", "the record belongs to another log".to_owned()));
+        }
+        if self.tenant.is_some() && text("tenant") != self.tenant.as_deref() {
+            return Err(("foreign", "the record belongs to another tenant".to_owned()));
         }
         let stated = body.get("leafIndex").and_then(Value::as_i64);
         if stated != Some(entry.leaf_index) {
@@ -269,6 +284,7 @@ impl Verifier {
             match state {
                 PartState::Opens => self.report.contents += 1,
                 PartState::Withheld => self.report.withheld += 1,
+                PartState::Lost => {}
                 PartState::Gone => {
                     self.report.erased += 1;
                     self.report.first_erased.get_or_insert(leaf_index);
@@ -396,6 +412,8 @@ enum PartState {
     Opens,
     /// Only its commitment is left.
     Gone,
+    /// Lost by the archive.
+    Lost,
     /// Withheld from the check.
     Withheld,
 }
@@ -467,6 +485,7 @@ fn part(
             opens_packed(expected, subject, (salt, codec, bytes)).map(|()| PartState::Opens)
         }
         RemainingContent::Gone => Ok(PartState::Gone),
+        RemainingContent::Lost => Ok(PartState::Lost),
         RemainingContent::Withheld => Ok(PartState::Withheld),
     }
 }

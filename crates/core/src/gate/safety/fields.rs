@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::origin;
 use super::rules::FieldClass;
 use super::scanner::SafetyFinding;
-use crate::gate::json::push_segment;
+use crate::domain::json::push_segment;
 
 /// Shortest key that could hold a text, in bytes.
 const MIN_KEY: usize = 5;

@@ -10,8 +10,8 @@ use super::rules::{FieldClass, Rule, Rules, Tier};
 use super::sequence::ScanMemory;
 use super::sweep::{Hit, Standing, Sweep, plain_words};
 use super::views::look;
+use crate::domain::json;
 use crate::domain::unseen;
-use crate::gate::json;
 
 pub use super::sweep::THRESHOLD;
 

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use crate::domain::group::{Join, MAX_RECEIVERS};
-use crate::gate::json::push_segment;
+use crate::domain::json::push_segment;
 
 const MEMBERS: [&str; 4] = ["agentId", "agentType", "agentVersion", "capability"];
 

@@ -157,7 +157,12 @@ impl ColdStore for MemoryStore {
         absent()
     }
 
-    async fn keep_purge_mark(&self, _tenant: &TenantId, _mark: PurgeMark) -> Result<()> {
+    async fn keep_purge_mark(
+        &self,
+        _tenant: &TenantId,
+        _lease: &ExclusiveLease,
+        _mark: PurgeMark,
+    ) -> Result<bool> {
         absent()
     }
 

@@ -117,10 +117,23 @@ impl Tables {
         first.map(|one| one.sealed.clone())
     }
 
-    pub(super) fn find_opinion(&self, key: &HandoffKey) -> Option<SealedRecord> {
+    pub(super) fn find_last_commit(&self, key: &HandoffKey, task: TaskId) -> Option<SealedRecord> {
         let log = self.logs.get(&key.0)?;
         let own = |one: &&MemoryRecord| {
-            one.handoff == Some(key.1) && one.kind == RecordKind::SecondOpinion
+            (one.task, one.handoff) == (Some(task), Some(key.1))
+                && matches!(
+                    one.kind,
+                    RecordKind::Handoff | RecordKind::NoOp | RecordKind::StreamClosed
+                )
+        };
+        log.records.iter().rfind(own).map(|one| one.sealed.clone())
+    }
+
+    pub(super) fn find_opinion(&self, key: &HandoffKey, task: TaskId) -> Option<SealedRecord> {
+        let log = self.logs.get(&key.0)?;
+        let own = |one: &&MemoryRecord| {
+            (one.task, one.handoff, one.kind)
+                == (Some(task), Some(key.1), RecordKind::SecondOpinion)
         };
         log.records.iter().find(own).map(|one| one.sealed.clone())
     }

@@ -302,8 +302,16 @@ impl LogStore for MemoryStore {
         self.ask("find_receipt", |tables| Ok(tables.find_receipt(key))).await
     }
 
-    async fn find_opinion(&self, key: &HandoffKey) -> Result<Option<SealedRecord>> {
-        self.ask("find_opinion", |tables| Ok(tables.find_opinion(key))).await
+    async fn find_last_commit(
+        &self,
+        key: &HandoffKey,
+        task: TaskId,
+    ) -> Result<Option<SealedRecord>> {
+        self.ask("find_last_commit", |tables| Ok(tables.find_last_commit(key, task))).await
+    }
+
+    async fn find_opinion(&self, key: &HandoffKey, task: TaskId) -> Result<Option<SealedRecord>> {
+        self.ask("find_opinion", |tables| Ok(tables.find_opinion(key, task))).await
     }
 
     async fn list_records(

@@ -115,8 +115,17 @@ impl ColdStore for PostgresStore {
         .await
     }
 
-    async fn keep_purge_mark(&self, tenant: &TenantId, mark: PurgeMark) -> Result<()> {
-        answered(async {
+    async fn keep_purge_mark(
+        &self,
+        tenant: &TenantId,
+        lease: &ExclusiveLease,
+        mark: PurgeMark,
+    ) -> Result<bool> {
+        batched(async {
+            let mut tx = self.pool.begin().await.map_err(failed)?;
+            if !holds(&mut tx, lease).await? {
+                return Ok(false);
+            }
             sqlx::query(
                 "INSERT INTO purge_marks (tenant, done_below, scanned_to, rescan_at, unclean) \
                  VALUES ($1, $2, $3, $4, $5) ON CONFLICT (tenant) DO UPDATE \
@@ -128,10 +137,11 @@ impl ColdStore for PostgresStore {
             .bind(mark.scan.scanned_to)
             .bind(mark.scan.rescan_at.0)
             .bind(mark.unclean)
-            .execute(&self.pool)
+            .execute(&mut *tx)
             .await
-            .map_err(failed)
-            .map(drop)
+            .map_err(failed)?;
+            tx.commit().await.map_err(failed)?;
+            Ok(true)
         })
         .await
     }
@@ -235,7 +245,7 @@ impl ColdStore for PostgresStore {
         answered(async {
             sqlx::query(
                 "SELECT DISTINCT segment FROM contents \
-             WHERE tenant = $1 AND segment IS NOT NULL AND salt IS NULL ORDER BY segment LIMIT $2",
+             WHERE tenant = $1 AND salt IS NULL AND segment IS NOT NULL ORDER BY segment LIMIT $2",
             )
             .bind(tenant.as_str())
             .bind(limit.max(0))

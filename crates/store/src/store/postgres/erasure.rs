@@ -97,6 +97,7 @@ async fn purge_page(
         record.content = record.content.filter(|id| kept.contains(&id.to_string()));
     }
     let tasks: Vec<String> = old.tasks().iter().map(TaskId::to_string).collect();
+    lock(tx, tenant, &tasks).await?;
     let mut beside =
         PurgeContext { held: held_tasks(tx, tenant, &tasks).await?, ..PurgeContext::default() };
     let leaves: Vec<i64> = old.records.iter().map(|record| record.leaf_index).collect();
@@ -122,6 +123,8 @@ async fn purge_page(
     for row in &sharing {
         beside.sharing.push(session_rows::sharing(row)?);
     }
+    let emptied: Vec<String> = old.emptied().iter().map(HandoffId::to_string).collect();
+    beside.unclean = unclean(tx, tenant, emptied).await?;
     let free: Vec<String> = old.tasks().difference(&beside.held).map(TaskId::to_string).collect();
     let call = Call::new(
         "SELECT c.task_id, c.execution_id, c.seq FROM UNNEST($2::text[]) AS t(task_id) \
@@ -149,6 +152,27 @@ async fn kept_contents(
          WHERE tenant = $1 AND content_id = ANY($2) AND salt IS NOT NULL";
     let kept = tx.fetch(Call::new(sql).bind(tenant.as_str()).bind(named.to_vec())).await?;
     kept.iter().map(|row| session_rows::get(row, "content_id")).collect()
+}
+
+/// Which of these handoffs' rows still hold what goes with a content.
+async fn unclean(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    emptied: Vec<String>,
+) -> Result<BTreeSet<HandoffId>> {
+    if emptied.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let call = Call::new(
+        "SELECT w.handoff_id FROM UNNEST($2::text[]) AS w(handoff_id) WHERE \
+           EXISTS (SELECT 1 FROM handoffs AS h WHERE h.tenant = $1 \
+             AND h.handoff_id = w.handoff_id \
+             AND (length(h.digest) > 0 OR h.reason ~ '[^A-Z0-9_]')) \
+           OR EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.tenant = $1 \
+             AND d.handoff_id = w.handoff_id AND d.failures <> '[]')",
+    );
+    let found = tx.fetch(call.bind(tenant.as_str()).bind(emptied)).await?;
+    found.iter().map(|row| session_rows::parse(row, "handoff_id")).collect()
 }
 
 /// Which of these tasks keep their data: open, before a person, or under a legal hold.
@@ -234,7 +258,14 @@ async fn page(
     let Some(row) = row else { return Ok(None) };
     let holds = tx.fetch(holds(&key.0, &row.subject_key, row.subject_id.as_deref())).await?;
     let holds = holds.iter().map(session_rows::hold).collect::<Result<_>>()?;
-    let mut page = ErasurePage { row, holds, data: vec![], contents: vec![], checkpoints: vec![] };
+    let mut page = ErasurePage {
+        row,
+        holds,
+        data: vec![],
+        stand_ins: vec![],
+        contents: vec![],
+        checkpoints: vec![],
+    };
     let Some(subject) = &page.row.subject_id else { return Ok(Some(page)) };
     let call = Call::new(
         "SELECT leaf_index, ordinal::bigint AS ordinal, handoff_id FROM personal_data \
@@ -249,13 +280,51 @@ async fn page(
     for row in &found {
         page.data.push((session_rows::slot(row)?, session_rows::parse_opt(row, "handoff_id")?));
     }
+    let mut handoffs: Vec<String> =
+        page.data.iter().filter_map(|(_, id)| id.map(|id| id.to_string())).collect();
+    let tasks = tasks_of(tx, &key.0, &handoffs).await?;
+    lock(tx, &key.0, &tasks).await?;
+    page.stand_ins = stand_ins(tx, &key.0, &tasks, &handoffs).await?;
     if page.row.scope == ErasureScope::Messages {
-        let handoffs: Vec<String> =
-            page.data.iter().filter_map(|(_, id)| id.map(|id| id.to_string())).collect();
-        page.contents = contents(tx, log, &key.0, &handoffs, need.upto).await?;
+        handoffs.extend(page.stand_ins.iter().map(HandoffId::to_string));
+        page.contents = contents(tx, log, &key.0, &tasks, &handoffs, need.upto).await?;
         page.checkpoints = checkpoints(tx, &key.0, &handoffs).await?;
     }
     Ok(Some(page))
+}
+
+/// Locks these tasks: what another batch has read of their handoffs it writes before the erasure, which takes it, and a
+/// stand-in that is born meanwhile is seen.
+async fn lock(tx: &mut Tx, tenant: &TenantId, tasks: &[String]) -> Result<()> {
+    let sql = "SELECT task_id FROM tasks WHERE tenant = $1 AND task_id = ANY($2) \
+         ORDER BY task_id FOR UPDATE";
+    tx.fetch(Call::new(sql).bind(tenant.as_str()).bind(tasks.to_vec())).await.map(drop)
+}
+
+/// The tasks of these handoffs.
+async fn tasks_of(tx: &mut Tx, tenant: &TenantId, handoffs: &[String]) -> Result<Vec<String>> {
+    let sql = "SELECT DISTINCT task_id FROM handoffs WHERE tenant = $1 AND handoff_id = ANY($2)";
+    let tasks = tx.fetch(Call::new(sql).bind(tenant.as_str()).bind(handoffs.to_vec())).await?;
+    column(&tasks, "task_id")
+}
+
+/// Handoffs of these tasks that stand in for these handoffs.
+async fn stand_ins(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    tasks: &[String],
+    handoffs: &[String],
+) -> Result<Vec<HandoffId>> {
+    let call = Call::new(
+        "SELECT h.handoff_id FROM UNNEST($2::text[]) AS t(task_id) \
+         JOIN handoffs AS h ON h.tenant = $1 AND h.task_id = t.task_id \
+         WHERE h.origin = ANY($3) ORDER BY h.handoff_id",
+    )
+    .bind(tenant.as_str())
+    .bind(tasks.to_vec())
+    .bind(handoffs.to_vec());
+    let found = tx.fetch(call).await?;
+    found.iter().map(|row| session_rows::parse(row, "handoff_id")).collect()
 }
 
 /// Contents of the handoffs' records, with every record of their tasks that shares them. Records are found by their
@@ -264,12 +333,10 @@ async fn contents(
     tx: &mut Tx,
     log: Option<&Arc<Sessions>>,
     tenant: &TenantId,
+    tasks: &[String],
     handoffs: &[String],
     upto: i64,
 ) -> Result<Vec<(i64, ContentId)>> {
-    let sql = "SELECT DISTINCT task_id FROM handoffs WHERE tenant = $1 AND handoff_id = ANY($2)";
-    let tasks = tx.fetch(Call::new(sql).bind(tenant.as_str()).bind(handoffs.to_vec())).await?;
-    let tasks: Vec<String> = column(&tasks, "task_id")?;
     let call = Call::new(
         "WITH touched AS MATERIALIZED (SELECT UNNEST($1::text[]) AS task_id), \
          said AS MATERIALIZED (SELECT DISTINCT r.content_id FROM touched AS t \
@@ -279,7 +346,7 @@ async fn contents(
          JOIN audit.records AS r ON r.tenant = $2 AND r.task_id = t.task_id \
          WHERE r.content_id IN (SELECT content_id FROM said) ORDER BY r.leaf_index",
     );
-    let call = call.bind(tasks).bind(tenant.as_str()).bind(upto).bind(handoffs.to_vec());
+    let call = call.bind(tasks.to_vec()).bind(tenant.as_str()).bind(upto).bind(handoffs.to_vec());
     // Below `upto` all can be read: the log's head was there when the erasure began.
     let found = of_log(tx, log, call).await?;
     let places: Vec<i64> = column(&found, "leaf_index")?;
@@ -375,6 +442,16 @@ fn erase(gone: &ErasureWrite) -> Vec<Call> {
         .bind(slot.ordinal)
     }));
     let handoffs: Vec<String> = gone.handoffs.iter().map(HandoffId::to_string).collect();
+    if gone.words {
+        // Before the handoffs and in key order, as batches that decide on dead letters lock them.
+        let sql = "WITH named AS MATERIALIZED ( \
+                     SELECT d.tenant, d.handoff_id FROM dead_letters AS d \
+                     WHERE d.tenant = $1 AND d.handoff_id = ANY($2) \
+                     ORDER BY d.tenant, d.handoff_id FOR UPDATE OF d) \
+                   UPDATE dead_letters AS d SET failures = '[]' FROM named \
+                   WHERE d.tenant = named.tenant AND d.handoff_id = named.handoff_id";
+        calls.extend(change(sql, &gone.tenant, handoffs.clone()));
+    }
     let sql = "UPDATE handoffs SET digest_salt = '', digest = '', tracestate = '', \
                conversation_id = NULL WHERE tenant = $1 AND handoff_id = ANY($2)";
     calls.extend(change(sql, &gone.tenant, handoffs.clone()));
@@ -385,9 +462,6 @@ fn erase(gone: &ErasureWrite) -> Vec<Call> {
         // Only what is a code stays.
         let sql = "UPDATE handoffs SET reason = NULL \
                    WHERE tenant = $1 AND handoff_id = ANY($2) AND reason ~ '[^A-Z0-9_]'";
-        calls.extend(change(sql, &gone.tenant, handoffs.clone()));
-        let sql = "UPDATE dead_letters SET failures = '[]' \
-                   WHERE tenant = $1 AND handoff_id = ANY($2)";
         calls.extend(change(sql, &gone.tenant, handoffs));
     }
     let contents: Vec<String> = gone.contents.iter().map(ContentId::to_string).collect();
@@ -578,9 +652,10 @@ pub(super) async fn list_holds(
 }
 
 /// Tables vacuumed after an erasure.
-pub(super) const SCRUBBED: [&str; 7] = [
+pub(super) const SCRUBBED: [&str; 8] = [
     "personal_data",
     "handoffs",
+    "dead_letters",
     "contents",
     "checkpoints",
     "erasures",

@@ -185,36 +185,54 @@ pub(super) async fn find_receipt(
     store: &PostgresStore,
     key: &HandoffKey,
 ) -> Result<Option<SealedRecord>> {
-    let found = find_record(&store.log, key, RECEIPT).await?;
+    let found = find_record(&store.log, key, None, RECEIPT).await?;
     if found.is_some() || store.apart.is_none() {
         return Ok(found);
     }
     store.settle_log(&key.0).await?;
-    find_record(&store.log, key, RECEIPT).await
+    find_record(&store.log, key, None, RECEIPT).await
 }
 
 /// The record that committed a handoff, or its dead letter.
 const RECEIPT: &str = "r.kind IN ('HANDOFF', 'DEAD_LETTERED', 'NO_OP') \
      ORDER BY r.kind = 'DEAD_LETTERED', r.leaf_index LIMIT 1";
 
-/// The record of a handoff's second opinion.
-pub(super) async fn find_opinion(log: &PgPool, key: &HandoffKey) -> Result<Option<SealedRecord>> {
-    find_record(log, key, "r.kind = 'SECOND_OPINION' ORDER BY r.leaf_index LIMIT 1").await
+/// See [`crate::store::LogStore::find_last_commit`].
+pub(super) async fn find_last_commit(
+    log: &PgPool,
+    key: &HandoffKey,
+    task: TaskId,
+) -> Result<Option<SealedRecord>> {
+    let rest = "r.task_id = $3 AND r.kind IN ('HANDOFF', 'NO_OP', 'STREAM_CLOSED') \
+         ORDER BY r.leaf_index DESC LIMIT 1";
+    find_record(log, key, Some(task), rest).await
 }
 
-/// The record of a handoff that a condition finds.
-async fn find_record(log: &PgPool, key: &HandoffKey, rest: &str) -> Result<Option<SealedRecord>> {
+/// The record of a handoff's second opinion. It is looked for among the records of the task, which have an index.
+pub(super) async fn find_opinion(
+    log: &PgPool,
+    key: &HandoffKey,
+    task: TaskId,
+) -> Result<Option<SealedRecord>> {
+    let rest = "r.task_id = $3 AND r.kind = 'SECOND_OPINION' ORDER BY r.leaf_index LIMIT 1";
+    find_record(log, key, Some(task), rest).await
+}
+
+/// The record of a handoff that a condition finds, which may name the task.
+async fn find_record(
+    log: &PgPool,
+    key: &HandoffKey,
+    task: Option<TaskId>,
+    rest: &str,
+) -> Result<Option<SealedRecord>> {
     let sql = format!(
         "SELECT h.log_id, r.leaf_index, r.record_hash, r.body, r.tree_size FROM audit.records AS r \
          JOIN audit.log_heads AS h ON h.tenant = r.tenant \
          WHERE r.tenant = $1 AND r.handoff_id = $2 AND {rest}"
     );
-    let row = sqlx::query(AssertSqlSafe(sql))
-        .bind(key.0.as_str())
-        .bind(key.1.to_string())
-        .fetch_optional(log)
-        .await
-        .map_err(failed)?;
+    let query = sqlx::query(AssertSqlSafe(sql)).bind(key.0.as_str()).bind(key.1.to_string());
+    let query = if let Some(task) = task { query.bind(task.to_string()) } else { query };
+    let row = query.fetch_optional(log).await.map_err(failed)?;
     row.map(|row| {
         Ok(SealedRecord {
             log_id: rows::get(&row, "log_id")?,

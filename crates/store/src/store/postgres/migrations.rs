@@ -53,6 +53,7 @@ pub(super) const OPERATIONS: MigrationSet = &[
     (22, "questions", include_str!("../../../../../migrations/postgres/0022_questions.sql")),
     (24, "streams", include_str!("../../../../../migrations/postgres/0024_streams.sql")),
     (25, "opinions", include_str!("../../../../../migrations/postgres/0025_opinions.sql")),
+    (26, "lookups", include_str!("../../../../../migrations/postgres/0026_lookups.sql")),
 ];
 
 /// Migrations of a separate log database. A change of the schema `audit` above is repeated here.

@@ -407,8 +407,16 @@ impl LogStore for PostgresStore {
         answered(log::find_receipt(self, key)).await
     }
 
-    async fn find_opinion(&self, key: &HandoffKey) -> Result<Option<SealedRecord>> {
-        answered(log::find_opinion(&self.log, key)).await
+    async fn find_last_commit(
+        &self,
+        key: &HandoffKey,
+        task: TaskId,
+    ) -> Result<Option<SealedRecord>> {
+        answered(log::find_last_commit(&self.log, key, task)).await
+    }
+
+    async fn find_opinion(&self, key: &HandoffKey, task: TaskId) -> Result<Option<SealedRecord>> {
+        answered(log::find_opinion(&self.log, key, task)).await
     }
 
     async fn list_records(

@@ -288,7 +288,10 @@ pub(super) async fn list_dead_letters(
     limit: i64,
 ) -> Result<Vec<DeadLetterRow>> {
     let mut query = list(DEAD_LETTER, "dead_letters", tenant);
-    only(&mut query, "status", filter.status.map(DeadLetterStatus::as_str));
+    if let Some(status) = filter.status.map(DeadLetterStatus::as_str) {
+        // In the text: the index of the open ones serves a statement that says which it reads.
+        query.push(" AND status = '").push(status).push("'");
+    }
     only(&mut query, "reason", filter.reason.as_deref());
     only(&mut query, "source", filter.source.as_ref().map(AgentId::as_str));
     only(&mut query, "target", filter.target.as_ref().map(AgentId::as_str));

@@ -102,6 +102,8 @@ impl Servers {
                     return Ok((place, connection));
                 }
                 Ok(Ok(None)) => "a standby".to_owned(),
+                // The whole answer says that the store is unavailable.
+                Ok(Err(StoreError::Unavailable(why))) => why,
                 Ok(Err(err)) => err.to_string(),
                 Err(_) => "no answer in time".to_owned(),
             };

@@ -237,7 +237,10 @@ static OPEN_ESCALATIONS_LOAD: RowsSql = RowsSql::new(|| {
 });
 static REFUSED_TASKS_LOAD: RowsSql =
     RowsSql::new(|| by_rows(|rows| REFUSED_TASKS.select_locked(rows)));
-static DEAD_LETTERS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| DEAD_LETTERS.select(rows)));
+/// Locked, because a decision writes all columns back, and an erasure may change them meanwhile: it locks tasks, and a
+/// refused message may have none.
+static DEAD_LETTERS_LOAD: RowsSql =
+    RowsSql::new(|| by_rows(|rows| DEAD_LETTERS.select_locked(rows)));
 static FALLBACKS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| AGENTS.select(rows)));
 static IDEMPOTENCY_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| IDEMPOTENCY.select(rows)));
 static AGENTS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| AGENTS.select_locked(rows)));

@@ -81,8 +81,13 @@ impl ColdStore for SqliteStore {
         Ok(found.unwrap_or_default())
     }
 
-    async fn keep_purge_mark(&self, tenant: &TenantId, mark: PurgeMark) -> Result<()> {
-        self.write(|db| {
+    async fn keep_purge_mark(
+        &self,
+        tenant: &TenantId,
+        lease: &ExclusiveLease,
+        mark: PurgeMark,
+    ) -> Result<bool> {
+        self.under(lease, |db| {
             db.query(
                 "INSERT INTO purge_marks (tenant, done_below, scanned_to, rescan_at, unclean) \
              VALUES (?, ?, ?, ?, ?) ON CONFLICT (tenant) DO UPDATE \
@@ -95,7 +100,7 @@ impl ColdStore for SqliteStore {
             .bind(mark.scan.rescan_at.0)
             .bind(mark.unclean)
             .execute()
-            .map(drop)
+            .map(|_| true)
         })
         .await
     }
@@ -173,8 +178,8 @@ impl ColdStore for SqliteStore {
     async fn list_to_forget(&self, tenant: &TenantId, limit: i64) -> Result<Vec<String>> {
         self.read(|db| {
             db.query(
-                "SELECT DISTINCT segment FROM contents INDEXED BY contents_segment \
-             WHERE tenant = ? AND segment IS NOT NULL AND salt IS NULL ORDER BY segment LIMIT ?",
+                "SELECT DISTINCT segment FROM contents INDEXED BY contents_forgotten \
+             WHERE tenant = ? AND salt IS NULL AND segment IS NOT NULL ORDER BY segment LIMIT ?",
             )
             .bind(tenant.as_str())
             .bind(limit.max(0))

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::types::{ToSql, Value, ValueRef};
 use rusqlite::{CachedStatement, Connection, OpenFlags};
 
@@ -22,6 +23,8 @@ impl Db {
         let connection = Connection::open_with_flags(path, flags).map_err(failure)?;
         connection.busy_timeout(patience).map_err(failure)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        // A plan does not depend on bound values: with `LIMIT ?` SQLite else prepares a statement anew each time it runs.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(failure)?;
         let db = Self(connection);
         db.batch(pragmas)?;
         Ok(db)
@@ -247,5 +250,32 @@ pub(super) fn failure(err: rusqlite::Error) -> StoreError {
         }
         // Other kinds may quote what they could not read.
         _ => StoreError::Refused("the driver could not carry the statement out".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+    use rusqlite::StatementStatus;
+
+    use super::*;
+
+    #[test]
+    fn a_statement_is_prepared_once_whatever_is_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        std::fs::File::create(&path).unwrap();
+        let db = Db::open(&path, Duration::ZERO, "CREATE TABLE t (a INTEGER PRIMARY KEY)").unwrap();
+        db.batch("INSERT INTO t VALUES (1), (2), (3)").unwrap();
+        let sql = "SELECT a FROM t WHERE a > ? ORDER BY a LIMIT ?";
+        for (above, limit, expected) in [(0, 2, vec![1, 2]), (1, 1, vec![2]), (0, 9, vec![1, 2, 3])]
+        {
+            let found: Vec<i64> =
+                db.query(sql).bind(above).bind(limit).list(|row| row.get("a")).unwrap();
+            assert_eq!(found, expected);
+        }
+        let again = db.query(sql).statement.unwrap().get_status(StatementStatus::RePrepare);
+        assert_eq!(again, 0);
     }
 }

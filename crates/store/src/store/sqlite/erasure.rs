@@ -98,7 +98,14 @@ fn page(db: &Db, key: &ErasureKey, need: PageNeed) -> Result<Option<ErasurePage>
     let row = db.query(&sql).bind(key.0.as_str()).bind(key.1.to_string()).find(rows::erasure)?;
     let Some(row) = row else { return Ok(None) };
     let holds = holds(db, &key.0, &row.subject_key, row.subject_id.as_deref())?;
-    let mut page = ErasurePage { row, holds, data: vec![], contents: vec![], checkpoints: vec![] };
+    let mut page = ErasurePage {
+        row,
+        holds,
+        data: vec![],
+        stand_ins: vec![],
+        contents: vec![],
+        checkpoints: vec![],
+    };
     let Some(subject) = &page.row.subject_id else { return Ok(Some(page)) };
     page.data = db
         .query(
@@ -111,13 +118,30 @@ fn page(db: &Db, key: &ErasureKey, need: PageNeed) -> Result<Option<ErasurePage>
         .bind(need.upto)
         .bind(need.limit)
         .list(|row| Ok((rows::slot(row)?, rows::parse_opt(row, "handoff_id")?)))?;
+    let mut handoffs: Vec<HandoffId> = page.data.iter().filter_map(|(_, id)| *id).collect();
+    page.stand_ins = stand_ins(db, &key.0, &json(&handoffs)?)?;
     if page.row.scope == ErasureScope::Messages {
-        let handoffs: Vec<HandoffId> = page.data.iter().filter_map(|(_, id)| *id).collect();
+        handoffs.extend(&page.stand_ins);
         let handoffs = json(&handoffs)?;
         page.contents = contents(db, &key.0, &handoffs, need.upto)?;
         page.checkpoints = checkpoints(db, &key.0, &handoffs)?;
     }
     Ok(Some(page))
+}
+
+/// Handoffs that stand in for these. They are found by their tasks, which have an index.
+fn stand_ins(db: &Db, tenant: &TenantId, handoffs: &str) -> Result<Vec<HandoffId>> {
+    db.query(
+        "WITH wanted AS MATERIALIZED (SELECT value AS id FROM json_each(?1)), \
+           touched AS MATERIALIZED (SELECT DISTINCT h.task_id AS id FROM wanted AS w \
+             CROSS JOIN handoffs AS h ON h.tenant = ?2 AND h.handoff_id = w.id) \
+         SELECT h.handoff_id FROM touched AS t \
+         CROSS JOIN handoffs AS h ON h.tenant = ?2 AND h.task_id = t.id \
+         WHERE h.origin IN (SELECT id FROM wanted) ORDER BY h.handoff_id",
+    )
+    .bind(handoffs)
+    .bind(tenant.as_str())
+    .list(|row| rows::parse(row, "handoff_id"))
 }
 
 /// Contents of the handoffs' records, with every record of their tasks that shares them. Records are found by their
@@ -221,6 +245,17 @@ fn purge_page(db: &Db, tenant: &TenantId, need: PurgeNeed) -> Result<PurgePage> 
         .bind(tasks)
         .bind(json(&contents)?)
         .list(rows::sharing)?;
+    let unclean = db
+        .query(
+            "SELECT w.value AS handoff_id FROM json_each(?2) AS w WHERE \
+           EXISTS (SELECT 1 FROM handoffs AS h WHERE h.tenant = ?1 AND h.handoff_id = w.value \
+             AND (length(h.digest) > 0 OR h.reason GLOB '*[^A-Z0-9_]*')) \
+           OR EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.tenant = ?1 \
+             AND d.handoff_id = w.value AND d.failures <> '[]')",
+        )
+        .bind(tenant.as_str())
+        .bind(json(&old.emptied())?)
+        .list(|row| rows::parse(row, "handoff_id"))?;
     let free: Vec<_> = old.tasks().difference(&held).copied().collect();
     let checkpoints = db
         .query(
@@ -233,7 +268,7 @@ fn purge_page(db: &Db, tenant: &TenantId, need: PurgeNeed) -> Result<PurgePage> 
         .bind(need.before.0)
         .bind(CHECKPOINTS)
         .list(rows::saved)?;
-    Ok(put_together(need, old, PurgeContext { held, data, sharing, checkpoints }))
+    Ok(put_together(need, old, PurgeContext { held, data, sharing, checkpoints, unclean }))
 }
 
 /// Writes holds, erasures, and the removal of data.

@@ -130,21 +130,44 @@ pub(super) fn find_content(
 pub(super) fn find_receipt(db: &Db, key: &HandoffKey) -> Result<Option<SealedRecord>> {
     let rest = "kind IN ('HANDOFF', 'DEAD_LETTERED', 'NO_OP') \
          ORDER BY kind = 'DEAD_LETTERED', leaf_index LIMIT 1";
-    find_record(db, key, rest)
+    find_record(db, key, None, rest)
 }
 
-/// See [`crate::store::LogStore::find_opinion`].
-pub(super) fn find_opinion(db: &Db, key: &HandoffKey) -> Result<Option<SealedRecord>> {
-    find_record(db, key, "kind = 'SECOND_OPINION' ORDER BY leaf_index LIMIT 1")
+/// See [`crate::store::LogStore::find_last_commit`].
+pub(super) fn find_last_commit(
+    db: &Db,
+    key: &HandoffKey,
+    task: TaskId,
+) -> Result<Option<SealedRecord>> {
+    let rest = "task_id = ? AND kind IN ('HANDOFF', 'NO_OP', 'STREAM_CLOSED') \
+         ORDER BY leaf_index DESC LIMIT 1";
+    find_record(db, key, Some(task), rest)
 }
 
-/// The record of a handoff that a condition finds.
-fn find_record(db: &Db, key: &HandoffKey, rest: &str) -> Result<Option<SealedRecord>> {
+/// See [`crate::store::LogStore::find_opinion`]. It is looked for among the records of the task, which have an index.
+pub(super) fn find_opinion(
+    db: &Db,
+    key: &HandoffKey,
+    task: TaskId,
+) -> Result<Option<SealedRecord>> {
+    let rest = "task_id = ? AND kind = 'SECOND_OPINION' ORDER BY leaf_index LIMIT 1";
+    find_record(db, key, Some(task), rest)
+}
+
+/// The record of a handoff that a condition finds, which may name the task.
+fn find_record(
+    db: &Db,
+    key: &HandoffKey,
+    task: Option<TaskId>,
+    rest: &str,
+) -> Result<Option<SealedRecord>> {
     let sql = format!(
         "SELECT log_id, leaf_index, record_hash, body, tree_size FROM audit_records \
          JOIN audit_log_heads USING (tenant) WHERE tenant = ? AND handoff_id = ? AND {rest}"
     );
-    db.query(&sql).bind(key.0.as_str()).bind(key.1.to_string()).find(|row| {
+    let query = db.query(&sql).bind(key.0.as_str()).bind(key.1.to_string());
+    let query = if let Some(task) = task { query.bind(task.to_string()) } else { query };
+    query.find(|row| {
         Ok(SealedRecord {
             log_id: rows::get(row, "log_id")?,
             leaf_index: rows::get(row, "leaf_index")?,

@@ -257,8 +257,16 @@ impl LogStore for SqliteStore {
         self.read(|db| log::find_receipt(db, key)).await
     }
 
-    async fn find_opinion(&self, key: &HandoffKey) -> Result<Option<SealedRecord>> {
-        self.read(|db| log::find_opinion(db, key)).await
+    async fn find_last_commit(
+        &self,
+        key: &HandoffKey,
+        task: TaskId,
+    ) -> Result<Option<SealedRecord>> {
+        self.read(|db| log::find_last_commit(db, key, task)).await
+    }
+
+    async fn find_opinion(&self, key: &HandoffKey, task: TaskId) -> Result<Option<SealedRecord>> {
+        self.read(|db| log::find_opinion(db, key, task)).await
     }
 
     async fn list_records(

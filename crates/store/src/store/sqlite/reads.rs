@@ -162,6 +162,11 @@ impl NewestQuery {
         }
     }
 
+    /// Adds a condition without a value.
+    fn term(&mut self, sql: &str) {
+        self.0.push(" AND ").push(sql);
+    }
+
     /// Adds a comparison of a column with a time.
     fn time(&mut self, sql: &str, at: Option<Micros>) {
         if let Some(at) = at {
@@ -242,7 +247,10 @@ pub(super) fn list_dead_letters(
 ) -> Result<Vec<DeadLetterRow>> {
     let DeadLetterFilter { status, reason, source, target, from, until } = filter;
     let mut list = NewestQuery::new(DEAD_LETTER, "dead_letters AS x", tenant);
-    list.filter("x.status = {}", status.map(|status| status.as_str().to_owned()));
+    if let Some(status) = status {
+        // In the text: the index of the open ones serves a statement that says which it reads.
+        list.term(&format!("x.status = '{}'", status.as_str()));
+    }
     list.filter("x.reason = {}", reason.clone());
     list.filter("x.source = {}", source.as_ref().map(ToString::to_string));
     list.filter("x.target = {}", target.as_ref().map(ToString::to_string));

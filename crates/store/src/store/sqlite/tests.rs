@@ -397,6 +397,9 @@ async fn fill(bench: &SqliteBench) {
     bench.store.write(|db| db.batch(blobs)).await.unwrap();
 }
 
+/// Times of [`fill`] that make a long log.
+const FILLS: u64 = wal::LONG >> 20;
+
 async fn filler(bench: &SqliteBench) {
     bench.store.write(|db| db.batch("CREATE TABLE filler (bytes BLOB)")).await.unwrap();
 }
@@ -410,7 +413,7 @@ fn log_bytes(bench: &SqliteBench) -> u64 {
 async fn the_write_ahead_log_begins_anew_while_writers_go_on() {
     let bench = SqliteBench::new().await;
     filler(&bench).await;
-    for _ in 0..120 {
+    for _ in 0..15 * FILLS / 2 {
         fill(&bench).await;
         assert!(log_bytes(&bench) < 3 * wal::LONG, "{}", log_bytes(&bench));
     }
@@ -422,7 +425,7 @@ async fn the_write_ahead_log_grows_under_a_long_reader_and_is_cut_back_after_it(
     filler(&bench).await;
     let reader = bench.raw();
     reader.execute_batch("BEGIN; SELECT count(*) FROM filler").unwrap();
-    for _ in 0..40 {
+    for _ in 0..5 * FILLS / 2 {
         fill(&bench).await;
     }
     assert!(log_bytes(&bench) > 2 * wal::LONG, "{}", log_bytes(&bench));
@@ -433,7 +436,7 @@ async fn the_write_ahead_log_grows_under_a_long_reader_and_is_cut_back_after_it(
         left -= 1;
         fill(&bench).await;
     }
-    for _ in 0..80 {
+    for _ in 0..5 * FILLS {
         fill(&bench).await;
         assert!(log_bytes(&bench) < 3 * wal::LONG, "{}", log_bytes(&bench));
     }

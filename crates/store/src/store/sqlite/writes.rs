@@ -117,14 +117,15 @@ pub(super) fn write(db: &Db, writes: &Writes) -> Result<()> {
     Ok(())
 }
 
-/// Sets the delivery mode of an agent's waiting handoffs.
+/// Sets the delivery mode of an agent's waiting handoffs. They are found by the outbox, of which the agent's rows alone are
+/// read: left alone, SQLite reads those of the whole tenant.
 fn retarget(db: &Db, (tenant, agent): &AgentKey, mode: DeliveryMode, at: Micros) -> Result<()> {
     for sql in [
         "UPDATE handoffs SET mode = ?1 WHERE tenant = ?2 AND target = ?3 AND status = 'PENDING' \
-         AND EXISTS (SELECT 1 FROM outbox AS o WHERE o.tenant = handoffs.tenant \
-           AND o.handoff_id = handoffs.handoff_id AND (o.claimed_by IS NULL OR o.visible_at <= ?4))",
-        "UPDATE outbox SET mode = ?1, claimed_by = NULL, visible_at = 0 WHERE tenant = ?2 AND target = ?3 \
-         AND (claimed_by IS NULL OR visible_at <= ?4)",
+         AND handoff_id IN (SELECT o.handoff_id FROM outbox AS o INDEXED BY outbox_order \
+           WHERE o.tenant = ?2 AND o.target = ?3 AND (o.claimed_by IS NULL OR o.visible_at <= ?4))",
+        "UPDATE outbox INDEXED BY outbox_order SET mode = ?1, claimed_by = NULL, visible_at = 0 \
+         WHERE tenant = ?2 AND target = ?3 AND (claimed_by IS NULL OR visible_at <= ?4)",
     ] {
         let query = db.query(sql).bind(mode.as_str()).bind(tenant.as_str());
         query.bind(agent.as_str()).bind(at.0).execute()?;

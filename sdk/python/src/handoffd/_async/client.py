@@ -24,8 +24,8 @@ from .._sent import (
     sent_of,
     setting,
 )
-from .._wire import Lines, Request, RetryPolicy, _bytes, _model, _text, _unexpected, quoted, refusal
-from ..building import AgentState, build_handoff_message, target_of
+from .._wire import Lines, Request, RetryPolicy, _bytes, _model, _text, _unexpected, headers_of, quoted, refusal
+from ..building import MAX_TURNS, AgentState, build_handoff_message, target_of
 from ..errors import HandoffdError, HandoffEndedBadly, NotFoundError, TransportError, WaitTimeout
 from . import services
 from .transport import AsyncTransport
@@ -40,6 +40,8 @@ class Handoffs(services.Handoffs):
         *,
         wait: float | None = None,
         idempotency_key: str | None = None,
+        traceparent: str | None = None,
+        tracestate: str | None = None,
     ) -> Sent:
         """Submits a message: the gate, one commit, then delivery.
 
@@ -49,14 +51,19 @@ class Handoffs(services.Handoffs):
         Args:
             message: The message, as `build_handoff_message` makes it.
             wait: Seconds, 60 at most, for which the broker holds the answer for the receiver's verdict.
-            idempotency_key: Makes a repeated submission safe whatever its ids.
+            idempotency_key: The same message again under the same key has one effect, and gets the first answer. Another message
+                under it is refused.
+            traceparent: W3C trace context in place of the message's; counts where it is valid.
+            tracestate: What belongs to `traceparent`.
 
         Raises:
+            ConflictError: The key was used for another message.
             ProblemError: By code, with all `failures` of the gate: `SchemaInvalidError`, `ForbiddenError`,
                 `IncompleteContextError`, `BudgetExhaustedError`, `SafetyViolationError`, ...
             TransportError: The broker did not answer; submit the same message again.
         """
-        headers = {"idempotency-key": idempotency_key} if idempotency_key else {}
+        given = {"idempotency-key": idempotency_key, "traceparent": traceparent, "tracestate": tracestate}
+        headers = headers_of(given)
         if wait:
             headers["prefer"] = f"wait={max(1, round(wait))}"
         try:
@@ -128,6 +135,11 @@ class Handoffs(services.Handoffs):
         """
         return _text(await self._transport.call("GET", f"/handoffs/{quoted(handoff_id)}/result/prompt"))
 
+    async def result_prompt_messages(self, handoff_id: str) -> models.PromptView:
+        """The same as turns for a chat API: one user turn, with its segments' origins. Arguments and errors as there."""
+        path = f"/handoffs/{quoted(handoff_id)}/result/prompt"
+        return _model(models.PromptView, await self._transport.call("GET", path, query={"format": "messages"}))
+
     async def question_prompt(self, handoff_id: str) -> str:
         """The receiver's last question, with its answer where there is one, as one text for a model's user turn, by the rules of
         `prompt`.
@@ -139,6 +151,11 @@ class Handoffs(services.Handoffs):
             NotFoundError: No such handoff, not the caller's, or its receiver asked nothing.
         """
         return _text(await self._transport.call("GET", f"/handoffs/{quoted(handoff_id)}/question/prompt"))
+
+    async def question_prompt_messages(self, handoff_id: str) -> models.PromptView:
+        """The same as turns for a chat API: one user turn, with its segments' origins. Arguments and errors as there."""
+        path = f"/handoffs/{quoted(handoff_id)}/question/prompt"
+        return _model(models.PromptView, await self._transport.call("GET", path, query={"format": "messages"}))
 
     async def append_chunks(self, handoff_id: str, chunks: Sequence[Mapping[str, Any]]) -> models.ChunksView:
         """Adds chunks to a handoff whose message comes in pieces (`stream: {"open": true}`), in order.
@@ -263,6 +280,8 @@ class AsyncClient:
         ValueError: The URL is no `http://` or `https://` URL, or the key cannot be in a header.
     """
 
+    _transport_class: type[AsyncTransport] = AsyncTransport
+
     def __init__(
         self,
         url: str | None = None,
@@ -282,7 +301,7 @@ class AsyncClient:
         self.signing_secret = setting(signing_secret, "HANDOFFD_SIGNING_SECRET")
         self.url, self.api_key = base, key
         self.timeout, self.retries = timeout, retries or RetryPolicy()
-        self._transport = AsyncTransport(base, key, timeout=timeout, retries=self.retries, http=http)
+        self._transport = self._transport_class(base, key, timeout=timeout, retries=self.retries, http=http)
         self.agents = services.Agents(self._transport)
         self.allowlist = services.Allowlist(self._transport)
         self.audit = services.Audit(self._transport)
@@ -359,6 +378,8 @@ class AsyncClient:
         constraints: Sequence[str] | Mapping[str, Any] = (),
         *,
         wait: float | None = None,
+        idempotency_key: str | None = None,
+        max_turns: int = MAX_TURNS,
         window_tokens: int | None = None,
         summarize: Callable[[Sequence[Mapping[str, Any]]], str] | None = None,
         **state: Any,
@@ -370,6 +391,9 @@ class AsyncClient:
             task: What the receiver is to do.
             constraints: `key:value` texts, or a mapping of them.
             wait: Seconds, 60 at most, for which the broker holds the answer for the receiver's verdict.
+            idempotency_key: As for `handoffs.submit`, within this call: the next call builds another message, with ids and a time
+                of its own. A step that is repeated is named by `run` and `step`, without a key.
+            max_turns: Turns of the conversation to keep at most.
             window_tokens: The receiver's context window, in tokens: older turns are left out above 80 % of it.
             summarize: Condenses the turns that are left out.
             state: Further fields of `AgentState`.
@@ -387,10 +411,11 @@ class AsyncClient:
             target,
             constraints,
             window_tokens=window_tokens,
+            max_turns=max_turns,
             summarize=summarize,
             signing_secret=self.signing_secret,
         )
-        return await self.handoffs.submit(message, wait=wait)
+        return await self.handoffs.submit(message, wait=wait, idempotency_key=idempotency_key)
 
     async def hand_off_to_many(
         self,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .. import models
-from .._wire import UNSET, Unset, _bytes, _json, _model, _text, body_of, quoted
+from .._wire import UNSET, Unset, _bytes, _json, _model, _text, body_of, headers_of, quoted
 from .transport import Transport
 
 
@@ -342,7 +342,7 @@ class Agents:
         Args:
             agent_id: The agent's id
             kind: `signing` or `webhook`
-            overlap_seconds: How long the old one stays valid, in seconds.
+            overlap_seconds: How long the old one stays valid, in seconds: a year at most.
 
         Raises:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an operator; 404: No
@@ -797,7 +797,8 @@ class DataSubjects:
         """Erase a person's data.
 
             Answers 200 with the certificate when it is done within the wait (`Prefer: wait=N`, else
-        `erasure.wait_ms`), and 202 with where to look when it takes longer. Asking again gives the same.
+        `erasure.wait_ms`), and 202 with where to look when it takes longer. Asking again gives the same, unless it asks for `messages`
+        where `personal-data` were erased.
 
             Args:
                 subject_id: The person's id, as senders wrote it
@@ -810,10 +811,10 @@ class DataSubjects:
 
             Raises:
                 ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an operator; 404:
-                    Nothing is or was held on this person; 409: A legal hold forbids it; 413: The body is too large, as
-                    it is or decoded; 415: Not application/json, or in a Content-Encoding other than those that the
-                    answer's Accept-Encoding names; 422: The body does not fit; 503: Overloaded, or the store is away:
-                    nothing was written.
+                    Nothing is or was held on this person; 409: A legal hold forbids it, or an erasure of a narrower
+                    scope came before it; 413: The body is too large, as it is or decoded; 415: Not application/json, or
+                    in a Content-Encoding other than those that the answer's Accept-Encoding names; 422: The body does
+                    not fit; 503: Overloaded, or the store is away: nothing was written.
                 TransportError: The broker did not answer.
         """
         return _model(
@@ -1189,7 +1190,8 @@ class Handoffs:
         Args:
             agent_id: The agent's id
             wait: Seconds to wait for a handoff when there is none, up to 60.
-            max: Handoffs to claim at most, 1 to 100; 1 unless said.
+            max: Handoffs to claim at most, 0 to 100; 1 unless said. With 0 the poll gives returns and questions
+                alone.
 
         Raises:
             ProblemError: 400: A malformed parameter; 401: No valid key; 403: Not this agent's key; 409: The agent
@@ -1282,12 +1284,14 @@ class Handoffs:
                 "POST",
                 f"/handoffs/{quoted(handoff_id)}/accept",
                 body=body_of({}),
-                headers={"Handoff-Fencing-Token": str(fencing_token)},
+                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token)}),
                 repeatable=True,
             ),
         )
 
-    def answer(self, handoff_id: str, *, answer: Any, number: int | Unset | None = UNSET) -> models.HandoffView:
+    def answer(
+        self, handoff_id: str, *, answer: Any, number: int | Unset | None = UNSET, idempotency_key: str | None = None
+    ) -> models.HandoffView:
         """Answer the open question: the receiver works on under a new lease. The sender answers, or an operator. The answer fits
         the question's schema, and the safety rules read it as they read a message.
 
@@ -1295,20 +1299,25 @@ class Handoffs:
                 handoff_id: The handoff's UUID
                 answer: The answer: of the form that the question's schema asks for, else free.
                 number: Which question it answers, from 1; the last one unless said.
+                idempotency_key: Makes a repeated answer safe
 
             Raises:
                 ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Neither the sender's key nor
                     an operator's; 404: No such handoff, or no question of that number; 409: No question is open, or it
-                    has another answer; or the Idempotency-Key was used for another answer; 413: The body is too large,
-                    as it is or decoded; 415: Not application/json, or in a Content-Encoding other than those that the
-                    answer's Accept-Encoding names; 422: The answer is missing or does not fit the question's schema, or
-                    the safety rules refuse it; 503: Overloaded, or the store is away: nothing was written.
+                    has another answer; 413: The body is too large, as it is or decoded; 415: Not application/json, or
+                    in a Content-Encoding other than those that the answer's Accept-Encoding names; 422: The answer is
+                    missing or does not fit the question's schema, the safety rules refuse it, or the Idempotency-Key
+                    was used for another one; 503: Overloaded, or the store is away: nothing was written.
                 TransportError: The broker did not answer.
         """
         return _model(
             models.HandoffView,
             self._transport.call(
-                "POST", f"/handoffs/{quoted(handoff_id)}/answer", body=body_of({"answer": answer, "number": number})
+                "POST",
+                f"/handoffs/{quoted(handoff_id)}/answer",
+                body=body_of({"answer": answer, "number": number}),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
             ),
         )
 
@@ -1320,6 +1329,7 @@ class Handoffs:
         question: Any,
         answer_within_ms: int | Unset | None = UNSET,
         schema: dict[str, Any] | Unset | None = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.HandoffView:
         """Ask the sender: the handoff is INPUT_REQUIRED until the answer, and no lease runs. The safety rules read the question
         as they read a message. One question is open at most; the same request again changes nothing.
@@ -1332,14 +1342,15 @@ class Handoffs:
                 schema: A JSON Schema (2020-12) that the answer has to fit; within the bounds of a contract's payload
                     schema.
                 fencing_token: The token that came with the delivery.
+                idempotency_key: Makes a repeated question safe after its answer, too
 
             Raises:
                 ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not the receiver's key; 404:
-                    No such handoff; 409: A stale token, not in this state, or a question is open; or the Idempotency-
-                    Key was used for another question; 413: The body is too large, as it is or decoded; 415: Not
-                    application/json, or in a Content-Encoding other than those that the answer's Accept-Encoding names;
-                    422: The token or the question is missing, the schema is none, or the safety rules refuse the
-                    question; 503: Overloaded, or the store is away: nothing was written.
+                    No such handoff; 409: A stale token, not in this state, or a question is open; 413: The body is too
+                    large, as it is or decoded; 415: Not application/json, or in a Content-Encoding other than those
+                    that the answer's Accept-Encoding names; 422: The token or the question is missing, the schema is
+                    none, the safety rules refuse the question, or the Idempotency-Key was used for another one; 503:
+                    Overloaded, or the store is away: nothing was written.
                 TransportError: The broker did not answer.
         """
         return _model(
@@ -1348,7 +1359,8 @@ class Handoffs:
                 "POST",
                 f"/handoffs/{quoted(handoff_id)}/ask",
                 body=body_of({"answerWithinMs": answer_within_ms, "question": question, "schema": schema}),
-                headers={"Handoff-Fencing-Token": str(fencing_token)},
+                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token), "Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
             ),
         )
 
@@ -1476,7 +1488,7 @@ class Handoffs:
                         "result": result,
                     }
                 ),
-                headers={"Handoff-Fencing-Token": str(fencing_token)},
+                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token)}),
                 repeatable=True,
             ),
         )
@@ -1511,7 +1523,7 @@ class Handoffs:
                 "POST",
                 f"/handoffs/{quoted(handoff_id)}/fail",
                 body=body_of({"costTracking": cost_tracking, "error": error}),
-                headers={"Handoff-Fencing-Token": str(fencing_token)},
+                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token)}),
                 repeatable=True,
             ),
         )
@@ -1537,7 +1549,7 @@ class Handoffs:
                 "POST",
                 f"/handoffs/{quoted(handoff_id)}/heartbeat",
                 body=body_of({}),
-                headers={"Handoff-Fencing-Token": str(fencing_token)},
+                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token)}),
                 repeatable=True,
             ),
         )
@@ -1586,7 +1598,7 @@ class Handoffs:
                 "POST",
                 f"/handoffs/{quoted(handoff_id)}/reject",
                 body=body_of({"details": details, "reason": reason}),
-                headers={"Handoff-Fencing-Token": str(fencing_token)},
+                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token)}),
                 repeatable=True,
             ),
         )
@@ -2180,9 +2192,10 @@ class Subscriptions:
             since: A cursor: everything behind it; or a time, RFC 3339: everything from then on.
 
         Raises:
-            ProblemError: 400: `since` is neither a cursor nor a time; 401: No valid key; 403: An auditor, or not
-                the agent's to subscribe to; 404: No such subscription; 422: The body does not fit; 503: Overloaded,
-                or the store is away: nothing was written.
+            ProblemError: 400: `since` is neither a cursor that the feed has come to, nor a time; 401: No valid key;
+                403: An auditor, or not the agent's to subscribe to; 404: No such subscription; 422: The body does
+                not fit, or `since` is ahead of the subscription's cursor; 503: Overloaded, or the store is away:
+                nothing was written.
             TransportError: The broker did not answer.
         """
         return _model(
@@ -2355,10 +2368,10 @@ class Tasks:
 
         Raises:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Another agent's run, or no
-                agent's key; 404: Not UUIDs; 409: The task has ended; 413: The body is too large, as it is or
-                decoded; 415: Not application/json, or in a Content-Encoding other than those that the answer's
-                Accept-Encoding names; 422: Not an object; 503: Overloaded, or the store is away: nothing was
-                written.
+                agent's key; 404: Not UUIDs; 409: The task has ended, and no grace runs in which the caller may
+                finish its work on it; 413: The body is too large, as it is or decoded; 415: Not application/json,
+                or in a Content-Encoding other than those that the answer's Accept-Encoding names; 422: Not an
+                object; 503: Overloaded, or the store is away: nothing was written.
             TransportError: The broker did not answer.
         """
         return _model(

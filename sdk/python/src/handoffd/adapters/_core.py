@@ -20,7 +20,7 @@ from .._sent import Sent
 from ..building import DEFAULT_BUDGET_USD, AgentState, derived_execution_id, derived_id
 from ..errors import ConflictError, HandoffdError, NotFoundError
 from ..models import HopCostView
-from ..worker import AsyncHandoff
+from ..worker import AsyncHandoff, done_before, task_of
 
 _CODE: Final = re.compile(r"[A-Z][A-Z0-9_]*")
 SAID: Final = 500
@@ -314,8 +314,9 @@ class BrokerRun:
             known = await self._known_cost()
             usd = known["spent"] + spent.usd - self.told.usd - handoff.spent_usd
             prompt = known["prompt"] + spent.prompt_tokens - self.told.prompt_tokens - handoff.prompt_tokens
-            completion = known["completion"] + spent.completion_tokens - self.told.completion_tokens
-            handoff.spend(usd, prompt_tokens=prompt, completion_tokens=completion - handoff.completion_tokens)
+            completion = known["completion"] + spent.completion_tokens - self.told.completion_tokens - handoff.completion_tokens
+            # A difference of sums may round below zero.
+            handoff.spend(max(0.0, usd), prompt_tokens=max(0, prompt), completion_tokens=max(0, completion))
         else:
             handoff.spend(spent.usd, prompt_tokens=spent.prompt_tokens, completion_tokens=spent.completion_tokens)
 
@@ -368,7 +369,7 @@ async def plain(client: AsyncClient, value: Any, known: dict[Turn, str] | None =
             view = await client.handoffs.get(turn.handoff_id, include="message" if turn.kind == "prompt" else None)
         except NotFoundError:
             continue
-        known[turn] = as_text(view.result) if turn.kind == "result" else str((view.message or {}).get("taskDescription", ""))
+        known[turn] = as_text(view.result) if turn.kind == "result" else task_of(dict(view.message or {}))
     return replaced(value, known)
 
 
@@ -433,9 +434,7 @@ def _completed(parent: AsyncHandoff | None) -> Sequence[Mapping[str, Any]]:
     """What was done before this run: what the parent names, and the conversation that led to it."""
     if parent is None:
         return ()
-    turns = {"turns": len(parent.history)}
-    conversation = {"subtaskId": parent.handoff_id, "description": "The conversation before", "result": turns}
-    return [*(parent.message.get("completedSubtasks") or ()), conversation]
+    return [*(parent.message.get("completedSubtasks") or ()), done_before(parent.handoff_id, parent.message)]
 
 
 def transfer_name(target: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
 from agents import (
@@ -351,8 +352,8 @@ def agent_worker(
         config = run_config or RunConfig()
         trace_id = trace_id_of(handoff.traceparent)
         if trace_id:
-            config.trace_id = f"trace_{trace_id}"
-            config.group_id = handoff.task_id
+            # The given one serves every handoff.
+            config = replace(config, trace_id=f"trace_{trace_id}", group_id=handoff.task_id)
         messages: list[Any] = list(await handoff.prompt_messages(turns=turns))
         limit = iterations_of(handoff)
         try:

@@ -6,6 +6,7 @@ use ::redis::aio::MultiplexedConnection;
 use ::redis::streams::{StreamAutoClaimReply, StreamId, StreamReadReply};
 use ::redis::{FromRedisValue, RedisError, Value};
 use bytes::Bytes;
+use serde_json::Map;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
@@ -30,6 +31,8 @@ const BLOCK: Duration = Duration::from_secs(2);
 const FORSAKEN: Duration = Duration::from_secs(30);
 /// Time that a command other than the wait may take.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Reason of a parked entry that holds no message.
+const NO_BODY: &str = "has no field `body`";
 
 /// One stream that the broker reads.
 pub(super) struct Consumer<'a> {
@@ -138,8 +141,10 @@ impl<'a> Consumer<'a> {
         let batch = entries
             .into_iter()
             .map(|entry| {
-                let body = entry.map.get(BODY).and_then(bytes_of).unwrap_or_default();
-                (entry.id, body)
+                let body = entry.map.get(BODY).and_then(bytes_of);
+                // The sink counts such an entry as one that is no message; the copy has what the entry holds.
+                let without = body.is_none().then(|| fields_of(&entry));
+                ((entry.id, without), body.unwrap_or_default())
             })
             .collect();
         // Redis carries out a transaction's other commands when one of them fails: an entry is deleted only after its answer is
@@ -149,7 +154,7 @@ impl<'a> Consumer<'a> {
         if taken.is_empty() {
             return Ok(());
         }
-        for (id, message, what) in &taken {
+        for ((id, without), message, what) in &taken {
             match what {
                 Disposition::Refused(problem) => {
                     if let Some(stream) = self.answers {
@@ -160,8 +165,12 @@ impl<'a> Consumer<'a> {
                 Disposition::Park(why) => {
                     if let Some(parked) = self.parked {
                         let add = answers.cmd("XADD").arg(parked).arg("*");
+                        let (why, body) = match without {
+                            Some(fields) => (NO_BODY, fields.as_bytes()),
+                            None => (why.as_str(), message.as_ref()),
+                        };
                         add.arg("entry").arg(id).arg("reason").arg(why);
-                        add.arg(BODY).arg(message.as_ref()).ignore();
+                        add.arg(BODY).arg(body).ignore();
                     }
                 }
                 Disposition::Done | Disposition::Later(_) => {}
@@ -170,7 +179,7 @@ impl<'a> Consumer<'a> {
         if !answers.is_empty() {
             carried_out(&answers, connection).await?;
         }
-        let ids: Vec<&str> = taken.iter().map(|(id, ..)| id.as_str()).collect();
+        let ids: Vec<&str> = taken.iter().map(|((id, _), ..)| id.as_str()).collect();
         let mut pipeline = ::redis::pipe();
         pipeline.atomic().cmd("XACK").arg(self.stream).arg(GROUP).arg(&ids).ignore();
         pipeline.cmd("XDEL").arg(self.stream).arg(&ids).ignore();
@@ -254,6 +263,15 @@ fn bytes_of(value: &Value) -> Option<Bytes> {
     }
 }
 
+/// The fields of an entry as a JSON object; bytes that are no UTF-8 are replaced.
+fn fields_of(entry: &StreamId) -> String {
+    let text =
+        |value: &Value| String::from_utf8_lossy(&bytes_of(value).unwrap_or_default()).into_owned();
+    let fields: Map<String, serde_json::Value> =
+        entry.map.iter().map(|(name, value)| (name.clone(), text(value).into())).collect();
+    serde_json::Value::Object(fields).to_string()
+}
+
 /// Handoffs in by a stream: where it is, and where refusals go.
 #[derive(Debug, Clone)]
 pub struct RedisIntake {
@@ -290,6 +308,16 @@ impl RedisIntake {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_fields_of_an_entry_are_one_json_object() {
+        let of = |bytes: &[u8]| Value::BulkString(bytes.to_vec());
+        let map =
+            [("message".to_owned(), of(b"{\"a\":1}")), ("other".to_owned(), of(b"x\xff"))].into();
+        let text = fields_of(&StreamId { map, ..StreamId::default() });
+        let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, serde_json::json!({ "message": "{\"a\":1}", "other": "x\u{fffd}" }));
+    }
 
     #[test]
     fn large_entries_are_read_few_at_a_time() {

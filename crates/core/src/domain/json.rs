@@ -7,9 +7,9 @@
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use crate::domain::failure::{Code, Failure, Stage};
+use super::failure::{Code, Failure, Stage};
 
-pub use crate::domain::canonical::MAX_DEPTH;
+pub use super::canonical::MAX_DEPTH;
 
 /// Most members and elements of one document: each takes some 100 bytes once parsed, so this bounds
 /// what a small body can become in memory.

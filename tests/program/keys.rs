@@ -1,0 +1,127 @@
+//! `handoffd key tree-head` as a process: what prints changes nothing, and a change that fails leaves the key as it was.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::PathBuf;
+use std::process::Command;
+
+/// A data directory with the log of one tenant.
+struct Site {
+    folder: tempfile::TempDir,
+}
+
+impl Site {
+    fn new() -> Self {
+        let site = Self { folder: tempfile::tempdir().unwrap() };
+        site.run(&["key", "create", "--role", "admin"], 0);
+        site
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn file(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    /// Both outputs of a command, which must end with this code.
+    fn run(&self, arguments: &[&str], code: i32) -> String {
+        self.run_with(&[], arguments, code)
+    }
+
+    fn run_with(&self, settings: &[(&str, &str)], arguments: &[&str], code: i32) -> String {
+        let done = Command::new(env!("CARGO_BIN_EXE_handoffd"))
+            .args(arguments)
+            .env_clear()
+            .env("HANDOFFD_DATA_DIR", self.folder.path())
+            .env("HANDOFFD_LISTEN", "127.0.0.1:0")
+            .envs(settings.iter().copied())
+            .output()
+            .unwrap();
+        assert_eq!(done.status.code(), Some(code), "{arguments:?}: {done:?}");
+        String::from_utf8([done.stdout, done.stderr].concat()).unwrap()
+    }
+
+    /// The files of the keys that sign tree heads.
+    fn keys(&self) -> Vec<String> {
+        let names = std::fs::read_dir(self.folder.path()).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<_> = names.filter(|name| name.starts_with("tree-head.key")).collect();
+        names.sort();
+        names
+    }
+}
+
+#[test]
+fn a_change_of_the_key_that_fails_leaves_the_key() {
+    let site = Site::new();
+    let first = site.run(&["key", "tree-head"], 0);
+    let kept = site.file("tree-head.key");
+    // A folder is no database.
+    std::fs::create_dir(site.path("away")).unwrap();
+    let away = format!("sqlite:{}", site.path("away").display());
+    site.run(&["--database-url", &away, "key", "tree-head", "--new"], 3);
+    assert_eq!((site.file("tree-head.key"), site.keys().len()), (kept.clone(), 1));
+
+    // As a broker holds it.
+    let lock = std::fs::File::create(site.path("handoffd.db.lock")).unwrap();
+    lock.try_lock().unwrap();
+    let said = site.run(&["key", "tree-head", "--new"], 3);
+    assert!(said.contains("another broker serves"), "{said}");
+    assert_eq!((site.file("tree-head.key"), site.keys().len()), (kept.clone(), 1));
+    drop(lock);
+
+    let second = site.run(&["key", "tree-head", "--new"], 0);
+    assert_ne!(first, second);
+    assert_eq!(site.run(&["key", "tree-head"], 0), second);
+    let keys = site.keys();
+    assert!(keys.len() == 2 && !keys.contains(&"tree-head.key.new".to_owned()), "{keys:?}");
+    assert_eq!(site.file(&keys[1]), kept, "the old one stands beside it");
+
+    // As a crash between the commit and the files leaves it.
+    std::fs::rename(site.path("tree-head.key"), site.path("tree-head.key.new")).unwrap();
+    std::fs::rename(site.path(&keys[1]), site.path("tree-head.key")).unwrap();
+    site.run(&["key", "tree-head"], 3);
+    assert_eq!(site.run(&["key", "tree-head", "--new"], 0), second, "the same change, ended");
+    assert_eq!(site.run(&["key", "tree-head"], 0), second);
+    assert_eq!(site.keys(), keys);
+    let said = site.run(&["verify"], 0);
+    assert!(said.contains(": 2 records"), "the change is recorded once: {said}");
+}
+
+#[test]
+fn a_start_without_its_key_makes_none() {
+    let site = Site::new();
+    let first = site.run(&["key", "tree-head"], 0);
+    let kept = site.file("tree-head.key");
+    std::fs::remove_file(site.path("tree-head.key")).unwrap();
+    for arguments in [&["serve"][..], &["key", "tree-head"]] {
+        let said = site.run(arguments, 3);
+        assert!(said.contains("signed with another key"), "{said}");
+        assert!(site.keys().is_empty(), "{:?}", site.keys());
+    }
+    std::fs::write(site.path("tree-head.key"), kept).unwrap();
+    assert_eq!(site.run(&["key", "tree-head"], 0), first);
+}
+
+#[test]
+fn a_configured_key_is_changed_by_the_settings() {
+    let site = Site::new();
+    let [one, other] = [b'1', b'2'].map(|byte| {
+        use base64::Engine as _;
+        base64::engine::general_purpose::STANDARD.encode([byte; 32])
+    });
+    let run = |key: &str, arguments: &[&str], code| {
+        site.run_with(&[("HANDOFFD_AUDIT__SIGNING_KEY", key)], arguments, code)
+    };
+    let first = run(&one, &["key", "tree-head"], 0);
+    run(&other, &["key", "tree-head"], 3);
+    let said = run(&one, &["key", "tree-head", "--new"], 3);
+    assert!(said.contains("signs already"), "{said}");
+    let second = run(&other, &["key", "tree-head", "--new"], 0);
+    assert_ne!(first, second);
+    assert_eq!(run(&other, &["key", "tree-head"], 0), second);
+    run(&one, &["key", "tree-head"], 3);
+    assert!(site.keys().is_empty());
+}
