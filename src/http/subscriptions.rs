@@ -22,7 +22,7 @@ use handoffd_broker::vault::{AgentSecrets, EndpointCredentials, SecretKind};
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::event::{Position, Subscriber, Subscription, SubscriptionSpec};
 use handoffd_core::domain::failure::{Code, Failure, Stage};
-use handoffd_core::domain::ids::{AgentId, Micros, SubscriptionId};
+use handoffd_core::domain::ids::{AgentId, Micros, SubscriptionId, TenantId};
 use handoffd_core::domain::residency::CrossingParty;
 use handoffd_core::domain::warning::{Warning, WarningCode};
 use handoffd_core::evidence::record::RecordContent;
@@ -87,13 +87,20 @@ async fn shown(api: &Api, row: &SubscriptionRow) -> Result<SubscriptionView, Pro
     Ok(view)
 }
 
+/// Names a filter by an agent that is not registered: no event concerns it.
+async fn filtered_by_nobody(api: &Api, tenant: &TenantId, subscription: &Subscription) -> Result<Option<Warning>, Problem> {
+    let Some(agent) = &subscription.filter.agent_id else { return Ok(None) };
+    let agents = api.intake.directory.agents(tenant).await?;
+    let why = "names nobody; the subscription stands, and is told nothing until such an agent exists";
+    let unknown = agents.row(agent).is_none();
+    Ok(unknown.then(|| Warning::new(WarningCode::UnknownAgent, "/filter/agentId", why)))
+}
+
 /// The view of a changed subscription, with its warnings.
-fn warned(api: &Api, view: SubscriptionView, crossing: Option<&Warning>) -> SubscriptionView {
+fn warned(api: &Api, view: SubscriptionView, others: &[Option<Warning>]) -> SubscriptionView {
     let warnings = refused_endpoint(api, "/url", &view.url);
-    SubscriptionView {
-        warnings: warnings.iter().chain(crossing).map(WarningView::from).collect(),
-        ..view
-    }
+    let warnings = warnings.iter().chain(others.iter().flatten());
+    SubscriptionView { warnings: warnings.map(WarningView::from).collect(), ..view }
 }
 
 async fn find(
@@ -187,7 +194,10 @@ pub(super) async fn create(
     let spec: SubscriptionSpec = typed(Value::Object(new))?;
     let mut subscription = spec.make().map_err(|(pointer, why)| wrong(&pointer, why))?;
     subscription.owner = owner_of(&api, &principal, &subscription).await?;
-    let crossed = crossed(&api, &subscription)?;
+    let others = [
+        filtered_by_nobody(&api, &principal.tenant, &subscription).await?,
+        crossed(&api, &subscription)?,
+    ];
     let now = api.now();
     let id = SubscriptionId(clock::time_ordered_id(now));
     let (owner, kind) = (Subscriber::Subscription(id), SecretKind::Webhook);
@@ -210,7 +220,7 @@ pub(super) async fn create(
     };
     let create = Box::new(CreateSubscription { row: row.clone(), content });
     api.carry_out(&principal, api.now(), Kind::CreateSubscription(create)).await?;
-    let mut view = warned(&api, shown(&api, &row).await?, crossed.as_ref());
+    let mut view = warned(&api, shown(&api, &row).await?, &others);
     view.secret = Some(secret.to_string());
     Ok((StatusCode::CREATED, axum::Json(view)))
 }
@@ -284,11 +294,12 @@ pub(super) async fn patch(
             return Err(Problem::new(Code::Forbidden, why));
         }
     }
-    let crossed = crossed(&api, &next)?;
+    let others =
+        [filtered_by_nobody(&api, &principal.tenant, &next).await?, crossed(&api, &next)?];
     let what = json!({ "updated": next });
     let change = SubscriptionChange::Patch(Box::new(spec));
     let view = changed(&api, &principal, id, change, &what).await?;
-    Ok(axum::Json(warned(&api, view, crossed.as_ref())))
+    Ok(axum::Json(warned(&api, view, &others)))
 }
 
 /// End a subscription.

@@ -383,6 +383,21 @@ both! {
         assert_eq!(broker.log_size().await - before, 3 + 1);
     }
 
+    async fn a_filter_by_an_agent_that_is_not_registered_is_named(broker: Broker) {
+        broker.pull_pair().await;
+        let spec = |agent: &str| json!({ "url": "https://example.com/hook", "filter": { "agentId": agent } });
+        let made = broker.admin.post("/subscriptions", &spec("a")).await.expect(201).body;
+        assert_eq!(made["warnings"], Value::Null);
+        let change = |agent: &str| json!({ "filter": { "agentId": agent } });
+        let changed = broker.admin.send(Method::PATCH, &path(&made), &[], &change("aa")).await.expect(200).body;
+        let created = broker.admin.post("/subscriptions", &spec("aa")).await.expect(201).body;
+        for one in [changed, created] {
+            let warned = &one["warnings"][0];
+            assert_eq!((&warned["code"], &warned["pointer"]), (&json!("UNKNOWN_AGENT"), &json!("/filter/agentId")));
+            assert_eq!(one["filter"]["agentId"], "aa", "it stands");
+        }
+    }
+
     with [QUICK_POLL]
     async fn two_brokers_tell_a_subscription_once_and_go_on_for_each_other(broker: Broker) {
         if !broker.url.starts_with("postgres") {

@@ -19,6 +19,12 @@ const NOT_TAKEN: f64 = 0.125;
 /// What the webhook receiver does with a chunk, in seconds at most.
 const WORK: f64 = 0.06;
 
+/// One chunk of six is work for `LONG_WORK` seconds.
+const LONG: f64 = 1.0 / 6.0;
+
+/// Longer than a broker sends before it writes its line: behind such a chunk it writes the line, however fast the machine.
+const LONG_WORK: f64 = 0.3;
+
 /// A chunk that a receiver took.
 #[derive(Debug, Clone)]
 pub struct HeardChunk {
@@ -82,7 +88,8 @@ async fn take(
     let text = |name: &str| headers[name].to_str().unwrap().to_owned();
     let (handoff, token) = (text("handoff-id"), text("handoff-fencing-token").parse().unwrap());
     let whole = if headers.contains_key("handoff-chunk") {
-        tokio::time::sleep(Duration::from_secs_f64(below(WORK))).await;
+        let work = if below(1.0) < LONG { LONG_WORK } else { below(WORK) };
+        tokio::time::sleep(Duration::from_secs_f64(work)).await;
         if below(1.0) < NOT_TAKEN {
             return StatusCode::SERVICE_UNAVAILABLE.into_response();
         }

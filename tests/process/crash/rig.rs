@@ -11,7 +11,7 @@ use crate::proxy::Proxy;
 use crate::site::{Side, Site};
 
 /// How long an armed broker may live under load.
-const ENDS_WITHIN: Duration = Duration::from_mins(1);
+const ENDS_WITHIN: Duration = Duration::from_mins(2);
 
 pub fn below(most: f64) -> f64 {
     random_fraction() * most

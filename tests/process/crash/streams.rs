@@ -36,10 +36,6 @@ const ENDINGS: [Ending; 9] = [
     Ending::Silence,
 ];
 
-/// How often a stream is long. A broker writes a line behind a chunk only where it has sent for a quarter of a second
-/// without a pause; streams of two to ten chunks seldom keep it so long.
-const LONG: f64 = 0.5;
-
 /// Pause between two chunks, at most, in seconds.
 const BETWEEN: f64 = 0.05;
 
@@ -91,8 +87,7 @@ pub async fn send(caller: &Caller, sent: &SentStreams, tally: &Tally, target: &'
     let (status, answer) = caller.say("/handoffs", &opening).await;
     assert_eq!(status, 202, "{answer}");
     tally.add(1);
-    let count = if below(1.0) < LONG { 24.0 + below(17.0) } else { 2.0 + below(9.0) };
-    let chunks = chunks(count as i64, ending);
+    let chunks = chunks(2 + below(9.0) as i64, ending);
     let end = ToldEnd::None;
     let stream = SentStream { task, target, chunks, acknowledged: 0, end, faults: Vec::new() };
     let mut sender =
