@@ -126,6 +126,11 @@ both! {
         let quiet = json!([{"role": "user", "content": "Go on."}]);
         let second = first.next("b", "c").set("/conversationHistoryVerbatim", quiet).set("/taskDescription", json!(ORDER));
         b.submit(&second).await.refused(422, "SAFETY_VIOLATION");
+        // Released by a person who waives the order, it is measured for its receiver like any other.
+        let waive = json!({ "reason": "quoted", "waive": ["/taskDescription"] });
+        broker.admin.post(&format!("/dead-letters/{}/release", second.id()), &waive).await.expect(200);
+        let released = broker.admin.get(&second.path()).await.expect(200).body;
+        assert!(released["context"]["tokens"].as_u64().unwrap() > 0, "{released}");
         let fresh = alone.next("b", "c").set("/taskDescription", json!(ORDER));
         b.submit(&fresh).await.expect(202);
     }

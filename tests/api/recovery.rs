@@ -288,6 +288,29 @@ both! {
         broker.admin.post(&release, &because()).await.expect(200);
     }
 
+    with [("HANDOFFD_DELIVERY__POLL_MS", "50")]
+    async fn what_no_person_answered_is_released_under_the_loop_guard_of_now(broker: Broker) {
+        let a = broker.pull("a", &["b"]).await;
+        broker.pull("b", &[]).await;
+        let contract = |version: &str, max: u32| json!({
+            "id": "a-to-b", "version": version, "source": "a", "target": "b",
+            "recovery": { "on_reject": "source", "loop_guard": { "counter": "passages", "max": max } },
+            "human_in_the_loop": { "human_target": true, "timeout_ms": 200 },
+        });
+        broker.admin.put("/contracts/a-to-b", &contract("1.0.0", 1)).await.expect(201);
+        let message = Message::review("a", "b");
+        a.submit(&message).await.expect(202);
+        broker.handoff_becomes(&message, "DEAD_LETTERED").await;
+        let release = format!("/dead-letters/{}/release", message.id());
+        // It has passed the edge once.
+        let refused = broker.admin.post(&release, &because()).await.refused(422, "LOOP_DETECTED");
+        assert!(refused.text.contains("passage 2 of the edge; its contract allows 1"), "{}", refused.text);
+        broker.admin.put("/contracts/a-to-b", &contract("1.1.0", 2)).await.expect(201);
+        broker.admin.post(&release, &because()).await.expect(200);
+        broker.handoff_becomes(&message, "DEAD_LETTERED").await;
+        broker.admin.post(&release, &because()).await.refused(422, "LOOP_DETECTED");
+    }
+
     async fn who_does_not_send_a_message_learns_nothing_of_its_task(broker: Broker) {
         let (a, b) = broker.pull_pair().await;
         let c = broker.pull("c", &[]).await;
