@@ -88,10 +88,15 @@ async fn shown(api: &Api, row: &SubscriptionRow) -> Result<SubscriptionView, Pro
 }
 
 /// Names a filter by an agent that is not registered: no event concerns it.
-async fn filtered_by_nobody(api: &Api, tenant: &TenantId, subscription: &Subscription) -> Result<Option<Warning>, Problem> {
+async fn filtered_by_nobody(
+    api: &Api,
+    tenant: &TenantId,
+    subscription: &Subscription,
+) -> Result<Option<Warning>, Problem> {
     let Some(agent) = &subscription.filter.agent_id else { return Ok(None) };
     let agents = api.intake.directory.agents(tenant).await?;
-    let why = "names nobody; the subscription stands, and is told nothing until such an agent exists";
+    let why =
+        "names nobody; the subscription stands, and is told nothing until such an agent exists";
     let unknown = agents.row(agent).is_none();
     Ok(unknown.then(|| Warning::new(WarningCode::UnknownAgent, "/filter/agentId", why)))
 }
@@ -294,8 +299,7 @@ pub(super) async fn patch(
             return Err(Problem::new(Code::Forbidden, why));
         }
     }
-    let others =
-        [filtered_by_nobody(&api, &principal.tenant, &next).await?, crossed(&api, &next)?];
+    let others = [filtered_by_nobody(&api, &principal.tenant, &next).await?, crossed(&api, &next)?];
     let what = json!({ "updated": next });
     let change = SubscriptionChange::Patch(Box::new(spec));
     let view = changed(&api, &principal, id, change, &what).await?;

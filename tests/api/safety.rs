@@ -1,6 +1,8 @@
 //! The safety stage from outside: what is observed and let pass, and the second opinion of a real HTTP
 //! service that says yes or no, is slow, broken, or not there.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::harness::{Broker, Kind, run};
@@ -97,6 +99,27 @@ async fn a_classifier_that_gives_another_label_at_the_release_can_be_waived_all_
             (&json!("PENDING"), &json!("injection")),
             "the last judgement"
         );
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dry_run_over_many_keeps_its_pace_where_it_asks_the_classifier() {
+    let verdict = json!({ "unsafe": true, "label": "persuasion", "pointer": "/reason" });
+    let service = Service::start(Manner::Says(verdict)).await;
+    with_classifier(&service.url, &[], async |broker: &Broker| {
+        let (a, _) = broker.pull_pair().await;
+        for _ in 0..3 {
+            a.submit(&Message::review("a", "b")).await.refused(422, "SAFETY_VIOLATION");
+        }
+        let asked = service.asked().len();
+        let all = json!({ "filter": { "source": "a" }, "reason": "read them", "waive": ["/reason"], "ratePerSecond": 4, "dryRun": true });
+        let began = tokio::time::Instant::now();
+        let dry = broker.admin.post("/dead-letters/release", &all).await.expect(200).body;
+        assert_eq!((&dry["matched"], &dry["done"]), (&json!(3), &json!(3)), "{dry}");
+        assert_eq!(service.asked().len(), asked + 3, "each is judged as a release would be");
+        // Two intervals between three questions.
+        assert!(began.elapsed() >= Duration::from_millis(490), "{:?}", began.elapsed());
     })
     .await;
 }
