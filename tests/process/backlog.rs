@@ -8,12 +8,9 @@ use crate::broker::Broker;
 use crate::load::Load;
 use crate::receiver::{Seen, accepting};
 use crate::site::Site;
-use crate::world::{Takes, World, until};
+use crate::world::{COMES_WITHIN, Takes, World, until};
 
-const NO_POLL: (&str, &str) = ("HANDOFFD_DELIVERY__POLL_MS", "600000");
-
-/// Far above what the deliveries take, far below the next poll.
-const WITHOUT_A_POLL: Duration = Duration::from_secs(30);
+const NO_POLL: (&str, &str) = ("HANDOFFD_DELIVERY__POLL_MS", "1800000");
 
 async fn pushed_through(site: Arc<Site>, settings: &[(&str, &str)], most: u32, handoffs: usize) {
     let broker = Broker::start(&site, settings).await;
@@ -26,7 +23,7 @@ async fn pushed_through(site: Arc<Site>, settings: &[(&str, &str)], most: u32, h
     let mut load = Load::start(&world, &[&broker.base], 16);
     load.more(handoffs).await;
     load.finish().await;
-    until(WITHOUT_A_POLL, "nothing waits for a poll", async || {
+    until(COMES_WITHIN, "nothing waits for a poll", async || {
         world.count() - world.seen.handoffs().len().min(world.count())
     })
     .await;

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::receiver::pulling;
-use crate::world::{World, client, message, until};
+use crate::world::{COMES_WITHIN, World, client, message, until};
 
 /// Pause of a sender whose broker is away.
 const AGAIN: Duration = Duration::from_millis(10);
@@ -65,10 +65,8 @@ impl Load {
     /// Waits until so many more are acknowledged.
     pub async fn more(&self, count: usize) {
         let goal = self.world.count() + count;
-        until(Duration::from_mins(1), "the load goes on", async || {
-            goal.saturating_sub(self.world.count())
-        })
-        .await;
+        until(COMES_WITHIN, "the load goes on", async || goal.saturating_sub(self.world.count()))
+            .await;
     }
 
     /// No new handoffs; what was begun is said to the end. Pulling goes on as long as the load lives.

@@ -1,7 +1,6 @@
 //! Two brokers on one Postgres, and a task at a remote A2A agent: one follows it, and the other takes over when that one dies.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use handoffd::clock::random_id;
 use reqwest::Method;
@@ -10,17 +9,16 @@ use serde_json::{Value, json};
 use crate::broker::Broker;
 use crate::remote_agent::RemoteAgent;
 use crate::site::{ADMIN_KEY, Site};
-use crate::world::{Takes, World, client, message, until};
+use crate::world::{COMES_WITHIN, Takes, World, client, message, until};
 
-const WITHIN: Duration = Duration::from_mins(1);
 const CALLS: &str = "handoff_door_calls_total";
 const LOOKS: &str = "operation=\"get_task\"";
 
-/// Leases of two seconds: a broker that follows extends them three times a second.
+/// Leases of five seconds, which a broker on a busy machine extends in time.
 const SETTINGS: [(&str, &str); 4] = [
     ("HANDOFFD_DOORS__A2A__POLL_MS", "30"),
     ("HANDOFFD_DOORS__A2A__POLL_MAX_MS", "100"),
-    ("HANDOFFD_DELIVERY__LEASE_MS", "2000"),
+    ("HANDOFFD_DELIVERY__LEASE_MS", "5000"),
     ("HANDOFFD_DELIVERY__BROKER_TIMEOUT_MS", "500"),
 ];
 
@@ -40,7 +38,7 @@ async fn looks(broker: &Broker) -> f64 {
 async fn looks_more(broker: &Broker, times: f64) {
     let before = looks(broker).await;
     let what = "the broker looks at the remote task";
-    until(WITHIN, what, async || usize::from(looks(broker).await < before + times)).await;
+    until(COMES_WITHIN, what, async || usize::from(looks(broker).await < before + times)).await;
 }
 
 /// A handoff that the remote agent accepted and works on: its id and its task.
@@ -54,7 +52,7 @@ async fn accepted(base: &str, key: &str) -> (String, String) {
 
 async fn becomes(base: &str, handoff: &str, status: &str) {
     let path = format!("/handoffs/{handoff}");
-    until(WITHIN, &format!("the handoff is {status}"), async || {
+    until(COMES_WITHIN, &format!("the handoff is {status}"), async || {
         let page = ask(base, Method::GET, &path, ADMIN_KEY, &json!({})).await;
         usize::from(page["status"] != status)
     })
@@ -63,7 +61,7 @@ async fn becomes(base: &str, handoff: &str, status: &str) {
 
 /// Waits until one of two brokers follows a task: whether the first one does.
 async fn is_followed_by(one: (&Broker, f64), other: (&Broker, f64)) -> bool {
-    until(WITHIN, "a broker follows the task", async || {
+    until(COMES_WITHIN, "a broker follows the task", async || {
         let (here, there) = (looks(one.0).await, looks(other.0).await);
         usize::from(here <= one.1 && there <= other.1)
     })
@@ -94,7 +92,7 @@ pub async fn one_of_two_brokers_follows_a_remote_task_and_the_other_takes_over(s
         (second, first)
     };
     // The lease is extended for longer than it lasts, and the other broker keeps away.
-    tokio::time::timeout(WITHIN, looks_more(&follows, 40.0)).await.unwrap();
+    looks_more(&follows, 100.0).await;
     becomes(&idle.base, &handoff, "ACCEPTED").await;
     assert!(looks(&idle).await < 0.5, "one broker follows");
     follows.kill().await;
@@ -116,7 +114,7 @@ pub async fn one_of_two_brokers_follows_a_remote_task_and_the_other_takes_over(s
     let cancel = json!({ "reason": "NOT_NEEDED", "graceMs": 0 });
     let path = format!("/tasks/{task}/cancel");
     ask(&lives.base, Method::POST, &path, &world.sender_key, &cancel).await;
-    until(WITHIN, "the remote task is withdrawn", async || {
+    until(COMES_WITHIN, "the remote task is withdrawn", async || {
         usize::from(agent.states_of(&handoff) != ["TASK_STATE_CANCELED"])
     })
     .await;

@@ -125,6 +125,8 @@ impl Site {
             .env("HANDOFFD_DELIVERY__POLL_MS", "200")
             .env("HANDOFFD_DELIVERY__BROKER_TIMEOUT_MS", "1000")
             .env("HANDOFFD_DELIVERY__CLAIM_TTL_MS", "1500")
+            // On a busy machine no handoff expires before a killed broker's successor delivers it.
+            .env("HANDOFFD_DELIVERY__VERDICT_TIMEOUT_MS", "300000")
             .envs(settings.iter().copied())
             .kill_on_drop(true);
         command

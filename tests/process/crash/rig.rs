@@ -9,9 +9,7 @@ use handoffd::fault::{Io, Step};
 use super::fleet::Fleet;
 use crate::proxy::Proxy;
 use crate::site::{Side, Site};
-
-/// How long an armed broker may live under load.
-const ENDS_WITHIN: Duration = Duration::from_mins(2);
+use crate::world::COMES_WITHIN;
 
 pub fn below(most: f64) -> f64 {
     random_fraction() * most
@@ -77,8 +75,8 @@ impl Rig {
     /// Waits until the armed broker has ended at its step; afterwards all live.
     pub async fn comes_to(&mut self, seat: usize, step: Step) {
         let began = tokio::time::Instant::now();
-        let came = self.fleet.ends(seat, ENDS_WITHIN).await;
-        assert!(came, "no broker came to {} in {ENDS_WITHIN:?}", step.name());
+        let came = self.fleet.ends(seat, COMES_WITHIN).await;
+        assert!(came, "no broker came to {} in {COMES_WITHIN:?}", step.name());
         println!("came to {} after {:.1} s", step.name(), began.elapsed().as_secs_f64());
         for other in 0..self.brokers() {
             self.fleet.revive(other).await;

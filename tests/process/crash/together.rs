@@ -27,7 +27,7 @@ use super::{RESTS_WITHIN, compressed, groups, laws, readers, stream_laws, stream
 use crate::kills::rounds;
 use crate::receiver::Seen;
 use crate::site::{ADMIN_KEY, Side, Site};
-use crate::world::{Acknowledged, Takes, World, client, until};
+use crate::world::{Acknowledged, COMES_WITHIN, Takes, World, client, until};
 
 /// Rounds where `HANDOFFD_TEST_ROUNDS` says nothing: the three cases come to all steps of groups, streams and
 /// compressions then.
@@ -189,7 +189,7 @@ impl Together {
 
     async fn more(&self, count: usize) {
         let goal = self.notes.tally.count() + count;
-        until(Duration::from_mins(1), "the load goes on", async || {
+        until(COMES_WITHIN, "the load goes on", async || {
             goal.saturating_sub(self.notes.tally.count())
         })
         .await;
