@@ -135,6 +135,11 @@ struct FoundGroup {
     group: Group,
 }
 
+/// Whether that is the id of a group that the caller may see.
+pub(super) async fn sees(api: &Api, principal: &Principal, id: HandoffId) -> Result<bool, Problem> {
+    Ok(find(api, principal, id).await?.is_some())
+}
+
 /// The group of that id, where the caller may see it: its sender, and people.
 async fn find(
     api: &Api,

@@ -52,16 +52,16 @@ fn parameters() -> &'static OperationParameters {
     })
 }
 
-/// Refuses a request with a parameter that its operation does not take. Pages of the
+/// Refuses a request with a parameter that its operation does not take, or with a NUL in a value. Pages of the
 /// documentation are no operations and pass.
 pub async fn check(request: Request, next: Next) -> Response {
-    match unknown(&request) {
+    match wrong(&request) {
         Some(problem) => problem.into_response(),
         None => next.run(request).await,
     }
 }
 
-fn unknown(request: &Request) -> Option<Problem> {
+fn wrong(request: &Request) -> Option<Problem> {
     let query = request.uri().query().filter(|query| !query.is_empty())?;
     let path = request.extensions().get::<MatchedPath>()?.as_str();
     // The document has no mark for a parameter that spans segments.
@@ -71,8 +71,13 @@ fn unknown(request: &Request) -> Option<Problem> {
         other => other.as_str().to_ascii_lowercase(),
     };
     let taken = parameters().get(&path)?.get(&method)?;
-    let mut names = url::form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name);
-    let name = names.find(|name| !taken.iter().any(|one| one == name))?;
+    let given = url::form_urlencoded::parse(query.as_bytes());
+    let Some((name, _)) = given.clone().find(|(name, _)| !taken.iter().any(|one| one == name))
+    else {
+        // No value has a NUL, and Postgres takes none in a text.
+        let (name, _) = given.into_iter().find(|(_, value)| value.contains('\0'))?;
+        return Some(Problem::invalid(format!("`{name}` has a NUL character, which no value has")));
+    };
     let name: String = name.chars().take(64).collect();
     Some(Problem::invalid(if taken.is_empty() {
         format!("unknown query parameter `{name}`; this operation takes none")

@@ -11,6 +11,7 @@ use super::agents::{overlap, refused_endpoint};
 use super::auth::{Participant, operates};
 use super::events::position;
 use super::extract::{Id, Json, NoBody, Params, page_size, typed};
+use super::groups;
 use super::handoffs;
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
 use super::shape::no_idle_nulls;
@@ -141,10 +142,15 @@ async fn owner_of(
         let why = "an agent subscribes to one handoff that it sends: filter.handoffId names it";
         return Err(Problem::new(Code::Forbidden, why));
     };
-    let sent = handoffs::find(api, principal, handoff).await?;
-    if sent.source != agent {
-        let why = "an agent subscribes to handoffs that it sends";
-        return Err(Problem::new(Code::Forbidden, why));
+    match handoffs::find(api, principal, handoff).await {
+        Ok(sent) if sent.source == agent => {}
+        Ok(_) => {
+            let why = "an agent subscribes to handoffs that it sends";
+            return Err(Problem::new(Code::Forbidden, why));
+        }
+        // A group is seen by its sender alone.
+        Err(_) if groups::sees(api, principal, handoff).await? => {}
+        Err(problem) => return Err(problem),
     }
     // No operator will open the way for it.
     if let Some(why) = (api.endpoints)(&subscription.url) {

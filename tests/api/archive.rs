@@ -170,18 +170,26 @@ both! {
         // While the archive is away an erasure of messages is not done.
         let aside = broker.archive().with_extension("aside");
         std::fs::rename(broker.archive(), &aside).unwrap();
-        std::fs::write(broker.archive(), b"in the way").unwrap();
         let erase = async |path: &str| {
             let wait = [("prefer", "wait=1")];
             broker.admin.send(reqwest::Method::DELETE, path, &wait, &json!({})).await
         };
-        until("the erasure waits for it", async || {
-            match erase("/data-subjects/jana?scope=messages").await.expect(202).body["status"].as_str() {
-                Some("SCRUBBING") => Ok(()),
-                other => Err(format!("{other:?}")),
-            }
-        })
-        .await;
+        let waits = async || {
+            until("the erasure waits for it", async || {
+                match erase("/data-subjects/jana?scope=messages").await.expect(202).body["status"].as_str() {
+                    Some("SCRUBBING") => Ok(()),
+                    other => Err(format!("{other:?}")),
+                }
+            })
+            .await;
+        };
+        waits().await;
+        // As a disk that is not mounted leaves it.
+        std::fs::create_dir(broker.archive()).unwrap();
+        waits().await;
+        std::fs::remove_dir(broker.archive()).unwrap();
+        std::fs::write(broker.archive(), b"in the way").unwrap();
+        waits().await;
         std::fs::remove_file(broker.archive()).unwrap();
         std::fs::rename(&aside, broker.archive()).unwrap();
         until("the erasure ends", async || {
@@ -200,6 +208,27 @@ both! {
         erase("/data-subjects/omar").await.expect(200);
         std::fs::rename(&aside, broker.archive()).unwrap();
         assert_eq!(archive(broker, &[]).await["orphans"], 0);
+    }
+
+    async fn what_somebody_waits_for_stays_hot(broker: Broker) {
+        let (a, b) = broker.pull_pair().await;
+        let asked = Message::review("a", "b");
+        a.submit(&asked).await.expect(202);
+        let token = b.claim_one().await;
+        b.say(&asked, "accept", token, json!({})).await.expect(200);
+        b.say(&asked, "ask", token, json!({ "question": "which one?" })).await.expect(200);
+        let stream = Message::review("a", "b").set("/schemaVersion", json!("2.2")).set("/stream", json!({ "open": true }));
+        a.submit(&stream).await.expect(202);
+        let chunk = json!({ "seq": 1, "set": { "/currentState/pages": 1 } });
+        a.api.post(&format!("{}/chunks", stream.path()), &chunk).await.expect(200);
+        let moved = archive(broker, &[]).await;
+        assert_eq!((&moved["contents"], &moved["held"]), (&json!(0), &json!(4)), "{moved}");
+        let aside = broker.archive().with_extension("aside");
+        let _ = std::fs::rename(broker.archive(), &aside);
+        let chunks = b.api.get(&format!("{}/chunks?from=1", stream.path())).await.expect(200).body;
+        assert_eq!(chunks["items"][0]["set"]["/currentState/pages"], 1, "{chunks}");
+        a.api.post(&format!("{}/answer", asked.path()), &json!({ "answer": "the first" })).await.expect(200);
+        let _ = std::fs::rename(&aside, broker.archive());
     }
 
     async fn what_is_erased_while_cold_leaves_the_archive(broker: Broker) {

@@ -384,7 +384,7 @@ both! {
             ("remaining_nanos", "remaining_nanos + 1".to_owned(), "/costAtHandoff/costBudgetRemainingUSD"),
             ("prompt_tokens", "prompt_tokens + 1".to_owned(), "/costAtHandoff/tokenSpent/prompt"),
             ("completion_tokens", "completion_tokens + 1".to_owned(), "/costAtHandoff/tokenSpent/completion"),
-            ("created_at", "created_at + 1".to_owned(), "and by no record of it"),
+            ("created_at", "created_at + 1".to_owned(), "by its first record"),
             ("task_id", format!("'{other}'"), "stands under task"),
         ] {
             past_the_broker(broker, "CREATE TABLE kept AS SELECT * FROM handoffs").await;
@@ -398,6 +398,19 @@ both! {
             assert_eq!(past_the_broker(broker, &sql).await, 1, "{column}");
             past_the_broker(broker, "DROP TABLE kept").await;
         }
+        // A parent where there was none, and the time of a later record.
+        for (column, value, named) in [
+            ("parent_id", format!("'{}'", second.id()), "its record says none"),
+            ("created_at", "accepted_at".to_owned(), "by its first record"),
+        ] {
+            let of = format!("WHERE handoff_id = '{}'", first.id());
+            past_the_broker(broker, "CREATE TABLE kept AS SELECT * FROM handoffs").await;
+            past_the_broker(broker, &format!("UPDATE handoffs SET {column} = {value} {of}")).await;
+            let found = fault(broker).await;
+            assert!(found["detail"].as_str().unwrap().contains(named), "{column}: {found}");
+            past_the_broker(broker, &format!("UPDATE handoffs SET {column} = (SELECT {column} FROM kept {of}) {of}")).await;
+            past_the_broker(broker, "DROP TABLE kept").await;
+        }
         let stays = Message::review("b", "b");
         b.submit(&stays).await.expect(200);
         past_the_broker(broker, &format!("UPDATE handoffs SET target = 'c' WHERE handoff_id = '{}'", stays.id())).await;
@@ -406,5 +419,52 @@ both! {
         past_the_broker(broker, &format!("UPDATE handoffs SET target = 'b' WHERE handoff_id = '{}'", stays.id())).await;
         let said = broker.command(&["verify"]).await;
         assert!(said.status.success(), "all is as it was: {}", String::from_utf8_lossy(&said.stdout));
+    }
+
+    async fn what_was_changed_beside_a_handoff_is_found_by_the_verifier(broker: Broker) {
+        let (a, _) = broker.pull_pair().await;
+        let person = json!({ "subjects": [{ "subjectId": "jana", "data": { "name": "Jana" } }] });
+        let message = Message::review("a", "b")
+            .set("/checkpoint", json!({ "step": 3 }))
+            .set("/personalDataPayload", person);
+        a.submit(&message).await.expect(202);
+        let of = format!("WHERE handoff_id = '{}'", message.id());
+        let sets = format!("UPDATE handoffs SET checkpoint_seq = NULL, checkpoint_execution = NULL {of}");
+        let back = "UPDATE handoffs SET checkpoint_seq = (SELECT checkpoint_seq FROM kept), \
+                    checkpoint_execution = (SELECT checkpoint_execution FROM kept)";
+        past_the_broker(broker, &format!("CREATE TABLE kept AS SELECT * FROM handoffs {of}")).await;
+        for (sql, back, named) in [
+            (sets.as_str(), back, "the checkpoint of handoff"),
+            (
+                "UPDATE personal_data SET subject_id = 'omar'",
+                "UPDATE personal_data SET subject_id = 'jana'",
+                "filed under another person",
+            ),
+        ] {
+            assert_eq!(past_the_broker(broker, sql).await, 1, "{sql}");
+            let found = fault(broker).await;
+            assert!(found["detail"].as_str().unwrap().contains(named), "{sql}: {found}");
+            assert_eq!(past_the_broker(broker, back).await, 1, "{back}");
+        }
+        past_the_broker(broker, "DROP TABLE kept").await;
+        let said = broker.command(&["verify"]).await;
+        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stdout));
+    }
+
+    async fn a_tenant_whose_row_was_removed_is_verified_all_the_same(broker: Broker) {
+        let (a, _) = broker.pull_pair().await;
+        let message = Message::review("a", "b");
+        a.submit(&message).await.expect(202);
+        past_the_broker(broker, "CREATE TABLE kept AS SELECT * FROM tenants").await;
+        past_the_broker(broker, "DELETE FROM tenants").await;
+        let of = format!("WHERE handoff_id = '{}'", message.id());
+        past_the_broker(broker, &format!("UPDATE handoffs SET source = 'b' {of}")).await;
+        let found = fault(broker).await;
+        assert_eq!(found["fault"], "state", "{found}");
+        past_the_broker(broker, &format!("UPDATE handoffs SET source = 'a' {of}")).await;
+        let said = broker.command(&["verify"]).await;
+        assert!(String::from_utf8_lossy(&said.stdout).starts_with("ok: tenant "), "{said:?}");
+        past_the_broker(broker, "INSERT INTO tenants SELECT * FROM kept").await;
+        past_the_broker(broker, "DROP TABLE kept").await;
     }
 }

@@ -383,6 +383,29 @@ both! {
         assert_eq!(broker.log_size().await - before, 3 + 1);
     }
 
+    async fn the_sender_of_a_group_is_told_of_its_end(broker: Broker) {
+        let a = broker.pull("a", &["b", "c"]).await;
+        let (b, c) = (broker.pull("b", &[]).await, broker.pull("c", &[]).await);
+        let receiver = broker.receiver(|_| async { bare(204) }).await;
+        let group = Message::review("a", "b")
+            .set("/schemaVersion", json!("2.2"))
+            .set("/receiverList", json!([{ "agentId": "b" }, { "agentId": "c" }]));
+        a.submit(&group).await.expect(202);
+        let spec = json!({
+            "url": receiver.url, "eventTypes": ["handoff.group_ended"], "filter": { "handoffId": group.id() },
+        });
+        b.api.post("/subscriptions", &spec).await.refused(404, "NOT_FOUND");
+        let made = a.api.post("/subscriptions", &spec).await.expect(201).body;
+        receiver.trust(made["secret"].as_str().unwrap());
+        for one in [&b, &c] {
+            let item = one.claim(1).await[0].clone();
+            let path = format!("/handoffs/{}/complete", item["handoffId"].as_str().unwrap());
+            one.api.post(&path, &json!({ "fencingToken": item["fencingToken"] })).await.expect(200);
+        }
+        let told = receiver.next().await.body;
+        assert_eq!((&told["type"], &told["data"]["handoffId"]), (&json!("handoff.group_ended"), &json!(group.id())));
+    }
+
     async fn a_filter_by_an_agent_that_is_not_registered_is_named(broker: Broker) {
         broker.pull_pair().await;
         let spec = |agent: &str| json!({ "url": "https://example.com/hook", "filter": { "agentId": agent } });

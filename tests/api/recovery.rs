@@ -311,6 +311,43 @@ both! {
         broker.admin.post(&release, &because()).await.refused(422, "LOOP_DETECTED");
     }
 
+    async fn who_failed_a_handoff_does_not_hand_the_task_on(broker: Broker) {
+        let a = broker.pull("a", &["b"]).await;
+        let b = broker.pull("b", &["c"]).await;
+        broker.pull("c", &[]).await;
+        let first = Message::review("a", "b");
+        let token = taken(&a, &b, &first).await;
+        let next = first.next("b", "c");
+        assert_eq!(b.api.post("/handoffs/validate", &next).await.expect(200).body["valid"], true);
+        b.say(&first, "fail", token, json!({ "error": "OUT_OF_MEMORY" })).await.expect(200);
+        assert_eq!(broker.task(&first).await["holder"], "a");
+        b.submit(&next).await.refused(422, "LINEAGE_MISMATCH");
+        assert_eq!(b.api.post("/handoffs/validate", &next).await.expect(200).body["valid"], false);
+        // With another handoff of the task it may.
+        let again = first.again();
+        taken(&a, &b, &again).await;
+        b.submit(&again.next("b", "c")).await.expect(202);
+    }
+
+    async fn marked_personal_data_are_back_in_their_places_when_a_message_is_judged_anew(broker: Broker) {
+        let (a, b) = broker.pull_pair().await;
+        let marked = |at: &str| {
+            let pointers = json!({ "pointers": [{ "subjectId": "jana", "pointer": at }] });
+            Message::review("a", "b").set("/personalDataPayload", pointers)
+        };
+        let clean = marked("/taskDescription");
+        a.submit(&clean).await.expect(202);
+        b.claim_one().await;
+        let candidate = json!({ "candidate": { "requireContract": true }, "handoffs": 9, "deadLetters": 0 });
+        let said = broker.admin.post("/what-if", &candidate).await.expect(200).body;
+        assert_eq!((&said["handoffs"]["newlyRefused"], &said["handoffs"]["refusedAtPresent"]), (&json!(1), &json!(0)), "{said}");
+        let letter = marked("/currentState").set("/taskDescription", json!(INJECTION));
+        a.submit(&letter).await.refused(422, "SAFETY_VIOLATION");
+        let waive = json!({ "reason": "quoted", "waive": ["/taskDescription"] });
+        broker.admin.post(&format!("/dead-letters/{}/release", letter.id()), &waive).await.expect(200);
+        assert_eq!(b.claim(1).await[0]["handoffId"], letter.id());
+    }
+
     async fn who_does_not_send_a_message_learns_nothing_of_its_task(broker: Broker) {
         let (a, b) = broker.pull_pair().await;
         let c = broker.pull("c", &[]).await;

@@ -7,7 +7,7 @@ use std::fmt::Display;
 use crate::archive::{ArchiveError, Contents};
 use handoffd_core::domain::handoff::{Cost, Handoff};
 use handoffd_core::domain::ids::{HandoffId, Micros, TaskId, TenantId};
-use handoffd_core::evidence::commitment::{CommitmentSubject, hash_text};
+use handoffd_core::evidence::commitment::{CommitmentSubject, hash_text, unpack};
 use handoffd_core::evidence::record::{RecordKind, RecordParty};
 use handoffd_core::evidence::verify::record::opens_packed;
 use handoffd_core::evidence::verify::{
@@ -19,6 +19,7 @@ use handoffd_store::store::{
     StoredRecord,
 };
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 /// Records, or handoffs, read at once.
 const PAGE: i64 = 512;
@@ -82,6 +83,7 @@ pub async fn verify_log(
             {
                 verifier.checked_entry(&entry(record), alone);
                 cold_fault(&mut verifier, record)?;
+                subject_fault(&mut verifier, record);
             }
         }
         compare_nodes(store, tenant, &mut verifier, head.tree.size()).await?;
@@ -201,6 +203,27 @@ fn cold_fault(
     Ok(())
 }
 
+/// Compares the person whom each personal datum is filed under with the one it speaks of: an erasure finds it by the former.
+fn subject_fault(verifier: &mut Verifier, record: &StoredRecord) {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Stated {
+        subject_id: String,
+    }
+    for datum in &record.personal {
+        let Some((_, codec, bytes)) = &datum.kept else { continue };
+        let bytes = unpack(*codec, bytes).unwrap_or_default();
+        // What cannot be read opens no commitment, which is a fault already.
+        let Ok(stated) = serde_json::from_slice::<Stated>(&bytes) else { continue };
+        if stated.subject_id != datum.subject_id {
+            let ordinal = datum.ordinal;
+            let detail =
+                format!("personal datum {ordinal} is filed under another person than it speaks of");
+            verifier.beside(record.leaf_index, "personal-data", detail);
+        }
+    }
+}
+
 /// Compares the stored tree with the tree computed from the records, as far as it is stored.
 async fn compare_nodes(
     store: &dyn Store,
@@ -300,8 +323,8 @@ struct RecordedState {
     status: Option<(i64, String)>,
     checkpoint: Option<(i64, String)>,
     terms: Option<(i64, Terms)>,
-    /// The times of its records: its row was made with one of them. A dead letter's row is older than its commit.
-    times: Vec<Micros>,
+    /// The time of its first record, with which its row was made.
+    made: Option<Micros>,
 }
 
 /// The members of a record that state its handoff's status and checkpoint.
@@ -316,8 +339,9 @@ struct StatedState {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Terms {
-    /// None where there is none, and in the records of 0.1.0.
     parent_handoff_id: Option<HandoffId>,
+    /// Every record of a message has it, but those of 0.1.0, which state no parent either.
+    context: Option<IgnoredAny>,
     from_agent: RecordParty,
     to_agent: RecordParty,
     /// None in the record of a handoff that the broker made of another.
@@ -339,10 +363,11 @@ impl Terms {
             Some((place, row.to_string(), other.to_string()))
         }
         let (from, to, cost) = (&self.from_agent, &self.to_agent, self.cost_at_handoff.as_ref());
-        let other = self.parent_handoff_id.filter(|recorded| Some(*recorded) != row.parent_id);
-        let parent = other.map(|recorded| {
-            let stands = row.parent_id.map_or_else(|| "none".to_owned(), |id| id.to_string());
-            ("/parentHandoffId", stands, recorded.to_string())
+        let states = self.parent_handoff_id.is_some() || self.context.is_some();
+        let parent = (states && self.parent_handoff_id != row.parent_id).then(|| {
+            let named =
+                |id: Option<HandoffId>| id.map_or_else(|| "none".to_owned(), |id| id.to_string());
+            ("/parentHandoffId", named(row.parent_id), named(self.parent_handoff_id))
         });
         let version = from.agent_version.as_ref();
         let spent = cost.map(|cost| &cost.spent);
@@ -420,7 +445,7 @@ impl RecordedTasks {
         let (Some(task), Some(id)) = (&record.task_id, &record.handoff_id) else { return };
         let stated: StatedState = serde_json::from_slice(&record.body).unwrap_or_default();
         let state = self.states.entry((task.clone(), id.clone())).or_default();
-        state.times.push(record.recorded_at);
+        state.made.get_or_insert(record.recorded_at);
         if let Some(status) = stated.status {
             state.status = Some((record.leaf_index, status));
         }
@@ -482,9 +507,11 @@ fn compare(
         let detail = format!("handoff {id} stands as {stands}, its last record says {said}");
         return Some(state(leaf_index, detail));
     }
-    if !recorded.times.contains(&handoff.created_at) {
+    if recorded.made != Some(handoff.created_at) {
         let at = handoff.created_at.rfc3339();
-        let detail = format!("handoff {id} was made at {at} by its row, and by no record of it");
+        let was = recorded.made.map(Micros::rfc3339).unwrap_or_default();
+        let detail =
+            format!("handoff {id} was made at {at} by its row, at {was} by its first record");
         return Some(state(leaf_index, detail));
     }
     if let Some((leaf_index, terms)) = recorded.terms
@@ -503,14 +530,14 @@ fn compare_checkpoint(
     checkpoints: &Checkpoints,
     verifier: &Verifier,
 ) -> Option<LogDefect> {
-    let at = handoff.checkpoint?;
-    let why = match checkpoints.get(&checkpoint_key(handoff)?) {
+    let kept = checkpoint_key(handoff).and_then(|key| checkpoints.get(&key));
+    let why = match handoff.checkpoint.zip(kept) {
         None => Some("it is missing".to_owned()),
-        Some(row) if hash_text(&row.part.commitment) != commitment => {
+        Some((_, row)) if hash_text(&row.part.commitment) != commitment => {
             Some("it is another than the record commits to".to_owned())
         }
-        Some(_) if verifier.gaps().lists_checkpoint(handoff.task_id, at) => None,
-        Some(row) => {
+        Some((at, _)) if verifier.gaps().lists_checkpoint(handoff.task_id, at) => None,
+        Some((_, row)) => {
             let kept = (&row.part.salt[..], row.part.codec, &row.part.bytes[..]);
             opens_packed(commitment, CommitmentSubject::Checkpoint, kept).err()
         }

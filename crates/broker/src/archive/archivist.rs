@@ -11,7 +11,7 @@
 //! same transaction; and what it still deletes was in no row while it had the lease, under a name that
 //! nobody writes twice.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -148,8 +148,10 @@ impl Archivist {
     ) -> Result<ArchiveCounts, ArchiveError> {
         let mut moved = ArchiveCounts::default();
         let (mut from, mut pending) = (0, SegmentBatch::default());
+        // Several records may share a content.
+        let mut counted = HashSet::new();
         while let Some(page) = self.page(tenant, &mut from, before, &mut moved).await? {
-            for next in page {
+            for next in page.into_iter().filter(|next| counted.insert(next.content.id)) {
                 moved.contents += 1;
                 moved.bytes_before += next.content.size.unsigned_abs();
                 if pending.is_full(self.settings, &next) {

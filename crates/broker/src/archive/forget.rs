@@ -39,11 +39,16 @@ impl Archivist {
             let inside = self.store.list_inhabitants(tenant, segment).await?;
             let items = match self.objects.get(segment).await {
                 Ok(bytes) => self.items(tenant, segment, &bytes, &inside.live).await?,
-                // Lost, or on a disk that is not mounted: the places stay, so that it is tried again
-                // should the segment come back.
-                Err(ArchiveError::Missing(_)) => {
+                // Lost: the places stay, so that it is tried again should the segment come back.
+                Err(ArchiveError::Missing(_)) if self.holds_others(segment).await? => {
                     tracing::warn!(segment, "a segment with erased contents is missing");
                     return Ok(0);
+                }
+                // A disk that is not mounted shows an empty folder, and still has the contents.
+                Err(ArchiveError::Missing(_)) => {
+                    return Err(ArchiveError::Away(format!(
+                        "it holds nothing of this log, and should hold {segment}"
+                    )));
                 }
                 Err(err) => return Err(err),
             };
@@ -63,6 +68,12 @@ impl Archivist {
             self.hold(tenant, lease).await?;
         }
         Err(changing(segment))
+    }
+
+    /// Whether the archive holds anything of a segment's log.
+    async fn holds_others(&self, segment: &str) -> Result<bool, ArchiveError> {
+        let folder = segment.rsplit_once('/').map_or("", |(folder, _)| folder);
+        Ok(!self.objects.list(folder).await?.is_empty())
     }
 
     /// The frames of a segment to keep, with their metadata from the manifest, or else from the log.

@@ -162,12 +162,13 @@ impl Objects {
 
     /// The keys of all objects in a folder.
     pub(super) async fn list(&self, folder: &str) -> Result<Vec<String>, ArchiveError> {
-        let objects = match self.open().await {
-            Ok(objects) => objects,
-            // A folder that nobody made yet.
-            Err(ArchiveError::Missing(_)) => return Ok(Vec::new()),
-            Err(err) => return Err(err),
-        };
+        if let ObjectBackend::Folder(root) = &self.site
+            && !root.try_exists().map_err(|err| away(&root.display(), &err))?
+        {
+            // Nobody made it yet.
+            return Ok(Vec::new());
+        }
+        let objects = self.open().await?;
         let below = self.path(folder);
         let found: Vec<_> =
             objects.list(Some(&below)).try_collect().await.map_err(|err| failed(folder, err))?;
@@ -190,7 +191,8 @@ impl Objects {
                         let exists =
                             folder.try_exists().map_err(|err| away(&folder.display(), &err))?;
                         if !exists {
-                            return Err(ArchiveError::Missing(folder.display().to_string()));
+                            let folder = folder.display();
+                            return Err(ArchiveError::Away(format!("there is no folder {folder}")));
                         }
                         Arc::new(
                             LocalFileSystem::new_with_prefix(folder)

@@ -19,6 +19,7 @@ use handoffd_core::domain::failure::{Code, Failure, Stage};
 use handoffd_core::domain::handoff::Handoff;
 use handoffd_core::domain::ids::{AgentId, HandoffId, Micros};
 use handoffd_core::domain::message::Message;
+use handoffd_core::domain::personal;
 use handoffd_core::domain::policy::CLASSIFIER;
 use handoffd_core::domain::residency::ResidencyRules;
 use handoffd_core::domain::window::ContextFacts;
@@ -301,18 +302,15 @@ impl Intake {
         kept: Option<Value>,
     ) -> Result<Value, IntakeError> {
         let gone = || LedgerError::Conflict("the message was erased".to_owned());
-        let mut value = kept.ok_or_else(gone)?;
+        let value = kept.ok_or_else(gone)?;
         let key = (handoff.tenant.clone(), handoff.origin.unwrap_or(handoff.id));
-        let personal = self.store.list_personal_data(&key).await.map_err(away)?;
-        let subjects: Vec<Value> =
-            personal.iter().filter_map(|datum| serde_json::from_slice(datum).ok()).collect();
-        if let Some(object) = value.as_object_mut()
-            && !subjects.is_empty()
-        {
-            let payload = serde_json::json!({ "subjects": subjects });
-            object.insert("personalDataPayload".to_owned(), payload);
+        let data = self.store.list_personal_data(&key).await.map_err(away)?;
+        if data.is_empty() {
+            return Ok(value);
         }
-        Ok(value)
+        let whole = personal::whole(&canonical::to_vec(&value), &data, false);
+        let unread = |err: serde_json::Error| LedgerError::Internal(err.to_string());
+        Ok(serde_json::from_slice(&whole).map_err(unread)?)
     }
 }
 

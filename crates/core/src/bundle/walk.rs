@@ -297,7 +297,11 @@ impl BundleWalk<'_> {
                 self.named.insert(file);
                 self.report.contents += 1;
                 let value = serde_json::from_slice(&content);
-                let value = value.map_err(|err| wrong(&format!("not JSON: {err}")))?;
+                let value: Value = value.map_err(|err| wrong(&format!("not JSON: {err}")))?;
+                let named = line.subject_id.as_deref();
+                if line.kind == ContentKind::Personal && value["subjectId"].as_str() != named {
+                    return Err(wrong("its line names another person than it speaks of"));
+                }
                 Ok(Opening::Kept(value))
             }
             BundleContentState::Erased

@@ -1,11 +1,14 @@
 //! A handoff, as stored and as committed (specification §5).
 
+use serde::de::Error as _;
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 
 use super::group::BranchPlace;
 use super::ids::{AgentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
 use super::latency::LatencyClock;
+use super::message::whole_number;
 use super::money::Usd;
 use super::question::Question;
 use super::ruling::Ruling;
@@ -155,8 +158,16 @@ pub struct Cost {
 /// `tokenSpent`: tokens by direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TokenSpent {
+    #[serde(deserialize_with = "tokens")]
     pub prompt: u64,
+    #[serde(deserialize_with = "tokens")]
     pub completion: u64,
+}
+
+/// A count as the message's schema takes it: `3.0` is an integer there.
+fn tokens<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    let value = Value::deserialize(from)?;
+    whole_number(&value).ok_or_else(|| D::Error::custom("must be a whole number from 0"))
 }
 
 /// Written as the message writes it.

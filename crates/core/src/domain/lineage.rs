@@ -1,22 +1,27 @@
 //! Which handoff of its task a handoff follows (specification §2.2, stage 9). Pure.
 //!
-//! A handoff follows one that reached its sender: one of the same task that the sender accepted. The first
+//! A handoff follows one that reached its sender: one of the same task that the sender accepted, and that was not taken
+//! from it since: by its failure, its deadline, a cancellation or the task's return. The first
 //! handoff of a task follows none; neither does another try of the agent that began it, as long as no handoff
 //! of the task reached that agent.
 
 use super::failure::{Code, Failure, Stage};
-use super::handoff::{Handoff, RETURNED};
+use super::handoff::{Handoff, HandoffStatus, RETURNED};
 use super::ids::{AgentId, HandoffId};
 use super::task::Task;
 
 /// Where a message names the handoff that it follows.
 const PARENT: &str = "/parentHandoffId";
 
-/// Whether a handoff of its task reached an agent: the agent accepted it, and did not give the task back by it.
+/// Whether a handoff of its task reached an agent: the agent accepted it, and it did not end with the task back at its sender
+/// or with nobody.
 #[must_use]
 pub fn reached(handoff: &Handoff, agent: &AgentId) -> bool {
-    let gave_back = handoff.reason.as_deref() == Some(RETURNED);
-    handoff.target == *agent && handoff.accepted_at.is_some() && !gave_back
+    let holds = match handoff.status {
+        HandoffStatus::Completed => handoff.reason.as_deref() != Some(RETURNED),
+        status => !status.is_final(),
+    };
+    handoff.target == *agent && handoff.accepted_at.is_some() && holds
 }
 
 /// The parent that a message names is not the one that the broker knows.
@@ -62,7 +67,7 @@ pub fn check(
             "expected null: {source} begins the task, and no handoff of the task reached it"
         ),
         (None, false) => format!(
-            "no handoff of this task reached {source} that it did not give back, and another agent began the task: there is nothing that {source} could hand on"
+            "no handoff of this task is with {source} or was completed by it, and another agent began the task: there is nothing that {source} could hand on"
         ),
     };
     let failure = Failure::new(Stage::Lineage, Code::LineageMismatch, PARENT, why);

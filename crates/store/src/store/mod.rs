@@ -353,6 +353,9 @@ pub trait DirectoryStore: Send + Sync {
     /// Creates a tenant's log, with `log_id`, unless it exists.
     async fn ensure_tenant(&self, tenant: &TenantId, log_id: &str, at: Micros) -> Result<()>;
     async fn list_tenants(&self) -> Result<Vec<TenantId>>;
+    /// All tenants that a table of tenants, log heads, records or handoffs names, by name: those that a verification has to
+    /// look at. Reads whole tables.
+    async fn list_named_tenants(&self) -> Result<Vec<TenantId>>;
     async fn find_key(&self, hash: &[u8]) -> Result<Option<KeyRow>>;
     async fn list_keys(&self, tenant: &TenantId) -> Result<Vec<KeyRow>>;
     /// All agents of a tenant, by id.

@@ -546,6 +546,10 @@ impl DirectoryStore for MemoryStore {
         self.ask("list_tenants", |tables| Ok(tables.logs.keys().cloned().collect())).await
     }
 
+    async fn list_named_tenants(&self) -> Result<Vec<TenantId>> {
+        self.list_tenants().await
+    }
+
     async fn find_key(&self, hash: &[u8]) -> Result<Option<KeyRow>> {
         self.ask("find_key", |tables| {
             Ok(tables.keys.values().find(|row| row.hash == hash).cloned())

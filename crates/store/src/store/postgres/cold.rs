@@ -172,6 +172,10 @@ impl ColdStore for PostgresStore {
                OR c.content_id IN (SELECT h.sent_id FROM handoffs AS h \
                  WHERE h.tenant = $1 AND h.status IN ('PENDING', 'ACCEPTED') \
                    AND h.sent_id IS NOT NULL) \
+               OR EXISTS (SELECT 1 FROM handoffs AS h WHERE h.tenant = $1 \
+                 AND h.handoff_id = r.handoff_id AND h.status IN ('PENDING', 'ACCEPTED')) \
+               OR EXISTS (SELECT 1 FROM returns AS b WHERE b.tenant = $1 \
+                 AND b.handoff_id = r.handoff_id) \
                OR EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.tenant = $1 \
                  AND d.handoff_id = r.handoff_id AND d.status = 'OPEN') \
                OR EXISTS (SELECT 1 FROM tasks AS t WHERE t.tenant = $1 \

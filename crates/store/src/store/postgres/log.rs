@@ -1,6 +1,6 @@
 //! Queries on the logs, for readers and the verifier, and their creation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::{PgExecutor, PgPool, PgRow};
@@ -45,7 +45,28 @@ pub(super) async fn ensure_tenant(
 
 /// All tenants, by name.
 pub(super) async fn list_tenants(pool: &PgPool) -> Result<Vec<TenantId>> {
-    sqlx::query("SELECT tenant FROM tenants ORDER BY tenant")
+    tenants_by(pool, "SELECT tenant FROM tenants ORDER BY tenant").await
+}
+
+/// All tenants that a table of either database names.
+pub(super) async fn list_named_tenants(pool: &PgPool, log: &PgPool) -> Result<Vec<TenantId>> {
+    let mut named: BTreeSet<TenantId> =
+        tenants_by(pool, "SELECT tenant FROM tenants UNION SELECT tenant FROM handoffs")
+            .await?
+            .into_iter()
+            .collect();
+    named.extend(
+        tenants_by(
+            log,
+            "SELECT tenant FROM audit.log_heads UNION SELECT tenant FROM audit.records",
+        )
+        .await?,
+    );
+    Ok(named.into_iter().collect())
+}
+
+async fn tenants_by(pool: &PgPool, sql: &'static str) -> Result<Vec<TenantId>> {
+    sqlx::query(sql)
         .fetch_all(pool)
         .await
         .map_err(failed)?

@@ -612,6 +612,10 @@ impl DirectoryStore for PostgresStore {
         answered(log::list_tenants(&self.pool)).await
     }
 
+    async fn list_named_tenants(&self) -> Result<Vec<TenantId>> {
+        answered(log::list_named_tenants(&self.pool, &self.log)).await
+    }
+
     async fn find_key(&self, hash: &[u8]) -> Result<Option<KeyRow>> {
         answered(reads::find_key(&self.pool, hash)).await
     }

@@ -460,6 +460,10 @@ impl DirectoryStore for SqliteStore {
         self.read(reads::list_tenants).await
     }
 
+    async fn list_named_tenants(&self) -> Result<Vec<TenantId>> {
+        self.read(reads::list_named_tenants).await
+    }
+
     async fn find_key(&self, hash: &[u8]) -> Result<Option<KeyRow>> {
         self.read(|db| reads::find_key(db, hash)).await
     }

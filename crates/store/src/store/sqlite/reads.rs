@@ -33,6 +33,15 @@ pub(super) fn list_tenants(db: &Db) -> Result<Vec<TenantId>> {
     db.query("SELECT tenant FROM tenants ORDER BY tenant").list(|row| rows::parse(row, "tenant"))
 }
 
+/// See [`crate::store::DirectoryStore::list_named_tenants`].
+pub(super) fn list_named_tenants(db: &Db) -> Result<Vec<TenantId>> {
+    db.query(
+        "SELECT tenant FROM tenants UNION SELECT tenant FROM audit_log_heads \
+         UNION SELECT tenant FROM audit_records UNION SELECT tenant FROM handoffs ORDER BY tenant",
+    )
+    .list(|row| rows::parse(row, "tenant"))
+}
+
 /// See [`crate::store::DirectoryStore::find_key`].
 pub(super) fn find_key(db: &Db, hash: &[u8]) -> Result<Option<KeyRow>> {
     db.query(&format!("SELECT {KEY} FROM api_keys WHERE key_hash = ?")).bind(hash).find(rows::key)
