@@ -45,6 +45,24 @@ both! {
         assert_eq!(idle(&a.api.post(&task, &json!({ "output": 2 })).await.expect(200).body), [""]);
     }
 
+    async fn whole_numbers_are_taken_as_the_schema_takes_them(broker: Broker) {
+        let (a, _) = broker.pull_pair().await;
+        let spent = |prompt: Value| Message::review("a", "b").set("/costTracking/tokenSpent", json!({ "prompt": prompt, "completion": 5 }));
+        let message = spent(json!(7.0));
+        a.submit(&message).await.expect(202);
+        let kept = a.api.get(&message.path()).await.expect(200).body;
+        assert_eq!(kept["costTracking"]["tokenSpent"]["prompt"], 7, "{kept}");
+        let said = a.submit(&spent(json!(7.5))).await.refused(422, "SCHEMA_INVALID");
+        assert_eq!(said.pointers(), ["/costTracking/tokenSpent/prompt"]);
+    }
+
+    async fn a_nul_in_a_parameter_is_refused_with_its_name(broker: Broker) {
+        for path in ["/dead-letters?reason=a%00b", "/handoffs?taskId=%00", "/events?types=%00"] {
+            let said = broker.admin.get(path).await;
+            assert_eq!(said.status, 400, "{path}: {}", said.text);
+        }
+    }
+
     async fn fencing_tokens_that_differ_are_refused(broker: Broker) {
         let (a, b) = broker.pull_pair().await;
         let (message, fencing) = taken(&a, &b).await;

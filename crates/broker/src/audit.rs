@@ -316,6 +316,10 @@ async fn compare_handoffs(
     }
 }
 
+/// The kinds of the record with which a handoff's row is made.
+const MAKE_A_ROW: [RecordKind; 3] =
+    [RecordKind::Handoff, RecordKind::NoOp, RecordKind::DeadLettered];
+
 /// What a handoff's records state: its last status, its last checkpoint's commitment and the terms of its commit, each
 /// with the leaf index of the record.
 #[derive(Debug, Clone, Default)]
@@ -323,7 +327,7 @@ struct RecordedState {
     status: Option<(i64, String)>,
     checkpoint: Option<(i64, String)>,
     terms: Option<(i64, Terms)>,
-    /// The time of its first record, with which its row was made.
+    /// The time of its first record that is no refusal, with which its row was made.
     made: Option<Micros>,
 }
 
@@ -445,7 +449,9 @@ impl RecordedTasks {
         let (Some(task), Some(id)) = (&record.task_id, &record.handoff_id) else { return };
         let stated: StatedState = serde_json::from_slice(&record.body).unwrap_or_default();
         let state = self.states.entry((task.clone(), id.clone())).or_default();
-        state.made.get_or_insert(record.recorded_at);
+        if MAKE_A_ROW.iter().any(|kind| record.kind == kind.as_str()) {
+            state.made.get_or_insert(record.recorded_at);
+        }
         if let Some(status) = stated.status {
             state.status = Some((record.leaf_index, status));
         }

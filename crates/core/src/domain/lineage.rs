@@ -67,7 +67,7 @@ pub fn check(
             "expected null: {source} begins the task, and no handoff of the task reached it"
         ),
         (None, false) => format!(
-            "no handoff of this task is with {source} or was completed by it, and another agent began the task: there is nothing that {source} could hand on"
+            "no handoff of this task reached {source} that it has or completed, and another agent began the task: there is nothing that {source} could hand on"
         ),
     };
     let failure = Failure::new(Stage::Lineage, Code::LineageMismatch, PARENT, why);
