@@ -221,14 +221,17 @@ both! {
         a.submit(&stream).await.expect(202);
         let chunk = json!({ "seq": 1, "set": { "/currentState/pages": 1 } });
         a.api.post(&format!("{}/chunks", stream.path()), &chunk).await.expect(200);
+        let back = Message::review("a", "b").set("/schemaVersion", json!("2.2")).set("/returnTo", json!("source"));
+        a.submit(&back).await.expect(202);
+        let claimed = b.claim(9).await;
+        let item = claimed.iter().find(|item| item["handoffId"] == back.id()).unwrap();
+        let token = item["fencingToken"].as_i64().unwrap();
+        b.say(&back, "complete", token, json!({ "result": "as agreed" })).await.expect(200);
         let moved = archive(broker, &[]).await;
-        assert_eq!((&moved["contents"], &moved["held"]), (&json!(0), &json!(4)), "{moved}");
-        let aside = broker.archive().with_extension("aside");
-        let _ = std::fs::rename(broker.archive(), &aside);
-        let chunks = b.api.get(&format!("{}/chunks?from=1", stream.path())).await.expect(200).body;
-        assert_eq!(chunks["items"][0]["set"]["/currentState/pages"], 1, "{chunks}");
-        a.api.post(&format!("{}/answer", asked.path()), &json!({ "answer": "the first" })).await.expect(200);
-        let _ = std::fs::rename(&aside, broker.archive());
+        assert_eq!((&moved["contents"], &moved["held"]), (&json!(0), &json!(6)), "{moved}");
+        let poll = "/agents/a/inbox?max=0";
+        let returned = a.api.get(poll).await.expect(200).body["returns"][0].clone();
+        assert_eq!(returned["handoffId"], back.id(), "{returned}");
     }
 
     async fn what_is_erased_while_cold_leaves_the_archive(broker: Broker) {

@@ -285,6 +285,9 @@ const TAMPERINGS: &[(&str, &str, Tampering)] = &[
         let name = first(files, "personal/");
         replace(files, &name, "Jana", "Dana");
     }),
+    ("personal data under another person", "personal-data", |files| {
+        replace(files, "commitments.jsonl", "\"subjectId\":\"", "\"subjectId\":\"not-");
+    }),
     ("a content that nothing commits to", "surplus", |files| {
         files.insert("contents/99999.json".to_owned(), b"{}".to_vec());
     }),
