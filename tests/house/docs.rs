@@ -8,6 +8,7 @@ use serde_json::Value;
 
 mod citations;
 mod follow;
+mod proofs;
 
 const SECTIONS: [&str; 3] = ["## What it means", "## What the sender can do", "## Example"];
 
