@@ -14,12 +14,12 @@ COPY docs/openapi.json ./docs/openapi.json
 # The caches live outside the layers: a change of our own code rebuilds our own code only.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
-    cargo build --release --locked --bin handoffd \
-    && cp target/release/handoffd /handoffd \
+    cargo build --release --locked --bin handoffd --bin handoffd-verify \
+    && cp target/release/handoffd target/release/handoffd-verify / \
     && mkdir /data
 
 FROM gcr.io/distroless/cc-debian12:nonroot
-COPY --from=build /handoffd /usr/local/bin/handoffd
+COPY --from=build /handoffd /handoffd-verify /usr/local/bin/
 # Owned by the user that runs it, so that a volume mounted here starts out writable.
 COPY --from=build --chown=65532:65532 /data /var/lib/handoffd
 # The allocator gives back what the start used: 12 MB of an idle broker's (docs/decisions/0016-size.md).

@@ -1,5 +1,5 @@
 """Build hook: with `HANDOFFD_BINARY` (a built broker) the wheel is for its platform and brings the binary as the command
-`handoffd`; without, it is pure."""
+`handoffd`, and `handoffd-verify` where it lies beside the broker; without, it is pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,12 @@ class BrokerBinary(BuildHookInterface):
         name = "handoffd.exe" if binary.suffix == ".exe" else "handoffd"
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{os.environ.get('HANDOFFD_PLATFORM') or platform(binary)}"
-        build_data["shared_scripts"] = {str(binary): name}
+        verifier = binary.with_name(name.replace("handoffd", "handoffd-verify"))
+        build_data["shared_scripts"] = {
+            str(program): command
+            for program, command in [(binary, name), (verifier, verifier.name)]
+            if program.is_file()
+        }
 
 
 def platform(binary: Path) -> str:

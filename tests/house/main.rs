@@ -9,4 +9,5 @@ mod layering;
 mod licences;
 mod openapi;
 mod signing;
+mod verifier;
 mod watching;

@@ -4,8 +4,8 @@
 //
 // The platform is this machine's unless said; the binary's version has to be the package's where it runs here.
 import { spawnSync } from "node:child_process";
-import { chmodSync, copyFileSync, cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { chmodSync, copyFileSync, cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 
@@ -66,6 +66,12 @@ writeFileSync(
 mkdirSync(join(platform, "bin"));
 copyFileSync(values.binary, join(platform, "bin/handoffd"));
 chmodSync(join(platform, "bin/handoffd"), 0o755);
+// The auditor's binary travels with the broker's, where it was built.
+const verifier = join(dirname(values.binary), "handoffd-verify");
+if (existsSync(verifier)) {
+  copyFileSync(verifier, join(platform, "bin/handoffd-verify"));
+  chmodSync(join(platform, "bin/handoffd-verify"), 0o755);
+}
 
 mkdirSync(values.out, { recursive: true });
 for (const folder of [main, platform]) {

@@ -9,15 +9,14 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 static UNBUILT: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"(?i)\bnot (?:yet )?built\b|\bnot there yet\b"));
+    LazyLock::new(|| pattern(r"\b[Nn]ot (?:yet )?built\b|\bNot there yet\b"));
 
 /// What a statement waits for: a path in this repository, or `-` in a sentence that explains the mark.
 static UNTIL: LazyLock<Regex> = LazyLock::new(|| pattern(r"<!-- until: (\S+) -->"));
 
 /// A number with a unit that only a measurement gives.
-static FIGURE: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"\d[\d .,]*\s?(?:MB|GB|µs|ms|/s|records/s|% of a core)(?:[^\w]|$)")
-});
+static FIGURE: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"\d[\d .,]*\s?(?:MB|GB|µs|ms|/s|records/s|% of a core)(?:[^\w]|$)"));
 
 /// A script, a benchmark, a test, a command or a source file: what a reader runs or opens to see the figure again.
 static SOURCE: LazyLock<Regex> = LazyLock::new(|| {
@@ -116,7 +115,10 @@ fn a_measured_figure_names_its_source() {
     for (page, text) in pages() {
         if MEASURED.iter().any(|measured| page.starts_with(measured)) {
             let wrong = unsourced_figures(&text);
-            assert!(wrong.is_empty(), "{page}: these sections give a figure without its source: {wrong:?}");
+            assert!(
+                wrong.is_empty(),
+                "{page}: these sections give a figure without its source: {wrong:?}"
+            );
         }
     }
 }
@@ -125,7 +127,10 @@ fn a_measured_figure_names_its_source() {
 fn a_false_claim_and_a_bare_figure_are_found() {
     let built = |path: &str| path == "src/console";
     assert_eq!(false_claims("Not built: Kafka.", built).len(), 1);
-    assert_eq!(false_claims("Not there yet: a console. <!-- until: src/console -->", built).len(), 1);
+    assert_eq!(
+        false_claims("Not there yet: a console. <!-- until: src/console -->", built).len(),
+        1
+    );
     assert!(false_claims("Not built: Kafka. <!-- until: src/kafka.rs -->", built).is_empty());
     assert_eq!(unsourced_figures("## Size\n\nA release is 72 MB.\n"), ["## Size"]);
     assert!(unsourced_figures("## Size\n\n`scripts/release`: a release is 42 MB.\n").is_empty());

@@ -14,6 +14,7 @@ use super::window::{ContextPolicy, Tokenizer};
 
 mod card;
 mod delivery;
+mod rules;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,8 @@ mod tests;
 pub use card::Card;
 pub(super) use delivery::check_url;
 pub use delivery::{Delivery, DeliveryFormat, Failing};
+#[cfg(test)]
+pub(super) use rules::SPECIALTY;
 pub use spec::{AgentSpec, OrbitConfig};
 pub(super) use spec::{BASIS, nullable};
 

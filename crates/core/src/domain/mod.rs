@@ -1,6 +1,8 @@
 //! Plain data and total functions. Knows no database, no HTTP and no clock.
 
+#[cfg(feature = "gate")]
 pub mod a2a;
+#[cfg(feature = "gate")]
 pub mod agent;
 pub mod canonical;
 pub mod cap;
@@ -9,11 +11,13 @@ pub mod course;
 pub mod credential;
 pub mod dead_letter;
 pub mod escalation;
+#[cfg(feature = "gate")]
 pub mod event;
 pub mod failure;
 pub mod funds;
 pub mod group;
 pub mod handoff;
+#[cfg(feature = "gate")]
 pub mod handoff_tool;
 pub mod ids;
 pub mod json;
@@ -26,8 +30,10 @@ pub mod policy;
 pub mod progress;
 pub mod question;
 pub mod redaction;
+#[cfg(feature = "gate")]
 pub mod relevance;
 pub mod residency;
+#[cfg(feature = "gate")]
 pub mod roster;
 pub mod ruling;
 pub mod strategy;
@@ -35,6 +41,7 @@ pub mod stream;
 pub mod task;
 pub mod trace_context;
 pub mod track_record;
+#[cfg(feature = "gate")]
 pub mod transport;
 pub mod unseen;
 pub mod version_range;

@@ -10,8 +10,6 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::agent::Agent;
-
 /// Longest name of a region, in bytes.
 const LONGEST: usize = 32;
 
@@ -145,21 +143,6 @@ impl ResidencyRules {
         Some(Crossing { party, from, to, transfer_basis: basis.map(str::to_owned) })
     }
 
-    /// The crossings of a handoff between two agents.
-    #[must_use]
-    pub fn crossings(&self, source: Option<&Agent>, target: Option<&Agent>) -> Vec<Crossing> {
-        if self.region.is_none() {
-            return Vec::new();
-        }
-        let of = |party, agent: Option<&Agent>| {
-            agent.and_then(|one| self.crossing(party, one.region, one.transfer_basis.as_deref()))
-        };
-        [of(CrossingParty::Sender, source), of(CrossingParty::Receiver, target)]
-            .into_iter()
-            .flatten()
-            .collect()
-    }
-
     /// Whether the policy refuses it.
     #[must_use]
     pub fn refuses(&self, crossing: &Crossing) -> bool {
@@ -186,6 +169,7 @@ impl fmt::Display for Crossing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::agent::Agent;
 
     fn agent(region: Option<&str>, basis: Option<&str>) -> Agent {
         let mut agent = Agent::new("one".parse().unwrap());

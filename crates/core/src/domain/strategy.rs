@@ -5,15 +5,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::agent::Agent;
-
 /// The door that chooses receivers by a strategy.
 pub const ROUTING_DOOR: &str = "jazz";
 
 /// Where a message says by which strategy its receiver was chosen.
 const POINTER: &str = "/extensions/jazz/strategy";
-/// Where it says what the receiver was chosen for.
-const SPECIALTY: &str = "/extensions/jazz/specialistType";
 
 /// A way to choose among agents that can take a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -64,19 +60,6 @@ pub struct RouterChoice {
     /// The capability, specialization or tag of the receiver that it was chosen for; none where the client's word is no word
     /// of the receiver's registration.
     pub specialty: Option<String>,
-}
-
-impl RouterChoice {
-    /// The choice of a submission's receiver. Only the message of [`ROUTING_DOOR`] counts: the door writes the members itself.
-    #[must_use]
-    pub fn of_submission(door: Option<&str>, message: &Value, receiver: &Agent) -> Option<Self> {
-        let strategy =
-            RoutingStrategy::of_message(message).filter(|_| door == Some(ROUTING_DOOR))?;
-        let named = message.pointer(SPECIALTY).and_then(Value::as_str);
-        let own =
-            |name: &&str| receiver.can(name) || receiver.domains.iter().any(|tag| tag == name);
-        Some(Self { strategy, specialty: named.filter(own).map(str::to_owned) })
-    }
 }
 
 /// The largest share of one strategy.
@@ -147,6 +130,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::domain::agent::{Agent, SPECIALTY};
 
     const fn shares(first_match: u32, relevance: u32, least_busy: u32) -> StrategyShares {
         StrategyShares { first_match, relevance, least_busy, success_rate: 0 }

@@ -1,33 +1,23 @@
 //! Invisible characters: one table, from Unicode's own properties.
 //!
+//! `table.rs` has it as ranges, and a test here makes it from `icu_properties`: the verifier does without that crate and the
+//! twenty below it.
+//!
 //! All code that compares, scans or shows untrusted text uses this table. Texts that look the same may differ in
 //! such characters alone, and a word may contain them without a visible gap.
 
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
-use icu_properties::props::{DefaultIgnorableCodePoint, GeneralCategory};
-use icu_properties::{CodePointMapData, CodePointSetData};
+mod table;
 
 /// A bit for each code point of all planes, in the order of code points.
 static TABLE: LazyLock<Vec<u64>> = LazyLock::new(|| {
-    let mut table = vec![0_u64; (char::MAX as usize + 1).div_ceil(64)];
-    for range in CodePointSetData::new::<DefaultIgnorableCodePoint>().iter_ranges() {
-        set(&mut table, range);
+    let mut bits = vec![0_u64; (char::MAX as usize + 1).div_ceil(64)];
+    for (first, last) in table::RANGES {
+        set(&mut bits, *first..=*last);
     }
-    for range in CodePointMapData::<GeneralCategory>::new().iter_ranges() {
-        if matches!(
-            range.value,
-            GeneralCategory::Control
-                | GeneralCategory::Format
-                | GeneralCategory::Unassigned
-                | GeneralCategory::LineSeparator
-                | GeneralCategory::ParagraphSeparator
-        ) {
-            set(&mut table, range.range);
-        }
-    }
-    table
+    bits
 });
 
 fn set(table: &mut [u64], range: RangeInclusive<u32>) {
@@ -82,9 +72,72 @@ pub fn shown(text: &str, most: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
+    use icu_properties::props::{DefaultIgnorableCodePoint, GeneralCategory};
+    use icu_properties::{CodePointMapData, CodePointSetData};
     use regex::Regex;
 
     use super::*;
+
+    /// The file of the table, made from Unicode's properties.
+    fn generated() -> String {
+        let mut bits = vec![0_u64; (char::MAX as usize + 1).div_ceil(64)];
+        for range in CodePointSetData::new::<DefaultIgnorableCodePoint>().iter_ranges() {
+            set(&mut bits, range);
+        }
+        for range in CodePointMapData::<GeneralCategory>::new().iter_ranges() {
+            if matches!(
+                range.value,
+                GeneralCategory::Control
+                    | GeneralCategory::Format
+                    | GeneralCategory::Unassigned
+                    | GeneralCategory::LineSeparator
+                    | GeneralCategory::ParagraphSeparator
+            ) {
+                set(&mut bits, range.range);
+            }
+        }
+        let is_set = |code: u32| bits[code as usize / 64] >> (code % 64) & 1 == 1;
+        let mut text = String::from(
+            "//! Generated from `icu_properties` by a test of `unseen.rs`; `HANDOFFD_WRITE_DOCS=1` writes it anew.\n\n\
+             /// The first and the last code point of each run of invisible characters.\n\
+             #[rustfmt::skip]\n\
+             pub(super) const RANGES: &[(u32, u32)] = &[\n",
+        );
+        let mut code = 0;
+        let mut on_line = 0;
+        while code <= u32::from(char::MAX) {
+            if !is_set(code) {
+                code += 1;
+                continue;
+            }
+            let first = code;
+            while code < u32::from(char::MAX) && is_set(code + 1) {
+                code += 1;
+            }
+            text.push_str(if on_line == 0 { "    " } else { " " });
+            write!(text, "({first:#x}, {code:#x}),").expect("a string takes all");
+            on_line = (on_line + 1) % 6;
+            if on_line == 0 {
+                text.push('\n');
+            }
+            code += 1;
+        }
+        text.push_str(if on_line == 0 { "];\n" } else { "\n];\n" });
+        text
+    }
+
+    #[test]
+    fn the_table_is_made_from_unicodes_properties() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/domain/unseen/table.rs");
+        let made = generated();
+        if std::env::var_os("HANDOFFD_WRITE_DOCS").is_some() {
+            std::fs::write(path, &made).expect("a writable table");
+        }
+        let kept = std::fs::read_to_string(path).expect("the table is there");
+        assert_eq!(kept, made, "HANDOFFD_WRITE_DOCS=1 writes the table of this version of Unicode");
+    }
 
     /// A table by other authors, of a version of Unicode of their own.
     #[test]

@@ -3,7 +3,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::agent::Agent;
 use super::money::Usd;
 
 /// The tokenizer by which an agent's model counts.
@@ -115,23 +114,6 @@ pub struct ContextLimit {
 }
 
 impl ContextLimit {
-    /// The limit of a receiver; the contract goes before its agent, and both before the settings.
-    #[must_use]
-    pub fn of(agent: &Agent, rule: Option<&ContextRule>, settings: &ContextSettings) -> Self {
-        let rule = rule.copied().unwrap_or_default();
-        let window = agent.context_window_tokens;
-        let share = window.map(|window| {
-            let tokens = u128::from(window) * u128::from(settings.share) / 1_000_000;
-            u64::try_from(tokens).unwrap_or(u64::MAX)
-        });
-        Self {
-            window,
-            tokens: rule.tokens.or(share),
-            policy: rule.policy.or(agent.context_policy).unwrap_or(settings.policy),
-            tokenizer: agent.tokenizer.unwrap_or_default(),
-        }
-    }
-
     /// Whether so many tokens are over the limit.
     #[must_use]
     pub fn exceeded_by(&self, tokens: u64) -> bool {
@@ -318,6 +300,7 @@ pub struct CompressionFacts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::agent::Agent;
 
     fn agent(window: u64) -> Agent {
         Agent { context_window_tokens: Some(window), ..Agent::new("reader".parse().unwrap()) }
