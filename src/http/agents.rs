@@ -209,6 +209,9 @@ pub(super) async fn create(
             .map_err(|_| Problem::new(Code::Internal, "no id could be made"))?,
     };
     let tenant = principal.tenant.clone();
+    if spec.delivery.as_ref().is_some_and(|delivery| delivery.mode.is_none()) {
+        return Err(wrong("/delivery/mode", "missing field `mode`"));
+    }
     let ignored = spec.without_effect();
     let given = seal_delivery(&api, (&tenant, &id), &mut spec, (None, ""))?;
     let agent = spec.apply(&Agent::new(id.clone())).map_err(|error| unfit(vec![error]))?;

@@ -8,7 +8,9 @@ use utoipa::{IntoParams, ToSchema};
 use super::Api;
 use super::auth::{Auditor, Operator};
 use super::escalations::reason_of;
-use super::extract::{Id, Json, Params, page_size, parameter, read_cursor};
+use super::extract::{
+    Id, Json, Params, page_size, parameter, read_cursor, rfc3339, time_parameter,
+};
 use super::open;
 use super::problem::{BadBody, Busy, FailureView, Problem, view, wrong};
 use super::views::Page;
@@ -86,6 +88,10 @@ pub struct ListParams {
     from_agent: Option<String>,
     /// Only to this receiver.
     to_agent: Option<String>,
+    /// Only kept at this time or later, RFC 3339.
+    from: Option<String>,
+    /// Only kept before this time, RFC 3339.
+    to: Option<String>,
     /// `nextCursor` of the page before.
     cursor: Option<String>,
     /// Rows a page, 1 to 500; 50 unless said.
@@ -118,7 +124,8 @@ pub(super) async fn list(
         reason: params.reason,
         source: parameter("fromAgent", params.from_agent.as_deref())?,
         target: parameter("toAgent", params.to_agent.as_deref())?,
-        ..DeadLetterFilter::default()
+        from: time_parameter("from", params.from.as_deref())?,
+        until: time_parameter("to", params.to.as_deref())?,
     };
     let after = read_cursor(params.cursor.as_deref())?;
     let rows =
@@ -296,7 +303,8 @@ pub struct BulkBody {
 pub struct BulkItem {
     /// UUID of the dead letter's handoff.
     pub handoff_id: String,
-    /// `released`, `discarded`, `refused` or `failed`; in a dry run, what would have come of it.
+    /// `released`, `discarded`, `refused` or `failed`; in a dry run `would release`, `would discard`, `would refuse` or
+    /// `would fail`.
     pub result: String,
     /// The failures for which it stays a dead letter.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -375,12 +383,7 @@ pub(super) async fn discard_many(
 
 fn moment(pointer: &str, text: Option<&str>) -> Result<Option<Micros>, Problem> {
     text.map(|text| {
-        let format = &time::format_description::well_known::Rfc3339;
-        time::OffsetDateTime::parse(text, format)
-            .ok()
-            .and_then(|at| i64::try_from(at.unix_timestamp_nanos() / 1_000).ok())
-            .map(Micros)
-            .ok_or_else(|| wrong(pointer, "must be a time such as 2026-11-21T06:18:41Z"))
+        rfc3339(text).ok_or_else(|| wrong(pointer, "must be a time such as 2026-11-21T06:18:41Z"))
     })
     .transpose()
 }
@@ -420,9 +423,11 @@ async fn bulk(
 
 impl BulkView {
     fn new(outcome: BulkOutcome, decision: &BulkDecision, dry_run: bool) -> Self {
-        let done = match decision {
-            BulkDecision::Release(_) => "released",
-            BulkDecision::Discard { .. } => "discarded",
+        let done = match (decision, dry_run) {
+            (BulkDecision::Release(_), false) => "released",
+            (BulkDecision::Discard { .. }, false) => "discarded",
+            (BulkDecision::Release(_), true) => "would release",
+            (BulkDecision::Discard { .. }, true) => "would discard",
         };
         let BulkOutcome { matched, more, items } = outcome;
         let mut view = Self { dry_run, matched, more, ..Self::default() };
@@ -430,10 +435,12 @@ impl BulkView {
             let (count, result, failures, error) = match result {
                 Ok(refused) if refused.is_empty() => (&mut view.done, done, Vec::new(), None),
                 Ok(refused) => {
-                    (&mut view.refused, "refused", refused.iter().map(self::view).collect(), None)
+                    let word = if dry_run { "would refuse" } else { "refused" };
+                    (&mut view.refused, word, refused.iter().map(self::view).collect(), None)
                 }
                 Err(err) => {
-                    (&mut view.failed, "failed", Vec::new(), Some(Problem::from(err).detail))
+                    let word = if dry_run { "would fail" } else { "failed" };
+                    (&mut view.failed, word, Vec::new(), Some(Problem::from(err).detail))
                 }
             };
             *count += 1;

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use utoipa::openapi::OpenApi;
 
-use super::{examples, problem};
+use super::{examples, once, problem};
 use handoffd_broker::feed;
 use handoffd_core::domain::event::EventType;
 use handoffd_core::gate;
@@ -85,10 +85,40 @@ pub fn published(stated: &OpenApi) -> Published {
             // OpenAPI has no mark for a parameter that spans segments.
             .map(|(path, item)| (path.replace("{*", "{"), item))
             .collect();
-        let items = paths.values_mut().filter_map(Value::as_object_mut);
-        items.flat_map(Map::values_mut).for_each(operation);
+        for (path, item) in paths.iter_mut() {
+            for (method, one) in item.as_object_mut().into_iter().flatten() {
+                if once::takes_key(method, path) {
+                    key(one);
+                }
+                operation(one);
+            }
+        }
     }
     Published(document)
+}
+
+/// Adds the parameter `Idempotency-Key` to an operation that changes something by POST, and what is answered to a repeat.
+fn key(operation: &mut Value) {
+    let name = "Idempotency-Key";
+    if operation["parameters"].is_null() {
+        operation["parameters"] = json!([]);
+    }
+    let Some(parameters) = operation["parameters"].as_array_mut() else { return };
+    if !parameters.iter().any(|parameter| parameter["name"] == name) {
+        parameters.push(json!({
+            "name": name,
+            "in": "header",
+            "description": "1 to 255 visible ASCII characters; the same request again under the same key changes nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day",
+            "required": false,
+            "schema": { "type": ["string", "null"] },
+        }));
+    }
+    let Some(responses) = operation["responses"].as_object_mut() else { return };
+    let conflict =
+        "The first request under this Idempotency-Key is under way, or its end is not known";
+    responses.entry("409").or_insert_with(|| json!({ "description": conflict }));
+    let other = "The Idempotency-Key was used for another request";
+    responses.entry("422").or_insert_with(|| json!({ "description": other }));
 }
 
 /// Adds to an operation what all operations share.

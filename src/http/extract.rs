@@ -44,7 +44,7 @@ impl JsonBytes {
 }
 
 /// A share of the budget for large bodies.
-struct Share {
+pub(super) struct Share {
     api: Api,
     kib: usize,
 }
@@ -138,7 +138,8 @@ fn is_json(headers: &HeaderMap) -> bool {
         })
 }
 
-async fn read(request: Request, api: &Api) -> Result<(Bytes, Option<Share>), Problem> {
+/// Reads a body to its end, decoded, within the size limit and the time for it.
+pub(super) async fn read(request: Request, api: &Api) -> Result<(Bytes, Option<Share>), Problem> {
     let limit = api.config.server.max_body_bytes;
     let too_large =
         || Problem::new(Code::PayloadTooLarge, format!("a body may have {limit} bytes at most"));
@@ -409,6 +410,19 @@ fn bad_cursor() -> Problem {
 pub(crate) fn parameter<T: FromStr>(name: &str, text: Option<&str>) -> Result<Option<T>, Problem> {
     text.map(|text| text.parse().map_err(|_| Problem::invalid(format!("{name} is malformed"))))
         .transpose()
+}
+
+/// A time in RFC 3339.
+pub(crate) fn rfc3339(text: &str) -> Option<Micros> {
+    let format = &time::format_description::well_known::Rfc3339;
+    let at = time::OffsetDateTime::parse(text, format).ok()?;
+    i64::try_from(at.unix_timestamp_nanos() / 1_000).ok().map(Micros)
+}
+
+/// A query parameter as a time.
+pub(crate) fn time_parameter(name: &str, text: Option<&str>) -> Result<Option<Micros>, Problem> {
+    let why = || Problem::invalid(format!("{name} must be a time such as 2026-11-21T06:18:41Z"));
+    text.map(|text| rfc3339(text).ok_or_else(why)).transpose()
 }
 
 /// The value of a preference in `Prefer` (RFC 7240), without its quotes, empty where it has none; the first counts.

@@ -14,7 +14,8 @@ use super::arrival::Arrival;
 use super::auth::{Caller, limited_to, operates};
 use super::contracts::tell_deprecation;
 use super::extract::{
-    Id, JsonBytes, Params, idempotency_key, page_size, parameter, read_cursor, trace_context,
+    Id, JsonBytes, Params, idempotency_key, page_size, parameter, read_cursor, time_parameter,
+    trace_context,
 };
 use super::groups::{self, SubmittedGroup};
 use super::layer::Door;
@@ -551,6 +552,10 @@ pub struct ListParams {
     from_agent: Option<String>,
     /// Only to this receiver.
     to_agent: Option<String>,
+    /// Only committed at this time or later, RFC 3339.
+    from: Option<String>,
+    /// Only committed before this time, RFC 3339.
+    to: Option<String>,
     /// `nextCursor` of the page before.
     cursor: Option<String>,
     /// Rows a page, 1 to 500; 50 unless said.
@@ -586,6 +591,8 @@ pub(super) async fn list(
         target: parameter::<AgentId>("toAgent", params.to_agent.as_deref())?,
         conversation: conversation(params.conversation_id)?,
         party: limited_to(&principal),
+        from: time_parameter("from", params.from.as_deref())?,
+        until: time_parameter("to", params.to.as_deref())?,
     };
     let after = read_cursor(params.cursor.as_deref())?;
     let rows =

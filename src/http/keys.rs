@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::Api;
 use super::auth::Admin;
-use super::extract::{Id, Json, NoBody};
+use super::extract::{Id, Json, NoBody, rfc3339};
 use super::problem::{BadBody, Busy, Problem, wrong};
 use handoffd_broker::directory::Principal;
 use handoffd_broker::ledger::command::{Kind, Reply};
@@ -32,6 +32,9 @@ pub struct KeyView {
     pub label: String,
     /// When it was made, RFC 3339.
     pub created_at: String,
+    /// When it was last used, to the minute; absent where it never was, and in the answers to changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_used_at: Option<String>,
     /// When it stopped working, or will.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
@@ -48,6 +51,7 @@ impl From<&KeyRow> for KeyView {
             agent_id: row.agent.as_ref().map(ToString::to_string),
             label: row.label.clone(),
             created_at: row.created_at.rfc3339(),
+            last_used_at: None,
             expires_at: row.expires_at.map(Micros::rfc3339),
             api_key: None,
         }
@@ -74,6 +78,9 @@ pub struct KeyBody {
     /// For people, 200 characters at most.
     #[serde(default)]
     label: String,
+    /// When it stops working, RFC 3339; never unless said.
+    #[serde(default)]
+    expires_at: Option<String>,
 }
 
 pub(super) async fn carry_out(
@@ -122,6 +129,14 @@ pub(super) async fn create(
         (_, None) => {}
     }
     let now = api.now();
+    let expires_at = match &body.expires_at {
+        None => None,
+        Some(text) => {
+            let at = rfc3339(text).filter(|at| *at > now);
+            let why = "must be a time to come, such as 2026-11-21T06:18:41Z";
+            Some(at.ok_or_else(|| wrong("/expiresAt", why))?)
+        }
+    };
     let key = new_api_key();
     let row = KeyRow {
         tenant: principal.tenant.clone(),
@@ -131,7 +146,7 @@ pub(super) async fn create(
         agent: body.agent_id,
         label: body.label,
         created_at: now,
-        expires_at: None,
+        expires_at,
     };
     let row = carry_out(&api, &principal, Kind::CreateKey(Box::new(row))).await?;
     let mut view = KeyView::from(&row);
@@ -152,7 +167,12 @@ pub(super) async fn list(
     Admin(principal): Admin,
 ) -> Result<axum::Json<KeysView>, Problem> {
     let rows = api.store.list_keys(&principal.tenant).await?;
-    Ok(axum::Json(KeysView { items: rows.iter().map(KeyView::from).collect() }))
+    let uses = api.store.list_key_uses(&principal.tenant).await?;
+    let view = |row: &KeyRow| {
+        let last_used_at = uses.get(&row.key_id).map(|at| at.rfc3339());
+        KeyView { last_used_at, ..KeyView::from(row) }
+    };
+    Ok(axum::Json(KeysView { items: rows.iter().map(view).collect() }))
 }
 
 /// Revoke a key.

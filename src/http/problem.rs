@@ -383,10 +383,7 @@ pub struct OrbitError {
 #[must_use]
 pub fn view(failure: &Failure) -> FailureView {
     FailureView {
-        stage: serde_json::to_value(failure.stage)
-            .ok()
-            .and_then(|stage| stage.as_str().map(str::to_owned))
-            .unwrap_or_default(),
+        stage: failure.stage.as_str().to_owned(),
         code: failure.code.as_str().to_owned(),
         pointer: failure.pointer.clone(),
         message: failure.message.clone(),

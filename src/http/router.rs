@@ -13,8 +13,8 @@ use super::document::{Published, published};
 use super::{
     Api, access_report, agents, allowlist, audit, blame, caps, checkpoints, claims, contracts,
     cost, data_subjects, dead_letters, docs, escalations, events, handoffs, history, inbox, keys,
-    layer, legal_holds, matching, prompt, queries, questions, schemas, service, streams,
-    subscriptions, tasks, tiles, trace, transports, verdicts, what_if,
+    layer, legal_holds, matching, once, prompt, queries, questions, refusals, schemas, service,
+    streams, subscriptions, tasks, tiles, trace, transports, verdicts, what_if,
 };
 
 #[derive(OpenApi)]
@@ -115,6 +115,7 @@ macro_rules! table {
             .routes($routes!(what_if::ask))
             .routes($routes!(keys::create, keys::list))
             .routes($routes!(keys::revoke))
+            .routes($routes!(refusals::list))
             .routes($routes!(dead_letters::list))
             .routes($routes!(dead_letters::get))
             .routes($routes!(audit::tree_head))
@@ -219,6 +220,7 @@ pub fn with_doors(api: Api, doors: Router<Api>) -> Router {
     table!(Routes(Router::new()), routed)
         .0
         .nest(ALIAS, agents_alone())
+        .layer(from_fn_with_state(api.clone(), once::once))
         .layer(from_fn(queries::check))
         .merge(docs::routes())
         .merge(doors)

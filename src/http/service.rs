@@ -13,6 +13,7 @@ use super::extract::Id;
 use super::problem::Problem;
 use super::schemas::{JsonSchema, latest};
 use handoffd_core::domain::failure::Code;
+use handoffd_core::domain::ids::Micros;
 use handoffd_core::gate::schema;
 
 /// The process runs.
@@ -62,14 +63,19 @@ pub(super) async fn metrics(State(api): State<Api>) -> Result<Response, Problem>
     page(State(api)).await
 }
 
+/// How long a task waits for its next handoff before it counts as idle, in microseconds: an hour.
+const IDLE_US: i64 = 3_600_000_000;
+
 pub(super) async fn page(State(api): State<Api>) -> Result<Response, Problem> {
-    match api.store.depths().await {
+    let idle_since = Micros(api.now().0.saturating_sub(IDLE_US));
+    match api.store.depths(idle_since).await {
         Ok(depths) => {
             let metrics = &api.metrics;
             metrics.store_up.set(1);
             metrics.outbox_depth.set(depths.outbox);
             metrics.dead_letters.set(depths.dead_letters);
             metrics.escalations.set(depths.escalations);
+            metrics.tasks_idle.set(depths.idle_tasks);
             metrics.opinions_due.set(depths.opinions);
             metrics.log_records.set(depths.records);
             let age = depths.oldest.map_or(0, |at| api.now().since(at).as_secs());

@@ -9,7 +9,10 @@ use super::Api;
 use super::auth::{AgentCaller, Caller, Operator, Participant, limited_to};
 use super::credentials;
 use super::escalations::reason_of;
-use super::extract::{Id, Ids, Json, JsonBytes, Params, heavy, page_size, parse, read_cursor};
+use super::extract::{
+    Id, Ids, Json, JsonBytes, Params, heavy, page_size, parameter, parse, read_cursor,
+    time_parameter,
+};
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
 use super::views::{Page, TaskView};
 use handoffd_broker::directory::Principal;
@@ -84,6 +87,18 @@ fn state_of(row: &CheckpointRow) -> Result<Value, Problem> {
 pub struct ListParams {
     /// Only rows in this state.
     status: Option<String>,
+    /// Only begun at this time or later, RFC 3339.
+    from: Option<String>,
+    /// Only begun before this time, RFC 3339.
+    to: Option<String>,
+    /// Only with so much left or less, decimal US dollars; 0: those whose budget is used up.
+    #[serde(rename = "leftAtMostUSD")]
+    #[param(rename = "leftAtMostUSD")]
+    left_at_most: Option<String>,
+    /// Only on which so much was spent, or more, decimal US dollars.
+    #[serde(rename = "spentAtLeastUSD")]
+    #[param(rename = "spentAtLeastUSD")]
+    spent_at_least: Option<String>,
     /// `nextCursor` of the page before.
     cursor: Option<String>,
     /// Rows a page, 1 to 500; 50 unless said.
@@ -115,6 +130,10 @@ pub(super) async fn list(
             })
             .transpose()?,
         party: limited_to(&principal),
+        from: time_parameter("from", params.from.as_deref())?,
+        until: time_parameter("to", params.to.as_deref())?,
+        left_at_most: parameter("leftAtMostUSD", params.left_at_most.as_deref())?,
+        spent_at_least: parameter("spentAtLeastUSD", params.spent_at_least.as_deref())?,
     };
     let after = read_cursor(params.cursor.as_deref())?;
     let rows = api.store.list_tasks(&principal.tenant, &filter, after.as_ref(), limit + 1).await?;

@@ -198,8 +198,9 @@ both! {
         assert_eq!(ask(broker, &format!("dead-letters discard {} --reason spam", ids[1])).await["status"], "DISCARDED");
         let two = ask(broker, &format!("dead-letters release-all --handoff {} --waive /taskDescription --reason fine", ids[2])).await;
         assert_eq!((&two["matched"], &two["done"]), (&json!(1), &json!(1)));
-        run(broker, "dead-letters discard-all --reason spam").await.ends(1, "/filter");
-        let rest = run(broker, "dead-letters discard-all --of-reason SAFETY_VIOLATION --reason spam").await.well();
+        run(broker, "dead-letters discard-all --of-reason SAFETY_VIOLATION --reason spam").await.ends(2, "--yes");
+        run(broker, "dead-letters discard-all --yes --reason spam").await.ends(1, "/filter");
+        let rest = run(broker, "dead-letters discard-all --yes --of-reason SAFETY_VIOLATION --reason spam").await.well();
         assert!(rest.out.contains("done: 2, refused: 0, failed: 0, more to do: no"), "{}", rest.out);
         let none = run(broker, "dead-letters list --status OPEN").await.well();
         assert!(none.out.is_empty() && none.err.contains("no dead letters"), "{none:?}");

@@ -117,6 +117,35 @@ both! {
         assert_eq!((now["delivery"].get("failing"), &now["warnings"][0]["pointer"]), (None, &json!("/delivery/failing")), "{now}");
     }
 
+    // Finding O7 of 0.3.0.
+    async fn a_change_of_a_delivery_changes_what_it_names(broker: Broker) {
+        broker.pull("a", &[]).await;
+        let whole = json!({ "delivery": { "mode": "webhook", "url": "https://x.example/1", "timeoutMs": 500, "maxInFlight": 3,
+            "format": "sw4rm", "acceptEncoding": ["zstd"] } });
+        let first = broker.admin.patch("/agents/a", &whole).await.expect(200).body;
+        let other = json!({ "delivery": { "mode": "webhook", "url": "https://x.example/2" } });
+        let now = broker.admin.patch("/agents/a", &other).await.expect(200).body;
+        let mut wanted = first["delivery"].clone();
+        wanted["url"] = json!("https://x.example/2");
+        assert_eq!(now["delivery"], wanted);
+        let now = broker.admin.patch("/agents/a", &json!({ "delivery": { "maxInFlight": 4 } })).await.expect(200).body;
+        wanted["maxInFlight"] = json!(4);
+        assert_eq!(now["delivery"], wanted);
+        // What the new way has no use for does not go with it.
+        let pulled = json!({ "delivery": { "mode": "pull" } });
+        let now = broker.admin.patch("/agents/a", &pulled).await.expect(200).body["delivery"].clone();
+        assert_eq!((&now["timeoutMs"], &now["maxInFlight"]), (&json!(500), &json!(4)), "{now}");
+        assert!(now.get("acceptEncoding").is_none(), "{now}");
+        let config = |config| json!({ "delivery": { "config": config } });
+        let redis = json!({ "delivery": { "mode": "redis", "config": { "server": "redis://127.0.0.1:6379", "stream": "one" } } });
+        broker.admin.patch("/agents/a", &redis).await.expect(200);
+        let now = broker.admin.patch("/agents/a", &config(json!({ "stream": "two" }))).await.expect(200).body;
+        assert_eq!(now["delivery"]["config"], json!({ "server": "redis://127.0.0.1:6379", "stream": "two" }));
+        let none = broker.admin.patch("/agents/a", &config(json!({ "stream": null }))).await.refused(422, "SCHEMA_INVALID");
+        assert_eq!(none.pointers(), ["/delivery/config/stream"]);
+        broker.admin.post("/agents", &json!({ "delivery": { "timeoutMs": 500 } })).await.refused(422, "SCHEMA_INVALID");
+    }
+
     async fn what_cannot_work_is_refused_with_its_pointer(broker: Broker) {
         broker.pull("a", &[]).await;
         let webhook = |url: &str| json!({ "delivery": { "mode": "webhook", "url": url } });

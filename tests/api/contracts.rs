@@ -490,7 +490,11 @@ mod on_another_broker {
             says(json!("FORBIDDEN")).await;
             targets(json!(["b"])).await;
             says(Value::Null).await;
-            broker.admin.patch("/agents/b", &json!({ "state": "PAUSED" })).await.expect(200);
+            broker
+                .admin
+                .patch("/agents/b", &json!({ "state": "PAUSED", "pause": "refuse" }))
+                .await
+                .expect(200);
             says(json!("NO_CAPABLE_AGENT")).await;
             within("an orderly stop", running.stop()).await;
         })

@@ -13,13 +13,15 @@ use crate::message::Message;
 struct Examples {
     paths: Value,
     posted: BTreeSet<String>,
+    /// Operations that take an `Idempotency-Key`, and were posted twice under one.
+    kept: BTreeSet<String>,
 }
 
 impl Examples {
     fn read() -> Self {
         let document = handoffd::http::router::openapi().to_pretty_json().unwrap();
         let mut document: Value = serde_json::from_str(&document).unwrap();
-        Self { paths: document["paths"].take(), posted: BTreeSet::new() }
+        Self { paths: document["paths"].take(), posted: BTreeSet::new(), kept: BTreeSet::new() }
     }
 
     /// Operations that have examples.
@@ -57,7 +59,50 @@ impl Examples {
         headers: &[(&str, &str)],
     ) -> Answer {
         let (method, path, body) = self.one(operation, "example");
+        if self.keyed().contains(operation) {
+            return self.twice(by, operation, &filled(&path, at), headers, &body).await;
+        }
         by.send(method, &filled(&path, at), headers, &body).await
+    }
+
+    /// Operations whose description names an `Idempotency-Key`.
+    fn keyed(&self) -> BTreeSet<String> {
+        let items = self.paths.as_object().unwrap().values();
+        let operations = items.flat_map(|item| item.as_object().unwrap().values());
+        let takes = |operation: &&Value| {
+            let parameters = operation["parameters"].as_array();
+            parameters.is_some_and(|all| all.iter().any(|one| one["name"] == "Idempotency-Key"))
+        };
+        operations
+            .filter(takes)
+            .map(|one| one["operationId"].as_str().unwrap().to_owned())
+            .collect()
+    }
+
+    /// Posts under a key, again, and something else under the same key; returns the first answer.
+    async fn twice(
+        &mut self,
+        by: &Caller,
+        operation: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &Value,
+    ) -> Answer {
+        let key = random_id().to_string();
+        let headers = [headers, &[("Idempotency-Key", key.as_str())]].concat();
+        let first = by.send(Method::POST, path, &headers, body).await;
+        assert!(first.status < 300, "{operation}: {} {}", first.status, first.text);
+        let again = by.send(Method::POST, path, &headers, body).await;
+        assert_eq!(again.status, first.status, "{operation}: {}", again.text);
+        // These keep their keys in their own commits.
+        if !["submitHandoff", "askHandoff", "answerHandoff"].contains(&operation) {
+            assert_eq!(again.body, first.body, "{operation}");
+            assert_eq!(again.header("idempotency-replayed"), "true", "{operation}");
+            let other = json!({ "another": random_id() });
+            by.send(Method::POST, path, &headers, &other).await.refused(422, "CONFLICT");
+        }
+        self.kept.insert(operation.to_owned());
+        first
     }
 }
 
@@ -179,5 +224,56 @@ both! {
         examples.send(admin, "placeLegalHold", &["lawsuit-17"]).await.expect(201);
         examples.send(admin, "releaseLegalHold", &["lawsuit-17"]).await.expect(200);
         assert_eq!(examples.posted, examples.all(), "every example is posted here");
+
+        // Operations without an example.
+        let post = async |examples: &mut Examples, by: &Caller, operation: &str, path: &str, body: Value| {
+            examples.twice(by, operation, path, &[], &body).await
+        };
+        let (a, b) = broker.pull_pair().await;
+        let made = post(&mut examples, admin, "createAgent", "/agents", json!({})).await;
+        assert!(made.body["apiKey"].is_string(), "{}", made.text);
+        post(&mut examples, admin, "addHandoffTarget", "/agents/a/handoff-targets/c", Value::Null).await;
+        post(&mut examples, admin, "testDelivery", "/agents/b/delivery/test", Value::Null).await;
+        let open = Message::review("a", "b").set("/schemaVersion", json!("2.2")).set("/stream", json!({ "open": true }));
+        a.submit(&open).await.expect(202);
+        let chunk = json!({ "seq": 1, "append": { "/conversationHistoryVerbatim": [{ "role": "tool", "content": "x" }] } });
+        post(&mut examples, &a.api, "appendChunks", &format!("{}/chunks", open.path()), chunk).await;
+        b.claim_one().await;
+        let asked = Message::review("a", "b");
+        a.submit(&asked).await.expect(202);
+        let token = b.claim_one().await;
+        b.say(&asked, "accept", token, json!({})).await.expect(200);
+        let question = json!({ "question": "Which one?", "fencingToken": token });
+        post(&mut examples, &b.api, "askHandoff", &format!("{}/ask", asked.path()), question).await;
+        let given = json!({ "answer": "The first." });
+        post(&mut examples, &a.api, "answerHandoff", &format!("{}/answer", asked.path()), given).await;
+        assert_eq!(examples.kept, examples.keyed(), "every POST that changes something is posted twice here");
+    }
+
+    async fn a_budget_grows_once_under_a_key_and_a_refused_request_lets_its_key_go(broker: Broker) {
+        let (a, _) = broker.pull_pair().await;
+        let message = Message::review("a", "b");
+        a.submit(&message).await.expect(202);
+        let before = broker.task(&message).await["costBudgetRemainingUSD"].as_f64().unwrap();
+        let path = format!("{}/budget", message.task_path());
+        let key = [("Idempotency-Key", "top-up-1")];
+        let (none, more) = (json!({ "reason": "x" }), json!({ "addUSD": 2, "reason": "x" }));
+        let refused = broker.admin.send(Method::POST, &path, &key, &none).await;
+        assert!((400..500).contains(&refused.status), "{}", refused.text);
+        // At once and one after the other: it is one top-up, whatever the second of two at once is told.
+        let both = tokio::join!(
+            broker.admin.send(Method::POST, &path, &key, &more),
+            broker.admin.send(Method::POST, &path, &key, &more),
+        );
+        let statuses = [both.0.status, both.1.status];
+        assert!(statuses.contains(&200) && statuses.iter().all(|one| [200, 409].contains(one)), "{statuses:?}");
+        let again = broker.admin.send(Method::POST, &path, &key, &more).await.expect(200);
+        assert_eq!(again.header("idempotency-replayed"), "true");
+        let after = broker.task(&message).await["costBudgetRemainingUSD"].as_f64().unwrap();
+        assert!((after - before - 2.0).abs() < 1e-9, "{before} {after}");
+        // Another caller's key of that name is another key.
+        let operator = broker.person("operator").await;
+        let own = operator.send(Method::POST, &path, &key, &more).await.expect(200);
+        assert_eq!(own.header("idempotency-replayed"), "");
     }
 }

@@ -404,7 +404,7 @@ both! {
             broker
                 .agent(json!({
                     "agentId": id, "agentType": "worker", "agentVersion": version, "state": state,
-                    "capabilities": ["sums"]
+                    "pause": "refuse", "capabilities": ["sums"]
                 }))
                 .await;
         }

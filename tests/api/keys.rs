@@ -95,6 +95,28 @@ both! {
         }
     }
 
+    async fn a_key_tells_when_it_was_last_used_and_when_it_ends(broker: Broker) {
+        let ends = json!({ "role": "operator", "expiresAt": "2999-01-01T00:00:00Z" });
+        let made = broker.admin.post("/keys", &ends).await.expect(201).body;
+        assert!(made["expiresAt"].as_str().unwrap().starts_with("2999-01-01T00:00:00"), "{made}");
+        let listed = async || {
+            let list = broker.admin.get("/keys").await.expect(200).body;
+            list["items"].as_array().unwrap().iter().find(|one| one["keyId"] == made["keyId"]).unwrap().clone()
+        };
+        assert!(listed().await.get("lastUsedAt").is_none());
+        broker.caller(made["apiKey"].as_str()).get("/agents").await.expect(200);
+        until("the key's use", async || {
+            let row = listed().await;
+            if row["lastUsedAt"].is_string() { Ok(()) } else { Err(row.to_string()) }
+        })
+        .await;
+        for past in ["2001-01-01T00:00:00Z", "tomorrow"] {
+            let body = json!({ "role": "operator", "expiresAt": past });
+            let refused = broker.admin.post("/keys", &body).await.refused(422, "SCHEMA_INVALID");
+            assert_eq!(refused.pointers(), ["/expiresAt"]);
+        }
+    }
+
     async fn a_revoked_key_is_dead_at_once(broker: Broker) {
         let made = broker.admin.post("/keys", &json!({ "role": "operator" })).await.expect(201).body;
         let person = broker.caller(made["apiKey"].as_str());

@@ -58,7 +58,7 @@ async fn sizes_in_memory(bed: &Bed) -> Vec<i64> {
     let tasks = store.list_tasks(&acme(), &TaskFilter::default(), None, 1_000).await.unwrap().len();
     let agents = store.list_agents(&acme()).await.unwrap().len();
     let keys = store.list_keys(&acme()).await.unwrap().len();
-    let depths = store.depths().await.unwrap();
+    let depths = store.depths(Micros(0)).await.unwrap();
     let counted = [handoffs, tasks, agents, keys].map(|count| i64::try_from(count).unwrap());
     [&counted[..], &[depths.outbox, depths.dead_letters, depths.records]].concat()
 }

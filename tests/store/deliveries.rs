@@ -294,7 +294,7 @@ pub async fn a_settled_handoff_frees_the_next_of_its_task(bed: Arc<Bed>) {
         assert_eq!(ids(&got), [one.id()], "step {step}");
         settle(&bed.store, one).await;
     }
-    assert_eq!(bed.store.depths().await.unwrap().outbox, 0);
+    assert_eq!(bed.store.depths(Micros(0)).await.unwrap().outbox, 0);
 }
 
 pub async fn erased_content_is_claimed_empty(bed: Arc<Bed>) {
@@ -424,7 +424,7 @@ pub async fn everything_at_once_stays_sound(bed: Arc<Bed>) {
     let total = u64::try_from(4 * WRITERS * ROUNDS).unwrap();
     let report = crate::tamper::verify(&bed.store, &acme()).await;
     assert_eq!((report.first_fault, report.records), (None, total));
-    assert_eq!(bed.store.depths().await.unwrap().outbox, i64::try_from(total).unwrap());
+    assert_eq!(bed.store.depths(Micros(0)).await.unwrap().outbox, i64::try_from(total).unwrap());
 }
 
 pub async fn claims_of_silent_brokers_are_released(bed: Arc<Bed>) {
@@ -575,14 +575,14 @@ pub async fn overdue_handoffs_are_open_and_past_their_deadline(bed: Arc<Bed>) {
 }
 
 pub async fn depths_are_counted(bed: Arc<Bed>) {
-    assert_eq!(bed.store.depths().await.unwrap(), handoffd::store::Depths::default());
+    assert_eq!(bed.store.depths(Micros(0)).await.unwrap(), handoffd::store::Depths::default());
     submit(&bed.store, &[given(7, 1), given(5, 2)]).await;
     let mut closed = given(9, 1).dead_letter();
     closed.status = DeadLetterStatus::Discarded;
     let writes =
         Writes { dead_letters: vec![given(8, 1).dead_letter(), closed], ..Writes::default() };
     write(&bed.store, writes).await.unwrap();
-    let depths = bed.store.depths().await.unwrap();
+    let depths = bed.store.depths(Micros(0)).await.unwrap();
     assert_eq!((depths.outbox, depths.oldest), (2, Some(Micros(5))));
     assert_eq!((depths.dead_letters, depths.records), (1, 2));
 }

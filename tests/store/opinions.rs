@@ -54,7 +54,7 @@ pub async fn an_opinion_is_due_from_its_commit_until_its_record(bed: Arc<Bed>) {
     assert_eq!((due(&bed, 100).await, claim(&bed, &plain, 100).await), (vec![], None));
     submit_due(&bed, &one, 200).await;
     submit_due(&bed, &other, 100).await;
-    assert_eq!(bed.store.depths().await.unwrap().opinions, 2);
+    assert_eq!(bed.store.depths(Micros(0)).await.unwrap().opinions, 2);
     assert_eq!(due(&bed, 99).await, []);
     assert_eq!(due(&bed, 500).await, [other.key(), one.key()], "the longest waiting first");
     write(&bed.store, due_from(&one, 300)).await.unwrap_err();
@@ -71,7 +71,7 @@ pub async fn an_opinion_is_due_from_its_commit_until_its_record(bed: Arc<Bed>) {
     let sealed = written.await.unwrap();
     assert_eq!(seen.unwrap(), [(one.key(), 1), (other.key(), 0)].into());
     assert_eq!(due(&bed, 9_000).await, [other.key()]);
-    assert_eq!(bed.store.depths().await.unwrap().opinions, 1);
+    assert_eq!(bed.store.depths(Micros(0)).await.unwrap().opinions, 1);
     let found = bed.store.find_opinion(&one.key(), one.task).await.unwrap();
     assert_eq!(found.as_ref(), sealed.first());
     assert_eq!(bed.store.find_opinion(&one.key(), other.task).await.unwrap(), None);

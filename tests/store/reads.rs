@@ -138,6 +138,7 @@ pub async fn handoffs_are_filtered(bed: Arc<Bed>) {
                 source: Some(agent("alice")),
                 target: Some(agent("carol")),
                 party: Some(agent("carol")),
+                ..none()
             },
             vec![2],
         ),
@@ -172,7 +173,7 @@ pub async fn tasks_are_filtered_by_who_took_part(bed: Arc<Bed>) {
         (None, Some(TaskStatus::Running), vec![2]),
         (Some("alice"), Some(TaskStatus::HandingOff), vec![1]),
     ] {
-        let filter = TaskFilter { status, party: party.map(agent) };
+        let filter = TaskFilter { status, party: party.map(agent), ..TaskFilter::default() };
         let found = bed.store.list_tasks(&acme(), &filter, None, 10).await.unwrap();
         let found: Vec<_> = found.iter().map(|task| task.id).collect();
         let expected: Vec<_> = expected.into_iter().map(task_id).collect();

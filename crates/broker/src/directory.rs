@@ -187,8 +187,10 @@ impl Directory {
     pub async fn authenticate(&self, key: &str) -> Result<Option<Principal>, Arc<StoreError>> {
         let hash = hash_api_key(key);
         let store = Arc::clone(&self.store);
-        let row =
-            self.keys.try_get_with_by_ref(&hash, async { store.find_key(&hash).await }).await?;
+        let row = self
+            .keys
+            .try_get_with_by_ref(&hash, async { self.look_up(&store, &hash).await })
+            .await?;
         let now = self.clock.now();
         let Some(row) = row.filter(|row| row.expires_at.is_none_or(|until| now < until)) else {
             return Ok(None);
@@ -211,6 +213,24 @@ impl Directory {
             agent: row.agent,
             key_id: row.key_id,
         }))
+    }
+
+    /// Finds a key in the store, and notes its use without delaying the caller: at most once in the time of the cache.
+    async fn look_up(
+        &self,
+        store: &Arc<dyn Store>,
+        hash: &[u8],
+    ) -> Result<Option<KeyRow>, StoreError> {
+        let found = store.find_key(hash).await?;
+        if found.is_some() {
+            let (store, hash, now) = (Arc::clone(store), hash.to_vec(), self.clock.now());
+            tokio::spawn(async move {
+                if let Err(err) = store.note_key_use(&hash, now).await {
+                    tracing::debug!(error = %err, "the use of a key could not be noted");
+                }
+            });
+        }
+        Ok(found)
     }
 
     /// The agents of a tenant.

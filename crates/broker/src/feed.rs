@@ -45,6 +45,7 @@ documents! {
     HandoffOccurred: "agent.handoff.occurred",
     HandoffAccepted: "handoff.accepted",
     HandoffRejected: "handoff.rejected",
+    HandoffRefused: "handoff.refused",
     HandoffCompleted: "handoff.completed",
     HandoffReturned: "handoff.returned",
     HandoffInputRequired: "handoff.input_required",
@@ -250,7 +251,9 @@ fn subject(event: &Event) -> Map<String, Value> {
         (EventType::HandoffOccurred, _) => {
             ["handoff_id", "task_id", "source_agent_id", "target_agent_id"]
         }
-        (_, Some(_)) => ["handoffId", "taskId", "sourceAgentId", "targetAgentId"],
+        (EventType::HandoffRefused, _) | (_, Some(_)) => {
+            ["handoffId", "taskId", "sourceAgentId", "targetAgentId"]
+        }
         (_, None) => ["handoffId", "taskId", "agentId", "targetAgentId"],
     };
     let values = [

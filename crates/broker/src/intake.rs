@@ -180,6 +180,7 @@ impl Intake {
         let gated = Box::pin(self.gated(principal, body, request, &mut noticed));
         let answered = gated.instrument(span).await;
         self.count(&noticed, &answered);
+        self.count_sender(principal, &answered);
         answered
     }
 

@@ -12,6 +12,7 @@ pub use self::instruments::{
 };
 use handoffd_core::domain::failure::{Code, Failure, RefusalClass};
 use handoffd_core::domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
+use handoffd_core::domain::ids::{AgentId, TenantId};
 use handoffd_core::domain::latency::{LatencySample, Objective};
 use handoffd_core::domain::policy::{EdgePolicy, Moment};
 use handoffd_core::domain::ruling::Standing;
@@ -25,6 +26,8 @@ pub struct Metrics {
     pairs: BoundedLabels<3>,
     /// A contract and the name of a metric. One that is timed has a histogram of 16 buckets.
     contracts: BoundedLabels<2>,
+    /// Tenant and agent, of senders whose messages are refused.
+    refused_senders: BoundedLabels<2>,
     /// Instruments of the archive.
     pub archive: ArchiveMetrics,
     /// Instruments of the retention purge.
@@ -94,6 +97,7 @@ impl Metrics {
             instruments,
             pairs: BoundedLabels::default(),
             contracts: BoundedLabels::default(),
+            refused_senders: BoundedLabels::default(),
             archive,
             retention,
             witness,
@@ -241,6 +245,12 @@ impl Metrics {
                 self.refusals.with_label_values(&[class.as_str()]).inc();
             }
         }
+    }
+
+    /// Counts a refused message by its sender and its reason.
+    pub fn count_agent_refusal(&self, tenant: &TenantId, agent: &AgentId, code: Code) {
+        let [tenant, agent] = self.refused_senders.bounded([tenant.as_str(), agent.as_str()]);
+        self.agent_refusals.with_label_values(&[tenant, agent, code.as_str()]).inc();
     }
 
     /// The metrics page in Prometheus' text format.

@@ -51,17 +51,17 @@ impl Sweeper {
         if found {
             fault::at(Step::SweepFound);
         }
-        let expiries = overdue.into_iter().map(|handoff| {
-            self.ledger.handle(Command {
-                tenant: handoff.tenant,
-                at: now,
-                actor: Actor::broker(),
-                kind: Kind::Expire(Expire { task_id: handoff.task_id, handoff_id: handoff.id }),
-            })
+        let expiries = overdue.into_iter().map(async |handoff| {
+            let Handoff { tenant, task_id, id: handoff_id, target, .. } = handoff;
+            let kind = Kind::Expire(Expire { task_id, handoff_id });
+            let command = Command { tenant, at: now, actor: Actor::broker(), kind };
+            (self.ledger.handle(command).await, task_id, handoff_id, target)
         });
-        for outcome in futures_util::future::join_all(expiries).await {
+        for (outcome, task_id, handoff_id, agent_id) in
+            futures_util::future::join_all(expiries).await
+        {
             if let Err(err) = outcome {
-                tracing::warn!(error = %err, "an overdue handoff could not be expired");
+                tracing::warn!(error = %err, %agent_id, %handoff_id, %task_id, "an overdue handoff could not be expired");
             }
         }
         if found {
@@ -175,7 +175,8 @@ const REFUSALS_KEPT_US: i64 = 24 * 60 * 60 * 1_000_000;
 /// Interval between deletions of old events.
 const FORGET_EVERY: Duration = Duration::from_mins(10);
 
-/// Deletes events older than `keep`, a bounded number at a time, and refusals older than a day. Every broker does so;
+/// Deletes events and listed refusals older than `keep`, a bounded number at a time, and refused task ids and answers under an
+/// `Idempotency-Key` older than a day. Every broker does so;
 /// rows deleted by one are not found by the others.
 pub async fn forget_events(
     store: Arc<dyn Store>,
@@ -189,6 +190,9 @@ pub async fn forget_events(
         let day = Micros(now.saturating_sub(REFUSALS_KEPT_US));
         if let Err(err) = store.forget_refused_tasks(day).await {
             tracing::warn!(error = %err, "old refusals could not be deleted");
+        }
+        if let Err(err) = store.forget_requests(day).await {
+            tracing::warn!(error = %err, "old answers to requests could not be deleted");
         }
         let cutoff = Micros(now.saturating_sub(keep));
         if let Err(err) = forget(&*store, cutoff, &stopping).await {
@@ -210,6 +214,9 @@ async fn forget(
     for tenant in store.list_tenants().await? {
         while !stopping.is_cancelled() && store.delete_events(&tenant, cutoff).await? > 0 {
             // Whoever waits for the store's writer goes first.
+            tokio::task::yield_now().await;
+        }
+        while !stopping.is_cancelled() && store.delete_refusals(&tenant, cutoff).await? > 0 {
             tokio::task::yield_now().await;
         }
     }

@@ -76,7 +76,8 @@ pub fn seal_credentials(
     spec: &mut AgentSpec,
     (before, stored): (Option<&Delivery>, &str),
 ) -> Result<Option<SecretsChange>, RegistrationError> {
-    let Some(delivery) = &mut spec.delivery else { return Ok(None) };
+    let Some(stated) = &mut spec.delivery else { return Ok(None) };
+    let delivery = &stated.over(before.unwrap_or(&Delivery::default()));
     let mut secrets = AgentSecrets::parse(stored);
     types
         .check(tenant, delivery, secrets.delivery_names(delivery.mode))
@@ -88,13 +89,13 @@ pub fn seal_credentials(
         let why = format!("must be given anew where {changed} changes");
         return Err(RegistrationError::Fields(vec![("/delivery/credentials".to_owned(), why)]));
     }
-    match delivery.credentials.take() {
+    match stated.credentials.take() {
         Some(credentials) => secrets
             .keep_delivery(vault, tenant, agent, delivery.mode, &credentials.0)
             .map_err(|_| RegistrationError::Sealing)?,
         None => secrets.keep_delivery_of(delivery.mode),
     }
-    delivery.credentials_set = secrets.delivery_names(delivery.mode).to_vec();
+    stated.credentials_set = Some(secrets.delivery_names(delivery.mode).to_vec());
     Ok(Some(SecretsChange { from: stored.to_owned(), to: secrets.to_text() }))
 }
 

@@ -82,6 +82,12 @@ impl Vault {
         keyed(&self.claims, &[said])
     }
 
+    /// The keyed hash of parts of a request under an `Idempotency-Key`.
+    #[must_use]
+    pub fn request_tag(&self, parts: &[&[u8]]) -> [u8; 32] {
+        self.keyed(&[&[&b"request"[..]], parts].concat())
+    }
+
     /// The keyed hash of a data subject's id, by which rows are found after the id is deleted.
     #[must_use]
     pub fn subject_key(&self, tenant: &TenantId, subject_id: &str) -> [u8; 32] {

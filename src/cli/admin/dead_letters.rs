@@ -71,6 +71,8 @@ pub(super) const RESOURCE: Resource = Resource {
                 Arg::query("reason", "reason", Kind::Text, "With this primary reason"),
                 Arg::query("from-agent", "fromAgent", Kind::Text, "From this agent"),
                 Arg::query("to-agent", "toAgent", Kind::Text, "To this agent"),
+                Arg::query("after", "from", Kind::Text, "Kept at this time or later, RFC 3339"),
+                Arg::query("before", "to", Kind::Text, "Kept before this time, RFC 3339"),
             ],
             shape: Shape::Rows {
                 at: "/items",
@@ -128,6 +130,7 @@ pub(super) const RESOURCE: Resource = Resource {
             verb: Verb::Post,
             path: "/dead-letters/discard",
             args: with_filter!(),
+            asks: Some("Discard all that fit, for good?"),
             plan: bulk,
             shape: OUTCOME,
             well: all_done,

@@ -18,6 +18,7 @@ pub(super) const RESOURCE: Resource = Resource {
                     Column("AGENT", "/agentId"),
                     Column("LABEL", "/label"),
                     Column("CREATED", "/createdAt"),
+                    Column("USED", "/lastUsedAt"),
                     Column("EXPIRES", "/expiresAt"),
                 ],
                 foot: &[],
@@ -39,6 +40,12 @@ pub(super) const RESOURCE: Resource = Resource {
                 .needed(),
                 Arg::body("agent", "/agentId", Kind::Text, "The agent; for role agent"),
                 Arg::body("label", "/label", Kind::Text, "For people"),
+                Arg::body(
+                    "expires-at",
+                    "/expiresAt",
+                    Kind::Text,
+                    "When it stops working, RFC 3339; never unless said",
+                ),
             ],
             ..Action::READ
         },

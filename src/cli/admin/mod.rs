@@ -22,7 +22,11 @@ mod contracts;
 mod dead_letters;
 mod delivery_fields;
 mod escalations;
+mod events;
+mod handoffs;
+mod holds;
 mod keys;
+mod refusals;
 mod request;
 mod resource;
 mod schemas;
@@ -32,18 +36,22 @@ mod tasks;
 mod what_if;
 
 /// All of them, in the order of the help.
-const RESOURCES: [&Resource; 11] = [
+const RESOURCES: [&Resource; 15] = [
     &agents::RESOURCE,
     &allowlist::RESOURCE,
     &contracts::RESOURCE,
     &schemas::RESOURCE,
     &what_if::RESOURCE,
+    &handoffs::RESOURCE,
+    &refusals::RESOURCE,
     &dead_letters::RESOURCE,
     &escalations::RESOURCE,
     &tasks::RESOURCE,
     &caps::RESOURCE,
     &keys::RESOURCE,
     &subscriptions::RESOURCE,
+    &events::RESOURCE,
+    &holds::RESOURCE,
 ];
 
 /// Rows requested per page: the largest page of the API.
@@ -106,6 +114,11 @@ fn command_of(resource: &Resource) -> Command {
                 .value_name("ROWS")
                 .help("So many rows at most; all unless said");
             command = command.arg(limit.value_parser(clap::value_parser!(u64).range(1..)));
+        }
+        if action.asks.is_some() {
+            let yes =
+                ClapArg::new("yes").long("yes").help("Do not ask; needed where nobody can answer");
+            command = command.arg(yes.action(ArgAction::SetTrue));
         }
         if action.watch {
             let watch = ClapArg::new("watch")
@@ -204,6 +217,13 @@ async fn carry_out(
     let ActionRequest { resource, action, matches } = asked;
     let given = given(action, matches)?;
     let request = (action.plan)(action, &given).map_err(AdminError::Usage)?;
+    if let Some(question) = action.asks
+        && !matches.get_flag("yes")
+        && given.one("dry-run").is_none()
+        && !agrees(question).map_err(AdminError::Usage)?
+    {
+        return Ok(Exit::No);
+    }
     let number = |name: &str| matches.try_get_one::<u64>(name).ok().flatten().copied();
     let limit =
         number("limit").map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
@@ -228,6 +248,20 @@ async fn carry_out(
         let _ = writeln!(aside, "handoffd: {name} is shown this once: keep it now");
     }
     Ok(if (action.well)(&answer) { Exit::Success } else { Exit::No })
+}
+
+/// Asks the person at the terminal.
+fn agrees(question: &str) -> Result<bool, String> {
+    let input = io::stdin();
+    if !input.is_terminal() {
+        return Err(format!("{question} Say --yes, or --dry-run to see what would go"));
+    }
+    let asked =
+        write!(io::stderr(), "handoffd: {question} [y/N] ").and_then(|()| io::stderr().flush());
+    asked.map_err(|err| err.to_string())?;
+    let mut line = String::new();
+    io::BufRead::read_line(&mut input.lock(), &mut line).map_err(|err| err.to_string())?;
+    Ok(["y", "yes"].iter().any(|yes| line.trim().eq_ignore_ascii_case(yes)))
 }
 
 /// Reads the arguments and the files that they name.

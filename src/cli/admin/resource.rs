@@ -60,6 +60,8 @@ pub(super) struct Action {
     pub(super) pages: Option<Pages>,
     /// Whether the action accepts `--watch`.
     pub(super) watch: bool,
+    /// What the action asks a person before it begins: it cannot be undone, and takes many.
+    pub(super) asks: Option<&'static str>,
 }
 
 impl Action {
@@ -76,6 +78,7 @@ impl Action {
         well: |_| true,
         pages: None,
         watch: false,
+        asks: None,
     };
 }
 

@@ -18,7 +18,23 @@ pub(super) const RESOURCE: Resource = Resource {
             name: "list",
             about: "List tasks, newest first",
             path: "/tasks",
-            args: &[Arg::query("status", "status", STATUS, "In this state")],
+            args: &[
+                Arg::query("status", "status", STATUS, "In this state"),
+                Arg::query("after", "from", Kind::Text, "Begun at this time or later, RFC 3339"),
+                Arg::query("before", "to", Kind::Text, "Begun before this time, RFC 3339"),
+                Arg::query(
+                    "left-at-most",
+                    "leftAtMostUSD",
+                    Kind::Text,
+                    "With so much left or less, US dollars; 0: used up",
+                ),
+                Arg::query(
+                    "spent-at-least",
+                    "spentAtLeastUSD",
+                    Kind::Text,
+                    "On which so much was spent or more, US dollars",
+                ),
+            ],
             shape: Shape::Rows {
                 at: "/items",
                 columns: &[
@@ -44,6 +60,13 @@ pub(super) const RESOURCE: Resource = Resource {
             path: "/tasks/{TASK}",
             args: &[TASK],
             watch: true,
+            ..Action::READ
+        },
+        Action {
+            name: "cost",
+            about: "Show what a task cost, by agent",
+            path: "/tasks/{TASK}/cost",
+            args: &[TASK],
             ..Action::READ
         },
         Action {

@@ -228,7 +228,7 @@ impl Dispatcher {
     /// Finds receivers with claimable handoffs.
     async fn poll(&self) {
         let DispatcherState { parts, lanes, .. } = &*self.0;
-        for (state, count) in lanes.census() {
+        for (state, count) in lanes.census(parts.clock.now()) {
             parts.metrics.breakers.with_label_values(&[state.as_str()]).set(count);
         }
         parts.metrics.receivers_waiting.set(i64::try_from(lanes.waiting()).unwrap_or(i64::MAX));

@@ -12,6 +12,8 @@ impl Dispatcher {
         tracing::error!(
             event = "agent.endpoint_disabled",
             agent_id = %claim.target,
+            handoff_id = %claim.handoff_id,
+            task_id = %claim.task_id,
             "the endpoint answered 410: delivery to this agent is disabled"
         );
         self.count("disabled");
@@ -25,7 +27,7 @@ impl Dispatcher {
         address: String,
         health_change: EndpointHealthChange,
     ) {
-        let agent_id = &claim.target;
+        let DeliveryClaim { target: agent_id, handoff_id, task_id, .. } = claim;
         match health_change {
             EndpointHealthChange::Failing(step) => {
                 let (failures, percent) = (step.failures, step.percent);
@@ -34,6 +36,8 @@ impl Dispatcher {
                     tracing::error!(
                         event = "agent.endpoint_disabled",
                         %agent_id,
+                        %handoff_id,
+                        %task_id,
                         failures,
                         "delivery to this agent is disabled: its endpoint keeps failing"
                     );
@@ -41,6 +45,8 @@ impl Dispatcher {
                     tracing::warn!(
                         event = "agent.endpoint_failing",
                         %agent_id,
+                        %handoff_id,
+                        %task_id,
                         failures,
                         percent,
                         "the endpoint is on its way to being disabled"
@@ -50,7 +56,7 @@ impl Dispatcher {
             }
             EndpointHealthChange::Answers => {
                 self.count("recovered");
-                tracing::info!(%agent_id, "the endpoint answers again");
+                tracing::info!(%agent_id, %handoff_id, %task_id, "the endpoint answers again");
                 self.change(claim, AgentChange::Answers { address }).await;
             }
         }

@@ -182,7 +182,7 @@ impl Inboxes {
     /// Fails handoffs with this outcome; a handoff claimed meanwhile keeps its claim.
     async fn end(&self, rows: Vec<OutboxRow>, outcome: Outcome, now: Micros) {
         let commands = rows.into_iter().map(|row| {
-            tracing::warn!(handoff_id = %row.handoff_id, agent_id = %row.target, ?outcome, "a handoff without a receiver ends");
+            tracing::warn!(handoff_id = %row.handoff_id, task_id = %row.task_id, agent_id = %row.target, ?outcome, "a handoff without a receiver ends");
             self.ledger.handle(Command {
                 tenant: row.tenant,
                 at: now,

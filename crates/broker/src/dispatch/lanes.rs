@@ -15,6 +15,8 @@ use handoffd_store::store::ReceiverKey;
 
 /// Attempts in flight to a receiver whose own limit is not known yet.
 const FIRST_LIMIT: u32 = 16;
+/// How long after its cool-down an open breaker is counted, while nothing is tried, in microseconds: a quarter of an hour.
+const FORGOTTEN_US: i64 = 900_000_000;
 /// Idle lanes that are retained; further idle lanes are dropped.
 const MAX_IDLE: usize = 10_000;
 
@@ -311,8 +313,9 @@ impl Lanes {
         (due, state.wakes.first().map(|(at, _)| *at))
     }
 
-    /// Number of receivers by breaker state: closed, open, half open. Drops idle lanes beyond [`MAX_IDLE`].
-    pub(super) fn census(&self) -> [(BreakerState, i64); 3] {
+    /// Number of receivers by breaker state: closed, open, half open. An open one that nothing was tried on since long after its
+    /// cool-down is left out: nothing is for it, and nobody knows how it is. Drops idle lanes beyond [`MAX_IDLE`].
+    pub(super) fn census(&self, now: Micros) -> [(BreakerState, i64); 3] {
         let mut state = self.lock();
         if state.lanes.len() > MAX_IDLE {
             state.lanes.retain(|_, lane| {
@@ -320,7 +323,12 @@ impl Lanes {
             });
         }
         [BreakerState::Closed, BreakerState::Open, BreakerState::HalfOpen].map(|wanted| {
-            let count = state.lanes.values().filter(|lane| lane.breaker.state() == wanted).count();
+            let forgotten = |lane: &Lane| {
+                let over = lane.breaker.next_probe_at().is_some_and(|at| at + FORGOTTEN_US < now.0);
+                over && lane.in_flight == 0
+            };
+            let of_state = |lane: &&Lane| lane.breaker.state() == wanted && !forgotten(lane);
+            let count = state.lanes.values().filter(of_state).count();
             (wanted, i64::try_from(count).unwrap_or(i64::MAX))
         })
     }
@@ -489,6 +497,22 @@ mod tests {
         assert_eq!(lanes.reserve_many(&dead, probe.unwrap_or(Micros(2_000_000)), 8).0, 1);
         let (_, change) = end(&lanes, &dead, Health::Answered, Micros(2_000_000));
         assert_eq!(change, Some(EndpointHealthChange::Answers));
+    }
+
+    #[test]
+    fn an_open_breaker_is_counted_no_longer_where_nothing_is_tried() {
+        let lanes = lanes(100);
+        let dead = receiver("dead");
+        for _ in 0..2 {
+            assert!(lanes.reserve(&dead, Micros(0)));
+            end(&lanes, &dead, Health::Failed, Micros(0));
+        }
+        let open = |now| lanes.census(now)[1];
+        assert_eq!(open(Micros(1)), (BreakerState::Open, 1));
+        let (_, next) = lanes.due(Micros(1));
+        let probe = next.expect("a wake for the probe");
+        assert_eq!(open(Micros(probe.0 + FORGOTTEN_US)).1, 1);
+        assert_eq!(open(Micros(probe.0 + FORGOTTEN_US + 1)).1, 0);
     }
 
     #[test]

@@ -4,8 +4,9 @@
 use std::slice;
 
 use super::{Answer, Intake, IntakeError};
+use crate::directory::Principal;
 use crate::ledger::command::LedgerError;
-use handoffd_core::domain::failure::{Code, Failure};
+use handoffd_core::domain::failure::{Code, Failure, primary};
 use handoffd_core::domain::handoff::HandoffStatus;
 use handoffd_core::domain::window::ContextFacts;
 use handoffd_core::gate::GateVerdict;
@@ -90,6 +91,22 @@ impl Intake {
         }
         if noticed.off_the_allowlist {
             self.metrics.allowlist_violations.inc();
+        }
+    }
+
+    /// Counts a refusal by its sender.
+    pub(super) fn count_sender(
+        &self,
+        principal: &Principal,
+        answered: &Result<Answer, IntakeError>,
+    ) {
+        let failures = match answered {
+            Ok(Answer::Refused { failures, replayed: false, .. }) => failures.as_slice(),
+            Ok(Answer::Malformed(failure)) => slice::from_ref(failure),
+            _ => return,
+        };
+        if let (Some(agent), Some(code)) = (&principal.agent, primary(failures)) {
+            self.metrics.count_agent_refusal(&principal.tenant, agent, code);
         }
     }
 }

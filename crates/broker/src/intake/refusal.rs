@@ -24,6 +24,7 @@ use handoffd_core::domain::message::Message;
 use handoffd_core::domain::policy::Recovery;
 use handoffd_core::domain::residency::ResidencyRules;
 use handoffd_core::evidence::record::SafetyFacts;
+use handoffd_core::gate::address;
 use handoffd_core::gate::{GateVerdict, PassedMessage, RefusedMessage, UnreadMessage};
 
 impl Intake {
@@ -199,6 +200,9 @@ impl Intake {
     /// How a refusal counts: as its sender's failure. Who speaks in another's name is not its sender.
     fn counted(&self, principal: &Principal, refused: &RefusedMessage) -> Option<Counted> {
         let by = principal.agent.clone()?;
+        if is_paused(&refused.failures) {
+            return None;
+        }
         let target = refused.target.as_ref().map(|agent| agent.agent_id.clone());
         let (from, to, run, own) = if let Some(message) = &refused.message {
             let envelope = message.envelope();
@@ -236,6 +240,12 @@ impl Intake {
             })
             .await
     }
+}
+
+/// Whether a message is refused for no other reason than that its receiver is paused: it is to come later, and no defect of its.
+pub(super) fn is_paused(failures: &[Failure]) -> bool {
+    !failures.is_empty()
+        && failures.iter().all(|failure| failure.rule.as_deref() == Some(address::PAUSED))
 }
 
 /// The handoff that is kept for a person; `None` where the caller is no agent.

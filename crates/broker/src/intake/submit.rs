@@ -1,6 +1,7 @@
 //! The commit of a message that passed the gate.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tracing::Span;
@@ -22,6 +23,9 @@ use handoffd_core::domain::warning::Warning;
 use handoffd_core::evidence::record::SafetyFacts;
 use handoffd_core::gate::{PassedMessage, RefusedMessage};
 use handoffd_store::store::HandoffFilter;
+
+/// When a message to a paused receiver may come again; nobody knows how long the pause is.
+const PAUSED_FOR: Duration = Duration::from_secs(29);
 
 impl Intake {
     /// Commits a message that passed, or refuses it where only the ledger can tell.
@@ -184,7 +188,8 @@ impl Intake {
                     Some(id) => self.failures_of(tenant, id).await?,
                     None => failures,
                 };
-                let retry_after = over.and_then(|over| over.wait);
+                let paused = super::refusal::is_paused(&failures).then_some(PAUSED_FOR);
+                let retry_after = over.and_then(|over| over.wait).or(paused);
                 Ok(Answer::Refused { failures, replayed, retry_after, undone })
             }
             other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),

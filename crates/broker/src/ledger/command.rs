@@ -429,6 +429,8 @@ pub enum Outcome {
     Unclaimed,
     /// The receiver no longer takes its handoffs this way: back to the outbox, for that way.
     Moved { mode: DeliveryMode },
+    /// The receiver is paused: back to the outbox until it runs again; this was no attempt.
+    Held,
     /// The broker does not try again.
     GivenUp {
         /// The reason, a short text.

@@ -9,7 +9,7 @@ use handoffd_core::domain::cap::Defaults;
 use handoffd_core::domain::event::EventType;
 use handoffd_core::domain::group::{GroupFacts, GroupStatus};
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
-use handoffd_core::domain::ids::{HandoffId, Micros, TaskId, TenantId};
+use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
 use handoffd_core::domain::stream;
 use handoffd_core::evidence::record::{ClassifierFacts, RecordDraft, RecordKind};
 use handoffd_store::fault::Step;
@@ -41,7 +41,7 @@ impl CommitEffects {
         let events = writes.events.iter().map(|(_, event)| (event.tenant.clone(), event.kind));
         Self {
             events: events.collect(),
-            records: writes.records.iter().map(RecordNote::of).collect(),
+            records: writes.records.iter().map(|draft| RecordNote::of(draft, writes)).collect(),
             returned: rows.map(|row| (row.tenant.clone(), row.agent.clone())).collect(),
             chunks: writes.chunks.iter().map(|row| (row.tenant.clone(), row.handoff_id)).collect(),
             streams_ended: writes
@@ -326,22 +326,30 @@ struct Incident {
     tenant: TenantId,
     task: Option<TaskId>,
     handoff: Option<HandoffId>,
+    source: Option<AgentId>,
+    target: Option<AgentId>,
     reason: Option<String>,
 }
 
 impl RecordNote {
-    fn of(draft: &RecordDraft) -> Self {
+    fn of(draft: &RecordDraft, writes: &Writes) -> Self {
         let incident = matches!(
             draft.kind,
             RecordKind::RolledBack | RecordKind::Escalated | RecordKind::DeadLettered
         );
         let unsafe_text =
             draft.opinion.as_ref().is_some_and(|one| one.verdict == ClassifierFacts::UNSAFE);
-        let incident = (incident || unsafe_text).then(|| Incident {
-            tenant: draft.tenant.clone(),
-            task: draft.task_id,
-            handoff: draft.handoff_id,
-            reason: draft.reason.clone().or_else(|| draft.opinion.as_ref()?.label.clone()),
+        let incident = (incident || unsafe_text).then(|| {
+            let key = draft.handoff_id.map(|id| (draft.tenant.clone(), id));
+            let row = key.and_then(|key| writes.handoffs.get(&key)).map(|(row, _)| row);
+            Incident {
+                tenant: draft.tenant.clone(),
+                task: draft.task_id,
+                handoff: draft.handoff_id,
+                source: row.map(|row| row.source.clone()),
+                target: row.map(|row| row.target.clone()),
+                reason: draft.reason.clone().or_else(|| draft.opinion.as_ref()?.label.clone()),
+            }
         });
         let group = draft.group.filter(|_| draft.kind == RecordKind::GroupEnded);
         let forks = draft.kind == RecordKind::Handoff && draft.group.is_some();
@@ -350,12 +358,17 @@ impl RecordNote {
 
     /// A line for each incident.
     fn warn(&self) {
-        let Some(Incident { tenant, task, handoff, reason }) = &self.incident else { return };
+        let Some(Incident { tenant, task, handoff, source, target, reason }) = &self.incident
+        else {
+            return;
+        };
         tracing::warn!(
             event = self.kind.as_str(),
             tenant = %tenant,
             task_id = task.map(|id| id.to_string()),
             handoff_id = handoff.map(|id| id.to_string()),
+            source_agent_id = source.as_ref().map(AgentId::as_str),
+            target_agent_id = target.as_ref().map(AgentId::as_str),
             reason = reason.as_deref(),
             "a handoff went wrong"
         );

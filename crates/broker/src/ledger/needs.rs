@@ -298,7 +298,10 @@ impl CommandNeeds<'_> {
             | Outcome::GivenUp { .. }
             | Outcome::Expired
             | Outcome::Unclaimed => self.open(settle.task_id),
-            Outcome::Received { .. } | Outcome::Retry { .. } | Outcome::Moved { .. } => {}
+            Outcome::Received { .. }
+            | Outcome::Retry { .. }
+            | Outcome::Moved { .. }
+            | Outcome::Held => {}
         }
     }
 

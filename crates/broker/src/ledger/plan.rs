@@ -16,6 +16,7 @@ use handoffd_store::store::erasure::{ErasureRow, ErasureState, ErasureWrite, Hol
 use handoffd_store::store::events::{
     CursorChange, CursorKey, CursorWrite, SubscriptionKey, SubscriptionRow,
 };
+use handoffd_store::store::refusals::RefusalRow;
 use handoffd_store::store::schemas::PayloadSchemaRow;
 use handoffd_store::store::streams::ChunkRow;
 use handoffd_store::store::{
@@ -79,6 +80,8 @@ pub enum Change {
     Erasure(ErasureRow),
     /// Erase data. The same command records it in another change, but for words that stand in rows alone.
     Erase(ErasureWrite),
+    /// List a refused message.
+    Refusal(Box<RefusalRow>),
     Record(Box<RecordDraft>),
     /// Publish an event. It belongs to the record before it, so a command records first.
     Event(Box<Event>),
@@ -186,6 +189,7 @@ impl Plan {
             Change::Hold(row) => self.put_hold(row),
             Change::Erasure(row) => self.put_erasure(row),
             Change::Erase(erase) => self.erase(erase),
+            Change::Refusal(row) => writes.refusals.push(*row),
             Change::Record(draft) => writes.records.push(*draft),
             Change::Event(event) => {
                 writes.events.push((writes.records.len().saturating_sub(1), *event));

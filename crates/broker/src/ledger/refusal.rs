@@ -17,11 +17,12 @@ use handoffd_core::domain::failure::{Code, Failure, primary};
 use handoffd_core::domain::handoff::{
     CheckpointRef, Handoff, HandoffCommit, HandoffDraft, HandoffStatus,
 };
-use handoffd_core::domain::ids::TaskId;
+use handoffd_core::domain::ids::{ContentId, HandoffId, TaskId};
 use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::task::{Task, TaskEvent, TaskStatus};
 use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent};
-use handoffd_core::evidence::record::{Actor, RecordContent, RecordDraft, RecordKind};
+use handoffd_core::evidence::record::{Actor, RecordContent, RecordDraft, RecordKind, RecordParty};
+use handoffd_store::store::refusals::{Finding, RefusalRow};
 use handoffd_store::store::{BatchState, CheckpointRow, DeadLetterRow, RefusedTaskRow};
 
 /// Records a refusal, counts it, and keeps the handoff as a dead letter where that is due.
@@ -89,6 +90,13 @@ pub(super) fn refuse(
     if let Some(letter) = kept {
         begun = keep(state, command, refuse, letter, draft, &mut changes);
     }
+    changes.extend(listed(
+        command,
+        refuse.content.id,
+        (refuse.from.as_ref(), refuse.to.as_ref()),
+        (refuse.task_id, refuse.handoff_id),
+        &refuse.failures,
+    ));
     let mut undone = None;
     if let (Some(task_id), Some(counted)) = (refuse.task_id, &refuse.counted) {
         let code = reason.unwrap_or_default();
@@ -109,6 +117,59 @@ pub(super) fn refuse(
         undone,
     };
     Ok((changes, reply))
+}
+
+/// Places of a refusal that are listed, at most.
+const MOST_FINDINGS: usize = 32;
+
+/// The refusal as it is listed, and as operators are told of it. It follows its record.
+fn listed(
+    command: &Command,
+    id: ContentId,
+    (from, to): (Option<&RecordParty>, Option<&RecordParty>),
+    (task_id, handoff_id): (Option<TaskId>, Option<HandoffId>),
+    failures: &[Failure],
+) -> [Change; 2] {
+    let code = primary(failures).unwrap_or(Code::Internal);
+    let first = failures.iter().find(|failure| failure.code == code);
+    let pointer = first.map_or_else(String::new, |failure| place(&failure.pointer));
+    let named = |party: Option<&RecordParty>| party.and_then(|party| party.agent_id.clone());
+    let source = command.actor.agent_id.clone().or_else(|| named(from));
+    let target = named(to);
+    let findings = failures.iter().take(MOST_FINDINGS).map(|failure| Finding {
+        stage: failure.stage.as_str().to_owned(),
+        code: failure.code.as_str().to_owned(),
+        pointer: place(&failure.pointer),
+        rule: failure.rule.clone(),
+    });
+    let row = RefusalRow {
+        tenant: command.tenant.clone(),
+        id,
+        created_at: command.at,
+        source: source.clone(),
+        target: target.clone(),
+        task_id,
+        handoff_id,
+        code: code.as_str().to_owned(),
+        pointer: pointer.clone(),
+        findings: findings.collect(),
+    };
+    let event = Event::new(EventType::HandoffRefused, command.tenant.clone(), command.at);
+    let event = Event { task_id, handoff_id, source, target, ..event };
+    let event = event.with("reason", code.as_str()).with("pointer", pointer);
+    [Change::Refusal(Box::new(row)), publish(event)]
+}
+
+/// A pointer without what its sender may have written into it: a segment that is no plain name is `*`.
+fn place(pointer: &str) -> String {
+    let plain = |segment: &str| {
+        segment.len() <= 64
+            && segment.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-~$".contains(&byte))
+    };
+    let segments = pointer.split('/').map(|segment| if plain(segment) { segment } else { "*" });
+    let mut place = segments.take(32).collect::<Vec<_>>().join("/");
+    place.truncate(512);
+    place
 }
 
 /// The first answer to a message that comes again, and is refused now.
@@ -236,6 +297,13 @@ fn recover(
         .any(|change| matches!(change, Change::Handoff(other) if other.id == child))
         .then_some(child);
     changes.extend(more);
+    changes.extend(listed(
+        command,
+        refuse.content.id,
+        (refuse.from.as_ref(), refuse.to.as_ref()),
+        (refuse.task_id, refuse.handoff_id),
+        &refuse.failures,
+    ));
     let reply = Reply::Refused {
         failures: refuse.failures.clone(),
         dead_lettered: false,
@@ -403,6 +471,14 @@ pub(super) fn refuse_here(
     draft.to = Some(submit.to.clone());
     draft.content = Some(content);
     let mut changes = vec![Change::Record(Box::new(draft))];
+    let HandoffDraft { id, task_id, .. } = &submit.handoff;
+    changes.extend(listed(
+        command,
+        submit.content.id,
+        (Some(&submit.from), Some(&submit.to)),
+        (Some(*task_id), Some(*id)),
+        &failures,
+    ));
     let mut undone = None;
     // What a cap has no room for is to come later, and no defect of the message.
     if over.is_none() {

@@ -157,6 +157,14 @@ pub(super) fn settle(
             case.handoff.clock = context.offered(case.handoff.clock, command.at, *mode);
             case.changes.push(Change::Outbox(row));
         }
+        Outcome::Held => {
+            let mut row = row.clone();
+            row.visible_at = Micros(0);
+            row.claimed_by = None;
+            // It was no attempt.
+            row.attempt -= 1;
+            case.changes.push(Change::Outbox(row));
+        }
         Outcome::GivenUp { why } => {
             case.undo(&failed(why, content))?;
         }

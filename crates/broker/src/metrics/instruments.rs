@@ -244,6 +244,11 @@ instruments! {
             "Safety findings that refuse a message or a result, by rule.",
             &["rule"],
         ),
+        pub agent_refusals: counters(
+            "handoff_agent_refusals_total",
+            "Refused submissions by sender and first reason; senders beyond the bound count as `other`.",
+            &["tenant", "agent", "code"],
+        ),
         pub cap_refusals: counters(
             "handoff_cap_refusals_total",
             "Submissions refused because a rolling cap has no room, by whose cap: tenant or agent.",
@@ -430,6 +435,10 @@ instruments! {
             "Escalations decided, by a person or by time.",
         ),
         pub escalations: gauge("handoff_escalations", "Escalations that wait for a person."),
+        pub tasks_idle: gauge(
+            "handoff_tasks_idle",
+            "Tasks that went back to their senders an hour ago or earlier and wait for the next handoff.",
+        ),
         pub dead_letters_total: counter("handoff_dead_letters_total", "Dead letters created."),
         pub dead_letters: gauge("handoff_dead_letters", "Dead letters that wait for a person."),
         pub outbox_depth: gauge("handoff_outbox_depth", "Handoffs that wait for delivery."),

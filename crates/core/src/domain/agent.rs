@@ -21,7 +21,7 @@ mod tests;
 
 pub use card::Card;
 pub(super) use delivery::check_url;
-pub use delivery::{Delivery, DeliveryFormat, Failing};
+pub use delivery::{Delivery, DeliveryFormat, DeliverySpec, Failing};
 #[cfg(test)]
 pub(super) use rules::SPECIALTY;
 pub use spec::{AgentSpec, OrbitConfig};
@@ -38,6 +38,18 @@ pub enum AgentState {
     Busy,
     /// Switched off by its people: not routed to.
     Paused,
+}
+
+/// What becomes of a handoff that names a paused agent by its id.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Pause {
+    /// It is taken, and waits until the agent runs again; none of its deadlines runs meanwhile.
+    #[default]
+    Hold,
+    /// It is refused with `Retry-After`, and does not count as a failure.
+    Refuse,
 }
 
 /// One entry of an allowlist: an agent, or every agent of a type.
@@ -114,6 +126,9 @@ pub struct Agent {
     pub accepts_handoffs: bool,
     /// Whether it takes handoffs at the moment.
     pub state: AgentState,
+    /// What becomes of a handoff that names it by its id while it is `PAUSED`.
+    #[serde(default)]
+    pub pause: Pause,
     /// Size of its context window, in tokens.
     pub context_window_tokens: Option<u64>,
     /// By which tokenizer its model counts; absent: an estimate.
@@ -177,6 +192,7 @@ impl Agent {
             permissions: Vec::new(),
             accepts_handoffs: true,
             state: AgentState::Runnable,
+            pause: Pause::default(),
             context_window_tokens: None,
             tokenizer: None,
             context_policy: None,

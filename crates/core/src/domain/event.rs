@@ -45,6 +45,8 @@ event_types! {
     HandoffOccurred = "agent.handoff.occurred",
     HandoffAccepted = "handoff.accepted",
     HandoffRejected = "handoff.rejected",
+    /// A message was refused: no handoff came of it.
+    HandoffRefused = "handoff.refused",
     /// The receiver completed its part.
     HandoffCompleted = "handoff.completed",
     /// The receiver completed its part, and the task went back to the agent that asked for its return.

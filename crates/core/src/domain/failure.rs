@@ -247,6 +247,29 @@ pub enum Stage {
     State,
 }
 
+impl Stage {
+    /// The stage as answers and lists have it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Key => "key",
+            Self::Signature => "signature",
+            Self::Schema => "schema",
+            Self::Identity => "identity",
+            Self::Allowlist => "allowlist",
+            Self::Route => "route",
+            Self::Contract => "contract",
+            Self::Completeness => "completeness",
+            Self::Budget => "budget",
+            Self::Lineage => "lineage",
+            Self::Loop => "loop",
+            Self::Safety => "safety",
+            Self::Context => "context",
+            Self::State => "state",
+        }
+    }
+}
+
 /// One reason why the gate says no: which stage, which code, where in the message, and a sentence
 /// for the sender.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::AllowlistViolation;
 use super::schema::Schemas;
 use super::schema::older::FormError;
-use crate::domain::agent::{Agent, AgentState, Target};
+use crate::domain::agent::{Agent, AgentState, Pause, Target};
 use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::handoff::ALL_UNAVAILABLE;
 use crate::domain::ids::AgentId;
@@ -112,6 +112,16 @@ impl<'a> ReceiverForms<'a> {
     }
 }
 
+/// The `rule` of a route that fails because the receiver is paused: it is to be tried later, and no failure of its sender.
+pub const PAUSED: &str = "agent-paused";
+
+/// Whether a message may wait for a paused agent: its sender named no other, and did not come by SW4RM, whose senders are told
+/// at once that an agent is busy.
+fn may_wait(message: &Value) -> bool {
+    let preferred = message.get("preferredAgents").and_then(Value::as_array);
+    preferred.is_none_or(Vec::is_empty) && message.pointer("/extensions/sw4rm").is_none()
+}
+
 /// Requirements on the receiver of a handoff.
 struct ReceiverRequirements<'a> {
     to: &'a Address,
@@ -120,6 +130,8 @@ struct ReceiverRequirements<'a> {
     readers: &'a ReceiverForms<'a>,
     /// The agent itself asks: whether it takes more work now does not count.
     by_itself: bool,
+    /// The message may wait for a paused agent that holds.
+    may_wait: bool,
 }
 
 /// Finds who takes a handoff: of those addressed, whom the sender may hand off to and who is live
@@ -167,7 +179,8 @@ pub fn resolve(
     }
     let range = to.agent_version.as_deref().and_then(|text| text.parse().ok());
     let by_itself = asking.is_some() && asking == to.agent_id.as_ref();
-    let wanted = ReceiverRequirements { to, required, range, readers, by_itself };
+    let may_wait = to.agent_id.is_some() && may_wait(readers.message);
+    let wanted = ReceiverRequirements { to, required, range, readers, by_itself, may_wait };
     let able = candidates.iter().copied().filter(|member| unfit(member.agent(), &wanted).is_none());
     let best = able.min_by(|a, b| {
         let (one, other) = (a.agent(), b.agent());
@@ -185,7 +198,13 @@ pub fn resolve(
             Some(lack @ IneligibilityReason::Schema(..)) => {
                 found.nobody("/schemaVersion", lack.to_string());
             }
-            Some(lack) => found.nobody(pointer(to), lack.to_string()),
+            Some(lack) => {
+                let rule = matches!(lack, IneligibilityReason::Paused(_)).then_some(PAUSED);
+                found.nobody(pointer(to), lack.to_string());
+                if let Some(failure) = found.failures.last_mut() {
+                    failure.rule = rule.map(str::to_owned);
+                }
+            }
             None => {
                 found.nobody(pointer(to), format!("no agent is registered for {}", describe(to)));
             }
@@ -291,8 +310,14 @@ pub fn or_preferred(
     let able = preferred.iter().filter_map(|id| roster.member(id)).find(|member| {
         let id = Some(member.agent().agent_id.clone());
         let to = Address { agent_id: id, agent_type: None, agent_version: None, capability: None };
-        let wanted =
-            ReceiverRequirements { to: &to, required, range: None, readers, by_itself: false };
+        let wanted = ReceiverRequirements {
+            to: &to,
+            required,
+            range: None,
+            readers,
+            by_itself: false,
+            may_wait: false,
+        };
         unfit(member.agent(), &wanted).is_none()
     });
     found.failures.clear();
@@ -401,9 +426,13 @@ fn unfit<'a>(
         _ if wanted.by_itself => None,
         _ if !agent.accepts_handoffs => Some(IneligibilityReason::AcceptsNone(id)),
         AgentState::Busy => Some(IneligibilityReason::Busy(id)),
-        AgentState::Paused => Some(IneligibilityReason::Paused(id)),
-        AgentState::Runnable if agent.delivery.disabled => Some(IneligibilityReason::Disabled(id)),
-        AgentState::Runnable => None,
+        AgentState::Paused if !(wanted.may_wait && agent.pause == Pause::Hold) => {
+            Some(IneligibilityReason::Paused(id))
+        }
+        AgentState::Runnable | AgentState::Paused if agent.delivery.disabled => {
+            Some(IneligibilityReason::Disabled(id))
+        }
+        AgentState::Runnable | AgentState::Paused => None,
     }
 }
 

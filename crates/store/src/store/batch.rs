@@ -8,7 +8,7 @@ use crate::store::erasure::{
 use crate::store::{
     AgentKey, AgentRow, CheckpointRow, DeadLetterRow, EdgeKey, EscalationKey, HandoffKey,
     IdempotencyKey, IdempotencyRow, KeyRow, OutboxRow, RefusedTaskKey, RefusedTaskRow, ReturnRow,
-    RunKey, TaskKey, contracts, events, schemas, streams,
+    RunKey, TaskKey, contracts, events, refusals, schemas, streams,
 };
 use handoffd_core::domain::cap::{Cap, CapKey, CapScope};
 use handoffd_core::domain::escalation::Escalation;
@@ -284,4 +284,6 @@ pub struct Writes {
     pub cursors: Vec<events::CursorWrite>,
     /// Second opinions by handoff: `Some` inserts one that is due from then on, `None` deletes.
     pub opinions: BTreeMap<HandoffKey, Option<Micros>>,
+    /// New rows of refused messages.
+    pub refusals: Vec<refusals::RefusalRow>,
 }

@@ -5,6 +5,7 @@ use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::escalation::EscalationStatus;
 use handoffd_core::domain::handoff::HandoffStatus;
 use handoffd_core::domain::ids::{AgentId, ExecutionId, Micros, TaskId};
+use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::task::TaskStatus;
 
 /// Position in a list ordered by creation, newest first: `(created_at, id)` of the last row returned.
@@ -24,6 +25,10 @@ pub struct HandoffFilter {
     pub conversation: Option<String>,
     /// Only handoffs from or to this agent.
     pub party: Option<AgentId>,
+    /// Only handoffs committed at or after this time.
+    pub from: Option<Micros>,
+    /// Only handoffs committed before this time.
+    pub until: Option<Micros>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -32,6 +37,14 @@ pub struct TaskFilter {
     pub status: Option<TaskStatus>,
     /// Only tasks in which this agent takes part.
     pub party: Option<AgentId>,
+    /// Only tasks begun at or after this time.
+    pub from: Option<Micros>,
+    /// Only tasks begun before this time.
+    pub until: Option<Micros>,
+    /// Only tasks on which no more than this is left.
+    pub left_at_most: Option<Usd>,
+    /// Only tasks on which this was spent, or more.
+    pub spent_at_least: Option<Usd>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -85,6 +98,8 @@ pub struct Depths {
     pub dead_letters: i64,
     /// Open escalations.
     pub escalations: i64,
+    /// Tasks that wait for a handoff since that time or longer.
+    pub idle_tasks: i64,
     /// Second opinions that are due.
     pub opinions: i64,
     /// Records over all tenants.

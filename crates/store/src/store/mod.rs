@@ -45,6 +45,8 @@ pub mod memory;
 pub mod opinions;
 pub mod postgres;
 mod purge;
+pub mod refusals;
+pub mod requests;
 mod row_types;
 mod rows;
 pub mod schemas;
@@ -358,6 +360,16 @@ pub trait DirectoryStore: Send + Sync {
     async fn list_named_tenants(&self) -> Result<Vec<TenantId>>;
     async fn find_key(&self, hash: &[u8]) -> Result<Option<KeyRow>>;
     async fn list_keys(&self, tenant: &TenantId) -> Result<Vec<KeyRow>>;
+    /// Notes that a key is used, unless a use of the last minute is noted already.
+    async fn note_key_use(&self, hash: &[u8], now: Micros) -> Result<()> {
+        let _ = (hash, now);
+        Ok(())
+    }
+    /// When each key of a tenant was last used, by the keys' ids; keys that never were are left out.
+    async fn list_key_uses(&self, tenant: &TenantId) -> Result<HashMap<String, Micros>> {
+        let _ = tenant;
+        Ok(HashMap::new())
+    }
     /// All agents of a tenant, by id.
     async fn list_agents(&self, tenant: &TenantId) -> Result<Vec<AgentRow>>;
     /// Number of changes of a tenant's agents by any broker.
@@ -387,7 +399,8 @@ pub trait AdminStore: Send + Sync {
     async fn close(&self);
     /// A database-wide fact, set once: keeps the first value and returns it.
     async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>>;
-    async fn depths(&self) -> Result<Depths>;
+    /// Counts for metrics; `idle_since` is when a task must have begun to wait to count as idle.
+    async fn depths(&self, idle_since: Micros) -> Result<Depths>;
     /// Has the database analyse tables that outgrew its statistics, so that it drops plans made for empty tables,
     /// and decides whether plans may be cached. Returns whether this is useful here, and should be called every
     /// second.
@@ -412,6 +425,8 @@ pub trait Store:
     + caps::CapStore
     + streams::StreamStore
     + opinions::OpinionStore
+    + requests::RequestStore
+    + refusals::RefusalStore
 {
 }
 
@@ -430,5 +445,7 @@ impl<T> Store for T where
         + caps::CapStore
         + streams::StreamStore
         + opinions::OpinionStore
+        + requests::RequestStore
+        + refusals::RefusalStore
 {
 }

@@ -28,6 +28,13 @@ pub(super) const AGENT: &str = "tenant, agent_id, doc, secrets, created_at, upda
 /// Columns of a dead letter.
 pub(super) const DEAD_LETTER: &str = "tenant, handoff_id, task_id, source, target, reason, failures, status, created_at, resolved_at, resolved_by";
 
+/// Columns of a request under an `Idempotency-Key`.
+pub(super) const REQUEST: &str = "tenant, request_id, asked, answer, created_at";
+
+/// Columns of a refusal.
+pub(super) const REFUSAL: &str =
+    "tenant, refusal_id, created_at, source, target, task_id, handoff_id, code, pointer, findings";
+
 /// Columns of an edge of a task.
 pub(super) const EDGE: &str = "tenant, task_id, source, target, passages, repeats, completed_count, failures, spent_nanos, remaining_nanos, topped_up_nanos, updated_at";
 
@@ -705,6 +712,32 @@ macro_rules! decoders {
                 created_at: micros(row, "created_at")?,
                 resolved_at: micros_opt(row, "resolved_at")?,
                 resolved_by: get(row, "resolved_by")?,
+            })
+        }
+
+        pub(super) fn request(row: &$row) -> Result<$crate::store::requests::RequestRow> {
+            Ok($crate::store::requests::RequestRow {
+                tenant: parse(row, "tenant")?,
+                id: hash32(row, "request_id")?,
+                asked: hash32(row, "asked")?,
+                answer: get(row, "answer")?,
+                created_at: micros(row, "created_at")?,
+            })
+        }
+
+        pub(super) fn refusal(row: &$row) -> Result<$crate::store::refusals::RefusalRow> {
+            Ok($crate::store::refusals::RefusalRow {
+                tenant: parse(row, "tenant")?,
+                id: parse(row, "refusal_id")?,
+                created_at: micros(row, "created_at")?,
+                source: parse_opt(row, "source")?,
+                target: parse_opt(row, "target")?,
+                task_id: parse_opt(row, "task_id")?,
+                handoff_id: parse_opt(row, "handoff_id")?,
+                code: get(row, "code")?,
+                pointer: get(row, "pointer")?,
+                findings: serde_json::from_str(get(row, "findings")?)
+                    .map_err(|err| unreadable("findings", err))?,
             })
         }
 

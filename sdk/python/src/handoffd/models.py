@@ -1959,6 +1959,61 @@ class HandoffMessage22Stream(BaseModel):
     """
 
 
+class HandoffRefusedEventData(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    handoff_id: Annotated[str | None, Field(alias="handoffId")] = None
+    """
+    As the message says, where it says one.
+    """
+    pointer: str
+    """
+    JSON pointer of the place; a segment that is no plain name is *.
+    """
+    reason: str
+    """
+    Why: a code.
+    """
+    source_agent_id: Annotated[str | None, Field(alias="sourceAgentId")] = None
+    """
+    Who submitted it.
+    """
+    target_agent_id: Annotated[str | None, Field(alias="targetAgentId")] = None
+    task_id: Annotated[str | None, Field(alias="taskId")] = None
+    """
+    As the message says, where it says one.
+    """
+
+
+class HandoffRefusedEvent(BaseModel):
+    """
+    A message was refused: no handoff came of it.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    cursor: str
+    """
+    Its place in the tenant's feed.
+    """
+    data: Annotated[HandoffRefusedEventData, Field(title="HandoffRefusedEventData")]
+    id: str
+    """
+    The event's id, the same at every delivery.
+    """
+    timestamp: AwareDatetime
+    """
+    When it happened.
+    """
+    type: Literal["handoff.refused"]
+
+
 class HandoffRejectedEventData(BaseModel):
     model_config = ConfigDict(
         extra="allow",
@@ -3305,6 +3360,82 @@ class RecordSafety(BaseModel):
     """
 
 
+class RefusalFindingView(BaseModel):
+    """
+    A place that a refused message failed at. The sentence went to its sender, and stands in the record's content.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    code: str
+    """
+    The code that it stands for.
+    """
+    pointer: str
+    """
+    JSON pointer into the message; a segment that is no plain name is `*`.
+    """
+    rule: str | None = None
+    """
+    The contract's clause or the safety rule.
+    """
+    stage: str
+    """
+    The stage of the gate that found it.
+    """
+
+
+class RefusalView(BaseModel):
+    """
+    A refused message: ids, codes and places. What a message claims of itself is shown as it claims it.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    code: str
+    """
+    The reason: a code.
+    """
+    failures: list[RefusalFindingView]
+    """
+    Everything that was found; 32 at most.
+    """
+    from_agent: Annotated[str | None, Field(alias="fromAgent")] = None
+    """
+    Id of the agent that submitted it.
+    """
+    handoff_id: Annotated[str | None, Field(alias="handoffId")] = None
+    """
+    The handoff that it would have been.
+    """
+    pointer: str
+    """
+    Where the reason was found first: JSON pointer into the message.
+    """
+    refusal_id: Annotated[str, Field(alias="refusalId")]
+    """
+    UUID of the refusal.
+    """
+    refused_at: Annotated[AwareDatetime, Field(alias="refusedAt")]
+    """
+    When it was refused, RFC 3339.
+    """
+    task_id: Annotated[str | None, Field(alias="taskId")] = None
+    """
+    The task that it names.
+    """
+    to_agent: Annotated[str | None, Field(alias="toAgent")] = None
+    """
+    To whom, where that was found.
+    """
+
+
 class RejectBody(BaseModel):
     """
     Why a receiver refuses the task.
@@ -3786,6 +3917,7 @@ class SubscriptionBody(BaseModel):
                 "agent.handoff.occurred",
                 "handoff.accepted",
                 "handoff.rejected",
+                "handoff.refused",
                 "handoff.completed",
                 "handoff.returned",
                 "handoff.input_required",
@@ -5252,6 +5384,53 @@ class Delivery(BaseModel):
     """
 
 
+class DeliverySpec(BaseModel):
+    """
+    What a request states of a delivery: an absent member leaves alone. A new agent's has a `mode`.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    accept_encoding: Annotated[list[Literal["zstd", "gzip"] | str] | None, Field(alias="acceptEncoding")] = None
+    """
+    Content codings that the endpoint takes, the preferred one first; `[]` clears.
+    """
+    config: dict[str, Any] | None = None
+    """
+    The transport's own settings, which `GET /transports` describes: each named one is set, and null clears it.
+    """
+    credentials_set: Annotated[list[str] | None, Field(alias="credentialsSet")] = None
+    """
+    Names of the sealed credentials. The broker sets it.
+    """
+    disabled: bool | None = None
+    """
+    `false` takes a disabled endpoint into service again, as each `mode`, `url`, `config` or `credentials` does.
+    """
+    failing: Failing | None = None
+    format: Literal["handoff", "sw4rm"] | str | None = None
+    max_in_flight: Annotated[int | None, Field(alias="maxInFlight")] = None
+    """
+    How many handoffs each broker may have on their way to it at once (1 to 1 000); 16 unless said.
+    """
+    mode: str | None = None
+    """
+    The transport: `webhook`, `pull`, or another of `GET /transports`. Another one than before begins with empty `config` and
+    `credentials`, and keeps `url`, `format` and `acceptEncoding` where it has a use for them.
+    """
+    timeout_ms: Annotated[int | None, Field(alias="timeoutMs")] = None
+    """
+    How long one attempt may take, in milliseconds (100 to 120 000); 10 000 unless said.
+    """
+    url: str | None = None
+    """
+    The webhook's URL; http or https. Null clears it.
+    """
+
+
 class ErasureView(BaseModel):
     """
     An erasure, and once it is done its certificate.
@@ -5360,6 +5539,7 @@ class EventDeliveryView(BaseModel):
             "agent.handoff.occurred",
             "handoff.accepted",
             "handoff.rejected",
+            "handoff.refused",
             "handoff.completed",
             "handoff.returned",
             "handoff.input_required",
@@ -5406,6 +5586,7 @@ class EventSchemaRef(BaseModel):
             "agent.handoff.occurred",
             "handoff.accepted",
             "handoff.rejected",
+            "handoff.refused",
             "handoff.completed",
             "handoff.returned",
             "handoff.input_required",
@@ -7228,6 +7409,10 @@ class KeyBody(BaseModel):
     """
     The agent it is bound to; needed for role `agent`, and for no other.
     """
+    expires_at: Annotated[AwareDatetime | None, Field(alias="expiresAt")] = None
+    """
+    When it stops working, RFC 3339; never unless said.
+    """
     label: str | None = None
     """
     For people, 200 characters at most.
@@ -7271,6 +7456,10 @@ class KeyView(BaseModel):
     label: str
     """
     A name for people.
+    """
+    last_used_at: Annotated[AwareDatetime | None, Field(alias="lastUsedAt")] = None
+    """
+    When it was last used, to the minute; absent where it never was, and in the answers to changes.
     """
     role: Literal["agent", "operator", "auditor", "admin"] | str
     """
@@ -7407,6 +7596,26 @@ class PageHandoffView(BaseModel):
         populate_by_name=True,
     )
     items: list[HandoffView]
+    """
+    The rows of this page.
+    """
+    next_cursor: Annotated[str | None, Field(alias="nextCursor")] = None
+    """
+    Give this as `cursor` for the next page; absent on the last.
+    """
+
+
+class PageRefusalView(BaseModel):
+    """
+    One page of a list, newest first.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    items: list[RefusalView]
     """
     The rows of this page.
     """
@@ -7939,6 +8148,7 @@ class SubscriptionView(BaseModel):
                 "agent.handoff.occurred",
                 "handoff.accepted",
                 "handoff.rejected",
+                "handoff.refused",
                 "handoff.completed",
                 "handoff.returned",
                 "handoff.input_required",
@@ -8864,6 +9074,10 @@ class Agent(BaseModel):
     Name for people; the id unless set.
     """
     orders: Literal["allow", "mark", "refuse"] | str | None = None
+    pause: Literal["hold", "refuse"] | str | None = None
+    """
+    What becomes of a handoff that names it by its id while it is `PAUSED`.
+    """
     permissions: list[str]
     """
     What it may see and do.
@@ -8946,7 +9160,7 @@ class AgentSpec(BaseModel):
     """
     Size of its context window, in tokens. Null clears it.
     """
-    delivery: Delivery | None = None
+    delivery: DeliverySpec | None = None
     description: str | None = None
     """
     For people and for matching.
@@ -8984,6 +9198,7 @@ class AgentSpec(BaseModel):
     Name for people; the id unless set.
     """
     orders: Literal["allow", "mark", "refuse"] | str | None = None
+    pause: Literal["hold", "refuse"] | str | None = None
     permissions: list[str] | None = None
     """
     What it may see and do.
@@ -9153,7 +9368,8 @@ class BulkItem(BaseModel):
     """
     result: str
     """
-    `released`, `discarded`, `refused` or `failed`; in a dry run, what would have come of it.
+    `released`, `discarded`, `refused` or `failed`; in a dry run `would release`, `would discard`, `would refuse` or
+    `would fail`.
     """
 
 

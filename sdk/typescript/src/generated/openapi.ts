@@ -1070,6 +1070,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/refusals": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List refused messages, newest first. An agent sees its own. Refusals are kept as long as events are. */
+        get: operations["listRefusals"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/schemas": {
         parameters: {
             query?: never;
@@ -1646,6 +1663,8 @@ export interface components {
             /** @description Name for people; the id unless set. */
             name: string;
             orders?: components["schemas"]["Orders"] | null;
+            /** @description What becomes of a handoff that names it by its id while it is `PAUSED`. */
+            pause?: components["schemas"]["Pause"];
             /** @description What it may see and do. */
             permissions: string[];
             /** @description Where it is; none: in the broker's region. */
@@ -1829,7 +1848,7 @@ export interface components {
              */
             contextWindowTokens?: number | null;
             /** @default null */
-            delivery?: components["schemas"]["Delivery"] | null;
+            delivery?: components["schemas"]["DeliverySpec"] | null;
             /**
              * @description For people and for matching.
              * @default null
@@ -1876,6 +1895,8 @@ export interface components {
             name?: string | null;
             /** @default null */
             orders?: components["schemas"]["Orders"] | null;
+            /** @default null */
+            pause?: components["schemas"]["Pause"] | null;
             /**
              * @description What it may see and do.
              * @default null
@@ -2224,7 +2245,10 @@ export interface components {
              * @description UUID of the dead letter's handoff.
              */
             handoffId: string;
-            /** @description `released`, `discarded`, `refused` or `failed`; in a dry run, what would have come of it. */
+            /**
+             * @description `released`, `discarded`, `refused` or `failed`; in a dry run `would release`, `would discard`, `would refuse` or
+             *     `would fail`.
+             */
             result: string;
         };
         /** @description What came of all. */
@@ -2921,6 +2945,38 @@ export interface components {
         DeliveryFormat: ("handoff" | "sw4rm") | (string & {});
         /** @description How an agent takes its handoffs. A later version may have more. */
         DeliveryMode: ("webhook" | "pull" | "a2a" | "temporal" | "sqs" | "nats" | "redis" | "amqp") | (string & {});
+        /** @description What a request states of a delivery: an absent member leaves alone. A new agent's has a `mode`. */
+        DeliverySpec: {
+            /** @description Content codings that the endpoint takes, the preferred one first; `[]` clears. */
+            acceptEncoding?: components["schemas"]["Coding"][] | null;
+            /** @description The transport's own settings, which `GET /transports` describes: each named one is set, and null clears it. */
+            config?: {
+                [key: string]: unknown;
+            } | null;
+            /** @description Names of the sealed credentials. The broker sets it. */
+            credentialsSet?: string[] | null;
+            /** @description `false` takes a disabled endpoint into service again, as each `mode`, `url`, `config` or `credentials` does. */
+            disabled?: boolean | null;
+            failing?: components["schemas"]["Failing"] | null;
+            format?: components["schemas"]["DeliveryFormat"] | null;
+            /**
+             * Format: int32
+             * @description How many handoffs each broker may have on their way to it at once (1 to 1 000); 16 unless said.
+             */
+            maxInFlight?: number | null;
+            /**
+             * @description The transport: `webhook`, `pull`, or another of `GET /transports`. Another one than before begins with empty `config` and
+             *     `credentials`, and keeps `url`, `format` and `acceptEncoding` where it has a use for them.
+             */
+            mode?: string | null;
+            /**
+             * Format: int64
+             * @description How long one attempt may take, in milliseconds (100 to 120 000); 10 000 unless said.
+             */
+            timeoutMs?: number | null;
+            /** @description The webhook's URL; http or https. Null clears it. */
+            url?: string | null;
+        };
         /** @description What came of a test of a delivery. */
         DeliveryTestView: {
             /** @description What the server answered. */
@@ -3146,7 +3202,7 @@ export interface components {
             items: components["schemas"]["EventSchemaRef"][];
         };
         /** @description What happened; /schemas/events/{type} has the form of each. A later version may have more. */
-        EventType: ("agent.handoff.occurred" | "handoff.accepted" | "handoff.rejected" | "handoff.completed" | "handoff.returned" | "handoff.input_required" | "handoff.input_provided" | "handoff.group_ended" | "handoff.rolled_back" | "handoff.dead_lettered" | "handoff.escalated" | "handoff.failed" | "handoff.expired" | "handoff.canceled" | "handoff.stream_closed" | "handoff.stream_aborted" | "agent.endpoint_disabled" | "agent.endpoint_failing" | "task.completed" | "task.canceled" | "task.budget_changed" | "alert.raised") | (string & {});
+        EventType: ("agent.handoff.occurred" | "handoff.accepted" | "handoff.rejected" | "handoff.refused" | "handoff.completed" | "handoff.returned" | "handoff.input_required" | "handoff.input_provided" | "handoff.group_ended" | "handoff.rolled_back" | "handoff.dead_lettered" | "handoff.escalated" | "handoff.failed" | "handoff.expired" | "handoff.canceled" | "handoff.stream_closed" | "handoff.stream_aborted" | "agent.endpoint_disabled" | "agent.endpoint_failing" | "task.completed" | "task.canceled" | "task.budget_changed" | "alert.raised") | (string & {});
         /** @description Why a receiver gives up. */
         FailBody: {
             costTracking?: components["schemas"]["SaidCost"] | null;
@@ -4311,6 +4367,46 @@ export interface components {
             /** @description The user on whose behalf the agents work. */
             userId?: string;
         };
+        /** @description A message was refused: no handoff came of it. */
+        HandoffRefusedEvent: {
+            /** @description Its place in the tenant's feed. */
+            cursor: string;
+            data: {
+                /**
+                 * Format: uuid
+                 * @description As the message says, where it says one.
+                 */
+                handoffId?: string;
+                /** @description JSON pointer of the place; a segment that is no plain name is *. */
+                pointer: string;
+                /** @description Why: a code. */
+                reason: string;
+                /** @description Who submitted it. */
+                sourceAgentId?: string;
+                targetAgentId?: string;
+                /**
+                 * Format: uuid
+                 * @description As the message says, where it says one.
+                 */
+                taskId?: string;
+            } & {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: uuid
+             * @description The event's id, the same at every delivery.
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
+            timestamp: string;
+            /** @constant */
+            type: "handoff.refused";
+        } & {
+            [key: string]: unknown;
+        };
         /** @description The receiver rejected. */
         HandoffRejectedEvent: {
             /** @description Its place in the tenant's feed. */
@@ -4816,6 +4912,11 @@ export interface components {
         KeyBody: {
             /** @description The agent it is bound to; needed for role `agent`, and for no other. */
             agentId?: string | null;
+            /**
+             * Format: date-time
+             * @description When it stops working, RFC 3339; never unless said.
+             */
+            expiresAt?: string | null;
             /** @description For people, 200 characters at most. */
             label?: string;
             /** @description What it may do. */
@@ -4841,6 +4942,11 @@ export interface components {
             keyId: string;
             /** @description A name for people. */
             label: string;
+            /**
+             * Format: date-time
+             * @description When it was last used, to the minute; absent where it never was, and in the answers to changes.
+             */
+            lastUsedAt?: string | null;
             /** @description `agent`, `operator`, `auditor` or `admin`. */
             role: components["schemas"]["Role"];
         };
@@ -5230,6 +5336,41 @@ export interface components {
             nextCursor?: string | null;
         };
         /** @description One page of a list, newest first. */
+        Page_RefusalView: {
+            /** @description The rows of this page. */
+            items: {
+                /** @description The reason: a code. */
+                code: string;
+                /** @description Everything that was found; 32 at most. */
+                failures: components["schemas"]["RefusalFindingView"][];
+                /** @description Id of the agent that submitted it. */
+                fromAgent?: string | null;
+                /**
+                 * Format: uuid
+                 * @description The handoff that it would have been.
+                 */
+                handoffId?: string | null;
+                /** @description Where the reason was found first: JSON pointer into the message. */
+                pointer: string;
+                /** @description UUID of the refusal. */
+                refusalId: string;
+                /**
+                 * Format: date-time
+                 * @description When it was refused, RFC 3339.
+                 */
+                refusedAt: string;
+                /**
+                 * Format: uuid
+                 * @description The task that it names.
+                 */
+                taskId?: string | null;
+                /** @description To whom, where that was found. */
+                toAgent?: string | null;
+            }[];
+            /** @description Give this as `cursor` for the next page; absent on the last. */
+            nextCursor?: string | null;
+        };
+        /** @description One page of a list, newest first. */
         Page_TaskView: {
             /** @description The rows of this page. */
             items: {
@@ -5351,6 +5492,8 @@ export interface components {
             /** @description Its status. */
             status: components["schemas"]["ErasureStatus"];
         };
+        /** @description What becomes of a handoff that names a paused agent by its id. */
+        Pause: ("hold" | "refuse") | (string & {});
         /** @description A payload schema in its highest version. */
         PayloadSchemaEntry: {
             /**
@@ -5965,6 +6108,47 @@ export interface components {
             /** @description The records, in log order. */
             records: components["schemas"]["RecordView"][];
         };
+        /** @description A place that a refused message failed at. The sentence went to its sender, and stands in the record's content. */
+        RefusalFindingView: {
+            /** @description The code that it stands for. */
+            code: string;
+            /** @description JSON pointer into the message; a segment that is no plain name is `*`. */
+            pointer: string;
+            /** @description The contract's clause or the safety rule. */
+            rule?: string | null;
+            /** @description The stage of the gate that found it. */
+            stage: string;
+        };
+        /** @description A refused message: ids, codes and places. What a message claims of itself is shown as it claims it. */
+        RefusalView: {
+            /** @description The reason: a code. */
+            code: string;
+            /** @description Everything that was found; 32 at most. */
+            failures: components["schemas"]["RefusalFindingView"][];
+            /** @description Id of the agent that submitted it. */
+            fromAgent?: string | null;
+            /**
+             * Format: uuid
+             * @description The handoff that it would have been.
+             */
+            handoffId?: string | null;
+            /** @description Where the reason was found first: JSON pointer into the message. */
+            pointer: string;
+            /** @description UUID of the refusal. */
+            refusalId: string;
+            /**
+             * Format: date-time
+             * @description When it was refused, RFC 3339.
+             */
+            refusedAt: string;
+            /**
+             * Format: uuid
+             * @description The task that it names.
+             */
+            taskId?: string | null;
+            /** @description To whom, where that was found. */
+            toAgent?: string | null;
+        };
         /** @description Why a receiver refuses the task. */
         RejectBody: {
             /** @description In words, or as data: free. */
@@ -6203,7 +6387,7 @@ export interface components {
             prompt: number;
         };
         /** @description An event in the standard format. */
-        StandardEvent: components["schemas"]["AgentHandoffOccurredEvent"] | components["schemas"]["HandoffAcceptedEvent"] | components["schemas"]["HandoffRejectedEvent"] | components["schemas"]["HandoffCompletedEvent"] | components["schemas"]["HandoffReturnedEvent"] | components["schemas"]["HandoffInputRequiredEvent"] | components["schemas"]["HandoffInputProvidedEvent"] | components["schemas"]["HandoffGroupEndedEvent"] | components["schemas"]["HandoffRolledBackEvent"] | components["schemas"]["HandoffDeadLetteredEvent"] | components["schemas"]["HandoffEscalatedEvent"] | components["schemas"]["HandoffFailedEvent"] | components["schemas"]["HandoffExpiredEvent"] | components["schemas"]["HandoffCanceledEvent"] | components["schemas"]["HandoffStreamClosedEvent"] | components["schemas"]["HandoffStreamAbortedEvent"] | components["schemas"]["AgentEndpointDisabledEvent"] | components["schemas"]["AgentEndpointFailingEvent"] | components["schemas"]["TaskCompletedEvent"] | components["schemas"]["TaskCanceledEvent"] | components["schemas"]["TaskBudgetChangedEvent"] | components["schemas"]["AlertRaisedEvent"];
+        StandardEvent: components["schemas"]["AgentHandoffOccurredEvent"] | components["schemas"]["HandoffAcceptedEvent"] | components["schemas"]["HandoffRejectedEvent"] | components["schemas"]["HandoffRefusedEvent"] | components["schemas"]["HandoffCompletedEvent"] | components["schemas"]["HandoffReturnedEvent"] | components["schemas"]["HandoffInputRequiredEvent"] | components["schemas"]["HandoffInputProvidedEvent"] | components["schemas"]["HandoffGroupEndedEvent"] | components["schemas"]["HandoffRolledBackEvent"] | components["schemas"]["HandoffDeadLetteredEvent"] | components["schemas"]["HandoffEscalatedEvent"] | components["schemas"]["HandoffFailedEvent"] | components["schemas"]["HandoffExpiredEvent"] | components["schemas"]["HandoffCanceledEvent"] | components["schemas"]["HandoffStreamClosedEvent"] | components["schemas"]["HandoffStreamAbortedEvent"] | components["schemas"]["AgentEndpointDisabledEvent"] | components["schemas"]["AgentEndpointFailingEvent"] | components["schemas"]["TaskCompletedEvent"] | components["schemas"]["TaskCanceledEvent"] | components["schemas"]["TaskBudgetChangedEvent"] | components["schemas"]["AlertRaisedEvent"];
         /** @description A handoff message as the broker keeps and delivers it: values that were named as personal may be cut out, a refused message is as it came, and where the archive does not answer there is `{"unavailable": "cold"}` in its place. */
         StoredMessage: components["schemas"]["HandoffMessage"] | {
             [key: string]: unknown;
@@ -7194,7 +7378,10 @@ export interface operations {
     createAgent: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 visible ASCII characters; the same request again under the same key changes nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day */
+                "Idempotency-Key"?: string | null;
+            };
             path?: never;
             cookie?: never;
         };
@@ -7427,7 +7614,10 @@ export interface operations {
     testDelivery: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 visible ASCII characters; the same request again under the same key changes nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day */
+                "Idempotency-Key"?: string | null;
+            };
             path: {
                 /** @description The agent's id */
                 agentId: string;
@@ -7457,6 +7647,24 @@ export interface operations {
             };
             /** @description No such agent */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The first request under this Idempotency-Key is under way, or its end is not known */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The Idempotency-Key was used for another request */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7567,7 +7775,10 @@ export interface operations {
     addHandoffTarget: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 visible ASCII characters; the same request again under the same key changes nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day */
+                "Idempotency-Key"?: string | null;
+            };
             path: {
                 /** @description The agent's id */
                 agentId: string;
@@ -7599,6 +7810,15 @@ export interface operations {
             };
             /** @description No such agent, or not a target */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The first request under this Idempotency-Key is under way, or its end is not known */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7791,7 +8011,10 @@ export interface operations {
     rotateSecret: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 visible ASCII characters; the same request again under the same key changes nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day */
+                "Idempotency-Key"?: string | null;
+            };
             path: {
                 /** @description The agent's id */
                 agentId: string;
@@ -8946,6 +9169,10 @@ export interface operations {
                 fromAgent?: string;
                 /** @description Only to this receiver. */
                 toAgent?: string;
+                /** @description Only kept at this time or later, RFC 3339. */
+                from?: string;
+                /** @description Only kept before this time, RFC 3339. */
+                to?: string;
                 /** @description `nextCursor` of the page before. */
                 cursor?: string;
                 /** @description Rows a page, 1 to 500; 50 unless said. */
@@ -8992,7 +9219,10 @@ export interface operations {
     discardDeadLetters: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 visible ASCII characters; the same request again under the same key changes nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day */
+                "Idempotency-Key"?: string | null;
+            };
             path?: never;
             cookie?: never;
         };
@@ -9015,6 +9245,15 @@ export interface operations {
             401: components["responses"]["NoKey"];
             /** @description Not an operator */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The first request under this Idempotency-Key is under way, or its end is not known */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9040,7 +9279,10 @@ export interface operations {
     releaseDeadLetters: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 visible ASCII characters; the same request again under the same key changes nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day */
+                "Idempotency-Key"?: string | null;
+            };
             path?: never;
             cookie?: never;
         };
@@ -9063,6 +9305,15 @@ export interface operations {
             401: components["responses"]["NoKey"];
             /** @description Not an operator */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The first request under this Idempotency-Key is under way, or its end is not known */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9132,7 +9383,10 @@ export interface operations {
     discardDeadLetter: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 visible ASCII characters; the same request again under the same key changes nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day */
+                "Idempotency-Key"?: string | null;
+            };
             path: {
                 /** @description The handoff's UUID */
                 handoffId: string;
@@ -9201,7 +9455,10 @@ export interface operations {
     releaseDeadLetter: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 visible ASCII characters; the same request again under the same key changes nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day */
+                "Idempotency-Key"?: string | null;
+            };
             path: {
                 /** @description The handoff's UUID */
                 handoffId: string;
@@ -9364,7 +9621,10 @@ export interface operations {
     resolveEscalation: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 visible ASCII characters; the same request again under the same key changes nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day */
+                "Idempotency-Key"?: string | null;
+            };
             path: {
                 /** @description The escalation's UUID */
                 escalationId: string;
@@ -9490,6 +9750,10 @@ export interface operations {
                 fromAgent?: string;
                 /** @description Only to this receiver. */
                 toAgent?: string;
+                /** @description Only committed at this time or later, RFC 3339. */
+                from?: string;
+                /** @description Only committed before this time, RFC 3339. */
+                to?: string;
                 /** @description `nextCursor` of the page before. */
                 cursor?: string;
                 /** @description Rows a page, 1 to 500; 50 unless said. */
@@ -9728,6 +9992,8 @@ export interface operations {
             header?: {
                 /** @description The token that came with the delivery; or `fencingToken` in the body */
                 "Handoff-Fencing-Token"?: number | null;
+                /** @description 1 to 255 visible ASCII characters; the same request again under the same key changes nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day */
+                "Idempotency-Key"?: string | null;
             };
             path: {
                 /** @description The handoff's UUID */
@@ -10017,7 +10283,10 @@ export interface operations {
     appendChunks: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 visible ASCII characters; the same request again under the same key changes nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day */
+                "Idempotency-Key"?: string | null;
+            };
             path: {
                 /** @description The handoff's UUID */
                 handoffId: string;
@@ -10099,6 +10368,8 @@ export interface operations {
             header?: {
                 /** @description The token that came with the delivery; or `fencingToken` in the body */
                 "Handoff-Fencing-Token"?: number | null;
+                /** @description 1 to 255 visible ASCII characters; the same request again under the same key changes nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day */
+                "Idempotency-Key"?: string | null;
             };
             path: {
                 /** @description The handoff's UUID */
@@ -10172,6 +10443,8 @@ export interface operations {
             header?: {
                 /** @description The token that came with the delivery; or `fencingToken` in the body */
                 "Handoff-Fencing-Token"?: number | null;
+                /** @description 1 to 255 visible ASCII characters; the same request again under the same key changes nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day */
+                "Idempotency-Key"?: string | null;
             };
             path: {
                 /** @description The handoff's UUID */
@@ -10245,6 +10518,8 @@ export interface operations {
             header?: {
                 /** @description The token that came with the delivery; or `fencingToken` in the body */
                 "Handoff-Fencing-Token"?: number | null;
+                /** @description 1 to 255 visible ASCII characters; the same request again under the same key changes nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day */
+                "Idempotency-Key"?: string | null;
             };
             path: {
                 /** @description The handoff's UUID */
@@ -10494,6 +10769,8 @@ export interface operations {
             header?: {
                 /** @description The token that came with the delivery; or `fencingToken` in the body */
                 "Handoff-Fencing-Token"?: number | null;
+                /** @description 1 to 255 visible ASCII characters; the same request again under the same key changes nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day */
+                "Idempotency-Key"?: string | null;
             };
             path: {
                 /** @description The handoff's UUID */
@@ -10653,7 +10930,10 @@ export interface operations {
     createKey: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 visible ASCII characters; the same request again under the same key changes nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day */
+                "Idempotency-Key"?: string | null;
+            };
             path?: never;
             cookie?: never;
         };
@@ -10676,6 +10956,15 @@ export interface operations {
             401: components["responses"]["NoKey"];
             /** @description Not an admin */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The first request under this Idempotency-Key is under way, or its end is not known */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11068,6 +11357,57 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDetails"];
                 };
             };
+            default: components["responses"]["Refused"];
+        };
+    };
+    listRefusals: {
+        parameters: {
+            query?: {
+                /** @description Only messages of this sender. */
+                fromAgent?: string;
+                /** @description Only messages to this receiver. */
+                toAgent?: string;
+                /** @description Only messages that name this task. */
+                taskId?: string;
+                /** @description Only for this reason: a code. */
+                code?: string;
+                /** @description Only where the reason was found at this JSON pointer. */
+                pointer?: string;
+                /** @description Only at this time or later, RFC 3339. */
+                from?: string;
+                /** @description Only before this time, RFC 3339. */
+                to?: string;
+                /** @description `nextCursor` of the page before. */
+                cursor?: string;
+                /** @description Rows a page, 1 to 500; 50 unless said. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One page */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_RefusalView"];
+                };
+            };
+            /** @description A malformed parameter */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            503: components["responses"]["Away"];
             default: components["responses"]["Refused"];
         };
     };
@@ -11467,7 +11807,10 @@ export interface operations {
     createSubscription: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 visible ASCII characters; the same request again under the same key changes nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day */
+                "Idempotency-Key"?: string | null;
+            };
             path?: never;
             cookie?: never;
         };
@@ -11491,6 +11834,15 @@ export interface operations {
             401: components["responses"]["NoKey"];
             /** @description An auditor, or not the agent's to subscribe to */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The first request under this Idempotency-Key is under way, or its end is not known */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11721,7 +12073,10 @@ export interface operations {
     replaySubscription: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 visible ASCII characters; the same request again under the same key changes nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day */
+                "Idempotency-Key"?: string | null;
+            };
             path: {
                 /** @description The subscription's UUID */
                 subscriptionId: string;
@@ -11771,6 +12126,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDetails"];
                 };
             };
+            /** @description The first request under this Idempotency-Key is under way, or its end is not known */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
             /** @description The body does not fit, or `since` is ahead of the subscription's cursor */
             422: {
                 headers: {
@@ -11787,7 +12151,10 @@ export interface operations {
     rotateSubscriptionSecret: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 visible ASCII characters; the same request again under the same key changes nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day */
+                "Idempotency-Key"?: string | null;
+            };
             path: {
                 /** @description The subscription's UUID */
                 subscriptionId: string;
@@ -11858,6 +12225,14 @@ export interface operations {
             query?: {
                 /** @description Only rows in this state. */
                 status?: string;
+                /** @description Only begun at this time or later, RFC 3339. */
+                from?: string;
+                /** @description Only begun before this time, RFC 3339. */
+                to?: string;
+                /** @description Only with so much left or less, decimal US dollars; 0: those whose budget is used up. */
+                leftAtMostUSD?: string;
+                /** @description Only on which so much was spent, or more, decimal US dollars. */
+                spentAtLeastUSD?: string;
                 /** @description `nextCursor` of the page before. */
                 cursor?: string;
                 /** @description Rows a page, 1 to 500; 50 unless said. */
@@ -11990,7 +12365,10 @@ export interface operations {
     topUpTask: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 visible ASCII characters; the same request again under the same key changes nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day */
+                "Idempotency-Key"?: string | null;
+            };
             path: {
                 /** @description The task's UUID */
                 taskId: string;
@@ -12059,7 +12437,10 @@ export interface operations {
     cancelTask: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 visible ASCII characters; the same request again under the same key changes nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day */
+                "Idempotency-Key"?: string | null;
+            };
             path: {
                 /** @description The task's UUID */
                 taskId: string;
@@ -12298,7 +12679,10 @@ export interface operations {
     restoreCheckpoint: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 visible ASCII characters; the same request again under the same key changes nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day */
+                "Idempotency-Key"?: string | null;
+            };
             path: {
                 /** @description The task's UUID */
                 taskId: string;
@@ -12369,7 +12753,10 @@ export interface operations {
     completeTask: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 visible ASCII characters; the same request again under the same key changes nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day */
+                "Idempotency-Key"?: string | null;
+            };
             path: {
                 /** @description The task's UUID */
                 taskId: string;

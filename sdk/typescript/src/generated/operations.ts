@@ -71,6 +71,7 @@ export const OPERATIONS = {
   listPayloadSchemaVersions: ["GET", "/schemas/payloads/{schemaId}"],
   listPayloadSchemas: ["GET", "/schemas/payloads"],
   listRecords: ["GET", "/audit/records"],
+  listRefusals: ["GET", "/refusals"],
   listSchemas: ["GET", "/schemas"],
   listSubscriptionDeliveries: ["GET", "/subscriptions/{subscriptionId}/deliveries"],
   listSubscriptions: ["GET", "/subscriptions"],

@@ -18,6 +18,7 @@ use super::super::webhook::VerdictClock;
 use super::{Dispatcher, DispatcherState, SETTLE_PAUSE_MAX};
 use crate::early_replies::{EarlyReply, EarlyVerdict, ExpectedReply};
 use crate::ledger::command::Outcome;
+use handoffd_core::domain::agent::AgentState;
 use handoffd_core::domain::content_coding::Coding;
 use handoffd_core::domain::handoff::DeliveryMode;
 use handoffd_core::domain::ids::Micros;
@@ -61,6 +62,8 @@ enum UnsentReason {
     Deleted,
     /// The endpoint answered 410, or was disabled.
     Disabled,
+    /// The agent was paused after the claim: the handoff waits.
+    Paused,
     /// The agent now pulls.
     Pulls,
     /// The agent accepts no schema version to which the message converts: the agent changed after the gate, or is not
@@ -197,12 +200,13 @@ impl Dispatcher {
             UnsentReason::Unserved => given_up("TRANSPORT_NOT_SERVED"),
             UnsentReason::Unsettled => given_up("DELIVERY_UNKNOWN"),
             UnsentReason::Pulls => Outcome::Moved { mode: DeliveryMode::Pull },
+            UnsentReason::Paused => Outcome::Held,
             // Its claim is handed back with the others.
             UnsentReason::Stopping => return,
         };
         tracing::info!(why = ?unsent, "not sent");
         self.0.parts.metrics.attempts.with_label_values(&["none", "not_sent"]).inc();
-        let moved = matches!(outcome, Outcome::Moved { .. });
+        let moved = matches!(outcome, Outcome::Moved { .. } | Outcome::Held);
         self.settle(claim, None, outcome, None, None).await;
         if moved {
             self.0.lanes.takes_none(&(claim.tenant.clone(), claim.target.clone()));
@@ -310,6 +314,9 @@ impl Dispatcher {
         row: Option<&AgentRow>,
     ) -> Result<HandoffEndpoint, UnsentReason> {
         let row = row.ok_or(UnsentReason::Deleted)?;
+        if row.agent.state == AgentState::Paused {
+            return Err(UnsentReason::Paused);
+        }
         let delivery = &row.agent.delivery;
         if delivery.disabled {
             return Err(UnsentReason::Disabled);

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::spec::nullable;
 use crate::domain::content_coding::Coding;
 use crate::domain::handoff::DeliveryMode;
 use crate::domain::transport::Credentials;
@@ -50,6 +51,97 @@ pub struct Delivery {
     /// Set while the endpoint is on its way to being disabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing: Option<Failing>,
+}
+
+/// What a request states of a delivery: an absent member leaves alone. A new agent's has a `mode`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DeliverySpec {
+    /// The transport: `webhook`, `pull`, or another of `GET /transports`. Another one than before begins with empty `config` and
+    /// `credentials`, and keeps `url`, `format` and `acceptEncoding` where it has a use for them.
+    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub mode: Option<DeliveryMode>,
+    /// The webhook's URL; http or https. Null clears it.
+    #[serde(default, deserialize_with = "nullable")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub url: Option<Option<String>>,
+    /// How long one attempt may take, in milliseconds (100 to 120 000); 10 000 unless said.
+    #[serde(default, alias = "timeout_ms")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 100, maximum = 120_000))]
+    pub timeout_ms: Option<u64>,
+    /// How many handoffs each broker may have on their way to it at once (1 to 1 000); 16 unless said.
+    #[serde(default, alias = "max_in_flight")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 1_000))]
+    pub max_in_flight: Option<u32>,
+    /// The form in which handoffs are sent; `handoff` unless said.
+    #[serde(default)]
+    pub format: Option<DeliveryFormat>,
+    /// Content codings that the endpoint takes, the preferred one first; `[]` clears.
+    #[serde(default, alias = "accept_encoding")]
+    pub accept_encoding: Option<Vec<Coding>>,
+    /// The transport's own settings, which `GET /transports` describes: each named one is set, and null clears it.
+    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
+    pub config: Option<Map<String, Value>>,
+    /// The transport's secrets: sealed on arrival, and never shown. They replace all that were given before.
+    #[serde(default, skip_serializing)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>, write_only))]
+    pub credentials: Option<Credentials>,
+    /// Names of the sealed credentials. The broker sets it.
+    #[serde(default, alias = "credentials_set")]
+    pub credentials_set: Option<Vec<String>>,
+    /// `false` takes a disabled endpoint into service again, as each `mode`, `url`, `config` or `credentials` does.
+    #[serde(default)]
+    pub disabled: Option<bool>,
+    /// The broker sets it.
+    #[serde(default)]
+    pub failing: Option<Failing>,
+}
+
+impl DeliverySpec {
+    /// The delivery that a change makes of the one before: its credentials as given, the names of the sealed ones as stated.
+    #[must_use]
+    pub fn over(&self, before: &Delivery) -> Delivery {
+        let mut next = before.clone();
+        if let Some(mode) = self.mode.filter(|mode| *mode != before.mode) {
+            next.mode = mode;
+            next.config = Map::new();
+            next.credentials_set = Vec::new();
+            if !matches!(mode, DeliveryMode::Webhook | DeliveryMode::Pull) {
+                next.url = None;
+            }
+            if !mode.carries_bytes() {
+                next.accept_encoding = Vec::new();
+            }
+            if mode == DeliveryMode::A2a {
+                next.format = DeliveryFormat::default();
+            }
+        }
+        macro_rules! take {
+            ($($field:ident),*) => { $( if let Some(value) = &self.$field { next.$field = value.clone(); } )* };
+        }
+        take!(url, timeout_ms, max_in_flight, format, accept_encoding, credentials_set);
+        for (name, value) in self.config.iter().flatten() {
+            if value.is_null() {
+                next.config.remove(name);
+            } else {
+                next.config.insert(name.clone(), value.clone());
+            }
+        }
+        next.credentials.clone_from(&self.credentials);
+        let anew = self.mode.is_some()
+            || self.url.is_some()
+            || self.config.is_some()
+            || self.credentials.is_some()
+            || self.disabled == Some(false);
+        if anew {
+            next.disabled = false;
+            next.failing = None;
+        }
+        next
+    }
 }
 
 /// The form in which a receiver gets its handoffs.

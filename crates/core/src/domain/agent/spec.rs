@@ -4,8 +4,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use super::card::{self, Card};
-use super::delivery::{self, Delivery, check_url};
-use super::{Agent, AgentState, Target, is_type_name};
+use super::delivery::{self, Delivery, DeliverySpec, check_url};
+use super::{Agent, AgentState, Pause, Target, is_type_name};
 use crate::domain::ids::AgentId;
 use crate::domain::message::SCHEMA_VERSIONS;
 use crate::domain::policy::Orders;
@@ -72,6 +72,8 @@ pub struct AgentSpec {
     pub accepts_handoffs: Option<bool>,
     /// Whether it takes handoffs at the moment.
     pub state: Option<AgentState>,
+    /// What becomes of a handoff that names it by its id while it is `PAUSED`; `hold` unless said.
+    pub pause: Option<Pause>,
     /// Size of its context window, in tokens. Null clears it.
     #[serde(alias = "context_window_tokens", deserialize_with = "nullable")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<u64>))]
@@ -114,7 +116,7 @@ pub struct AgentSpec {
     /// The same where Orbit keeps it.
     pub config: Option<OrbitConfig>,
     /// How and where it receives its handoffs.
-    pub delivery: Option<Delivery>,
+    pub delivery: Option<DeliverySpec>,
     /// Where its events go. Not shown to other agents. Null clears it.
     #[serde(alias = "callback_url", deserialize_with = "nullable")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
@@ -181,10 +183,10 @@ impl AgentSpec {
     #[must_use]
     pub fn without_effect(&self) -> Vec<Warning> {
         let Some(delivery) = &self.delivery else { return Vec::new() };
-        let why = "the broker sets it, and a delivery that is set anew clears it; \
+        let why = "the broker sets it, and a delivery whose `mode`, `url`, `config` or `credentials` is set clears it; \
                    `acceptsHandoffs: false` keeps handoffs away";
         [
-            ("/delivery/disabled", delivery.disabled),
+            ("/delivery/disabled", delivery.disabled == Some(true)),
             ("/delivery/failing", delivery.failing.is_some()),
         ]
         .into_iter()
@@ -223,6 +225,7 @@ impl AgentSpec {
             permissions,
             accepts_handoffs,
             state,
+            pause,
             context_window_tokens,
             tokenizer,
             context_policy,
@@ -247,8 +250,7 @@ impl AgentSpec {
             }
         }
         if let Some(delivery) = &self.delivery {
-            next.delivery =
-                Delivery { disabled: false, failing: None, credentials: None, ..delivery.clone() };
+            next.delivery = Delivery { credentials: None, ..delivery.over(&agent.delivery) };
             delivery::check(&next.delivery)?;
         }
         if next.context_window_tokens == Some(0) {

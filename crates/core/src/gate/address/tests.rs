@@ -134,7 +134,8 @@ fn a_specialization_is_a_capability_too() {
 fn who_is_busy_paused_or_gone_is_not_routed_to() {
     for (change, words) in [
         ((|a: &mut Agent| a.state = AgentState::Busy) as fn(&mut Agent), "Agent busy: only"),
-        (|a| a.state = AgentState::Paused, "paused"),
+        (|a| (a.state, a.pause) = (AgentState::Paused, Pause::Refuse), "paused"),
+        (|a| (a.state, a.delivery.disabled) = (AgentState::Paused, true), "disabled"),
         (|a| a.accepts_handoffs = false, "accepts no handoffs"),
         (|a| a.delivery.disabled = true, "disabled"),
     ] {
@@ -148,6 +149,35 @@ fn who_is_busy_paused_or_gone_is_not_routed_to() {
         );
         assert_eq!(codes(&found), [Code::NoCapableAgent]);
         assert!(found.failures[0].message.contains(words), "{}", found.failures[0].message);
+    }
+}
+
+/// Finding O8 of 0.3.0.
+#[test]
+fn a_paused_agent_that_holds_takes_what_names_it_and_nothing_else() {
+    let mut only = agent("only", "solo", "1.0.0", &["sing"]);
+    only.state = AgentState::Paused;
+    let roster = roster(vec![only]);
+    let source = source(&["only", "type:solo"]);
+    let plain = message();
+    let find = |message: &Value, to: &Address| {
+        let readers = ReceiverForms::new(&SCHEMAS, message);
+        super::resolve(&source, to, &[], &roster, &readers, None)
+    };
+    let by_id = to(Some("only"), None, None, None);
+    assert!(find(&plain, &by_id).target.is_some());
+    for other in [to(None, Some("solo"), None, None), to(None, None, None, Some("sing"))] {
+        let found = find(&plain, &other);
+        assert_eq!(codes(&found), [Code::NoCapableAgent]);
+        assert_eq!(found.failures[0].rule.as_deref(), Some(PAUSED));
+    }
+    for (member, value) in [
+        ("preferredAgents", serde_json::json!(["other"])),
+        ("extensions", serde_json::json!({ "sw4rm": {} })),
+    ] {
+        let mut message = plain.clone();
+        message[member] = value;
+        assert!(find(&message, &by_id).target.is_none(), "{member}");
     }
 }
 

@@ -9,8 +9,10 @@ use crate::store::events::{
     CursorKey, CursorRow, CursorSettle, EventDeliveryRow, EventRow, EventScope, EventStore,
     SubscriptionKey, SubscriptionRow,
 };
+use crate::store::refusals::{RefusalFilter, RefusalRow, RefusalStore};
+use crate::store::requests::{RequestRow, RequestStore};
 use crate::store::schemas::{PayloadSchemaRow, PayloadSchemaStore};
-use crate::store::{Result, StoredContent};
+use crate::store::{Cursor, Result, StoredContent};
 use async_trait::async_trait;
 use handoffd_core::domain::cap::Cap;
 use handoffd_core::domain::event::Position;
@@ -31,6 +33,48 @@ impl CapStore for MemoryStore {
 
     async fn list_caps_of(&self, _tenant: &TenantId, _agents: &[AgentId]) -> Result<Vec<Cap>> {
         Ok(Vec::new())
+    }
+}
+
+#[async_trait]
+impl RequestStore for MemoryStore {
+    async fn begin_request(&self, _row: &RequestRow) -> Result<Option<RequestRow>> {
+        absent()
+    }
+
+    async fn answer_request(
+        &self,
+        _tenant: &TenantId,
+        _id: &[u8; 32],
+        _answer: &[u8],
+    ) -> Result<()> {
+        absent()
+    }
+
+    async fn forget_request(&self, _tenant: &TenantId, _id: &[u8; 32]) -> Result<()> {
+        absent()
+    }
+
+    async fn forget_requests(&self, _before: Micros) -> Result<u64> {
+        absent()
+    }
+}
+
+/// Refusals are taken, and not kept: their records are what a simulation looks at.
+#[async_trait]
+impl RefusalStore for MemoryStore {
+    async fn list_refusals(
+        &self,
+        _tenant: &TenantId,
+        _filter: &RefusalFilter,
+        _after: Option<&Cursor>,
+        _limit: i64,
+    ) -> Result<Vec<RefusalRow>> {
+        absent()
+    }
+
+    async fn delete_refusals(&self, _tenant: &TenantId, _before: Micros) -> Result<u64> {
+        absent()
     }
 }
 

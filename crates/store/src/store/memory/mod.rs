@@ -609,7 +609,7 @@ impl AdminStore for MemoryStore {
         .await
     }
 
-    async fn depths(&self) -> Result<Depths> {
+    async fn depths(&self, _idle_since: Micros) -> Result<Depths> {
         self.ask("depths", |tables| Ok(tables.depths())).await
     }
 }

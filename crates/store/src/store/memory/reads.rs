@@ -61,7 +61,8 @@ impl Tables {
         after: Option<&Cursor>,
         limit: i64,
     ) -> Vec<Handoff> {
-        let HandoffFilter { task_id, status, source, target, conversation, party } = filter;
+        let HandoffFilter { task_id, status, source, target, conversation, party, from, until } =
+            filter;
         let wanted = self.handoffs.values().filter(|one| {
             one.tenant == *tenant
                 && is(task_id.as_ref(), &one.task_id)
@@ -69,6 +70,8 @@ impl Tables {
                 && conversation.as_ref().is_none_or(|id| one.conversation_id.as_ref() == Some(id))
                 && is(source.as_ref(), &one.source)
                 && is(target.as_ref(), &one.target)
+                && from.is_none_or(|from| one.created_at >= from)
+                && until.is_none_or(|until| one.created_at < until)
                 && (is(party.as_ref(), &one.source) || is(party.as_ref(), &one.target))
         });
         newest(wanted, |one| (one.created_at, one.id.to_string()), after, limit)
@@ -92,6 +95,10 @@ impl Tables {
         let wanted = self.tasks.values().filter(|task| {
             task.tenant == *tenant
                 && is(filter.status.as_ref(), &task.status)
+                && filter.from.is_none_or(|from| task.created_at >= from)
+                && filter.until.is_none_or(|until| task.created_at < until)
+                && filter.left_at_most.is_none_or(|left| task.remaining <= left)
+                && filter.spent_at_least.is_none_or(|spent| task.spent >= spent)
                 && filter.party.as_ref().is_none_or(|agent| has_part(task, agent))
         });
         newest(wanted, |task| (task.created_at, task.id.to_string()), after, limit)
@@ -182,6 +189,7 @@ impl Tables {
                     .count(),
             ),
             escalations: count(self.escalations.values().filter(|row| row.is_open()).count()),
+            idle_tasks: 0,
             opinions: count(self.opinions.len()),
             records: self.logs.values().map(|log| log.head.size).sum(),
         }

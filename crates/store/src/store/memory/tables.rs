@@ -185,6 +185,7 @@ impl Tables {
             caps,
             cursors,
             opinions,
+            refusals: _,
         } = writes;
         let kept_elsewhere = holds.is_empty()
             && erasures.is_empty()

@@ -403,6 +403,23 @@ pub(super) const DEAD_LETTERS: BatchTable = BatchTable {
     ],
 };
 
+pub(super) const REFUSALS: BatchTable = BatchTable {
+    name: "refusals",
+    keys: 2,
+    columns: &[
+        ("tenant", TEXT),
+        ("refusal_id", TEXT),
+        ("created_at", BIGINT),
+        ("source", TEXT),
+        ("target", TEXT),
+        ("task_id", TEXT),
+        ("handoff_id", TEXT),
+        ("code", TEXT),
+        ("pointer", TEXT),
+        ("findings", TEXT),
+    ],
+};
+
 pub(super) const AGENTS: BatchTable = BatchTable {
     name: "agents",
     keys: 2,

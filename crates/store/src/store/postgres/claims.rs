@@ -29,6 +29,8 @@ const DUE_RECEIVERS: &str = "WITH RECURSIVE receivers AS ( \
          AND NOT EXISTS (SELECT 1 FROM outbox AS e WHERE e.tenant = o.tenant \
            AND e.task_id = o.task_id AND e.seq < o.seq) \
        ORDER BY o.priority, o.created_at LIMIT 1) AS first \
+     WHERE NOT EXISTS (SELECT 1 FROM paused_agents AS p \
+       WHERE p.tenant = r.tenant AND p.agent_id = r.target) \
      ORDER BY first.created_at, r.tenant, r.target LIMIT $3";
 
 /// Receivers with claimable handoffs, the longest wait first.
@@ -63,6 +65,8 @@ pub(super) async fn list_due_among(
              AND NOT EXISTS (SELECT 1 FROM outbox AS e WHERE e.tenant = o.tenant \
                AND e.task_id = o.task_id AND e.seq < o.seq) \
            ORDER BY o.priority, o.created_at LIMIT 1) AS first \
+         WHERE NOT EXISTS (SELECT 1 FROM paused_agents AS p \
+           WHERE p.tenant = n.tenant AND p.agent_id = n.target) \
          UNION \
          SELECT r.tenant, r.agent_id FROM UNNEST($1::text[], $2::text[]) AS n(tenant, target) \
          JOIN returns AS r ON r.tenant = n.tenant AND r.agent_id = n.target AND r.visible_at <= $3",
@@ -107,7 +111,9 @@ pub(super) async fn list_unpulled(
 ) -> Result<Vec<OutboxRow>> {
     let sql = format!(
         "SELECT {OUTBOX} FROM outbox AS o WHERE o.mode = 'pull' AND o.created_at < $2 \
-         AND {FREE_FIRST} AND NOT EXISTS (SELECT 1 FROM escalations AS x \
+         AND {FREE_FIRST} AND NOT EXISTS (SELECT 1 FROM paused_agents AS p \
+           WHERE p.tenant = o.tenant AND p.agent_id = o.target) \
+         AND NOT EXISTS (SELECT 1 FROM escalations AS x \
            WHERE x.tenant = o.tenant AND x.task_id = o.task_id AND x.status = 'OPEN') \
          ORDER BY o.created_at LIMIT $3"
     );
@@ -141,6 +147,7 @@ const CLAIM: &str = "WITH due AS MATERIALIZED ( \
        WHERE o.tenant = $1 AND o.target = $2 AND o.visible_at <= $3 \
          AND NOT EXISTS (SELECT 1 FROM outbox AS e WHERE e.tenant = o.tenant \
            AND e.task_id = o.task_id AND e.seq < o.seq) \
+         AND NOT EXISTS (SELECT 1 FROM paused_agents AS p WHERE p.tenant = $1 AND p.agent_id = $2) \
        ORDER BY o.priority, o.created_at LIMIT $4 FOR UPDATE OF o SKIP LOCKED), \
      claimed AS ( \
        UPDATE outbox AS o SET visible_at = $5, claimed_by = $6, \
@@ -415,7 +422,10 @@ async fn is_silent(tx: &mut PgConnection, broker: &str, seen: Option<Micros>) ->
 pub(super) async fn list_overdue(pool: &PgPool, now: Micros, limit: i64) -> Result<Vec<Handoff>> {
     sqlx::query(AssertSqlSafe(format!(
         "SELECT {HANDOFF} FROM handoffs WHERE deadline_at IS NOT NULL AND deadline_at <= $1 \
-         AND status IN ('PENDING', 'ACCEPTED') ORDER BY deadline_at, handoff_id LIMIT $2"
+         AND status IN ('PENDING', 'ACCEPTED') \
+         AND NOT (status = 'PENDING' AND EXISTS (SELECT 1 FROM paused_agents AS p \
+           WHERE p.tenant = handoffs.tenant AND p.agent_id = handoffs.target)) \
+         ORDER BY deadline_at, handoff_id LIMIT $2"
     )))
     .bind(now.0)
     .bind(limit)
@@ -428,14 +438,16 @@ pub(super) async fn list_overdue(pool: &PgPool, now: Micros, limit: i64) -> Resu
 }
 
 /// Counts for metrics. Records are counted by the size of the logs.
-pub(super) async fn depths(pool: &PgPool, log: &PgPool) -> Result<Depths> {
+pub(super) async fn depths(pool: &PgPool, log: &PgPool, idle_since: Micros) -> Result<Depths> {
     let row = sqlx::query(
         "SELECT (SELECT count(*) FROM outbox) AS outbox, \
            (SELECT min(created_at) FROM outbox) AS oldest, \
            (SELECT count(*) FROM dead_letters WHERE status = 'OPEN') AS dead_letters, \
            (SELECT count(*) FROM escalations WHERE status = 'OPEN') AS escalations, \
+           (SELECT count(*) FROM waiting_tasks WHERE since <= $1) AS idle_tasks, \
            (SELECT count(*) FROM opinions_due) AS opinions",
     )
+    .bind(idle_since.0)
     .fetch_one(pool)
     .await
     .map_err(failed)?;
@@ -448,6 +460,7 @@ pub(super) async fn depths(pool: &PgPool, log: &PgPool) -> Result<Depths> {
         oldest: rows::get::<Option<i64>>(&row, "oldest")?.map(Micros),
         dead_letters: rows::get(&row, "dead_letters")?,
         escalations: rows::get(&row, "escalations")?,
+        idle_tasks: rows::get(&row, "idle_tasks")?,
         opinions: rows::get(&row, "opinions")?,
         records,
     })

@@ -48,6 +48,8 @@ mod migrations;
 mod opinions;
 mod reads;
 mod recovery;
+mod refusals;
+mod requests;
 mod roles;
 mod rows {
     #![allow(dead_code, reason = "of two drivers, each decodes some kinds of rows")]
@@ -620,6 +622,14 @@ impl DirectoryStore for PostgresStore {
         answered(reads::find_key(&self.pool, hash)).await
     }
 
+    async fn note_key_use(&self, hash: &[u8], now: Micros) -> Result<()> {
+        answered(reads::note_key_use(&self.pool, hash, now)).await
+    }
+
+    async fn list_key_uses(&self, tenant: &TenantId) -> Result<HashMap<String, Micros>> {
+        answered(reads::list_key_uses(&self.pool, tenant)).await
+    }
+
     async fn list_keys(&self, tenant: &TenantId) -> Result<Vec<KeyRow>> {
         answered(reads::list_keys(&self.pool, tenant)).await
     }
@@ -694,8 +704,8 @@ impl AdminStore for PostgresStore {
         answered(reads::settle_fact(&self.pool, name, value)).await
     }
 
-    async fn depths(&self) -> Result<Depths> {
-        answered(claims::depths(&self.pool, &self.log)).await
+    async fn depths(&self, idle_since: Micros) -> Result<Depths> {
+        answered(claims::depths(&self.pool, &self.log, idle_since)).await
     }
 
     async fn tend(&self) -> Result<bool> {

@@ -14,7 +14,7 @@ use crate::store::{
 };
 use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
-use handoffd_core::domain::ids::{AgentId, TenantId};
+use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
 use handoffd_core::domain::task::Task;
 
 /// Keeps the first value of a fact. The read is a statement of its own, so that it sees what a
@@ -56,6 +56,30 @@ pub(super) async fn list_keys(pool: &PgPool, tenant: &TenantId) -> Result<Vec<Ke
     .map_err(failed)?
     .iter()
     .map(rows::key)
+    .collect()
+}
+
+/// See [`crate::store::DirectoryStore::note_key_use`].
+pub(super) async fn note_key_use(pool: &PgPool, hash: &[u8], now: Micros) -> Result<()> {
+    let sql = "UPDATE api_keys SET last_used_at = $1 \
+         WHERE key_hash = $2 AND COALESCE(last_used_at, 0) < $1 - 60000000";
+    sqlx::query(sql).bind(now.0).bind(hash).execute(pool).await.map_err(failed).map(|_| ())
+}
+
+/// See [`crate::store::DirectoryStore::list_key_uses`].
+pub(super) async fn list_key_uses(
+    pool: &PgPool,
+    tenant: &TenantId,
+) -> Result<HashMap<String, Micros>> {
+    sqlx::query(
+        "SELECT key_id, last_used_at FROM api_keys WHERE tenant = $1 AND last_used_at IS NOT NULL",
+    )
+    .bind(tenant.as_str())
+    .fetch_all(pool)
+    .await
+    .map_err(failed)?
+    .iter()
+    .map(|row| Ok((rows::get(row, "key_id")?, Micros(rows::get(row, "last_used_at")?))))
     .collect()
 }
 
@@ -156,6 +180,20 @@ pub(super) fn only(query: &mut QueryBuilder<Postgres>, column: &str, value: Opti
     }
 }
 
+/// Limits a list to rows created within a time.
+pub(super) fn within_time(
+    query: &mut QueryBuilder<Postgres>,
+    from: Option<Micros>,
+    until: Option<Micros>,
+) {
+    if let Some(from) = from {
+        query.push(" AND created_at >= ").push_bind(from.0);
+    }
+    if let Some(until) = until {
+        query.push(" AND created_at < ").push_bind(until.0);
+    }
+}
+
 /// Appends the cursor condition and order: newest first, strictly after the cursor.
 pub(super) async fn page(
     mut query: QueryBuilder<Postgres>,
@@ -184,6 +222,11 @@ pub(super) async fn list_handoffs(
     let task = filter.task_id.map(|id| id.to_string());
     only(&mut query, "task_id", task.as_deref());
     only(&mut query, "status", filter.status.map(HandoffStatus::stored));
+    if filter.status.is_some_and(HandoffStatus::is_final) {
+        // In the text: the index of the closed ones serves a statement that says so.
+        query.push(" AND status NOT IN ('PENDING', 'ACCEPTED')");
+    }
+    within_time(&mut query, filter.from, filter.until);
     if let Some(status) = filter.status.filter(|status| status.is_held()) {
         let asks = status == HandoffStatus::InputRequired;
         query.push(if asks { " AND question IS NOT NULL" } else { " AND question IS NULL" });
@@ -222,6 +265,13 @@ pub(super) async fn list_tasks(
 ) -> Result<Vec<Task>> {
     let mut query = list(TASK, "tasks", tenant);
     only(&mut query, "status", filter.status.map(handoffd_core::domain::task::TaskStatus::as_str));
+    within_time(&mut query, filter.from, filter.until);
+    if let Some(left) = filter.left_at_most {
+        query.push(" AND remaining_nanos <= ").push_bind(left.0);
+    }
+    if let Some(spent) = filter.spent_at_least {
+        query.push(" AND spent_nanos >= ").push_bind(spent.0);
+    }
     if let Some(party) = &filter.party {
         query.push(" AND (holder = ").push_bind(party.as_str());
         query.push(" OR EXISTS (SELECT 1 FROM handoffs AS h WHERE h.tenant = tasks.tenant");
@@ -295,12 +345,7 @@ pub(super) async fn list_dead_letters(
     only(&mut query, "reason", filter.reason.as_deref());
     only(&mut query, "source", filter.source.as_ref().map(AgentId::as_str));
     only(&mut query, "target", filter.target.as_ref().map(AgentId::as_str));
-    if let Some(from) = filter.from {
-        query.push(" AND created_at >= ").push_bind(from.0);
-    }
-    if let Some(until) = filter.until {
-        query.push(" AND created_at < ").push_bind(until.0);
-    }
+    within_time(&mut query, filter.from, filter.until);
     page(query, pool, "handoff_id", after, limit).await?.iter().map(rows::dead_letter).collect()
 }
 

@@ -147,6 +147,7 @@ fn is_empty(writes: &Writes) -> bool {
         caps,
         cursors,
         opinions,
+        refusals,
     } = writes;
     tasks.is_empty()
         && handoffs.is_empty()
@@ -175,6 +176,7 @@ fn is_empty(writes: &Writes) -> bool {
         && caps.is_empty()
         && cursors.is_empty()
         && opinions.is_empty()
+        && refusals.is_empty()
 }
 
 /// Agents, keys, refused tasks and repeats that were asked for and not found. A row that is not there cannot be locked, so

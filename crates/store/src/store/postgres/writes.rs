@@ -55,6 +55,7 @@ pub(super) fn calls(writes: &Writes, absent: &AbsentRows) -> Vec<Call> {
     write_beside(&mut joined, writes);
     super::streams::write(&mut joined, writes);
     super::opinions::write(&mut joined, writes);
+    super::refusals::write(&mut joined, writes);
     write_recovery(&mut joined, writes);
     write_contents(&mut joined, writes);
     let mut calls = joined.calls();
@@ -327,7 +328,7 @@ fn write_recovery(joined: &mut JoinedStatement, writes: &Writes) {
 }
 
 /// Serializes plain data, which cannot fail; JSON escapes a NUL, which Postgres would reject.
-fn json(value: &impl serde::Serialize) -> String {
+pub(super) fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 

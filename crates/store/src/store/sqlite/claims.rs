@@ -32,6 +32,8 @@ pub(super) const DUE_RECEIVERS: &str = "WITH RECURSIVE tenants (tenant) AS ( \
            AND NOT EXISTS (SELECT 1 FROM outbox AS before WHERE before.tenant = o.tenant \
              AND before.task_id = o.task_id AND before.seq < o.seq) \
          ORDER BY o.priority, o.created_at LIMIT 1) \
+     WHERE NOT EXISTS (SELECT 1 FROM paused_agents AS p \
+       WHERE p.tenant = r.tenant AND p.agent_id = r.target) \
      ORDER BY first.created_at, r.tenant, r.target LIMIT ?";
 
 /// See [`crate::store::OutboxStore::list_due_receivers`].
@@ -56,7 +58,8 @@ pub(super) fn list_due_among(
 ) -> Result<Vec<ReceiverKey>> {
     db.query(
         "WITH wanted (t, a) AS (SELECT value ->> 0, value ->> 1 FROM json_each(?1)) \
-         SELECT t AS tenant, a AS target FROM wanted WHERE EXISTS \
+         SELECT t AS tenant, a AS target FROM wanted WHERE NOT EXISTS \
+           (SELECT 1 FROM paused_agents AS p WHERE p.tenant = t AND p.agent_id = a) AND EXISTS \
            (SELECT 1 FROM outbox AS o WHERE o.tenant = t AND o.target = a AND o.visible_at <= ?2 \
               AND NOT EXISTS (SELECT 1 FROM outbox AS before WHERE before.tenant = o.tenant \
                 AND before.task_id = o.task_id AND before.seq < o.seq)) \
@@ -97,7 +100,9 @@ pub(super) fn list_unpulled(
 ) -> Result<Vec<OutboxRow>> {
     let sql = format!(
         "SELECT {OUTBOX} FROM outbox AS o WHERE o.mode = 'pull' AND o.created_at < ? \
-         AND {FREE_FIRST} AND NOT EXISTS (SELECT 1 FROM escalations AS e \
+         AND {FREE_FIRST} AND NOT EXISTS (SELECT 1 FROM paused_agents AS p \
+           WHERE p.tenant = o.tenant AND p.agent_id = o.target) \
+         AND NOT EXISTS (SELECT 1 FROM escalations AS e \
            WHERE e.tenant = o.tenant AND e.task_id = o.task_id AND e.status = 'OPEN') \
          ORDER BY o.created_at LIMIT ?"
     );
@@ -125,7 +130,8 @@ pub(super) fn claim(
          JOIN handoffs AS h ON h.tenant = o.tenant AND h.handoff_id = o.handoff_id \
          LEFT JOIN contents AS c ON c.tenant = h.tenant AND c.content_id = coalesce(h.sent_id, h.content_id) \
          WHERE o.tenant = ? AND o.target = ? AND o.visible_at <= ? AND NOT EXISTS \
-           (SELECT 1 FROM outbox AS before WHERE before.tenant = o.tenant \
+           (SELECT 1 FROM paused_agents AS p WHERE p.tenant = o.tenant AND p.agent_id = o.target) \
+           AND NOT EXISTS (SELECT 1 FROM outbox AS before WHERE before.tenant = o.tenant \
               AND before.task_id = o.task_id AND before.seq < o.seq) \
          ORDER BY o.priority, o.created_at, o.seq, o.handoff_id LIMIT ?")
     .bind(tenant.as_str())

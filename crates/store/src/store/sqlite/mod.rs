@@ -43,6 +43,8 @@ mod migrations;
 mod opinions;
 mod reads;
 mod recovery;
+mod refusals;
+mod requests;
 mod schemas;
 mod streams;
 mod transact;
@@ -468,6 +470,14 @@ impl DirectoryStore for SqliteStore {
         self.read(|db| reads::find_key(db, hash)).await
     }
 
+    async fn note_key_use(&self, hash: &[u8], now: Micros) -> Result<()> {
+        self.write(|db| reads::note_key_use(db, hash, now)).await
+    }
+
+    async fn list_key_uses(&self, tenant: &TenantId) -> Result<HashMap<String, Micros>> {
+        self.read(|db| reads::list_key_uses(db, tenant)).await
+    }
+
     async fn list_keys(&self, tenant: &TenantId) -> Result<Vec<KeyRow>> {
         self.read(|db| reads::list_keys(db, tenant)).await
     }
@@ -515,7 +525,7 @@ impl AdminStore for SqliteStore {
         self.write(|db| reads::settle_fact(db, name, value)).await
     }
 
-    async fn depths(&self) -> Result<Depths> {
-        self.read(reads::depths).await
+    async fn depths(&self, idle_since: Micros) -> Result<Depths> {
+        self.read(|db| reads::depths(db, idle_since)).await
     }
 }

@@ -53,6 +53,24 @@ pub(super) fn list_keys(db: &Db, tenant: &TenantId) -> Result<Vec<KeyRow>> {
     db.query(&sql).bind(tenant.as_str()).list(rows::key)
 }
 
+/// See [`crate::store::DirectoryStore::note_key_use`].
+pub(super) fn note_key_use(db: &Db, hash: &[u8], now: Micros) -> Result<()> {
+    let sql = "UPDATE api_keys SET last_used_at = ?1 \
+         WHERE key_hash = ?2 AND coalesce(last_used_at, 0) < ?1 - 60000000";
+    db.query(sql).bind(now.0).bind(hash).execute().map(|_| ())
+}
+
+/// See [`crate::store::DirectoryStore::list_key_uses`].
+pub(super) fn list_key_uses(db: &Db, tenant: &TenantId) -> Result<HashMap<String, Micros>> {
+    let sql = "SELECT key_id, last_used_at FROM api_keys \
+         WHERE tenant = ? AND last_used_at IS NOT NULL";
+    let found: Vec<(String, Micros)> = db
+        .query(sql)
+        .bind(tenant.as_str())
+        .list(|row| Ok((rows::get(row, "key_id")?, Micros(rows::get(row, "last_used_at")?))))?;
+    Ok(found.into_iter().collect())
+}
+
 /// See [`crate::store::DirectoryStore::list_agents`].
 pub(super) fn list_agents(db: &Db, tenant: &TenantId) -> Result<Vec<AgentRow>> {
     let sql = format!("SELECT {AGENT} FROM agents WHERE tenant = ? ORDER BY agent_id");
@@ -177,9 +195,14 @@ impl NewestQuery {
     }
 
     /// Adds a comparison of a column with a time.
-    fn time(&mut self, sql: &str, at: Option<Micros>) {
-        if let Some(at) = at {
-            self.0.push(" AND ").push(sql).push_bind(at.0);
+    pub(super) fn time(&mut self, sql: &str, at: Option<Micros>) {
+        self.number(sql, at.map(|at| at.0));
+    }
+
+    /// Adds a comparison of a column with a number.
+    fn number(&mut self, sql: &str, value: Option<i64>) {
+        if let Some(value) = value {
+            self.0.push(" AND ").push(sql).push_bind(value);
         }
     }
 
@@ -209,13 +232,20 @@ pub(super) fn list_handoffs(
     after: Option<&Cursor>,
     limit: i64,
 ) -> Result<Vec<Handoff>> {
-    let HandoffFilter { task_id, status, source, target, conversation, party } = filter;
+    let HandoffFilter { task_id, status, source, target, conversation, party, from, until } =
+        filter;
     // Left alone, SQLite walks all of the tenant's handoffs to save itself sorting a task's few.
     let table =
         if task_id.is_some() { "handoffs AS x INDEXED BY handoffs_task" } else { "handoffs AS x" };
     let mut list = NewestQuery::new(HANDOFF, table, tenant);
     list.filter("x.task_id = {}", task_id.map(|id| id.to_string()));
     list.filter("x.status = {}", status.map(|status| status.stored().to_owned()));
+    if status.is_some_and(HandoffStatus::is_final) {
+        // In the text: the index of the closed ones serves a statement that says so.
+        list.term("x.status NOT IN ('PENDING', 'ACCEPTED')");
+    }
+    list.time("x.created_at >= ", *from);
+    list.time("x.created_at < ", *until);
     let asks = status.filter(|status| status.is_held());
     let asks = asks.map(|status| i64::from(status == HandoffStatus::InputRequired).to_string());
     list.filter("(x.question IS NOT NULL) = CAST({} AS INTEGER)", asks);
@@ -235,9 +265,13 @@ pub(super) fn list_tasks(
     after: Option<&Cursor>,
     limit: i64,
 ) -> Result<Vec<Task>> {
-    let TaskFilter { status, party } = filter;
+    let TaskFilter { status, party, from, until, left_at_most, spent_at_least } = filter;
     let mut list = NewestQuery::new(TASK, "tasks AS x", tenant);
     list.filter("x.status = {}", status.map(|status| status.as_str().to_owned()));
+    list.time("x.created_at >= ", *from);
+    list.time("x.created_at < ", *until);
+    list.number("x.remaining_nanos <= ", left_at_most.map(|usd| usd.0));
+    list.number("x.spent_nanos >= ", spent_at_least.map(|usd| usd.0));
     list.filter(
         "(x.holder = {} OR EXISTS (SELECT 1 FROM handoffs AS h WHERE h.tenant = x.tenant \
          AND h.task_id = x.task_id AND (h.source = {} OR h.target = {})))",
@@ -273,27 +307,32 @@ pub(super) fn list_overdue(db: &Db, now: Micros, limit: i64) -> Result<Vec<Hando
     let sql = format!(
         "SELECT {HANDOFF} FROM handoffs \
          WHERE deadline_at IS NOT NULL AND status IN ('PENDING', 'ACCEPTED') AND deadline_at <= ? \
+         AND NOT (status = 'PENDING' AND EXISTS (SELECT 1 FROM paused_agents AS p \
+           WHERE p.tenant = handoffs.tenant AND p.agent_id = handoffs.target)) \
          ORDER BY deadline_at, handoff_id LIMIT ?"
     );
     db.query(&sql).bind(now.0).bind(limit.max(0)).list(rows::handoff)
 }
 
 /// See [`crate::store::AdminStore::depths`].
-pub(super) fn depths(db: &Db) -> Result<Depths> {
+pub(super) fn depths(db: &Db, idle_since: Micros) -> Result<Depths> {
     db.query(
         "SELECT (SELECT count(*) FROM outbox) AS outbox, \
            (SELECT min(created_at) FROM outbox) AS oldest, \
            (SELECT count(*) FROM dead_letters WHERE status = 'OPEN') AS dead_letters, \
            (SELECT count(*) FROM escalations WHERE status = 'OPEN') AS escalations, \
+           (SELECT count(*) FROM waiting_tasks WHERE since <= ?) AS idle_tasks, \
            (SELECT count(*) FROM opinions_due) AS opinions, \
            (SELECT coalesce(sum(size), 0) FROM audit_log_heads) AS records",
     )
+    .bind(idle_since.0)
     .one(|row| {
         Ok(Depths {
             outbox: rows::get(row, "outbox")?,
             oldest: rows::get::<Option<i64>>(row, "oldest")?.map(Micros),
             dead_letters: rows::get(row, "dead_letters")?,
             escalations: rows::get(row, "escalations")?,
+            idle_tasks: rows::get(row, "idle_tasks")?,
             opinions: rows::get(row, "opinions")?,
             records: rows::get(row, "records")?,
         })

@@ -272,7 +272,11 @@ async fn lists_page_newest_first_and_records_carry_their_content() {
     assert_eq!(store.list_handoffs(tenant, &of_task, None, 9).await.unwrap().len(), 1);
     let none = HandoffFilter { status: Some(HandoffStatus::Failed), ..filter };
     assert!(store.list_handoffs(tenant, &none, None, 9).await.unwrap().is_empty());
-    let filter = TaskFilter { party: Some(agent("b")), status: Some(TaskStatus::HandingOff) };
+    let filter = TaskFilter {
+        party: Some(agent("b")),
+        status: Some(TaskStatus::HandingOff),
+        ..TaskFilter::default()
+    };
     assert_eq!(store.list_tasks(tenant, &filter, None, 9).await.unwrap().len(), 5);
     assert_eq!(store.count_open(tenant).await.unwrap()[&agent("b")], 5);
     assert_eq!(store.list_overdue(Micros(2_000_000), 3).await.unwrap().len(), 3);

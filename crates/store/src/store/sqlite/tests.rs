@@ -321,7 +321,7 @@ async fn an_error_after_the_first_write_leaves_nothing_of_the_batch() {
     writes.records.push(RecordDraft::new(nobody, RecordKind::NoOp, AT, Actor::broker()));
     bench.write(writes).await.unwrap_err();
     assert_eq!(bench.store.find_head(&bench.tenant).await.unwrap().unwrap().size, 0);
-    assert_eq!(bench.store.depths().await.unwrap().outbox, 0);
+    assert_eq!(bench.store.depths(Micros(0)).await.unwrap().outbox, 0);
     assert_eq!(bench.write(committed(&bench, 1..3)).await.unwrap().len(), 2);
 }
 
@@ -342,7 +342,7 @@ async fn whenever_a_caller_goes_away_a_batch_is_whole_or_absent() {
     }
     bench.write(committed(&bench, 100_000..100_001)).await.unwrap();
     let head = bench.store.find_head(&bench.tenant).await.unwrap().unwrap();
-    let depths = bench.store.depths().await.unwrap();
+    let depths = bench.store.depths(Micros(0)).await.unwrap();
     assert_eq!((head.size - 1) % 20, 0);
     assert_eq!(depths.outbox, head.size);
     let records = bench.store.list_records(&bench.tenant, None, 0, 5_000, false).await.unwrap();

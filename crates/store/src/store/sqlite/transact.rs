@@ -65,6 +65,7 @@ fn is_empty(writes: &Writes) -> bool {
         caps,
         cursors,
         opinions,
+        refusals,
     } = writes;
     tasks.is_empty()
         && handoffs.is_empty()
@@ -93,6 +94,7 @@ fn is_empty(writes: &Writes) -> bool {
         && caps.is_empty()
         && cursors.is_empty()
         && opinions.is_empty()
+        && refusals.is_empty()
 }
 
 /// Reads the rows of `table` for each tenant and `key`.

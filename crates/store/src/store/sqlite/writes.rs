@@ -111,6 +111,7 @@ pub(super) fn write(db: &Db, writes: &Writes) -> Result<()> {
     super::caps::write(db, writes)?;
     super::streams::write(db, writes)?;
     super::opinions::write(db, writes)?;
+    super::refusals::write(db, writes)?;
     for (agent, (mode, at)) in &writes.retargets {
         retarget(db, agent, *mode, *at)?;
     }
@@ -148,7 +149,9 @@ fn write_access(db: &Db, writes: &Writes) -> Result<()> {
 }
 
 /// Serializes each value as JSON.
-fn texts<'a, T: Serialize + 'a>(values: impl Iterator<Item = &'a T>) -> Result<Vec<String>> {
+pub(super) fn texts<'a, T: Serialize + 'a>(
+    values: impl Iterator<Item = &'a T>,
+) -> Result<Vec<String>> {
     values.map(json).collect()
 }
 

@@ -31,7 +31,7 @@ class Agents:
         card: models.Card | Mapping[str, Any] | Unset | None = UNSET,
         context_policy: str | Unset | None = UNSET,
         context_window_tokens: int | Unset | None = UNSET,
-        delivery: models.Delivery | Mapping[str, Any] | Unset | None = UNSET,
+        delivery: models.DeliverySpec | Mapping[str, Any] | Unset | None = UNSET,
         description: str | Unset | None = UNSET,
         domains: builtins.list[str] | Unset | None = UNSET,
         examples: builtins.list[str] | Unset | None = UNSET,
@@ -41,6 +41,7 @@ class Agents:
         model: str | Unset | None = UNSET,
         name: str | Unset | None = UNSET,
         orders: str | Unset | None = UNSET,
+        pause: str | Unset | None = UNSET,
         permissions: builtins.list[str] | Unset | None = UNSET,
         region: str | Unset | None = UNSET,
         require_checkpoint: bool | Unset | None = UNSET,
@@ -52,6 +53,7 @@ class Agents:
         supervisor_id: str | Unset | None = UNSET,
         tokenizer: str | Unset | None = UNSET,
         transfer_basis: str | Unset | None = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.CreatedAgentView:
         """Register an agent; its key and secrets are shown this once.
 
@@ -76,6 +78,7 @@ class Agents:
             name: Name for people; the id unless set.
             orders: What becomes of orders inside data that is handed to it; absent: the broker's setting. Null
                 clears it.
+            pause: What becomes of a handoff that names it by its id while it is `PAUSED`; `hold` unless said.
             permissions: What it may see and do.
             region: Where it is; none: in the broker's region. Null clears it.
             require_checkpoint: Refuse its handoffs without a checkpoint of its own.
@@ -88,6 +91,8 @@ class Agents:
             supervisor_id: Who gets its failures. Null clears it.
             tokenizer: By which tokenizer its model counts; absent: an estimate. Null clears it.
             transfer_basis: What transfers of data to and from its region stand on: a code. Null clears it.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an operator; 409: The id
@@ -122,6 +127,7 @@ class Agents:
                         "model": model,
                         "name": name,
                         "orders": orders,
+                        "pause": pause,
                         "permissions": permissions,
                         "region": region,
                         "requireCheckpoint": require_checkpoint,
@@ -135,6 +141,8 @@ class Agents:
                         "transferBasis": transfer_basis,
                     }
                 ),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
             ),
         )
 
@@ -181,7 +189,7 @@ class Agents:
         card: models.Card | Mapping[str, Any] | Unset | None = UNSET,
         context_policy: str | Unset | None = UNSET,
         context_window_tokens: int | Unset | None = UNSET,
-        delivery: models.Delivery | Mapping[str, Any] | Unset | None = UNSET,
+        delivery: models.DeliverySpec | Mapping[str, Any] | Unset | None = UNSET,
         description: str | Unset | None = UNSET,
         domains: builtins.list[str] | Unset | None = UNSET,
         examples: builtins.list[str] | Unset | None = UNSET,
@@ -191,6 +199,7 @@ class Agents:
         model: str | Unset | None = UNSET,
         name: str | Unset | None = UNSET,
         orders: str | Unset | None = UNSET,
+        pause: str | Unset | None = UNSET,
         permissions: builtins.list[str] | Unset | None = UNSET,
         region: str | Unset | None = UNSET,
         require_checkpoint: bool | Unset | None = UNSET,
@@ -228,6 +237,7 @@ class Agents:
                 name: Name for people; the id unless set.
                 orders: What becomes of orders inside data that is handed to it; absent: the broker's setting. Null
                     clears it.
+                pause: What becomes of a handoff that names it by its id while it is `PAUSED`; `hold` unless said.
                 permissions: What it may see and do.
                 region: Where it is; none: in the broker's region. Null clears it.
                 require_checkpoint: Refuse its handoffs without a checkpoint of its own.
@@ -274,6 +284,7 @@ class Agents:
                         "model": model,
                         "name": name,
                         "orders": orders,
+                        "pause": pause,
                         "permissions": permissions,
                         "region": region,
                         "requireCheckpoint": require_checkpoint,
@@ -303,18 +314,29 @@ class Agents:
         """
         await self._transport.call("DELETE", f"/agents/{quoted(agent_id)}")
 
-    async def test_delivery(self, agent_id: str) -> models.DeliveryTestView:
+    async def test_delivery(self, agent_id: str, *, idempotency_key: str | None = None) -> models.DeliveryTestView:
         """Send a marked test to an agent, by the transport that its handoffs take. It is no handoff: nothing is recorded.
 
         Args:
             agent_id: The agent's id
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
-            ProblemError: 401: No valid key; 403: Not an operator; 404: No such agent; 503: The store is away, or
-                the broker takes no more requests.
+            ProblemError: 401: No valid key; 403: Not an operator; 404: No such agent; 409: The first request under
+                this Idempotency-Key is under way, or its end is not known; 422: The Idempotency-Key was used for
+                another request; 503: The store is away, or the broker takes no more requests.
             TransportError: The broker did not answer.
         """
-        return _model(models.DeliveryTestView, await self._transport.call("POST", f"/agents/{quoted(agent_id)}/delivery/test"))
+        return _model(
+            models.DeliveryTestView,
+            await self._transport.call(
+                "POST",
+                f"/agents/{quoted(agent_id)}/delivery/test",
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
+            ),
+        )
 
     async def handoff_tool(self, agent_id: str, *, style: str) -> models.ToolsView:
         """Tool definitions for an agent's language model: `transfer_to_agent` and `handoff_to_specialist`, their
@@ -336,13 +358,17 @@ class Agents:
             await self._transport.call("GET", f"/agents/{quoted(agent_id)}/handoff-tool", query={"style": style}),
         )
 
-    async def rotate_secret(self, agent_id: str, kind: str, *, overlap_seconds: int | Unset | None = UNSET) -> models.RotatedView:
+    async def rotate_secret(
+        self, agent_id: str, kind: str, *, overlap_seconds: int | Unset | None = UNSET, idempotency_key: str | None = None
+    ) -> models.RotatedView:
         """Replace an agent's signing or webhook secret; the old one stays valid for a while.
 
         Args:
             agent_id: The agent's id
             kind: `signing` or `webhook`
             overlap_seconds: How long the old one stays valid, in seconds: a year at most.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an operator; 404: No
@@ -357,6 +383,8 @@ class Agents:
                 "POST",
                 f"/agents/{quoted(agent_id)}/secrets/{quoted(kind)}/rotate",
                 body=body_of({"overlapSeconds": overlap_seconds}),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
             ),
         )
 
@@ -419,20 +447,29 @@ class Allowlist:
             ),
         )
 
-    async def add_target(self, agent_id: str, target: str) -> models.TargetsView:
+    async def add_target(self, agent_id: str, target: str, *, idempotency_key: str | None = None) -> models.TargetsView:
         """Add one entry to an agent's allowlist.
 
         Args:
             agent_id: The agent's id
             target: An agent's id, or `type:<agentType>`
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
-            ProblemError: 401: No valid key; 403: Not an operator; 404: No such agent, or not a target; 422: The
-                list is full; 503: Overloaded, or the store is away: nothing was written.
+            ProblemError: 401: No valid key; 403: Not an operator; 404: No such agent, or not a target; 409: The
+                first request under this Idempotency-Key is under way, or its end is not known; 422: The list is
+                full; 503: Overloaded, or the store is away: nothing was written.
             TransportError: The broker did not answer.
         """
         return _model(
-            models.TargetsView, await self._transport.call("POST", f"/agents/{quoted(agent_id)}/handoff-targets/{quoted(target)}")
+            models.TargetsView,
+            await self._transport.call(
+                "POST",
+                f"/agents/{quoted(agent_id)}/handoff-targets/{quoted(target)}",
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
+            ),
         )
 
     async def remove_target(self, agent_id: str, target: str) -> models.TargetsView:
@@ -863,6 +900,7 @@ class DeadLetters:
         dry_run: bool | Unset | None = UNSET,
         rate_per_second: int | Unset | None = UNSET,
         waive: builtins.list[str] | Unset | None = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.BulkView:
         """Discard many.
 
@@ -873,12 +911,15 @@ class DeadLetters:
             reason: Why, 1 to 2 000 characters; kept with each record.
             waive: For a release: the findings to waive, as for one; an entry that names nothing of a dead letter is
                 no matter here.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
-            ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an operator; 413: The
-                body is too large, as it is or decoded; 415: Not application/json, or in a Content-Encoding other
-                than those that the answer's Accept-Encoding names; 422: The body does not fit; 503: Overloaded, or
-                the store is away: nothing was written.
+            ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an operator; 409: The
+                first request under this Idempotency-Key is under way, or its end is not known; 413: The body is too
+                large, as it is or decoded; 415: Not application/json, or in a Content-Encoding other than those
+                that the answer's Accept-Encoding names; 422: The body does not fit; 503: Overloaded, or the store
+                is away: nothing was written.
             TransportError: The broker did not answer.
         """
         return _model(
@@ -889,6 +930,8 @@ class DeadLetters:
                 body=body_of(
                     {"dryRun": dry_run, "filter": filter, "ratePerSecond": rate_per_second, "reason": reason, "waive": waive}
                 ),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
             ),
         )
 
@@ -900,6 +943,7 @@ class DeadLetters:
         dry_run: bool | Unset | None = UNSET,
         rate_per_second: int | Unset | None = UNSET,
         waive: builtins.list[str] | Unset | None = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.BulkView:
         """Release many: each is judged afresh, at the given rate.
 
@@ -910,12 +954,15 @@ class DeadLetters:
             reason: Why, 1 to 2 000 characters; kept with each record.
             waive: For a release: the findings to waive, as for one; an entry that names nothing of a dead letter is
                 no matter here.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
-            ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an operator; 413: The
-                body is too large, as it is or decoded; 415: Not application/json, or in a Content-Encoding other
-                than those that the answer's Accept-Encoding names; 422: The body does not fit; 503: Overloaded, or
-                the store is away: nothing was written.
+            ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an operator; 409: The
+                first request under this Idempotency-Key is under way, or its end is not known; 413: The body is too
+                large, as it is or decoded; 415: Not application/json, or in a Content-Encoding other than those
+                that the answer's Accept-Encoding names; 422: The body does not fit; 503: Overloaded, or the store
+                is away: nothing was written.
             TransportError: The broker did not answer.
         """
         return _model(
@@ -926,6 +973,8 @@ class DeadLetters:
                 body=body_of(
                     {"dryRun": dry_run, "filter": filter, "ratePerSecond": rate_per_second, "reason": reason, "waive": waive}
                 ),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
             ),
         )
 
@@ -942,12 +991,14 @@ class DeadLetters:
         """
         return _model(models.DeadLetterView, await self._transport.call("GET", f"/dead-letters/{quoted(handoff_id)}"))
 
-    async def discard(self, handoff_id: str, *, reason: str) -> models.DeadLetterView:
+    async def discard(self, handoff_id: str, *, reason: str, idempotency_key: str | None = None) -> models.DeadLetterView:
         """Never deliver a dead letter.
 
         Args:
             handoff_id: The handoff's UUID
             reason: Why, 1 to 2 000 characters; kept with the record.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an operator; 404: No
@@ -958,11 +1009,22 @@ class DeadLetters:
         """
         return _model(
             models.DeadLetterView,
-            await self._transport.call("POST", f"/dead-letters/{quoted(handoff_id)}/discard", body=body_of({"reason": reason})),
+            await self._transport.call(
+                "POST",
+                f"/dead-letters/{quoted(handoff_id)}/discard",
+                body=body_of({"reason": reason}),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
+            ),
         )
 
     async def release(
-        self, handoff_id: str, *, reason: str, waive: builtins.list[str] | Unset | None = UNSET
+        self,
+        handoff_id: str,
+        *,
+        reason: str,
+        waive: builtins.list[str] | Unset | None = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.DeadLetterView:
         """Deliver a dead letter after all. The gate judges it afresh; only the findings named in `waive` are
         let pass. What it finds besides keeps the dead letter, and is the answer.
@@ -971,6 +1033,8 @@ class DeadLetters:
                 handoff_id: The handoff's UUID
                 reason: Why, 1 to 2 000 characters; kept with the record.
                 waive: The findings to waive: each by its pointer, as `CODE:pointer`, or as `rule:name`.
+                idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                    nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
             Raises:
                 ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an operator, or the gate
@@ -983,7 +1047,11 @@ class DeadLetters:
         return _model(
             models.DeadLetterView,
             await self._transport.call(
-                "POST", f"/dead-letters/{quoted(handoff_id)}/release", body=body_of({"reason": reason, "waive": waive})
+                "POST",
+                f"/dead-letters/{quoted(handoff_id)}/release",
+                body=body_of({"reason": reason, "waive": waive}),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
             ),
         )
 
@@ -994,6 +1062,8 @@ class DeadLetters:
         reason: str | None = None,
         from_agent: str | None = None,
         to_agent: str | None = None,
+        from_: str | None = None,
+        to: str | None = None,
         cursor: str | None = None,
         limit: int | None = None,
     ) -> models.PageDeadLetterView:
@@ -1004,6 +1074,8 @@ class DeadLetters:
             reason: With this primary reason.
             from_agent: Only from this sender.
             to_agent: Only to this receiver.
+            from_: Only kept at this time or later, RFC 3339.
+            to: Only kept before this time, RFC 3339.
             cursor: `nextCursor` of the page before.
             limit: Rows a page, 1 to 500; 50 unless said.
 
@@ -1022,6 +1094,8 @@ class DeadLetters:
                     "reason": reason,
                     "fromAgent": from_agent,
                     "toAgent": to_agent,
+                    "from": from_,
+                    "to": to,
                     "cursor": cursor,
                     "limit": limit,
                 },
@@ -1035,13 +1109,22 @@ class DeadLetters:
         reason: str | None = None,
         from_agent: str | None = None,
         to_agent: str | None = None,
+        from_: str | None = None,
+        to: str | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[models.DeadLetterView]:
         """Each item of `list`, page after page; arguments and errors as there."""
         cursor: str | None = None
         while True:
             page = await self.list(
-                status=status, reason=reason, from_agent=from_agent, to_agent=to_agent, limit=limit, cursor=cursor
+                status=status,
+                reason=reason,
+                from_agent=from_agent,
+                to_agent=to_agent,
+                from_=from_,
+                to=to,
+                limit=limit,
+                cursor=cursor,
             )
             for item in page.items:
                 yield item
@@ -1070,7 +1153,13 @@ class Escalations:
         return _model(models.EscalationView, await self._transport.call("GET", f"/escalations/{quoted(escalation_id)}"))
 
     async def resolve(
-        self, escalation_id: str, *, action: str, reason: str, agent_id: str | Unset | None = UNSET
+        self,
+        escalation_id: str,
+        *,
+        action: str,
+        reason: str,
+        agent_id: str | Unset | None = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.ResolvedView:
         """Decide on an escalation. Who and why become a record.
 
@@ -1079,6 +1168,8 @@ class Escalations:
             action: What a person decides on an escalation.
             agent_id: To whom; for `reassign`, and for no other action.
             reason: Why, 1 to 2 000 characters; kept with the record.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an operator; 404: No
@@ -1094,6 +1185,8 @@ class Escalations:
                 "POST",
                 f"/escalations/{quoted(escalation_id)}/resolve",
                 body=body_of({"action": action, "agentId": agent_id, "reason": reason}),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
             ),
         )
 
@@ -1271,12 +1364,14 @@ class Handoffs:
             ),
         )
 
-    async def accept(self, handoff_id: str, *, fencing_token: int) -> models.HandoffView:
+    async def accept(self, handoff_id: str, *, fencing_token: int, idempotency_key: str | None = None) -> models.HandoffView:
         """Take the task.
 
         Args:
             handoff_id: The handoff's UUID
             fencing_token: The token that came with the delivery.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not the receiver's key; 404:
@@ -1292,7 +1387,7 @@ class Handoffs:
                 "POST",
                 f"/handoffs/{quoted(handoff_id)}/accept",
                 body=body_of({}),
-                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token)}),
+                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token), "Idempotency-Key": idempotency_key}),
                 repeatable=True,
             ),
         )
@@ -1409,6 +1504,7 @@ class Handoffs:
         reason: str | Unset | None = UNSET,
         set: dict[str, Any] | Unset | None = UNSET,
         signature: str | Unset | None = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.ChunksView:
         """Add chunks to a handoff whose message comes in pieces: one as JSON, many as NDJSON, in order. What stands before the first
         refused chunk is kept.
@@ -1423,6 +1519,8 @@ class Handoffs:
                 seq: Its number, from 1 without gaps.
                 set: Values by their JSON pointers.
                 signature: As a message's: HMAC-SHA256 over the RFC 8785 form of the chunk without it.
+                idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                    nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
             Raises:
                 ProblemError: 400: Not JSON, or a malformed header; 401: No valid key, or a wrong signature; 403: Not
@@ -1450,6 +1548,8 @@ class Handoffs:
                         "signature": signature,
                     }
                 ),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
             ),
         )
 
@@ -1462,6 +1562,7 @@ class Handoffs:
         cost_tracking: models.SaidCost | Mapping[str, Any] | Unset | None = UNSET,
         iterations: int | Unset | None = UNSET,
         result: Any | Unset | None = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.HandoffView:
         """Done. The safety rules read the result as they read a message: 422 `SAFETY_VIOLATION` leaves the handoff as it is, and so
         does 422 `MAX_ITERATIONS` for more rounds than the message allows.
@@ -1474,6 +1575,8 @@ class Handoffs:
                     refused.
                 result: Result of the receiver: any JSON.
                 fencing_token: The token that came with the delivery.
+                idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                    nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
             Raises:
                 ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not the receiver's key; 404:
@@ -1496,7 +1599,7 @@ class Handoffs:
                         "result": result,
                     }
                 ),
-                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token)}),
+                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token), "Idempotency-Key": idempotency_key}),
                 repeatable=True,
             ),
         )
@@ -1508,6 +1611,7 @@ class Handoffs:
         fencing_token: int,
         cost_tracking: models.SaidCost | Mapping[str, Any] | Unset | None = UNSET,
         error: str | models.SaidErrorObject | Mapping[str, Any] | Unset | None = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.HandoffView:
         """Give up: the task goes back to the sender's checkpoint.
 
@@ -1516,6 +1620,8 @@ class Handoffs:
             cost_tracking: What was spent by then, cumulative as in a message.
             error: Why: a text, or an object with `code` and `message`.
             fencing_token: The token that came with the delivery.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not the receiver's key; 404:
@@ -1531,17 +1637,19 @@ class Handoffs:
                 "POST",
                 f"/handoffs/{quoted(handoff_id)}/fail",
                 body=body_of({"costTracking": cost_tracking, "error": error}),
-                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token)}),
+                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token), "Idempotency-Key": idempotency_key}),
                 repeatable=True,
             ),
         )
 
-    async def heartbeat(self, handoff_id: str, *, fencing_token: int) -> models.HandoffView:
+    async def heartbeat(self, handoff_id: str, *, fencing_token: int, idempotency_key: str | None = None) -> models.HandoffView:
         """Extend the lease.
 
         Args:
             handoff_id: The handoff's UUID
             fencing_token: The token that came with the delivery.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not the receiver's key; 404:
@@ -1557,7 +1665,7 @@ class Handoffs:
                 "POST",
                 f"/handoffs/{quoted(handoff_id)}/heartbeat",
                 body=body_of({}),
-                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token)}),
+                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token), "Idempotency-Key": idempotency_key}),
                 repeatable=True,
             ),
         )
@@ -1582,7 +1690,13 @@ class Handoffs:
         )
 
     async def reject(
-        self, handoff_id: str, *, fencing_token: int, details: Any | Unset | None = UNSET, reason: str | Unset | None = UNSET
+        self,
+        handoff_id: str,
+        *,
+        fencing_token: int,
+        details: Any | Unset | None = UNSET,
+        reason: str | Unset | None = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.HandoffView:
         """Refuse the task: it goes back to the sender's checkpoint.
 
@@ -1591,6 +1705,8 @@ class Handoffs:
             details: In words, or as data: free.
             reason: Why: a code such as `MISSING_CLAUSE_TEXT`; `REJECTED` unless said.
             fencing_token: The token that came with the delivery.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not the receiver's key; 404:
@@ -1606,10 +1722,92 @@ class Handoffs:
                 "POST",
                 f"/handoffs/{quoted(handoff_id)}/reject",
                 body=body_of({"details": details, "reason": reason}),
-                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token)}),
+                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token), "Idempotency-Key": idempotency_key}),
                 repeatable=True,
             ),
         )
+
+    async def list_refusals(
+        self,
+        *,
+        from_agent: str | None = None,
+        to_agent: str | None = None,
+        task_id: str | None = None,
+        code: str | None = None,
+        pointer: str | None = None,
+        from_: str | None = None,
+        to: str | None = None,
+        cursor: str | None = None,
+        limit: int | None = None,
+    ) -> models.PageRefusalView:
+        """List refused messages, newest first. An agent sees its own. Refusals are kept as long as events are.
+
+        Args:
+            from_agent: Only messages of this sender.
+            to_agent: Only messages to this receiver.
+            task_id: Only messages that name this task.
+            code: Only for this reason: a code.
+            pointer: Only where the reason was found at this JSON pointer.
+            from_: Only at this time or later, RFC 3339.
+            to: Only before this time, RFC 3339.
+            cursor: `nextCursor` of the page before.
+            limit: Rows a page, 1 to 500; 50 unless said.
+
+        Raises:
+            ProblemError: 400: A malformed parameter; 401: No valid key; 503: The store is away, or the broker takes
+                no more requests.
+            TransportError: The broker did not answer.
+        """
+        return _model(
+            models.PageRefusalView,
+            await self._transport.call(
+                "GET",
+                "/refusals",
+                query={
+                    "fromAgent": from_agent,
+                    "toAgent": to_agent,
+                    "taskId": task_id,
+                    "code": code,
+                    "pointer": pointer,
+                    "from": from_,
+                    "to": to,
+                    "cursor": cursor,
+                    "limit": limit,
+                },
+            ),
+        )
+
+    async def iterate_list_refusals(
+        self,
+        *,
+        from_agent: str | None = None,
+        to_agent: str | None = None,
+        task_id: str | None = None,
+        code: str | None = None,
+        pointer: str | None = None,
+        from_: str | None = None,
+        to: str | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[models.RefusalView]:
+        """Each item of `list_refusals`, page after page; arguments and errors as there."""
+        cursor: str | None = None
+        while True:
+            page = await self.list_refusals(
+                from_agent=from_agent,
+                to_agent=to_agent,
+                task_id=task_id,
+                code=code,
+                pointer=pointer,
+                from_=from_,
+                to=to,
+                limit=limit,
+                cursor=cursor,
+            )
+            for item in page.items:
+                yield item
+            cursor = page.next_cursor
+            if not cursor:
+                return
 
     async def list(
         self,
@@ -1619,6 +1817,8 @@ class Handoffs:
         conversation_id: str | None = None,
         from_agent: str | None = None,
         to_agent: str | None = None,
+        from_: str | None = None,
+        to: str | None = None,
         cursor: str | None = None,
         limit: int | None = None,
     ) -> models.PageHandoffView:
@@ -1630,6 +1830,8 @@ class Handoffs:
             conversation_id: Only of this conversation (`conversationId` of the messages).
             from_agent: Only from this sender.
             to_agent: Only to this receiver.
+            from_: Only committed at this time or later, RFC 3339.
+            to: Only committed before this time, RFC 3339.
             cursor: `nextCursor` of the page before.
             limit: Rows a page, 1 to 500; 50 unless said.
 
@@ -1649,6 +1851,8 @@ class Handoffs:
                     "conversationId": conversation_id,
                     "fromAgent": from_agent,
                     "toAgent": to_agent,
+                    "from": from_,
+                    "to": to,
                     "cursor": cursor,
                     "limit": limit,
                 },
@@ -1663,6 +1867,8 @@ class Handoffs:
         conversation_id: str | None = None,
         from_agent: str | None = None,
         to_agent: str | None = None,
+        from_: str | None = None,
+        to: str | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[models.HandoffView]:
         """Each item of `list`, page after page; arguments and errors as there."""
@@ -1674,6 +1880,8 @@ class Handoffs:
                 conversation_id=conversation_id,
                 from_agent=from_agent,
                 to_agent=to_agent,
+                from_=from_,
+                to=to,
                 limit=limit,
                 cursor=cursor,
             )
@@ -1691,25 +1899,41 @@ class Keys:
         self._transport = transport
 
     async def create(
-        self, *, role: str, agent_id: str | Unset | None = UNSET, label: str | Unset | None = UNSET
+        self,
+        *,
+        role: str,
+        agent_id: str | Unset | None = UNSET,
+        expires_at: str | Unset | None = UNSET,
+        label: str | Unset | None = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.KeyView:
         """Make a key; it is shown this once.
 
         Args:
             agent_id: The agent it is bound to; needed for role `agent`, and for no other.
+            expires_at: When it stops working, RFC 3339; never unless said.
             label: For people, 200 characters at most.
             role: What it may do.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
-            ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an admin; 413: The body
-                is too large, as it is or decoded; 415: Not application/json, or in a Content-Encoding other than
-                those that the answer's Accept-Encoding names; 422: The key does not fit; 503: Overloaded, or the
-                store is away: nothing was written.
+            ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an admin; 409: The first
+                request under this Idempotency-Key is under way, or its end is not known; 413: The body is too
+                large, as it is or decoded; 415: Not application/json, or in a Content-Encoding other than those
+                that the answer's Accept-Encoding names; 422: The key does not fit; 503: Overloaded, or the store is
+                away: nothing was written.
             TransportError: The broker did not answer.
         """
         return _model(
             models.KeyView,
-            await self._transport.call("POST", "/keys", body=body_of({"agentId": agent_id, "label": label, "role": role})),
+            await self._transport.call(
+                "POST",
+                "/keys",
+                body=body_of({"agentId": agent_id, "expiresAt": expires_at, "label": label, "role": role}),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
+            ),
         )
 
     async def revoke(self, key_id: str) -> models.KeyView:
@@ -2041,6 +2265,7 @@ class Subscriptions:
         token: str | Unset | None = UNSET,
         transfer_basis: str | Unset | None = UNSET,
         url: str | Unset | None = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.SubscriptionView:
         """Subscribe to events. They are posted, signed after Standard Webhooks, from this moment on.
 
@@ -2057,12 +2282,15 @@ class Subscriptions:
             token: On creation: the value of `X-A2A-Notification-Token` that the endpoint asks for, kept likewise.
             transfer_basis: What the transfer of events to that region stands on: a code.
             url: Where events are posted to; needed on creation.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: An auditor, or not the
-                agent's to subscribe to; 413: The body is too large, as it is or decoded; 415: Not application/json,
-                or in a Content-Encoding other than those that the answer's Accept-Encoding names; 422: The
-                subscription does not fit; 503: Overloaded, or the store is away: nothing was written.
+                agent's to subscribe to; 409: The first request under this Idempotency-Key is under way, or its end
+                is not known; 413: The body is too large, as it is or decoded; 415: Not application/json, or in a
+                Content-Encoding other than those that the answer's Accept-Encoding names; 422: The subscription
+                does not fit; 503: Overloaded, or the store is away: nothing was written.
             TransportError: The broker did not answer.
         """
         return _model(
@@ -2084,6 +2312,8 @@ class Subscriptions:
                         "url": url,
                     }
                 ),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
             ),
         )
 
@@ -2198,35 +2428,44 @@ class Subscriptions:
             ),
         )
 
-    async def replay(self, subscription_id: str, *, since: str) -> models.SubscriptionView:
+    async def replay(self, subscription_id: str, *, since: str, idempotency_key: str | None = None) -> models.SubscriptionView:
         """Tell a subscription again of what happened since a cursor or a time, as far as it is kept.
 
         Args:
             subscription_id: The subscription's UUID
             since: A cursor: everything behind it; or a time, RFC 3339: everything from then on.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
             ProblemError: 400: `since` is neither a cursor that the feed has come to, nor a time; 401: No valid key;
-                403: An auditor, or not the agent's to subscribe to; 404: No such subscription; 422: The body does
-                not fit, or `since` is ahead of the subscription's cursor; 503: Overloaded, or the store is away:
+                403: An auditor, or not the agent's to subscribe to; 404: No such subscription; 409: The first
+                request under this Idempotency-Key is under way, or its end is not known; 422: The body does not
+                fit, or `since` is ahead of the subscription's cursor; 503: Overloaded, or the store is away:
                 nothing was written.
             TransportError: The broker did not answer.
         """
         return _model(
             models.SubscriptionView,
             await self._transport.call(
-                "POST", f"/subscriptions/{quoted(subscription_id)}/replay", body=body_of({"since": since})
+                "POST",
+                f"/subscriptions/{quoted(subscription_id)}/replay",
+                body=body_of({"since": since}),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
             ),
         )
 
     async def rotate_secret(
-        self, subscription_id: str, *, overlap_seconds: int | Unset | None = UNSET
+        self, subscription_id: str, *, overlap_seconds: int | Unset | None = UNSET, idempotency_key: str | None = None
     ) -> models.RotatedSecretView:
         """Replace a subscription's secret; deliveries carry both signatures for a while.
 
         Args:
             subscription_id: The subscription's UUID
             overlap_seconds: In seconds, a year at most; `auth.rotation_overlap_s` unless said.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: An auditor, or not the
@@ -2242,6 +2481,8 @@ class Subscriptions:
                 "POST",
                 f"/subscriptions/{quoted(subscription_id)}/secret/rotate",
                 body=body_of({"overlapSeconds": overlap_seconds}),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
             ),
         )
 
@@ -2294,13 +2535,15 @@ class Tasks:
             await self._transport.call("GET", f"/tasks/{quoted(task_id)}/blame", query={"pointer": pointer, "handoff": handoff}),
         )
 
-    async def top_up(self, task_id: str, *, add_usd: float, reason: str) -> models.TaskView:
+    async def top_up(self, task_id: str, *, add_usd: float, reason: str, idempotency_key: str | None = None) -> models.TaskView:
         """Top a task's budget up: later handoffs may have that much more left than the relay would allow.
 
         Args:
             task_id: The task's UUID
             add_usd: US dollars to add: more than 0, up to a billion.
             reason: Why, 1 to 2 000 characters; kept with the record.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an operator; 404: No
@@ -2312,11 +2555,17 @@ class Tasks:
         return _model(
             models.TaskView,
             await self._transport.call(
-                "POST", f"/tasks/{quoted(task_id)}/budget", body=body_of({"addUSD": add_usd, "reason": reason})
+                "POST",
+                f"/tasks/{quoted(task_id)}/budget",
+                body=body_of({"addUSD": add_usd, "reason": reason}),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
             ),
         )
 
-    async def cancel(self, task_id: str, *, reason: str, grace_ms: int | Unset | None = UNSET) -> models.TaskView:
+    async def cancel(
+        self, task_id: str, *, reason: str, grace_ms: int | Unset | None = UNSET, idempotency_key: str | None = None
+    ) -> models.TaskView:
         """Withdraw a task: its holder, the agent that began it, or an operator. Handoffs that wait are
         withdrawn at once; whoever accepted one may still finish within the grace.
 
@@ -2325,6 +2574,8 @@ class Tasks:
                 grace_ms: How long who works on the task may still finish, in milliseconds, up to an hour; the broker's
                     `recovery.cancel_grace_ms` unless said.
                 reason: Why, 1 to 2 000 characters; kept with the record.
+                idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                    nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
             Raises:
                 ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Neither its holder nor who
@@ -2337,7 +2588,11 @@ class Tasks:
         return _model(
             models.TaskView,
             await self._transport.call(
-                "POST", f"/tasks/{quoted(task_id)}/cancel", body=body_of({"graceMs": grace_ms, "reason": reason}), repeatable=True
+                "POST",
+                f"/tasks/{quoted(task_id)}/cancel",
+                body=body_of({"graceMs": grace_ms, "reason": reason}),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=True,
             ),
         )
 
@@ -2399,13 +2654,17 @@ class Tasks:
             await self._transport.call("PUT", f"/tasks/{quoted(task_id)}/checkpoints/{quoted(execution_id)}", body=body),
         )
 
-    async def restore_checkpoint(self, task_id: str, execution_id: str, *, seq: int) -> models.TaskView:
+    async def restore_checkpoint(
+        self, task_id: str, execution_id: str, *, seq: int, idempotency_key: str | None = None
+    ) -> models.TaskView:
         """Make a stored checkpoint the task's current one: its holder, for a run of its own, or an operator.
 
         Args:
             task_id: The task's UUID
             execution_id: The UUID of the agent's run
             seq: Its number within the run, from 1.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not its holder; 404: No such
@@ -2418,16 +2677,24 @@ class Tasks:
         return _model(
             models.TaskView,
             await self._transport.call(
-                "POST", f"/tasks/{quoted(task_id)}/checkpoints/{quoted(execution_id)}/restore", body=body_of({"seq": seq})
+                "POST",
+                f"/tasks/{quoted(task_id)}/checkpoints/{quoted(execution_id)}/restore",
+                body=body_of({"seq": seq}),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
             ),
         )
 
-    async def complete(self, task_id: str, *, output: Any | Unset | None = UNSET) -> models.TaskView:
+    async def complete(
+        self, task_id: str, *, output: Any | Unset | None = UNSET, idempotency_key: str | None = None
+    ) -> models.TaskView:
         """Declare a task done: its current holder, or an operator.
 
         Args:
             task_id: The task's UUID
             output: Output of the task: any JSON.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not its holder; 404: No such
@@ -2439,7 +2706,11 @@ class Tasks:
         return _model(
             models.TaskView,
             await self._transport.call(
-                "POST", f"/tasks/{quoted(task_id)}/complete", body=body_of({"output": output}), repeatable=True
+                "POST",
+                f"/tasks/{quoted(task_id)}/complete",
+                body=body_of({"output": output}),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=True,
             ),
         )
 
@@ -2456,12 +2727,24 @@ class Tasks:
         return _model(models.TaskCostView, await self._transport.call("GET", f"/tasks/{quoted(task_id)}/cost"))
 
     async def list(
-        self, *, status: str | None = None, cursor: str | None = None, limit: int | None = None
+        self,
+        *,
+        status: str | None = None,
+        from_: str | None = None,
+        to: str | None = None,
+        left_at_most_usd: str | None = None,
+        spent_at_least_usd: str | None = None,
+        cursor: str | None = None,
+        limit: int | None = None,
     ) -> models.PageTaskView:
         """List tasks, newest first; an agent sees those it has a part in.
 
         Args:
             status: Only rows in this state.
+            from_: Only begun at this time or later, RFC 3339.
+            to: Only begun before this time, RFC 3339.
+            left_at_most_usd: Only with so much left or less, decimal US dollars; 0: those whose budget is used up.
+            spent_at_least_usd: Only on which so much was spent, or more, decimal US dollars.
             cursor: `nextCursor` of the page before.
             limit: Rows a page, 1 to 500; 50 unless said.
 
@@ -2472,14 +2755,43 @@ class Tasks:
         """
         return _model(
             models.PageTaskView,
-            await self._transport.call("GET", "/tasks", query={"status": status, "cursor": cursor, "limit": limit}),
+            await self._transport.call(
+                "GET",
+                "/tasks",
+                query={
+                    "status": status,
+                    "from": from_,
+                    "to": to,
+                    "leftAtMostUSD": left_at_most_usd,
+                    "spentAtLeastUSD": spent_at_least_usd,
+                    "cursor": cursor,
+                    "limit": limit,
+                },
+            ),
         )
 
-    async def iterate(self, *, status: str | None = None, limit: int | None = None) -> AsyncIterator[models.TaskView]:
+    async def iterate(
+        self,
+        *,
+        status: str | None = None,
+        from_: str | None = None,
+        to: str | None = None,
+        left_at_most_usd: str | None = None,
+        spent_at_least_usd: str | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[models.TaskView]:
         """Each item of `list`, page after page; arguments and errors as there."""
         cursor: str | None = None
         while True:
-            page = await self.list(status=status, limit=limit, cursor=cursor)
+            page = await self.list(
+                status=status,
+                from_=from_,
+                to=to,
+                left_at_most_usd=left_at_most_usd,
+                spent_at_least_usd=spent_at_least_usd,
+                limit=limit,
+                cursor=cursor,
+            )
             for item in page.items:
                 yield item
             cursor = page.next_cursor
@@ -2567,6 +2879,7 @@ OPERATIONS: dict[str, str] = {
     "heartbeatHandoff": "handoffs.heartbeat",
     "getHistory": "handoffs.get_history",
     "rejectHandoff": "handoffs.reject",
+    "listRefusals": "handoffs.list_refusals",
     "listKeys": "keys.list",
     "createKey": "keys.create",
     "revokeKey": "keys.revoke",

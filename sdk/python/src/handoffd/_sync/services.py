@@ -31,7 +31,7 @@ class Agents:
         card: models.Card | Mapping[str, Any] | Unset | None = UNSET,
         context_policy: str | Unset | None = UNSET,
         context_window_tokens: int | Unset | None = UNSET,
-        delivery: models.Delivery | Mapping[str, Any] | Unset | None = UNSET,
+        delivery: models.DeliverySpec | Mapping[str, Any] | Unset | None = UNSET,
         description: str | Unset | None = UNSET,
         domains: builtins.list[str] | Unset | None = UNSET,
         examples: builtins.list[str] | Unset | None = UNSET,
@@ -41,6 +41,7 @@ class Agents:
         model: str | Unset | None = UNSET,
         name: str | Unset | None = UNSET,
         orders: str | Unset | None = UNSET,
+        pause: str | Unset | None = UNSET,
         permissions: builtins.list[str] | Unset | None = UNSET,
         region: str | Unset | None = UNSET,
         require_checkpoint: bool | Unset | None = UNSET,
@@ -52,6 +53,7 @@ class Agents:
         supervisor_id: str | Unset | None = UNSET,
         tokenizer: str | Unset | None = UNSET,
         transfer_basis: str | Unset | None = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.CreatedAgentView:
         """Register an agent; its key and secrets are shown this once.
 
@@ -76,6 +78,7 @@ class Agents:
             name: Name for people; the id unless set.
             orders: What becomes of orders inside data that is handed to it; absent: the broker's setting. Null
                 clears it.
+            pause: What becomes of a handoff that names it by its id while it is `PAUSED`; `hold` unless said.
             permissions: What it may see and do.
             region: Where it is; none: in the broker's region. Null clears it.
             require_checkpoint: Refuse its handoffs without a checkpoint of its own.
@@ -88,6 +91,8 @@ class Agents:
             supervisor_id: Who gets its failures. Null clears it.
             tokenizer: By which tokenizer its model counts; absent: an estimate. Null clears it.
             transfer_basis: What transfers of data to and from its region stand on: a code. Null clears it.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an operator; 409: The id
@@ -122,6 +127,7 @@ class Agents:
                         "model": model,
                         "name": name,
                         "orders": orders,
+                        "pause": pause,
                         "permissions": permissions,
                         "region": region,
                         "requireCheckpoint": require_checkpoint,
@@ -135,6 +141,8 @@ class Agents:
                         "transferBasis": transfer_basis,
                     }
                 ),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
             ),
         )
 
@@ -181,7 +189,7 @@ class Agents:
         card: models.Card | Mapping[str, Any] | Unset | None = UNSET,
         context_policy: str | Unset | None = UNSET,
         context_window_tokens: int | Unset | None = UNSET,
-        delivery: models.Delivery | Mapping[str, Any] | Unset | None = UNSET,
+        delivery: models.DeliverySpec | Mapping[str, Any] | Unset | None = UNSET,
         description: str | Unset | None = UNSET,
         domains: builtins.list[str] | Unset | None = UNSET,
         examples: builtins.list[str] | Unset | None = UNSET,
@@ -191,6 +199,7 @@ class Agents:
         model: str | Unset | None = UNSET,
         name: str | Unset | None = UNSET,
         orders: str | Unset | None = UNSET,
+        pause: str | Unset | None = UNSET,
         permissions: builtins.list[str] | Unset | None = UNSET,
         region: str | Unset | None = UNSET,
         require_checkpoint: bool | Unset | None = UNSET,
@@ -228,6 +237,7 @@ class Agents:
                 name: Name for people; the id unless set.
                 orders: What becomes of orders inside data that is handed to it; absent: the broker's setting. Null
                     clears it.
+                pause: What becomes of a handoff that names it by its id while it is `PAUSED`; `hold` unless said.
                 permissions: What it may see and do.
                 region: Where it is; none: in the broker's region. Null clears it.
                 require_checkpoint: Refuse its handoffs without a checkpoint of its own.
@@ -274,6 +284,7 @@ class Agents:
                         "model": model,
                         "name": name,
                         "orders": orders,
+                        "pause": pause,
                         "permissions": permissions,
                         "region": region,
                         "requireCheckpoint": require_checkpoint,
@@ -303,18 +314,29 @@ class Agents:
         """
         self._transport.call("DELETE", f"/agents/{quoted(agent_id)}")
 
-    def test_delivery(self, agent_id: str) -> models.DeliveryTestView:
+    def test_delivery(self, agent_id: str, *, idempotency_key: str | None = None) -> models.DeliveryTestView:
         """Send a marked test to an agent, by the transport that its handoffs take. It is no handoff: nothing is recorded.
 
         Args:
             agent_id: The agent's id
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
-            ProblemError: 401: No valid key; 403: Not an operator; 404: No such agent; 503: The store is away, or
-                the broker takes no more requests.
+            ProblemError: 401: No valid key; 403: Not an operator; 404: No such agent; 409: The first request under
+                this Idempotency-Key is under way, or its end is not known; 422: The Idempotency-Key was used for
+                another request; 503: The store is away, or the broker takes no more requests.
             TransportError: The broker did not answer.
         """
-        return _model(models.DeliveryTestView, self._transport.call("POST", f"/agents/{quoted(agent_id)}/delivery/test"))
+        return _model(
+            models.DeliveryTestView,
+            self._transport.call(
+                "POST",
+                f"/agents/{quoted(agent_id)}/delivery/test",
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
+            ),
+        )
 
     def handoff_tool(self, agent_id: str, *, style: str) -> models.ToolsView:
         """Tool definitions for an agent's language model: `transfer_to_agent` and `handoff_to_specialist`, their
@@ -336,13 +358,17 @@ class Agents:
             self._transport.call("GET", f"/agents/{quoted(agent_id)}/handoff-tool", query={"style": style}),
         )
 
-    def rotate_secret(self, agent_id: str, kind: str, *, overlap_seconds: int | Unset | None = UNSET) -> models.RotatedView:
+    def rotate_secret(
+        self, agent_id: str, kind: str, *, overlap_seconds: int | Unset | None = UNSET, idempotency_key: str | None = None
+    ) -> models.RotatedView:
         """Replace an agent's signing or webhook secret; the old one stays valid for a while.
 
         Args:
             agent_id: The agent's id
             kind: `signing` or `webhook`
             overlap_seconds: How long the old one stays valid, in seconds: a year at most.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an operator; 404: No
@@ -357,6 +383,8 @@ class Agents:
                 "POST",
                 f"/agents/{quoted(agent_id)}/secrets/{quoted(kind)}/rotate",
                 body=body_of({"overlapSeconds": overlap_seconds}),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
             ),
         )
 
@@ -419,20 +447,29 @@ class Allowlist:
             ),
         )
 
-    def add_target(self, agent_id: str, target: str) -> models.TargetsView:
+    def add_target(self, agent_id: str, target: str, *, idempotency_key: str | None = None) -> models.TargetsView:
         """Add one entry to an agent's allowlist.
 
         Args:
             agent_id: The agent's id
             target: An agent's id, or `type:<agentType>`
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
-            ProblemError: 401: No valid key; 403: Not an operator; 404: No such agent, or not a target; 422: The
-                list is full; 503: Overloaded, or the store is away: nothing was written.
+            ProblemError: 401: No valid key; 403: Not an operator; 404: No such agent, or not a target; 409: The
+                first request under this Idempotency-Key is under way, or its end is not known; 422: The list is
+                full; 503: Overloaded, or the store is away: nothing was written.
             TransportError: The broker did not answer.
         """
         return _model(
-            models.TargetsView, self._transport.call("POST", f"/agents/{quoted(agent_id)}/handoff-targets/{quoted(target)}")
+            models.TargetsView,
+            self._transport.call(
+                "POST",
+                f"/agents/{quoted(agent_id)}/handoff-targets/{quoted(target)}",
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
+            ),
         )
 
     def remove_target(self, agent_id: str, target: str) -> models.TargetsView:
@@ -859,6 +896,7 @@ class DeadLetters:
         dry_run: bool | Unset | None = UNSET,
         rate_per_second: int | Unset | None = UNSET,
         waive: builtins.list[str] | Unset | None = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.BulkView:
         """Discard many.
 
@@ -869,12 +907,15 @@ class DeadLetters:
             reason: Why, 1 to 2 000 characters; kept with each record.
             waive: For a release: the findings to waive, as for one; an entry that names nothing of a dead letter is
                 no matter here.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
-            ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an operator; 413: The
-                body is too large, as it is or decoded; 415: Not application/json, or in a Content-Encoding other
-                than those that the answer's Accept-Encoding names; 422: The body does not fit; 503: Overloaded, or
-                the store is away: nothing was written.
+            ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an operator; 409: The
+                first request under this Idempotency-Key is under way, or its end is not known; 413: The body is too
+                large, as it is or decoded; 415: Not application/json, or in a Content-Encoding other than those
+                that the answer's Accept-Encoding names; 422: The body does not fit; 503: Overloaded, or the store
+                is away: nothing was written.
             TransportError: The broker did not answer.
         """
         return _model(
@@ -885,6 +926,8 @@ class DeadLetters:
                 body=body_of(
                     {"dryRun": dry_run, "filter": filter, "ratePerSecond": rate_per_second, "reason": reason, "waive": waive}
                 ),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
             ),
         )
 
@@ -896,6 +939,7 @@ class DeadLetters:
         dry_run: bool | Unset | None = UNSET,
         rate_per_second: int | Unset | None = UNSET,
         waive: builtins.list[str] | Unset | None = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.BulkView:
         """Release many: each is judged afresh, at the given rate.
 
@@ -906,12 +950,15 @@ class DeadLetters:
             reason: Why, 1 to 2 000 characters; kept with each record.
             waive: For a release: the findings to waive, as for one; an entry that names nothing of a dead letter is
                 no matter here.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
-            ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an operator; 413: The
-                body is too large, as it is or decoded; 415: Not application/json, or in a Content-Encoding other
-                than those that the answer's Accept-Encoding names; 422: The body does not fit; 503: Overloaded, or
-                the store is away: nothing was written.
+            ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an operator; 409: The
+                first request under this Idempotency-Key is under way, or its end is not known; 413: The body is too
+                large, as it is or decoded; 415: Not application/json, or in a Content-Encoding other than those
+                that the answer's Accept-Encoding names; 422: The body does not fit; 503: Overloaded, or the store
+                is away: nothing was written.
             TransportError: The broker did not answer.
         """
         return _model(
@@ -922,6 +969,8 @@ class DeadLetters:
                 body=body_of(
                     {"dryRun": dry_run, "filter": filter, "ratePerSecond": rate_per_second, "reason": reason, "waive": waive}
                 ),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
             ),
         )
 
@@ -938,12 +987,14 @@ class DeadLetters:
         """
         return _model(models.DeadLetterView, self._transport.call("GET", f"/dead-letters/{quoted(handoff_id)}"))
 
-    def discard(self, handoff_id: str, *, reason: str) -> models.DeadLetterView:
+    def discard(self, handoff_id: str, *, reason: str, idempotency_key: str | None = None) -> models.DeadLetterView:
         """Never deliver a dead letter.
 
         Args:
             handoff_id: The handoff's UUID
             reason: Why, 1 to 2 000 characters; kept with the record.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an operator; 404: No
@@ -954,10 +1005,23 @@ class DeadLetters:
         """
         return _model(
             models.DeadLetterView,
-            self._transport.call("POST", f"/dead-letters/{quoted(handoff_id)}/discard", body=body_of({"reason": reason})),
+            self._transport.call(
+                "POST",
+                f"/dead-letters/{quoted(handoff_id)}/discard",
+                body=body_of({"reason": reason}),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
+            ),
         )
 
-    def release(self, handoff_id: str, *, reason: str, waive: builtins.list[str] | Unset | None = UNSET) -> models.DeadLetterView:
+    def release(
+        self,
+        handoff_id: str,
+        *,
+        reason: str,
+        waive: builtins.list[str] | Unset | None = UNSET,
+        idempotency_key: str | None = None,
+    ) -> models.DeadLetterView:
         """Deliver a dead letter after all. The gate judges it afresh; only the findings named in `waive` are
         let pass. What it finds besides keeps the dead letter, and is the answer.
 
@@ -965,6 +1029,8 @@ class DeadLetters:
                 handoff_id: The handoff's UUID
                 reason: Why, 1 to 2 000 characters; kept with the record.
                 waive: The findings to waive: each by its pointer, as `CODE:pointer`, or as `rule:name`.
+                idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                    nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
             Raises:
                 ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an operator, or the gate
@@ -977,7 +1043,11 @@ class DeadLetters:
         return _model(
             models.DeadLetterView,
             self._transport.call(
-                "POST", f"/dead-letters/{quoted(handoff_id)}/release", body=body_of({"reason": reason, "waive": waive})
+                "POST",
+                f"/dead-letters/{quoted(handoff_id)}/release",
+                body=body_of({"reason": reason, "waive": waive}),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
             ),
         )
 
@@ -988,6 +1058,8 @@ class DeadLetters:
         reason: str | None = None,
         from_agent: str | None = None,
         to_agent: str | None = None,
+        from_: str | None = None,
+        to: str | None = None,
         cursor: str | None = None,
         limit: int | None = None,
     ) -> models.PageDeadLetterView:
@@ -998,6 +1070,8 @@ class DeadLetters:
             reason: With this primary reason.
             from_agent: Only from this sender.
             to_agent: Only to this receiver.
+            from_: Only kept at this time or later, RFC 3339.
+            to: Only kept before this time, RFC 3339.
             cursor: `nextCursor` of the page before.
             limit: Rows a page, 1 to 500; 50 unless said.
 
@@ -1016,6 +1090,8 @@ class DeadLetters:
                     "reason": reason,
                     "fromAgent": from_agent,
                     "toAgent": to_agent,
+                    "from": from_,
+                    "to": to,
                     "cursor": cursor,
                     "limit": limit,
                 },
@@ -1029,12 +1105,23 @@ class DeadLetters:
         reason: str | None = None,
         from_agent: str | None = None,
         to_agent: str | None = None,
+        from_: str | None = None,
+        to: str | None = None,
         limit: int | None = None,
     ) -> Iterator[models.DeadLetterView]:
         """Each item of `list`, page after page; arguments and errors as there."""
         cursor: str | None = None
         while True:
-            page = self.list(status=status, reason=reason, from_agent=from_agent, to_agent=to_agent, limit=limit, cursor=cursor)
+            page = self.list(
+                status=status,
+                reason=reason,
+                from_agent=from_agent,
+                to_agent=to_agent,
+                from_=from_,
+                to=to,
+                limit=limit,
+                cursor=cursor,
+            )
             for item in page.items:
                 yield item
             cursor = page.next_cursor
@@ -1062,7 +1149,13 @@ class Escalations:
         return _model(models.EscalationView, self._transport.call("GET", f"/escalations/{quoted(escalation_id)}"))
 
     def resolve(
-        self, escalation_id: str, *, action: str, reason: str, agent_id: str | Unset | None = UNSET
+        self,
+        escalation_id: str,
+        *,
+        action: str,
+        reason: str,
+        agent_id: str | Unset | None = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.ResolvedView:
         """Decide on an escalation. Who and why become a record.
 
@@ -1071,6 +1164,8 @@ class Escalations:
             action: What a person decides on an escalation.
             agent_id: To whom; for `reassign`, and for no other action.
             reason: Why, 1 to 2 000 characters; kept with the record.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an operator; 404: No
@@ -1086,6 +1181,8 @@ class Escalations:
                 "POST",
                 f"/escalations/{quoted(escalation_id)}/resolve",
                 body=body_of({"action": action, "agentId": agent_id, "reason": reason}),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
             ),
         )
 
@@ -1263,12 +1360,14 @@ class Handoffs:
             ),
         )
 
-    def accept(self, handoff_id: str, *, fencing_token: int) -> models.HandoffView:
+    def accept(self, handoff_id: str, *, fencing_token: int, idempotency_key: str | None = None) -> models.HandoffView:
         """Take the task.
 
         Args:
             handoff_id: The handoff's UUID
             fencing_token: The token that came with the delivery.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not the receiver's key; 404:
@@ -1284,7 +1383,7 @@ class Handoffs:
                 "POST",
                 f"/handoffs/{quoted(handoff_id)}/accept",
                 body=body_of({}),
-                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token)}),
+                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token), "Idempotency-Key": idempotency_key}),
                 repeatable=True,
             ),
         )
@@ -1401,6 +1500,7 @@ class Handoffs:
         reason: str | Unset | None = UNSET,
         set: dict[str, Any] | Unset | None = UNSET,
         signature: str | Unset | None = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.ChunksView:
         """Add chunks to a handoff whose message comes in pieces: one as JSON, many as NDJSON, in order. What stands before the first
         refused chunk is kept.
@@ -1415,6 +1515,8 @@ class Handoffs:
                 seq: Its number, from 1 without gaps.
                 set: Values by their JSON pointers.
                 signature: As a message's: HMAC-SHA256 over the RFC 8785 form of the chunk without it.
+                idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                    nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
             Raises:
                 ProblemError: 400: Not JSON, or a malformed header; 401: No valid key, or a wrong signature; 403: Not
@@ -1442,6 +1544,8 @@ class Handoffs:
                         "signature": signature,
                     }
                 ),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
             ),
         )
 
@@ -1454,6 +1558,7 @@ class Handoffs:
         cost_tracking: models.SaidCost | Mapping[str, Any] | Unset | None = UNSET,
         iterations: int | Unset | None = UNSET,
         result: Any | Unset | None = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.HandoffView:
         """Done. The safety rules read the result as they read a message: 422 `SAFETY_VIOLATION` leaves the handoff as it is, and so
         does 422 `MAX_ITERATIONS` for more rounds than the message allows.
@@ -1466,6 +1571,8 @@ class Handoffs:
                     refused.
                 result: Result of the receiver: any JSON.
                 fencing_token: The token that came with the delivery.
+                idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                    nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
             Raises:
                 ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not the receiver's key; 404:
@@ -1488,7 +1595,7 @@ class Handoffs:
                         "result": result,
                     }
                 ),
-                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token)}),
+                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token), "Idempotency-Key": idempotency_key}),
                 repeatable=True,
             ),
         )
@@ -1500,6 +1607,7 @@ class Handoffs:
         fencing_token: int,
         cost_tracking: models.SaidCost | Mapping[str, Any] | Unset | None = UNSET,
         error: str | models.SaidErrorObject | Mapping[str, Any] | Unset | None = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.HandoffView:
         """Give up: the task goes back to the sender's checkpoint.
 
@@ -1508,6 +1616,8 @@ class Handoffs:
             cost_tracking: What was spent by then, cumulative as in a message.
             error: Why: a text, or an object with `code` and `message`.
             fencing_token: The token that came with the delivery.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not the receiver's key; 404:
@@ -1523,17 +1633,19 @@ class Handoffs:
                 "POST",
                 f"/handoffs/{quoted(handoff_id)}/fail",
                 body=body_of({"costTracking": cost_tracking, "error": error}),
-                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token)}),
+                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token), "Idempotency-Key": idempotency_key}),
                 repeatable=True,
             ),
         )
 
-    def heartbeat(self, handoff_id: str, *, fencing_token: int) -> models.HandoffView:
+    def heartbeat(self, handoff_id: str, *, fencing_token: int, idempotency_key: str | None = None) -> models.HandoffView:
         """Extend the lease.
 
         Args:
             handoff_id: The handoff's UUID
             fencing_token: The token that came with the delivery.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not the receiver's key; 404:
@@ -1549,7 +1661,7 @@ class Handoffs:
                 "POST",
                 f"/handoffs/{quoted(handoff_id)}/heartbeat",
                 body=body_of({}),
-                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token)}),
+                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token), "Idempotency-Key": idempotency_key}),
                 repeatable=True,
             ),
         )
@@ -1574,7 +1686,13 @@ class Handoffs:
         )
 
     def reject(
-        self, handoff_id: str, *, fencing_token: int, details: Any | Unset | None = UNSET, reason: str | Unset | None = UNSET
+        self,
+        handoff_id: str,
+        *,
+        fencing_token: int,
+        details: Any | Unset | None = UNSET,
+        reason: str | Unset | None = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.HandoffView:
         """Refuse the task: it goes back to the sender's checkpoint.
 
@@ -1583,6 +1701,8 @@ class Handoffs:
             details: In words, or as data: free.
             reason: Why: a code such as `MISSING_CLAUSE_TEXT`; `REJECTED` unless said.
             fencing_token: The token that came with the delivery.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not the receiver's key; 404:
@@ -1598,10 +1718,92 @@ class Handoffs:
                 "POST",
                 f"/handoffs/{quoted(handoff_id)}/reject",
                 body=body_of({"details": details, "reason": reason}),
-                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token)}),
+                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token), "Idempotency-Key": idempotency_key}),
                 repeatable=True,
             ),
         )
+
+    def list_refusals(
+        self,
+        *,
+        from_agent: str | None = None,
+        to_agent: str | None = None,
+        task_id: str | None = None,
+        code: str | None = None,
+        pointer: str | None = None,
+        from_: str | None = None,
+        to: str | None = None,
+        cursor: str | None = None,
+        limit: int | None = None,
+    ) -> models.PageRefusalView:
+        """List refused messages, newest first. An agent sees its own. Refusals are kept as long as events are.
+
+        Args:
+            from_agent: Only messages of this sender.
+            to_agent: Only messages to this receiver.
+            task_id: Only messages that name this task.
+            code: Only for this reason: a code.
+            pointer: Only where the reason was found at this JSON pointer.
+            from_: Only at this time or later, RFC 3339.
+            to: Only before this time, RFC 3339.
+            cursor: `nextCursor` of the page before.
+            limit: Rows a page, 1 to 500; 50 unless said.
+
+        Raises:
+            ProblemError: 400: A malformed parameter; 401: No valid key; 503: The store is away, or the broker takes
+                no more requests.
+            TransportError: The broker did not answer.
+        """
+        return _model(
+            models.PageRefusalView,
+            self._transport.call(
+                "GET",
+                "/refusals",
+                query={
+                    "fromAgent": from_agent,
+                    "toAgent": to_agent,
+                    "taskId": task_id,
+                    "code": code,
+                    "pointer": pointer,
+                    "from": from_,
+                    "to": to,
+                    "cursor": cursor,
+                    "limit": limit,
+                },
+            ),
+        )
+
+    def iterate_list_refusals(
+        self,
+        *,
+        from_agent: str | None = None,
+        to_agent: str | None = None,
+        task_id: str | None = None,
+        code: str | None = None,
+        pointer: str | None = None,
+        from_: str | None = None,
+        to: str | None = None,
+        limit: int | None = None,
+    ) -> Iterator[models.RefusalView]:
+        """Each item of `list_refusals`, page after page; arguments and errors as there."""
+        cursor: str | None = None
+        while True:
+            page = self.list_refusals(
+                from_agent=from_agent,
+                to_agent=to_agent,
+                task_id=task_id,
+                code=code,
+                pointer=pointer,
+                from_=from_,
+                to=to,
+                limit=limit,
+                cursor=cursor,
+            )
+            for item in page.items:
+                yield item
+            cursor = page.next_cursor
+            if not cursor:
+                return
 
     def list(
         self,
@@ -1611,6 +1813,8 @@ class Handoffs:
         conversation_id: str | None = None,
         from_agent: str | None = None,
         to_agent: str | None = None,
+        from_: str | None = None,
+        to: str | None = None,
         cursor: str | None = None,
         limit: int | None = None,
     ) -> models.PageHandoffView:
@@ -1622,6 +1826,8 @@ class Handoffs:
             conversation_id: Only of this conversation (`conversationId` of the messages).
             from_agent: Only from this sender.
             to_agent: Only to this receiver.
+            from_: Only committed at this time or later, RFC 3339.
+            to: Only committed before this time, RFC 3339.
             cursor: `nextCursor` of the page before.
             limit: Rows a page, 1 to 500; 50 unless said.
 
@@ -1641,6 +1847,8 @@ class Handoffs:
                     "conversationId": conversation_id,
                     "fromAgent": from_agent,
                     "toAgent": to_agent,
+                    "from": from_,
+                    "to": to,
                     "cursor": cursor,
                     "limit": limit,
                 },
@@ -1655,6 +1863,8 @@ class Handoffs:
         conversation_id: str | None = None,
         from_agent: str | None = None,
         to_agent: str | None = None,
+        from_: str | None = None,
+        to: str | None = None,
         limit: int | None = None,
     ) -> Iterator[models.HandoffView]:
         """Each item of `list`, page after page; arguments and errors as there."""
@@ -1666,6 +1876,8 @@ class Handoffs:
                 conversation_id=conversation_id,
                 from_agent=from_agent,
                 to_agent=to_agent,
+                from_=from_,
+                to=to,
                 limit=limit,
                 cursor=cursor,
             )
@@ -1682,24 +1894,42 @@ class Keys:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def create(self, *, role: str, agent_id: str | Unset | None = UNSET, label: str | Unset | None = UNSET) -> models.KeyView:
+    def create(
+        self,
+        *,
+        role: str,
+        agent_id: str | Unset | None = UNSET,
+        expires_at: str | Unset | None = UNSET,
+        label: str | Unset | None = UNSET,
+        idempotency_key: str | None = None,
+    ) -> models.KeyView:
         """Make a key; it is shown this once.
 
         Args:
             agent_id: The agent it is bound to; needed for role `agent`, and for no other.
+            expires_at: When it stops working, RFC 3339; never unless said.
             label: For people, 200 characters at most.
             role: What it may do.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
-            ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an admin; 413: The body
-                is too large, as it is or decoded; 415: Not application/json, or in a Content-Encoding other than
-                those that the answer's Accept-Encoding names; 422: The key does not fit; 503: Overloaded, or the
-                store is away: nothing was written.
+            ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an admin; 409: The first
+                request under this Idempotency-Key is under way, or its end is not known; 413: The body is too
+                large, as it is or decoded; 415: Not application/json, or in a Content-Encoding other than those
+                that the answer's Accept-Encoding names; 422: The key does not fit; 503: Overloaded, or the store is
+                away: nothing was written.
             TransportError: The broker did not answer.
         """
         return _model(
             models.KeyView,
-            self._transport.call("POST", "/keys", body=body_of({"agentId": agent_id, "label": label, "role": role})),
+            self._transport.call(
+                "POST",
+                "/keys",
+                body=body_of({"agentId": agent_id, "expiresAt": expires_at, "label": label, "role": role}),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
+            ),
         )
 
     def revoke(self, key_id: str) -> models.KeyView:
@@ -2027,6 +2257,7 @@ class Subscriptions:
         token: str | Unset | None = UNSET,
         transfer_basis: str | Unset | None = UNSET,
         url: str | Unset | None = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.SubscriptionView:
         """Subscribe to events. They are posted, signed after Standard Webhooks, from this moment on.
 
@@ -2043,12 +2274,15 @@ class Subscriptions:
             token: On creation: the value of `X-A2A-Notification-Token` that the endpoint asks for, kept likewise.
             transfer_basis: What the transfer of events to that region stands on: a code.
             url: Where events are posted to; needed on creation.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: An auditor, or not the
-                agent's to subscribe to; 413: The body is too large, as it is or decoded; 415: Not application/json,
-                or in a Content-Encoding other than those that the answer's Accept-Encoding names; 422: The
-                subscription does not fit; 503: Overloaded, or the store is away: nothing was written.
+                agent's to subscribe to; 409: The first request under this Idempotency-Key is under way, or its end
+                is not known; 413: The body is too large, as it is or decoded; 415: Not application/json, or in a
+                Content-Encoding other than those that the answer's Accept-Encoding names; 422: The subscription
+                does not fit; 503: Overloaded, or the store is away: nothing was written.
             TransportError: The broker did not answer.
         """
         return _model(
@@ -2070,6 +2304,8 @@ class Subscriptions:
                         "url": url,
                     }
                 ),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
             ),
         )
 
@@ -2184,31 +2420,44 @@ class Subscriptions:
             ),
         )
 
-    def replay(self, subscription_id: str, *, since: str) -> models.SubscriptionView:
+    def replay(self, subscription_id: str, *, since: str, idempotency_key: str | None = None) -> models.SubscriptionView:
         """Tell a subscription again of what happened since a cursor or a time, as far as it is kept.
 
         Args:
             subscription_id: The subscription's UUID
             since: A cursor: everything behind it; or a time, RFC 3339: everything from then on.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
             ProblemError: 400: `since` is neither a cursor that the feed has come to, nor a time; 401: No valid key;
-                403: An auditor, or not the agent's to subscribe to; 404: No such subscription; 422: The body does
-                not fit, or `since` is ahead of the subscription's cursor; 503: Overloaded, or the store is away:
+                403: An auditor, or not the agent's to subscribe to; 404: No such subscription; 409: The first
+                request under this Idempotency-Key is under way, or its end is not known; 422: The body does not
+                fit, or `since` is ahead of the subscription's cursor; 503: Overloaded, or the store is away:
                 nothing was written.
             TransportError: The broker did not answer.
         """
         return _model(
             models.SubscriptionView,
-            self._transport.call("POST", f"/subscriptions/{quoted(subscription_id)}/replay", body=body_of({"since": since})),
+            self._transport.call(
+                "POST",
+                f"/subscriptions/{quoted(subscription_id)}/replay",
+                body=body_of({"since": since}),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
+            ),
         )
 
-    def rotate_secret(self, subscription_id: str, *, overlap_seconds: int | Unset | None = UNSET) -> models.RotatedSecretView:
+    def rotate_secret(
+        self, subscription_id: str, *, overlap_seconds: int | Unset | None = UNSET, idempotency_key: str | None = None
+    ) -> models.RotatedSecretView:
         """Replace a subscription's secret; deliveries carry both signatures for a while.
 
         Args:
             subscription_id: The subscription's UUID
             overlap_seconds: In seconds, a year at most; `auth.rotation_overlap_s` unless said.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: An auditor, or not the
@@ -2224,6 +2473,8 @@ class Subscriptions:
                 "POST",
                 f"/subscriptions/{quoted(subscription_id)}/secret/rotate",
                 body=body_of({"overlapSeconds": overlap_seconds}),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
             ),
         )
 
@@ -2276,13 +2527,15 @@ class Tasks:
             self._transport.call("GET", f"/tasks/{quoted(task_id)}/blame", query={"pointer": pointer, "handoff": handoff}),
         )
 
-    def top_up(self, task_id: str, *, add_usd: float, reason: str) -> models.TaskView:
+    def top_up(self, task_id: str, *, add_usd: float, reason: str, idempotency_key: str | None = None) -> models.TaskView:
         """Top a task's budget up: later handoffs may have that much more left than the relay would allow.
 
         Args:
             task_id: The task's UUID
             add_usd: US dollars to add: more than 0, up to a billion.
             reason: Why, 1 to 2 000 characters; kept with the record.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an operator; 404: No
@@ -2293,10 +2546,18 @@ class Tasks:
         """
         return _model(
             models.TaskView,
-            self._transport.call("POST", f"/tasks/{quoted(task_id)}/budget", body=body_of({"addUSD": add_usd, "reason": reason})),
+            self._transport.call(
+                "POST",
+                f"/tasks/{quoted(task_id)}/budget",
+                body=body_of({"addUSD": add_usd, "reason": reason}),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
+            ),
         )
 
-    def cancel(self, task_id: str, *, reason: str, grace_ms: int | Unset | None = UNSET) -> models.TaskView:
+    def cancel(
+        self, task_id: str, *, reason: str, grace_ms: int | Unset | None = UNSET, idempotency_key: str | None = None
+    ) -> models.TaskView:
         """Withdraw a task: its holder, the agent that began it, or an operator. Handoffs that wait are
         withdrawn at once; whoever accepted one may still finish within the grace.
 
@@ -2305,6 +2566,8 @@ class Tasks:
                 grace_ms: How long who works on the task may still finish, in milliseconds, up to an hour; the broker's
                     `recovery.cancel_grace_ms` unless said.
                 reason: Why, 1 to 2 000 characters; kept with the record.
+                idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                    nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
             Raises:
                 ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Neither its holder nor who
@@ -2317,7 +2580,11 @@ class Tasks:
         return _model(
             models.TaskView,
             self._transport.call(
-                "POST", f"/tasks/{quoted(task_id)}/cancel", body=body_of({"graceMs": grace_ms, "reason": reason}), repeatable=True
+                "POST",
+                f"/tasks/{quoted(task_id)}/cancel",
+                body=body_of({"graceMs": grace_ms, "reason": reason}),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=True,
             ),
         )
 
@@ -2379,13 +2646,17 @@ class Tasks:
             self._transport.call("PUT", f"/tasks/{quoted(task_id)}/checkpoints/{quoted(execution_id)}", body=body),
         )
 
-    def restore_checkpoint(self, task_id: str, execution_id: str, *, seq: int) -> models.TaskView:
+    def restore_checkpoint(
+        self, task_id: str, execution_id: str, *, seq: int, idempotency_key: str | None = None
+    ) -> models.TaskView:
         """Make a stored checkpoint the task's current one: its holder, for a run of its own, or an operator.
 
         Args:
             task_id: The task's UUID
             execution_id: The UUID of the agent's run
             seq: Its number within the run, from 1.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not its holder; 404: No such
@@ -2398,16 +2669,24 @@ class Tasks:
         return _model(
             models.TaskView,
             self._transport.call(
-                "POST", f"/tasks/{quoted(task_id)}/checkpoints/{quoted(execution_id)}/restore", body=body_of({"seq": seq})
+                "POST",
+                f"/tasks/{quoted(task_id)}/checkpoints/{quoted(execution_id)}/restore",
+                body=body_of({"seq": seq}),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
             ),
         )
 
-    def complete(self, task_id: str, *, output: Any | Unset | None = UNSET) -> models.TaskView:
+    def complete(
+        self, task_id: str, *, output: Any | Unset | None = UNSET, idempotency_key: str | None = None
+    ) -> models.TaskView:
         """Declare a task done: its current holder, or an operator.
 
         Args:
             task_id: The task's UUID
             output: Output of the task: any JSON.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
         Raises:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not its holder; 404: No such
@@ -2418,7 +2697,13 @@ class Tasks:
         """
         return _model(
             models.TaskView,
-            self._transport.call("POST", f"/tasks/{quoted(task_id)}/complete", body=body_of({"output": output}), repeatable=True),
+            self._transport.call(
+                "POST",
+                f"/tasks/{quoted(task_id)}/complete",
+                body=body_of({"output": output}),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=True,
+            ),
         )
 
     def cost(self, task_id: str) -> models.TaskCostView:
@@ -2433,11 +2718,25 @@ class Tasks:
         """
         return _model(models.TaskCostView, self._transport.call("GET", f"/tasks/{quoted(task_id)}/cost"))
 
-    def list(self, *, status: str | None = None, cursor: str | None = None, limit: int | None = None) -> models.PageTaskView:
+    def list(
+        self,
+        *,
+        status: str | None = None,
+        from_: str | None = None,
+        to: str | None = None,
+        left_at_most_usd: str | None = None,
+        spent_at_least_usd: str | None = None,
+        cursor: str | None = None,
+        limit: int | None = None,
+    ) -> models.PageTaskView:
         """List tasks, newest first; an agent sees those it has a part in.
 
         Args:
             status: Only rows in this state.
+            from_: Only begun at this time or later, RFC 3339.
+            to: Only begun before this time, RFC 3339.
+            left_at_most_usd: Only with so much left or less, decimal US dollars; 0: those whose budget is used up.
+            spent_at_least_usd: Only on which so much was spent, or more, decimal US dollars.
             cursor: `nextCursor` of the page before.
             limit: Rows a page, 1 to 500; 50 unless said.
 
@@ -2448,14 +2747,43 @@ class Tasks:
         """
         return _model(
             models.PageTaskView,
-            self._transport.call("GET", "/tasks", query={"status": status, "cursor": cursor, "limit": limit}),
+            self._transport.call(
+                "GET",
+                "/tasks",
+                query={
+                    "status": status,
+                    "from": from_,
+                    "to": to,
+                    "leftAtMostUSD": left_at_most_usd,
+                    "spentAtLeastUSD": spent_at_least_usd,
+                    "cursor": cursor,
+                    "limit": limit,
+                },
+            ),
         )
 
-    def iterate(self, *, status: str | None = None, limit: int | None = None) -> Iterator[models.TaskView]:
+    def iterate(
+        self,
+        *,
+        status: str | None = None,
+        from_: str | None = None,
+        to: str | None = None,
+        left_at_most_usd: str | None = None,
+        spent_at_least_usd: str | None = None,
+        limit: int | None = None,
+    ) -> Iterator[models.TaskView]:
         """Each item of `list`, page after page; arguments and errors as there."""
         cursor: str | None = None
         while True:
-            page = self.list(status=status, limit=limit, cursor=cursor)
+            page = self.list(
+                status=status,
+                from_=from_,
+                to=to,
+                left_at_most_usd=left_at_most_usd,
+                spent_at_least_usd=spent_at_least_usd,
+                limit=limit,
+                cursor=cursor,
+            )
             for item in page.items:
                 yield item
             cursor = page.next_cursor
@@ -2543,6 +2871,7 @@ OPERATIONS: dict[str, str] = {
     "heartbeatHandoff": "handoffs.heartbeat",
     "getHistory": "handoffs.get_history",
     "rejectHandoff": "handoffs.reject",
+    "listRefusals": "handoffs.list_refusals",
     "listKeys": "keys.list",
     "createKey": "keys.create",
     "revokeKey": "keys.revoke",

@@ -1,0 +1,75 @@
+use async_trait::async_trait;
+
+use super::batch::{REFUSALS, bind};
+use super::call::Call;
+use super::failure::failed;
+use super::joined::{JoinedStatement, WriteMode};
+use super::reads::{list, only, page, within_time};
+use super::writes::json;
+use super::{PostgresStore, answered, rows};
+use crate::store::refusals::{RefusalFilter, RefusalRow, RefusalStore};
+use crate::store::rows::REFUSAL;
+use crate::store::{Cursor, Result, Writes};
+use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
+
+/// Writes a batch's refusals, which are always new.
+pub(super) fn write(joined: &mut JoinedStatement, writes: &Writes) {
+    let columns = |bound: Call, rows: &[RefusalRow]| {
+        bind!(
+            bound,
+            rows,
+            |row| row.tenant.as_str(),
+            row.id.to_string(),
+            row.created_at.0,
+            row.source.as_ref().map(AgentId::as_str),
+            row.target.as_ref().map(AgentId::as_str),
+            row.task_id.map(|id| id.to_string()),
+            row.handoff_id.map(|id| id.to_string()),
+            row.code.as_str(),
+            row.pointer.as_str(),
+            json(&row.findings),
+        )
+    };
+    joined.put(&REFUSALS, WriteMode::Insert, &writes.refusals, |_| 0, columns);
+}
+
+#[async_trait]
+impl RefusalStore for PostgresStore {
+    async fn list_refusals(
+        &self,
+        tenant: &TenantId,
+        filter: &RefusalFilter,
+        after: Option<&Cursor>,
+        limit: i64,
+    ) -> Result<Vec<RefusalRow>> {
+        answered(async {
+            let mut query = list(REFUSAL, "refusals", tenant);
+            only(&mut query, "source", filter.source.as_ref().map(AgentId::as_str));
+            only(&mut query, "target", filter.target.as_ref().map(AgentId::as_str));
+            let task = filter.task_id.map(|id| id.to_string());
+            only(&mut query, "task_id", task.as_deref());
+            only(&mut query, "code", filter.code.as_deref());
+            only(&mut query, "pointer", filter.pointer.as_deref());
+            within_time(&mut query, filter.from, filter.until);
+            let found = page(query, &self.pool, "refusal_id", after, limit).await?;
+            found.iter().map(rows::refusal).collect()
+        })
+        .await
+    }
+
+    async fn delete_refusals(&self, tenant: &TenantId, before: Micros) -> Result<u64> {
+        answered(async {
+            let done = sqlx::query(
+                "DELETE FROM refusals WHERE tenant = $1 AND refusal_id IN (SELECT refusal_id \
+                 FROM refusals WHERE tenant = $1 AND created_at < $2 ORDER BY created_at LIMIT 1000)",
+            )
+            .bind(tenant.as_str())
+            .bind(before.0)
+            .execute(&self.pool)
+            .await
+            .map_err(failed)?;
+            Ok(done.rows_affected())
+        })
+        .await
+    }
+}
