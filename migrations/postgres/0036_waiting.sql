@@ -8,7 +8,7 @@ CREATE TABLE paused_agents (
   PRIMARY KEY (tenant, agent_id)
 );
 INSERT INTO paused_agents (tenant, agent_id, since)
-  SELECT tenant, agent_id, updated_at FROM agents WHERE doc::json ->> 'state' = 'PAUSED';
+  SELECT tenant, agent_id, updated_at FROM agents WHERE replace(doc, '\u0000', '\u0020')::json ->> 'state' = 'PAUSED';
 
 -- By trigger, so that a broker of an older version pauses and resumes as well. As the owner: who serves can hold nothing back by
 -- hand. The clocks stand still during a pause: the verdict's, and that of what nobody pulled. What came during it keeps its
@@ -26,7 +26,8 @@ BEGIN
         AND h.deadline_at IS NOT NULL;
     RETURN NULL;
   END IF;
-  IF NEW.doc::json ->> 'state' = 'PAUSED' THEN
+  -- An agent's texts may hold an escaped NUL, which no json of Postgres is read with.
+  IF replace(NEW.doc, '\u0000', '\u0020')::json ->> 'state' = 'PAUSED' THEN
     INSERT INTO paused_agents (tenant, agent_id, since) VALUES (NEW.tenant, NEW.agent_id, NEW.updated_at)
       ON CONFLICT DO NOTHING;
     RETURN NULL;
