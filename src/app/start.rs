@@ -15,8 +15,10 @@ use super::secrets::{settle_admin_key, settle_notary, settle_vault};
 use super::settings::{dispatcher_settings, gate_of, ledger_settings, rules, stream_settings};
 use super::store::{Access, open_archive, open_store};
 use super::transports::transports;
-use super::{Running, StartError, background, io};
+use super::{Running, StartError, background, files, io};
 use crate::doors::{self, Follow, Outside};
+use crate::http::places::Bounds;
+use crate::http::service::MetricsPage;
 use crate::http::{Api, ApiParts, Endpoints, listener, router};
 use handoffd_broker::archive::Archive;
 use handoffd_broker::claim_check::ClaimLinks;
@@ -51,6 +53,9 @@ use handoffd_core::gate::Gate;
 use handoffd_store::clock::{self, Clock, SystemClock};
 use handoffd_store::store::{ClaimRelease, Store};
 
+/// Requests for readiness and metrics under way at once: each asks the store, and more are not needed.
+const HEALTH_REQUESTS: usize = 256;
+
 /// Starts a broker: opens and migrates the store, settles keys, listens, delivers.
 ///
 /// # Errors
@@ -78,6 +83,8 @@ async fn started(
     router: impl FnOnce(&Api, &Outside) -> axum::Router,
 ) -> Result<Running, StartError> {
     report(&config);
+    // Before anything is opened: what does not fit is told.
+    let connections = files::connections(&config.server)?;
     let mut parts = BrokerParts::make(config).await?;
     let cosigned = Arc::new(CosignedHeads::default());
     // Before anything is written: what was attested must still be there.
@@ -113,7 +120,7 @@ async fn started(
     }
     let outside = Outside { issuer: parts.issuer().map(Arc::new), follow };
     let router = router(&api, &outside);
-    let (address, metrics_address) = listeners.serve(&api, router, &servers, &closing);
+    let (address, metrics_address) = listeners.serve(&api, router, connections, &servers, &closing);
     tracing::info!(%address, parts.broker, version = env!("CARGO_PKG_VERSION"), "ready");
     Ok(Running {
         address,
@@ -133,8 +140,28 @@ async fn started(
     })
 }
 
+/// Whether users of the machine beside the folder's owner and group may enter it.
+#[cfg(unix)]
+fn is_open(folder: &std::path::Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(folder).is_ok_and(|about| about.permissions().mode() & 0o007 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_open(_: &std::path::Path) -> bool {
+    false
+}
+
 /// Logs settings that the operator should know of.
 fn report(config: &Config) {
+    let folder = &config.server.data_dir;
+    if is_open(folder) {
+        let folder = folder.display().to_string();
+        tracing::warn!(
+            folder,
+            "every user of this machine may enter the data directory: chmod 700 closes it"
+        );
+    }
     if !config.service_links.is_empty() {
         let names = config.service_links.join(" ");
         tracing::info!(
@@ -368,6 +395,8 @@ impl BrokerParts {
         Api::new(ApiParts {
             slots: Semaphore::new(config.server.max_requests),
             waits: Semaphore::new(config.server.max_waits),
+            health_slots: Semaphore::new(HEALTH_REQUESTS),
+            metrics_page: MetricsPage::default(),
             what_ifs: Semaphore::new(1),
             large_bodies: Semaphore::new(large.max(1)),
             intake: Intake {
@@ -439,19 +468,32 @@ impl BoundListeners {
         self,
         api: &Api,
         router: axum::Router,
+        connections: usize,
         servers: &TaskTracker,
         closing: &CancellationToken,
     ) -> (SocketAddr, Option<SocketAddr>) {
-        let limits = listener::Limits {
-            connections: api.config.server.max_connections,
-            headers: Duration::from_millis(api.config.server.header_timeout_ms),
+        let settings = &api.config.server;
+        let limits = |connections: usize| listener::Limits {
+            places: Bounds {
+                connections,
+                each: settings.max_connection_bytes,
+                all: settings.max_connections_bytes,
+            },
+            headers: Duration::from_millis(settings.header_timeout_ms),
+            writes: Duration::from_millis(settings.write_timeout_ms),
         };
-        let serve = |(listening, address): (TcpListener, SocketAddr), router: axum::Router| {
-            servers.spawn(listener::serve(listening, router, limits, closing.clone()));
+        let serve = |(listening, address): (TcpListener, SocketAddr),
+                     router: axum::Router,
+                     connections: usize| {
+            let (limits, metrics) = (limits(connections), Arc::clone(&api.metrics));
+            servers.spawn(listener::serve(listening, router, limits, metrics, closing.clone()));
             address
         };
-        let address = serve(self.api, router);
-        let metrics = self.metrics.map(|bound| serve(bound, router::metrics_router(api.clone())));
+        let address = serve(self.api, router, connections);
+        let metrics = self.metrics.map(|bound| {
+            let router = router::metrics_router(api.clone());
+            serve(bound, router, files::METRICS_CONNECTIONS.min(connections))
+        });
         (address, metrics)
     }
 }

@@ -5,17 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderValue, StatusCode, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use tracing::Instrument;
 
-use super::Api;
-use super::coding;
 use super::extract::trace_context;
 use super::problem::{Problem, render};
 use super::unread::{self, Unread};
+use super::{Api, authority, coding};
 use handoffd_broker::telemetry;
 use handoffd_core::domain::failure::Code;
 use handoffd_store::clock;
@@ -37,11 +36,41 @@ pub struct Door(pub &'static str);
 #[derive(Debug, Clone, Copy)]
 pub struct Written;
 
+/// Why a request is not served, whatever it asks for: the listener found it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// Its connection is one of those that are kept for health routes.
+    Connections,
+    /// Its connection has too many answers that the client does not read.
+    Unread,
+    /// Its host cannot be told.
+    Host(authority::Fault),
+}
+
+impl Refused {
+    /// The refusal of a request for this path.
+    fn problem(self, path: &str) -> Option<Problem> {
+        match self {
+            Self::Connections if ALWAYS.contains(&path) => None,
+            Self::Connections => {
+                let why = "too many connections are open (server.max_connections); try again";
+                Some(Problem::new(Code::Overloaded, why))
+            }
+            Self::Unread => {
+                let why = "the answers that wait on this connection are too many; read them first";
+                Some(Problem::new(Code::Overloaded, why))
+            }
+            Self::Host(fault) => Some(Problem::new(Code::InvalidRequest, fault.as_str())),
+        }
+    }
+}
+
 /// The outermost layer.
 pub async fn surround(State(api): State<Api>, request: Request, next: Next) -> Response {
     let began = tokio::time::Instant::now();
     let path = request.uri().path().to_owned();
     let method = request.method().clone();
+    let version = request.version();
     let route = request
         .extensions()
         .get::<MatchedPath>()
@@ -69,6 +98,7 @@ pub async fn surround(State(api): State<Api>, request: Request, next: Next) -> R
     }
 
     let coding = coding::wanted(request.headers());
+    let refused = request.extensions().get::<Refused>().copied();
     let (mut request, unread) = Unread::lend(request);
     // A door makes its requests to the API under the same id.
     if let Ok(value) = HeaderValue::from_str(&request_id) {
@@ -84,11 +114,16 @@ pub async fn surround(State(api): State<Api>, request: Request, next: Next) -> R
     let exempt =
         ALWAYS.contains(&path.as_str()) || DOORS.iter().any(|door| route.starts_with(door));
     let slot = match (exempt, waits) {
+        // It asks for nothing that could be slow.
+        (true, _) if path == "/livez" => None,
+        (true, _) if ALWAYS.contains(&path.as_str()) => Some(api.health_slots.try_acquire()),
         (true, _) => None,
         (false, true) => Some(api.waits.try_acquire()),
         (false, false) => Some(api.slots.try_acquire()),
     };
-    let response = if matches!(slot, Some(Err(_))) {
+    let response = if let Some(problem) = refused.and_then(|refused| refused.problem(&path)) {
+        problem.into_response()
+    } else if matches!(slot, Some(Err(_))) {
         Problem::new(Code::Overloaded, "too many requests are under way; try again").into_response()
     } else {
         // A panic in a handler ends in an answer and not in a cut connection.
@@ -122,6 +157,9 @@ pub async fn surround(State(api): State<Api>, request: Request, next: Next) -> R
     });
     if let Ok(value) = HeaderValue::from_str(&request_id) {
         response.headers_mut().insert(REQUEST_ID, value);
+    }
+    if refused == Some(Refused::Connections) && version < Version::HTTP_2 {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     if let Some(unread) = unread {
         let server = &api.config.server;
@@ -170,8 +208,8 @@ fn finish(response: Response, path: &str, request_id: &str) -> Response {
         _ => return response,
     };
     let mut rendered = render(&problem, path, request_id);
-    if let Some(allow) = response.headers().get(axum::http::header::ALLOW) {
-        rendered.headers_mut().insert(axum::http::header::ALLOW, allow.clone());
+    if let Some(allow) = response.headers().get(header::ALLOW) {
+        rendered.headers_mut().insert(header::ALLOW, allow.clone());
     }
     rendered
 }

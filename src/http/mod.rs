@@ -9,12 +9,14 @@ pub mod allowlist;
 pub mod arrival;
 pub mod audit;
 pub mod auth;
+pub mod authority;
 pub mod blame;
 pub mod bundle;
 pub mod caps;
 pub mod checkpoints;
 pub mod claims;
 pub mod coding;
+pub mod connection;
 pub mod contracts;
 pub mod cost;
 pub mod credentials;
@@ -36,6 +38,7 @@ pub mod legal_holds;
 pub mod listener;
 pub mod matching;
 pub mod open;
+pub mod places;
 pub mod problem;
 pub mod prompt;
 pub mod queries;
@@ -53,6 +56,7 @@ pub mod tiles;
 pub mod trace;
 pub mod transports;
 pub mod unread;
+pub mod unsent;
 pub mod verdicts;
 pub mod views;
 mod waiting;
@@ -119,6 +123,10 @@ pub struct ApiParts {
     pub slots: tokio::sync::Semaphore,
     /// Bounds the requests that wait (long polls, `Prefer: wait`), apart from those that work.
     pub waits: tokio::sync::Semaphore,
+    /// Bounds the requests for health and metrics that ask the store, apart from all others.
+    pub health_slots: tokio::sync::Semaphore,
+    /// Pages of metrics that were made.
+    pub metrics_page: service::MetricsPage,
     /// Admits one what-if at a time: each reads and judges thousands of messages.
     pub what_ifs: tokio::sync::Semaphore,
     /// Bounds the bytes of large bodies under way, in KiB.

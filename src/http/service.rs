@@ -2,13 +2,16 @@
 
 use std::sync::atomic::Ordering;
 
+use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::Api;
 use super::auth::OptionalCaller;
+use super::coding::Constant;
 use super::extract::Id;
 use super::problem::Problem;
 use super::schemas::{JsonSchema, latest};
@@ -62,7 +65,29 @@ pub(super) async fn metrics(State(api): State<Api>) -> Result<Response, Problem>
     page(State(api)).await
 }
 
+/// The last page of metrics. A page takes time and memory: those that ask while one is made share the next.
+#[derive(Default)]
+pub struct MetricsPage(tokio::sync::Mutex<Option<MadePage>>);
+
+struct MadePage {
+    /// When its making began: what happened before is in it.
+    began: Instant,
+    text: Bytes,
+}
+
 pub(super) async fn page(State(api): State<Api>) -> Result<Response, Problem> {
+    let asked = Instant::now();
+    let mut made = api.metrics_page.0.lock().await;
+    let text = match made.take().filter(|page| page.began >= asked) {
+        Some(page) => made.insert(page).text.clone(),
+        None => made.insert(make_page(&api).await?).text.clone(),
+    };
+    drop(made);
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
+}
+
+async fn make_page(api: &Api) -> Result<MadePage, Problem> {
+    let began = Instant::now();
     match api.store.depths().await {
         Ok(depths) => {
             let metrics = &api.metrics;
@@ -85,7 +110,7 @@ pub(super) async fn page(State(api): State<Api>) -> Result<Response, Problem> {
         .metrics
         .render()
         .map_err(|_| Problem::new(Code::Internal, "the metrics cannot be encoded"))?;
-    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
+    Ok(MadePage { began, text: text.into() })
 }
 
 /// Schemas, with where they are.
@@ -155,8 +180,7 @@ pub(super) async fn schemas(
 pub(super) async fn handoff_schema(Id(version): Id<String>) -> Result<Response, Problem> {
     let document =
         schema::document(&version).ok_or_else(|| Problem::not_found("schema version"))?;
-    Ok((StatusCode::OK, [(header::CONTENT_TYPE, "application/schema+json")], document)
-        .into_response())
+    Ok(Constant::of(document).answer("application/schema+json"))
 }
 
 /// The schema of SW4RM's `HandoffContext`: JSON Schema draft-07 (docs/doors/sw4rm.md).
@@ -168,6 +192,5 @@ pub(super) async fn handoff_schema(Id(version): Id<String>) -> Result<Response, 
     )
 )]
 pub(super) async fn sw4rm_context_schema() -> Response {
-    let kind = [(header::CONTENT_TYPE, "application/schema+json")];
-    (StatusCode::OK, kind, handoffd_core::sw4rm::CONTEXT_SCHEMA).into_response()
+    Constant::of(handoffd_core::sw4rm::CONTEXT_SCHEMA).answer("application/schema+json")
 }

@@ -100,6 +100,24 @@ impl Broker {
             .unwrap_or_else(|ended| panic!("the broker ended: {ended}"))
     }
 
+    /// [`Broker::start`] under a limit of open files, with every line of its log kept.
+    pub async fn start_with_files(site: &Site, settings: &[(&str, &str)], files: u32) -> Self {
+        Self::launch_with_files(site, settings, files)
+            .await
+            .unwrap_or_else(|ended| panic!("the broker ended: {ended}"))
+    }
+
+    /// [`Broker::launch`] under a limit of open files.
+    pub async fn launch_with_files(
+        site: &Site,
+        settings: &[(&str, &str)],
+        files: u32,
+    ) -> Result<Self, Ended> {
+        let limited = format!("ulimit -n {files}; exec \"$0\" \"$@\"");
+        let command = wrapped(&["sh", "-c", &limited], &site.command(settings));
+        Self::spawn(command, usize::MAX).await
+    }
+
     async fn spawn(mut command: Command, most: usize) -> Result<Self, Ended> {
         let began = tokio::time::Instant::now();
         let mut child = command

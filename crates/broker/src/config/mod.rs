@@ -88,7 +88,10 @@ pub struct Server {
     pub max_requests: usize,
     pub max_waits: usize,
     pub max_connections: usize,
+    pub max_connection_bytes: usize,
+    pub max_connections_bytes: usize,
     pub header_timeout_ms: u64,
+    pub write_timeout_ms: u64,
     pub stop_timeout_ms: u64,
 }
 

@@ -37,7 +37,10 @@ impl Config {
             ("server.max_requests", self.server.max_requests as u64),
             ("server.max_waits", self.server.max_waits as u64),
             ("server.max_connections", self.server.max_connections as u64),
+            ("server.max_connection_bytes", self.server.max_connection_bytes as u64),
+            ("server.max_connections_bytes", self.server.max_connections_bytes as u64),
             ("server.header_timeout_ms", self.server.header_timeout_ms),
+            ("server.write_timeout_ms", self.server.write_timeout_ms),
             ("database.max_connections", u64::from(self.database.max_connections)),
             ("ledger.queue", self.ledger.queue as u64),
             ("ledger.batch", self.ledger.batch as u64),
@@ -94,6 +97,8 @@ impl Config {
             ("server.max_requests", self.server.max_requests),
             ("server.max_waits", self.server.max_waits),
             ("server.max_connections", self.server.max_connections),
+            ("server.max_connection_bytes", self.server.max_connection_bytes),
+            ("server.max_connections_bytes", self.server.max_connections_bytes),
             ("ledger.queue", self.ledger.queue),
             ("ledger.batch", self.ledger.batch),
             ("ledger.workers", self.ledger.workers),
@@ -117,6 +122,8 @@ impl Config {
             ("ledger.settle_delay_ms", self.ledger.settle_delay_ms, MAX_SETTLE_DELAY_MS),
             ("recovery.cancel_grace_ms", self.recovery.cancel_grace_ms, MAX_CANCEL_GRACE_MS),
             ("server.stop_timeout_ms", self.server.stop_timeout_ms, DAY_MS),
+            ("server.header_timeout_ms", self.server.header_timeout_ms, DAY_MS),
+            ("server.write_timeout_ms", self.server.write_timeout_ms, DAY_MS),
             ("auth.cache_ttl_ms", self.auth.cache_ttl_ms, DAY_MS),
         ];
         if let Some((name, _, most)) = times.iter().find(|(_, value, most)| value > most) {
@@ -137,6 +144,10 @@ impl Config {
             (
                 ("events.retry_base_ms", events.retry_base_ms),
                 ("events.retry_cap_ms", events.retry_cap_ms),
+            ),
+            (
+                ("server.max_connection_bytes", self.server.max_connection_bytes as u64),
+                ("server.max_connections_bytes", self.server.max_connections_bytes as u64),
             ),
             (("doors.a2a.poll_ms", a2a.poll_ms), ("doors.a2a.poll_max_ms", a2a.poll_max_ms)),
             (

@@ -466,6 +466,16 @@ instruments! {
             "HTTP request duration by route.",
             &SECONDS, &["route"],
         ),
+        pub http_connections: gauge(
+            "handoff_http_connections",
+            "Open HTTP connections."
+        ),
+        pub http_ended: counters(
+            "handoff_http_connections_ended_total",
+            "HTTP connections and streams that the broker ended: no_request (nothing came in time), room (a newer \
+             connection needed the place or the memory), unread (too much waited to be read), slow (nothing was read in time).",
+            &["reason"],
+        ),
         pub door_calls: counters(
             "handoff_door_calls_total",
             "Calls by door, operation and outcome.",
