@@ -72,7 +72,7 @@ pub(super) struct SubmissionOptions<'a> {
 impl Call {
     /// Lets a request in: its host, and its key.
     pub(super) async fn enter(api: &Api, door: &Jazz, parts: &Parts) -> Result<Self, Problem> {
-        door.names.check(&parts.headers)?;
+        door.names.check(parts)?;
         let mut parts = parts.clone();
         let Caller(principal) = Caller::from_request_parts(&mut parts, api).await?;
         Ok(Self {

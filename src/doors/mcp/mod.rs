@@ -30,10 +30,10 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use self::server::McpServer;
 use super::front::FrontDoor;
 use super::names::Names;
-use crate::http::Api;
 use crate::http::extract::{JsonBytes, parse};
 use crate::http::layer::Written;
 use crate::http::problem::Problem;
+use crate::http::{Api, authority};
 use handoffd_broker::issuer::Issuer;
 use handoffd_core::domain::failure::Code;
 use handoffd_core::gate::schema::DocumentSchema;
@@ -102,6 +102,12 @@ async fn handle<H: ServerHandler>(
     request: Request,
 ) -> Result<Response, Problem> {
     let (mut parts, body) = request.into_parts();
+    // The protocol's library reads `Host` alone, which HTTP/2 need not have.
+    let host = authority::of_parts(&parts)
+        .map_err(|fault| Problem::new(Code::InvalidRequest, fault.as_str()))?;
+    if let Some(host) = host.and_then(|host| HeaderValue::from_str(host).ok()) {
+        parts.headers.insert(header::HOST, host);
+    }
     let principal = oauth::caller(&mut parts, &api, issuer.as_deref()).await?;
     parts.extensions.insert(principal);
     let mut share = BodyShare(None);
