@@ -15,6 +15,7 @@ use handoffd_core::evidence::note::Signer;
 use handoffd_core::evidence::receipt::Notary;
 use handoffd_core::evidence::record::Actor;
 use handoffd_store::clock;
+use handoffd_store::store::sqlite::private_folder;
 use handoffd_store::store::{KeyRow, Role, Store};
 
 /// The shortest secret that a file may hold: what is shorter was cut off, or never a secret.
@@ -42,7 +43,7 @@ fn secret_file(
         Err(err) => return Err(io(what())(err)),
     }
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
-    std::fs::create_dir_all(folder).map_err(io(folder.display().to_string()))?;
+    private_folder(folder).map_err(io(folder.display().to_string()))?;
     let text = make();
     // A temporary file has mode 0600 from its first moment.
     let mut file = tempfile::NamedTempFile::new_in(folder).map_err(io(what()))?;

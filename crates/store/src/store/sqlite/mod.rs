@@ -54,7 +54,7 @@ mod rows_tests;
 #[cfg(test)]
 mod tests;
 
-pub use connection::SqliteOptions;
+pub use connection::{SqliteOptions, private_folder};
 
 /// Rows to values.
 mod rows {
