@@ -51,8 +51,17 @@ pub(super) struct Ids {
 }
 
 impl Ids {
-    /// Ids that are the same for the same door, agent and request: a repeated call is the same handoff.
-    pub(super) fn derived(door: &str, agent: &str, request: &str) -> Self {
+    /// Ids that are the same for the same door, agent and request: a repeated call is the same handoff. Whoever knows the
+    /// request can name the handoff and the task; `run`, which the vault gives, keeps the run the agent's own.
+    pub(super) fn derived(door: &str, agent: &str, request: &str, run: [u8; 16]) -> Self {
+        Self {
+            execution: uuid::Builder::from_random_bytes(run).into_uuid().to_string(),
+            ..Self::named(door, agent, request)
+        }
+    }
+
+    /// The ids without those of a run, which is empty: for places that are found again by name.
+    pub(super) fn named(door: &str, agent: &str, request: &str) -> Self {
         let digest = |kind: &str| -> [u8; 16] {
             let text = format!("handoffd\u{1f}{door}\u{1f}{kind}\u{1f}{agent}\u{1f}{request}");
             let hash: [u8; 32] = Sha256::digest(text.as_bytes()).into();
@@ -60,12 +69,12 @@ impl Ids {
             bytes.copy_from_slice(&hash[..16]);
             bytes
         };
-        // Version 8 (RFC 9562) is for derived ids; a run's id has to look random.
+        // Version 8 (RFC 9562) is for derived ids.
         let custom = |kind| uuid::Builder::from_custom_bytes(digest(kind)).into_uuid().to_string();
         Self {
             handoff: custom("handoff"),
             task: custom("task"),
-            execution: uuid::Builder::from_random_bytes(digest("run")).into_uuid().to_string(),
+            execution: String::new(),
         }
     }
 }
@@ -251,7 +260,7 @@ mod tests {
         MessageContext {
             agent: "a".to_owned(),
             version: "1.0.0".to_owned(),
-            ids: Ids::derived("mcp", "a", "r"),
+            ids: Ids::derived("mcp", "a", "r", [7; 16]),
             timestamp: "2026-11-23T10:00:00Z".to_owned(),
             traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned(),
             tracestate: None,
@@ -323,12 +332,12 @@ mod tests {
 
     #[test]
     fn a_request_id_gives_the_same_ids_and_another_gives_others() {
-        let ids = Ids::derived("mcp", "a", "r");
-        assert_eq!(ids, Ids::derived("mcp", "a", "r"));
+        let ids = Ids::derived("mcp", "a", "r", [7; 16]);
+        assert_eq!(ids, Ids::derived("mcp", "a", "r", [7; 16]));
         for other in [
-            Ids::derived("mcp", "a", "s"),
-            Ids::derived("mcp", "b", "r"),
-            Ids::derived("a2a", "a", "r"),
+            Ids::derived("mcp", "a", "s", [8; 16]),
+            Ids::derived("mcp", "b", "r", [9; 16]),
+            Ids::derived("a2a", "a", "r", [6; 16]),
         ] {
             assert!(
                 other.handoff != ids.handoff
@@ -336,6 +345,8 @@ mod tests {
                     && other.execution != ids.execution
             );
         }
+        let run = |ids: &Ids| ids.execution.parse::<uuid::Uuid>().unwrap().get_version_num();
+        assert_eq!(run(&ids), 4, "an `executionId` is a UUID of version 4");
     }
 
     #[test]

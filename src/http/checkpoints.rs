@@ -135,9 +135,8 @@ pub(super) async fn restore(
     let run = (principal.tenant.clone(), task_id, execution_id);
     let row = api
         .store
-        .find_checkpoint(&run, Some(said.seq))
+        .find_checkpoint(&run, by.as_ref(), Some(said.seq))
         .await?
-        .filter(|row| by.as_ref().is_none_or(|agent| row.agent == *agent))
         .ok_or_else(|| Problem::not_found("checkpoint"))?;
     let reply = api
         .carry_out(

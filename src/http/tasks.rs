@@ -32,15 +32,21 @@ pub(crate) async fn find(api: &Api, principal: &Principal, id: TaskId) -> Result
     let unknown = || Problem::not_found("task");
     let task = api.store.find_task(&(principal.tenant.clone(), id)).await?.ok_or_else(unknown)?;
     if let Some(agent) = limited_to(principal)
-        && task.holder != agent
+        && !has_part(api, &task, &agent).await?
     {
-        let filter =
-            HandoffFilter { task_id: Some(id), party: Some(agent), ..HandoffFilter::default() };
-        if api.store.list_handoffs(&principal.tenant, &filter, None, 1).await?.is_empty() {
-            return Err(unknown());
-        }
+        return Err(unknown());
     }
     Ok(task)
+}
+
+/// Whether an agent holds a task, or ever sent or received a handoff on it.
+async fn has_part(api: &Api, task: &Task, agent: &AgentId) -> Result<bool, Problem> {
+    if task.holder == *agent {
+        return Ok(true);
+    }
+    let (task_id, party) = (Some(task.id), Some(agent.clone()));
+    let filter = HandoffFilter { task_id, party, ..HandoffFilter::default() };
+    Ok(!api.store.list_handoffs(&task.tenant, &filter, None, 1).await?.is_empty())
 }
 
 /// Read one task.
@@ -61,7 +67,7 @@ pub(super) async fn get(
     let mut view = TaskView::from(&task);
     if let Some(at) = task.checkpoint {
         let run = (principal.tenant.clone(), id, at.execution_id);
-        if let Some(row) = api.store.find_checkpoint(&run, Some(at.seq)).await?
+        if let Some(row) = api.store.find_checkpoint(&run, None, Some(at.seq)).await?
             && limited_to(&principal).is_none_or(|agent| row.agent == agent)
         {
             view.checkpoint_state = Some(state_of(&row)?);
@@ -339,7 +345,8 @@ async fn is_in_grace(api: &Api, task: &Task, agent: &AgentId) -> Result<bool, Pr
     Ok(!api.store.list_handoffs(&task.tenant, &filter, None, 1).await?.is_empty())
 }
 
-/// Store a checkpoint ahead of a handoff; the body is the state itself, a JSON object.
+/// Store a checkpoint ahead of a handoff; the body is the state itself, a JSON object. The caller has a part in the
+/// task, or the task does not exist yet. A run is its agent's own: agents that use one `executionId` have a run each.
 #[utoipa::path(
     put, path = "/tasks/{taskId}/checkpoints/{executionId}", tag = "tasks", operation_id = "putCheckpoint",
     params(
@@ -349,8 +356,8 @@ async fn is_in_grace(api: &Api, task: &Task, agent: &AgentId) -> Result<bool, Pr
     request_body(content = super::views::CheckpointState, description = "The state", content_type = "application/json"),
     responses(
         (status = 200, description = "Stored", body = CheckpointView),
-        (status = 403, description = "Another agent's run, or no agent's key"),
-        (status = 404, description = "Not UUIDs"),
+        (status = 403, description = "No agent's key"),
+        (status = 404, description = "Not UUIDs, or a task in which the caller has no part"),
         (status = 409, description = "The task has ended, and no grace runs in which the caller may finish its work on it"),
         BadBody,
         (status = 422, description = "Not an object"),
@@ -370,11 +377,16 @@ pub(super) async fn put_checkpoint(
     if !state.is_object() {
         return Err(wrong("", "a checkpoint is a JSON object"));
     }
-    if let Some(task) = api.store.find_task(&(caller.principal.tenant.clone(), task_id)).await?
-        && task.status.is_final()
-        && !is_in_grace(&api, &task, &caller.id).await?
-    {
-        return Err(Problem::new(Code::Conflict, "the task has ended"));
+    let mut part_known = false;
+    if let Some(task) = api.store.find_task(&(caller.principal.tenant.clone(), task_id)).await? {
+        if !has_part(&api, &task, &caller.id).await? {
+            return Err(Problem::not_found("task"));
+        }
+        if task.status.is_final() && !is_in_grace(&api, &task, &caller.id).await? {
+            return Err(Problem::new(Code::Conflict, "the task has ended"));
+        }
+        // Once an agent had a part it always has one. The ledger looks at a task that begins in the meantime.
+        part_known = true;
     }
     let canonical = heavy(size, move || canonical::to_vec(&state)).await?;
     let limit = api.config.recovery.max_checkpoint_bytes;
@@ -394,6 +406,7 @@ pub(super) async fn put_checkpoint(
                 task_id,
                 execution_id,
                 agent: caller.id,
+                has_part: part_known,
                 part,
             })),
         )
@@ -437,11 +450,11 @@ pub(super) async fn get_checkpoint(
     Params(params): Params<CheckpointParams>,
 ) -> Result<axum::Json<CheckpointView>, Problem> {
     let run = (principal.tenant.clone(), task_id, execution_id);
+    let agent = limited_to(&principal);
     let row = api
         .store
-        .find_checkpoint(&run, params.seq)
+        .find_checkpoint(&run, agent.as_ref(), params.seq)
         .await?
-        .filter(|row| limited_to(&principal).is_none_or(|agent| row.agent == agent))
         .ok_or_else(|| Problem::not_found("checkpoint"))?;
     let mut view = CheckpointView::from(&row);
     view.state = Some(state_of(&row)?);

@@ -81,7 +81,7 @@ pub async fn a_submission_is_written_whole_and_reads_back_equal(bed: Arc<Bed>) {
     let handoff = bed.store.find_handoff(&one.key()).await.unwrap().unwrap();
     assert_eq!(handoff, planned.handoffs[&one.key()].0);
     let run = (acme(), one.task, execution_id(1));
-    let checkpoint = bed.store.find_checkpoint(&run, Some(1)).await.unwrap();
+    let checkpoint = bed.store.find_checkpoint(&run, None, Some(1)).await.unwrap();
     assert_eq!(checkpoint, Some(one.checkpoint()));
     let content = bed.store.find_content(&acme(), content_id(1)).await.unwrap();
     let part = one.submission().content.unwrap().part;
@@ -564,12 +564,12 @@ pub async fn the_last_checkpoint_of_a_run_is_known(bed: Arc<Bed>) {
     let writes = Writes { checkpoints: rows.clone(), ..Writes::default() };
     write(&bed.store, writes).await.unwrap();
     let run = (acme(), one.task, execution_id(1));
-    let last = bed.store.find_checkpoint(&run, None).await.unwrap();
+    let last = bed.store.find_checkpoint(&run, None, None).await.unwrap();
     assert_eq!(last.as_ref(), rows.last());
-    assert_eq!(bed.store.find_checkpoint(&run, Some(3)).await.unwrap().as_ref(), rows.get(2));
-    assert_eq!(bed.store.find_checkpoint(&run, Some(13)).await.unwrap(), None);
+    assert_eq!(bed.store.find_checkpoint(&run, None, Some(3)).await.unwrap().as_ref(), rows.get(2));
+    assert_eq!(bed.store.find_checkpoint(&run, None, Some(13)).await.unwrap(), None);
     let other = (acme(), one.task, execution_id(2));
-    assert_eq!(bed.store.find_checkpoint(&other, None).await.unwrap(), None);
+    assert_eq!(bed.store.find_checkpoint(&other, None, None).await.unwrap(), None);
     let wanted = [(run.clone(), 3), (run.clone(), 13), (other, 3), (run.clone(), 12)];
     let mut found = bed.store.list_checkpoints_at(&wanted).await.unwrap();
     found.sort_by_key(|row| row.at.seq);

@@ -70,7 +70,7 @@ pub(super) async fn accept(call: &Call, request: SendMessageRequest) -> Result<S
         Some(config) => {
             // Before the handoff is committed: what is refused has no effect.
             let derived =
-                |kind: &str| Ids::derived(kind, own_agent(call), &message.message_id).handoff;
+                |kind: &str| Ids::named(kind, own_agent(call), &message.message_id).handoff;
             let push = push::PushConfig::read(config)?.or_id(derived(CONFIGURATIONS));
             let place = task.map_or_else(|| derived(DOOR), str::to_owned);
             push.check(call, &place).await?;
@@ -189,7 +189,7 @@ fn task_of(agent: &str, context: &str) -> String {
     if is_task_id(context) {
         context.to_owned()
     } else {
-        Ids::derived(CONTEXTS, agent, context).task
+        Ids::named(CONTEXTS, agent, context).task
     }
 }
 
@@ -223,7 +223,7 @@ async fn answer(
     }
     let request = format!("{}\u{1f}{}", standing.id(), message.message_id);
     let key =
-        repeats_count_once(call).then(|| Ids::derived(ANSWERS, own_agent(call), &request).handoff);
+        repeats_count_once(call).then(|| Ids::named(ANSWERS, own_agent(call), &request).handoff);
     // Read after the question: a twin of this message that answers in between leaves this one the same number.
     let earlier = match &key {
         Some(key) => answered_under(call, &standing, key).await?,

@@ -12,7 +12,7 @@ fn context(
     mapped: RequestMapping,
     handoff: Option<String>,
 ) -> (Map<String, Value>, MessageContext) {
-    let mut ids = Ids::derived(DOOR, "a", "r");
+    let mut ids = Ids::derived(DOOR, "a", "r", [7; 16]);
     ids.handoff = handoff.unwrap_or(ids.handoff);
     let context = MessageContext {
         agent: "a".to_owned(),

@@ -66,7 +66,7 @@ impl Intake {
         let policy = contract.map(|ready| ready.policy().clone()).unwrap_or_default();
         if requires_checkpoint(&policy, &agents, source) && message.checkpoint().is_none() {
             let run = (tenant.clone(), envelope.task_id, envelope.from_agent.execution_id);
-            if self.store.find_checkpoint(&run, None).await.map_err(away)?.is_none() {
+            if self.store.find_checkpoint(&run, Some(source), None).await.map_err(away)?.is_none() {
                 failures.push(no_checkpoint());
             }
         }

@@ -561,6 +561,8 @@ pub struct PutCheckpoint {
     pub task_id: TaskId,
     pub execution_id: ExecutionId,
     pub agent: AgentId,
+    /// Whether the agent, where it does not hold the task, sent or received a handoff on it.
+    pub has_part: bool,
     /// The state.
     pub part: PackedContent,
 }

@@ -18,7 +18,7 @@ use super::plan::Change;
 use super::refusal::refuse_here;
 use super::streams;
 use super::submit::{
-    checkpoint, guard, is_same, last_of_run, loop_guard, open_funds, publish, remember_key, replay,
+    checkpoint, guard, is_same, loop_guard, open_funds, publish, remember_key, replay, run_of,
     submitted, task_of,
 };
 use handoffd_core::domain::cap::CapExceeded;
@@ -113,9 +113,9 @@ pub(super) fn submit(
         ));
     }
     task.status = task.status.next(TaskEvent::Submit)?;
-    let last = last_of_run(state, command, &base.handoff)?;
+    let run = run_of(state, command, &base.handoff);
     let CheckedGroup { failures, over, funds } =
-        check(state, command, context, (&task, last), wanted);
+        check(state, command, context, (&task, run.last), wanted);
     if !failures.is_empty() {
         if over.is_none() && !state.tasks.contains_key(&(command.tenant.clone(), task.id)) {
             // Refusals on a task that does not exist are counted by a command of their own.
@@ -123,7 +123,7 @@ pub(super) fn submit(
         }
         return Ok(refuse_here(state, command, context, base, (failures, over)));
     }
-    let (checkpoint, stored) = checkpoint(command, base, last);
+    let (checkpoint, stored) = checkpoint(command, base, run);
     let mut changes: Vec<Change> = stored.into_iter().collect();
     task.funds = funds.or_else(|| task.funds.take());
     // All of them stand in the same place of the task's order: one slow receiver keeps no other waiting.

@@ -21,7 +21,7 @@ use handoffd_core::evidence::record::{LogHead, SealedRecord};
 
 use erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
 
-pub use batch::{BatchState, LastCheckpoint, Needs, Writes};
+pub use batch::{BatchState, LastCheckpoint, Needs, RunState, Writes};
 pub use cold::{ColdStore, ContentStorage};
 pub use lists::{
     CheckpointCursor, Cursor, DeadLetterFilter, Depths, EscalationFilter, HandoffFilter, TaskFilter,
@@ -134,10 +134,11 @@ pub trait HandoffStore: Send + Sync {
     /// A content as stored; `archive::Contents` also fetches and unpacks it.
     async fn find_content(&self, tenant: &TenantId, id: ContentId)
     -> Result<Option<StoredContent>>;
-    /// A checkpoint by number; the run's last one where `seq` is `None`.
+    /// A checkpoint by number; the run's last one where `seq` is `None`. Of one agent where given.
     async fn find_checkpoint(
         &self,
         run: &RunKey,
+        agent: Option<&AgentId>,
         seq: Option<i64>,
     ) -> Result<Option<CheckpointRow>>;
     /// Dead letters, newest first.

@@ -773,12 +773,11 @@ macro_rules! decoders {
             })
         }
 
-        pub(super) fn last_checkpoint(row: &$row) -> Result<LastCheckpoint> {
-            Ok(LastCheckpoint {
-                seq: get(row, "seq")?,
-                commitment: hash32(row, "commitment")?,
-                agent: parse(row, "agent_id")?,
-            })
+        /// The agent, and its last checkpoint.
+        pub(super) fn last_checkpoint(row: &$row) -> Result<(handoffd_core::domain::ids::AgentId, LastCheckpoint)> {
+            let last =
+                LastCheckpoint { seq: get(row, "seq")?, commitment: hash32(row, "commitment")? };
+            Ok((parse(row, "agent_id")?, last))
         }
 
         pub(super) fn checkpoint(row: &$row) -> Result<CheckpointRow> {

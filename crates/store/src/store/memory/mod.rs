@@ -194,14 +194,15 @@ impl HandoffStore for MemoryStore {
     async fn find_checkpoint(
         &self,
         run: &RunKey,
+        agent: Option<&AgentId>,
         seq: Option<i64>,
     ) -> Result<Option<CheckpointRow>> {
-        self.ask("find_checkpoint", |tables| Ok(tables.find_checkpoint(run, seq))).await
+        self.ask("find_checkpoint", |tables| Ok(tables.find_checkpoint(run, agent, seq))).await
     }
 
     async fn list_checkpoints_at(&self, at: &[(RunKey, i64)]) -> Result<Vec<CheckpointRow>> {
         self.ask("list_checkpoints_at", |tables| {
-            let found = at.iter().filter_map(|(run, seq)| tables.find_checkpoint(run, Some(*seq)));
+            let found = at.iter().filter_map(|(run, seq)| tables.find_checkpoint(run, None, Some(*seq)));
             Ok(found.collect())
         })
         .await

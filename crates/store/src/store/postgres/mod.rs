@@ -311,9 +311,10 @@ impl HandoffStore for PostgresStore {
     async fn find_checkpoint(
         &self,
         run: &RunKey,
+        agent: Option<&AgentId>,
         seq: Option<i64>,
     ) -> Result<Option<CheckpointRow>> {
-        answered(reads::find_checkpoint(&self.pool, run, seq)).await
+        answered(reads::find_checkpoint(&self.pool, run, agent, seq)).await
     }
 
     async fn list_dead_letters(

@@ -231,15 +231,19 @@ pub(super) async fn list_tasks(
     page(query, pool, "task_id", after, limit).await?.iter().map(rows::task).collect()
 }
 
-/// A run's checkpoint of that number, or its last.
+/// A run's checkpoint of that number, or its last; of one agent where given.
 pub(super) async fn find_checkpoint(
     pool: &PgPool,
     run: &RunKey,
+    agent: Option<&AgentId>,
     seq: Option<i64>,
 ) -> Result<Option<CheckpointRow>> {
     let mut query = list(CHECKPOINT, "checkpoints", &run.0);
     query.push(" AND task_id = ").push_bind(run.1.to_string());
     query.push(" AND execution_id = ").push_bind(run.2.to_string());
+    if let Some(agent) = agent {
+        query.push(" AND agent_id = ").push_bind(agent.as_str());
+    }
     if let Some(seq) = seq {
         query.push(" AND seq = ").push_bind(seq);
     }

@@ -161,9 +161,10 @@ impl HandoffStore for SqliteStore {
     async fn find_checkpoint(
         &self,
         run: &RunKey,
+        agent: Option<&AgentId>,
         seq: Option<i64>,
     ) -> Result<Option<CheckpointRow>> {
-        self.read(|db| reads::find_checkpoint(db, run, seq)).await
+        self.read(|db| reads::find_checkpoint(db, run, agent, seq)).await
     }
 
     async fn list_dead_letters(

@@ -125,14 +125,17 @@ pub(super) fn find_dead_letter(db: &Db, key: &HandoffKey) -> Result<Option<DeadL
 pub(super) fn find_checkpoint(
     db: &Db,
     run: &RunKey,
+    agent: Option<&AgentId>,
     seq: Option<i64>,
 ) -> Result<Option<CheckpointRow>> {
+    let whose = if agent.is_some() { " AND agent_id = ?" } else { "" };
     let which = if seq.is_some() { " AND seq = ?" } else { "" };
     let sql = format!(
-        "SELECT {CHECKPOINT} FROM checkpoints \
-         WHERE tenant = ? AND task_id = ? AND execution_id = ?{which} ORDER BY seq DESC LIMIT 1"
+        "SELECT {CHECKPOINT} FROM checkpoints WHERE tenant = ? AND task_id = ? AND execution_id = ?\
+         {whose}{which} ORDER BY seq DESC LIMIT 1"
     );
     let query = db.query(&sql).bind(run.0.as_str()).bind(run.1.to_string()).bind(run.2.to_string());
+    let query = if let Some(agent) = agent { query.bind(agent.as_str()) } else { query };
     let query = if seq.is_some() { query.bind(seq) } else { query };
     query.find(rows::checkpoint)
 }

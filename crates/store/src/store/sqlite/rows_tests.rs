@@ -137,7 +137,7 @@ async fn the_smaller_rows_come_back_as_they_went() {
     bench.write(writes).await.unwrap();
 
     let needs = Needs {
-        runs: [run.clone()].into(),
+        runs: [(run.clone(), agent("a"))].into(),
         idempotency: [idempotency_key.clone()].into(),
         agents: [agent_key.clone()].into(),
         keys: [key_key.clone()].into(),
@@ -145,17 +145,17 @@ async fn the_smaller_rows_come_back_as_they_went() {
     };
     let state = bench.load(&needs).await;
     assert_eq!(
-        (state.runs[&run].seq, state.runs[&run].commitment),
-        (2, checkpoint(2).part.commitment)
+        state.runs[&run].last(&agent("a")).map(|last| (last.seq, last.commitment)),
+        Some((2, checkpoint(2).part.commitment))
     );
     assert_eq!(state.idempotency[&idempotency_key], idempotency);
     assert_eq!(state.agents[&agent_key], row);
     assert_eq!(state.keys[&key_key], key);
 
     let store = &bench.store;
-    assert_eq!(store.find_checkpoint(&run, None).await.unwrap(), Some(checkpoint(2)));
-    assert_eq!(store.find_checkpoint(&run, Some(1)).await.unwrap(), Some(checkpoint(1)));
-    assert_eq!(store.find_checkpoint(&run, Some(3)).await.unwrap(), None);
+    assert_eq!(store.find_checkpoint(&run, None, None).await.unwrap(), Some(checkpoint(2)));
+    assert_eq!(store.find_checkpoint(&run, None, Some(1)).await.unwrap(), Some(checkpoint(1)));
+    assert_eq!(store.find_checkpoint(&run, None, Some(3)).await.unwrap(), None);
     assert_eq!(store.find_key(&[7; 32]).await.unwrap(), Some(key.clone()));
     assert_eq!(store.list_keys(&tenant).await.unwrap(), std::slice::from_ref(&key));
     let id = (tenant.clone(), letter.handoff_id);
