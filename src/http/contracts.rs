@@ -9,7 +9,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::auth::{Auditor, Caller, Operator, limited_to};
-use super::extract::{Id, Params, Text};
+use super::extract::{Id, OWN_THREAD, Params, Text};
 use super::open;
 use super::problem::{BadBody, Busy, Problem, WarningView};
 use handoffd_broker::directory::{Agents, Principal};
@@ -323,7 +323,7 @@ async fn judge(
     let registry = registry.unwrap_or_else(|| Registry::of(agents.roster.iter()));
     let shelf = api.intake.directory.shelf(&principal.tenant).await?;
     let now = api.now().seconds();
-    super::extract::heavy(documents.len() * 4_096, move || {
+    super::extract::heavy(OWN_THREAD, move || {
         let in_force: Vec<&Contract> = catalog.iter().map(|ready| ready.contract()).collect();
         let versions: Vec<&Contract> = catalog.all().map(|ready| ready.contract()).collect();
         let subjects: Vec<LintSubject> = documents

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::Api;
 use super::auth::{AgentCaller, Participant, limited_to, operates};
 use super::credentials;
-use super::extract::{Id, Json, heavy, idempotency_key};
+use super::extract::{Id, Json, OWN_THREAD, heavy, idempotency_key};
 use super::handoffs::{find, not_the_receiver};
 use super::open;
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
@@ -26,9 +26,6 @@ use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{ContentId, HandoffId, Micros};
 use handoffd_core::domain::question::{LONGEST_ANSWER, Question};
-
-/// Schemas and answers above this size, in bytes, are checked on a thread of their own.
-const LARGE: usize = 64 * 1024;
 
 type Body = Json<Map<String, Value>>;
 
@@ -195,8 +192,7 @@ async fn put(
     let within = within(api, &said)?;
     let mut warnings = credentials::redacted(api, &mut said)?;
     if let Some(schema) = said.get("schema").filter(|schema| !schema.is_null()).cloned() {
-        let size = schema.to_string().len();
-        let checked = heavy(size.max(LARGE), move || check_schema(&schema)).await?;
+        let checked = heavy(OWN_THREAD, move || check_schema(&schema)).await?;
         checked.map_err(|fault| Problem::refusal(vec![fault], false))?;
     }
     let now = api.now();
@@ -278,7 +274,7 @@ async fn fits(
     })?;
     let schema = question.get("schema").filter(|schema| !schema.is_null()).cloned();
     let Some((schema, answer)) = schema.zip(said.get("answer").cloned()) else { return Ok(()) };
-    let found = heavy(LARGE, move || faults(&schema, &answer)).await?;
+    let found = heavy(OWN_THREAD, move || faults(&schema, &answer)).await?;
     if found.is_empty() { Ok(()) } else { Err(Problem::refusal(found, false)) }
 }
 

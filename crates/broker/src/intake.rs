@@ -52,8 +52,8 @@ use opinion::OpinionTime;
 pub use opinion::{Opinion, SecondOpinion};
 
 /// Bodies above this are judged on a thread of their own, so that a large message does not hold up
-/// the small ones.
-const INLINE_LIMIT: usize = 64 * 1024;
+/// the small ones: to scan this much takes few milliseconds.
+const INLINE_LIMIT: usize = 16 * 1024;
 
 /// The answer to a submission.
 #[derive(Debug)]
@@ -256,7 +256,7 @@ impl Intake {
         let tenant = principal.tenant.clone();
         let receiver = receiver.cloned();
         let at = self.clock.now();
-        let large = body.bytes.len() > INLINE_LIMIT;
+        let large = body.bytes.len() > INLINE_LIMIT || contracts.has_schemas();
         let span = Span::current();
         let run = move || {
             let secrets: Vec<&[u8]> = secrets.iter().map(|secret| secret.as_slice()).collect();

@@ -142,7 +142,7 @@ impl Intake {
         let contracts = self.directory.contracts(&sender.tenant).await?;
         let (gate, redaction) = (self.gate.clone(), self.redaction.clone());
         let (tenant, caller, at) = (sender.tenant.clone(), sender.agent.clone(), self.clock.now());
-        let large = body.bytes.len() > INLINE_LIMIT;
+        let large = body.bytes.len() > INLINE_LIMIT || contracts.has_schemas();
         let run = move || {
             let lookup = GateLookup {
                 tenant: &tenant,

@@ -24,6 +24,7 @@ use crate::domain::ids::Micros;
 pub struct Catalog {
     by_id: BTreeMap<String, BTreeMap<Version, Arc<CompiledContract>>>,
     by_edge: HashMap<(String, String), Vec<Arc<CompiledContract>>>,
+    has_schemas: bool,
 }
 
 impl Catalog {
@@ -33,6 +34,7 @@ impl Catalog {
         let mut catalog = Self::default();
         for ready in contracts {
             let contract = ready.contract();
+            catalog.has_schemas |= contract.payload.schema.is_some();
             let versions = catalog.by_id.entry(contract.id.clone()).or_default();
             versions.insert(contract.version(), ready);
         }
@@ -42,6 +44,12 @@ impl Catalog {
             catalog.by_edge.entry(edge).or_default().push(Arc::clone(latest));
         }
         catalog
+    }
+
+    /// Whether any contract has a payload schema: against one, a small message can take long.
+    #[must_use]
+    pub const fn has_schemas(&self) -> bool {
+        self.has_schemas
     }
 
     /// One version of a contract; the highest where `version` is `None`.
