@@ -15,6 +15,9 @@ const MAX_REPLY_WAIT_MS: u64 = 1_000;
 /// Longest grace of a canceled task, as `graceMs` of a call has it (docs/recovery.md): an hour.
 const MAX_CANCEL_GRACE_MS: u64 = 3_600_000;
 
+/// Most handoffs of a task: its trace, cost, bundle and report are tried at this many.
+const MAX_HOPS: u32 = 10_000;
+
 /// Longest stop, and longest age of what the directory keeps: a day. The cache panics above a thousand years.
 const DAY_MS: u64 = 86_400_000;
 
@@ -109,6 +112,9 @@ impl Config {
         ];
         if let Some((name, _)) = bounded.iter().find(|(_, value)| *value > MAX_COUNT) {
             return Err(ConfigError(format!("{name} must be at most {MAX_COUNT}")));
+        }
+        if self.gate.max_hops > MAX_HOPS {
+            return Err(ConfigError(format!("gate.max_hops must be at most {MAX_HOPS}")));
         }
         let longest_answer = u64::try_from(LONGEST_ANSWER.as_millis()).unwrap_or(u64::MAX);
         let times = [
