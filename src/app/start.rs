@@ -17,6 +17,7 @@ use super::store::{Access, open_archive, open_store};
 use super::transports::transports;
 use super::{Running, StartError, background, io};
 use crate::doors::{self, Follow, Outside};
+use crate::http::fair::Pools;
 use crate::http::{Api, ApiParts, Endpoints, listener, router};
 use handoffd_broker::archive::Archive;
 use handoffd_broker::claim_check::ClaimLinks;
@@ -363,13 +364,10 @@ impl BrokerParts {
         accepting: &Arc<AtomicBool>,
     ) -> Api {
         let config = &self.config;
-        let large = config.server.max_large_bytes.max(config.server.max_body_bytes) / 1024;
         let matcher = ExternalMatcher::new(self.client.clone(), &config.routing.matcher);
         Api::new(ApiParts {
-            slots: Semaphore::new(config.server.max_requests),
-            waits: Semaphore::new(config.server.max_waits),
+            pools: Pools::new(config, &self.metrics),
             what_ifs: Semaphore::new(1),
-            large_bodies: Semaphore::new(large.max(1)),
             intake: Intake {
                 gate: Arc::clone(&self.gate),
                 second_opinion: self.second_opinion.clone(),
@@ -396,7 +394,6 @@ impl BrokerParts {
             }),
             replies: Arc::clone(&self.replies),
             feed,
-            streams: Arc::new(Semaphore::new(config.events.max_streams)),
             eraser,
             compression: Arc::clone(&self.compression),
             metrics: Arc::clone(&self.metrics),

@@ -71,11 +71,7 @@ impl Ids {
         };
         // Version 8 (RFC 9562) is for derived ids.
         let custom = |kind| uuid::Builder::from_custom_bytes(digest(kind)).into_uuid().to_string();
-        Self {
-            handoff: custom("handoff"),
-            task: custom("task"),
-            execution: String::new(),
-        }
+        Self { handoff: custom("handoff"), task: custom("task"), execution: String::new() }
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -259,9 +258,7 @@ pub(super) async fn watch_task(
             text.parse().map_err(|_| Problem::invalid("Last-Event-ID is no cursor of the feed"))?
         }
     };
-    let Ok(place) = Arc::clone(&api.streams).try_acquire_owned() else {
-        return Err(Problem::new(Code::Overloaded, "too many streams are open; try again"));
-    };
+    let place = api.pools.streams.enter_as(api.pools.holder(Some(&principal)), 1)?;
     let filter = EventFilter { task_id: Some(task.id), ..EventFilter::default() };
     let stream =
         EventStream { api, tenant: principal.tenant, filter, after, ready: VecDeque::new() };
@@ -284,10 +281,7 @@ struct EventStream {
 
 impl EventStream {
     /// Ends when the broker stops, or the store fails: the client comes again with the last id.
-    fn events(
-        self,
-        place: tokio::sync::OwnedSemaphorePermit,
-    ) -> impl Stream<Item = Result<SseEvent, Infallible>> {
+    fn events(self, place: super::fair::Place) -> impl Stream<Item = Result<SseEvent, Infallible>> {
         futures_util::stream::unfold((self, place), |(mut watching, place)| async move {
             let event = watching.next().await?;
             Some((Ok(event), (watching, place)))

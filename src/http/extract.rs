@@ -16,7 +16,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::Api;
+use super::auth::identified;
 use super::coding;
+use super::fair::{Holder, Place, Pool};
 use super::problem::Problem;
 pub(crate) use super::shape::typed;
 use handoffd_broker::intake::Body;
@@ -31,7 +33,7 @@ use handoffd_store::store::Cursor;
 /// when its turn comes, and keeps its share of the budget for as long as this lives.
 pub struct JsonBytes {
     pub bytes: Bytes,
-    share: Option<Arc<Share>>,
+    share: Option<Arc<Place>>,
 }
 
 impl JsonBytes {
@@ -40,18 +42,6 @@ impl JsonBytes {
     pub fn into_body(self) -> Body {
         let guard = self.share.map(|share| share as Arc<dyn std::any::Any + Send + Sync>);
         Body { bytes: self.bytes, guard }
-    }
-}
-
-/// A share of the budget for large bodies.
-struct Share {
-    api: Api,
-    kib: usize,
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.api.large_bodies.add_permits(self.kib);
     }
 }
 
@@ -91,7 +81,7 @@ pub struct JsonOrLines {
     bytes: Bytes,
     /// Whether it has a document a line.
     pub lines: bool,
-    _share: Option<Share>,
+    _share: Option<Place>,
 }
 
 impl JsonOrLines {
@@ -138,7 +128,7 @@ fn is_json(headers: &HeaderMap) -> bool {
         })
 }
 
-async fn read(request: Request, api: &Api) -> Result<(Bytes, Option<Share>), Problem> {
+async fn read(request: Request, api: &Api) -> Result<(Bytes, Option<Place>), Problem> {
     let limit = api.config.server.max_body_bytes;
     let too_large =
         || Problem::new(Code::PayloadTooLarge, format!("a body may have {limit} bytes at most"));
@@ -154,7 +144,13 @@ async fn read(request: Request, api: &Api) -> Result<(Bytes, Option<Share>), Pro
     let patience = Duration::from_millis(api.config.server.body_timeout_ms);
     // A coded body says nothing of its size.
     let size = declared.filter(|_| coding.is_none());
-    let reading = collect(request.into_body(), size, limit, patience, api);
+    let room = Room {
+        pool: &api.pools.large_bodies,
+        who: api.pools.holder(identified(request.extensions())),
+        limit,
+        patience: patience / 3,
+    };
+    let reading = room.collect(request.into_body(), size);
     let Ok(read) = tokio::time::timeout(patience, reading).await else {
         return Err(Problem {
             status: StatusCode::REQUEST_TIMEOUT,
@@ -163,7 +159,7 @@ async fn read(request: Request, api: &Api) -> Result<(Bytes, Option<Share>), Pro
     };
     let read = match (read, coding) {
         (Ok((bytes, share)), Some(coding)) if !bytes.is_empty() => {
-            decode(coding, bytes, share, limit, patience, api).await
+            room.decode(coding, bytes, share).await
         }
         (read, _) => read,
     };
@@ -171,82 +167,109 @@ async fn read(request: Request, api: &Api) -> Result<(Bytes, Option<Share>), Pro
         BodyError::TooLarge => too_large(),
         BodyError::Broken => Problem::invalid("the body could not be read to its end"),
         BodyError::NotCoded => Problem::invalid("the body is not what its Content-Encoding says"),
-        BodyError::NoRoom => {
-            Problem::new(Code::Overloaded, "too many large bodies are under way; try again")
-        }
+        BodyError::Stalled => Problem {
+            status: StatusCode::REQUEST_TIMEOUT,
+            ..Problem::invalid(
+                "the body stalled, and lost its place to others: send it at a stretch",
+            )
+        },
+        BodyError::NoRoom(refused) => *refused,
     })
 }
 
-/// Decodes a body. What becomes large needs a share of the budget, and a thread of its own.
-async fn decode(
-    coding: Coding,
-    bytes: Bytes,
-    share_before: Option<Share>,
+/// Where a body is read, and for whom.
+struct Room<'a> {
+    pool: &'a Arc<Pool>,
+    who: Holder,
+    /// The largest body, in bytes.
     limit: usize,
+    /// For how long a body waits for its place.
     patience: Duration,
-    api: &Api,
-) -> Result<(Bytes, Option<Share>), BodyError> {
-    match coding.decode(&bytes, SMALL.min(limit)) {
-        Ok(decoded) => return Ok((decoded.into(), None)),
-        Err(Undecoded::Malformed) => return Err(BodyError::NotCoded),
-        Err(Undecoded::TooLarge) => {}
-    }
-    let taken = match share_before {
-        Some(taken) => taken,
-        None => share(api, limit, patience).await?,
-    };
-    let decoding = tokio::task::spawn_blocking(move || (coding.decode(&bytes, limit), taken));
-    match decoding.await {
-        Ok((Ok(decoded), taken)) => Ok((decoded.into(), Some(taken))),
-        Ok((Err(Undecoded::TooLarge), _)) => Err(BodyError::TooLarge),
-        Ok((Err(Undecoded::Malformed), _)) => Err(BodyError::NotCoded),
-        Err(_) => Err(BodyError::Broken),
-    }
 }
+
+/// How long a body that has a place may send less than [`SMALL`]: then another gets the place.
+const STALL: Duration = Duration::from_secs(5);
 
 /// Reasons for which a body is not read.
 enum BodyError {
     TooLarge,
     Broken,
     NotCoded,
-    NoRoom,
+    /// It has a place, and does not come.
+    Stalled,
+    /// By the pool: 503 or 429.
+    NoRoom(Box<Problem>),
 }
 
-/// Collects a body. It takes its share of the budget once more than a small body has arrived, so that a client that
-/// only announces a large body delays nobody.
-async fn collect(
-    body: axum::body::Body,
-    declared: Option<usize>,
-    limit: usize,
-    patience: Duration,
-    api: &Api,
-) -> Result<(Bytes, Option<Share>), BodyError> {
-    let mut chunks = body.into_data_stream();
-    let mut read = BytesMut::new();
-    let mut taken = None;
-    while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|_| BodyError::Broken)?;
-        if read.len() + chunk.len() > limit {
-            return Err(BodyError::TooLarge);
+impl Room<'_> {
+    /// Decodes a body. What becomes large needs a share of the budget, and a thread of its own.
+    async fn decode(
+        &self,
+        coding: Coding,
+        bytes: Bytes,
+        share_before: Option<Place>,
+    ) -> Result<(Bytes, Option<Place>), BodyError> {
+        let limit = self.limit;
+        match coding.decode(&bytes, SMALL.min(limit)) {
+            Ok(decoded) => return Ok((decoded.into(), None)),
+            Err(Undecoded::Malformed) => return Err(BodyError::NotCoded),
+            Err(Undecoded::TooLarge) => {}
         }
-        if taken.is_none() && read.len() + chunk.len() > SMALL {
-            taken = Some(share(api, declared.unwrap_or(limit), patience).await?);
+        let taken = match share_before {
+            Some(taken) => taken,
+            None => self.share(limit).await?,
+        };
+        let decoding = tokio::task::spawn_blocking(move || (coding.decode(&bytes, limit), taken));
+        match decoding.await {
+            Ok((Ok(decoded), taken)) => Ok((decoded.into(), Some(taken))),
+            Ok((Err(Undecoded::TooLarge), _)) => Err(BodyError::TooLarge),
+            Ok((Err(Undecoded::Malformed), _)) => Err(BodyError::NotCoded),
+            Err(_) => Err(BodyError::Broken),
         }
-        read.extend_from_slice(&chunk);
     }
-    Ok((read.freeze(), taken))
-}
 
-async fn share(api: &Api, length: usize, patience: Duration) -> Result<Share, BodyError> {
-    let most = api.config.server.max_large_bytes.max(api.config.server.max_body_bytes) / 1024;
-    let kib = length.div_ceil(1024).min(most.max(1));
-    let waiting = api.large_bodies.acquire_many(u32::try_from(kib).unwrap_or(u32::MAX));
-    match tokio::time::timeout(patience, waiting).await {
-        Ok(Ok(permit)) => {
-            permit.forget();
-            Ok(Share { api: api.clone(), kib })
+    /// Collects a body. It takes its share of the budget once more than a small body has arrived, so that a client that
+    /// only announces a large body delays nobody, and loses it where too little follows.
+    async fn collect(
+        &self,
+        body: axum::body::Body,
+        declared: Option<usize>,
+    ) -> Result<(Bytes, Option<Place>), BodyError> {
+        let mut chunks = body.into_data_stream();
+        let mut read = BytesMut::new();
+        let mut taken: Option<Place> = None;
+        // Since it has its place: when it was last far enough, and how far it was.
+        let mut pace: Option<(tokio::time::Instant, usize)> = None;
+        loop {
+            let next = match pace {
+                None => chunks.next().await,
+                Some((since, _)) => tokio::time::timeout_at(since + STALL, chunks.next())
+                    .await
+                    .map_err(|_| BodyError::Stalled)?,
+            };
+            let Some(chunk) = next else { break };
+            let chunk = chunk.map_err(|_| BodyError::Broken)?;
+            if read.len() + chunk.len() > self.limit {
+                return Err(BodyError::TooLarge);
+            }
+            if taken.is_none() && read.len() + chunk.len() > SMALL {
+                taken = Some(self.share(declared.unwrap_or(self.limit)).await?);
+                pace = Some((tokio::time::Instant::now(), read.len()));
+            }
+            read.extend_from_slice(&chunk);
+            if let Some((since, length)) = &mut pace
+                && read.len() - *length >= SMALL
+            {
+                (*since, *length) = (tokio::time::Instant::now(), read.len());
+            }
         }
-        _ => Err(BodyError::NoRoom),
+        Ok((read.freeze(), taken))
+    }
+
+    async fn share(&self, length: usize) -> Result<Place, BodyError> {
+        let kib = length.div_ceil(1024).min(self.pool.size());
+        let place = self.pool.wait_for(self.who, kib, self.patience).await;
+        place.map_err(|refused| BodyError::NoRoom(Box::new(refused)))
     }
 }
 
@@ -293,6 +316,9 @@ impl FromRequest<Api> for Text {
             .map_err(|_| Problem::invalid("the body is not UTF-8"))
     }
 }
+
+/// A size for work that takes long whatever its input has, as the compiling of a schema does.
+pub(crate) const OWN_THREAD: usize = usize::MAX;
 
 /// Work on a large body goes to a thread of its own, so that it does not hold up what is small.
 pub(crate) async fn heavy<T: Send + 'static>(

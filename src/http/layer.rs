@@ -5,15 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use tracing::Instrument;
 
 use super::Api;
+use super::auth;
 use super::coding;
 use super::extract::trace_context;
+use super::fair::{Place, Pool};
 use super::problem::{Problem, render};
 use super::unread::{self, Unread};
 use handoffd_broker::telemetry;
@@ -83,13 +85,14 @@ pub async fn surround(State(api): State<Api>, request: Request, next: Next) -> R
         || request.headers().contains_key("prefer");
     let exempt =
         ALWAYS.contains(&path.as_str()) || DOORS.iter().any(|door| route.starts_with(door));
-    let slot = match (exempt, waits) {
+    let pool = match (exempt, waits) {
         (true, _) => None,
-        (false, true) => Some(api.waits.try_acquire()),
-        (false, false) => Some(api.slots.try_acquire()),
+        (false, true) => Some(&api.pools.waits),
+        (false, false) => Some(&api.pools.requests),
     };
-    let response = if matches!(slot, Some(Err(_))) {
-        Problem::new(Code::Overloaded, "too many requests are under way; try again").into_response()
+    let place = admit(&api, pool, &mut request).instrument(span.clone()).await;
+    let response = if let Err(refused) = &place {
+        refused.clone().into_response()
     } else {
         // A panic in a handler ends in an answer and not in a cut connection.
         let handling = AssertUnwindSafe(next.run(request).instrument(span.clone()));
@@ -130,6 +133,22 @@ pub async fn surround(State(api): State<Api>, request: Request, next: Next) -> R
         unread.drain(&mut response, bounds, api.stopping.clone());
     }
     response
+}
+
+/// Finds out whose request this is, and takes a place for it. The pool's own bound comes first: what cannot be served is
+/// not looked up.
+async fn admit(
+    api: &Api,
+    pool: Option<&Arc<Pool>>,
+    request: &mut Request,
+) -> Result<Option<Place>, Problem> {
+    let place = pool.map(|pool| pool.enter(1)).transpose()?;
+    // What a door reads counts too.
+    let reads = !matches!(*request.method(), Method::GET | Method::HEAD);
+    let known = if pool.is_some() || reads { auth::identify(request, api).await } else { None };
+    let Some(mut place) = place else { return Ok(None) };
+    place.claim(api.pools.holder(known.as_ref()))?;
+    Ok(Some(place))
 }
 
 fn is_request_id(text: &str) -> bool {

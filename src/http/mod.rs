@@ -26,6 +26,7 @@ pub mod escalations;
 pub mod events;
 mod examples;
 pub mod extract;
+pub mod fair;
 mod groups;
 pub mod handoffs;
 pub mod history;
@@ -103,8 +104,6 @@ pub struct ApiParts {
     pub replies: Arc<EarlyReplies>,
     /// Reads events, in the format that subscribers get.
     pub feed: Feed,
-    /// Bounds the live streams.
-    pub streams: Arc<tokio::sync::Semaphore>,
     pub eraser: Eraser,
     pub config: Config,
     /// Compresses messages that are too large for their receivers.
@@ -115,14 +114,10 @@ pub struct ApiParts {
     pub broker: String,
     /// Ends long waits when the broker stops.
     pub stopping: tokio_util::sync::CancellationToken,
-    /// Bounds the requests under way.
-    pub slots: tokio::sync::Semaphore,
-    /// Bounds the requests that wait (long polls, `Prefer: wait`), apart from those that work.
-    pub waits: tokio::sync::Semaphore,
+    /// Bounds requests at work, waits, live streams and large bodies, and shares them fairly.
+    pub pools: fair::Pools,
     /// Admits one what-if at a time: each reads and judges thousands of messages.
     pub what_ifs: tokio::sync::Semaphore,
-    /// Bounds the bytes of large bodies under way, in KiB.
-    pub large_bodies: tokio::sync::Semaphore,
 }
 
 impl Api {

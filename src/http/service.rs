@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use super::Api;
-use super::auth::OptionalCaller;
+use super::auth::{Caller, OptionalCaller, limited_to, operates};
 use super::extract::Id;
 use super::problem::Problem;
 use super::schemas::{JsonSchema, latest};
@@ -46,20 +46,32 @@ pub(super) async fn readyz(State(api): State<Api>) -> Result<&'static str, Probl
     Ok("ok\n")
 }
 
-/// Metrics in Prometheus' text format.
+/// Metrics in Prometheus' text format: all of them for an operator or admin of the installation's own tenant
+/// (`auth.tenant`), the pairs of its tenant for any other person, its own pairs for an agent.
 #[utoipa::path(
     get, path = "/metrics", tag = "service", operation_id = "metrics",
-    security(()),
     responses(
         (status = 200, description = "Metrics", body = String, content_type = "text/plain; version=0.0.4"),
         (status = 404, description = "Metrics have a listener of their own"),
     )
 )]
-pub(super) async fn metrics(State(api): State<Api>) -> Result<Response, Problem> {
+pub(super) async fn metrics(
+    State(api): State<Api>,
+    Caller(principal): Caller,
+) -> Result<Response, Problem> {
     if api.config.server.metrics_listen.is_some() {
         return Err(Problem::not_found("page here: metrics have a listener of their own"));
     }
-    page(State(api)).await
+    if operates(&principal) && principal.tenant == api.config.auth.tenant {
+        return page(State(api)).await;
+    }
+    let own = api.metrics.render_own(&principal.tenant, limited_to(&principal).as_ref());
+    as_page(own)
+}
+
+fn as_page<E>(text: Result<String, E>) -> Result<Response, Problem> {
+    let text = text.map_err(|_| Problem::new(Code::Internal, "the metrics cannot be encoded"))?;
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }
 
 pub(super) async fn page(State(api): State<Api>) -> Result<Response, Problem> {
@@ -81,11 +93,7 @@ pub(super) async fn page(State(api): State<Api>) -> Result<Response, Problem> {
     for (state, count) in [("busy", busy), ("idle", idle)] {
         api.metrics.store_connections.with_label_values(&[state]).set(i64::from(count));
     }
-    let text = api
-        .metrics
-        .render()
-        .map_err(|_| Problem::new(Code::Internal, "the metrics cannot be encoded"))?;
-    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
+    as_page(api.metrics.render())
 }
 
 /// Schemas, with where they are.

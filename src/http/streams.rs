@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -408,9 +407,7 @@ fn events(
                 .ok_or_else(|| Problem::invalid("Last-Event-ID is no number of a stream"))?
         }
     };
-    let Ok(place) = Arc::clone(&api.streams).try_acquire_owned() else {
-        return Err(Problem::new(Code::Overloaded, "too many streams are open; try again"));
-    };
+    let place = api.pools.streams.enter_as(api.pools.holder(Some(&principal)), 1)?;
     let reading = ChunkReading { api, principal, key, after, ready: VecDeque::new(), ended: false };
     let sse = Sse::new(reading.events(place)).keep_alive(KeepAlive::new().interval(HEARTBEAT));
     // A proxy that collects answers before it passes them on would defeat the purpose.
@@ -431,10 +428,7 @@ struct ChunkReading {
 impl ChunkReading {
     /// Ends with the stream of the handoff; or when the broker stops, or the store fails: the client comes again with the
     /// last id.
-    fn events(
-        self,
-        place: tokio::sync::OwnedSemaphorePermit,
-    ) -> impl Stream<Item = Result<SseEvent, Infallible>> {
+    fn events(self, place: super::fair::Place) -> impl Stream<Item = Result<SseEvent, Infallible>> {
         futures_util::stream::unfold((self, place), |(mut reading, place)| async move {
             let event = reading.next().await?;
             Some((Ok(event), (reading, place)))

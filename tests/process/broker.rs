@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
-use crate::site::Site;
+use crate::site::{ADMIN_KEY, Site};
 use crate::world::client;
 
 /// How long a process may take to start or to end where the case says nothing else.
@@ -200,7 +200,12 @@ impl Broker {
 
     /// The sum of a counter on the metrics page, over the lines that hold `label`.
     pub async fn counter(&self, name: &str, label: &str) -> f64 {
-        let page = client().get(format!("{}/metrics", self.base)).send().await.unwrap();
+        let page = client()
+            .get(format!("{}/metrics", self.base))
+            .bearer_auth(ADMIN_KEY)
+            .send()
+            .await
+            .unwrap();
         let page = page.text().await.unwrap();
         page.lines()
             .filter(|line| line.starts_with(name) && line.contains(label))

@@ -73,7 +73,12 @@ impl Vault {
         let derived = |label: &[u8]| {
             Zeroizing::new(Sha256::new_with_prefix(label).chain_update(&*bytes).finalize().into())
         };
-        Ok(Self { cipher, pseudonyms: derived(PSEUDONYMS), claims: derived(CLAIMS), runs: derived(RUNS) })
+        Ok(Self {
+            cipher,
+            pseudonyms: derived(PSEUDONYMS),
+            claims: derived(CLAIMS),
+            runs: derived(RUNS),
+        })
     }
 
     /// A keyed hash of a data subject's id or a salt. Deterministic; guesses cannot be verified without the master key.

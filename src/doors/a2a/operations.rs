@@ -186,11 +186,7 @@ async fn submit(
 /// The broker's task of a context. A context that the client names itself is that client's alone: another's of the same name
 /// is another task.
 fn task_of(agent: &str, context: &str) -> String {
-    if is_task_id(context) {
-        context.to_owned()
-    } else {
-        Ids::named(CONTEXTS, agent, context).task
-    }
+    if is_task_id(context) { context.to_owned() } else { Ids::named(CONTEXTS, agent, context).task }
 }
 
 /// The handoff by which a context came to the client itself, where it is a receiver in it: what the client hands on follows that.

@@ -522,7 +522,10 @@ fn a_run_is_its_agents_own_whatever_others_store_under_its_id() {
     assert_eq!(handoff.checkpoint_commitment, Some(part("a").commitment));
 
     let (_, reply, records) = apply(after.clone(), &put("x", false));
-    assert!(matches!(reply, Err(LedgerError::NotFound(_))), "the task is there, and not the stranger's");
+    assert!(
+        matches!(reply, Err(LedgerError::NotFound(_))),
+        "the task is there, and not the stranger's"
+    );
     assert_eq!(records, 0);
     let (after, reply, _) = apply(after, &put("b", true));
     assert!(matches!(reply, Ok(Reply::Checkpoint(row)) if row.at.seq == 4));

@@ -160,10 +160,7 @@ pub(super) fn run_by<'a>(
     agent: &AgentId,
 ) -> Run<'a> {
     let stored = state.runs.get(&(command.tenant.clone(), task, execution));
-    Run {
-        last: stored.and_then(|run| run.last(agent)),
-        next: stored.map_or(1, RunState::next),
-    }
+    Run { last: stored.and_then(|run| run.last(agent)), next: stored.map_or(1, RunState::next) }
 }
 
 /// The run of a handoff's sender.

@@ -357,17 +357,17 @@ instruments! {
         ),
         pub(super) pair_latency_seconds: histograms(
             "handoff_pair_latency_seconds",
-            "Time from the first byte of a handoff's request to its acceptance, by pair of agents; beyond 200 pairs `other`.",
+            "Time from the first byte of a handoff's request to its acceptance, by pair of agents; of each tenant the first 100 pairs and then the busiest, 200 at most, the rest `other`.",
             &PAIR_SECONDS, &PAIR,
         ),
         pub(super) pair_latency_over: counters(
             "handoff_pair_latency_over_total",
-            "Accepted handoffs that took longer than the p99 objective of their transport, by pair of agents; beyond 200 pairs `other`.",
+            "Accepted handoffs that took longer than the p99 objective of their transport, by pair of agents; of each tenant the first 100 pairs and then the busiest, 200 at most, the rest `other`.",
             &PAIR,
         ),
         pub pair_handoffs: counters(
             "handoff_pair_handoffs_total",
-            "Handoffs by pair of agents and the status they reached; beyond 200 pairs `other`.",
+            "Handoffs by pair of agents and the status they reached; of each tenant the first 100 pairs and then the busiest, 200 at most, the rest `other`.",
             &["tenant", "source", "target", "status"],
         ),
         pub contract_metrics: counters(
@@ -455,6 +455,21 @@ instruments! {
             "handoff_endpoint_alerts_total",
             "Alerts on receivers' endpoints.",
             &["what"],
+        ),
+        pub pool_refusals: counters(
+            "handoff_pool_refusals_total",
+            "Requests without a place in a pool, by pool (requests, waits, streams, large_bodies) and limit: full (503), caller or tenant (429, over its share).",
+            &["pool", "limit"],
+        ),
+        pub pool_held: gauges(
+            "handoff_pool_held",
+            "What is held of a pool: requests, waits, streams; large_bodies in KiB.",
+            &["pool"],
+        ),
+        pub pool_size: gauges(
+            "handoff_pool_size",
+            "What a pool has, by pool, in the unit of handoff_pool_held.",
+            &["pool"],
         ),
         pub http_requests: counters(
             "handoff_http_requests_total",

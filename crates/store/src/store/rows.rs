@@ -774,7 +774,9 @@ macro_rules! decoders {
         }
 
         /// The agent, and its last checkpoint.
-        pub(super) fn last_checkpoint(row: &$row) -> Result<(handoffd_core::domain::ids::AgentId, LastCheckpoint)> {
+        pub(super) fn last_checkpoint(
+            row: &$row,
+        ) -> Result<(handoffd_core::domain::ids::AgentId, LastCheckpoint)> {
             let last =
                 LastCheckpoint { seq: get(row, "seq")?, commitment: hash32(row, "commitment")? };
             Ok((parse(row, "agent_id")?, last))

@@ -202,7 +202,8 @@ impl HandoffStore for MemoryStore {
 
     async fn list_checkpoints_at(&self, at: &[(RunKey, i64)]) -> Result<Vec<CheckpointRow>> {
         self.ask("list_checkpoints_at", |tables| {
-            let found = at.iter().filter_map(|(run, seq)| tables.find_checkpoint(run, None, Some(*seq)));
+            let found =
+                at.iter().filter_map(|(run, seq)| tables.find_checkpoint(run, None, Some(*seq)));
             Ok(found.collect())
         })
         .await

@@ -149,9 +149,8 @@ impl Tables {
         seq: Option<i64>,
     ) -> Option<CheckpointRow> {
         let of_run = self.checkpoints.range((run.clone(), i64::MIN)..=(run.clone(), i64::MAX));
-        let wanted = |row: &CheckpointRow| {
-            is(agent, &row.agent) && seq.is_none_or(|seq| row.at.seq == seq)
-        };
+        let wanted =
+            |row: &CheckpointRow| is(agent, &row.agent) && seq.is_none_or(|seq| row.at.seq == seq);
         of_run.rev().map(|(_, row)| row).find(|row| wanted(row)).cloned()
     }
 

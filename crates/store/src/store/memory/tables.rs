@@ -97,7 +97,10 @@ impl Tables {
         let claimed = pick(&self.opinions, needs.opinions.iter().cloned());
         state.opinions = claimed.into_iter().map(|(key, row)| (key, row.attempts)).collect();
         for (run, agent) in &needs.runs {
-            let lasts = [self.find_checkpoint(run, None, None), self.find_checkpoint(run, Some(agent), None)];
+            let lasts = [
+                self.find_checkpoint(run, None, None),
+                self.find_checkpoint(run, Some(agent), None),
+            ];
             for row in lasts.into_iter().flatten() {
                 let last = LastCheckpoint { seq: row.at.seq, commitment: row.part.commitment };
                 state.runs.entry(run.clone()).or_default().add(row.agent, last);

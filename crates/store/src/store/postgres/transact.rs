@@ -407,8 +407,14 @@ async fn load(tx: &mut Tx, store: &PostgresStore, needs: &Needs) -> Result<Batch
     ];
     if !needs.runs.is_empty() {
         let call = RUNS_LOAD.call(needs.runs.len());
-        let call =
-            bind!(call, needs.runs, |one| one.0.0.as_str(), one.0.1.to_string(), one.0.2.to_string(), one.1.as_str());
+        let call = bind!(
+            call,
+            needs.runs,
+            |one| one.0.0.as_str(),
+            one.0.1.to_string(),
+            one.0.2.to_string(),
+            one.1.as_str()
+        );
         loads.push((Loaded::Runs, Some(call)));
     }
     if !needs.idempotency.is_empty() {

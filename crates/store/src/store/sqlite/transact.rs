@@ -142,7 +142,9 @@ fn load_runs(db: &Db, needs: &Needs, state: &mut BatchState) -> Result<()> {
             let query = db.query(sql).bind(run.0.as_str()).bind(run.1.to_string());
             query.bind(run.2.to_string())
         };
-        let Some((holder, checkpoint)) = asked(&of_any).find(rows::last_checkpoint)? else { continue };
+        let Some((holder, checkpoint)) = asked(&of_any).find(rows::last_checkpoint)? else {
+            continue;
+        };
         let is_own = holder == *agent;
         let known = state.runs.entry(run.clone()).or_default();
         known.add(holder, checkpoint);
