@@ -7072,7 +7072,7 @@ class HoldsView(BaseModel):
 
 class HopCostView(BaseModel):
     """
-    One handoff, with those that follow it.
+    One handoff.
     """
 
     model_config = ConfigDict(
@@ -7080,10 +7080,6 @@ class HopCostView(BaseModel):
         defer_build=True,
         populate_by_name=True,
     )
-    children: list[HopCostView]
-    """
-    What its receiver handed on.
-    """
     from_agent_id: Annotated[str, Field(alias="fromAgentId")]
     """
     Id of the agent that sent it.
@@ -7091,6 +7087,10 @@ class HopCostView(BaseModel):
     handoff_id: Annotated[str, Field(alias="handoffId")]
     """
     UUID of the handoff.
+    """
+    parent_handoff_id: Annotated[str | None, Field(alias="parentHandoffId")] = None
+    """
+    UUID of the handoff of this list that it follows; absent for one that follows none.
     """
     receiver_spent_usd: Annotated[float, Field(alias="receiverSpentUSD")]
     """
@@ -8069,7 +8069,7 @@ class TaskCostView(BaseModel):
     """
     hops: list[HopCostView]
     """
-    By handoff: those that follow none, with what follows them.
+    By handoff, oldest first: each after the one that it follows.
     """
     status: (
         Literal[
@@ -10007,6 +10007,3 @@ class WhatIfView(BaseModel):
     """
     Of the newest handoffs.
     """
-
-
-HopCostView.model_rebuild()

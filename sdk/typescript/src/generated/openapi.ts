@@ -1043,7 +1043,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Metrics in Prometheus' text format. */
+        /**
+         * Metrics in Prometheus' text format: all of them for an operator or admin of the installation's own tenant
+         *     (`auth.tenant`), the pairs of its tenant for any other person, its own pairs for an agent.
+         */
         get: operations["metrics"];
         put?: never;
         post?: never;
@@ -1436,7 +1439,10 @@ export interface paths {
         };
         /** Read a run's last checkpoint, or one of its earlier ones; an agent reads its own only. */
         get: operations["getCheckpoint"];
-        /** Store a checkpoint ahead of a handoff; the body is the state itself, a JSON object. */
+        /**
+         * Store a checkpoint ahead of a handoff; the body is the state itself, a JSON object. The caller has a part in the
+         *     task, or the task does not exist yet. A run is its agent's own: agents that use one `executionId` have a run each.
+         */
         put: operations["putCheckpoint"];
         post?: never;
         delete?: never;
@@ -1486,7 +1492,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What a task may spend, and who spent it: by agent, and as a tree of its handoffs. */
+        /** What a task may spend, and who spent it: by agent, and by handoff. */
         get: operations["getTaskCost"];
         put?: never;
         post?: never;
@@ -4694,10 +4700,8 @@ export interface components {
             /** @description What to give as `after` for the next one. */
             nextCursor?: string | null;
         };
-        /** @description One handoff, with those that follow it. */
+        /** @description One handoff. */
         HopCostView: {
-            /** @description What its receiver handed on. */
-            children: components["schemas"]["HopCostView"][];
             /** @description Id of the agent that sent it. */
             fromAgentId: string;
             /**
@@ -4705,6 +4709,11 @@ export interface components {
              * @description UUID of the handoff.
              */
             handoffId: string;
+            /**
+             * Format: uuid
+             * @description UUID of the handoff of this list that it follows; absent for one that follows none.
+             */
+            parentHandoffId?: string | null;
             /**
              * Format: double
              * @description What the receiver said at the end that it spent besides what it handed on.
@@ -6474,7 +6483,7 @@ export interface components {
         TaskCostView: {
             /** @description The cost by agent. */
             agents: components["schemas"]["AgentCostView"][];
-            /** @description By handoff: those that follow none, with what follows them. */
+            /** @description By handoff, oldest first: each after the one that it follows. */
             hops: components["schemas"]["HopCostView"][];
             /** @description Its status. */
             status: components["schemas"]["TaskStatus"];
@@ -11020,6 +11029,7 @@ export interface operations {
                     "text/plain; version=0.0.4": string;
                 };
             };
+            401: components["responses"]["NoKey"];
             /** @description Metrics have a listener of their own */
             404: {
                 headers: {
@@ -12253,7 +12263,7 @@ export interface operations {
             };
             400: components["responses"]["BadBody"];
             401: components["responses"]["NoKey"];
-            /** @description Another agent's run, or no agent's key */
+            /** @description No agent's key */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -12262,7 +12272,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDetails"];
                 };
             };
-            /** @description Not UUIDs */
+            /** @description Not UUIDs, or a task in which the caller has no part */
             404: {
                 headers: {
                     [name: string]: unknown;

@@ -2004,11 +2004,12 @@ class Service:
         return _text(await self._transport.call("GET", "/livez"))
 
     async def metrics(self) -> str:
-        """Metrics in Prometheus' text format.
+        """Metrics in Prometheus' text format: all of them for an operator or admin of the installation's own tenant
+        (`auth.tenant`), the pairs of its tenant for any other person, its own pairs for an agent.
 
-        Raises:
-            ProblemError: 404: Metrics have a listener of their own.
-            TransportError: The broker did not answer.
+            Raises:
+                ProblemError: 401: No valid key; 404: Metrics have a listener of their own.
+                TransportError: The broker did not answer.
         """
         return _text(await self._transport.call("GET", "/metrics"))
 
@@ -2379,20 +2380,21 @@ class Tasks:
         )
 
     async def put_checkpoint(self, task_id: str, execution_id: str, body: Mapping[str, Any]) -> models.CheckpointView:
-        """Store a checkpoint ahead of a handoff; the body is the state itself, a JSON object.
+        """Store a checkpoint ahead of a handoff; the body is the state itself, a JSON object. The caller has a part in the
+        task, or the task does not exist yet. A run is its agent's own: agents that use one `executionId` have a run each.
 
-        Args:
-            task_id: The task's UUID; it need not exist yet
-            execution_id: The UUID of the agent's run
-            body: The state
+            Args:
+                task_id: The task's UUID; it need not exist yet
+                execution_id: The UUID of the agent's run
+                body: The state
 
-        Raises:
-            ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Another agent's run, or no
-                agent's key; 404: Not UUIDs; 409: The task has ended, and no grace runs in which the caller may
-                finish its work on it; 413: The body is too large, as it is or decoded; 415: Not application/json,
-                or in a Content-Encoding other than those that the answer's Accept-Encoding names; 422: Not an
-                object; 503: Overloaded, or the store is away: nothing was written.
-            TransportError: The broker did not answer.
+            Raises:
+                ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: No agent's key; 404: Not
+                    UUIDs, or a task in which the caller has no part; 409: The task has ended, and no grace runs in
+                    which the caller may finish its work on it; 413: The body is too large, as it is or decoded; 415:
+                    Not application/json, or in a Content-Encoding other than those that the answer's Accept-Encoding
+                    names; 422: Not an object; 503: Overloaded, or the store is away: nothing was written.
+                TransportError: The broker did not answer.
         """
         return _model(
             models.CheckpointView,
@@ -2444,7 +2446,7 @@ class Tasks:
         )
 
     async def cost(self, task_id: str) -> models.TaskCostView:
-        """What a task may spend, and who spent it: by agent, and as a tree of its handoffs.
+        """What a task may spend, and who spent it: by agent, and by handoff.
 
         Args:
             task_id: The task's UUID

@@ -490,9 +490,6 @@ class Client:
             task_id: The task.
             execution_id: The run.
             seq: The checkpoint's number, from 1.
-
-        Raises:
-            ForbiddenError: Another agent's run.
         """
         try:
             return (self.tasks.checkpoint(task_id, execution_id, seq=seq)).state

@@ -421,13 +421,7 @@ async def outcome_of(client: AsyncClient, handoff_id: str, timeout: float | None
 
 def _held(hops: Sequence[HopCostView], handoff_id: str) -> float:
     """US dollars that a handoff's receiver holds and has not handed on."""
-    waiting = list(hops)
-    while waiting:
-        one = waiting.pop()
-        if one.handoff_id == handoff_id:
-            return one.reserved_usd
-        waiting.extend(one.children)
-    return 0.0
+    return next((one.reserved_usd for one in hops if one.handoff_id == handoff_id), 0.0)
 
 
 def _completed(parent: AsyncHandoff | None) -> Sequence[Mapping[str, Any]]:
