@@ -57,10 +57,10 @@ struct Identified(Principal);
 /// Looks the caller of a request up, and keeps what was found for its handler. A key that is not known, or a store that does
 /// not answer, is the handler's to tell.
 pub(super) async fn identify(request: &mut Request, api: &Api) -> Option<Principal> {
-    let principal = match request.extensions().get() {
-        Some(Named(principal)) => return Some(principal.clone()),
-        None => look_up(request.headers(), api).await.ok()?,
-    };
+    if let Some(named) = request.extensions().get::<Named>() {
+        return Some(named.0.clone());
+    }
+    let principal = look_up(request.headers(), api).await.ok()?;
     request.extensions_mut().insert(Identified(principal.clone()));
     Some(principal)
 }
@@ -68,8 +68,8 @@ pub(super) async fn identify(request: &mut Request, api: &Api) -> Option<Princip
 /// The caller of a request as it was looked up; `None` without a valid key.
 #[must_use]
 pub(super) fn identified(extensions: &Extensions) -> Option<&Principal> {
-    let named = extensions.get().map(|Named(principal)| principal);
-    named.or_else(|| extensions.get().map(|Identified(principal)| principal))
+    let named = extensions.get::<Named>().map(|named| &named.0);
+    named.or_else(|| extensions.get::<Identified>().map(|known| &known.0))
 }
 
 async fn authenticate(parts: &Parts, api: &Api) -> Result<Principal, Problem> {

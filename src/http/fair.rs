@@ -18,6 +18,7 @@ use handoffd_broker::config::Config;
 use handoffd_broker::directory::Principal;
 use handoffd_broker::metrics::Metrics;
 use handoffd_core::domain::failure::Code;
+use handoffd_core::domain::ids::AgentId;
 
 /// Parts of a pool that a tenant may hold for each part that is free.
 const TENANT_PARTS: usize = 3;
@@ -291,7 +292,7 @@ impl Pools {
     #[must_use]
     pub fn holder(&self, principal: Option<&Principal>) -> Holder {
         let Some(principal) = principal else { return Holder { tenant: 0, caller: 0 } };
-        let caller = principal.agent.as_ref().map_or(principal.key_id.as_str(), |id| id.as_str());
+        let caller = principal.agent.as_ref().map_or(principal.key_id.as_str(), AgentId::as_str);
         Holder {
             tenant: self.hasher.hash_one(principal.tenant.as_str()),
             caller: self.hasher.hash_one((principal.agent.is_some(), caller)),

@@ -310,7 +310,6 @@ async fn regime(
         regime.contracts = Arc::new(regime.contracts.with([Arc::new(ready)]));
     }
     if let Some(SchemaBody { schema_id, schema: document }) = schema {
-        let size = document.to_string().len();
         let (compiled, document) =
             heavy(OWN_THREAD, move || (schema::compile(&document).map(|_| ()), document)).await?;
         compiled.map_err(|why| wrong("/candidate/schema/schema", why))?;

@@ -92,7 +92,7 @@ pub async fn a_submission_is_written_whole_and_reads_back_equal(bed: Arc<Bed>) {
     assert_eq!(seen.tasks[&one.task_key()], task);
     assert_eq!(seen.handoffs[&one.key()], handoff);
     assert_eq!(Some(&seen.outbox[&one.key()]), planned.outbox[&one.key()].as_ref());
-    let last = &seen.runs[&run];
+    let last = seen.runs[&run].last(&agent("alice")).unwrap();
     assert_eq!((last.seq, last.commitment), (1, one.checkpoint().part.commitment));
 
     let records = bed.store.list_records(&acme(), None, 0, 10, true).await.unwrap();
@@ -577,7 +577,25 @@ pub async fn the_last_checkpoint_of_a_run_is_known(bed: Arc<Bed>) {
     assert_eq!(bed.store.list_checkpoints_at(&[]).await.unwrap(), []);
     let seen = see(&bed.store, &[one, given(2, 1)]).await;
     assert_eq!(seen.runs.len(), 1);
-    assert_eq!((seen.runs[&run].seq, seen.runs[&run].commitment), (12, [12; 32]));
+    let alice = agent("alice");
+    let last = |seen: &handoffd::store::BatchState| {
+        seen.runs[&run].last(&alice).map(|last| (last.seq, last.commitment))
+    };
+    assert_eq!((last(&seen), seen.runs[&run].next()), (Some((12, [12; 32])), 13));
+    // What another agent stores under the same id shares the numbers, and nothing else.
+    let mut others = rows[11].clone();
+    (others.at.seq, others.agent) = (13, agent("mallory"));
+    write(&bed.store, Writes { checkpoints: vec![others.clone()], ..Writes::default() })
+        .await
+        .unwrap();
+    let seen = see(&bed.store, &[given(1, 1)]).await;
+    assert_eq!((last(&seen), seen.runs[&run].next()), (Some((12, [12; 32])), 14));
+    let own = bed.store.find_checkpoint(&run, Some(&alice), None).await.unwrap();
+    assert_eq!(own.as_ref(), rows.last());
+    let last = bed.store.find_checkpoint(&run, None, None).await.unwrap();
+    assert_eq!(last, Some(others));
+    let none = bed.store.find_checkpoint(&run, Some(&alice), Some(13)).await.unwrap();
+    assert_eq!(none, None);
     let again = Writes { checkpoints: vec![rows[4].clone()], ..Writes::default() };
     let again = write(&bed.store, again).await;
     assert!(matches!(again, Err(StoreError::Conflict(_))), "{again:?}");

@@ -293,7 +293,8 @@ pub fn needs(batch: &[Given]) -> Needs {
     for given in batch {
         needs.tasks.insert(given.task_key());
         needs.handoffs.insert(given.key());
-        needs.runs.insert((given.tenant.clone(), given.task, given.execution()));
+        let run = (given.tenant.clone(), given.task, given.execution());
+        needs.runs.insert((run, agent("alice")));
     }
     needs
 }

@@ -253,6 +253,24 @@ mod tests {
         assert!(plain["perHop"][0].get("compressionUSD").is_none());
     }
 
+    /// As many hops as `gate.max_hops` allows, each with an end.
+    #[test]
+    fn the_longest_task_is_summed_up() {
+        let id = |n: usize| format!("h{n}");
+        let mut records = Vec::new();
+        for n in 0..10_000 {
+            let parent = n.checked_sub(1).map(id);
+            let mut one = hop(&id(n), parent.as_deref(), "a", 0.0, 0);
+            one["spent"] = json!({ "usd": 0.001 });
+            records.push(one);
+        }
+        let end = |n| json!({ "kind": "COMPLETED", "handoffId": id(n), "spent": { "usd": 0.001 } });
+        records.extend((0..10_000).rev().map(end));
+        let account = account(&records);
+        assert_eq!(account.hops().len(), 10_000);
+        assert_eq!(account.cost()["totalUSD"], json!(20.0));
+    }
+
     #[test]
     fn what_was_spent_before_a_rollback_counts_once() {
         let account = account(&[
