@@ -128,7 +128,7 @@ both! {
             .collect();
         crate::harness::until("the loud agent is over its share", async || {
             let refused = broker.metric("handoff_pool_refusals_total").await;
-            if refused > 0 { Ok(()) } else { Err(refused) }
+            if refused > 0 { Ok(()) } else { Err(refused.to_string()) }
         })
         .await;
         for other in [(&b, "b"), (&c, "c")] {

@@ -279,7 +279,7 @@ both! {
         stalled.write_all(&vec![b' '; 100 * 1024]).await.unwrap();
         crate::harness::until("the stalled body has all the room", async || {
             let held = broker.metric("handoff_pool_held").await;
-            if held > 10_000 { Ok(()) } else { Err(held) }
+            if held > 10_000 { Ok(()) } else { Err(held.to_string()) }
         })
         .await;
         let large = Message::initial("b", "a").set("/currentState/text", json!("clause ".repeat(40_000)));
