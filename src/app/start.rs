@@ -147,6 +147,15 @@ fn report(config: &Config) {
             "delivery.pull_timeout_ms is deprecated: set delivery.unclaimed_ms, which it overrides"
         );
     }
+    let (claim, verdict) = (config.delivery.claim_ttl_ms, config.delivery.verdict_timeout_ms);
+    if claim > verdict / 3 {
+        tracing::warn!(
+            claim,
+            verdict,
+            "delivery.claim_ttl_ms is over a third of delivery.verdict_timeout_ms: a claim whose answer is lost leaves \
+             little time for the next one; lower the first or raise the second"
+        );
+    }
     if let Some(crossing) = config.residency.archive_crossing() {
         tracing::warn!(code = WarningCode::ResidencyCrossing.as_str(), "archive: {crossing}");
     }

@@ -224,7 +224,7 @@ impl From<LedgerError> for Problem {
                 Self { failures, ..Self::new(Code::Conflict, detail.unwrap_or_default()) }
             }
             LedgerError::Unavailable => {
-                Self::new(Code::Unavailable, "the store cannot be reached; try again")
+                Self::new(Code::Unavailable, "the store does not take this now; try again")
             }
             _ => Self::new(err.code(), err.to_string()),
         }
@@ -240,6 +240,10 @@ impl From<StoreError> for Problem {
                     Code::Internal,
                     "the broker failed; the request id tells the operator more",
                 )
+            }
+            StoreError::Denied(why) => {
+                tracing::error!(error = %why, "the store does not let the broker work");
+                Self::new(Code::Unavailable, "the store cannot be used; try again")
             }
             StoreError::Unavailable(why) | StoreError::Conflict(why) => {
                 tracing::warn!(error = %why, "the store is unavailable");

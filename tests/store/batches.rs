@@ -248,7 +248,7 @@ pub async fn a_record_without_a_log_is_refused_and_writes_nothing(bed: Arc<Bed>)
     let before = sizes(&bed).await;
     let batch = [given(1, 1), given(2, 2).of("stranger")];
     let err = write(&bed.store, plan(&batch, handoffd::store::BatchState::default())).await;
-    assert!(matches!(err, Err(StoreError::Refused(_))), "{err:?}");
+    assert!(matches!(err, Err(StoreError::Denied(_))), "{err:?}");
     assert_eq!(sizes(&bed).await, before);
 }
 
@@ -258,7 +258,7 @@ pub async fn a_change_of_what_is_not_there_is_refused_and_writes_nothing(bed: Ar
     let mut writes = plan(&[given(2, 2)], handoffd::store::BatchState::default());
     writes.handoffs.insert(one.key(), (one.handoff(), false));
     let err = write(&bed.store, writes).await;
-    assert!(matches!(err, Err(StoreError::Refused(_))), "{err:?}");
+    assert!(matches!(err, Err(StoreError::Denied(_))), "{err:?}");
     assert_eq!(sizes(&bed).await, before);
 }
 

@@ -20,7 +20,7 @@ use handoffd_core::domain::question::ANSWER_TIMEOUT;
 use handoffd_core::domain::ruling::Trigger;
 use handoffd_core::domain::task::TaskStatus;
 use handoffd_core::evidence::record::{RecordContent, RecordKind};
-use handoffd_store::store::BatchState;
+use handoffd_store::store::{BatchState, OutboxRow};
 
 /// A receiver's word by callback.
 pub(super) fn verdict(
@@ -153,6 +153,8 @@ pub(super) fn settle(
             row.visible_at = Micros(0);
             row.claimed_by = None;
             row.mode = *mode;
+            // What it counted of a webhook's busy answers means another thing in an inbox.
+            row.busy = 0;
             case.handoff.mode = *mode;
             case.handoff.clock = context.offered(case.handoff.clock, command.at, *mode);
             case.changes.push(Change::Outbox(row));
@@ -204,6 +206,18 @@ pub(super) fn lease(
     let Some(row) = state.outbox.get(&key).filter(|row| row.attempt == lease.attempt) else {
         return Ok((Vec::new(), Reply::Superseded));
     };
+    let over = case.handoff.deadline_at.is_some_and(|deadline| deadline <= command.at);
+    if over && row.busy == LAST_CLAIM_TAKEN {
+        // The sweeper ends it.
+        return Ok((Vec::new(), Reply::Superseded));
+    }
+    let mut row = row.clone();
+    if case.handoff.deadline_at.is_some() && (over || row.busy == LAST_CLAIM_OFFERED) {
+        // The last claim: it returned, and its time begins now.
+        row.busy = LAST_CLAIM_TAKEN;
+        case.handoff.deadline_at = Some(command.at.plus(last_claim(&case, context)));
+        case.changes.push(Change::Outbox(row.clone()));
+    }
     case.task.fence += 1;
     case.handoff.fencing_token = case.task.fence;
     case.handoff.attempts = row.attempt;
@@ -214,7 +228,7 @@ pub(super) fn lease(
     case.owes_verdict(
         granted.map_or(lease.verdict_by, |ms| command.at.plus(Duration::from_millis(ms))),
     );
-    let outbox = row.clone();
+    let outbox = row;
     let (changes, _) = case.close();
     let handoff = changes
         .iter()
@@ -224,6 +238,37 @@ pub(super) fn lease(
         })
         .ok_or(LedgerError::NotFound("handoff"))?;
     Ok((changes, Reply::Leased { handoff, outbox }))
+}
+
+/// In [`OutboxRow::busy`] of an inbox's row, where no receiver is busy: the verdict's time is over and the handoff is
+/// offered for one more claim.
+const LAST_CLAIM_OFFERED: i32 = -1;
+/// That claim was taken.
+const LAST_CLAIM_TAKEN: i32 = -2;
+
+/// How long a handoff whose verdict is due waits for one more claim, and how long that claim lasts: as long as any
+/// claim, and at most a third of the verdict's time, so that a contract's short time stays short.
+fn last_claim(case: &Case<'_>, context: &Context) -> Duration {
+    let granted = case.handoff.ruling.as_ref().and_then(|ruling| ruling.edge.timeout_ms);
+    let verdict = granted.map_or(context.rules.verdict, Duration::from_millis);
+    context.rules.claim.min(verdict / 3)
+}
+
+/// The inbox's row, offered for one more claim, where nobody answered the last one and it returns only now, or returned
+/// a moment ago: the answer to one poll may have been lost. `None` where the handoff had that already, or lay in the
+/// inbox unclaimed for as long as it would get.
+fn offered_again(case: &Case<'_>, context: &Context) -> Option<OutboxRow> {
+    let at = case.command.at;
+    let key = (case.command.tenant.clone(), case.handoff.id);
+    let row = case.state.outbox.get(&key).filter(|row| !row.mode.is_pushed())?;
+    let claimed = case.was == HandoffStatus::Pending && row.claimed_by.is_some() && row.busy >= 0;
+    let returned = row.visible_at.min(at);
+    (claimed && at < returned.plus(last_claim(case, context))).then(|| OutboxRow {
+        visible_at: at,
+        claimed_by: None,
+        busy: LAST_CLAIM_OFFERED,
+        ..row.clone()
+    })
 }
 
 /// A deadline that may have passed: the verdict's or the lease's.
@@ -248,6 +293,16 @@ pub(super) fn expire(
     if idle && !due {
         case.undo(&streams::idle())?;
         return Ok(case.close());
+    }
+    if let Some(row) = offered_again(&case, context) {
+        case.handoff.deadline_at = Some(command.at.plus(last_claim(&case, context)));
+        case.changes.push(Change::Outbox(row));
+        let (changes, mut reply) = case.close();
+        if let Reply::Handoff { more, .. } = &mut reply {
+            // Its receiver's polls are woken.
+            *more = true;
+        }
+        return Ok((changes, reply));
     }
     let (trigger, reason) = match case.handoff.status {
         HandoffStatus::Accepted => (Trigger::Error, "LEASE_EXPIRED"),

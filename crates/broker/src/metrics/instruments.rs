@@ -491,7 +491,12 @@ instruments! {
             "handoff_personal_data_erased_total",
             "Erased entries of personal data.",
         ),
-        pub store_up: gauge("handoff_store_up", "1 while the store answers, else 0."),
+        pub store_up: gauge("handoff_store_up", "1 while the store answers and takes writes, else 0."),
+        pub store_write_failures: counters(
+            "handoff_store_write_failures_total",
+            "Batches that the store did not take, by reason: unavailable, conflict, denied (a right, a trigger, a cut log), refused (a value).",
+            &["reason"],
+        ),
         pub(super) build_info: gauges(
             "handoff_build_info",
             "Always 1; the labels identify the build.",

@@ -62,6 +62,10 @@ pub enum StoreError {
     /// The database or the request holds data that the store rejects. A retry does not help.
     #[error("the store refused: {0}")]
     Refused(String),
+    /// The database does not let the broker work: a right or a table is missing, a trigger or a constraint raises, the
+    /// log is cut or the file damaged. Nothing was written, and the sender is not at fault: an operator mends it.
+    #[error("the store does not let the broker work: {0}")]
+    Denied(String),
 }
 
 /// Result of a store operation.
@@ -383,6 +387,9 @@ pub trait AdminStore: Send + Sync {
     fn connections(&self) -> (u32, u32);
     /// Checks that the database answers.
     async fn ping(&self) -> Result<()>;
+    /// Writes as a batch does: a record in the log, which is rolled back, and a row that is committed and synchronised.
+    /// An error means that the database takes no batch now. `broker` and `now` are those of a heartbeat.
+    async fn probe_write(&self, broker: &str, now: Micros) -> Result<()>;
     /// Closes all connections in order.
     async fn close(&self);
     /// A database-wide fact, set once: keeps the first value and returns it.

@@ -600,6 +600,10 @@ impl AdminStore for MemoryStore {
         Ok(())
     }
 
+    async fn probe_write(&self, _broker: &str, _now: Micros) -> Result<()> {
+        self.ask("probe_write", |_| Ok(())).await
+    }
+
     async fn close(&self) {}
 
     async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>> {

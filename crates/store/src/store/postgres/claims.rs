@@ -303,6 +303,25 @@ pub(super) async fn beat(pool: &PgPool, broker: &str, now: Micros) -> Result<()>
     .map(|_| ())
 }
 
+/// See [`crate::store::AdminStore::probe_write`]. `log` is `pool`, unless the log has its own database.
+pub(super) async fn probe_write(
+    pool: &PgPool,
+    log: &PgPool,
+    broker: &str,
+    now: Micros,
+) -> Result<()> {
+    let mut tx = log.begin().await.map_err(failed)?;
+    sqlx::query(
+        "INSERT INTO audit.records (tenant, leaf_index, record_hash, kind, recorded_at, body) \
+         VALUES ('', 9223372036854775807, '', 'PROBE', 0, '')",
+    )
+    .execute(&mut *tx)
+    .await
+    .map_err(failed)?;
+    tx.rollback().await.map_err(failed)?;
+    beat(pool, broker, now).await
+}
+
 /// Brokers and their heartbeats.
 pub(super) async fn list_heartbeats(pool: &PgPool) -> Result<Vec<(String, Micros)>> {
     sqlx::query("SELECT broker, seen_at FROM brokers ORDER BY broker")

@@ -178,7 +178,7 @@ fn broken(err: MigrateError) -> StoreError {
         MigrateError::Execute(err) => failed(err),
         // Migrations hold no data of users: the server's own words may be shown.
         MigrateError::ExecuteMigration(err, version) => match failed(err) {
-            StoreError::Refused(why) => {
+            StoreError::Refused(why) | StoreError::Denied(why) => {
                 StoreError::Refused(format!("migration {version} failed: {why}"))
             }
             other => other,

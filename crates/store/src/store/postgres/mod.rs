@@ -683,6 +683,15 @@ impl AdminStore for PostgresStore {
         pinged
     }
 
+    async fn probe_write(&self, broker: &str, now: Micros) -> Result<()> {
+        let probed = within(PING_TIMEOUT, claims::probe_write(&self.pool, &self.log, broker, now));
+        let probed = probed.await;
+        if matches!(probed, Err(StoreError::Unavailable(_))) {
+            self.doubt.raise();
+        }
+        probed
+    }
+
     async fn close(&self) {
         self.sessions.close().await;
         self.log_sessions().close().await;

@@ -138,7 +138,7 @@ async fn make(connection: &mut PgConnection, role: &str) -> Result<()> {
     }
     let sql = AssertSqlSafe(format!("CREATE ROLE {role} LOGIN"));
     sqlx::raw_sql(sql).execute(connection).await.map(|_| ()).map_err(|err| match failed(err) {
-        StoreError::Refused(why) => StoreError::Refused(format!(
+        StoreError::Refused(why) | StoreError::Denied(why) => StoreError::Refused(format!(
             "the role {role} cannot be made ({why}): have it made by whoever may CREATE ROLE"
         )),
         other => other,

@@ -507,6 +507,10 @@ impl AdminStore for SqliteStore {
         self.read(reads::ping).await
     }
 
+    async fn probe_write(&self, _broker: &str, _now: Micros) -> Result<()> {
+        self.write(reads::probe_write).await
+    }
+
     async fn close(&self) {
         self.shut().await;
     }

@@ -19,6 +19,26 @@ pub(super) fn ping(db: &Db) -> Result<()> {
     db.query("SELECT count(*) FROM sqlite_schema").one(|_| Ok(()))
 }
 
+/// See [`crate::store::AdminStore::probe_write`]. What stays is as large as a small batch: a nearly full disk that takes
+/// one page and no batch does not pass. The bytes differ each time, because SQLite does not write what is unchanged.
+pub(super) fn probe_write(db: &Db) -> Result<()> {
+    db.query("SAVEPOINT probe").execute()?;
+    db.query(
+        "INSERT INTO audit_records \
+           (tenant, leaf_index, record_hash, kind, recorded_at, body) \
+         VALUES ('', 9223372036854775807, x'', 'PROBE', 0, x'')",
+    )
+    .execute()?;
+    db.query("ROLLBACK TO probe").execute()?;
+    db.query("RELEASE probe").execute()?;
+    db.query(
+        "INSERT INTO facts (name, value) VALUES ('write-probe', randomblob(16384)) \
+         ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+    )
+    .execute()?;
+    Ok(())
+}
+
 /// See [`crate::store::AdminStore::settle_fact`].
 pub(super) fn settle_fact(db: &Db, name: &str, value: &[u8]) -> Result<Vec<u8>> {
     db.query("INSERT INTO facts (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING")

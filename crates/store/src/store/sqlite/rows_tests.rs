@@ -65,11 +65,11 @@ async fn what_is_written_is_loaded_and_changed_in_chunks_of_every_size() {
     let mut unknown = Writes::default();
     let task = bench.task(777);
     unknown.tasks.insert((bench.tenant.clone(), task.id), (task, false));
-    assert!(matches!(bench.write(unknown).await, Err(StoreError::Refused(_))));
+    assert!(matches!(bench.write(unknown).await, Err(StoreError::Denied(_))));
     let mut elsewhere = Writes::default();
     let nobody: TenantId = "nobody".parse().unwrap();
     elsewhere.records.push(RecordDraft::new(nobody, RecordKind::NoOp, AT, Actor::broker()));
-    assert!(matches!(bench.write(elsewhere).await, Err(StoreError::Refused(_))));
+    assert!(matches!(bench.write(elsewhere).await, Err(StoreError::Denied(_))));
     assert_eq!(bench.store.find_head(&bench.tenant).await.unwrap().unwrap().size, 151);
 }
 

@@ -165,7 +165,7 @@ fn all_updated(touched: u64, expected: usize) -> Result<()> {
     if usize::try_from(touched).is_ok_and(|touched| touched == expected) {
         Ok(())
     } else {
-        Err(StoreError::Refused("a row to be updated does not exist".to_owned()))
+        Err(StoreError::Denied("a row to be updated does not exist".to_owned()))
     }
 }
 
