@@ -48,7 +48,7 @@ use handoffd_core::domain::redaction::RedactionPolicy;
 use handoffd_core::domain::warning::WarningCode;
 use handoffd_core::evidence::receipt::Notary;
 use handoffd_core::gate::Gate;
-use handoffd_store::clock::{self, Clock, SystemClock};
+use handoffd_store::clock::{self, Clock, Machine, SystemClock};
 use handoffd_store::store::{ClaimRelease, Store};
 
 /// Starts a broker: opens and migrates the store, settles keys, listens, delivers.
@@ -204,7 +204,8 @@ pub(super) struct WritePath {
 impl BrokerParts {
     /// Opens and migrates the store, settles the secrets, compiles the gate.
     async fn make(config: Config) -> Result<Self, StartError> {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        let grace = Duration::from_millis(config.recovery.start_grace_ms);
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::over(Machine, grace));
         let policy = EgressPolicy::parse(&config.egress.allow)
             .map_err(|err| StartError::Config(format!("egress.allow: {err}")))?;
         let endpoints: Endpoints = {

@@ -80,8 +80,8 @@ pub struct ErasedCounts {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct EraseParams {
-    /// `personal-data` (unless said), or `messages`: whole messages, replies and checkpoints of the
-    /// handoffs that the person's data came with, too.
+    /// `personal-data` (unless said), or `messages`: all contents and checkpoints of the tasks that the person's data
+    /// came with, too. It may follow an erasure of the scope `personal-data`.
     #[param(value_type = Option<String>)]
     scope: Option<ErasureScope>,
 }

@@ -29,8 +29,7 @@ pub async fn livez() -> &'static str {
     "ok\n"
 }
 
-/// The broker takes requests: the store answers and takes writes, and no stop is under way. Whether it takes writes is
-/// known from the last batch; where none succeeded for 15 seconds, one small write is tried.
+/// The broker takes requests: the store answers and takes writes, and no stop is under way.
 #[utoipa::path(
     get, path = "/readyz", tag = "service", operation_id = "readyz",
     security(()),
@@ -45,6 +44,7 @@ pub(super) async fn readyz(State(api): State<Api>) -> Result<&'static str, Probl
         return Err(Problem::new(Code::Unavailable, "the broker is stopping"));
     }
     api.store.ping().await?;
+    // Known from the last batch; where none succeeded of late, by one small write.
     writable(&api).await.map_err(|_| {
         // The reason stands in the log once, at the first failure.
         Problem::new(Code::Unavailable, "the store takes no writes; the broker's log says why")

@@ -99,6 +99,44 @@ both! {
         assert!(!trace.to_string().contains("Jana") && trace["verification"]["ok"] == true);
     }
 
+    // Finding E6 of 0.3.0: the person stayed in the output, in later hops and in other executions' checkpoints.
+    async fn whole_messages_are_those_of_the_whole_task(broker: Broker) {
+        let message = about("jana", "Jana Novak").set("/checkpoint", json!({ "step": "for Jana" }));
+        let (a, b) = sent(broker, std::slice::from_ref(&message)).await;
+        let c = broker.pull("c", &[]).await;
+        broker.admin.patch("/agents/b", &json!({ "handoffTargets": ["c"] })).await.expect(200);
+        for (agent, run) in [(&a, message["fromAgent"]["executionId"].as_str().unwrap().to_owned()), (&b, handoffd::clock::random_id().to_string())] {
+            let saved = format!("{}/checkpoints/{run}", message.task_path());
+            let answer = agent.api.put(&saved, &json!({ "state": { "who": "Jana" } })).await;
+            assert!(answer.status < 300 || answer.status == 403, "{}", answer.text);
+        }
+        let token = b.claim_one().await;
+        b.say(&message, "accept", token, json!({})).await.expect(200);
+        let later = message.next("b", "c").set("/conversationHistorySummary", json!("Jana asked again"));
+        b.submit(&later).await.expect(202);
+        let token = c.claim_one().await;
+        c.say(&later, "complete", token, json!({ "result": { "text": "Jana gets it" } })).await.expect(200);
+        c.api.post(&format!("{}/complete", later.task_path()), &json!({ "output": { "to": "Jana" } })).await.expect(200);
+        // First the narrow one, as somebody does who learns later that agents wrote about her.
+        erase(&broker.admin, "/data-subjects/jana", json!({})).await.expect(200);
+        assert!(broker.trace(&message).await.to_string().contains("Jana"));
+        let done = erase(&broker.admin, "/data-subjects/jana?scope=messages", json!({})).await.expect(200).body;
+        assert_eq!((&done["status"], &done["scope"]), (&json!("COMPLETED"), &json!("messages")), "{done}");
+        let trace = broker.trace(&message).await;
+        assert!(!trace.to_string().contains("Jana"), "{trace}");
+        assert_eq!(trace["verification"]["ok"], true, "{trace}");
+        let task = broker.admin.get(&later.task_path()).await.expect(200);
+        assert!(!task.text.contains("Jana"), "{}", task.text);
+        let saved = broker.admin.get(&format!("{}/checkpoints", message.task_path())).await.expect(200);
+        assert!(!saved.text.contains("Jana"), "{}", saved.text);
+        let found = broker.admin.get(&format!("{}?include=message", later.path())).await.expect(200);
+        assert!(!found.text.contains("Jana"), "{}", found.text);
+        let again = erase(&broker.admin, "/data-subjects/jana?scope=messages", json!({})).await.expect(200);
+        assert_eq!(again.header("idempotency-replayed"), "true");
+        let verified = broker.command(&["verify"]).await;
+        assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
+    }
+
     async fn a_hold_forbids_and_says_why(broker: Broker) {
         let message = about("jana", "Jana");
         sent(broker, std::slice::from_ref(&message)).await;

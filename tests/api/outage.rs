@@ -264,3 +264,88 @@ async fn a_database_that_became_read_only_is_not_ready_without_a_submission() {
     })
     .await;
 }
+
+/// Finding O9 of 0.3.0: 503 without a cause, and a broker that said it was ready.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_is_cut_under_a_live_broker_is_not_ready() {
+    let case = async |broker: &Broker| {
+        broker.expect_unavailable();
+        let (a, _b) = broker.pull_pair().await;
+        a.submit(&Message::initial("a", "b")).await.expect(202);
+        let cut = "DROP TRIGGER audit_records_no_delete; DROP TRIGGER audit_nodes_no_delete; \
+            CREATE TABLE kept_records AS SELECT * FROM audit_records; \
+            CREATE TABLE kept_heads AS SELECT * FROM audit_log_heads; \
+            DELETE FROM audit_records WHERE leaf_index >= (SELECT max(leaf_index) FROM audit_records); \
+            UPDATE audit_log_heads SET size = size - 1, frontier = NULL";
+        past(broker, cut, "").await;
+        let message = Message::initial("a", "b");
+        a.submit(&message).await.refused(503, "UNAVAILABLE");
+        broker.admin.get("/readyz").await.refused(503, "UNAVAILABLE");
+        assert!(broker.metric("handoff_store_write_failures_total").await >= 1);
+        let whole = "INSERT INTO audit_records SELECT * FROM kept_records AS k WHERE NOT EXISTS \
+              (SELECT 1 FROM audit_records AS r WHERE r.tenant = k.tenant AND r.leaf_index = k.leaf_index); \
+            UPDATE audit_log_heads SET size = (SELECT k.size FROM kept_heads AS k WHERE k.tenant = audit_log_heads.tenant), \
+              frontier = (SELECT k.frontier FROM kept_heads AS k WHERE k.tenant = audit_log_heads.tenant)";
+        past(broker, whole, "").await;
+        a.submit(&message).await.expect(202);
+        broker.admin.get("/readyz").await.expect(200);
+    };
+    run(Kind::Sqlite, &[], case).await;
+}
+
+/// Finding O9 of 0.3.0: such a database took some texts and answered 500 to others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_is_not_utf_8_is_refused_at_the_start() {
+    let name = format!("handoffd_api_{}", handoffd::clock::random_id().simple());
+    on_server(format!("CREATE DATABASE {name} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0"))
+        .await;
+    let mut url = crate::harness::server();
+    url.set_path(&name);
+    let options = handoffd::store::postgres::PostgresOptions::default();
+    let refused = handoffd::store::postgres::PostgresStore::open(url.as_str(), options).await;
+    let said = refused.map(drop).unwrap_err().to_string();
+    on_server(format!("DROP DATABASE {name} WITH (FORCE)")).await;
+    assert!(said.contains("LATIN1") && said.contains("UTF8"), "{said}");
+}
+
+/// Finding O3 of 0.3.0: of brokers whose clocks differ, one ended the others' work.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_whose_clock_differs_from_the_others_ends_no_work() {
+    const QUICK: crate::harness::Settings<'static> = &[
+        ("HANDOFFD_DELIVERY__POLL_MS", "50"),
+        ("HANDOFFD_DELIVERY__BROKER_TIMEOUT_MS", "10000"),
+        ("HANDOFFD_DELIVERY__CLAIM_TTL_MS", "300"),
+        ("HANDOFFD_DELIVERY__VERDICT_TIMEOUT_MS", "300"),
+    ];
+    run(Kind::Postgres, QUICK, async |broker: &Broker| {
+        let (a, b) = broker.pull_pair().await;
+        // A broker an hour ahead, by its row alone.
+        let other = "INSERT INTO brokers (broker, seen_at, clock_offset_us) VALUES ('other', 1, 3600000000)";
+        past(broker, "", other).await;
+        let url = broker.url.clone();
+        let living = tokio::spawn(async move {
+            let mut raw = sqlx::PgConnection::connect(&url).await.unwrap();
+            loop {
+                sqlx::raw_sql("UPDATE brokers SET seen_at = seen_at + 1 WHERE broker = 'other'")
+                    .execute(&mut raw)
+                    .await
+                    .unwrap();
+                tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            }
+        });
+        until("it knows", async || {
+            let metrics = broker.admin.metrics().await;
+            if metrics.contains("handoff_clock_ahead_seconds{clock=\"brokers\"} -3") { Ok(()) } else { Err(metrics) }
+        })
+        .await;
+        let message = Message::initial("a", "b");
+        a.submit(&message).await.expect(202);
+        assert_eq!(b.claim(1).await.len(), 1);
+        tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+        assert_eq!(broker.admin.get(&message.path()).await.expect(200).body["status"], "PENDING");
+        past(broker, "", "UPDATE brokers SET clock_offset_us = 0 WHERE broker = 'other'").await;
+        broker.handoff_becomes(&message, "EXPIRED").await;
+        living.abort();
+    })
+    .await;
+}

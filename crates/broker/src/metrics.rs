@@ -56,6 +56,10 @@ impl Instruments {
         from_zero(&self.findings, &reasons);
         from_zero(&self.refusals, &RefusalClass::ALL.map(RefusalClass::as_str));
         from_zero(&self.cap_refusals, &["tenant", "agent"]);
+        from_zero(&self.clock_steps, &["forward", "back"]);
+        for clock in ["machine", "brokers"] {
+            self.clock_ahead.with_label_values(&[clock]);
+        }
         from_zero(&self.store_write_failures, &["unavailable", "conflict", "denied", "refused"]);
         from_zero(&self.endpoint_alerts, &["failing", "disabled"]);
         from_zero(&self.classifier_verdicts, &["SAFE", "UNSAFE", "NONE"]);

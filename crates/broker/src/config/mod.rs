@@ -611,6 +611,7 @@ pub struct Events {
 pub struct Recovery {
     pub escalation_timeout_ms: u64,
     pub cancel_grace_ms: u64,
+    pub start_grace_ms: u64,
     pub max_checkpoint_bytes: usize,
 }
 

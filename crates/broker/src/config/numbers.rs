@@ -15,6 +15,9 @@ const MAX_REPLY_WAIT_MS: u64 = 1_000;
 /// Longest grace of a canceled task, as `graceMs` of a call has it (docs/recovery.md): an hour.
 const MAX_CANCEL_GRACE_MS: u64 = 3_600_000;
 
+/// Longest time for which a start leaves passed deadlines alone: an hour.
+const MAX_START_GRACE_MS: u64 = 3_600_000;
+
 /// Longest stop, and longest age of what the directory keeps: a day. The cache panics above a thousand years.
 const DAY_MS: u64 = 86_400_000;
 
@@ -116,6 +119,7 @@ impl Config {
             ("transports.reply_wait_ms", self.transports.reply_wait_ms, MAX_REPLY_WAIT_MS),
             ("ledger.settle_delay_ms", self.ledger.settle_delay_ms, MAX_SETTLE_DELAY_MS),
             ("recovery.cancel_grace_ms", self.recovery.cancel_grace_ms, MAX_CANCEL_GRACE_MS),
+            ("recovery.start_grace_ms", self.recovery.start_grace_ms, MAX_START_GRACE_MS),
             ("server.stop_timeout_ms", self.server.stop_timeout_ms, DAY_MS),
             ("auth.cache_ttl_ms", self.auth.cache_ttl_ms, DAY_MS),
         ];

@@ -234,6 +234,13 @@ impl Shared {
                 Err(err) => {
                     timer.stop_and_discard();
                     tracing::warn!(error = %err, commands = jobs.len(), "a batch was not committed");
+                    if matches!(err, StoreError::Conflict(_)) {
+                        tracing::warn!(
+                            tries,
+                            "rows that the batch adds exist already: another broker was faster each time, or the log or a \
+                             table was cut or restored under this broker (`handoffd verify` tells which)"
+                        );
+                    }
                     return Err(err);
                 }
             }

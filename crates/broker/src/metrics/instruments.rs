@@ -492,6 +492,16 @@ instruments! {
             "Erased entries of personal data.",
         ),
         pub store_up: gauge("handoff_store_up", "1 while the store answers and takes writes, else 0."),
+        pub clock_steps: counters(
+            "handoff_clock_steps_total",
+            "How often the machine's clock was set while the broker ran, by direction: forward, back.",
+            &["direction"],
+        ),
+        pub clock_ahead: floats(
+            "handoff_clock_ahead_seconds",
+            "By how much a clock is ahead of what it is compared with: machine (the machine's clock, of the broker's own time), brokers (the broker's time, of the other brokers' median).",
+            &["clock"],
+        ),
         pub store_write_failures: counters(
             "handoff_store_write_failures_total",
             "Batches that the store did not take, by reason: unavailable, conflict, denied (a right, a trigger, a cut log), refused (a value).",

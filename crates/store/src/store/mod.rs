@@ -307,6 +307,11 @@ pub trait OutboxStore: Send + Sync {
     /// Brokers with the values of their heartbeats. A value comes from the other broker's clock, so only its
     /// change between two reads is meaningful.
     async fn list_heartbeats(&self) -> Result<Vec<(String, Micros)>>;
+    /// Brokers with the microseconds by which their clocks were ahead of the database's at their last heartbeats. None
+    /// where one broker serves.
+    async fn list_clock_offsets(&self) -> Result<Vec<(String, i64)>> {
+        Ok(Vec::new())
+    }
     /// Brokers with webhook claims and without heartbeat; reads the whole outbox.
     async fn list_strangers(&self) -> Result<Vec<String>>;
     /// A broker's webhook claims with their attempts; reads the whole outbox.
@@ -394,6 +399,8 @@ pub trait AdminStore: Send + Sync {
     async fn close(&self);
     /// A database-wide fact, set once: keeps the first value and returns it.
     async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>>;
+    /// A database-wide fact, where it was set.
+    async fn find_fact(&self, name: &str) -> Result<Option<Vec<u8>>>;
     async fn depths(&self) -> Result<Depths>;
     /// Has the database analyse tables that outgrew its statistics, so that it drops plans made for empty tables,
     /// and decides whether plans may be cached. Returns whether this is useful here, and should be called every

@@ -7185,8 +7185,8 @@ class InboxItem(BaseModel):
     """
     verdict_by: Annotated[AwareDatetime | None, Field(alias="verdictBy")] = None
     """
-    Without a verdict by then, RFC 3339, the handoff expires: the time runs from its first claim on. Absent
-    where a person decides.
+    Without a verdict by then, RFC 3339, the handoff expires, or is offered for one more claim where it was not yet:
+    the time runs from its first claim on. Absent where a person decides.
     """
 
 

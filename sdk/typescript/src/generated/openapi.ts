@@ -1060,7 +1060,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The broker takes requests: the store answers and no stop is under way. */
+        /** The broker takes requests: the store answers and takes writes, and no stop is under way. */
         get: operations["readyz"];
         put?: never;
         post?: never;
@@ -4773,8 +4773,8 @@ export interface components {
             tracestate?: string;
             /**
              * Format: date-time
-             * @description Without a verdict by then, RFC 3339, the handoff expires: the time runs from its first claim on. Absent
-             *     where a person decides.
+             * @description Without a verdict by then, RFC 3339, the handoff expires, or is offered for one more claim where it was not yet:
+             *     the time runs from its first claim on. Absent where a person decides.
              */
             verdictBy?: string | null;
         };
@@ -8809,8 +8809,8 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description `personal-data` (unless said), or `messages`: whole messages, replies and checkpoints of the
-                 *     handoffs that the person's data came with, too.
+                 * @description `personal-data` (unless said), or `messages`: all contents and checkpoints of the tasks that the person's data
+                 *     came with, too. It may follow an erasure of the scope `personal-data`.
                  */
                 scope?: string;
             };
@@ -11059,7 +11059,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDetails"];
                 };
             };
-            /** @description Stopping, or the store is away */
+            /** @description Stopping, or the store is away or takes no writes */
             503: {
                 headers: {
                     [name: string]: unknown;

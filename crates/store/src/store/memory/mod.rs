@@ -613,6 +613,10 @@ impl AdminStore for MemoryStore {
         .await
     }
 
+    async fn find_fact(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        self.ask("find_fact", |tables| Ok(tables.facts.get(name).cloned())).await
+    }
+
     async fn depths(&self) -> Result<Depths> {
         self.ask("depths", |tables| Ok(tables.depths())).await
     }

@@ -236,8 +236,24 @@ async fn open(
         connect::pool(&servers, options, most - writing, messages, doubt),
         Sessions::open(&servers, options, writing, messages, doubt),
     )?;
+    expect_utf8(&pool, what).await?;
     let follower = Follower::start(&servers, &pool, doubt);
     Ok(Database { servers, pool, sessions, follower })
+}
+
+/// Rejects a database in another encoding: it could not hold every text.
+async fn expect_utf8(pool: &PgPool, what: &str) -> Result<()> {
+    let encoding: String = sqlx::query_scalar("SELECT current_setting('server_encoding')")
+        .fetch_one(pool)
+        .await
+        .map_err(failed)?;
+    if encoding == "UTF8" {
+        return Ok(());
+    }
+    Err(StoreError::Refused(format!(
+        "the database of {what} has the encoding {encoding}, which cannot hold every text: make one with \
+         CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0 LOCALE 'C.UTF-8', and move the data with pg_dump"
+    )))
 }
 
 /// Brings one database up to date. On a connection of its own: the wait for another broker's migration may
@@ -542,6 +558,10 @@ impl OutboxStore for PostgresStore {
         answered(claims::list_heartbeats(&self.pool)).await
     }
 
+    async fn list_clock_offsets(&self) -> Result<Vec<(String, i64)>> {
+        answered(claims::list_clock_offsets(&self.pool)).await
+    }
+
     async fn list_strangers(&self) -> Result<Vec<String>> {
         answered(claims::list_strangers(&self.pool)).await
     }
@@ -701,6 +721,10 @@ impl AdminStore for PostgresStore {
 
     async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>> {
         answered(reads::settle_fact(&self.pool, name, value)).await
+    }
+
+    async fn find_fact(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        answered(reads::find_fact(&self.pool, name)).await
     }
 
     async fn depths(&self) -> Result<Depths> {

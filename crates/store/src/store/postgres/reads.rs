@@ -34,6 +34,15 @@ pub(super) async fn settle_fact(pool: &PgPool, name: &str, value: &[u8]) -> Resu
     rows::get(&row, "value")
 }
 
+/// See [`crate::store::AdminStore::find_fact`].
+pub(super) async fn find_fact(pool: &PgPool, name: &str) -> Result<Option<Vec<u8>>> {
+    sqlx::query_scalar("SELECT value FROM facts WHERE name = $1")
+        .bind(name)
+        .fetch_optional(pool)
+        .await
+        .map_err(failed)
+}
+
 pub(super) async fn find_key(pool: &PgPool, hash: &[u8]) -> Result<Option<KeyRow>> {
     sqlx::query(AssertSqlSafe(format!("SELECT {KEY} FROM api_keys WHERE key_hash = $1")))
         .bind(hash)

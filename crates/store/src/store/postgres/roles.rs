@@ -62,7 +62,7 @@ pub(super) const OPERATIONS: TableRights = &[
         "contents",
         "SELECT, INSERT, UPDATE (salt, codec, bytes, segment, seg_offset, seg_length, purged_at)",
     ),
-    ("personal_data", "SELECT, INSERT, UPDATE (subject_id, salt, bytes)"),
+    ("personal_data", "SELECT, INSERT, UPDATE (subject_id, salt, bytes, erasure_id)"),
     ("checkpoints", "SELECT, INSERT, UPDATE (salt, codec, bytes)"),
     ("erasures", "SELECT, INSERT, UPDATE"),
     ("legal_holds", "SELECT, INSERT, UPDATE"),

@@ -519,6 +519,10 @@ impl AdminStore for SqliteStore {
         self.write(|db| reads::settle_fact(db, name, value)).await
     }
 
+    async fn find_fact(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        self.read(|db| reads::find_fact(db, name)).await
+    }
+
     async fn depths(&self) -> Result<Depths> {
         self.read(reads::depths).await
     }

@@ -810,8 +810,8 @@ class DataSubjects:
                 reason: A code, `DATA_SUBJECT_REQUEST` unless said; stands in the records.
                 requested_by: Your own reference to the request, e.g. a ticket; kept with the record, outlives the
                     erasure.
-                scope: `personal-data` (unless said), or `messages`: whole messages, replies and checkpoints of the
-                    handoffs that the person's data came with, too.
+                scope: `personal-data` (unless said), or `messages`: all contents and checkpoints of the tasks that the person's data
+                    came with, too. It may follow an erasure of the scope `personal-data`.
 
             Raises:
                 ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an operator; 404:
@@ -2013,7 +2013,7 @@ class Service:
         return _text(await self._transport.call("GET", "/metrics"))
 
     async def readyz(self) -> str:
-        """The broker takes requests: the store answers and no stop is under way.
+        """The broker takes requests: the store answers and takes writes, and no stop is under way.
 
         Raises:
             ProblemError: 400: An unknown query parameter; 503: Stopping, or the store is away.
