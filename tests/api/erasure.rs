@@ -102,16 +102,14 @@ both! {
     // Finding E6 of 0.3.0: the person stayed in the output, in later hops and in other executions' checkpoints.
     async fn whole_messages_are_those_of_the_whole_task(broker: Broker) {
         let message = about("jana", "Jana Novak").set("/checkpoint", json!({ "step": "for Jana" }));
-        let (a, b) = sent(broker, std::slice::from_ref(&message)).await;
+        let (_, b) = sent(broker, std::slice::from_ref(&message)).await;
         let c = broker.pull("c", &[]).await;
         broker.admin.patch("/agents/b", &json!({ "handoffTargets": ["c"] })).await.expect(200);
-        for (agent, run) in [(&a, message["fromAgent"]["executionId"].as_str().unwrap().to_owned()), (&b, handoffd::clock::random_id().to_string())] {
-            let saved = format!("{}/checkpoints/{run}", message.task_path());
-            let answer = agent.api.put(&saved, &json!({ "state": { "who": "Jana" } })).await;
-            assert!(answer.status < 300 || answer.status == 403, "{}", answer.text);
-        }
         let token = b.claim_one().await;
         b.say(&message, "accept", token, json!({})).await.expect(200);
+        // Of another execution than any handoff of the task names.
+        let run = format!("{}/checkpoints/{}", message.task_path(), handoffd::clock::random_id());
+        b.api.put(&run, &json!({ "who": "Jana" })).await;
         let later = message.next("b", "c").set("/conversationHistorySummary", json!("Jana asked again"));
         b.submit(&later).await.expect(202);
         let token = c.claim_one().await;

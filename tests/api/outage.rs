@@ -272,7 +272,7 @@ async fn a_log_that_is_cut_under_a_live_broker_is_not_ready() {
         broker.expect_unavailable();
         let (a, _b) = broker.pull_pair().await;
         a.submit(&Message::initial("a", "b")).await.expect(202);
-        let cut = "DROP TRIGGER audit_records_no_delete; DROP TRIGGER audit_nodes_no_delete; \
+        let cut = "DROP TRIGGER audit_records_no_delete; \
             CREATE TABLE kept_records AS SELECT * FROM audit_records; \
             CREATE TABLE kept_heads AS SELECT * FROM audit_log_heads; \
             DELETE FROM audit_records WHERE leaf_index >= (SELECT max(leaf_index) FROM audit_records); \
@@ -285,7 +285,10 @@ async fn a_log_that_is_cut_under_a_live_broker_is_not_ready() {
         let whole = "INSERT INTO audit_records SELECT * FROM kept_records AS k WHERE NOT EXISTS \
               (SELECT 1 FROM audit_records AS r WHERE r.tenant = k.tenant AND r.leaf_index = k.leaf_index); \
             UPDATE audit_log_heads SET size = (SELECT k.size FROM kept_heads AS k WHERE k.tenant = audit_log_heads.tenant), \
-              frontier = (SELECT k.frontier FROM kept_heads AS k WHERE k.tenant = audit_log_heads.tenant)";
+              frontier = (SELECT k.frontier FROM kept_heads AS k WHERE k.tenant = audit_log_heads.tenant); \
+            DROP TABLE kept_records; DROP TABLE kept_heads; \
+            CREATE TRIGGER audit_records_no_delete BEFORE DELETE ON audit_records BEGIN \
+              SELECT RAISE(ABORT, 'the audit log is append-only: DELETE refused'); END";
         past(broker, whole, "").await;
         a.submit(&message).await.expect(202);
         broker.admin.get("/readyz").await.expect(200);
