@@ -32,6 +32,7 @@ mod crowd;
 mod delivery;
 mod described;
 mod doors;
+mod edges;
 mod endpoints;
 mod erasure;
 mod events;

@@ -38,6 +38,7 @@ mod groups;
 mod guarded;
 mod opinion;
 pub mod policies;
+mod reassign;
 mod refusal;
 pub mod stream;
 mod submit;

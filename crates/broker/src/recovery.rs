@@ -91,6 +91,7 @@ impl Sweeper {
                             task_id: row.task_id,
                             handoff_id: row.handoff_id,
                             agents: row.resume_as.into_iter().collect(),
+                            edge: None,
                             resolution: None,
                             content: None,
                         })),

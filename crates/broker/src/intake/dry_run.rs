@@ -120,7 +120,7 @@ impl Intake {
                         &principal.tenant,
                         &passed.message,
                         &passed.target,
-                        passed.contract.as_ref(),
+                        (passed.contract.as_ref(), &passed.others),
                     )
                     .await?;
                 if failures.is_empty() { Ok(passed.warnings) } else { Err(failures) }

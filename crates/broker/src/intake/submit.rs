@@ -38,6 +38,7 @@ impl Intake {
             target,
             to_itself,
             contract,
+            others,
             observed: _,
             marked: _,
             may_repeat: _,
@@ -50,7 +51,7 @@ impl Intake {
         let agents = self.directory.agents(&principal.tenant).await?;
         agents.roster.routed(&target.agent_id);
         let source = &message.envelope().from_agent.agent_id;
-        let require_checkpoint = requires_checkpoint(&policy, &agents, source);
+        let require_checkpoint = requires_checkpoint(&policy, &others, &agents, source);
         let body = Bytes::from(message.content());
         let personal = message.personal_data();
         let ready = contract.as_ref();
@@ -58,6 +59,7 @@ impl Intake {
             target: &target,
             to_itself,
             policy,
+            others,
             ready,
             require_checkpoint,
             safety,

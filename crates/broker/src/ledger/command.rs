@@ -17,7 +17,7 @@ use handoffd_core::domain::ids::{
 use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::policy::EdgePolicy;
 use handoffd_core::domain::residency::ResidencyFacts;
-use handoffd_core::domain::ruling::Ruling;
+use handoffd_core::domain::ruling::{OtherEdge, Ruling};
 use handoffd_core::domain::window::{CompressionFacts, ContextFacts};
 use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent};
 use handoffd_core::evidence::erasure::ErasureScope;
@@ -667,6 +667,8 @@ pub struct Resolve {
     pub agents: Vec<AgentId>,
     /// What a person decided; none where nobody did in time.
     pub resolution: Option<Resolution>,
+    /// The rules of the edge to the agent that gets the handoff by a person's word, where a contract rules it.
+    pub edge: Option<Box<OtherEdge>>,
     /// The reason in the person's words.
     pub content: Option<RecordContent>,
 }

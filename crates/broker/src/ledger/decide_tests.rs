@@ -336,7 +336,8 @@ proptest! {
                         task_id: row.task_id,
                         handoff_id: row.handoff_id,
                         agents: Vec::new(),
-                        resolution,
+                        edge: None,
+                            resolution,
                         content: None,
                     })))
                 }

@@ -321,7 +321,8 @@ fn resolve(state: &BatchState, at: i64, resolution: Option<Resolution>) -> Comma
             task_id: row.task_id,
             handoff_id: row.handoff_id,
             agents: Vec::new(),
-            resolution,
+            edge: None,
+                            resolution,
             content: None,
         })),
     )

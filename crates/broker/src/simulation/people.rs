@@ -83,7 +83,8 @@ async fn resolution(world: &World) -> Option<Decision> {
             task_id: row.task_id,
             handoff_id: row.handoff_id,
             agents,
-            resolution: Some(resolution),
+            edge: None,
+                            resolution: Some(resolution),
             content: Some(words(now)),
         }))
     }))

@@ -186,6 +186,13 @@ impl Catalog {
         self.by_id.contains_key(named.split('@').next().unwrap_or_default())
     }
 
+    /// Whether the contract of this name, with or without a version, is about the edge.
+    #[must_use]
+    pub fn declares(&self, named: &str, source: &Agent, target: &Agent) -> bool {
+        let id = named.split('@').next().unwrap_or_default();
+        self.find(id, None).is_some_and(|ready| speaks_of(ready.contract(), source, target))
+    }
+
     fn named(
         &self,
         source: &Agent,

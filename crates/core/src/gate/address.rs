@@ -32,6 +32,8 @@ pub struct ResolvedReceiver {
     pub failures: Vec<Failure>,
     /// An allowlist refusal, for the log.
     pub violation: Option<AllowlistViolation>,
+    /// The receiver's place among the preferred agents, where it stands in for those addressed.
+    pub preferred: Option<usize>,
 }
 
 impl ResolvedReceiver {
@@ -288,7 +290,9 @@ pub fn or_preferred(
     if found.target.is_some() || !unrouted {
         return found;
     }
-    let able = preferred.iter().filter_map(|id| roster.member(id)).find(|member| {
+    let known = preferred.iter().enumerate();
+    let mut known = known.filter_map(|(place, id)| Some((place, roster.member(id)?)));
+    let able = known.find(|(_, member)| {
         let id = Some(member.agent().agent_id.clone());
         let to = Address { agent_id: id, agent_type: None, agent_version: None, capability: None };
         let wanted =
@@ -297,7 +301,9 @@ pub fn or_preferred(
     });
     found.failures.clear();
     match able {
-        Some(member) => found.target = Some(Arc::clone(member.agent())),
+        Some((place, member)) => {
+            (found.target, found.preferred) = (Some(Arc::clone(member.agent())), Some(place));
+        }
         None => found.failures.push(Failure::new(
             Stage::Route,
             Code::NoCapableAgent,
