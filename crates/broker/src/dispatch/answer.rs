@@ -52,6 +52,9 @@ pub enum AttemptOutcome {
     Busy {
         /// The receiver's `Retry-After`, at most [`RETRY_AFTER_MAX`].
         retry_after: Option<Duration>,
+        /// Whether the answer is the receiver's, who saw the request; a transport's server that limits requests took
+        /// nothing.
+        reached: bool,
     },
     /// Status 410: the endpoint is permanently gone.
     Gone,
@@ -224,6 +227,7 @@ pub fn classify(status: u16, retry_after: Option<&str>, body: &[u8], now_s: i64)
         410 => AttemptOutcome::Gone,
         429 | 503 => AttemptOutcome::Busy {
             retry_after: retry_after.and_then(|value| parse_retry_after(value, now_s)),
+            reached: true,
         },
         _ => failed(FailureClass::Status, format!("answered {status}")),
     }

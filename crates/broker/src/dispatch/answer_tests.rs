@@ -155,7 +155,7 @@ fn busy_and_its_retry_after() {
         for (header, retry_after) in rows {
             assert_eq!(
                 classify(status, header, b"busy", NOW_S),
-                AttemptOutcome::Busy { retry_after },
+                AttemptOutcome::Busy { retry_after, reached: true },
                 "{status} {header:?}"
             );
         }
@@ -204,7 +204,7 @@ fn f2_6_accepted_decides_over_status_and_metadata_is_kept() {
 #[test]
 fn a_refused_repeat_of_a_request_that_may_have_been_taken_reached_the_receiver() {
     let refused = AttemptFailure::unreached(FailureClass::Unauthorized, "expired");
-    let busy = AttemptOutcome::Busy { retry_after: None };
+    let busy = AttemptOutcome::Busy { retry_after: None, reached: false };
     for outcome in [AttemptOutcome::Failed(refused.clone()), AttemptOutcome::Away(refused), busy] {
         let after = AttemptFailure::after_unknown(outcome);
         assert!(matches!(&after, AttemptOutcome::Away(failure) if failure.reached), "{after:?}");

@@ -425,7 +425,7 @@ impl A2aTransport {
 fn fault_outcome(fault: CallFault) -> AttemptOutcome {
     match fault {
         CallFault::Failed(failure) => AttemptOutcome::Failed(failure),
-        CallFault::Busy(retry_after) => AttemptOutcome::Busy { retry_after },
+        CallFault::Busy(retry_after) => AttemptOutcome::Busy { retry_after, reached: true },
         CallFault::Gone => AttemptOutcome::Gone,
         CallFault::Card(fault) => AttemptOutcome::Failed(
             AttemptFailure::unreached(FailureClass::Protocol, fault.to_string())
