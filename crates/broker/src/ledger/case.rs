@@ -228,7 +228,9 @@ impl<'a> Case<'a> {
         }
         let agent = Some(&self.handoff.target);
         self.changes.extend(returns::take_out(self.command, &mut self.task, agent));
-        let spent = self.task.funds.as_mut()?.settle(self.handoff.id, stated);
+        let funds = self.task.funds.as_mut()?;
+        let spent = funds.settle(self.handoff.id, stated);
+        funds.put_behind(self.handoff.id, &self.handoff.cost);
         stated.map(|_| spent)
     }
 
@@ -243,9 +245,6 @@ impl<'a> Case<'a> {
         self.publish(EventType::HandoffCompleted, |event| event);
         went_well(&mut self.task, &self.handoff);
         if let Some(place) = self.open_branch() {
-            if let (Some(spent), Some(funds)) = (spent, &mut self.task.funds) {
-                funds.gather(self.handoff.id, spent, &self.handoff.source);
-            }
             self.give_back()?;
             return self.branch_moved(place);
         }
