@@ -155,6 +155,14 @@ fn target(text: &str) -> Value {
     }
 }
 
+/// The id of a completed subtask, from its content: what was done before keeps its id from hop to hop, and what is new
+/// has a new one, which the loop guard counts as progress.
+fn subtask_id(description: &Value, result: &Value) -> String {
+    let content = json!([description, result]);
+    let hash = Sha256::digest(canonical::to_vec(&content));
+    format!("done-{}", hex::encode(&hash[..8]))
+}
+
 /// The message of a call. The arguments are as the tool's schema says.
 pub(super) fn build(arguments: &Map<String, Value>, context: MessageContext) -> Value {
     let text = |name: &str| arguments.get(name).and_then(Value::as_str);
@@ -162,14 +170,19 @@ pub(super) fn build(arguments: &Map<String, Value>, context: MessageContext) -> 
         |name: &str| arguments.get(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let task = text("task").unwrap_or_default();
     let parent = text("parentHandoffId");
+    let mut named: Vec<String> = Vec::new();
     let completed: Vec<Value> = list("completed")
         .iter()
-        .enumerate()
-        .map(|(place, one)| {
+        .map(|one| {
+            let result = one.get("result").cloned().unwrap_or_else(|| json!({}));
+            let id = subtask_id(&one["description"], &result);
+            // The same work twice is two entries.
+            let before = named.iter().filter(|known| **known == id).count();
+            named.push(id.clone());
             json!({
-                "subtaskId": format!("done-{}", place + 1),
+                "subtaskId": if before == 0 { id } else { format!("{id}-{}", before + 1) },
                 "description": one["description"],
-                "result": one.get("result").cloned().unwrap_or_else(|| json!({})),
+                "result": result,
                 "completedAt": context.timestamp,
             })
         })
@@ -209,7 +222,6 @@ pub(super) fn build(arguments: &Map<String, Value>, context: MessageContext) -> 
         "toolCallHistory": [],
         "traceparent": context.traceparent,
         "taskSummary": summary_of(task),
-        "historyStrategy": "summary",
         "extensions": { (context.door): context.extension },
     });
     if let Some(state) = context.tracestate {
@@ -246,6 +258,29 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_completed_subtask_has_the_id_of_its_content_at_every_hop() {
+        // Finding G4 of 0.3.0.
+        let ids = |done: Value| -> Vec<String> {
+            let given = json!({ "target": "b", "task": "go on", "completed": done });
+            let message = build(given.as_object().unwrap(), context());
+            assert!(Schemas::new().check(&message).is_ok(), "{message}");
+            let named = message["completedSubtasks"].as_array().unwrap();
+            named.iter().map(|one| one["subtaskId"].as_str().unwrap().to_owned()).collect()
+        };
+        let done =
+            |what: &str, result: u64| json!({ "description": what, "result": { "n": result } });
+        let (first, second) = (ids(json!([done("read", 1)])), ids(json!([done("write", 1)])));
+        assert_ne!(first, second, "each hop that did something new says so");
+        assert_eq!(
+            ids(json!([done("write", 1), done("read", 1)])),
+            [second[0].clone(), first[0].clone()]
+        );
+        assert_ne!(ids(json!([done("read", 2)])), first);
+        let twice = ids(json!([done("read", 1), done("read", 1)]));
+        assert_eq!(twice, [first[0].clone(), format!("{}-2", first[0])]);
+    }
 
     fn context() -> MessageContext {
         MessageContext {
