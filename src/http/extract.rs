@@ -447,7 +447,11 @@ pub(crate) fn preferred_wait(headers: &HeaderMap) -> Result<Option<Duration>, Pr
 
 /// `Idempotency-Key`, bare or quoted.
 pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
-    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
+    let mut values = headers.get_all("idempotency-key").iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(Problem::invalid("one Idempotency-Key a request: this one has several"));
+    }
     let text = value.to_str().unwrap_or_default().trim();
     let bare = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text);
     if bare.is_empty() || bare.len() > 255 || bare.contains('"') {

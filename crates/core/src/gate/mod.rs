@@ -358,7 +358,16 @@ impl Gate {
         if let Err(failures) = signed {
             return RefusedMessage::early(failures, Some(&value));
         }
-        let fits = stage!("gate.schema").in_scope(|| noted(self.schemas.check(&value)));
+        let fits = stage!("gate.schema").in_scope(|| {
+            // Only an escape can bring one: a message without it is not searched.
+            let mut nuls = match memchr::memmem::find(body, b"\\u0000") {
+                Some(_) => with_nul(&value),
+                None => Vec::new(),
+            };
+            let fits = self.schemas.check(&value).map(|_| ());
+            nuls.extend(fits.err().into_iter().flatten());
+            noted(if nuls.is_empty() { Ok(()) } else { Err(nuls) })
+        });
         if let Err(failures) = fits {
             return RefusedMessage::early(failures, Some(&value));
         }
@@ -761,6 +770,19 @@ fn orders_on((target, contract): ScannedEdge<'_>) -> [Option<Orders>; 2] {
 
 fn orders_of(edge: Option<&EdgePolicy>, target: Option<&Agent>) -> [Option<Orders>; 2] {
     [edge.and_then(|edge| edge.orders), target.and_then(|target| target.orders)]
+}
+
+/// Most texts with a NUL that are named.
+const MAX_NULS: usize = 32;
+
+/// A failure for each text with a NUL.
+#[must_use]
+pub fn with_nul(value: &Value) -> Vec<Failure> {
+    let failure = |pointer| {
+        let why = "The text has the character U+0000, which no database keeps: leave it out.";
+        Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, why)
+    };
+    json::nuls(value, MAX_NULS).into_iter().map(failure).collect()
 }
 
 /// The failure of a caller whose key is another agent's.
