@@ -86,7 +86,7 @@ pub(super) async fn submit(
         door: door.map(|Extension(Door(name))| name),
     };
     match api.intake.submit(&principal, body.into_body(), request).await? {
-        Answer::Submitted { handoff, record, replayed, contract, watch, warnings } => {
+        Answer::Submitted { handoff, record, replayed, repeated, contract, watch, warnings } => {
             fault::at(Step::HeadSign);
             let fresh = record.and_then(|record| Receipt::fresh(&record, &api.notary));
             let receipt = match &fresh {
@@ -101,7 +101,7 @@ pub(super) async fn submit(
                 &api,
                 *handoff,
                 receipt,
-                replayed,
+                (replayed, repeated),
                 wait.map(|wait| (wait, watch)),
                 &warnings,
             )
@@ -239,7 +239,7 @@ async fn submitted(
     api: &Api,
     handoff: Handoff,
     receipt: Option<ReceiptView>,
-    replayed: bool,
+    (replayed, repeated): (bool, bool),
     wait: Option<(Wait, Option<HandoffWatch>)>,
     warnings: &[Warning],
 ) -> Result<Response, Problem> {
@@ -255,6 +255,11 @@ async fn submitted(
         {
             result = results::find(api, &last.tenant, last.task_id, last.id).await?;
         }
+    }
+    if repeated && !settled {
+        // Another message's handoff: its present status is news to this one's sender.
+        last = waiting::last_successor(api, &handoff).await?.unwrap_or(last);
+        settled = last.status != HandoffStatus::Pending;
     }
     // A replay answers as the first time did; only who waits asks for what became of it.
     let status = match (no_op, settled) {

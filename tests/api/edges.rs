@@ -77,13 +77,13 @@ both! {
         put(broker, "b", &json!({ "/recovery/on_error": "human" })).await;
         put(broker, "c", &json!({ "/payload/required": ["ticket"] })).await;
         let alone = Message::review("a", "c");
-        assert_eq!(a.submit(&alone).await.refused(422, "CONTRACT_VIOLATION").pointers(), ["/currentState/ticket"]);
+        assert_eq!(a.submit(&alone).await.refused(422, "CONTRACT_VIOLATION").pointers(), ["/ticket"]);
         let answer = refused(&a, &preferring("c")).await;
         assert_eq!(answer.pointers(), ["/preferredAgents/0"]);
         assert!(answer.text.contains("a-to-c") && answer.text.contains("ticket"), "{}", answer.text);
         // As the receiver that it prefers sees it.
         let seen = c.api.post("/handoffs/validate", &preferring("c")).await.expect(200);
-        assert_eq!(seen.pointers(), ["/currentState/ticket"], "{}", seen.text);
+        assert_eq!(seen.pointers(), ["/ticket"], "{}", seen.text);
         // That fits: the handoff in its place is ruled by that contract and recorded under it.
         let fits = with_ticket(preferring("c"));
         a.submit(&fits).await.expect(202);
@@ -97,7 +97,7 @@ both! {
         let token = c.claim_one().await;
         let child = fits.clone().set("/handoffId", next["handoffId"].clone());
         c.say(&child, "accept", token, json!({})).await.expect(200);
-        c.say(&child, "fail", token, json!({ "reason": "BROKEN" })).await.expect(200);
+        c.say(&child, "fail", token, json!({ "error": "BROKEN" })).await.expect(200);
         let task = broker.task(&fits).await;
         assert_eq!((&task["status"], &task["holder"]), (&json!("PENDING_HANDOFF"), &json!("a")));
     }

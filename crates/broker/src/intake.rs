@@ -40,6 +40,7 @@ mod opinion;
 pub mod policies;
 mod reassign;
 mod refusal;
+mod repeat;
 pub mod stream;
 mod submit;
 pub mod what_if;
@@ -67,6 +68,8 @@ pub enum Answer {
         record: Option<LoggedRecord>,
         /// Whether an earlier call committed the handoff.
         replayed: bool,
+        /// Whether it is another message's handoff, whose present status is the answer.
+        repeated: bool,
         /// The contract that rules its edge.
         contract: Option<Arc<CompiledContract>>,
         /// A watch from before the commit, with [`Request::awaited`].

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::draft::{repeat_of, ruling, subtasks};
 use super::opinion::OpinionTime;
+use super::repeat::{FirstUse, RENEWALS};
 use super::{Intake, IntakeError, actor};
 use crate::directory::{Agents, Principal};
 use crate::ledger::command::{
@@ -160,7 +161,7 @@ impl Intake {
             "reason": appeal.reason, "waived": waived, "refused": refused,
         });
         let content = content(&canonical::to_vec(&words), now);
-        let kind = match routed {
+        let mut kind = match routed {
             Some((message, target)) if refused.is_empty() => {
                 let policy = contract.map(|ready| ready.policy().clone()).unwrap_or_default();
                 let source = agents.roster.find(&handoff.source);
@@ -195,6 +196,20 @@ impl Intake {
                 content,
             })),
         };
+        for _ in 0..RENEWALS {
+            let decided = self.decide_letter(principal, now, kind.clone()).await;
+            let Err(IntakeError::Ledger(LedgerError::Repeat { first, seen_at })) = decided else {
+                return decided;
+            };
+            match (self.first_use(&principal.tenant, first).await?, &mut kind) {
+                (FirstUse::Over, Kind::Release(release)) => {
+                    if let Some(repeat) = &mut release.repeat {
+                        repeat.over = Some((first, seen_at));
+                    }
+                }
+                _ => return decided,
+            }
+        }
         self.decide_letter(principal, now, kind).await
     }
 

@@ -131,10 +131,10 @@ fn wanted(
     let first = &branches[0];
     let source = &message.envelope().from_agent.agent_id;
     let policies: Vec<EdgePolicy> = branches.iter().map(policy).collect();
-    let require_checkpoint =
-        policies.iter().zip(branches).any(|(policy, branch)| {
-            requires_checkpoint(policy, &branch.others, agents, source)
-        });
+    let require_checkpoint = policies
+        .iter()
+        .zip(branches)
+        .any(|(policy, branch)| requires_checkpoint(policy, &branch.others, agents, source));
     let ruled = Ruled {
         target: &first.target,
         to_itself: false,

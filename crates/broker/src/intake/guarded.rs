@@ -18,8 +18,8 @@ use handoffd_core::domain::message::Message;
 use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::progress::{Hop, LoopLimits, check_budget, check_loop, short};
 use handoffd_core::domain::task::Task;
-use handoffd_core::gate::{OtherEdges, budget};
 use handoffd_core::gate::completeness::no_checkpoint;
+use handoffd_core::gate::{OtherEdges, budget};
 use handoffd_store::clock;
 use handoffd_store::store::{HandoffFilter, Result, TaskKey};
 

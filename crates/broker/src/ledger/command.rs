@@ -600,6 +600,8 @@ pub struct Repeat {
     pub key: String,
     /// For how long the same value is a repeat.
     pub window: Duration,
+    /// A use that no longer counts, by its handoff and its time: what it was for has ended badly.
+    pub over: Option<(HandoffId, Micros)>,
 }
 
 /// A task to withdraw.

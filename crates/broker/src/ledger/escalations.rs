@@ -254,11 +254,7 @@ impl<'a> Decider<'a> {
 
     /// A person's word goes before the allowlist and the failed handoff's contract: any registered agent that takes
     /// handoffs. `edge` has the rules of that edge's own contract, under which the message was judged.
-    fn readdress(
-        &mut self,
-        target: &AgentId,
-        edge: Option<&OtherEdge>,
-    ) -> Result<(), LedgerError> {
+    fn readdress(&mut self, target: &AgentId, edge: Option<&OtherEdge>) -> Result<(), LedgerError> {
         if !self.is_live(target) {
             return Err(LedgerError::Invalid(
                 "/agentId".to_owned(),

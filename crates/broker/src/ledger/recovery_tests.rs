@@ -322,7 +322,7 @@ fn resolve(state: &BatchState, at: i64, resolution: Option<Resolution>) -> Comma
             handoff_id: row.handoff_id,
             agents: Vec::new(),
             edge: None,
-                            resolution,
+            resolution,
             content: None,
         })),
     )

@@ -6,7 +6,7 @@ use handoffd_core::domain::escalation::Escalation;
 use handoffd_core::domain::failure::{Code, Failure};
 use handoffd_core::domain::group::Group;
 use handoffd_core::domain::handoff::{Handoff, IllegalTransition};
-use handoffd_core::domain::ids::HandoffId;
+use handoffd_core::domain::ids::{HandoffId, Micros};
 use handoffd_core::domain::latency::LatencySample;
 use handoffd_core::domain::task::{IllegalTaskTransition, Task, TaskStatus};
 use handoffd_store::store::contracts::ContractRow;
@@ -175,8 +175,13 @@ pub enum LedgerError {
     #[error("there is no such {0}")]
     NotFound(&'static str),
     /// Its contract's dedupe key was seen with the same value just now.
-    #[error("handoff {0} has the same dedupe key")]
-    Repeat(HandoffId),
+    #[error("another handoff has the same dedupe key")]
+    Repeat {
+        /// The handoff that used it.
+        first: HandoffId,
+        /// When it did.
+        seen_at: Micros,
+    },
     /// Not by this caller.
     #[error("{0}")]
     Forbidden(&'static str),
@@ -222,7 +227,7 @@ impl LedgerError {
             Self::IdempotencyMismatch => "idempotency_mismatch",
             Self::StaleLease => "stale_lease",
             Self::NotFound(_) => "not_found",
-            Self::Repeat(_) => "repeat",
+            Self::Repeat { .. } => "repeat",
             Self::Forbidden(_) => "forbidden",
             Self::Refused(_) => "refused",
             Self::NotHolder => "not_holder",
@@ -245,7 +250,7 @@ impl LedgerError {
             | Self::Handoff(_)
             | Self::Task(_)
             | Self::IdempotencyMismatch
-            | Self::Repeat(_) => Code::Conflict,
+            | Self::Repeat { .. } => Code::Conflict,
             Self::StaleLease => Code::StaleLease,
             Self::NotFound(_) => Code::NotFound,
             Self::Forbidden(_) | Self::NotHolder => Code::Forbidden,

@@ -84,7 +84,7 @@ async fn resolution(world: &World) -> Option<Decision> {
             handoff_id: row.handoff_id,
             agents,
             edge: None,
-                            resolution: Some(resolution),
+            resolution: Some(resolution),
             content: Some(words(now)),
         }))
     }))

@@ -262,7 +262,9 @@ impl<'a> ConformanceReplay<'a> {
             && let Some(own) = self.declaring(passage).map(Arc::clone)
         {
             let contract = own.contract().to_string();
-            let why = format!("{contract} declares the edge; the record names {id} {version}, which is about another");
+            let why = format!(
+                "{contract} declares the edge; the record names {id} {version}, which is about another"
+            );
             self.found(OTHER_EDGE, Some(contract), Some(passage), why);
             // It is what should have ruled.
             return Some((own, VersionStanding::Current));

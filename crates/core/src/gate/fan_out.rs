@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use super::{
-    Gate, GateLookup, GateVerdict, JudgedReport, OtherEdges, PassedMessage, RefusedMessage, ScannedEdge,
-    UnreadMessage, address, budget, completeness, contract, crossed, place, stream, unheld,
+    Gate, GateLookup, GateVerdict, JudgedReport, OtherEdges, PassedMessage, RefusedMessage,
+    ScannedEdge, UnreadMessage, address, budget, completeness, contract, crossed, place, stream,
+    unheld,
 };
 use crate::context;
 use crate::contract::enforce::CompiledContract;

@@ -153,7 +153,8 @@ impl Gate {
         // Where no contract rules the edge to a preferred agent, that of the submission goes on to rule, and not that
         // of another preferred agent before it.
         if !judged.others.rules.is_empty() {
-            let first = first.unwrap_or_else(|| OtherEdge::of(&EdgePolicy::default(), source, target));
+            let first =
+                first.unwrap_or_else(|| OtherEdge::of(&EdgePolicy::default(), source, target));
             let rules = &mut judged.others.rules;
             rules.extend(bare.into_iter().map(|id| (id, first.clone())));
         }
