@@ -476,7 +476,7 @@ impl Funds {
         let raised = |stated: &mut Spending| {
             let mut sum = stated.plus(below);
             sum.usd = if alone { shown } else { sum.usd.min(shown) };
-            *stated = stated.max(sum);
+            *stated = (*stated).max(sum);
         };
         for at in path {
             raised(&mut self.reserves[at].stated);

@@ -72,11 +72,11 @@ impl Way {
 }
 
 /// A registered agent to judge an edge to, or its id alone.
-type Waiting<'a> = VecDeque<(AgentId, Way)>;
+type Waiting = VecDeque<(AgentId, Way)>;
 
 /// The agents that a contract names on an edge; of a handoff that is a recovery already, only who resumes for a
 /// person.
-fn named(edge: &OtherEdge, contract: &str, recovery: bool, waiting: &mut Waiting<'_>) {
+fn named(edge: &OtherEdge, contract: &str, recovery: bool, waiting: &mut Waiting) {
     let policy = &edge.edge;
     if !recovery {
         for (clause, way) in [
