@@ -156,6 +156,37 @@ both! {
         assert_eq!(recorded(broker, &message).await, "a-to-d");
     }
 
+    async fn of_several_instances_the_best_that_the_contract_takes_gets_it(broker: Broker) {
+        // Finding G6 of 0.3.0.
+        let a = json!({ "agentId": "a", "handoffTargets": ["type:clerk", "d"] });
+        let a = broker.agent(a).await;
+        for (id, version, domains) in [("old", "1.0.0", json!(["billing"])), ("new", "2.0.0", json!([]))] {
+            broker.agent(json!({ "agentId": id, "agentType": "clerk", "agentVersion": version, "domains": domains })).await;
+        }
+        broker.pull("d", &[]).await;
+        let to_type = || Message::review("a", "x").set("/toAgent", json!({ "agentType": "clerk", "agentVersion": "*" }));
+        let shown = async |message: &Message| {
+            let row = broker.admin.get(&message.path()).await.expect(200).body;
+            row["toAgent"]["agentId"].clone()
+        };
+        let message = to_type();
+        a.submit(&message).await.expect(202);
+        assert_eq!(shown(&message).await, "new");
+        put(broker, "clerk", &json!({ "/acceptance_criteria/domain_match": "target.domains contains 'billing'" })).await;
+        let message = to_type();
+        a.submit(&message).await.expect(202);
+        assert_eq!(shown(&message).await, "old");
+        let list = json!([{ "agentType": "clerk" }, { "agentId": "d" }]);
+        let sent = to_type().set("/schemaVersion", json!("2.2")).set("/receiverList", list);
+        let answer = a.submit(&sent).await.expect(202).body;
+        assert_eq!(answer["group"]["branches"][0]["agentId"], "old", "{answer}");
+        // Where the contract takes none, the best is refused.
+        let none = json!({ "/version": "2.0.0", "/acceptance_criteria/domain_match": "target.domains contains 'law'" });
+        put(broker, "clerk", &none).await;
+        let answer = a.submit(&to_type()).await.refused(422, "CONTRACT_VIOLATION");
+        assert_eq!(answer.pointers(), ["/toAgent"]);
+    }
+
     async fn an_agent_that_was_unknown_at_submission_takes_nothing_over(broker: Broker) {
         let a = broker.pull("a", &["b", "late"]).await;
         let b = broker.pull("b", &[]).await;

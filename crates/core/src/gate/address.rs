@@ -171,14 +171,7 @@ pub fn resolve(
     let by_itself = asking.is_some() && asking == to.agent_id.as_ref();
     let wanted = ReceiverRequirements { to, required, range, readers, by_itself };
     let able = candidates.iter().copied().filter(|member| unfit(member.agent(), &wanted).is_none());
-    let best = able.min_by(|a, b| {
-        let (one, other) = (a.agent(), b.agent());
-        other
-            .agent_version
-            .cmp_precedence(&one.agent_version)
-            .then_with(|| a.in_flight().cmp(&b.in_flight()))
-            .then_with(|| one.agent_id.cmp(&other.agent_id))
-    });
+    let best = able.min_by(|one, other| before(one, other));
     if let Some(member) = best {
         found.target = Some(Arc::clone(member.agent()));
     } else {
@@ -194,6 +187,41 @@ pub fn resolve(
         }
     }
     found
+}
+
+/// The other agents that can take a handoff by its address, the best first; none where it names one agent.
+#[must_use]
+pub fn others(
+    source: &Agent,
+    to: &Address,
+    required: &[String],
+    roster: &Roster,
+    readers: &ReceiverForms<'_>,
+    best: &AgentId,
+) -> Vec<Arc<Agent>> {
+    let addressed: &[Arc<Member>] = match (&to.agent_id, &to.agent_type, &to.capability) {
+        (None, Some(name), _) => roster.members_of_type(name),
+        (None, None, Some(capability)) => roster.members_with_capability(capability),
+        _ => &[],
+    };
+    let range = to.agent_version.as_deref().and_then(|text| text.parse().ok());
+    let wanted = ReceiverRequirements { to, required, range, readers, by_itself: false };
+    let mut able = allowed(source, to, addressed, roster);
+    able.retain(|member| {
+        let id = &member.agent().agent_id;
+        *id != source.agent_id && id != best && unfit(member.agent(), &wanted).is_none()
+    });
+    able.sort_by(|one, other| before(one, other));
+    able.into_iter().map(|member| Arc::clone(member.agent())).collect()
+}
+
+/// The order of preference: the highest version, then the fewest open handoffs, then the id.
+fn before(one: &Member, other: &Member) -> std::cmp::Ordering {
+    let (a, b) = (one.agent(), other.agent());
+    b.agent_version
+        .cmp_precedence(&a.agent_version)
+        .then_with(|| one.in_flight().cmp(&other.in_flight()))
+        .then_with(|| a.agent_id.cmp(&b.agent_id))
 }
 
 /// Whether a message is meant for that agent: it is the one addressed, one of those addressed, or preferred.

@@ -203,6 +203,7 @@ impl Gate {
             Some(source) => address::resolve(source, to, required, lookup.roster, &readers, None),
             None => address::ResolvedReceiver::stranger(sender, to),
         };
+        let (found, ruled) = self.best_ruled(message, to, lookup, found, again);
         let mut judged = JudgedReceiver {
             failures: found.failures,
             violation: found.violation,
@@ -221,8 +222,7 @@ impl Gate {
             let pointer = place(one).replace("/fromAgent", "");
             judged.failures.push(Failure::new(Stage::Route, Code::Forbidden, pointer, why));
         }
-        let contract::ContractCheck { failures, warnings, ruling, .. } =
-            self.ruled(message, lookup, Some((source, &target)), again);
+        let contract::ContractCheck { failures, warnings, ruling, .. } = ruled;
         judged.failures.extend(failures);
         judged.warnings.extend(warnings);
         judged.warnings.extend(crossed(&crossings));

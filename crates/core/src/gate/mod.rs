@@ -498,6 +498,12 @@ impl Gate {
         let mut warnings = Vec::new();
         self.identity(&message, lookup, &mut failures, &mut warnings);
         let found = stage!("gate.address").in_scope(|| self.route(&message, lookup, &mut failures));
+        let (found, ruled) = stage!("gate.contract").in_scope(|| {
+            let (found, ruled) =
+                self.best_ruled(&message, &envelope.to_agent, lookup, found, again);
+            note(&ruled.failures);
+            (found, ruled)
+        });
         failures.extend(found.failures);
         let source = lookup.roster.find(sender);
         let crossings = self.residency.crossings(source, found.target.as_deref());
@@ -506,21 +512,16 @@ impl Gate {
         }));
         let to_itself = found.target.as_ref().is_some_and(|target| target.agent_id == *sender);
         let receiver = found.target.as_deref().filter(|_| !to_itself);
-        let (ruled, others) = stage!("gate.contract").in_scope(|| {
-            let mut ruled = self.ruled(&message, lookup, source.zip(receiver), again);
-            if let Some(place) = found.preferred {
-                for one in ruled.failures.iter_mut().filter(|one| one.pointer == "/toAgent") {
-                    one.pointer = format!("/preferredAgents/{place}");
-                }
+        let others = source
+            .zip(receiver)
+            .map(|edge| self.other_edges(&message, lookup, edge, ruled.ruling.as_deref(), again))
+            .unwrap_or_default();
+        failures.extend(ruled.failures.into_iter().map(|mut one| {
+            if let Some(place) = found.preferred.filter(|_| one.pointer == "/toAgent") {
+                one.pointer = format!("/preferredAgents/{place}");
             }
-            let others = source.zip(receiver).map(|edge| {
-                self.other_edges(&message, lookup, edge, ruled.ruling.as_deref(), again)
-            });
-            let others = others.unwrap_or_default();
-            note(if ruled.failures.is_empty() { &others.failures } else { &ruled.failures });
-            (ruled, others)
-        });
-        failures.extend(ruled.failures);
+            one
+        }));
         failures.extend(others.failures);
         warnings.extend(others.warnings);
         failures.extend(stage!("gate.completeness").in_scope(|| {
@@ -671,6 +672,46 @@ impl Gate {
         };
         note(&found.failures);
         found
+    }
+
+    /// The receiver with the contract of its edge. Where several could take the message by its address, and the contract
+    /// refuses it for the best, the best whose edge takes it.
+    fn best_ruled(
+        &self,
+        message: &Message,
+        to: &Address,
+        lookup: &GateLookup<'_>,
+        mut found: address::ResolvedReceiver,
+        again: bool,
+    ) -> (address::ResolvedReceiver, contract::ContractCheck) {
+        let envelope = message.envelope();
+        let source = lookup.roster.find(&envelope.from_agent.agent_id);
+        let target = found.target.as_deref();
+        let edge = source.zip(target).filter(|(from, to)| from.agent_id != to.agent_id);
+        let ruled = self.ruled(message, lookup, edge, again);
+        let Some((source, best)) = edge.filter(|_| {
+            !ruled.failures.is_empty()
+                && lookup.receiver.is_none()
+                && found.preferred.is_none()
+                && to.agent_id.is_none()
+        }) else {
+            return (found, ruled);
+        };
+        let readers = address::ReceiverForms::new(&self.schemas, message.value());
+        let required = &envelope.capabilities_required;
+        let others = address::others(source, to, required, lookup.roster, &readers, &best.agent_id);
+        for other in others {
+            let crossings = self.residency.crossings(Some(source), Some(&other));
+            if crossings.iter().any(|one| self.residency.refuses(one)) {
+                continue;
+            }
+            let of_other = self.ruled(message, lookup, Some((source, &other)), again);
+            if of_other.failures.is_empty() {
+                found.target = Some(other);
+                return (found, of_other);
+            }
+        }
+        (found, ruled)
     }
 
     /// The contract of the edge; without sender or receiver, or of an agent to itself, there is none.
