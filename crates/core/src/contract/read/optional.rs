@@ -16,7 +16,7 @@ impl ContractReader {
     }
 
     pub(super) fn observability(&mut self, root: &ObjectCursor<'_>) -> Option<Observability> {
-        self.advise(root, "observability", "nobody sees the edge in traces, audit and metrics");
+        self.advise(root, "observability", "traces, audit and metrics do not name the edge");
         let at = self.object(root, "observability")?;
         self.unknown(&at, &["trace_id_field", "audit_event", "metrics"]);
         let trace_id_field = self.dotted(&at, "trace_id_field");
