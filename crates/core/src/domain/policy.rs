@@ -7,7 +7,6 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::agent::Agent;
 use super::ids::AgentId;
 use super::window::ContextRule;
 
@@ -198,19 +197,6 @@ pub struct EdgePolicy {
     /// The contract's rule about the size of its messages.
     #[serde(skip_serializing_if = "ContextRule::is_default")]
     pub context: ContextRule,
-}
-
-impl EdgePolicy {
-    /// The supervisor to whom it leads: the source's, else the target's. `None` where it leads to none.
-    #[must_use]
-    pub fn supervisor(&self, source: Option<&Agent>, target: &Agent) -> Option<AgentId> {
-        let ways = [&self.on_reject, &self.on_timeout, &self.on_error];
-        if !ways.contains(&&Recovery::Supervisor) {
-            return None;
-        }
-        let own = source.and_then(|source| source.supervisor_id.clone());
-        own.or_else(|| target.supervisor_id.clone())
-    }
 }
 
 impl Default for EdgePolicy {

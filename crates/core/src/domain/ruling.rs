@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::agent::Agent;
 use super::group::BranchPlace;
 use super::ids::AgentId;
 use super::policy::{EdgePolicy, Recovery};
@@ -44,14 +43,6 @@ pub struct OtherEdge {
     /// The sender's supervisor, else that edge's receiver's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub supervisor: Option<AgentId>,
-}
-
-impl OtherEdge {
-    /// The rules of the edge from `source` to `target`.
-    #[must_use]
-    pub fn of(policy: &EdgePolicy, source: &Agent, target: &Agent) -> Self {
-        Self { edge: policy.clone(), supervisor: policy.supervisor(Some(source), target) }
-    }
 }
 
 /// The rules of one handoff.
