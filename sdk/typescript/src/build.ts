@@ -1,6 +1,7 @@
 import { sha256, toHex, utf8 } from "./bytes.js";
 import { canonicalize } from "./canonical.js";
 import { HandoffdError } from "./errors.js";
+import { Exchanges } from "./exchanges.js";
 import { currentTraceparent, derivedExecutionId, derivedId, randomId, traceparent } from "./ids.js";
 import { COMPRESS_AT, estimateTokens, type Measured, measureHandoffMessage } from "./tokens.js";
 import type {
@@ -315,15 +316,18 @@ async function fit(message: HandoffMessage, options: BuildOptions): Promise<Hand
   const limit = Math.floor((options.windowTokens ?? Number.POSITIVE_INFINITY) * COMPRESS_AT);
   const size = (candidate: HandoffMessage): number =>
     measureHandoffMessage(candidate, options.countTokens).tokens;
-  let keep = Math.min(all.length, maxTurns);
+  // No cut leaves a tool's result without its call.
+  const exchanges = new Exchanges(all);
+  let keep = all.length - exchanges.cut(Math.max(0, all.length - maxTurns));
   let fitted = keep === all.length ? message : await trimmed(message, keep, options);
   if (size(fitted) > limit) fitted = withoutCachedResults(fitted);
   // The size of the summary is known only once it is made: each step leaves out half of what may go.
   while (size(fitted) > limit) {
-    const least = Math.min(KEEP_TURNS, all.length);
+    const least = all.length - exchanges.before(all.length - KEEP_TURNS);
     if (keep <= least)
       throw new WindowExceededError(measureHandoffMessage(fitted, options.countTokens), limit);
-    keep = Math.max(least, keep - Math.max(1, Math.ceil((keep - least) / 2)));
+    const fewer = Math.max(least, keep - Math.max(1, Math.ceil((keep - least) / 2)));
+    keep = Math.max(least, all.length - exchanges.cut(all.length - fewer));
     fitted = withoutCachedResults(await trimmed(message, keep, options));
   }
   return fitted;

@@ -266,7 +266,7 @@ impl RefusedMessage {
 const fn place(crossing: &Crossing) -> &'static str {
     match crossing.party {
         CrossingParty::Sender => "/fromAgent",
-        CrossingParty::Receiver => "/toAgent",
+        CrossingParty::Receiver | CrossingParty::Classifier | CrossingParty::Model => "/toAgent",
     }
 }
 

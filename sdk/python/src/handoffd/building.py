@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from . import canonical
+from ._exchanges import Exchanges
 from ._wire import plain
 from .errors import WindowExceededError
 from .measuring import COMPRESS_AT, estimate_tokens, measure_message
@@ -100,7 +101,7 @@ def build_handoff_message(
 ) -> dict[str, Any]:
     """Builds a message of schema 2.2 that passes `validate_handoff_message`, as far as the state allows.
 
-    The last `max_turns` turns are kept. Where fewer than all are, `metadata` has `original_history_length` and `trimmed`,
+    The last `max_turns` turns are kept, fewer where a tool's result among them would lack its call. Where fewer than all are, `metadata` has `original_history_length` and `trimmed`,
     `historyStrategy` is `last_k` (`summary` with a summary of them), and `toolState.cached_results` is left out. With
     `window_tokens`, further oldest turns go until the message takes at most 80 % of it; the last `KEEP_TURNS` stay. Optional
     members that are null are left out.
@@ -320,8 +321,9 @@ def _trim(
     turns: list[Any] = message["conversationHistoryVerbatim"]
     said: str = message["conversationHistorySummary"]
     sizes = [estimate_tokens(canonical.encode(turn)) for turn in turns] if window_tokens is not None else []
-    first = max(0, len(turns) - max_turns)
-    last = max(first, len(turns) - KEEP_TURNS)
+    exchanges = Exchanges(turns)
+    first = exchanges.cut(max(0, len(turns) - max_turns))
+    last = max(first, exchanges.before(max(0, len(turns) - KEEP_TURNS)))
     while True:
         if first > 0:
             condensed = summarize(turns[:first]) if summarize else ""
@@ -344,6 +346,8 @@ def _trim(
         while excess > 0 and first < last:
             excess -= sizes[first]
             first += 1
+        # The exchange that the cut would part goes too.
+        first = min(exchanges.cut(first), last)
 
 
 def _drop_cached(message: dict[str, Any]) -> None:
