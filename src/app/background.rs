@@ -110,6 +110,7 @@ pub(super) fn spawn_upkeep(parts: &BrokerParts, ledger: &Ledger, witness: &Arc<P
             ledger: ledger.clone(),
             clock: Arc::clone(&parts.clock),
             period: Duration::from_millis(parts.config.delivery.poll_ms),
+            stream_idle: Duration::from_millis(parts.config.stream.idle_ms),
             stopping: stopping.clone(),
         }
         .run(),

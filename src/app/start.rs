@@ -147,8 +147,11 @@ fn report(config: &Config) {
             "delivery.pull_timeout_ms is deprecated: set delivery.unclaimed_ms, which it overrides"
         );
     }
-    if let Some(crossing) = config.residency.archive_crossing() {
-        tracing::warn!(code = WarningCode::ResidencyCrossing.as_str(), "archive: {crossing}");
+    for outsider in config.outsiders() {
+        if let Some(crossing) = outsider.crossing {
+            let section = outsider.section.trim_end_matches('.');
+            tracing::warn!(code = WarningCode::ResidencyCrossing.as_str(), "{section}: {crossing}");
+        }
     }
 }
 
@@ -237,7 +240,10 @@ impl BrokerParts {
         let a2a = A2aTransport::new(agents.clone(), shown, read, secrets, public_url, tell);
         let transports = transports(&config, &client, a2a)?;
         let model = (config.context.compressor == Compressor::Model)
-            .then(|| ModelSummarizer::new(client.clone(), &config.context.model, Arc::clone(&gate)))
+            .then(|| {
+                let (settings, crossing) = (&config.context.model, config.model_crossing());
+                ModelSummarizer::new(client.clone(), settings, Arc::clone(&gate), crossing)
+            })
             .flatten();
         let compression = Arc::new(CompressionStep {
             directory: Arc::clone(&directory),
@@ -247,7 +253,11 @@ impl BrokerParts {
             model: model.map(|model| Arc::new(model) as Arc<dyn Summarizer>),
             stopping: stopping.clone(),
         });
-        let classifier = ExternalClassifier::new(client.clone(), &config.safety.classifier);
+        let classifier = ExternalClassifier::new(
+            client.clone(),
+            &config.safety.classifier,
+            config.classifier_crossing(),
+        );
         Ok(Self {
             compression,
             second_opinion: classifier

@@ -127,7 +127,12 @@ pub(super) async fn list(
         status: status.transpose()?,
         task_id: parameter("taskId", params.task_id.as_deref())?,
     };
-    let after = read_cursor(params.cursor.as_deref())?;
+    let newest = async || {
+        let all = EscalationFilter::default();
+        let rows = api.store.list_escalations(&principal.tenant, &all, None, 1).await?;
+        Ok(rows.first().map(|row| (row.created_at, row.id.to_string())))
+    };
+    let after = read_cursor(&api, params.cursor.as_deref(), newest).await?;
     let rows =
         api.store.list_escalations(&principal.tenant, &filter, after.as_ref(), limit + 1).await?;
     Ok(axum::Json(Page::new(

@@ -17,13 +17,14 @@ use serde_json::Value;
 
 use super::Api;
 use super::coding;
-use super::problem::Problem;
+use super::problem::{Problem, wrong};
 pub(crate) use super::shape::typed;
 use handoffd_broker::intake::Body;
 use handoffd_core::domain::content_coding::{Coding, Undecoded};
 use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::ids::Micros;
 use handoffd_core::domain::json;
+use handoffd_core::domain::lenient::{Lenient, UnreadableParts};
 use handoffd_core::domain::trace_context::TraceContext;
 use handoffd_store::store::Cursor;
 
@@ -271,6 +272,57 @@ impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
     }
 }
 
+/// What a receiver says with its verdict: a JSON object, read leniently, since the verdict stands in the request's path.
+pub struct Said {
+    pub members: serde_json::Map<String, Value>,
+    /// What of it could not be kept as it came.
+    pub unreadable: UnreadableParts,
+}
+
+impl FromRequest<Api> for Said {
+    type Rejection = Problem;
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
+        let json = is_json(request.headers());
+        let (bytes, _share) = read(request, api).await?;
+        if bytes.is_empty() {
+            return Ok(Self {
+                members: serde_json::Map::new(),
+                unreadable: UnreadableParts::default(),
+            });
+        }
+        if !json {
+            return Err(Problem::new(
+                Code::UnsupportedMediaType,
+                "send the body with `Content-Type: application/json`",
+            ));
+        }
+        let whole = bytes.clone();
+        let said = heavy(whole.len(), move || {
+            Lenient::read(&whole).map(|read| {
+                let twice = read.repeats(FENCING_TOKEN);
+                (Self { members: read.members, unreadable: read.unreadable }, twice)
+            })
+        });
+        match said.await? {
+            Some((_, true)) => Err(wrong(
+                "/fencingToken",
+                "differs from another fencing token in this request, or stands twice",
+            )),
+            Some((said, false)) => Ok(said),
+            // The strict reader says where it is broken.
+            None => match parse(bytes).await? {
+                Value::Object(members) => {
+                    Ok(Self { members, unreadable: UnreadableParts::default() })
+                }
+                _ => Err(Problem::invalid("the body must be a JSON object")),
+            },
+        }
+    }
+}
+
+/// The member of a verdict that has to be clear.
+const FENCING_TOKEN: &str = "fencingToken";
+
 /// A body as text: JSON or YAML.
 pub struct Text(pub String);
 
@@ -386,8 +438,28 @@ pub fn write_cursor(cursor: &Cursor) -> String {
     URL_SAFE_NO_PAD.encode(format!("{}:{}", cursor.0.0, cursor.1))
 }
 
-/// Reads back a cursor that this broker gave out.
-pub(crate) fn read_cursor(text: Option<&str>) -> Result<Option<Cursor>, Problem> {
+/// Reads back a cursor that this broker gave out, of rows of which `newest` finds the newest.
+///
+/// # Errors
+/// No cursor, or one ahead of every row.
+pub(crate) async fn read_cursor(
+    api: &Api,
+    text: Option<&str>,
+    newest: impl AsyncFnOnce() -> Result<Option<Cursor>, Problem>,
+) -> Result<Option<Cursor>, Problem> {
+    let cursor = parse_cursor(text)?;
+    // Rows carry the broker's time: only a cursor of another time has to be held against them.
+    if let Some(cursor) = cursor.as_ref().filter(|cursor| cursor.0 > api.now()) {
+        let newest = newest().await?;
+        if newest.as_ref().is_none_or(|newest| cursor > newest) {
+            let head = newest.map(|newest| write_cursor(&newest)).unwrap_or_default();
+            return Err(Problem::ahead("cursor", head));
+        }
+    }
+    Ok(cursor)
+}
+
+fn parse_cursor(text: Option<&str>) -> Result<Option<Cursor>, Problem> {
     text.map(|text| {
         let plain = URL_SAFE_NO_PAD
             .decode(text)

@@ -35,6 +35,7 @@ use handoffd_broker::tree;
 use handoffd_core::domain::agent::Agent;
 use handoffd_core::domain::canonical::CanonicalObject;
 use handoffd_core::domain::failure::{Code, primary};
+use handoffd_core::domain::group::name_branch;
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{AgentId, HandoffId, TaskId, TenantId};
 use handoffd_core::domain::json;
@@ -417,7 +418,8 @@ pub(crate) async fn find(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct GetParams {
-    /// `message`: show the stored message too; `verdict`: what the receiver said with its verdict. Several are separated by commas.
+    /// `message`: show the stored message too; `verdict`: what the receiver said with its verdict; `questions`: all questions with
+    /// their answers. Several are separated by commas.
     pub(super) include: Option<String>,
     /// Seconds to hold the answer, 60 at most: until the handoff, or what stands in its place, has a verdict.
     #[param(minimum = 0, maximum = 60)]
@@ -432,6 +434,7 @@ pub struct GetParams {
 pub(super) struct Included {
     pub(super) message: bool,
     pub(super) verdict: bool,
+    pub(super) questions: bool,
 }
 
 impl GetParams {
@@ -442,7 +445,8 @@ impl GetParams {
             match part.trim() {
                 "message" => included.message = true,
                 "verdict" => included.verdict = true,
-                _ => return Err(Problem::invalid("include can be: message, verdict")),
+                "questions" => included.questions = true,
+                _ => return Err(Problem::invalid("include can be: message, verdict, questions")),
             }
         }
         Ok(included)
@@ -500,6 +504,9 @@ pub(super) async fn get(
     if included.verdict {
         view.verdict = results::verdict(&api, &handoff).await?;
     }
+    if included.questions {
+        view.questions = Some(questions::all(&api, &principal, &handoff).await?);
+    }
     if included.message {
         view.message = shown_message(&api, &principal, &handoff).await?;
     }
@@ -523,6 +530,7 @@ async fn shown_message(
     let mut message = api.contents.find_json(&principal.tenant, content).await?;
     if receives && let Some(message) = &mut message {
         let agents = api.intake.directory.agents(&principal.tenant).await?;
+        name_branch(message, handoff.id);
         as_delivered(api, agents.roster.find(&handoff.target), message);
     }
     Ok(message)
@@ -587,7 +595,12 @@ pub(super) async fn list(
         conversation: conversation(params.conversation_id)?,
         party: limited_to(&principal),
     };
-    let after = read_cursor(params.cursor.as_deref())?;
+    let newest = async || {
+        let all = HandoffFilter { party: limited_to(&principal), ..HandoffFilter::default() };
+        let rows = api.store.list_handoffs(&principal.tenant, &all, None, 1).await?;
+        Ok(rows.first().map(|row| (row.created_at, row.id.to_string())))
+    };
+    let after = read_cursor(&api, params.cursor.as_deref(), newest).await?;
     let rows =
         api.store.list_handoffs(&principal.tenant, &filter, after.as_ref(), limit + 1).await?;
     Ok(axum::Json(Page::new(

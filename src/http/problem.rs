@@ -39,6 +39,8 @@ pub struct Problem {
     pub undone: Option<Undone>,
     /// How far the chunks of a request came.
     pub chunks: Option<Box<ChunksTaken>>,
+    /// Where what exists ends, where a request names a place ahead of it.
+    pub head: Option<Box<str>>,
     /// `WWW-Authenticate` of a refusal without a valid key; the API's own unless set.
     pub challenge: Option<Box<str>>,
 }
@@ -138,8 +140,17 @@ impl Problem {
             accept_encoding: false,
             undone: None,
             chunks: None,
+            head: None,
             challenge: None,
         }
+    }
+
+    /// A place ahead of what exists: `head` is the last one that may be named.
+    #[must_use]
+    pub fn ahead(name: &str, head: impl std::fmt::Display) -> Self {
+        let head = head.to_string();
+        let why = format!("{name} is ahead of what there is: {head} is the last place");
+        Self { head: Some(head.into()), ..Self::new(Code::InvalidRequest, why) }
     }
 
     /// A stored message that is no JSON.
@@ -180,7 +191,14 @@ impl Problem {
         let undone = text("taskStatus")
             .and_then(TaskStatus::parse)
             .map(|task_status| Undone { task_status, successor });
-        Self { status, failures, undone, ..Self::new(code, text("detail").unwrap_or_default()) }
+        let head = text("head").map(Into::into);
+        Self {
+            status,
+            failures,
+            undone,
+            head,
+            ..Self::new(code, text("detail").unwrap_or_default())
+        }
     }
 
     /// The archive cannot be reached, and has the content.
@@ -325,6 +343,9 @@ pub struct ProblemDetails {
     /// Of chunks as NDJSON: the line of the refused one, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
+    /// Of a place ahead of what exists: the last place that may be named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub head: Option<String>,
     /// Names this request in the broker's log.
     pub request_id: String,
     /// The same error in the form that clients of Orbit read.
@@ -410,6 +431,7 @@ pub fn details(problem: &Problem, instance: &str, request_id: &str) -> ProblemDe
         expected_seq: problem.chunks.as_ref().and_then(|chunks| chunks.expected_seq),
         taken: problem.chunks.as_ref().map(|chunks| chunks.taken),
         line: problem.chunks.as_ref().and_then(|chunks| chunks.line),
+        head: problem.head.as_deref().map(str::to_owned),
         request_id: request_id.to_owned(),
         error: OrbitError {
             code: code.clone(),

@@ -93,15 +93,21 @@ impl AskedView {
     /// The last question of a handoff, without its words.
     #[must_use]
     pub fn last(handoff: &Handoff) -> Option<Self> {
-        let asked = handoff.questions.last()?;
+        Self::of(handoff, handoff.questions.len().checked_sub(1)?)
+    }
+
+    /// The question at a place, from 0, without its words.
+    fn of(handoff: &Handoff, place: usize) -> Option<Self> {
+        let asked = handoff.questions.get(place)?;
         let answer = asked.answer.as_ref();
-        let state = match (answer, handoff.open_question()) {
+        let is_last = place + 1 == handoff.questions.len();
+        let state = match (answer, handoff.open_question().filter(|_| is_last)) {
             (Some(_), _) => "ANSWERED",
             (None, Some(_)) => "OPEN",
             (None, None) => "CLOSED",
         };
         Some(Self {
-            number: u32::try_from(handoff.questions.len()).unwrap_or(u32::MAX),
+            number: u32::try_from(place + 1).unwrap_or(u32::MAX),
             state: state.to_owned(),
             question: None,
             schema: None,
@@ -311,13 +317,38 @@ pub(super) async fn last(
     principal: &Principal,
     handoff: &Handoff,
 ) -> Result<Option<AskedView>, Problem> {
-    let Some(mut view) = AskedView::last(handoff) else { return Ok(None) };
+    let Some(place) = handoff.questions.len().checked_sub(1) else { return Ok(None) };
+    worded(api, principal, handoff, place).await
+}
+
+/// All questions of a handoff with their words and answers, the first one first.
+pub(super) async fn all(
+    api: &Api,
+    principal: &Principal,
+    handoff: &Handoff,
+) -> Result<Vec<AskedView>, Problem> {
+    let mut views = Vec::with_capacity(handoff.questions.len());
+    for place in 0..handoff.questions.len() {
+        views.extend(worded(api, principal, handoff, place).await?);
+    }
+    Ok(views)
+}
+
+async fn worded(
+    api: &Api,
+    principal: &Principal,
+    handoff: &Handoff,
+    place: usize,
+) -> Result<Option<AskedView>, Problem> {
+    let Some(mut view) = AskedView::of(handoff, place) else { return Ok(None) };
     let reader = limited_to(principal);
     let withheld = reader.is_some_and(|agent| {
         handoff.status == HandoffStatus::DeadLettered
             || (handoff.source != agent && handoff.target != agent)
     });
-    let Some(asked) = handoff.questions.last().filter(|_| !withheld) else { return Ok(Some(view)) };
+    let Some(asked) = handoff.questions.get(place).filter(|_| !withheld) else {
+        return Ok(Some(view));
+    };
     if let Some(mut said) = api.contents.find_json(&principal.tenant, asked.content).await? {
         view.schema = said.get_mut("schema").map(Value::take).filter(|schema| !schema.is_null());
         view.question = Some(taken(said, "question"));

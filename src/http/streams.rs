@@ -301,7 +301,7 @@ pub struct ChunkPage {
         (status = 200, description = "The chunks; of Server-Sent Events `id` is the number and `data` the chunk", content(
             (ChunkPage = "application/json"), (String = "text/event-stream"),
         )),
-        (status = 400, description = "A malformed parameter"),
+        (status = 400, description = "A malformed parameter, or a place ahead of the next chunk: `head` is its number"),
         (status = 403, description = "A dead letter: its text reaches no agent"),
         (status = 404, description = "No such handoff, or not the caller's"),
         (status = 409, description = "The handoff's message came whole"),
@@ -321,10 +321,14 @@ pub(super) async fn list(
         return Err(Problem::invalid("from is a number from 1"));
     }
     let mut handoff = readable(&api, &principal, id).await?;
+    let head = handoff.stream.as_ref().map_or(0, |stream| stream.seq);
     let key = (handoff.tenant.clone(), handoff.id);
     let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     if accepts.is_some_and(|accepts| accepts.contains("text/event-stream")) {
-        return events(api, principal, key, from, &headers);
+        return events(api, principal, key, (from, head), &headers);
+    }
+    if from > head + 1 {
+        return Err(Problem::ahead("from", head + 1));
     }
     let wait = Duration::from_secs(params.wait.unwrap_or(0).min(60));
     let deadline = tokio::time::Instant::now() + wait;
@@ -396,10 +400,11 @@ fn events(
     api: Api,
     principal: Principal,
     key: HandoffKey,
-    from: i64,
+    (from, head): (i64, i64),
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
     let after = match headers.get("last-event-id") {
+        None if from > head + 1 => return Err(Problem::ahead("from", head + 1)),
         None => from - 1,
         Some(value) => {
             let number = value.to_str().ok().and_then(|text| text.trim().parse::<i64>().ok());
@@ -408,6 +413,9 @@ fn events(
                 .ok_or_else(|| Problem::invalid("Last-Event-ID is no number of a stream"))?
         }
     };
+    if after > head.max(from - 1) {
+        return Err(Problem::ahead("Last-Event-ID", head));
+    }
     let Ok(place) = Arc::clone(&api.streams).try_acquire_owned() else {
         return Err(Problem::new(Code::Overloaded, "too many streams are open; try again"));
     };

@@ -116,7 +116,12 @@ pub(super) async fn list(
             .transpose()?,
         party: limited_to(&principal),
     };
-    let after = read_cursor(params.cursor.as_deref())?;
+    let newest = async || {
+        let all = TaskFilter { party: limited_to(&principal), ..TaskFilter::default() };
+        let rows = api.store.list_tasks(&principal.tenant, &all, None, 1).await?;
+        Ok(rows.first().map(|row| (row.created_at, row.id.to_string())))
+    };
+    let after = read_cursor(&api, params.cursor.as_deref(), newest).await?;
     let rows = api.store.list_tasks(&principal.tenant, &filter, after.as_ref(), limit + 1).await?;
     Ok(axum::Json(Page::new(
         rows,

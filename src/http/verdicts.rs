@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use super::Api;
 use super::auth::AgentCaller;
 use super::credentials;
-use super::extract::{Id, Json, heavy, trace_context};
+use super::extract::{Id, Said, heavy, trace_context};
 use super::handoffs::{find, not_the_receiver};
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
 use super::results;
@@ -27,6 +27,7 @@ use handoffd_core::domain::failure::{Code, Failure, Stage, escaped};
 use handoffd_core::domain::funds::Spending;
 use handoffd_core::domain::handoff::{DeliveryMode, HANDED_ON, Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TenantId};
+use handoffd_core::domain::lenient::{self, UnreadableParts, Why};
 use handoffd_core::domain::message::whole_number;
 use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::trace_context::TraceParent;
@@ -43,8 +44,6 @@ const MOST_USD: f64 = 1e9;
 
 /// The counts of `tokenSpent`.
 const TOKENS: [&str; 2] = ["prompt", "completion"];
-
-type Body = Json<serde_json::Map<String, Value>>;
 
 /// What a receiver may say when it takes the task.
 #[derive(ToSchema)]
@@ -158,15 +157,17 @@ macro_rules! verdict_endpoint {
             caller: AgentCaller,
             Id(id): Id<HandoffId>,
             headers: HeaderMap,
-            Json(mut said): Body,
+            said: Said,
         ) -> Result<axum::Json<HandoffView>, Problem> {
             let handoff = find(&api, &caller.principal, id).await?;
             linked(&handoff, &headers);
             if handoff.target != caller.id {
                 return Err(not_the_receiver());
             }
+            let Said { members: mut said, unreadable } = said;
             let token = fencing_token(&headers, &mut said)?;
-            let view = say(&api, &caller.principal, &handoff, token, $verdict, said, api.now());
+            let heard = Heard { verdict: $verdict, said, unreadable, at: api.now() };
+            let view = say(&api, &caller.principal, &handoff, token, heard);
             view.await.map(axum::Json)
         }
     };
@@ -360,16 +361,74 @@ fn without_effect(pointer: &str, why: &str) -> WarningView {
     WarningView::from(&Warning::new(WarningCode::WithoutEffect, pointer, why))
 }
 
-/// Carries out what the receiver of a handoff says. A lease counts from `said_at`.
+/// A receiver's verdict, and what it says besides.
+struct Heard {
+    verdict: ReplyVerdict,
+    said: serde_json::Map<String, Value>,
+    unreadable: UnreadableParts,
+    /// When it was said: a lease counts from then.
+    at: Micros,
+}
+
+impl Heard {
+    /// Makes what is said fit its members. On a reply channel nobody hears of a refusal, and the verdict is clear: a
+    /// value of another form becomes its JSON text, or is dropped where it is counted.
+    fn fitted(mut self) -> Self {
+        let said = &mut self.said;
+        let mut as_text = |value: &mut Value, pointer: &str| {
+            if !matches!(value, Value::String(_) | Value::Null) {
+                *value = Value::String(value.to_string());
+                self.unreadable.add(pointer, Why::FormAsText);
+            }
+        };
+        for name in ["reason", "conversationSummary"] {
+            if let Some(value) = said.get_mut(name) {
+                as_text(value, &format!("/{name}"));
+            }
+        }
+        match said.get_mut("error") {
+            Some(Value::Object(error)) => {
+                for name in ["code", "message"] {
+                    if let Some(value) = error.get_mut(name) {
+                        as_text(value, &format!("/error/{name}"));
+                    }
+                }
+            }
+            Some(value) => as_text(value, "/error"),
+            None => {}
+        }
+        for name in ["reason", "error"] {
+            if said.get(name).and_then(Value::as_str) == Some("") {
+                said.remove(name);
+            }
+        }
+        let uncounted = |said: &serde_json::Map<String, Value>, name: &str| match name {
+            "iterations" => {
+                said.get(name).is_some_and(|n| !n.is_null() && whole_number(n).is_none())
+            }
+            _ => spent(&VerdictKind::Complete, said).is_err(),
+        };
+        if matches!(self.verdict, ReplyVerdict::Complete | ReplyVerdict::Fail) {
+            for name in ["iterations", "costTracking"] {
+                if uncounted(said, name) {
+                    said.remove(name);
+                    self.unreadable.add(&format!("/{name}"), Why::Form);
+                }
+            }
+        }
+        self
+    }
+}
+
+/// Carries out what the receiver of a handoff says.
 async fn say(
     api: &Api,
     principal: &Principal,
     handoff: &Handoff,
     fencing_token: i64,
-    verdict: ReplyVerdict,
-    mut said: serde_json::Map<String, Value>,
-    said_at: Micros,
+    heard: Heard,
 ) -> Result<HandoffView, Problem> {
+    let Heard { verdict, mut said, unreadable, at: said_at } = heard;
     let kind = kind_of(verdict, &said)?;
     let spent = spent(&kind, &said)?;
     if kind == VerdictKind::Complete {
@@ -380,6 +439,19 @@ async fn say(
         }
     }
     let mut warnings = credentials::redacted(api, &mut said)?;
+    // The broker follows remote tasks without a key, and has the note of what it read there.
+    if !principal.key_id.is_empty() && said.remove(lenient::OWN).is_some() {
+        let why = "is the broker's own: nothing of it is kept";
+        warnings.push(without_effect(&format!("/{}", lenient::OWN), why));
+    }
+    unreadable.note_in(&mut said);
+    warnings.extend(unreadable.named.iter().map(|part| {
+        let warning = Warning::new(WarningCode::Unreadable, &part.pointer, part.why.sentence());
+        WarningView::from(&warning)
+    }));
+    if !unreadable.is_empty() {
+        tracing::info!(handoff_id = %handoff.id, agent_id = %handoff.target, parts = unreadable.count, "parts of what a receiver says beside its verdict are unreadable");
+    }
     // The row keeps the reason, too: as it is redacted.
     let kind = kind_of(verdict, &said)?;
     for (name, why) in [
@@ -520,8 +592,9 @@ async fn take_reply(api: &Api, tenant: &TenantId, said: ReceiverReply) -> Result
         api.store.find_handoff(&key).await?.ok_or_else(|| Problem::not_found("handoff"))?;
     prove(api, tenant, &handoff.target, &said).await?;
     let principal = signed_by(tenant, &handoff.target);
-    let ReceiverReply { fencing_token, verdict, timestamp, said, .. } = said;
-    say(api, &principal, &handoff, fencing_token, verdict, said, timestamp).await?;
+    let ReceiverReply { fencing_token, verdict, timestamp, said, unreadable, .. } = said;
+    let heard = Heard { verdict, said, unreadable, at: timestamp }.fitted();
+    say(api, &principal, &handoff, fencing_token, heard).await?;
     Ok(())
 }
 
@@ -536,9 +609,13 @@ async fn take_early(
         return Ok(false);
     }
     prove(api, &handoff.0, receiver, said).await?;
-    kind_of(said.verdict, &said.said)?;
-    let mut words = said.said.clone();
+    let (verdict, words, unreadable) = (said.verdict, said.said.clone(), said.unreadable.clone());
+    let heard = Heard { verdict, said: words, unreadable, at: said.timestamp }.fitted();
+    let Heard { said: mut words, unreadable, .. } = heard;
+    kind_of(said.verdict, &words)?;
     credentials::redacted(api, &mut words)?;
+    words.remove(lenient::OWN);
+    unreadable.note_in(&mut words);
     let verdict = match kind_of(said.verdict, &words)? {
         VerdictKind::Reject(reason) => EarlyVerdict::Rejected(reason),
         _ => EarlyVerdict::Accepted,

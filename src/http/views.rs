@@ -322,6 +322,9 @@ pub struct HandoffView {
     /// The receiver's last question to the sender, and its answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked: Option<AskedView>,
+    /// All questions of the receiver to the sender, the first one first; only where asked for with `include=questions`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub questions: Option<Vec<AskedView>>,
     /// The conversation that the sender named (`conversationId`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conversation_id: Option<String>,
@@ -410,6 +413,7 @@ impl From<&Handoff> for HandoffView {
             conversation_summary: None,
             verdict: None,
             asked: AskedView::last(handoff),
+            questions: None,
             conversation_id: handoff.conversation_id.clone(),
             duration_ms: handoff
                 .accepted_at

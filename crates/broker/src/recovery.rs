@@ -27,6 +27,9 @@ pub struct Sweeper {
     pub clock: Arc<dyn Clock>,
     /// Interval between sweeps.
     pub period: Duration,
+    /// How long an open stream waits for its next chunk. No stream ends before the broker has run for that long: while none
+    /// ran, no chunk could come.
+    pub stream_idle: Duration,
     /// Ends the sweeper.
     pub stopping: CancellationToken,
 }
@@ -34,8 +37,9 @@ pub struct Sweeper {
 impl Sweeper {
     /// Sweeps until the broker stops.
     pub async fn run(self) {
+        let begun = tokio::time::Instant::now();
         loop {
-            self.sweep().await;
+            self.sweep(begun.elapsed() >= self.stream_idle).await;
             let pause = self.period.mul_f64(0.75 + clock::random_fraction() / 2.0);
             tokio::select! {
                 biased;
@@ -69,15 +73,17 @@ impl Sweeper {
         }
     }
 
-    async fn sweep(&self) {
+    async fn sweep(&self, streams: bool) {
         let now = self.clock.now();
         match self.store.list_overdue(now, BATCH).await {
             Ok(overdue) => self.expire(now, overdue).await,
             Err(err) => tracing::warn!(error = %err, "deadlines could not be read"),
         }
-        match self.store.list_idle_streams(now, BATCH).await {
-            Ok(idle) => self.expire(now, idle).await,
-            Err(err) => tracing::warn!(error = %err, "idle streams could not be read"),
+        if streams {
+            match self.store.list_idle_streams(now, BATCH).await {
+                Ok(idle) => self.expire(now, idle).await,
+                Err(err) => tracing::warn!(error = %err, "idle streams could not be read"),
+            }
         }
         match self.store.list_overdue_escalations(now, BATCH).await {
             Ok(overdue) => {

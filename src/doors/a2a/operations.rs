@@ -339,6 +339,14 @@ pub(super) async fn list(call: &Call, request: ListTasksRequest) -> Result<Value
     // Contexts that their clients name are the clients' own: a person sees them by the broker's id.
     let context = context.map(|id| task_of(own_agent(call), id));
     let mut found = handoffs(call, context.as_deref()).await?;
+    let newest = found.iter().map(key).max();
+    if let Some(from) = &from
+        && newest.as_ref().is_none_or(|newest| from > newest)
+    {
+        let head = newest.map(|(since, id)| format!("{since}~{id}")).unwrap_or_default();
+        let why = format!("is ahead of what there is: {head} is the last place");
+        return Err(A2aError::invalid("pageToken", &why));
+    }
     found.retain(|one| {
         state.is_none_or(|state| one.state() == state)
             && after.as_deref().is_none_or(|after| one.since() >= after)

@@ -786,6 +786,8 @@ pub struct SecretsChange {
 #[derive(Debug, Clone)]
 pub struct CreateSubscription {
     pub row: SubscriptionRow,
+    /// The place behind which it is told; behind the record of it where there is none.
+    pub from: Option<Position>,
     /// What the record commits to.
     pub content: RecordContent,
 }

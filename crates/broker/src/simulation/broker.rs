@@ -292,6 +292,7 @@ impl Broker {
             ledger: ledger.clone(),
             clock: Arc::clone(&clock),
             period: PERIOD,
+            stream_idle: Duration::ZERO,
             stopping: stopping.clone(),
         };
         tracker.spawn(sweeper.run());
