@@ -229,6 +229,12 @@ pub async fn a_cursor_starts_behind_its_record_and_is_due_when_there_is_more(bed
     change(&bed, &key(1), CursorChange::Remove).await;
     assert_eq!(due(10).await, []);
     assert_eq!(bed.store.find_cursor(&key(1)).await.unwrap(), None);
+    change(&bed, &key(1), CursorChange::Start(Some(Position::START))).await;
+    assert_eq!(due(10).await, [key(1)], "what was before is told from a place on");
+    change(&bed, &key(1), CursorChange::Start(Some(Position::behind(999)))).await;
+    assert_eq!(due(10).await, [], "no place is ahead of the log");
+    tell(&bed, &[given(3, 1)]).await;
+    assert_eq!(due(10).await, [key(1)]);
 }
 
 pub async fn an_agents_cursor_is_due_for_what_is_addressed_to_it(bed: Arc<Bed>) {

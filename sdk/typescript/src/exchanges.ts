@@ -26,7 +26,7 @@ export class Exchanges {
     const reach = turns.map((turn, at) => {
       const { asked, answered } = keys(turn);
       const calls = answered.map((key) => (key === undefined ? speaker : (made.get(key) ?? speaker)) ?? at);
-      if (answered.length === 0 && !(isMembers(turn) && OTHER_ROLES.includes(turn["role"]))) speaker = at;
+      if (answered.length === 0 && !(isMembers(turn) && OTHER_ROLES.includes(turn.role))) speaker = at;
       for (const key of asked) made.set(key, at);
       return Math.min(at, ...calls);
     });
@@ -77,7 +77,7 @@ function keys(turn: unknown): Keys {
     const inner = turn[name];
     for (const one of Array.isArray(inner) ? inner : [inner]) if (isMembers(one)) part(one, found);
   }
-  if (found.asked.length === 0 && found.answered.length === 0 && TOOL_ROLES.includes(turn["role"]))
+  if (found.asked.length === 0 && found.answered.length === 0 && TOOL_ROLES.includes(turn.role))
     found.answered.push(keyOf(turn, []));
   return found;
 }
@@ -87,7 +87,8 @@ function part(members: Members, { asked, answered }: Keys): void {
     const key = isMembers(call) ? keyOf(call, ids) : undefined;
     if (key !== undefined) asked.push(key);
   };
-  const inner = (...names: string[]): Members | undefined => names.map((name) => members[name]).find(isMembers);
+  const inner = (...names: string[]): Members | undefined =>
+    names.map((name) => members[name]).find(isMembers);
   for (const name of ["tool_calls", "toolCalls"]) {
     const calls = members[name];
     if (Array.isArray(calls))

@@ -27,12 +27,9 @@ describe("where a conversation is cut (finding D2 of 0.3.0)", () => {
   it("leaves no tool's result without its call in a message", async () => {
     for (const { name, turns } of cases)
       for (let maxTurns = 1; maxTurns <= turns.length; maxTurns += 1) {
-        const message = await buildHandoffMessage(
-          { agentId: "a", task: "t", history: turns },
-          "b",
-          [],
-          { maxTurns },
-        );
+        const message = await buildHandoffMessage({ agentId: "a", task: "t", history: turns }, "b", [], {
+          maxTurns,
+        });
         const kept = message.conversationHistoryVerbatim;
         const first = turns.length - kept.length;
         assert.ok(new Exchanges(turns).isWholeFrom(first), `${name}, ${maxTurns} turns`);

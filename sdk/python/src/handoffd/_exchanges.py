@@ -20,8 +20,8 @@ _Key = tuple[str, str]
 class Exchanges:
     """Which turns of a conversation belong together.
 
-    A result belongs to the nearest earlier turn that has its call, by id or else by name. Where no turn has it, the result belongs
-    to the nearest earlier turn of the model: some frameworks keep calls apart from the turns.
+    A result belongs to the nearest earlier turn that has its call, by id or else by name. Where no turn has it, the result
+    belongs to the nearest earlier turn of the model: some frameworks keep calls apart from the turns.
     """
 
     def __init__(self, turns: Sequence[Any]) -> None:

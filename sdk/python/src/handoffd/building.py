@@ -101,10 +101,10 @@ def build_handoff_message(
 ) -> dict[str, Any]:
     """Builds a message of schema 2.2 that passes `validate_handoff_message`, as far as the state allows.
 
-    The last `max_turns` turns are kept, fewer where a tool's result among them would lack its call. Where fewer than all are, `metadata` has `original_history_length` and `trimmed`,
-    `historyStrategy` is `last_k` (`summary` with a summary of them), and `toolState.cached_results` is left out. With
-    `window_tokens`, further oldest turns go until the message takes at most 80 % of it; the last `KEEP_TURNS` stay. Optional
-    members that are null are left out.
+    The last `max_turns` turns are kept, fewer where a tool's result among them would lack its call. Where fewer than all are,
+    `metadata` has `original_history_length` and `trimmed`, `historyStrategy` is `last_k` (`summary` with a summary of them),
+    and `toolState.cached_results` is left out. With `window_tokens`, further oldest turns go until the message takes at most 80
+    % of it; the last `KEEP_TURNS` stay. Optional members that are null are left out.
 
     Args:
         agent_state: An `AgentState`, or its fields.
