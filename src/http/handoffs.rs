@@ -22,15 +22,16 @@ use super::open;
 use super::problem::{self, BadBody, FailureView, Problem, WarningView, view};
 use super::questions;
 use super::results;
-use super::verdicts::signed_by;
+use super::verdicts::{header_token, signed_by};
 use super::views::{
     ContextView, HandoffMessage, HandoffView, Links, Page, ReceiptView, StreamView, SubmittedView,
 };
 use super::waiting::{self, Until, Wait};
 use handoffd_broker::directory::Principal;
-use handoffd_broker::intake::{Answer, Body, Request};
+use handoffd_broker::intake::{Answer, Body, IntakeError, Request};
 use handoffd_broker::judged;
 use handoffd_broker::ledger::HandoffWatch;
+use handoffd_broker::ledger::command::LedgerError;
 use handoffd_broker::tree;
 use handoffd_core::domain::agent::Agent;
 use handoffd_core::domain::canonical::CanonicalObject;
@@ -47,12 +48,16 @@ use handoffd_store::clock;
 use handoffd_store::fault::{self, Step};
 use handoffd_store::store::{HandoffFilter, HandoffKey};
 
+/// Where a message has the digest of the step that it is.
+const STEP_DIGEST: &str = "/extensions/handoffd/stepDigest";
+
 /// Submit a handoff: the gate, one commit, then delivery.
 #[utoipa::path(
     post, path = "/handoffs", tag = "handoffs", operation_id = "submitHandoff",
     request_body(content = HandoffMessage, description = "The canonical handoff message; see /schemas/handoff/2.1", content_type = "application/json"),
     params(
         ("Idempotency-Key" = Option<String>, Header, description = "Makes a repeated submission safe"),
+        ("Handoff-Fencing-Token" = Option<i64>, Header, description = "The token by which the sender holds `parentHandoffId`: 409 `STALE_LEASE` where another worker took over"),
         ("Prefer" = Option<String>, Header, description = "`wait=N`: hold the answer up to N seconds (60 at most) for the verdict; `wait=N, until=ended`: for the end, with the result; `wait=N, until=asked`: for the end, or a question of the receiver"),
         ("traceparent" = Option<String>, Header, description = "W3C trace context; a valid one goes before the message's, with its `tracestate`"),
         ("tracestate" = Option<String>, Header, description = "What vendors say of that trace context"),
@@ -63,7 +68,7 @@ use handoffd_store::store::{HandoffFilter, HandoffKey};
         (status = 400, description = "Not JSON"),
         (status = 401, description = "No valid key, or a wrong signature"),
         (status = 403, description = "Not the key's agent, or not on the allowlist"),
-        (status = 409, description = "The id exists with another content, or the task has ended"),
+        (status = 409, description = "The id exists with another content (`storedStepDigest` has the digest of that step), the task has ended, or the token is stale"),
         BadBody,
         (status = 422, description = "Refused by the gate"),
         (status = 503, description = "Overloaded, or the store is away: nothing was written"),
@@ -80,12 +85,21 @@ pub(super) async fn submit(
     let wait = Wait::preferred(&headers)?;
     let request = Request {
         idempotency_key: idempotency_key(&headers)?,
+        fencing_token: header_token(&headers)?,
         trace: trace_context(&headers),
         awaited: wait.is_some(),
         arrived_at: Some(arrival.before(api.now())),
         door: door.map(|Extension(Door(name))| name),
     };
-    match api.intake.submit(&principal, body.into_body(), request).await? {
+    let answer = match api.intake.submit(&principal, body.into_body(), request).await {
+        Ok(answer) => answer,
+        Err(IntakeError::Ledger(LedgerError::Exists(id))) => {
+            let stored_step_digest = step_digest(&api, &principal, id).await?;
+            return Err(Problem { stored_step_digest, ..LedgerError::Exists(id).into() });
+        }
+        Err(err) => return Err(err.into()),
+    };
+    match answer {
         Answer::Submitted { handoff, record, replayed, contract, watch, warnings } => {
             fault::at(Step::HeadSign);
             let fresh = record.and_then(|record| Receipt::fresh(&record, &api.notary));
@@ -136,6 +150,22 @@ pub(super) async fn submit(
         }
         Answer::Malformed(failure) => Err(Problem::malformed(failure)),
     }
+}
+
+/// The digest of the step that an SDK wrote into the message of a handoff, for its sender alone: by it a sender tells a step
+/// that it repeats from another one of the same name.
+async fn step_digest(
+    api: &Api,
+    principal: &Principal,
+    id: HandoffId,
+) -> Result<Option<Box<str>>, Problem> {
+    let found = api.store.find_handoff(&(principal.tenant.clone(), id)).await?;
+    let own = found.filter(|handoff| principal.agent.as_ref() == Some(&handoff.source));
+    let Some(content) = own.and_then(|handoff| handoff.content_id) else { return Ok(None) };
+    let message = api.contents.find_json(&principal.tenant, content).await?;
+    let digest = message.as_ref().and_then(|message| message.pointer(STEP_DIGEST)?.as_str());
+    // A message may hold anything there.
+    Ok(digest.filter(|digest| digest.len() <= 100).map(Box::from))
 }
 
 /// The handoff that a door's submission committed, as it stood then: an extension of the answer, so that a door whose

@@ -39,6 +39,8 @@ pub struct Problem {
     pub undone: Option<Undone>,
     /// How far the chunks of a request came.
     pub chunks: Option<Box<ChunksTaken>>,
+    /// The `stepDigest` of the message that has the id already, told to its sender.
+    pub stored_step_digest: Option<Box<str>>,
     /// `WWW-Authenticate` of a refusal without a valid key; the API's own unless set.
     pub challenge: Option<Box<str>>,
 }
@@ -138,6 +140,7 @@ impl Problem {
             accept_encoding: false,
             undone: None,
             chunks: None,
+            stored_step_digest: None,
             challenge: None,
         }
     }
@@ -325,6 +328,10 @@ pub struct ProblemDetails {
     /// Of chunks as NDJSON: the line of the refused one, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
+    /// Of a message whose `handoffId` its sender used before, with other content: `extensions.handoffd.stepDigest` of the
+    /// message that has the id, where that has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stored_step_digest: Option<String>,
     /// Names this request in the broker's log.
     pub request_id: String,
     /// The same error in the form that clients of Orbit read.
@@ -410,6 +417,7 @@ pub fn details(problem: &Problem, instance: &str, request_id: &str) -> ProblemDe
         expected_seq: problem.chunks.as_ref().and_then(|chunks| chunks.expected_seq),
         taken: problem.chunks.as_ref().map(|chunks| chunks.taken),
         line: problem.chunks.as_ref().and_then(|chunks| chunks.line),
+        stored_step_digest: problem.stored_step_digest.as_deref().map(str::to_owned),
         request_id: request_id.to_owned(),
         error: OrbitError {
             code: code.clone(),

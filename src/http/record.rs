@@ -14,6 +14,7 @@ const KINDS: &[&str] = &[
     "NO_OP",
     "DEAD_LETTERED",
     "ACCEPTED",
+    "TAKEN_OVER",
     "REJECTED",
     "INPUT_REQUESTED",
     "INPUT_PROVIDED",

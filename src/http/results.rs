@@ -32,8 +32,18 @@ pub(super) async fn find(
     find_said(api, tenant, task, handoff, HandoffStatus::Completed.as_str()).await
 }
 
-/// `details` and `metadata` of the receiver's verdict, where the handoff has one and the receiver said any.
+/// `details`, `metadata` and `error` of the receiver's verdict, where the handoff has one and the receiver said any.
 pub(super) async fn verdict(api: &Api, handoff: &Handoff) -> Result<Option<Value>, Problem> {
+    if handoff.status == HandoffStatus::Failed {
+        let kind = HandoffStatus::Failed.as_str();
+        let said = find_said(api, &handoff.tenant, handoff.task_id, handoff.id, kind).await?;
+        if let Some(Value::Object(mut said)) = said {
+            said.retain(|name, _| ["details", "metadata", "error"].contains(&name.as_str()));
+            if !said.is_empty() {
+                return Ok(Some(Value::Object(said)));
+            }
+        }
+    }
     let kind = match handoff.status {
         HandoffStatus::Rejected => HandoffStatus::Rejected,
         _ if handoff.accepted_at.is_some() => HandoffStatus::Accepted,

@@ -1,6 +1,7 @@
 //! `/tasks`: reading, completing, checkpoints.
 
 use axum::extract::State;
+use axum::http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -11,6 +12,7 @@ use super::credentials;
 use super::escalations::reason_of;
 use super::extract::{Id, Ids, Json, JsonBytes, Params, heavy, page_size, parse, read_cursor};
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
+use super::verdicts::header_token;
 use super::views::{Page, TaskView};
 use handoffd_broker::directory::Principal;
 use handoffd_broker::ledger::command::{
@@ -19,7 +21,7 @@ use handoffd_broker::ledger::command::{
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::handoff::HandoffStatus;
-use handoffd_core::domain::ids::{AgentId, ExecutionId, Micros, TaskId};
+use handoffd_core::domain::ids::{AgentId, ExecutionId, HandoffId, Micros, TaskId};
 use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::task::{Task, TaskStatus};
 use handoffd_core::domain::warning::{Warning, WarningCode};
@@ -345,13 +347,15 @@ async fn is_in_grace(api: &Api, task: &Task, agent: &AgentId) -> Result<bool, Pr
     params(
         ("taskId" = String, Path, description = "The task's UUID; it need not exist yet"),
         ("executionId" = String, Path, description = "The UUID of the agent's run"),
+        ("Handoff-Id" = Option<String>, Header, description = "The handoff on which the agent's worker works, with its token: a worker whose handoff another one took over saves nothing"),
+        ("Handoff-Fencing-Token" = Option<i64>, Header, description = "The token by which the worker holds that handoff"),
     ),
     request_body(content = super::views::CheckpointState, description = "The state", content_type = "application/json"),
     responses(
         (status = 200, description = "Stored", body = CheckpointView),
         (status = 403, description = "Another agent's run, or no agent's key"),
         (status = 404, description = "Not UUIDs"),
-        (status = 409, description = "The task has ended, and no grace runs in which the caller may finish its work on it"),
+        (status = 409, description = "The task has ended, and no grace runs in which the caller may finish its work on it; or the token is stale"),
         BadBody,
         (status = 422, description = "Not an object"),
         Busy,
@@ -361,8 +365,10 @@ pub(super) async fn put_checkpoint(
     State(api): State<Api>,
     caller: AgentCaller,
     Ids(task_id, execution_id): Ids<TaskId, ExecutionId>,
+    headers: HeaderMap,
     body: JsonBytes,
 ) -> Result<axum::Json<CheckpointView>, Problem> {
+    let fence = fence(&headers)?;
     let size = body.bytes.len();
     let mut state = parse(body.bytes.clone()).await?;
     let warnings = credentials::judged(&api, &state)?;
@@ -394,6 +400,7 @@ pub(super) async fn put_checkpoint(
                 task_id,
                 execution_id,
                 agent: caller.id,
+                fence,
                 part,
             })),
         )
@@ -403,6 +410,21 @@ pub(super) async fn put_checkpoint(
             Ok(axum::Json(CheckpointView { warnings, ..CheckpointView::from(&row) }))
         }
         other => Err(Problem::unexpected(&other)),
+    }
+}
+
+/// The handoff under which a worker saves, and the token by which it holds that.
+fn fence(headers: &HeaderMap) -> Result<Option<(HandoffId, i64)>, Problem> {
+    let token = header_token(headers)?;
+    let id = headers.get("handoff-id");
+    match (id, token) {
+        (None, None) => Ok(None),
+        (Some(id), Some(token)) => {
+            let id = id.to_str().ok().and_then(|id| id.trim().parse().ok());
+            let id = id.ok_or_else(|| Problem::invalid("Handoff-Id must be a UUID"))?;
+            Ok(Some((id, token)))
+        }
+        _ => Err(Problem::invalid("Handoff-Id and Handoff-Fencing-Token come together")),
     }
 }
 

@@ -20,13 +20,14 @@ use super::results;
 use super::views::HandoffView;
 use handoffd_broker::directory::Principal;
 use handoffd_broker::early_replies::EarlyVerdict;
-use handoffd_broker::ledger::command::{Kind, Reply, Verdict, VerdictKind, content};
+use handoffd_broker::ledger::command::{Kind, Reply, TakeOver, Verdict, VerdictKind, content};
 use handoffd_broker::telemetry;
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::failure::{Code, Failure, Stage, escaped};
 use handoffd_core::domain::funds::Spending;
 use handoffd_core::domain::handoff::{DeliveryMode, HANDED_ON, Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TenantId};
+use handoffd_core::domain::lease::LONGEST_INTERVAL_MS;
 use handoffd_core::domain::message::whole_number;
 use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::trace_context::TraceParent;
@@ -41,6 +42,9 @@ use handoffd_store::store::{HandoffKey, Role};
 /// The largest amount that a receiver may state, as in a message.
 const MOST_USD: f64 = 1e9;
 
+/// The member by which a holder says how often it will be heard of.
+const INTERVAL: &str = "heartbeatIntervalMs";
+
 /// The counts of `tokenSpent`.
 const TOKENS: [&str; 2] = ["prompt", "completion"];
 
@@ -52,6 +56,10 @@ type Body = Json<serde_json::Map<String, Value>>;
 pub struct AcceptBody {
     /// The token that came with the delivery, where the header does not have it.
     pub fencing_token: Option<i64>,
+    /// How often the broker will hear of this worker. Another worker of the agent may take the handoff over once four such
+    /// intervals passed without a word. Without it the lease cannot be taken over before it ends.
+    #[schema(minimum = 1, maximum = 86_400_000)]
+    pub heartbeat_interval_ms: Option<u64>,
 }
 
 /// Why a receiver refuses the task.
@@ -72,6 +80,9 @@ pub struct RejectBody {
 pub struct HeartbeatBody {
     /// The token that came with the delivery, where the header does not have it.
     pub fencing_token: Option<i64>,
+    /// How often the broker will hear of this worker from now on; as it said before where absent.
+    #[schema(minimum = 1, maximum = 86_400_000)]
+    pub heartbeat_interval_ms: Option<u64>,
 }
 
 /// What came of the task.
@@ -198,6 +209,82 @@ verdict_endpoint!(
     fail, "/handoffs/{handoffId}/fail", "failHandoff", FailBody,
     ReplyVerdict::Fail
 );
+
+/// A worker that takes a handoff over from one that is silent.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct TakeoverBody {
+    /// How often the broker will hear of the new holder. Without it the new lease cannot be taken over before it ends.
+    #[schema(minimum = 1, maximum = 86_400_000)]
+    pub heartbeat_interval_ms: Option<u64>,
+}
+
+/// Take an accepted handoff over from another worker of the same agent that was silent for four of its own intervals
+/// (`heartbeatIntervalMs` of its acceptance or heartbeats). The answer has a new fencing token and a lease that begins now; the
+/// worker before gets 409 `STALE_LEASE` from then on.
+#[utoipa::path(
+    post, path = "/handoffs/{handoffId}/takeover", tag = "verdicts", operation_id = "takeOverHandoff",
+    params(("handoffId" = String, Path, description = "The handoff's UUID")),
+    request_body(content = TakeoverBody, content_type = "application/json"),
+    responses(
+        (status = 200, description = "The handoff with its new token", body = HandoffView),
+        (status = 403, description = "Not the receiver's key"),
+        (status = 404, description = "No such handoff"),
+        (status = 409, description = "Its holder was heard of, or said no interval, or no lease runs"),
+        BadBody,
+        (status = 422, description = "The body does not fit"),
+        Busy,
+    )
+)]
+pub(super) async fn takeover(
+    State(api): State<Api>,
+    caller: AgentCaller,
+    Id(id): Id<HandoffId>,
+    headers: HeaderMap,
+    Json(mut said): Body,
+) -> Result<axum::Json<HandoffView>, Problem> {
+    let handoff = find(&api, &caller.principal, id).await?;
+    linked(&handoff, &headers);
+    if handoff.target != caller.id {
+        return Err(not_the_receiver());
+    }
+    let interval_ms = interval(&mut said)?;
+    if let Some(name) = said.keys().next() {
+        return Err(wrong(&format!("/{}", escaped(name)), "is no member of a takeover"));
+    }
+    let now = api.now();
+    let take = TakeOver {
+        task_id: handoff.task_id,
+        handoff_id: handoff.id,
+        interval_ms,
+        lease_until: now.plus(Duration::from_millis(api.config.delivery.lease_ms)),
+    };
+    match api.carry_out(&caller.principal, now, Kind::TakeOver(take)).await? {
+        Reply::Handoff { handoff, .. } => Ok(axum::Json(HandoffView::from(&handoff))),
+        other => Err(Problem::unexpected(&other)),
+    }
+}
+
+/// How often the holder of a lease will be heard of, in milliseconds.
+fn interval(said: &mut serde_json::Map<String, Value>) -> Result<Option<u64>, Problem> {
+    let Some(told) = said.remove(INTERVAL).filter(|told| !told.is_null()) else { return Ok(None) };
+    let told = whole_number(&told).filter(|ms| (1..=LONGEST_INTERVAL_MS).contains(ms));
+    told.map(Some).ok_or_else(|| {
+        let why = format!("must be whole milliseconds from 1 to {LONGEST_INTERVAL_MS}");
+        wrong(&format!("/{INTERVAL}"), why)
+    })
+}
+
+/// The fencing token of the header alone; `None` without one.
+///
+/// # Errors
+/// It is no whole number, or there are several that differ.
+pub(super) fn header_token(headers: &HeaderMap) -> Result<Option<i64>, Problem> {
+    if !headers.contains_key("handoff-fencing-token") {
+        return Ok(None);
+    }
+    fencing_token(headers, &mut serde_json::Map::new()).map(Some)
+}
 
 fn text(said: &serde_json::Map<String, Value>, name: &str) -> Result<Option<String>, Problem> {
     match said.get(name) {
@@ -371,6 +458,8 @@ async fn say(
     said_at: Micros,
 ) -> Result<HandoffView, Problem> {
     let kind = kind_of(verdict, &said)?;
+    let lives = matches!(kind, VerdictKind::Accept | VerdictKind::Heartbeat);
+    let interval_ms = if lives { interval(&mut said)? } else { None };
     let spent = spent(&kind, &said)?;
     if kind == VerdictKind::Complete {
         hold_iterations(api, handoff, &said)?;
@@ -430,6 +519,8 @@ async fn say(
                 fencing_token,
                 content,
                 spent,
+                said_at: heard_at,
+                interval_ms,
                 // A heartbeat that waited in a queue extends the lease from when it was said. An acceptance begins it now.
                 lease_until: heard_at.plus(Duration::from_millis(api.config.delivery.lease_ms)),
             })),
@@ -532,7 +623,9 @@ async fn take_early(
     receiver: &AgentId,
     said: &ReceiverReply,
 ) -> Result<bool, ReplyRefusal> {
-    if !matches!(said.verdict, ReplyVerdict::Accept | ReplyVerdict::Reject) {
+    // An attempt's outcome has no place for the interval of a holder: the acceptance is carried out as a callback.
+    let states_interval = said.said.contains_key(INTERVAL);
+    if states_interval || !matches!(said.verdict, ReplyVerdict::Accept | ReplyVerdict::Reject) {
         return Ok(false);
     }
     prove(api, &handoff.0, receiver, said).await?;

@@ -74,6 +74,7 @@ mod stream_evidence;
 mod streams;
 mod submit;
 mod sw4rm;
+mod takeover;
 mod tasks;
 mod trace;
 mod transport_amqp;

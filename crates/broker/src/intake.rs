@@ -153,6 +153,8 @@ pub struct Body {
 #[derive(Debug, Clone, Default)]
 pub struct Request {
     pub idempotency_key: Option<String>,
+    /// The token by which the sender holds the task (`Handoff-Fencing-Token`).
+    pub fencing_token: Option<i64>,
     /// The request's own trace context, which goes before the message's.
     pub trace: Option<TraceContext>,
     /// The caller waits for the verdict.

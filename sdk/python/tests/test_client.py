@@ -27,9 +27,11 @@ from handoffd import (
     HandoffEndedBadly,
     ProblemError,
     RetryPolicy,
+    StepReusedError,
     SignatureError,
     TransportError,
     WaitTimeout,
+    step_digest,
     build_handoff_message,
     errors,
     verify_receipt,
@@ -153,6 +155,21 @@ def test_a_step_done_again_is_the_same_handoff(pair: Pair) -> None:
     assert other.handoff_id != first.handoff_id
     listed = list(pair.sender.handoffs.iterate(task_id=first.task_id))
     assert len(listed) == 1
+
+
+def test_another_step_under_the_same_name_is_refused_with_both_digests(pair: Pair) -> None:
+    """Finding K2 of 0.3.0: three clauses got one answer."""
+    sent = pair.sender.hand_off(pair.to, "Check clause 1", state={"clause": 1}, run="r", step="s")
+    again = pair.sender.hand_off(pair.to, "Check clause 1", state={"clause": 1}, run="r", step="s")
+    assert (again.handoff_id, again.replayed) == (sent.handoff_id, True)
+    for task, state in (("Check clause 2", {"clause": 1}), ("Check clause 1", {"clause": 2})):
+        with pytest.raises(StepReusedError) as refused:
+            pair.sender.hand_off(pair.to, task, state=state, run="r", step="s")
+        error = refused.value
+        assert error.step_digest != error.stored_digest and error.step_digest in str(error) and error.stored_digest in str(error)
+    stored = pair.sender.handoffs.get(sent.handoff_id, include="message").message
+    assert stored and stored["extensions"]["handoffd"]["stepDigest"] == error.stored_digest == step_digest(stored)
+
 
 
 def test_a_step_done_again_counts_as_sent_although_its_money_is_set_aside(pair: Pair) -> None:

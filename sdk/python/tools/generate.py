@@ -83,7 +83,7 @@ NAMES = {
     "listEvents": "events.list",
     "listHandoffs": "handoffs.list", "validateHandoff": "handoffs.validate", "getHandoff": "handoffs.get",
     "acceptHandoff": "handoffs.accept", "completeHandoff": "handoffs.complete", "failHandoff": "handoffs.fail",
-    "heartbeatHandoff": "handoffs.heartbeat", "rejectHandoff": "handoffs.reject",
+    "heartbeatHandoff": "handoffs.heartbeat", "takeOverHandoff": "handoffs.take_over", "rejectHandoff": "handoffs.reject",
     "listKeys": "keys.list", "createKey": "keys.create", "revokeKey": "keys.revoke",
     "listLegalHolds": "legal_holds.list", "releaseLegalHold": "legal_holds.release",
     "getLegalHold": "legal_holds.get", "placeLegalHold": "legal_holds.place",
@@ -115,7 +115,7 @@ REPEATABLE = {
 TAGS = {"inbox": "handoffs", "verdicts": "handoffs"}
 
 # Headers that are arguments of a method.
-HEADERS = {"Handoff-Fencing-Token", "Idempotency-Key"}
+HEADERS = {"Handoff-Fencing-Token", "Handoff-Id", "Idempotency-Key"}
 
 # Names that a method's class uses itself, or that shadow a builtin used in annotations.
 RESERVED = {"from": "from_", "as": "as_"}
@@ -332,7 +332,11 @@ class Operation:
             notes.append((snake(p["name"]), p.get("description", "")))
         headers: list[str] = []
         for p in in_header:
-            if p["name"] == "Handoff-Fencing-Token":
+            if p["name"] == "Handoff-Fencing-Token" and self.id == "putCheckpoint":
+                optional.append("fencing_token: int | None = None")
+                notes.append(("fencing_token", p.get("description", "")))
+                headers.append('"Handoff-Fencing-Token": None if fencing_token is None else str(fencing_token)')
+            elif p["name"] == "Handoff-Fencing-Token":
                 required.insert(0, "fencing_token: int")
                 notes.append(("fencing_token", "The token that came with the delivery."))
                 headers.append('"Handoff-Fencing-Token": str(fencing_token)')

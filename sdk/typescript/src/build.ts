@@ -2,6 +2,7 @@ import { sha256, toHex, utf8 } from "./bytes.js";
 import { canonicalize } from "./canonical.js";
 import { HandoffdError } from "./errors.js";
 import { currentTraceparent, derivedExecutionId, derivedId, randomId, traceparent } from "./ids.js";
+import { withDigest } from "./step.js";
 import { COMPRESS_AT, estimateTokens, type Measured, measureHandoffMessage } from "./tokens.js";
 import type {
   CompletedSubtask,
@@ -205,7 +206,8 @@ export async function buildHandoffMessage(
     toolCallHistory: await Promise.all((agentState.toolCalls ?? []).map((call) => toolCall(call, now))),
     traceparent: agentState.traceparent ?? currentTraceparent() ?? traceparent(),
   } as HandoffMessage;
-  const fitted = await fit(message, options);
+  const named = agentState.step !== undefined || agentState.handoffId !== undefined;
+  const fitted = await fit(named ? await withDigest(message) : message, options);
   return isOldForm(fitted) ? { ...fitted, schemaVersion: "2.1" } : fitted;
 }
 

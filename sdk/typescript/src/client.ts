@@ -29,6 +29,7 @@ import {
   type WaitOptions,
 } from "./services.js";
 import { signHandoffMessage } from "./sign.js";
+import { statedDigest, withDigest } from "./step.js";
 import { Transport, type TransportOptions } from "./transport.js";
 import type { Agent, AgentSpec, Handoff } from "./types.js";
 
@@ -149,7 +150,10 @@ export class Client {
     const { agentVersion } = this.#options;
     const state = typeof given === "string" ? { task: given } : given;
     const from = { agentVersion, ...state, agentId: requiredAgent(this) };
-    const message = { ...(await buildHandoffMessage(from, target, constraints, built)), ...members };
+    const single = await buildHandoffMessage(from, target, constraints, built);
+    const whole = { ...single, ...members };
+    // The receivers of a list are part of the step.
+    const message = members.receiverList && statedDigest(single) ? await withDigest(whole) : whole;
     const secret = this.#options.signingSecret ?? environment("HANDOFFD_SIGNING_SECRET");
     return this.handoffs.submit(secret ? await signHandoffMessage(message, secret) : message, submit);
   }

@@ -118,6 +118,24 @@ export class NoCapableAgentError extends ProblemError {}
 export class IncompleteContextError extends ProblemError {}
 /** 409: contradicts what is recorded. */
 export class ConflictError extends ProblemError {}
+/**
+ * 409: another step of the same name was handed off before. The id is taken, and receiver, task, state, subtasks, constraints or history
+ * differ; the same step again is no error. Give the new step a name of its own.
+ */
+export class StepReusedError extends ConflictError {
+  override name = "StepReusedError";
+  /** The digest of the step that was refused. */
+  readonly stepDigest: string;
+  /** The digest of the step that has the id. */
+  readonly storedDigest: string;
+
+  constructor(problem: Problem, stepDigest: string, storedDigest: string) {
+    super(problem);
+    this.message += `\n  this step is ${stepDigest}, the one that was handed off is ${storedDigest}`;
+    this.stepDigest = stepDigest;
+    this.storedDigest = storedDigest;
+  }
+}
 /** 409: the fencing token is not current. */
 export class StaleLeaseError extends ProblemError {}
 /** 404: no such thing within this tenant. */

@@ -30,6 +30,7 @@ export { currentTraceparent, derivedExecutionId, derivedId, nameId, randomId, tr
 export { type VerifiedReceipt, verifyReceipt } from "./receipt.js";
 export type * from "./services.js";
 export { signHandoffMessage } from "./sign.js";
+export { stepDigest } from "./step.js";
 export { COMPRESS_AT, estimateTokens, type Measured, measureHandoffMessage } from "./tokens.js";
 export type {
   Answer,

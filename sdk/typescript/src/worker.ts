@@ -24,7 +24,7 @@ import { toDollars, toNanos } from "./validate/money.js";
 
 /** Milliseconds between heartbeats at most; a third of the lease where that is less. */
 export const HEARTBEAT_MS = 15_000;
-/** Heartbeats that an accepted handoff misses before another worker of the agent takes it up. */
+/** Intervals that the holder of a handoff misses before the broker gives it to another worker of the agent. */
 const ADOPT_HEARTBEATS = 4;
 /** Pause between tries while the broker does not answer. */
 const BACKOFF_MS = 2_000;
@@ -96,7 +96,10 @@ export interface PromptExtent {
 export type JobParts = Pick<
   Job,
   "handoffId" | "taskId" | "message" | "attempt" | "fencingToken" | "traceparent" | "resumed"
->;
+> & {
+  /** Milliseconds between heartbeats; {@link HEARTBEAT_MS} unless said. */
+  readonly heartbeatMs?: number | undefined;
+};
 
 /** One handoff at a worker. */
 export class Job {
@@ -125,6 +128,7 @@ export class Job {
   #completionTokens: number;
   #spentHere = false;
   #isAsking = false;
+  #heartbeatMs: number;
 
   /** Made by a {@link Worker}. */
   constructor(client: Client, executionId: string, parts: JobParts) {
@@ -137,6 +141,7 @@ export class Job {
     this.fencingToken = parts.fencingToken;
     this.traceparent = parts.traceparent;
     this.resumed = parts.resumed;
+    this.#heartbeatMs = parts.heartbeatMs ?? HEARTBEAT_MS;
     const { costSpentSoFarUSD, costBudgetRemainingUSD, tokenSpent } = parts.message.costTracking;
     this.#spentNanos = toNanos(costSpentSoFarUSD);
     this.#leftNanos = toNanos(costBudgetRemainingUSD);
@@ -193,7 +198,12 @@ export class Job {
   /** Stores this run's state durably; a worker that resumes gets it from {@link restore}. Long work saves its progress so. */
   async save(state: Record<string, unknown>): Promise<void> {
     await this.acquire();
-    await this.client.tasks.putCheckpoint(this.taskId, this.executionId, state, { signal: this.signal });
+    const { handoffId, fencingToken, signal } = this;
+    await this.client.tasks.putCheckpoint(this.taskId, this.executionId, state, {
+      handoffId,
+      fencingToken,
+      signal,
+    });
   }
 
   /** What this run saved last; `undefined` where it saved nothing. */
@@ -313,7 +323,11 @@ export class Job {
       userId: this.message.userId,
     } satisfies Omit<AgentState, "agentId">;
     const more = typeof given === "string" ? { task: given } : given;
-    return this.client.handOff(target, { ...relayed, ...this.plain(more) }, constraints, options);
+    const { fencingToken } = this;
+    return this.client.handOff(target, { ...relayed, ...this.plain(more) }, constraints, {
+      fencingToken,
+      ...options,
+    });
   }
 
   /** The lease, asked for until the broker gives it. @internal */
@@ -321,13 +335,24 @@ export class Job {
     if (this.#accepted) return this.#accepted;
     this.#isAccepted = true;
     const { handoffs } = this.client;
+    const { heartbeatIntervalMs } = this;
     this.#accepted = this.resumed
-      ? handoffs.heartbeat(this.handoffId, this.fencingToken)
-      : handoffs.accept(this.handoffId, this.fencingToken);
+      ? handoffs.heartbeat(this.handoffId, this.fencingToken, { heartbeatIntervalMs })
+      : handoffs.accept(this.handoffId, this.fencingToken, { heartbeatIntervalMs });
     this.#accepted.catch(() => {
       this.#accepted = undefined;
     });
     return this.#accepted;
+  }
+
+  /** How often the broker hears of this worker, as the broker takes it. @internal */
+  get heartbeatIntervalMs(): number {
+    return Math.max(1, Math.round(this.#heartbeatMs));
+  }
+
+  /** Notes another pause between heartbeats, in milliseconds. @internal */
+  beatEvery(ms: number): void {
+    this.#heartbeatMs = ms;
   }
 
   /** Whether an acceptance was sent: without its answer, the broker may have it all the same. @internal */
@@ -372,7 +397,10 @@ export interface WorkerOptions {
   readonly acceptWithinMs?: number;
   /** What `currentState` must hold; a message without it is rejected with `INCOMPLETE_CONTEXT`. */
   readonly requiredState?: readonly string[];
-  /** Milliseconds between heartbeats; {@link HEARTBEAT_MS} unless said, a third of the lease where that is less. */
+  /**
+   * Milliseconds between heartbeats; {@link HEARTBEAT_MS} unless said, a third of the lease where that is less. The broker is told, and
+   * lets another worker take over after four of them without a word.
+   */
   readonly heartbeatMs?: number;
   /** Take up what another worker of this agent left behind; yes unless said. */
   readonly adopt?: boolean;
@@ -403,10 +431,11 @@ export type JobHandler = (job: Job) => unknown;
  * The handler says no by exception: {@link Reject} before the acceptance rejects with that code, after it fails with that
  * code; {@link Fail} fails with its code; any other error fails with its words. Each rolls the task back as the edge's contract says.
  *
- * A worker that dies leaves accepted handoffs behind. Another worker of the same agent sees that their lease is no longer
- * extended, and takes them up: the handler runs again with `resumed`, and `restore` gives what was saved. Of several such
- * workers one gets it. Completion alone is exactly once; an effect outside belongs behind `check`, and under an id that is
- * derived from `handoffId`.
+ * A worker that dies leaves accepted handoffs behind. The broker hears of each worker by its heartbeats, and gives a handoff whose
+ * holder missed four of its own intervals to another worker of the agent, under a new fencing token: the handler runs again with
+ * `resumed`, and `restore` gives what was saved. Of several such workers one gets it. A worker that was only cut off can do nothing
+ * to the handoff any more: its verdicts, its `save` and its `handOn` are refused (`StaleLeaseError`). Completion alone is exactly
+ * once; an effect outside belongs behind `check`, and under an id that is derived from `handoffId`.
  */
 export class Worker {
   readonly agentId: string;
@@ -416,8 +445,6 @@ export class Worker {
   readonly #handler: JobHandler;
   readonly #options: WorkerOptions;
   readonly #held = new Map<string, { readonly job: Job; readonly done: Promise<void> }>();
-  /** Deadlines of accepted handoffs of other workers, and since when each stands still, in milliseconds. */
-  readonly #watched = new Map<string, { readonly deadline: string; readonly since: number }>();
   /** Calls of `onReturn` under way, by the handoff. */
   readonly #returning = new Map<string, Promise<void>>();
   /** The poll for returns and questions alone, while one is under way. */
@@ -558,7 +585,8 @@ export class Worker {
     const { handoffId } = parts;
     if (this.#held.has(handoffId)) return;
     const executionId = await derivedExecutionId("worker", this.agentId, handoffId);
-    const job = new Job(this.#client, executionId, parts);
+    const { heartbeatMs } = this.#options;
+    const job = new Job(this.#client, executionId, { heartbeatMs, ...parts });
     const done = this.#answer(job)
       .catch((error: unknown) => this.#tell({ type: "lost", handoffId, error }))
       .finally(() => this.#held.delete(handoffId));
@@ -629,6 +657,7 @@ export class Worker {
           const lease = leaseMs(await job.acquire());
           isHeld = true;
           pause = Math.min(this.#options.heartbeatMs ?? HEARTBEAT_MS, (lease ?? HEARTBEAT_MS) / 3);
+          job.beatEvery(pause);
           if (isFirst) this.#tell({ type: "accepted", handoffId: job.handoffId });
           continue;
         }
@@ -653,7 +682,8 @@ export class Worker {
   async #extended(job: Job, signal: AbortSignal): Promise<Handoff> {
     const { handoffs } = this.#client;
     try {
-      return await handoffs.heartbeat(job.handoffId, job.fencingToken, { signal });
+      const { heartbeatIntervalMs } = job;
+      return await handoffs.heartbeat(job.handoffId, job.fencingToken, { heartbeatIntervalMs, signal });
     } catch (error) {
       if (!(error instanceof ConflictError)) throw error;
       const view = await handoffs.get(job.handoffId, { signal });
@@ -753,7 +783,7 @@ export class Worker {
     }
   }
 
-  /** Takes up handoffs of this agent whose lease nobody extends. */
+  /** Takes up handoffs of this agent whose holder is silent. The broker decides that, by the holder's own interval. */
   async #adopt(): Promise<void> {
     const beat = this.#options.heartbeatMs ?? HEARTBEAT_MS;
     const stopping = this.#stopping.signal;
@@ -764,7 +794,7 @@ export class Worker {
           toAgent: this.agentId,
         })) {
           if (this.#free <= 0 || stopping.aborted) break;
-          if (this.#isLeftBehind(handoff, beat * ADOPT_HEARTBEATS)) await this.#takeUp(handoff);
+          if (this.#isLeftBehind(handoff)) await this.#takeUp(handoff.handoffId);
         }
       } catch (error) {
         if (isRefused(error)) return;
@@ -774,45 +804,28 @@ export class Worker {
     }
   }
 
-  async #takeUp(handoff: Handoff): Promise<void> {
+  async #takeUp(handoffId: string): Promise<void> {
+    const { handoffs } = this.#client;
+    const heartbeatIntervalMs = Math.max(1, Math.round(this.#options.heartbeatMs ?? HEARTBEAT_MS));
     try {
-      if (!(await this.#elected(handoff))) return;
-      const view = await this.#client.handoffs.get(handoff.handoffId, { include: "message" });
-      if (view.status !== "ACCEPTED" || !view.message) return;
-      const message = view.message as HandoffMessage;
-      await this.#begin({ ...view, message, attempt: view.attempts, resumed: true });
+      const { message, status } = await handoffs.get(handoffId, { include: "message" });
+      if (status !== "ACCEPTED" || !message) return;
+      const view = await handoffs.takeOver(handoffId, { heartbeatIntervalMs });
+      await this.#begin({ ...view, message: message as HandoffMessage, resumed: true });
     } catch (error) {
-      // The task was canceled, or the handoff is gone: the others are looked at all the same.
+      // Another worker was first, its holder was heard of, or its task was canceled: the others are looked at all the same.
       if (!isLost(error)) throw error;
-      this.#watched.delete(handoff.handoffId);
     }
   }
 
-  /** Whether its deadline stood still for that many milliseconds. One without a deadline was handed on. */
-  #isLeftBehind(handoff: Handoff, after: number): boolean {
-    const { handoffId, deadlineAt } = handoff;
-    if (this.#held.has(handoffId) || !deadlineAt) {
-      this.#watched.delete(handoffId);
-      return false;
-    }
-    const seen = this.#watched.get(handoffId);
-    if (seen?.deadline === deadlineAt) return performance.now() - seen.since >= after;
-    this.#watched.set(handoffId, { deadline: deadlineAt, since: performance.now() });
-    return false;
-  }
-
-  /** Of the workers that saw the same, the one whose claim is first in the broker's order of checkpoints. */
-  async #elected(handoff: Handoff): Promise<boolean> {
-    const { taskId, handoffId } = handoff;
-    const run = await derivedExecutionId("owner", this.agentId, handoffId);
-    // Milliseconds: the Python SDK's workers of the same agent write the same.
-    const deadline = String(Date.parse(handoff.deadlineAt ?? ""));
-    const stored = await this.#client.tasks.putCheckpoint(taskId, run, { worker: this.workerId, deadline });
-    this.#watched.delete(handoffId);
-    if (stored.seq === 1) return true;
-    // Claims on an earlier standstill are over.
-    const before = await this.#client.restore(taskId, run, stored.seq - 1);
-    return before?.deadline !== deadline;
+  /**
+   * Whether it is worth asking: its holder states an interval, and was not heard of for that long by this clock. A clock that is wrong
+   * costs a request, or a look later.
+   */
+  #isLeftBehind({ handoffId, deadlineAt, heartbeatIntervalMs, heardAt }: Handoff): boolean {
+    if (this.#held.has(handoffId) || !deadlineAt || !heartbeatIntervalMs || !heardAt) return false;
+    const silent = Date.now() - Date.parse(heardAt);
+    return silent < 0 || silent >= heartbeatIntervalMs * ADOPT_HEARTBEATS;
   }
 }
 

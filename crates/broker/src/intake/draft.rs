@@ -146,6 +146,7 @@ pub(super) fn submission_of(
         personal: personal_parts(message),
         whole,
         idempotency_key: request.idempotency_key,
+        fencing_token: request.fencing_token,
         has_part: false,
         refusal_salt: clock::random(),
         safety,

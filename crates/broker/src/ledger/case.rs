@@ -16,6 +16,7 @@ use handoffd_core::domain::handoff::{
 };
 use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TaskId};
 use handoffd_core::domain::latency::LatencySample;
+use handoffd_core::domain::lease::HolderPulse;
 use handoffd_core::domain::progress::Edge;
 use handoffd_core::domain::task::{Task, TaskEvent, TaskStatus};
 use handoffd_core::evidence::record::{Actor, RecordContent, RecordDraft, RecordKind};
@@ -159,6 +160,17 @@ impl<'a> Case<'a> {
         }
     }
 
+    /// Notes when the holder of the lease said a word, and how often it will say one.
+    pub(super) fn hear(&mut self, at: Micros, interval_ms: Option<u64>) {
+        let Some(until) = self.handoff.deadline_at else { return };
+        let known = self.handoff.pulse.map(|pulse| pulse.renewed(at, until));
+        let fresh = HolderPulse { interval_ms: 0, heard_at: at, until };
+        self.handoff.pulse = match interval_ms {
+            Some(interval_ms) => Some(HolderPulse { interval_ms, ..known.unwrap_or(fresh) }),
+            None => known,
+        };
+    }
+
     pub(super) fn accept(
         &mut self,
         lease_until: Micros,
@@ -223,6 +235,7 @@ impl<'a> Case<'a> {
     pub(super) fn end(&mut self, stated: Option<Spending>) -> Option<Spending> {
         self.handoff.ended_at = Some(self.command.at);
         self.handoff.deadline_at = None;
+        self.handoff.pulse = None;
         if self.was == HandoffStatus::InputRequired {
             self.changes.push(questions::close(&self.handoff));
         }

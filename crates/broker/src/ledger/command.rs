@@ -82,6 +82,8 @@ pub enum Kind {
     RefuseChunk(Box<RefuseChunk>),
     /// A pull receiver claimed a handoff: give it a fencing token.
     Lease(Lease),
+    /// Give an accepted handoff to another worker of its receiver, whose holder is silent.
+    TakeOver(TakeOver),
     /// Apply a passed deadline.
     Expire(Expire),
     PutCheckpoint(Box<PutCheckpoint>),
@@ -162,6 +164,7 @@ impl Kind {
             Self::Chunk(_) => "chunk",
             Self::RefuseChunk(_) => "refuse_chunk",
             Self::Lease(_) => "lease",
+            Self::TakeOver(_) => "take_over",
             Self::Expire(_) => "expire",
             Self::PutCheckpoint(_) => "put_checkpoint",
             Self::CompleteTask(_) => "complete_task",
@@ -275,6 +278,8 @@ pub struct Submit {
     /// The whole canonical message, to tell a replay from a conflict.
     pub whole: Vec<u8>,
     pub idempotency_key: Option<String>,
+    /// The fencing token of the handoff by which the sender came to the task, where the sender proves that it holds it.
+    pub fencing_token: Option<i64>,
     /// The sender is known to have a part in the task, though another may hold it.
     pub has_part: bool,
     /// Subtasks that the message has a result of, as [`handoffd_core::domain::course::subtasks_of`] names them.
@@ -367,7 +372,22 @@ pub struct Verdict {
     pub content: Option<RecordContent>,
     /// What was spent by now, cumulative, where it says so at the end.
     pub spent: Option<Spending>,
+    /// When it was said: a heartbeat may have waited in a queue.
+    pub said_at: Micros,
+    /// How often its holder will be heard of from now on, in milliseconds; `None`: as it said before.
+    pub interval_ms: Option<u64>,
     /// The end of the lease that the verdict grants.
+    pub lease_until: Micros,
+}
+
+/// A takeover by another worker of the receiver.
+#[derive(Debug, Clone, Copy)]
+pub struct TakeOver {
+    pub task_id: TaskId,
+    pub handoff_id: HandoffId,
+    /// How often the new holder will be heard of, in milliseconds; `None`: its lease cannot be taken over.
+    pub interval_ms: Option<u64>,
+    /// The end of the new holder's lease.
     pub lease_until: Micros,
 }
 
@@ -561,6 +581,8 @@ pub struct PutCheckpoint {
     pub task_id: TaskId,
     pub execution_id: ExecutionId,
     pub agent: AgentId,
+    /// The handoff under which its worker saves, with the token that must be current.
+    pub fence: Option<(HandoffId, i64)>,
     /// The state.
     pub part: PackedContent,
 }

@@ -35,7 +35,7 @@ pub(super) fn uuid(n: u8) -> uuid::Uuid {
     uuid::Uuid::from_bytes([n; 16])
 }
 
-fn part(text: &str) -> PackedContent {
+pub(super) fn part(text: &str) -> PackedContent {
     PackedContent::new(CommitmentSubject::Message, [1; 16], text.as_bytes())
 }
 
@@ -96,6 +96,7 @@ pub(super) fn submit(id: u8, task: u8, at: i64) -> Command {
             personal: Vec::new(),
             whole: vec![id],
             idempotency_key: None,
+            fencing_token: None,
             has_part: true,
             subtasks: Vec::new(),
             declared_budget: None,
@@ -120,6 +121,8 @@ pub(super) fn verdict(id: u8, task: u8, at: i64, token: i64, kind: VerdictKind) 
             fencing_token: token,
             content: None,
             spent: None,
+            said_at: Micros(at),
+            interval_ms: None,
             lease_until: Micros(at).plus(Duration::from_secs(1)),
         })),
     )
@@ -157,7 +160,7 @@ pub(super) fn claim_of(command: &Command) -> Option<DispatcherClaim> {
 }
 
 /// The default rules, fresh ids, and a slot for a submission.
-fn context(command: &Command) -> Context {
+pub(super) fn context(command: &Command) -> Context {
     Context {
         rules: Rules::default(),
         spare: Spare::new(Micros(0)),
@@ -563,7 +566,7 @@ fn the_same_again_is_a_replay_and_another_body_a_conflict() {
         submit.whole = vec![77];
     }
     let (_, reply, _) = apply(state, &other);
-    assert!(matches!(reply, Err(LedgerError::Conflict(_))));
+    assert!(matches!(reply, Err(LedgerError::Exists(_))));
 }
 
 /// The types of the events that a command made, in order, each standing behind a record.

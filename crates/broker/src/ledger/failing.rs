@@ -5,6 +5,7 @@ use super::command::{Command, LedgerError};
 use super::context::Context;
 use super::crossing::{CrossingOrigin, HandoffCrossing, resent};
 use super::plan::Change;
+use super::returns;
 use super::streams;
 use handoffd_core::domain::agent::Agent;
 use handoffd_core::domain::escalation::{EscalationOutcome, FAILURES_TO_ESCALATE};
@@ -333,6 +334,7 @@ impl Case<'_> {
             mode: agent.delivery.mode,
             status: HandoffStatus::Pending,
             deadline_at: None,
+            pulse: None,
             origin: Some(self.handoff.origin.unwrap_or(self.handoff.id)),
             ruling: Some(Box::new(ruling)),
             context: self.handoff.context.map(|facts| {
@@ -382,10 +384,7 @@ pub(super) fn resume_leases(
         .filter(|id| Some(*id) != but && funds.is_open(*id) && !funds.is_handed_on(*id))
         .map(|id| &state.handoffs[&(command.tenant.clone(), id)])
         .filter(|one| one.status == HandoffStatus::Accepted && one.deadline_at.is_none())
-        .map(|one| {
-            let deadline_at = Some(command.at.plus(context.rules.lease));
-            Change::Handoff(Handoff { deadline_at, ..one.clone() })
-        })
+        .map(|one| Change::Handoff(returns::resumed(one, command.at, context)))
         .collect()
 }
 

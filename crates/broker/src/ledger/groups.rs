@@ -18,8 +18,8 @@ use super::plan::Change;
 use super::refusal::refuse_here;
 use super::streams;
 use super::submit::{
-    checkpoint, guard, is_same, last_of_run, loop_guard, open_funds, publish, remember_key, replay,
-    submitted, task_of,
+    checkpoint, guard, held_by_sender, is_same, last_of_run, loop_guard, open_funds, publish,
+    remember_key, replay, submitted, task_of,
 };
 use handoffd_core::domain::cap::CapExceeded;
 use handoffd_core::domain::escalation::FAILURES_TO_ESCALATE;
@@ -82,10 +82,7 @@ pub(super) fn submit(
         let id = branch.handoff.id;
         match state.handoffs.get(&(command.tenant.clone(), id)) {
             Some(known) if is_in_between(state, command, known, &base.handoff) => collides = true,
-            Some(_) => {
-                let why = format!("handoff {id} exists with another content");
-                return Err(LedgerError::Conflict(why));
-            }
+            Some(_) => return Err(LedgerError::Exists(id)),
             None => {}
         }
     }
@@ -98,6 +95,7 @@ pub(super) fn submit(
     if task.holder != base.handoff.source {
         return Err(LedgerError::NotHolder);
     }
+    held_by_sender(state, command, base)?;
     may_hand_on(&task)?;
     let parent = (base.handoff.parent_id, &base.handoff.source);
     streams::parent_must_be_whole(state, command, parent)?;

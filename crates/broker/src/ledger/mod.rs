@@ -63,6 +63,8 @@ mod streams;
 mod streams_tests;
 mod submit;
 mod subscriptions;
+#[cfg(test)]
+mod takeover_tests;
 mod tasks;
 mod verdict;
 mod waiters;

@@ -36,6 +36,7 @@ pub fn needs(command: &Command, needs: &mut Needs) {
         Kind::Chunk(chunk) => rows.chunk(chunk),
         Kind::RefuseChunk(refused) => rows.handoff(refused.task_id, refused.handoff_id),
         Kind::Lease(lease) => rows.handoff(lease.task_id, lease.handoff_id),
+        Kind::TakeOver(take) => rows.handoff(take.task_id, take.handoff_id),
         Kind::Expire(expire) => {
             rows.handoff(expire.task_id, expire.handoff_id);
             rows.whole_task(expire.task_id);
@@ -43,6 +44,9 @@ pub fn needs(command: &Command, needs: &mut Needs) {
         Kind::PutCheckpoint(put) => {
             rows.task(put.task_id);
             rows.run(put.task_id, put.execution_id);
+            if let Some((handoff_id, _)) = put.fence {
+                rows.handoff(put.task_id, handoff_id);
+            }
         }
         Kind::CompleteTask(complete) => rows.whole_task(complete.task_id),
         Kind::CancelTask(cancel) => rows.whole_task(cancel.task_id),

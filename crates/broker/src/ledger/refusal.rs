@@ -56,10 +56,7 @@ pub(super) fn refuse(
         if apart {
             kept = None;
         } else if letter.is_some() || own {
-            return Err(LedgerError::Conflict(format!(
-                "handoff {} exists with another content",
-                known.id
-            )));
+            return Err(LedgerError::Exists(known.id));
         }
     } else if let Some(submit) = &refuse.recovery
         && let Some(decided) = recover(state, command, context, refuse, submit)

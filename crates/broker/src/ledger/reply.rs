@@ -163,6 +163,9 @@ pub enum LedgerError {
     /// The id is taken by something else.
     #[error("{0}")]
     Conflict(String),
+    /// The sender's id is taken by another message.
+    #[error("handoff {0} exists with another content")]
+    Exists(HandoffId),
     /// The `Idempotency-Key` was used for another payload.
     #[error("this Idempotency-Key was used for another payload")]
     IdempotencyMismatch,
@@ -218,7 +221,7 @@ impl LedgerError {
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
-            Self::Conflict(_) | Self::Contradicts(_) => "conflict",
+            Self::Conflict(_) | Self::Exists(_) | Self::Contradicts(_) => "conflict",
             Self::IdempotencyMismatch => "idempotency_mismatch",
             Self::StaleLease => "stale_lease",
             Self::NotFound(_) => "not_found",
@@ -240,6 +243,7 @@ impl LedgerError {
     pub const fn code(&self) -> Code {
         match self {
             Self::Conflict(_)
+            | Self::Exists(_)
             | Self::Contradicts(_)
             | Self::Held { .. }
             | Self::Handoff(_)

@@ -53,6 +53,7 @@ pub(super) fn submit(
     if !submit.has_part && task.holder != submit.handoff.source {
         return Err(LedgerError::NotHolder);
     }
+    held_by_sender(state, command, submit)?;
     let parent = (submit.handoff.parent_id, &submit.handoff.source);
     streams::parent_must_be_whole(state, command, parent)?;
     if !no_op {
@@ -100,6 +101,25 @@ pub(super) fn submit(
     }
     changes.push(Change::Task(task));
     Ok((changes, Reply::Submitted { handoff, replayed: false }))
+}
+
+/// Refuses a sender that says by which token it holds the task, and holds it no more: another worker took over.
+pub(super) fn held_by_sender(
+    state: &BatchState,
+    command: &Command,
+    submit: &Submit,
+) -> Result<(), LedgerError> {
+    let Some(token) = submit.fencing_token else { return Ok(()) };
+    if submit.handoff.parent_id.is_none() {
+        let why = "is needed beside Handoff-Fencing-Token: the token is that of the handoff by which the sender holds the task";
+        return Err(LedgerError::Invalid("/parentHandoffId".to_owned(), why.to_owned()));
+    }
+    let parent = submit.handoff.parent_id.map(|id| (command.tenant.clone(), id));
+    let parent = parent.and_then(|key| state.handoffs.get(&key));
+    let holds = parent.is_some_and(|parent| {
+        parent.target == submit.handoff.source && parent.fencing_token == token
+    });
+    if holds { Ok(()) } else { Err(LedgerError::StaleLease) }
 }
 
 /// Asks the person to whom a handoff goes, where its contract names one.
@@ -287,6 +307,16 @@ pub(super) fn put_checkpoint(
     if last.is_some_and(|last| last.agent != put.agent) {
         return Err(ANOTHERS_RUN);
     }
+    if let Some((handoff_id, token)) = put.fence {
+        let held = state
+            .handoffs
+            .get(&(command.tenant.clone(), handoff_id))
+            .filter(|handoff| handoff.task_id == put.task_id && handoff.target == put.agent)
+            .ok_or(LedgerError::NotFound("handoff"))?;
+        if held.fencing_token != token || held.status == HandoffStatus::Expired {
+            return Err(LedgerError::StaleLease);
+        }
+    }
     let row = CheckpointRow {
         tenant: command.tenant.clone(),
         task_id: put.task_id,
@@ -320,10 +350,7 @@ pub(super) fn is_same(known: &Handoff, whole: &[u8]) -> bool {
 
 pub(super) fn replay(known: &Handoff, whole: &[u8]) -> Decision {
     if !is_same(known, whole) {
-        return Err(LedgerError::Conflict(format!(
-            "handoff {} exists with another content",
-            known.id
-        )));
+        return Err(LedgerError::Exists(known.id));
     }
     if known.status == HandoffStatus::DeadLettered {
         return Ok((

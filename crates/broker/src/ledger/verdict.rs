@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::case::Case;
 use super::command::{
-    Command, Compress, Expire, Lease, LedgerError, Outcome, Reply, Settle, Verdict, VerdictKind,
+    Command, Compress, Expire, Lease, LedgerError, Outcome, Reply, Settle, TakeOver, Verdict,
+    VerdictKind,
 };
 use super::context::Context;
 use super::decide::Decision;
@@ -16,6 +17,7 @@ use super::streams;
 use super::submit::draft_of;
 use handoffd_core::domain::handoff::{HANDED_ON, HandoffEvent, HandoffStatus};
 use handoffd_core::domain::ids::Micros;
+use handoffd_core::domain::lease::{HolderPulse, Silence};
 use handoffd_core::domain::question::ANSWER_TIMEOUT;
 use handoffd_core::domain::ruling::Trigger;
 use handoffd_core::domain::task::TaskStatus;
@@ -62,6 +64,7 @@ pub(super) fn verdict(
             }
             // A heartbeat may arrive late, or again, by a queue: it never shortens the lease.
             case.handoff.deadline_at = case.handoff.deadline_at.max(Some(verdict.lease_until));
+            case.hear(verdict.said_at, verdict.interval_ms);
             return Ok(case.close());
         }
     };
@@ -74,13 +77,21 @@ pub(super) fn verdict(
             case.complete_after(content, verdict.spent);
             return Ok(case.close());
         }
+        if verdict.kind == VerdictKind::Accept && verdict.interval_ms.is_some() {
+            // It said yes before, without an interval or with another one.
+            case.hear(verdict.said_at, verdict.interval_ms);
+            return Ok(case.close());
+        }
         return Ok(case.unchanged());
     }
     if matches!(verdict.kind, VerdictKind::Complete | VerdictKind::Fail(_)) {
         groups::may_end(&case.task, &case.handoff)?;
     }
     match &verdict.kind {
-        VerdictKind::Accept => case.accept(verdict.lease_until, content)?,
+        VerdictKind::Accept => {
+            case.accept(verdict.lease_until, content)?;
+            case.hear(verdict.said_at, verdict.interval_ms);
+        }
         VerdictKind::Reject(reason) => {
             case.undo(&rejected(reason, content))?;
         }
@@ -224,6 +235,52 @@ pub(super) fn lease(
         })
         .ok_or(LedgerError::NotFound("handoff"))?;
     Ok((changes, Reply::Leased { handoff, outbox }))
+}
+
+/// Another worker of the receiver takes the handoff over. The holder's token is stale from then on. Of several workers that
+/// ask at once the first one gets it: its word is the holder's, and the holder is not silent.
+pub(super) fn take_over(
+    state: &BatchState,
+    command: &Command,
+    context: &Context,
+    take: &TakeOver,
+) -> Decision {
+    let mut case = Case::open(state, command, context, take.task_id, take.handoff_id)?;
+    let refused = |why: String| Err(LedgerError::Conflict(why));
+    if case.handoff.status != HandoffStatus::Accepted {
+        let status = case.handoff.status.as_str();
+        return refused(format!("a handoff that is {status} has no lease to take over"));
+    }
+    if case.task.status == TaskStatus::Canceled {
+        return refused(
+            "the task was canceled: its holder may finish it, and nobody else".to_owned(),
+        );
+    }
+    if case.handoff.deadline_at.is_none() {
+        return refused("the holder handed on and waits: there is no lease that runs".to_owned());
+    }
+    match HolderPulse::silence(case.handoff.pulse.as_ref(), case.handoff.deadline_at, command.at) {
+        Silence::Over => {}
+        Silence::Until(due) => {
+            return refused(format!(
+                "the holder was heard of: unless it is again, its lease can be taken over at {}",
+                due.rfc3339()
+            ));
+        }
+        Silence::Unknown => {
+            return refused(
+                "the holder did not say how often it will be heard of (heartbeatIntervalMs): its lease can end, and not be taken over"
+                    .to_owned(),
+            );
+        }
+    }
+    case.task.fence += 1;
+    case.handoff.fencing_token = case.task.fence;
+    case.handoff.deadline_at = Some(take.lease_until);
+    case.handoff.pulse = None;
+    case.hear(command.at, take.interval_ms);
+    case.record(RecordKind::TakenOver, None, None);
+    Ok(case.close())
 }
 
 /// A deadline that may have passed: the verdict's or the lease's.

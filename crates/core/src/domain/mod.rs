@@ -22,6 +22,7 @@ pub mod handoff_tool;
 pub mod ids;
 pub mod json;
 pub mod latency;
+pub mod lease;
 pub mod lineage;
 pub mod message;
 pub mod money;

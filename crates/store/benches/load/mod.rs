@@ -121,6 +121,7 @@ impl<S: BatchStore + DirectoryStore + AdminStore> Load<S> {
             fencing_token: 1,
             attempts: 0,
             deadline_at: Some(Micros(at.0 + 600_000_000)),
+            pulse: None,
             cost,
             idempotent: true,
             checkpoint: Some(checkpoint),

@@ -13,7 +13,7 @@ from ._sync.client import Client
 from ._version import __version__
 from ._wire import UNSET, RetryPolicy
 from .binary import validate_with_binary
-from .building import AgentState, build_handoff_message, derived_execution_id, derived_id
+from .building import AgentState, build_handoff_message, derived_execution_id, derived_id, step_digest
 from .canonical import sign_message
 from .errors import (
     AnswerError,
@@ -25,6 +25,7 @@ from .errors import (
     ProblemError,
     Reject,
     SignatureError,
+    StepReusedError,
     TransportError,
     WaitTimeout,
     WindowExceededError,
@@ -57,6 +58,7 @@ __all__ = [
     "RetryPolicy",
     "Sent",
     "SignatureError",
+    "StepReusedError",
     "TransportError",
     "ValidationResult",
     "VerifiedReceipt",
@@ -72,6 +74,7 @@ __all__ = [
     "measure_message",
     "models",
     "sign_message",
+    "step_digest",
     "validate_handoff_message",
     "validate_with_binary",
     "verify_receipt",

@@ -16,6 +16,8 @@ from .errors import (
     HandoffdError,
     LineageMismatchError,
     LoopDetectedError,
+    ProblemError,
+    StepReusedError,
 )
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
@@ -77,6 +79,16 @@ def is_own(message: Mapping[str, Any], handoff: models.HandoffView) -> bool:
         and handoff.task_id.lower() == str(message["taskId"]).lower()
         and handoff.from_agent.agent_id == message["fromAgent"]["agentId"]
     )
+
+
+def refuse_other_step(refused: ProblemError, own: str | None, stored: str | None) -> None:
+    """Raises where the handoff that has the id is another step than this message. Without both digests nothing can be told.
+
+    Raises:
+        StepReusedError: The digests differ.
+    """
+    if own and stored and own != stored:
+        raise StepReusedError(refused.status, refused.problem, step_digest=own, stored_digest=stored) from refused
 
 
 def sent_before(message: Mapping[str, Any], handoff: models.HandoffView) -> Sent:

@@ -163,8 +163,49 @@ def build_handoff_message(
     message.update(plain(given.fields))
     required = {"parentHandoffId"}
     message = {name: _without_nulls(name, one) for name, one in message.items() if one is not None or name in required}
+    if given.step is not None or given.handoff_id is not None:
+        message["extensions"] = _with_digest(message.get("extensions"), step_digest(message))
     _trim(message, max_turns, window_tokens, summarize)
     return canonical.sign_message(message, signing_secret) if signing_secret else message
+
+
+def step_digest(message: Mapping[str, Any]) -> str:
+    """The digest of what a message asks for: SHA-256 over receiver, task, state, subtasks, constraints and history, without the
+    times that a rebuilt message has anew. The builder puts it into `extensions.handoffd.stepDigest` of a message whose id may
+    be used again, so that another step under the same name is told from the same one.
+
+    Raises:
+        TypeError, ValueError: The message has values that JSON cannot hold.
+    """
+    parts = {
+        "target": message.get("receiverList") or message.get("toAgent"),
+        "task": message.get("taskDescription"),
+        "state": message.get("currentState"),
+        "completed": [_without(one, "completedAt") for one in message.get("completedSubtasks") or ()],
+        "remaining": message.get("remainingSubtasks"),
+        "constraints": message.get("constraints"),
+        "history": [_without(one, "timestamp") for one in message.get("conversationHistoryVerbatim") or ()],
+    }
+    return "sha256:" + hashlib.sha256(canonical.encode(parts)).hexdigest()
+
+
+def stated_digest(message: Mapping[str, Any] | None) -> str | None:
+    """The digest that a message has; none where it has none."""
+    found: Any = message
+    for name in ("extensions", "handoffd", "stepDigest"):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found if isinstance(found, str) else None
+
+
+def _with_digest(extensions: Any, digest: str) -> dict[str, Any]:
+    """The message's extensions with the digest of its step."""
+    given = dict(extensions) if isinstance(extensions, Mapping) else {}
+    own = given.get("handoffd")
+    return {**given, "handoffd": {**(own if isinstance(own, Mapping) else {}), "stepDigest": digest}}
+
+
+def _without(one: Any, name: str) -> Any:
+    return {key: value for key, value in one.items() if key != name} if isinstance(one, Mapping) else one
 
 
 def derived_id(*names: str) -> str:

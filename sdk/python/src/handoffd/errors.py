@@ -180,6 +180,22 @@ class ConflictError(ProblemError):
     """The request contradicts what is recorded (409)."""
 
 
+class StepReusedError(ConflictError):
+    """Another step of the same name was handed off before: the id is taken, and receiver, task, state, subtasks, constraints or
+    history differ (409). The same step again is no error. Give the new step a name of its own."""
+
+    def __init__(self, status: int, problem: Mapping[str, Any], *, step_digest: str, stored_digest: str) -> None:
+        super().__init__(status, problem)
+        self.step_digest = step_digest
+        """The digest of the step that was refused."""
+        self.stored_digest = stored_digest
+        """The digest of the step that has the id."""
+
+    def __str__(self) -> str:
+        mine, stored = getattr(self, "step_digest", ""), getattr(self, "stored_digest", "")
+        return f"{super().__str__()}\n  this step is {mine}, the one that was handed off is {stored}"
+
+
 class StaleLeaseError(ProblemError):
     """The fencing token is not the current one: the handoff is someone else's, or has ended (409)."""
 

@@ -54,6 +54,7 @@ pub(super) const OPERATIONS: MigrationSet = &[
     (24, "streams", include_str!("../../../../../migrations/postgres/0024_streams.sql")),
     (25, "opinions", include_str!("../../../../../migrations/postgres/0025_opinions.sql")),
     (26, "lookups", include_str!("../../../../../migrations/postgres/0026_lookups.sql")),
+    (39, "takeover", include_str!("../../../../../migrations/postgres/0039_takeover.sql")),
 ];
 
 /// Migrations of a separate log database. A change of the schema `audit` above is repeated here.

@@ -39,6 +39,7 @@ pub(super) const KNOWN: &[(i64, &str, &str)] = &[
     (24, "streams", include_str!("../../../../../migrations/sqlite/0024_streams.sql")),
     (25, "opinions", include_str!("../../../../../migrations/sqlite/0025_opinions.sql")),
     (26, "lookups", include_str!("../../../../../migrations/sqlite/0026_lookups.sql")),
+    (39, "takeover", include_str!("../../../../../migrations/sqlite/0039_takeover.sql")),
 ];
 
 /// Where applied migrations stand, in the form of sqlx, which wrote it in 0.1.0.

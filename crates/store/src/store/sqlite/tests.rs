@@ -105,6 +105,11 @@ impl SqliteBench {
             fencing_token: 1,
             attempts: 0,
             deadline_at: Some(Micros(2_000_000)),
+            pulse: Some(HolderPulse {
+                interval_ms: 1_500,
+                heard_at: Micros(1_000_000),
+                until: Micros(2_000_000),
+            }),
             cost: Cost { prompt_tokens: 3, ..Cost::default() },
             idempotent: true,
             checkpoint: None,

@@ -20,12 +20,13 @@ from .._sent import (
     Sent,
     is_own,
     local_admin_key,
+    refuse_other_step,
     sent_before,
     sent_of,
     setting,
 )
 from .._wire import Lines, Request, RetryPolicy, _bytes, _model, _text, _unexpected, headers_of, quoted, refusal
-from ..building import MAX_TURNS, AgentState, build_handoff_message, target_of
+from ..building import MAX_TURNS, AgentState, build_handoff_message, stated_digest, target_of
 from ..errors import HandoffdError, HandoffEndedBadly, NotFoundError, TransportError, WaitTimeout
 from . import services
 from .transport import AsyncTransport
@@ -42,11 +43,13 @@ class Handoffs(services.Handoffs):
         idempotency_key: str | None = None,
         traceparent: str | None = None,
         tracestate: str | None = None,
+        fencing_token: int | None = None,
     ) -> Sent:
         """Submits a message: the gate, one commit, then delivery.
 
         A message whose `handoffId` the broker has already, from the same agent on the same task, counts as sent: the step was
-        done before. Sent again with another body it is not changed.
+        done before. Sent again with another body it is not changed. Where the messages have digests of their steps, as
+        `build_handoff_message` writes them, and these differ, it is another step under the same name, and an error.
 
         Args:
             message: The message, as `build_handoff_message` makes it.
@@ -55,26 +58,34 @@ class Handoffs(services.Handoffs):
                 under it is refused.
             traceparent: W3C trace context in place of the message's; counts where it is valid.
             tracestate: What belongs to `traceparent`.
+            fencing_token: The token by which the sender holds `parentHandoffId`: the message is refused where another worker took
+                that over.
 
         Raises:
             ConflictError: The key was used for another message.
+            StepReusedError: The id was used for another step.
+            StaleLeaseError: `fencing_token` is not the current one.
             ProblemError: By code, with all `failures` of the gate: `SchemaInvalidError`, `ForbiddenError`,
                 `IncompleteContextError`, `BudgetExhaustedError`, `SafetyViolationError`, ...
             TransportError: The broker did not answer; submit the same message again.
         """
         given = {"idempotency-key": idempotency_key, "traceparent": traceparent, "tracestate": tracestate}
         headers = headers_of(given)
+        if fencing_token is not None:
+            headers["handoff-fencing-token"] = str(fencing_token)
         if wait:
             headers["prefer"] = f"wait={max(1, round(wait))}"
         try:
             response = await self._transport.call("POST", "/handoffs", body=message, headers=headers, repeatable=True, wait=wait)
         except SENT_BEFORE as refused:
+            own, stored = stated_digest(message), refused.problem.get("storedStepDigest")
             try:
-                known = await self.get(message["handoffId"])
+                known = await self.get(message["handoffId"], include="message" if own and not stored else None)
             except NotFoundError:
                 raise refused from None
             if not is_own(message, known):
                 raise
+            refuse_other_step(refused, own, stored or stated_digest(known.message))
             return sent_before(message, known)
         answer = _model(models.SubmittedView, response)
         return sent_of(message, answer, replayed=response.headers.get("idempotency-replayed") == "true")
@@ -382,6 +393,7 @@ class AsyncClient:
         max_turns: int = MAX_TURNS,
         window_tokens: int | None = None,
         summarize: Callable[[Sequence[Mapping[str, Any]]], str] | None = None,
+        fencing_token: int | None = None,
         **state: Any,
     ) -> Sent:
         """Builds a message and submits it.
@@ -396,6 +408,7 @@ class AsyncClient:
             max_turns: Turns of the conversation to keep at most.
             window_tokens: The receiver's context window, in tokens: older turns are left out above 80 % of it.
             summarize: Condenses the turns that are left out.
+            fencing_token: As for `handoffs.submit`.
             state: Further fields of `AgentState`.
 
         Raises:
@@ -415,7 +428,9 @@ class AsyncClient:
             summarize=summarize,
             signing_secret=self.signing_secret,
         )
-        return await self.handoffs.submit(message, wait=wait, idempotency_key=idempotency_key)
+        return await self.handoffs.submit(
+            message, wait=wait, idempotency_key=idempotency_key, fencing_token=fencing_token
+        )
 
     async def hand_off_to_many(
         self,

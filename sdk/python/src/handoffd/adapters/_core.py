@@ -276,7 +276,8 @@ class BrokerRun:
         # Several handoffs of an opener share its task's budget only where the first one names it (docs/budget.md).
         constraints = {"budgetUSD": f"{known['left']:.9f}"} if known.get("opens") else self._constraints()
         given = {name: value for name, value in vars(state).items() if name != "task"}
-        sent = await self.client.hand_off(call.target, call.task, constraints, **given)
+        token = self.parent.fencing_token if self.parent is not None else None
+        sent = await self.client.hand_off(call.target, call.task, constraints, fencing_token=token, **given)
         self.calls, self.told, self._tasks = calls, now, tasks
         return sent
 
