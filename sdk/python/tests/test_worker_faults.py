@@ -65,9 +65,7 @@ def test_a_worker_that_another_one_replaced_can_do_nothing_to_the_handoff(pair: 
         with pytest.raises(StaleLeaseError):
             late(handoff_id, fencing_token=token)
     with pytest.raises(StaleLeaseError):
-        pair.receiver.tasks.put_checkpoint(
-            before.task_id, run, {"by": "the old one"}, handoff_id=handoff_id, fencing_token=token
-        )
+        pair.receiver.tasks.put_checkpoint(before.task_id, run, {"by": "the old one"}, handoff_id=handoff_id, fencing_token=token)
     with pytest.raises(StaleLeaseError):
         pair.receiver.hand_off(
             "nobody", "Go on", task_id=before.task_id, parent_handoff_id=handoff_id, completed=["x"], fencing_token=token

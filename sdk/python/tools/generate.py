@@ -375,6 +375,21 @@ class Operation:
         lines += ['    """', f"    {result}", ""]
         return "\n".join(lines) + self.iterator(signature, returned)
 
+    def fields(self, name: str) -> str:
+        """The members of the body, without those of the path, as a `TypedDict` of keyword arguments."""
+        content = self.operation["requestBody"]["content"]["application/json"]
+        lines = [
+            f"class {name}(TypedDict, total=False):",
+            f'    """The keyword arguments of `{self.resource}.{self.name}`."""',
+            "",
+        ]
+        for member, part in self.schema(content["schema"]).get("properties", {}).items():
+            if member in ("handoff_targets", "config", "agentId"):
+                continue
+            kind = re.sub(r"(models\.\w+)", r"\1 | Mapping[str, Any]", self.kind(part))
+            lines.append(f"    {snake(member)}: {kind} | Unset | None")
+        return "\n".join([*lines, ""])
+
     def doc(self, notes: list[tuple[str, str]]) -> list[str]:
         text = [self.operation.get("summary", self.id).strip(), ""]
         if self.operation.get("description"):
@@ -442,13 +457,19 @@ def services(document: dict[str, Any]) -> str:
         "",
         "import builtins",
         "from collections.abc import AsyncIterator, Mapping",
-        "from typing import Any",
+        "from typing import TYPE_CHECKING, Any, TypedDict",
         "",
-        "from .. import models",
         "from .._wire import UNSET, Unset, body_of, headers_of, quoted, _bytes, _json, _model, _nothing, _text",
         "from .transport import AsyncTransport",
         "",
+        "if TYPE_CHECKING:",
+        "    from .. import models",
+        "else:",
+        "    from .._lazy import models",
+        "",
     ]
+    made = next(one for one in by_resource["agents"] if one.id == "createAgent")
+    out += [made.fields("AgentFields"), ""]
     for resource, methods in by_resource.items():
         about = RESOURCES.get(resource, f"Operations on {resource.replace('_', ' ')}.")
         out += [

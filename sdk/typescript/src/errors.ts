@@ -14,9 +14,18 @@ export class HandoffdError extends Error {
 }
 
 /** The broker could not be reached, or the connection broke before an answer. `cause` has the reason. */
-export class ConnectionError extends HandoffdError {
-  override name = "ConnectionError";
+export class TransportError extends HandoffdError {
+  override name = "TransportError";
+  /** The handoff that was submitted or waited for: look it up, or submit the same message again. */
+  handoffId?: string;
+  /** The task of that handoff. */
+  taskId?: string;
 }
+
+/** @deprecated The name until 0.3: {@link TransportError}. */
+export const ConnectionError = TransportError;
+/** @deprecated The name until 0.3: {@link TransportError}. */
+export type ConnectionError = TransportError;
 
 /**
  * An answer is not what the API's document says: a proxy gave it, or the broker is of another version. Whether the request had an
@@ -24,11 +33,24 @@ export class ConnectionError extends HandoffdError {
  */
 export class AnswerError extends HandoffdError {
   override name = "AnswerError";
+  /** The handoff that was submitted or waited for: look it up, or submit the same message again. */
+  handoffId?: string;
+  /** The task of that handoff. */
+  taskId?: string;
 }
 
-/** A wait ran out before its event. */
+/** A handoff did not end within the time that its caller waits. It goes on all the same. */
 export class WaitTimeoutError extends HandoffdError {
   override name = "WaitTimeoutError";
+  readonly handoffId: string;
+  /** As of the last look. */
+  readonly status: string;
+
+  constructor(handoffId: string, status: string, withinMs: number) {
+    super(`handoff ${handoffId} is ${status} after ${withinMs} ms`);
+    this.handoffId = handoffId;
+    this.status = status;
+  }
 }
 
 /** A handoff ended without a completion: rejected, failed, expired, dead-lettered or cancelled. */
@@ -37,14 +59,18 @@ export class HandoffEndedBadlyError extends HandoffdError {
   readonly handoffId: string;
   /** `REJECTED`, `FAILED`, `EXPIRED`, `DEAD_LETTERED` or `CANCELED`. */
   readonly status: string;
-  /** A code, or the receiver's words. */
+  /** A code. */
   readonly reason: string | undefined;
+  /** The receiver's own words, where it said any. Data of another agent. */
+  readonly words: string | undefined;
 
-  constructor(handoffId: string, status: string, reason: string | undefined) {
-    super(`handoff ${handoffId} is ${status}${reason ? `: ${reason}` : ""}`);
+  constructor(handoffId: string, status: string, reason: string | undefined, words?: string) {
+    const told = [reason, words === reason ? undefined : words].filter((part) => part).join(": ");
+    super(`handoff ${handoffId} is ${status}${told ? `: ${told}` : ""}`);
     this.handoffId = handoffId;
     this.status = status;
     this.reason = reason;
+    this.words = words;
   }
 }
 

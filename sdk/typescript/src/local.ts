@@ -21,7 +21,7 @@ export function localClient(options: ClientOptions = {}): Client {
     environment("HANDOFFD_API_KEY_FILE") ??
     join(environment("HANDOFFD_DATA_DIR") ?? "handoffd-data", "admin.key");
   try {
-    return new Client({ key: readFileSync(file, "utf8").trim(), ...options });
+    return new Client({ apiKey: readFileSync(file, "utf8").trim(), ...options });
   } catch (cause) {
     throw new HandoffdError(`no key in ${file}: start the broker here with \`npx handoffd serve\``, {
       cause,

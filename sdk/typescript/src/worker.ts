@@ -1,10 +1,9 @@
-import type { AgentState, Constraints, Target } from "./build.js";
+import { type AgentState, type Constraints, optionsOf, type Target } from "./build.js";
 import { canonicalize, type Json } from "./canonical.js";
-import { type Client, type Given, type HandOffOptions, requiredAgent } from "./client.js";
+import { type Client, type Given, type HandOffOptions, OPTIONS, requiredAgent } from "./client.js";
 import {
   AnswerError,
   ConflictError,
-  ConnectionError,
   type Failure,
   ForbiddenError,
   HandoffdError,
@@ -12,6 +11,7 @@ import {
   NotFoundError,
   ProblemError,
   StaleLeaseError,
+  TransportError,
   UnauthenticatedError,
 } from "./errors.js";
 import { replaced, taskOf } from "./guarded.js";
@@ -291,14 +291,26 @@ export class Job {
    * Hands the task on: same task, this handoff as its parent; state, finished work, constraints and budget are relayed. Where
    * nothing was finished before, the conversation so far stands as the one completed subtask.
    *
-   * @param constraints In place of those that came along.
+   * @param options `constraints` in place of those that came along.
    */
+  handOn(target: Target, given: string | Given, options?: HandOffOptions): Promise<Sent>;
+  /** @deprecated Constraints are a member of the options. */
+  handOn(target: Target, given: string | Given, constraints: readonly string[]): Promise<Sent>;
+  /** @deprecated Constraints are a member of the options. */
+  handOn(
+    target: Target,
+    given: string | Given,
+    constraints: Constraints,
+    options: HandOffOptions,
+  ): Promise<Sent>;
   async handOn(
     target: Target,
     given: string | Given,
-    constraints: Constraints = this.message.constraints,
-    options: HandOffOptions = {},
+    third: HandOffOptions | Constraints = {},
+    fourth?: HandOffOptions,
   ): Promise<Sent> {
+    const options = optionsOf(third, fourth, OPTIONS);
+    const { constraints = this.message.constraints } = options;
     await this.acquire();
     const { completedSubtasks, conversationHistoryVerbatim } = this.message;
     // The broker asks every later handoff for work that was done.
@@ -324,10 +336,8 @@ export class Job {
     } satisfies Omit<AgentState, "agentId">;
     const more = typeof given === "string" ? { task: given } : given;
     const { fencingToken } = this;
-    return this.client.handOff(target, { ...relayed, ...this.plain(more) }, constraints, {
-      fencingToken,
-      ...options,
-    });
+    const told = { ...relayed, ...this.plain(more) };
+    return this.client.handOff(target, told, { fencingToken, ...options, constraints });
   }
 
   /** The lease, asked for until the broker gives it. @internal */
@@ -379,7 +389,9 @@ export type WorkerEvent =
       readonly type: "claimed" | "resumed" | "accepted" | "completed" | "settled";
       readonly handoffId: string;
     }
-  | { readonly type: "rejected" | "failed"; readonly handoffId: string; readonly code: string }
+  | { readonly type: "rejected"; readonly handoffId: string; readonly code: string }
+  /** `error` is what the handler threw. */
+  | { readonly type: "failed"; readonly handoffId: string; readonly code: string; readonly error: unknown }
   | { readonly type: "lost"; readonly handoffId: string; readonly error: unknown }
   | { readonly type: "unreachable"; readonly error: unknown }
   | { readonly type: "returned"; readonly handoffId: string };
@@ -416,7 +428,10 @@ export interface WorkerOptions {
    * wait for another process.
    */
   readonly onQuestion?: (item: QuestionItem, client: Client) => unknown;
-  /** What happens, for logs. */
+  /**
+   * What happens, for logs. Without it what goes wrong is written to standard error with `console.error`, as
+   * `handoffd.worker <agentId>: …`: handlers that throw, handoffs that are lost, a broker that does not answer.
+   */
   readonly onEvent?: (event: WorkerEvent) => void;
   /** Milliseconds that a stop leaves to handlers; 30 000 unless said. What is unfinished then is left for another worker. */
   readonly graceMs?: number;
@@ -453,6 +468,8 @@ export class Worker {
   /** Questions with a call of `onQuestion` under way: the handoff's id and the question's number. */
   readonly #answering = new Set<string>();
   readonly #stopping = new AbortController();
+  /** Aborted where nothing is waited for any more. */
+  readonly #ending = new AbortController();
   #running: Promise<void> | undefined;
 
   /** @param client The agent's client, with `agentId`; the agent's `delivery.mode` is `pull`. */
@@ -474,16 +491,23 @@ export class Worker {
     signal?.addEventListener("abort", () => void this.stop(), { once: true });
     if (signal?.aborted) this.#stopping.abort();
     const adopting = this.#options.adopt === false ? Promise.resolve() : this.#adopt();
-    this.#running = this.#poll()
+    const ending = aborted(this.#ending.signal);
+    this.#running = Promise.race([this.#poll(), ending])
       .finally(() => this.#stopping.abort())
-      .finally(() => adopting)
+      .finally(() => Promise.race([adopting, ending]))
       .finally(() => this.#windDown());
     return this.#running;
   }
 
-  /** Runs until SIGINT or SIGTERM, and stops in good order then. */
+  /**
+   * Runs until SIGINT or SIGTERM, and stops in good order then: handlers have `graceMs` to end. A second signal ends at once, and leaves
+   * the handoffs to another worker.
+   */
   async runUntilSignal(): Promise<void> {
-    const stop = (): void => void this.stop();
+    const stop = (): void => {
+      if (this.#stopping.signal.aborted) this.#ending.abort();
+      else void this.stop();
+    };
     for (const name of ["SIGINT", "SIGTERM"] as const) process.on(name, stop);
     try {
       await this.run();
@@ -499,7 +523,14 @@ export class Worker {
   }
 
   #tell(event: WorkerEvent): void {
-    this.#options.onEvent?.(event);
+    const { onEvent } = this.#options;
+    if (onEvent) onEvent(event);
+    else if ("error" in event) {
+      // A worker that says nothing looks as one that works.
+      const what = "handoffId" in event ? `handoff ${event.handoffId} ${event.type}` : event.type;
+      const isOwn = event.error instanceof Refusal || event.type === "unreachable";
+      console.error(`handoffd.worker ${this.agentId}: ${what}:`, isOwn ? wordsOf(event.error) : event.error);
+    }
   }
 
   get #free(): number {
@@ -575,7 +606,7 @@ export class Worker {
     const over = new AbortController();
     const grace = sleep(this.#options.graceMs ?? 30_000, over.signal).catch(() => undefined);
     const left = [...[...this.#held.values()].map(({ done }) => done), ...this.#returning.values()];
-    await Promise.race([Promise.all(left), grace]);
+    await Promise.race([Promise.all(left), grace, aborted(this.#ending.signal, over.signal)]);
     over.abort();
     for (const { job } of this.#held.values())
       job.abort(new WorkerStoppedError("the worker's grace is over"));
@@ -742,7 +773,7 @@ export class Worker {
     await this.#orCodeAlone(job, said, { error: code }, (each) =>
       handoffs.fail(handoffId, fencingToken, each, { signal }),
     );
-    this.#tell({ type: "failed", handoffId, code });
+    this.#tell({ type: "failed", handoffId, code, error });
   }
 
   /** Sends a verdict; the code alone where the broker refuses the rest of it, or JSON cannot hold it. */
@@ -811,7 +842,12 @@ export class Worker {
       const { message, status } = await handoffs.get(handoffId, { include: "message" });
       if (status !== "ACCEPTED" || !message) return;
       const view = await handoffs.takeOver(handoffId, { heartbeatIntervalMs });
-      await this.#begin({ ...view, message: message as HandoffMessage, resumed: true });
+      await this.#begin({
+        ...view,
+        attempt: view.attempts,
+        message: message as HandoffMessage,
+        resumed: true,
+      });
     } catch (error) {
       // Another worker was first, its holder was heard of, or its task was canceled: the others are looked at all the same.
       if (!isLost(error)) throw error;
@@ -850,7 +886,7 @@ function isHandedOn(handoff: Handoff): boolean {
  */
 function isAway(error: unknown): boolean {
   if (!(error instanceof ProblemError))
-    return error instanceof ConnectionError || error instanceof AnswerError;
+    return error instanceof TransportError || error instanceof AnswerError;
   const { status } = error;
   return status > 500 || status === 429 || (error.requestId === "" && status !== 413);
 }

@@ -289,7 +289,7 @@ describe("a worker", () => {
     const client = await receiver("fraction");
     const ended = await outcomes(client, ["one"], () => 1, { pollSeconds: 0.4 });
     assert.equal(ended.one?.status, "COMPLETED");
-    const { status } = await sender.handOff("fraction", "two", [], { waitSeconds: 0.4 });
+    const { status } = await sender.handOff("fraction", "two", { waitSeconds: 0.4 });
     assert.equal(status, "PENDING");
     await assert.rejects(new Worker(client, () => 1, { pollSeconds: -1 }).run(), InvalidRequestError);
   });

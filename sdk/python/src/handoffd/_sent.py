@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from . import models
 from .errors import (
     BudgetExhaustedError,
     BudgetMismatchError,
@@ -19,6 +19,11 @@ from .errors import (
     ProblemError,
     StepReusedError,
 )
+
+if TYPE_CHECKING:
+    from . import models
+else:
+    from ._lazy import models
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 FINAL: Final = frozenset({"COMPLETED", "REJECTED", "EXPIRED", "FAILED", "DEAD_LETTERED", "CANCELED", "NO_OP"})
@@ -104,6 +109,19 @@ def sent_before(message: Mapping[str, Any], handoff: models.HandoffView) -> Sent
         handoff.receipt,
         tuple(handoff.warnings or ()),
     )
+
+
+def words_of(verdict: Any) -> str | None:
+    """What a receiver said of its refusal or failure, from `include=verdict`."""
+    if not isinstance(verdict, Mapping):
+        return None
+    error = verdict.get("error")
+    words = error.get("message") if isinstance(error, Mapping) else error
+    if not words:
+        words = verdict.get("details")
+    if words is None or isinstance(words, str):
+        return words or None
+    return json.dumps(words, ensure_ascii=False)
 
 
 def setting(given: str | None, variable: str, default: str | None = None) -> str | None:

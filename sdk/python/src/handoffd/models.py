@@ -23,6 +23,11 @@ class AcceptBody(BaseModel):
     """
     The token that came with the delivery, where the header does not have it.
     """
+    heartbeat_interval_ms: Annotated[int | None, Field(alias="heartbeatIntervalMs")] = None
+    """
+    How often the broker will hear of this worker. Another worker of the agent may take the handoff over once four such
+    intervals passed without a word. Without it the lease cannot be taken over before it ends.
+    """
 
 
 class AgentEndpointDisabledEventData(BaseModel):
@@ -2284,6 +2289,10 @@ class HeartbeatBody(BaseModel):
     """
     The token that came with the delivery, where the header does not have it.
     """
+    heartbeat_interval_ms: Annotated[int | None, Field(alias="heartbeatIntervalMs")] = None
+    """
+    How often the broker will hear of this worker from now on; as it said before where absent.
+    """
 
 
 class HistoryTurn(BaseModel):
@@ -3870,6 +3879,22 @@ class SumsView(BaseModel):
     """
 
 
+class TakeoverBody(BaseModel):
+    """
+    A worker that takes a handoff over from one that is silent.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    heartbeat_interval_ms: Annotated[int | None, Field(alias="heartbeatIntervalMs")] = None
+    """
+    How often the broker will hear of the new holder. Without it the new lease cannot be taken over before it ends.
+    """
+
+
 class TargetsBody(BaseModel):
     """
     An allowlist that replaces the present one.
@@ -5099,6 +5124,7 @@ class DatumRecord(BaseModel):
             "NO_OP",
             "DEAD_LETTERED",
             "ACCEPTED",
+            "TAKEN_OVER",
             "REJECTED",
             "INPUT_REQUESTED",
             "INPUT_PROVIDED",
@@ -6912,6 +6938,15 @@ class HandoffView(BaseModel):
     """
     UUID of the handoff.
     """
+    heard_at: Annotated[AwareDatetime | None, Field(alias="heardAt")] = None
+    """
+    When the broker last heard of that holder, RFC 3339.
+    """
+    heartbeat_interval_ms: Annotated[int | None, Field(alias="heartbeatIntervalMs")] = None
+    """
+    How often the broker hears of its holder, as the holder said: another worker of the receiver may take over after four
+    such intervals of silence.
+    """
     iterations: int | None = None
     """
     Rounds that the receiver took, as it said at `/complete`; only on the handoff's own page.
@@ -6982,7 +7017,8 @@ class HandoffView(BaseModel):
     """
     verdict: dict[str, Any] | None = None
     """
-    `details` and `metadata` of the receiver's verdict; only where asked for with `include=verdict`.
+    `details` and `metadata` of the receiver's verdict, and the `error` of a failure; only where asked for with
+    `include=verdict`.
     """
     warnings: list[WarningView] | None = None
     """
@@ -7575,6 +7611,11 @@ class ProblemDetails(BaseModel):
     status: int
     """
     Status code of the HTTP answer.
+    """
+    stored_step_digest: Annotated[str | None, Field(alias="storedStepDigest")] = None
+    """
+    Of a message whose `handoffId` its sender used before, with other content: `extensions.handoffd.stepDigest` of the
+    message that has the id, where that has one.
     """
     successor_id: Annotated[str | None, Field(alias="successorId")] = None
     """
@@ -8387,6 +8428,7 @@ class TraceRecord(BaseModel):
             "NO_OP",
             "DEAD_LETTERED",
             "ACCEPTED",
+            "TAKEN_OVER",
             "REJECTED",
             "INPUT_REQUESTED",
             "INPUT_PROVIDED",
@@ -9750,6 +9792,7 @@ class Record(BaseModel):
             "NO_OP",
             "DEAD_LETTERED",
             "ACCEPTED",
+            "TAKEN_OVER",
             "REJECTED",
             "INPUT_REQUESTED",
             "INPUT_PROVIDED",

@@ -19,17 +19,17 @@ import uuid
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast
 
 import httpx2
 
-from . import models
 from ._async.client import AsyncClient
 from ._async.transport import AsyncTransport
 from ._guarded import Turn, replaced
 from ._sent import Sent
 from ._sync.client import Client
-from .building import AgentState, derived_execution_id
+from ._task import task_of
+from .building import AgentState, StateFields, derived_execution_id
 from .errors import (
     AnswerError,
     ConflictError,
@@ -37,7 +37,7 @@ from .errors import (
     ForbiddenError,
     HandoffdError,
     InternalError,
-    LeaseLost,
+    LeaseLostError,
     MaxIterationsError,
     NotFoundError,
     ProblemError,
@@ -47,7 +47,12 @@ from .errors import (
     TransportError,
     UnauthenticatedError,
 )
-from .validation import INITIAL, validate_handoff_message
+from .validation import validate_handoff_message
+
+if TYPE_CHECKING:
+    from . import models
+else:
+    from ._lazy import models
 
 T = TypeVar("T")
 
@@ -133,8 +138,9 @@ class _Work:
         self.resumed = accepted
         self.answer_by = answer_by
         self.asking = False
-        self.withdrawn = False
-        self.lost: str | None = None
+        self.cancelled = threading.Event()
+        self._withdrawn = False
+        self._lost: str | None = None
         self.lease: float | None = None
         self.execution_id = derived_execution_id("worker", client.agent_id or "", handoff_id)
         cost = message.get("costTracking") or {}
@@ -146,9 +152,30 @@ class _Work:
         self.spent_here = False
         self._accepting = asyncio.Lock()
 
+    @property
+    def lost(self) -> str | None:
+        return self._lost
+
+    @lost.setter
+    def lost(self, why: str | None) -> None:
+        self._lost = why
+        if why is not None:
+            self.cancelled.set()
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether its task was cancelled, and a grace runs in which it may still be completed."""
+        return self._withdrawn
+
+    @withdrawn.setter
+    def withdrawn(self, is_withdrawn: bool) -> None:
+        self._withdrawn = is_withdrawn
+        if is_withdrawn:
+            self.cancelled.set()
+
     def check(self) -> None:
         if self.lost:
-            raise LeaseLost(f"handoff {self.handoff_id}: {self.lost}")
+            raise LeaseLostError(f"handoff {self.handoff_id}: {self.lost}")
 
     async def accept(self) -> None:
         async with self._accepting:
@@ -262,24 +289,12 @@ class _Work:
         await self.accept()
         given = self.state_for(task, **self.plain(state))
         kept = self.message.get("constraints") or [] if constraints is None else constraints
-        return await self.client.hand_off(
-            target, task, constraints=kept, fencing_token=self.fencing_token, **_fields(given)
-        )
+        return await self.client.hand_off(target, task, constraints=kept, fencing_token=self.fencing_token, **_fields(given))
 
 
 def interval_ms(seconds: float) -> int:
     """An interval as the broker takes it."""
     return max(1, round(seconds * 1000))
-
-
-def task_of(message: Mapping[str, Any]) -> str:
-    """What a message asks for: `taskDescription`, or of an `INITIAL` handoff the first open subtask, else `taskSummary`."""
-    said = str(message.get("taskDescription") or "")
-    if said != INITIAL:
-        return said
-    for one in message.get("remainingSubtasks") or ():
-        return str(one.get("description") or said)
-    return str(message.get("taskSummary") or said)
 
 
 def done_before(handoff_id: str, message: Mapping[str, Any]) -> dict[str, Any]:
@@ -378,8 +393,15 @@ class _View:
         """Why the handoff is no longer this worker's; `None` while it is."""
         return self._work.lost
 
+    @property
+    def cancelled(self) -> threading.Event:
+        """Set once the handler should end: the handoff is lost, its task was cancelled, or the worker's grace is over. A handler
+        on a thread looks at it between steps, or waits on it in place of a sleep; a coroutine is cancelled too where the handoff
+        is lost."""
+        return self._work.cancelled
+
     def check(self) -> None:
-        """Raises `LeaseLost` once the handoff is no longer this worker's. Call it before an effect outside."""
+        """Raises `LeaseLostError` once the handoff is no longer this worker's. Call it before an effect outside."""
         self._work.check()
 
     def spend(self, usd: float = 0.0, *, prompt_tokens: int = 0, completion_tokens: int = 0) -> None:
@@ -431,7 +453,7 @@ class AsyncHandoff(_View):
             The answer: data of another agent. `handoffs.question_prompt` has it as a guarded turn for a model.
 
         Raises:
-            LeaseLost: The handoff ended meanwhile.
+            LeaseLostError: The handoff ended meanwhile.
             SafetyViolationError: The question is refused.
         """
         return await self._work.ask(question, schema, within)
@@ -450,7 +472,7 @@ class AsyncHandoff(_View):
         task: str,
         *,
         constraints: Sequence[str] | Mapping[str, Any] | None = None,
-        **state: Any,
+        **state: Unpack[StateFields],
     ) -> Sent:
         """Hands the task on: same task, this handoff as its parent; state, finished work, constraints, budget, conversation and
         user are relayed. Where nothing was finished before, the conversation so far stands as the one completed subtask.
@@ -506,7 +528,7 @@ class Handoff(_View):
             The answer: data of another agent. `handoffs.question_prompt` has it as a guarded turn for a model.
 
         Raises:
-            LeaseLost: The handoff ended meanwhile.
+            LeaseLostError: The handoff ended meanwhile.
             SafetyViolationError: The question is refused.
         """
         return self._wait(self._work.ask(question, schema, within))
@@ -530,7 +552,7 @@ class Handoff(_View):
         task: str,
         *,
         constraints: Sequence[str] | Mapping[str, Any] | None = None,
-        **state: Any,
+        **state: Unpack[StateFields],
     ) -> Sent:
         """Hands the task on; as `AsyncHandoff.hand_on`."""
         return self._wait(self._work.hand_on(target, task, constraints, state))
@@ -611,16 +633,22 @@ class Worker:
         self._hears = on_return is not None or on_question is not None
         self._hearing: asyncio.Task[None] | None = None
         self._stop: asyncio.Event | None = None
+        self._now: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = threading.Event()
 
     def run(self) -> None:
-        """Works until `stop`, SIGTERM or SIGINT (where called on the main thread).
+        """Works until `stop`, SIGTERM or SIGINT (where called on the main thread). The first signal lets handlers finish within
+        `grace`; a second one ends at once, and leaves the handoffs to another worker.
+
+        Where the process has set up no logging, the worker's logger (`handoffd.worker`) writes to standard error: from warnings
+        on, what went wrong; with `logging.INFO`, each handoff.
 
         Raises:
             UnauthenticatedError, ForbiddenError: The key is not this agent's.
             ConflictError: The agent takes its handoffs by webhook.
         """
+        _log_by_default()
         asyncio.run(self.run_async(signals=threading.current_thread() is threading.main_thread()))
 
     def start(self) -> threading.Thread:
@@ -628,6 +656,17 @@ class Worker:
         thread = threading.Thread(target=self.run, name=f"handoffd-{self.agent_id}", daemon=True)
         thread.start()
         return thread
+
+    def _signalled(self) -> None:
+        if self._stopping.is_set() and self._now is not None:
+            log.warning(
+                "%s: a second signal: ends at once; %d handoffs are left for another worker", self.agent_id, len(self._held)
+            )
+            self._now.set()
+            return
+        if self._held:
+            log.warning("%s: stops when %d handoffs are done; a second signal ends at once", self.agent_id, len(self._held))
+        self.stop()
 
     def stop(self) -> None:
         """Claims no more, and ends when handlers are done or `grace` is over. Callable from any thread."""
@@ -642,12 +681,12 @@ class Worker:
         Args:
             signals: Stop at SIGTERM and SIGINT.
         """
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self._loop, self._stop, self._now = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
         if self._stopping.is_set():
             return
         if signals and sys.platform != "win32":
             for number in (signal.SIGTERM, signal.SIGINT):
-                self._loop.add_signal_handler(number, self.stop)
+                self._loop.add_signal_handler(number, self._signalled)
         given = self._given
         client = _OwnClient(
             given.url,
@@ -683,7 +722,7 @@ class Worker:
                 await asyncio.wait({stopped, poll}, return_when=asyncio.FIRST_COMPLETED)
                 if not poll.done():
                     # What it claims would else lie until the claim ends.
-                    await asyncio.wait({poll}, timeout=self._poll + BACKOFF_S)
+                    await self._wait_for({poll}, self._poll + BACKOFF_S)
                 if not poll.done():
                     poll.cancel()
                     with contextlib.suppress(asyncio.CancelledError, HandoffdError):
@@ -767,7 +806,7 @@ class Worker:
             await self._complete(work, outcome)
         except Reject as refused:
             await self._refuse(work, refused)
-        except (LeaseLost, StaleLeaseError) as gone:
+        except (LeaseLostError, StaleLeaseError) as gone:
             log.warning("%s: handoff %s is another's: %s", self.agent_id, work.handoff_id, gone)
         except Fail as failed:
             await self._fail(work, failed.code, failed.message)
@@ -784,7 +823,8 @@ class Worker:
             await self._fail(work, HANDLER_ERROR, f"{type(raised).__name__}: {raised}")
 
     async def _judge(self, work: _Work) -> None:
-        checked = validate_handoff_message(work.message, required_state=self._required_state)
+        # The broker's safety rules have passed it.
+        checked = validate_handoff_message(work.message, required_state=self._required_state, scan=False)
         if not checked:
             details = {"failures": [one.to_json() for one in checked.failures]}
             raise Reject(checked.reason or "SCHEMA_INVALID", details)
@@ -1017,8 +1057,8 @@ class Worker:
             await asyncio.sleep(self._beat_s)
 
     def _is_left_behind(self, handoff: models.HandoffView) -> bool:
-        """Whether it is worth asking: its holder states an interval, and was not heard of for that long by this clock. A clock that
-        is wrong costs a request, or a look later."""
+        """Whether it is worth asking: its holder states an interval, and was not heard of for that long by this clock. A clock
+        that is wrong costs a request, or a look later."""
         every = handoff.heartbeat_interval_ms
         if handoff.handoff_id in self._held or handoff.deadline_at is None or every is None or handoff.heard_at is None:
             return False
@@ -1049,7 +1089,7 @@ class Worker:
 
     async def _wind_down(self) -> None:
         if under_way := self._under_way():
-            await asyncio.wait(under_way, timeout=self._grace)
+            await self._wait_for(under_way, self._grace)
         left = self._under_way()
         for work in self._held.values():
             # A thread cannot be cancelled; its handler sees `lost`.
@@ -1057,10 +1097,29 @@ class Worker:
         for task in left:
             task.cancel()
         if left:
-            await asyncio.wait(left, timeout=5)
+            await self._wait_for(left, 5)
+
+    async def _wait_for(self, tasks: set[asyncio.Task[Any]], seconds: float) -> None:
+        """Waits until all are done, the time is over, or a second signal came."""
+        assert self._now is not None
+        now = asyncio.create_task(self._now.wait())
+        every = asyncio.ensure_future(asyncio.wait(tasks))
+        try:
+            await asyncio.wait({now, every}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            now.cancel()
+            every.cancel()
 
     def _under_way(self) -> set[asyncio.Task[None]]:
         return {*self._running, *self._returning.values(), *self._answering.values()}
+
+
+def _log_by_default() -> None:
+    """A worker that says nothing looks as one that works: without any logging set up, its words go to standard error."""
+    if not log.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        log.addHandler(handler)
 
 
 _AWAY: Final = (TransportError, ProblemError, AnswerError)

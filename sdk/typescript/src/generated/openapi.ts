@@ -948,6 +948,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/handoffs/{handoffId}/takeover": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Take an accepted handoff over from another worker of the same agent that was silent for four of its own intervals
+         *     (`heartbeatIntervalMs` of its acceptance or heartbeats). The answer has a new fencing token and a lease that begins now; the
+         *     worker before gets 409 `STALE_LEASE` from then on.
+         */
+        post: operations["takeOverHandoff"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/keys": {
         parameters: {
             query?: never;
@@ -1580,6 +1601,12 @@ export interface components {
              * @description The token that came with the delivery, where the header does not have it.
              */
             fencingToken?: number | null;
+            /**
+             * Format: int64
+             * @description How often the broker will hear of this worker. Another worker of the agent may take the handoff over once four such
+             *     intervals passed without a word. Without it the lease cannot be taken over before it ends.
+             */
+            heartbeatIntervalMs?: number | null;
         } & {
             [key: string]: unknown;
         };
@@ -4578,6 +4605,17 @@ export interface components {
              */
             handoffId: string;
             /**
+             * Format: date-time
+             * @description When the broker last heard of that holder, RFC 3339.
+             */
+            heardAt?: string | null;
+            /**
+             * Format: int64
+             * @description How often the broker hears of its holder, as the holder said: another worker of the receiver may take over after four
+             *     such intervals of silence.
+             */
+            heartbeatIntervalMs?: number | null;
+            /**
              * Format: int64
              * @description Rounds that the receiver took, as it said at `/complete`; only on the handoff's own page.
              */
@@ -4621,7 +4659,10 @@ export interface components {
             traceparent: string;
             /** @description The `tracestate` that belongs to it; empty for none, and after an erasure. */
             tracestate: string;
-            /** @description `details` and `metadata` of the receiver's verdict; only where asked for with `include=verdict`. */
+            /**
+             * @description `details` and `metadata` of the receiver's verdict, and the `error` of a failure; only where asked for with
+             *     `include=verdict`.
+             */
             verdict?: {
                 [key: string]: unknown;
             } | null;
@@ -4635,6 +4676,11 @@ export interface components {
              * @description The token that came with the delivery, where the header does not have it.
              */
             fencingToken?: number | null;
+            /**
+             * Format: int64
+             * @description How often the broker will hear of this worker from now on; as it said before where absent.
+             */
+            heartbeatIntervalMs?: number | null;
         } & {
             [key: string]: unknown;
         };
@@ -5176,6 +5222,17 @@ export interface components {
                  */
                 handoffId: string;
                 /**
+                 * Format: date-time
+                 * @description When the broker last heard of that holder, RFC 3339.
+                 */
+                heardAt?: string | null;
+                /**
+                 * Format: int64
+                 * @description How often the broker hears of its holder, as the holder said: another worker of the receiver may take over after four
+                 *     such intervals of silence.
+                 */
+                heartbeatIntervalMs?: number | null;
+                /**
                  * Format: int64
                  * @description Rounds that the receiver took, as it said at `/complete`; only on the handoff's own page.
                  */
@@ -5219,7 +5276,10 @@ export interface components {
                 traceparent: string;
                 /** @description The `tracestate` that belongs to it; empty for none, and after an erasure. */
                 tracestate: string;
-                /** @description `details` and `metadata` of the receiver's verdict; only where asked for with `include=verdict`. */
+                /**
+                 * @description `details` and `metadata` of the receiver's verdict, and the `error` of a failure; only where asked for with
+                 *     `include=verdict`.
+                 */
                 verdict?: {
                     [key: string]: unknown;
                 } | null;
@@ -5452,6 +5512,11 @@ export interface components {
              * @description Status code of the HTTP answer.
              */
             status: number;
+            /**
+             * @description Of a message whose `handoffId` its sender used before, with other content: `extensions.handoffd.stepDigest` of the
+             *     message that has the id, where that has one.
+             */
+            storedStepDigest?: string | null;
             /**
              * Format: uuid
              * @description The handoff that goes to another agent in place of the refused one, as its contract says.
@@ -5857,7 +5922,7 @@ export interface components {
             [key: string]: unknown;
         };
         /** @description The kind of a record. A later version may have more. */
-        RecordKind: ("HANDOFF" | "REFUSED" | "NO_OP" | "DEAD_LETTERED" | "ACCEPTED" | "REJECTED" | "INPUT_REQUESTED" | "INPUT_PROVIDED" | "COMPLETED" | "FAILED" | "EXPIRED" | "COMPRESSED" | "CHUNK" | "STREAM_CLOSED" | "SECOND_OPINION" | "RETURNED" | "GROUP_ENDED" | "ROLLED_BACK" | "CHECKPOINT" | "TASK_COMPLETED" | "TASK_CANCELED" | "CANCELED" | "ESCALATED" | "ESCALATION_RESOLVED" | "RELEASED" | "DISCARDED" | "RELEASE_REFUSED" | "BUDGET_CHANGED" | "CHECKPOINT_RESTORED" | "AGENT_CREATED" | "AGENT_UPDATED" | "AGENT_DELETED" | "ENDPOINT_DISABLED" | "ENDPOINT_FAILING" | "ENDPOINT_RECOVERED" | "SECRET_ROTATED" | "CONTRACT_PUT" | "PAYLOAD_SCHEMA_PUT" | "KEY_CREATED" | "KEY_REVOKED" | "TREE_KEY_CHANGED" | "SUBSCRIPTION_CREATED" | "SUBSCRIPTION_UPDATED" | "SUBSCRIPTION_DELETED" | "SUBSCRIPTION_DISABLED" | "SUBSCRIPTION_REPLAYED" | "ERASURE_REQUESTED" | "ERASED" | "ERASURE_COMPLETED" | "LEGAL_HOLD_PLACED" | "LEGAL_HOLD_RELEASED") | (string & {});
+        RecordKind: ("HANDOFF" | "REFUSED" | "NO_OP" | "DEAD_LETTERED" | "ACCEPTED" | "TAKEN_OVER" | "REJECTED" | "INPUT_REQUESTED" | "INPUT_PROVIDED" | "COMPLETED" | "FAILED" | "EXPIRED" | "COMPRESSED" | "CHUNK" | "STREAM_CLOSED" | "SECOND_OPINION" | "RETURNED" | "GROUP_ENDED" | "ROLLED_BACK" | "CHECKPOINT" | "TASK_COMPLETED" | "TASK_CANCELED" | "CANCELED" | "ESCALATED" | "ESCALATION_RESOLVED" | "RELEASED" | "DISCARDED" | "RELEASE_REFUSED" | "BUDGET_CHANGED" | "CHECKPOINT_RESTORED" | "AGENT_CREATED" | "AGENT_UPDATED" | "AGENT_DELETED" | "ENDPOINT_DISABLED" | "ENDPOINT_FAILING" | "ENDPOINT_RECOVERED" | "SECRET_ROTATED" | "CONTRACT_PUT" | "PAYLOAD_SCHEMA_PUT" | "KEY_CREATED" | "KEY_REVOKED" | "TREE_KEY_CHANGED" | "SUBSCRIPTION_CREATED" | "SUBSCRIPTION_UPDATED" | "SUBSCRIPTION_DELETED" | "SUBSCRIPTION_DISABLED" | "SUBSCRIPTION_REPLAYED" | "ERASURE_REQUESTED" | "ERASED" | "ERASURE_COMPLETED" | "LEGAL_HOLD_PLACED" | "LEGAL_HOLD_RELEASED") | (string & {});
         /** @description An agent as it was when the record was made. */
         RecordParty: {
             /** @description Id of the agent. */
@@ -6365,6 +6430,14 @@ export interface components {
             spentUSD: number;
             /** @description Tokens of all agents on the task. */
             tokens: components["schemas"]["SpentTokensView"];
+        };
+        /** @description A worker that takes a handoff over from one that is silent. */
+        TakeoverBody: {
+            /**
+             * Format: int64
+             * @description How often the broker will hear of the new holder. Without it the new lease cannot be taken over before it ends.
+             */
+            heartbeatIntervalMs?: number | null;
         };
         /** @description An allowlist that replaces the present one. */
         TargetsBody: {
@@ -9530,6 +9603,8 @@ export interface operations {
             header?: {
                 /** @description Makes a repeated submission safe */
                 "Idempotency-Key"?: string | null;
+                /** @description The token by which the sender holds `parentHandoffId`: 409 `STALE_LEASE` where another worker took over */
+                "Handoff-Fencing-Token"?: number | null;
                 /** @description `wait=N`: hold the answer up to N seconds (60 at most) for the verdict; `wait=N, until=ended`: for the end, with the result; `wait=N, until=asked`: for the end, or a question of the receiver */
                 Prefer?: string | null;
                 /** @description W3C trace context; a valid one goes before the message's, with its `tracestate` */
@@ -9584,7 +9659,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDetails"];
                 };
             };
-            /** @description The id exists with another content, or the task has ended */
+            /** @description The id exists with another content (`storedStepDigest` has the digest of that step), the task has ended, or the token is stale */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -10615,6 +10690,75 @@ export interface operations {
                 };
             };
             503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    takeOverHandoff: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The handoff's UUID */
+                handoffId: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TakeoverBody"];
+            };
+        };
+        responses: {
+            /** @description The handoff with its new token */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HandoffView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Not the receiver's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such handoff */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description Its holder was heard of, or said no interval, or no lease runs */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The body does not fit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
             default: components["responses"]["Refused"];
         };
     };
@@ -12226,7 +12370,12 @@ export interface operations {
     putCheckpoint: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The handoff on which the agent's worker works, with its token: a worker whose handoff another one took over saves nothing */
+                "Handoff-Id"?: string | null;
+                /** @description The token by which the worker holds that handoff */
+                "Handoff-Fencing-Token"?: number | null;
+            };
             path: {
                 /** @description The task's UUID; it need not exist yet */
                 taskId: string;
@@ -12271,7 +12420,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDetails"];
                 };
             };
-            /** @description The task has ended, and no grace runs in which the caller may finish its work on it */
+            /** @description The task has ended, and no grace runs in which the caller may finish its work on it; or the token is stale */
             409: {
                 headers: {
                     [name: string]: unknown;

@@ -1,6 +1,7 @@
 // Handoffs: submitting, waiting, reading, verdicts, the inbox.
 
 import {
+  AnswerError,
   BudgetExhaustedError,
   BudgetMismatchError,
   ConflictError,
@@ -8,6 +9,7 @@ import {
   LoopDetectedError,
   type ProblemError,
   StepReusedError,
+  TransportError,
   WaitTimeoutError,
 } from "../errors.js";
 import { statedDigest } from "../step.js";
@@ -103,6 +105,9 @@ export class Handoffs extends Service {
       const replayed = response.headers.get("idempotency-replayed") === "true";
       return { ...(response.json() as Submitted), executionId, replayed };
     } catch (error) {
+      // Whether it was committed is unknown; its id finds it.
+      if (error instanceof TransportError || error instanceof AnswerError)
+        Object.assign(error, { handoffId: message.handoffId, taskId: message.taskId });
       if (!SENT_BEFORE.some((each) => error instanceof each)) throw error;
       const { problem } = error as ProblemError;
       const own = statedDigest(message);
@@ -376,8 +381,7 @@ export class Handoffs extends Service {
       });
       if (handoff.successorId && handoff.successorId !== id) id = handoff.successorId;
       else if (handoff.endedAt) return handoff;
-      else if (left <= 0)
-        throw new WaitTimeoutError(`handoff ${id} is ${handoff.status} after ${options.withinMs} ms`);
+      else if (left <= 0) throw new WaitTimeoutError(id, handoff.status, options.withinMs ?? 0);
     }
   }
 }

@@ -13,7 +13,6 @@ export interface CheckpointOptions extends CallOptions {
   readonly fencingToken?: number | undefined;
 }
 
-
 /** The feed of events. */
 export class Events extends Service {
   /** One page of the feed, oldest first; `wait` holds an empty answer for up to 60 s. */
@@ -108,7 +107,12 @@ export class Tasks extends Service {
     const { handoffId, fencingToken, ...rest } = options;
     const token = fencingToken === undefined ? undefined : String(fencingToken);
     const headers = { "handoff-id": handoffId, "handoff-fencing-token": token };
-    return this.transport.call("putCheckpoint", { path: { taskId, executionId }, body: state, headers, ...rest });
+    return this.transport.call("putCheckpoint", {
+      path: { taskId, executionId },
+      body: state,
+      headers,
+      ...rest,
+    });
   }
   /** Makes a stored checkpoint the task's current one: its holder, for a run of its own, or an operator. */
   restoreCheckpoint(

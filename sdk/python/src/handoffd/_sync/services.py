@@ -6,11 +6,49 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from .. import models
 from .._wire import UNSET, Unset, _bytes, _json, _model, _text, body_of, headers_of, quoted
 from .transport import Transport
+
+if TYPE_CHECKING:
+    from .. import models
+else:
+    from .._lazy import models
+
+
+class AgentFields(TypedDict, total=False):
+    """The keyword arguments of `agents.create`."""
+
+    accepts_handoffs: bool | Unset | None
+    agent_type: str | Unset | None
+    agent_version: str | Unset | None
+    callback_url: str | Unset | None
+    capabilities: builtins.list[str] | Unset | None
+    card: models.Card | Mapping[str, Any] | Unset | None
+    context_policy: str | Unset | None
+    context_window_tokens: int | Unset | None
+    delivery: models.Delivery | Mapping[str, Any] | Unset | None
+    description: str | Unset | None
+    domains: builtins.list[str] | Unset | None
+    examples: builtins.list[str] | Unset | None
+    handoff_targets: builtins.list[str] | Unset | None
+    instructions: str | Unset | None
+    metadata: dict[str, Any] | Unset | None
+    model: str | Unset | None
+    name: str | Unset | None
+    orders: str | Unset | None
+    permissions: builtins.list[str] | Unset | None
+    region: str | Unset | None
+    require_checkpoint: bool | Unset | None
+    require_signature: bool | Unset | None
+    required_state: builtins.list[str] | Unset | None
+    schema_versions: str | Unset | None
+    specialization: str | Unset | None
+    state: str | Unset | None
+    supervisor_id: str | Unset | None
+    tokenizer: str | Unset | None
+    transfer_basis: str | Unset | None
 
 
 class Agents:
@@ -1263,11 +1301,16 @@ class Handoffs:
             ),
         )
 
-    def accept(self, handoff_id: str, *, fencing_token: int) -> models.HandoffView:
+    def accept(
+        self, handoff_id: str, *, fencing_token: int, heartbeat_interval_ms: int | Unset | None = UNSET
+    ) -> models.HandoffView:
         """Take the task.
 
         Args:
             handoff_id: The handoff's UUID
+            heartbeat_interval_ms: How often the broker will hear of this worker. Another worker of the agent may
+                take the handoff over once four such intervals passed without a word. Without it the lease cannot be
+                taken over before it ends.
             fencing_token: The token that came with the delivery.
 
         Raises:
@@ -1283,7 +1326,7 @@ class Handoffs:
             self._transport.call(
                 "POST",
                 f"/handoffs/{quoted(handoff_id)}/accept",
-                body=body_of({}),
+                body=body_of({"heartbeatIntervalMs": heartbeat_interval_ms}),
                 headers=headers_of({"Handoff-Fencing-Token": str(fencing_token)}),
                 repeatable=True,
             ),
@@ -1528,11 +1571,15 @@ class Handoffs:
             ),
         )
 
-    def heartbeat(self, handoff_id: str, *, fencing_token: int) -> models.HandoffView:
+    def heartbeat(
+        self, handoff_id: str, *, fencing_token: int, heartbeat_interval_ms: int | Unset | None = UNSET
+    ) -> models.HandoffView:
         """Extend the lease.
 
         Args:
             handoff_id: The handoff's UUID
+            heartbeat_interval_ms: How often the broker will hear of this worker from now on; as it said before
+                where absent.
             fencing_token: The token that came with the delivery.
 
         Raises:
@@ -1548,7 +1595,7 @@ class Handoffs:
             self._transport.call(
                 "POST",
                 f"/handoffs/{quoted(handoff_id)}/heartbeat",
-                body=body_of({}),
+                body=body_of({"heartbeatIntervalMs": heartbeat_interval_ms}),
                 headers=headers_of({"Handoff-Fencing-Token": str(fencing_token)}),
                 repeatable=True,
             ),
@@ -1600,6 +1647,31 @@ class Handoffs:
                 body=body_of({"details": details, "reason": reason}),
                 headers=headers_of({"Handoff-Fencing-Token": str(fencing_token)}),
                 repeatable=True,
+            ),
+        )
+
+    def take_over(self, handoff_id: str, *, heartbeat_interval_ms: int | Unset | None = UNSET) -> models.HandoffView:
+        """Take an accepted handoff over from another worker of the same agent that was silent for four of its own intervals
+        (`heartbeatIntervalMs` of its acceptance or heartbeats). The answer has a new fencing token and a lease that begins now; the
+        worker before gets 409 `STALE_LEASE` from then on.
+
+            Args:
+                handoff_id: The handoff's UUID
+                heartbeat_interval_ms: How often the broker will hear of the new holder. Without it the new lease cannot
+                    be taken over before it ends.
+
+            Raises:
+                ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not the receiver's key; 404:
+                    No such handoff; 409: Its holder was heard of, or said no interval, or no lease runs; 413: The body
+                    is too large, as it is or decoded; 415: Not application/json, or in a Content-Encoding other than
+                    those that the answer's Accept-Encoding names; 422: The body does not fit; 503: Overloaded, or the
+                    store is away: nothing was written.
+                TransportError: The broker did not answer.
+        """
+        return _model(
+            models.HandoffView,
+            self._transport.call(
+                "POST", f"/handoffs/{quoted(handoff_id)}/takeover", body=body_of({"heartbeatIntervalMs": heartbeat_interval_ms})
             ),
         )
 
@@ -2358,25 +2430,43 @@ class Tasks:
             self._transport.call("GET", f"/tasks/{quoted(task_id)}/checkpoints/{quoted(execution_id)}", query={"seq": seq}),
         )
 
-    def put_checkpoint(self, task_id: str, execution_id: str, body: Mapping[str, Any]) -> models.CheckpointView:
+    def put_checkpoint(
+        self,
+        task_id: str,
+        execution_id: str,
+        body: Mapping[str, Any],
+        *,
+        handoff_id: str | None = None,
+        fencing_token: int | None = None,
+    ) -> models.CheckpointView:
         """Store a checkpoint ahead of a handoff; the body is the state itself, a JSON object.
 
         Args:
             task_id: The task's UUID; it need not exist yet
             execution_id: The UUID of the agent's run
             body: The state
+            handoff_id: The handoff on which the agent's worker works, with its token: a worker whose handoff
+                another one took over saves nothing
+            fencing_token: The token by which the worker holds that handoff
 
         Raises:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Another agent's run, or no
                 agent's key; 404: Not UUIDs; 409: The task has ended, and no grace runs in which the caller may
-                finish its work on it; 413: The body is too large, as it is or decoded; 415: Not application/json,
-                or in a Content-Encoding other than those that the answer's Accept-Encoding names; 422: Not an
-                object; 503: Overloaded, or the store is away: nothing was written.
+                finish its work on it; or the token is stale; 413: The body is too large, as it is or decoded; 415:
+                Not application/json, or in a Content-Encoding other than those that the answer's Accept-Encoding
+                names; 422: Not an object; 503: Overloaded, or the store is away: nothing was written.
             TransportError: The broker did not answer.
         """
         return _model(
             models.CheckpointView,
-            self._transport.call("PUT", f"/tasks/{quoted(task_id)}/checkpoints/{quoted(execution_id)}", body=body),
+            self._transport.call(
+                "PUT",
+                f"/tasks/{quoted(task_id)}/checkpoints/{quoted(execution_id)}",
+                body=body,
+                headers=headers_of(
+                    {"Handoff-Id": handoff_id, "Handoff-Fencing-Token": None if fencing_token is None else str(fencing_token)}
+                ),
+            ),
         )
 
     def restore_checkpoint(self, task_id: str, execution_id: str, *, seq: int) -> models.TaskView:
@@ -2543,6 +2633,7 @@ OPERATIONS: dict[str, str] = {
     "heartbeatHandoff": "handoffs.heartbeat",
     "getHistory": "handoffs.get_history",
     "rejectHandoff": "handoffs.reject",
+    "takeOverHandoff": "handoffs.take_over",
     "listKeys": "keys.list",
     "createKey": "keys.create",
     "revokeKey": "keys.revoke",

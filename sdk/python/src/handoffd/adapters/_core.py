@@ -325,7 +325,7 @@ class BrokerRun:
         """Waits for the end of a call's handoff.
 
         Raises:
-            WaitTimeout: It has not ended in `timeout` seconds; the run can be resumed later, from any process.
+            WaitTimeoutError: It has not ended in `timeout` seconds; the run can be resumed later, from any process.
         """
         outcome = await outcome_of(self.client, self.handoff_id(call_id), self.timeout)
         subtask = self.handoff_id(call_id)
@@ -388,7 +388,7 @@ async def ask(
     """Hands a conversation off and waits for the end: what an agent or a tool does that does not survive its process.
 
     Raises:
-        WaitTimeout: It has not ended in that many seconds.
+        WaitTimeoutError: It has not ended in that many seconds.
         ProblemError: The broker refused it.
     """
     known: dict[Turn, str] = {}
@@ -407,7 +407,7 @@ async def outcome_of(client: AsyncClient, handoff_id: str, timeout: float | None
     """Waits for a handoff's end, and has the broker render its result for a model.
 
     Raises:
-        WaitTimeout: It has not ended in that many seconds.
+        WaitTimeoutError: It has not ended in that many seconds.
     """
     ended = await client.handoffs.wait_ended(handoff_id, timeout=timeout)
     prompt = None
