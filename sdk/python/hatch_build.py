@@ -29,9 +29,7 @@ class BrokerBinary(BuildHookInterface):
         build_data["tag"] = f"py3-none-{os.environ.get('HANDOFFD_PLATFORM') or platform(binary)}"
         verifier = binary.with_name(name.replace("handoffd", "handoffd-verify"))
         build_data["shared_scripts"] = {
-            str(program): command
-            for program, command in [(binary, name), (verifier, verifier.name)]
-            if program.is_file()
+            str(program): command for program, command in [(binary, name), (verifier, verifier.name)] if program.is_file()
         }
 
 

@@ -19,12 +19,10 @@ from handoffd import errors
 
 def rows() -> list[tuple[str, str, str]]:
     text = (REPOSITORY / "docs" / "sdk" / "names.md").read_text().split("## Names until")[0]
-    cells = [
-        [part.strip().strip("`") for part in line.strip("|").split(" | ")] for line in text.splitlines() if line.startswith("|")
-    ]
-    table = [tuple([*one, "", ""][:3]) for one in cells[2:]]
+    cells = [[part.strip().strip("`") for part in line.split("|")[1:4]] for line in text.splitlines() if line.startswith("|")]
+    table = [(python, typescript, why) for python, typescript, why in cells[2:]]
     assert len(table) > 40
-    return table  # type: ignore[return-value]
+    return table
 
 
 def found(name: str) -> object:

@@ -408,7 +408,7 @@ def test_what_the_receiver_requires_is_missed_at_its_place() -> None:
 
 
 def test_the_result_has_the_seeds_shape() -> None:
-    checked = ["json", "signature", "schema", "completeness", "budget"]
+    checked = ["json", "schema", "completeness", "budget"]
     assert validate_handoff_message(vector("review")).to_json() == {"valid": True, "checked": checked}
     refused = validate_handoff_message(without(vector("review"), "/taskId")).to_json()
     assert (refused["valid"], refused["reason"]) == (False, "SCHEMA_INVALID")
@@ -449,14 +449,7 @@ def test_a_result_says_what_was_checked_and_the_binary_scans_where_it_is_install
     found = handoffd.validate_handoff_message(attack)
     assert (found.valid, found.reason, found.checked[-1]) == (False, "SAFETY_VIOLATION", "safety")
     assert found.failures[0].pointer == "/conversationHistorySummary"
-    assert handoffd.validate_handoff_message(vector("review")).checked == (
-        "json",
-        "signature",
-        "schema",
-        "completeness",
-        "budget",
-        "safety",
-    )
+    assert handoffd.validate_handoff_message(vector("review")).checked == ("json", "schema", "completeness", "budget", "safety")
     # Without the binary the result does not claim more than was done.
     blind = validate_handoff_message(attack)
     assert blind.valid and "safety" not in blind.checked
@@ -466,4 +459,6 @@ def test_a_result_says_what_was_checked_and_the_binary_scans_where_it_is_install
         handoffd.validate_handoff_message(attack, scan=True)
     # A message that a stage refuses goes no further.
     assert validate_handoff_message(b"{").checked == ("json",)
-    assert validate_handoff_message({}).checked == ("json", "signature", "schema")
+    assert validate_handoff_message({}).checked == ("json", "schema")
+    signed = validate_handoff_message(vector("review"), signing_secret="hss_x")
+    assert signed.checked == ("json", "signature", "schema", "completeness", "budget")

@@ -47,9 +47,11 @@ def test_a_cancelled_task_holds_up_no_adoption(pair: Pair) -> None:
         assert ended(pair, older, 15).result == "adopted"
 
 
-def test_a_worker_that_another_one_replaced_can_do_nothing_to_the_handoff(pair: Pair) -> None:
+def test_a_worker_that_another_one_replaced_can_do_nothing_to_the_handoff(pair: Pair, admin: Client) -> None:
     """Finding K1 of 0.3.0: two workers held one token."""
     handoff_id = left_behind(pair)
+    assert pair.sender.agent_id
+    admin.allowlist.add_target(pair.to, pair.sender.agent_id)
     before = pair.receiver.handoffs.get(handoff_id)
 
     def handler(handoff: Handoff) -> str:
@@ -68,7 +70,12 @@ def test_a_worker_that_another_one_replaced_can_do_nothing_to_the_handoff(pair: 
         pair.receiver.tasks.put_checkpoint(before.task_id, run, {"by": "the old one"}, handoff_id=handoff_id, fencing_token=token)
     with pytest.raises(StaleLeaseError):
         pair.receiver.hand_off(
-            "nobody", "Go on", task_id=before.task_id, parent_handoff_id=handoff_id, completed=["x"], fencing_token=token
+            pair.sender.agent_id,
+            "Go on",
+            task_id=before.task_id,
+            parent_handoff_id=handoff_id,
+            completed=["x"],
+            fencing_token=token,
         )
     assert pair.receiver.restore(before.task_id, run) == {"by": "the new one"}
 

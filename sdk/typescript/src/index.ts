@@ -61,6 +61,7 @@ export type {
 } from "./transport.js";
 export type * from "./types.js";
 export {
+  type CheckedStage,
   INITIAL,
   type UncheckedStage,
   type ValidationOptions,

@@ -112,7 +112,9 @@ export async function validateWithBinary(message: unknown): Promise<ValidationRe
     const { code, stdout, stderr } = await runBinary(["--output", "json", "validate", file]);
     if (code !== 0 && code !== 1)
       throw new HandoffdError(`handoffd validate ended with ${code}: ${stderr.trim()}`);
-    return toResult((JSON.parse(stdout) as { failures: Failure[] }).failures, UNCHECKED);
+    return toResult((JSON.parse(stdout) as { failures: Failure[] }).failures, UNCHECKED, [
+      ...(["json", "schema", "completeness", "budget", "safety"] as const),
+    ]);
   } finally {
     await rm(folder, { recursive: true, force: true });
   }

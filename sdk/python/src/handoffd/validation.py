@@ -16,9 +16,9 @@ from .errors import Failure, HandoffdError
 
 MAX_CHECKPOINT_BYTES: Final = 1_048_576
 """The broker's default limit of a checkpoint, in bytes of canonical JSON."""
-CHECKED: Final = ("json", "signature", "schema", "completeness", "budget")
-"""The stages of the gate that a message alone decides. A signature is checked under the secret that the caller gives, else for
-its form."""
+CHECKED: Final = ("json", "schema", "completeness", "budget")
+"""The stages of the gate that a message alone decides. `signature` is among them where the caller gives the secret; without it
+its form alone is looked at."""
 UNCHECKED: Final = ("key", "identity", "allowlist", "route", "contract", "lineage", "loop", "safety")
 """The stages of the gate that need a broker: `Client.handoffs.validate` runs all of them. The binary, where it is installed, runs
 `safety` offline."""
@@ -105,29 +105,32 @@ def validate_handoff_message(
 def _offline(
     message: bytes | str, required_state: Sequence[str], signing_secret: str | None, max_checkpoint_bytes: int
 ) -> ValidationResult:
+    stages = CHECKED if signing_secret is None else (CHECKED[0], "signature", *CHECKED[1:])
     try:
         value = parse(message)
     except JsonFault as refused:
-        return _result([refused.failure], CHECKED[:1])
+        return _result([refused.failure], stages[:1])
     unsigned = _unsigned(value, signing_secret)
     if unsigned is not None:
-        return _result([Failure("signature", "SIGNATURE_INVALID", "/signature", unsigned)], CHECKED[:2])
+        return _result(
+            [Failure("signature", "SIGNATURE_INVALID", "/signature", unsigned)], stages[: 1 + (signing_secret is not None)]
+        )
     failures = _message_schema.check(value)
     if failures:
-        return _result(failures, CHECKED[:3])
+        return _result(failures, stages[:-2])
     if "checkpoint" in value:
         size = len(canonical.encode(value["checkpoint"]))
         if size > max_checkpoint_bytes:
             why = f"the checkpoint has {size} bytes; {max_checkpoint_bytes} are allowed"
             failures.append(Failure("schema", "SCHEMA_INVALID", "/checkpoint", why))
-    return _result([*failures, *_opening(value), *_completeness(value, required_state), *_budget(value)], CHECKED)
+    return _result([*failures, *_opening(value), *_completeness(value, required_state), *_budget(value)], stages)
 
 
 def _scanned(message: bytes | str, result: ValidationResult, *, needed: bool) -> ValidationResult:
     """The result with what the binary's safety rules find, where a message got as far as they are."""
     from . import binary
 
-    if len(result.checked) < len(CHECKED):
+    if CHECKED[-1] not in result.checked:
         return result
     if not needed and binary.binary_path() is None:
         return result
