@@ -39,7 +39,7 @@ import {
 import { signHandoffMessage } from "./sign.js";
 import { statedDigest, withDigest } from "./step.js";
 import { type Answer, type CallOptions, Transport, type TransportOptions } from "./transport.js";
-import type { Agent, AgentSpec, Handoff } from "./types.js";
+import type { Agent, AgentSpec, ChunkBody, Handoff } from "./types.js";
 
 /** Which broker, under which key, as which agent. */
 export interface ClientOptions extends Partial<Omit<TransportOptions, "key">> {
@@ -211,6 +211,31 @@ export class Client {
   }
 
   /**
+   * Opens a handoff whose message goes out in pieces, and gives it to `write`. Once that is done the stream is closed, and the broker runs
+   * the whole gate over the message; where it throws, the stream is aborted, and the task goes back to the sender's checkpoint.
+   *
+   * @throws ProblemError where the gate refuses the opening, a chunk or the whole.
+   */
+  async stream(
+    target: Target,
+    given: string | Given,
+    write: (stream: HandoffStream) => void | Promise<void>,
+    options: HandOffOptions = {},
+  ): Promise<Sent> {
+    const opening = { schemaVersion: "2.2", stream: { open: true } };
+    const sent = await this.#send(target, given, options, opening);
+    const stream = new HandoffStream(this.handoffs, sent.handoffId, options);
+    try {
+      await write(stream);
+    } catch (error) {
+      await stream.abort(error instanceof Error ? error.name : "the sender stopped").catch(() => undefined);
+      throw error;
+    }
+    await stream.close();
+    return sent;
+  }
+
+  /**
    * Hands off and waits for the end. Returns the completed handoff with its `result`.
    *
    * @throws HandoffEndedBadlyError where it was rejected, failed, expired, dead-lettered or cancelled; `words` has what the receiver said.
@@ -314,6 +339,61 @@ export class Client {
   ): Client {
     const { signingSecret: _, agentVersion: __, ...kept } = this.#options;
     return new Client({ ...kept, ...more, agentId, apiKey });
+  }
+}
+
+/** A message that goes out in pieces. */
+export class HandoffStream {
+  readonly handoffId: string;
+  readonly #handoffs: Handoffs;
+  readonly #options: CallOptions;
+  #seq = 1;
+  #ended = false;
+
+  /** Made by {@link Client.stream}. */
+  constructor(handoffs: Handoffs, handoffId: string, options: CallOptions = {}) {
+    this.#handoffs = handoffs;
+    this.handoffId = handoffId;
+    const { signal, timeoutMs, retries } = options;
+    this.#options = { signal, timeoutMs, retries };
+  }
+
+  /**
+   * Adds a chunk: `append` has items for arrays and texts for texts, `set` has values, both by JSON pointers.
+   *
+   * @throws ConflictError where the stream has ended.
+   */
+  send(chunk: Pick<ChunkBody, "append" | "set">): Promise<Answer<"appendChunks">> {
+    return this.#put(chunk);
+  }
+
+  /** Adds a turn of the conversation. */
+  turn(role: string, content: unknown): Promise<Answer<"appendChunks">> {
+    return this.send({ append: { "/conversationHistoryVerbatim": [{ role, content }] } });
+  }
+
+  /** The message is whole. Once; {@link Client.stream} calls it at the end. */
+  async close(): Promise<void> {
+    if (this.#ended) return;
+    this.#ended = true;
+    await this.#put({ close: true });
+  }
+
+  /** There will be no message. */
+  async abort(reason: string): Promise<void> {
+    if (this.#ended) return;
+    this.#ended = true;
+    await this.#put({ abort: true, reason });
+  }
+
+  async #put(chunk: Omit<ChunkBody, "seq">): Promise<Answer<"appendChunks">> {
+    const taken = await this.#handoffs.appendChunks(
+      this.handoffId,
+      [{ ...chunk, seq: this.#seq }],
+      this.#options,
+    );
+    this.#seq = taken.expectedSeq;
+    return taken;
   }
 }
 

@@ -28,6 +28,7 @@ export {
   DEFAULT_URL,
   type Given,
   type HandOffOptions,
+  HandoffStream,
   type ManyOptions,
 } from "./client.js";
 export * from "./errors.js";

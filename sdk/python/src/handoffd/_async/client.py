@@ -295,6 +295,73 @@ class HandOffFields(StateFields, total=False):
     fencing_token: int | None
 
 
+class HandoffStream:
+    """A message that goes out in pieces. Left without an error it is closed, and the broker runs the whole gate over the message;
+    left by one it is aborted, and the task goes back to the sender's checkpoint."""
+
+    def __init__(self, handoffs: Handoffs, sent: Sent) -> None:
+        self._handoffs = handoffs
+        self.sent = sent
+        """The handoff that was opened."""
+        self.next_seq = 1
+        """The number of the next chunk."""
+        self.ended = False
+        """Whether it was closed or aborted."""
+
+    async def __aenter__(self) -> HandoffStream:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self.ended:
+            return
+        if kind is None:
+            await self.close()
+        else:
+            await self.abort(kind.__name__)
+
+    async def send(self, *, append: Mapping[str, Any] | None = None, set: Mapping[str, Any] | None = None) -> models.ChunksView:
+        """Adds a chunk.
+
+        Args:
+            append: Items for arrays, and texts for texts, by the JSON pointer of what they are added to.
+            set: Values by their JSON pointers.
+
+        Raises:
+            ConflictError: The stream has ended.
+            ProblemError: The gate refuses the chunk.
+            TransportError: The broker did not answer; the same call again does nothing twice.
+        """
+        given = {"append": append, "set": set}
+        return await self._put({name: dict(value) for name, value in given.items() if value is not None})
+
+    async def turn(self, role: str, content: Any) -> models.ChunksView:
+        """Adds a turn of the conversation; errors as for `send`."""
+        return await self.send(append={"/conversationHistoryVerbatim": [{"role": role, "content": content}]})
+
+    async def close(self) -> models.ChunksView:
+        """The message is whole.
+
+        Raises:
+            ProblemError: The gate refuses the message.
+        """
+        self.ended = True
+        return await self._put({"close": True})
+
+    async def abort(self, reason: str) -> models.ChunksView:
+        """There will be no message.
+
+        Args:
+            reason: Why, in words.
+        """
+        self.ended = True
+        return await self._put({"abort": True, "reason": reason})
+
+    async def _put(self, chunk: dict[str, Any]) -> models.ChunksView:
+        taken = await self._handoffs.append_chunks(self.sent.handoff_id, [{"seq": self.next_seq, **chunk}])
+        self.next_seq = taken.expected_seq
+        return taken
+
+
 class AsyncClient:
     """One broker, one key: a service a resource, and `hand_off`.
 
@@ -492,6 +559,27 @@ class AsyncClient:
         given: HandOffFields = {**arguments, "fields": members}
         return await self.hand_off(receivers[0], task, constraints, **given)
 
+    async def open_stream(
+        self,
+        target: str | Mapping[str, Any],
+        task: str,
+        constraints: Sequence[str] | Mapping[str, Any] = (),
+        **arguments: Unpack[HandOffFields],
+    ) -> HandoffStream:
+        """Opens a handoff whose message goes out in pieces; use it as a context manager.
+
+        Args:
+            target: As for `hand_off`.
+            task: What the receiver is to do.
+            constraints: `key:value` texts, or a mapping of them.
+            arguments: As for `hand_off`.
+
+        Raises:
+            ProblemError: As for `handoffs.submit`.
+        """
+        given: HandOffFields = {**arguments, "fields": {**arguments.get("fields", {}), "stream": {"open": True}}}
+        return HandoffStream(self.handoffs, await self.hand_off(target, task, constraints, **given))
+
     async def hand_off_and_wait(
         self,
         target: str | Mapping[str, Any],
@@ -567,4 +655,4 @@ class AsyncClient:
             return None
 
 
-__all__ = ["AsyncClient", "Handoffs", "Tasks"]
+__all__ = ["AsyncClient", "HandoffStream", "Handoffs", "Tasks"]
