@@ -24,7 +24,7 @@ import pytest
 from broker import REPOSITORY, free_port
 from standardwebhooks.webhooks import Webhook
 
-from handoffd import Client, Delivery, SignatureError, verify_webhook
+from handoffd import Client, Delivery, VerificationError, verify_webhook
 from handoffd.webhooks import accepted, rejected
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -40,7 +40,7 @@ def receiving(secret: list[str], answers: list[dict[str, object]]) -> Iterator[t
             try:
                 seen.append(verify_webhook(body, dict(self.headers), secret))
                 answer, status = answers.pop(0), 200
-            except SignatureError as error:
+            except VerificationError as error:
                 answer, status = {"error": str(error)}, 401
             self.send_response(status)
             self.send_header("content-type", "application/json")
@@ -137,7 +137,7 @@ def test_what_does_not_fit_is_refused(what: str) -> None:
         headers["WEBHOOK-SIGNATURE"] = "v1,\udcff\xe9"
     if what == "nothing":
         headers["WEBHOOK-SIGNATURE"] = ""
-    with pytest.raises(SignatureError):
+    with pytest.raises(VerificationError):
         verify_webhook(b'{"a": 2}' if what == "body" else body, headers, "whsec_AAAA" if what == "secret" else SECRET)
 
 
@@ -152,7 +152,7 @@ def test_a_signed_body_that_is_no_object_is_refused(body: bytes) -> None:
     key = base64.b64decode(SECRET.removeprefix("whsec_"))
     tag = base64.b64encode(hmac.new(key, f"msg_1.{at}.".encode() + body, hashlib.sha256).digest()).decode()
     headers = {"webhook-id": "msg_1", "webhook-timestamp": str(at), "webhook-signature": f"v1,{tag}"}
-    with pytest.raises(SignatureError, match="JSON"):
+    with pytest.raises(VerificationError, match="JSON"):
         verify_webhook(body, headers, SECRET)
 
 
@@ -163,7 +163,7 @@ def test_a_secret_that_a_deployment_left_empty_lets_nothing_through(secret: str 
     headers = {"webhook-id": "msg_1", "webhook-timestamp": str(at), "webhook-signature": f"v1,{tag}"}
     with pytest.raises(ValueError, match="whsec_"):
         verify_webhook(b"{}", headers, secret)
-    with pytest.raises(SignatureError):
+    with pytest.raises(VerificationError):
         verify_webhook(b"{}", headers, [])
 
 

@@ -21,7 +21,7 @@ from test_worker import ended, working
 
 from handoffd import AnswerError, AsyncClient, Client, Fail, Handoff, Reject, RetryPolicy, TransportError, Worker
 from handoffd.adapters._core import BrokerRun, Spent
-from handoffd.errors import ConflictError, LeaseLost, ProblemError, StaleLeaseError, problem_error
+from handoffd.errors import ConflictError, LeaseLostError, ProblemError, StaleLeaseError, problem_error
 from handoffd.worker import AsyncHandoff
 
 
@@ -270,7 +270,7 @@ def test_the_end_of_the_grace_ends_the_handler(pair: Pair) -> None:
             time.sleep(0.05)
             try:
                 handoff.check()
-            except LeaseLost:
+            except LeaseLostError:
                 lost.set()
                 raise
 

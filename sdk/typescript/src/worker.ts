@@ -468,8 +468,6 @@ export class Worker {
   /** Questions with a call of `onQuestion` under way: the handoff's id and the question's number. */
   readonly #answering = new Set<string>();
   readonly #stopping = new AbortController();
-  /** Aborted where nothing is waited for any more. */
-  readonly #ending = new AbortController();
   #running: Promise<void> | undefined;
 
   /** @param client The agent's client, with `agentId`; the agent's `delivery.mode` is `pull`. */
@@ -491,10 +489,9 @@ export class Worker {
     signal?.addEventListener("abort", () => void this.stop(), { once: true });
     if (signal?.aborted) this.#stopping.abort();
     const adopting = this.#options.adopt === false ? Promise.resolve() : this.#adopt();
-    const ending = aborted(this.#ending.signal);
-    this.#running = Promise.race([this.#poll(), ending])
+    this.#running = this.#poll()
       .finally(() => this.#stopping.abort())
-      .finally(() => Promise.race([adopting, ending]))
+      .finally(() => adopting)
       .finally(() => this.#windDown());
     return this.#running;
   }
@@ -504,15 +501,22 @@ export class Worker {
    * the handoffs to another worker.
    */
   async runUntilSignal(): Promise<void> {
-    const stop = (): void => {
-      if (this.#stopping.signal.aborted) this.#ending.abort();
-      else void this.stop();
+    const names = ["SIGINT", "SIGTERM"] as const;
+    const stop = (name: NodeJS.Signals): void => {
+      for (const each of names) process.off(each, stop);
+      // The next one has its own effect, which is the end of the process.
+      for (const each of names) process.once(each, () => process.kill(process.pid, each));
+      if (this.#held.size > 0)
+        console.error(
+          `handoffd.worker ${this.agentId}: ${name}: stops when ${this.#held.size} handoffs are done; a second signal ends at once`,
+        );
+      void this.stop();
     };
-    for (const name of ["SIGINT", "SIGTERM"] as const) process.on(name, stop);
+    for (const name of names) process.on(name, stop);
     try {
       await this.run();
     } finally {
-      for (const name of ["SIGINT", "SIGTERM"] as const) process.off(name, stop);
+      for (const name of names) process.off(name, stop);
     }
   }
 
@@ -606,7 +610,7 @@ export class Worker {
     const over = new AbortController();
     const grace = sleep(this.#options.graceMs ?? 30_000, over.signal).catch(() => undefined);
     const left = [...[...this.#held.values()].map(({ done }) => done), ...this.#returning.values()];
-    await Promise.race([Promise.all(left), grace, aborted(this.#ending.signal, over.signal)]);
+    await Promise.race([Promise.all(left), grace]);
     over.abort();
     for (const { job } of this.#held.values())
       job.abort(new WorkerStoppedError("the worker's grace is over"));
