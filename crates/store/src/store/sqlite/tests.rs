@@ -15,6 +15,7 @@ use crate::store::{OutboxRow, StoreError};
 use handoffd_core::domain::handoff::{Cost, HandoffStatus, Priority};
 use handoffd_core::domain::ids::{ExecutionId, HandoffId};
 use handoffd_core::domain::latency::LatencyClock;
+use handoffd_core::domain::lease::HolderPulse;
 use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::task::TaskStatus;
 use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent};
