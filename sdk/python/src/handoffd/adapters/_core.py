@@ -463,7 +463,9 @@ def transfer_description(target: str) -> str:
 
 def call_of(call_id: str, target: str | Mapping[str, Any], arguments: Mapping[str, Any]) -> Call:
     """A transfer tool's call."""
-    task = str(arguments.get("task") or arguments.get("reason") or "INITIAL")
+    # A model may leave the task blank; a handoff has to say something.
+    said = (str(arguments.get(name) or "").strip() for name in ("task", "reason"))
+    task = next((text for text in said if text), "INITIAL")
     reason = arguments.get("reason")
     rest = {name: value for name, value in arguments.items() if name not in ("task", "reason")}
     return Call(call_id, target, task, str(reason) if reason else None, rest)
