@@ -163,6 +163,7 @@ impl Given {
             fencing_token: 0,
             attempts: 0,
             deadline_at: None,
+            pulse: None,
             cost: Cost {
                 spent: Usd(1_500_000_000),
                 remaining: Usd(-3),
