@@ -138,6 +138,8 @@ fn facts(row: &ErasureRow, (data, contents, checkpoints): (i64, i64, i64)) -> Er
         data,
         contents,
         checkpoints,
+        held: None,
+        requested_at: None,
     }
 }
 
@@ -276,7 +278,11 @@ pub(super) fn finish(state: &BatchState, command: &Command, id: ErasureId) -> De
             row.completed_at = Some(command.at);
             let mut record = draft(command, RecordKind::ErasureCompleted);
             record.reason = Some(row.reason.clone());
-            record.erasure = Some(facts(&row, (row.data, row.contents, row.checkpoints)));
+            record.erasure = Some(ErasureFacts {
+                held: Some(row.held),
+                requested_at: Some(row.requested_at.rfc3339()),
+                ..facts(&row, (row.data, row.contents, row.checkpoints))
+            });
             Ok((
                 vec![Change::Erasure(row.clone()), Change::Record(Box::new(record))],
                 Reply::Erasure { row, repeated: false },

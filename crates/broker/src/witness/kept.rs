@@ -108,8 +108,11 @@ pub async fn check(
     Ok(known)
 }
 
-/// The newest head of each log in a folder.
-fn latest(folder: &Path) -> Result<Vec<(String, PathBuf)>, KeptHeadError> {
+/// The file with the newest head of each log in a folder, by log id; a folder that is not there has none.
+///
+/// # Errors
+/// [`KeptHeadError::Unreadable`] where the folder cannot be read.
+pub fn latest(folder: &Path) -> Result<Vec<(String, PathBuf)>, KeptHeadError> {
     let unreadable = |err: io::Error| KeptHeadError::Unreadable {
         path: folder.to_owned(),
         why: err.to_string(),

@@ -372,8 +372,19 @@ pub trait DirectoryStore: Send + Sync {
 }
 
 /// The database itself: migrations, roles, connections, upkeep. All times come from the caller's clock.
+/// What a look at the database's schema found, beside its rows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SchemaState {
+    /// Migrations of this binary that the database does not have: an earlier release made it.
+    pub pending: usize,
+    /// Each guard of the log that is missing, off or changed, and each role with a right to change the log, as a sentence.
+    pub unguarded: Vec<String>,
+}
+
 #[async_trait]
 pub trait AdminStore: Send + Sync {
+    /// Looks at the migrations applied, the log's triggers and who has rights on the log. Changes nothing.
+    async fn inspect(&self) -> Result<SchemaState>;
     /// Applies the migrations under a lock; returns the number of new ones.
     async fn migrate(&self) -> Result<usize>;
     /// Creates or updates a database role that may serve, and in the log only insert and read. Refused by

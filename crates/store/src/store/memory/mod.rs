@@ -584,6 +584,10 @@ impl DirectoryStore for MemoryStore {
 
 #[async_trait]
 impl AdminStore for MemoryStore {
+    async fn inspect(&self) -> Result<crate::store::SchemaState> {
+        Ok(crate::store::SchemaState::default())
+    }
+
     async fn migrate(&self) -> Result<usize> {
         Ok(0)
     }

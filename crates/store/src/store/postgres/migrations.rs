@@ -127,7 +127,10 @@ async fn has_begun(connection: &mut PgConnection) -> Result<bool> {
 }
 
 /// The missing migrations, in order.
-async fn missing(connection: &mut PgConnection, known: MigrationSet) -> Result<Vec<Migration>> {
+pub(super) async fn missing(
+    connection: &mut PgConnection,
+    known: MigrationSet,
+) -> Result<Vec<Migration>> {
     let mut known = all(known);
     if !has_begun(connection).await? {
         return Ok(known);

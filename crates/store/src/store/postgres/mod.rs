@@ -643,6 +643,26 @@ impl DirectoryStore for PostgresStore {
 
 #[async_trait]
 impl AdminStore for PostgresStore {
+    async fn inspect(&self) -> Result<crate::store::SchemaState> {
+        answered(async {
+            let mut state = crate::store::SchemaState::default();
+            let mut connection = self.pool.acquire().await.map_err(failed)?;
+            state.pending =
+                migrations::missing(&mut connection, migrations::OPERATIONS).await?.len();
+            drop(connection);
+            let mut connection = self.log.acquire().await.map_err(failed)?;
+            if self.apart.is_some() {
+                state.pending +=
+                    migrations::missing(&mut connection, migrations::AUDIT).await?.len();
+            }
+            if state.pending == 0 {
+                state.unguarded = roles::unguarded(&mut connection).await?;
+            }
+            Ok(state)
+        })
+        .await
+    }
+
     async fn migrate(&self) -> Result<usize> {
         let mut applied = migrate(&self.servers, migrations::OPERATIONS).await?;
         if let Some(apart) = &self.apart {

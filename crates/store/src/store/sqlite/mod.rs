@@ -491,6 +491,10 @@ impl DirectoryStore for SqliteStore {
 
 #[async_trait]
 impl AdminStore for SqliteStore {
+    async fn inspect(&self) -> Result<crate::store::SchemaState> {
+        self.read(migrations::inspect).await
+    }
+
     async fn migrate(&self) -> Result<usize> {
         self.write(|db| migrations::run(db, migrations::KNOWN)).await
     }
