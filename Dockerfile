@@ -16,7 +16,7 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
     cargo build --release --locked --bin handoffd --bin handoffd-verify \
     && cp target/release/handoffd target/release/handoffd-verify / \
-    && mkdir /data
+    && mkdir -m 700 /data
 
 FROM gcr.io/distroless/cc-debian12:nonroot
 COPY --from=build /handoffd /handoffd-verify /usr/local/bin/

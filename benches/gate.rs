@@ -431,6 +431,7 @@ fn submission(at: Micros) -> Command {
         personal: Vec::new(),
         whole: vec![1; SMALL],
         idempotency_key: None,
+        fencing_token: None,
         has_part: true,
         subtasks: vec![1],
         residency: None,

@@ -38,6 +38,7 @@ fn handoff(pair: usize) -> Handoff {
         fencing_token: 1,
         attempts: 1,
         deadline_at: None,
+        pulse: None,
         cost: Cost { spent: Usd(0), remaining: Usd(0), prompt_tokens: 0, completion_tokens: 0 },
         idempotent: true,
         checkpoint: None,

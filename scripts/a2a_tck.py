@@ -29,8 +29,6 @@ EXPECTED = {
     # Its description asks for an error, and its entry in tck/requirements/core_operations.py has no `expected_error`: the kit's
     # generic runner then wants a success (tests/compatibility/core_operations/test_requirements.py, _validate_response).
     "CORE-SEND-003": "MUST: the broker answers ContentTypeNotSupportedError, as asked; the test takes any error for a failure",
-    "CORE-HIST-005": "SHOULD: the history has the last question alone (docs/doors/a2a.md)",
-    "CORE-HIST-006": "SHOULD: the history has the last question alone (docs/doors/a2a.md)",
 }
 # The least share of the MUST requirements that 1.0.1 leaves comparable, in per cent.
 LEAST = 98.0

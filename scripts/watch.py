@@ -102,7 +102,8 @@ class Broker:
         return answer
 
     def metrics(self):
-        with urllib.request.urlopen(self.url + "/metrics", timeout=60) as response:
+        request = urllib.request.Request(self.url + "/metrics", headers={"Authorization": f"Bearer {ADMIN_KEY}"})
+        with urllib.request.urlopen(request, timeout=60) as response:
             return response.read().decode()
 
 

@@ -4,5 +4,5 @@ import { localClient } from "handoffd/local";
 const author = await localClient().enroll("author", { handoffTargets: ["counter"] });
 
 const task = { task: "Count the words", state: { text: "hand me off with proof" } };
-const done = await author.handOffAndWait("counter", task, [], { withinMs: 60_000 });
+const done = await author.handOffAndWait("counter", task, { withinMs: 60_000 });
 console.log(done.status, done.result);

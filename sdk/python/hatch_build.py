@@ -17,6 +17,13 @@ class BrokerBinary(BuildHookInterface):
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        root = Path(self.root).parent.parent
+        for name in ("LICENSE", "THIRD-PARTY.txt") if version != "editable" else ():
+            # The notices are made by scripts/sdk-packages; a wheel of a development build goes without them.
+            places = (root / name, root / "dist" / "sdk" / name)
+            found = next((place for place in places if place.is_file()), None)
+            if found is not None:
+                build_data["force_include"][str(found)] = f"handoffd/{name}"
         given = os.environ.get("HANDOFFD_BINARY")
         if not given:
             return
@@ -29,9 +36,7 @@ class BrokerBinary(BuildHookInterface):
         build_data["tag"] = f"py3-none-{os.environ.get('HANDOFFD_PLATFORM') or platform(binary)}"
         verifier = binary.with_name(name.replace("handoffd", "handoffd-verify"))
         build_data["shared_scripts"] = {
-            str(program): command
-            for program, command in [(binary, name), (verifier, verifier.name)]
-            if program.is_file()
+            str(program): command for program, command in [(binary, name), (verifier, verifier.name)] if program.is_file()
         }
 
 

@@ -12,6 +12,7 @@ use super::transports::ApiSinks;
 use crate::http::Api;
 use handoffd_broker::archive::{self, Archivist};
 use handoffd_broker::brokers::{self, beat};
+use handoffd_broker::config::Config;
 use handoffd_broker::dispatch::chunks::{self, ChunkSender};
 use handoffd_broker::dispatch::events::{self, EventPublisher};
 use handoffd_broker::dispatch::inboxes::Inboxes;
@@ -21,7 +22,7 @@ use handoffd_broker::erasure::{self, Eraser};
 use handoffd_broker::feed::Feed;
 use handoffd_broker::ledger::Ledger;
 use handoffd_broker::opinions::{OpinionDependencies, OpinionWorker};
-use handoffd_broker::recovery::{Sweeper, forget_events, settle_in_doubt, tend};
+use handoffd_broker::recovery::{Sweeper, forget_events, settle_in_doubt, tend, watch_clock};
 use handoffd_broker::retention::Purger;
 use handoffd_broker::witness::Publisher;
 use handoffd_core::context::tokens;
@@ -59,8 +60,15 @@ pub(super) fn spawn_delivery(parts: &BrokerParts, path: WritePath) {
         timeout,
         stopping.clone(),
     ));
-    let store = Arc::clone(store);
-    let monitor = brokers::BrokerMonitor { store, outbound, timeout, stopping: stopping.clone() };
+    let monitor = brokers::BrokerMonitor {
+        store: Arc::clone(store),
+        clock: Arc::clone(clock),
+        metrics: Arc::clone(&parts.metrics),
+        broker: parts.broker.clone(),
+        outbound,
+        timeout,
+        stopping: stopping.clone(),
+    };
     parts.background.spawn(monitor.run());
 }
 
@@ -101,6 +109,14 @@ pub(super) fn spawn_tokenizers(parts: &BrokerParts) {
     });
 }
 
+/// Shortest pause between two looks at the deadlines that counts as a standstill: longer than a loaded database takes.
+const STANDSTILL: Duration = Duration::from_secs(10);
+
+/// Time without a look at the deadlines after which those that passed meanwhile get the grace of a start.
+fn standstill(config: &Config) -> Duration {
+    (Duration::from_millis(config.delivery.poll_ms) * 10).max(STANDSTILL)
+}
+
 /// Keeps time and order: deadlines, the tables' care, batches in doubt, tree heads, the archive.
 pub(super) fn spawn_upkeep(parts: &BrokerParts, ledger: &Ledger, witness: &Arc<Publisher>) {
     let (store, stopping, background) = (&parts.store, &parts.stopping, &parts.background);
@@ -110,10 +126,14 @@ pub(super) fn spawn_upkeep(parts: &BrokerParts, ledger: &Ledger, witness: &Arc<P
             ledger: ledger.clone(),
             clock: Arc::clone(&parts.clock),
             period: Duration::from_millis(parts.config.delivery.poll_ms),
+            standstill: standstill(&parts.config),
+            stream_idle: Duration::from_millis(parts.config.stream.idle_ms),
             stopping: stopping.clone(),
         }
         .run(),
     );
+    let (clock, metrics) = (Arc::clone(&parts.clock), Arc::clone(&parts.metrics));
+    background.spawn(watch_clock(clock, metrics, stopping.clone()));
     background.spawn(tend(Arc::clone(store), stopping.clone()));
     let audit = &parts.config.audit;
     if !audit.database_url.is_empty() {

@@ -1,6 +1,7 @@
 //! The composition root: from settings to a running broker. `start.rs` has the steps in order.
 
 mod background;
+mod files;
 mod secrets;
 mod settings;
 mod start;

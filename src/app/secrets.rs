@@ -15,6 +15,7 @@ use handoffd_core::evidence::note::Signer;
 use handoffd_core::evidence::receipt::Notary;
 use handoffd_core::evidence::record::Actor;
 use handoffd_store::clock;
+use handoffd_store::store::sqlite::private_folder;
 use handoffd_store::store::{KeyRow, Role, Store};
 
 /// The shortest secret that a file may hold: what is shorter was cut off, or never a secret.
@@ -42,7 +43,7 @@ fn secret_file(
         Err(err) => return Err(io(what())(err)),
     }
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
-    std::fs::create_dir_all(folder).map_err(io(folder.display().to_string()))?;
+    private_folder(folder).map_err(io(folder.display().to_string()))?;
     let text = make();
     // A temporary file has mode 0600 from its first moment.
     let mut file = tempfile::NamedTempFile::new_in(folder).map_err(io(what()))?;
@@ -58,13 +59,25 @@ fn secret_file(
     }
 }
 
-/// The master key: from the settings or from its file, and always the one this database knows.
+/// Name of the fact by which a database knows its master key.
+const MASTER_KEY_CHECK: &str = "master-key-check";
+
+/// The master key: from the settings or from its file, and always the one this database knows. Made where neither has
+/// one and the database is new.
 ///
 /// # Errors
-/// [`StartError::Vault`] where it is another.
+/// [`StartError::Vault`] where it is another, or missing though the database has one; a missing file stays missing.
 pub async fn settle_vault(config: &Config, store: &dyn Store) -> Result<Vault, StartError> {
     let vault = if config.auth.master_key.is_empty() {
         let path = config.keys_dir().join("master.key");
+        // A new one beside a database that was set up with another would look like its own from then on.
+        if !path.exists() && store.find_fact(MASTER_KEY_CHECK).await?.is_some() {
+            return Err(StartError::Vault(format!(
+                "{} is missing, and this database was set up with a master key: put that file back, or give the key in \
+                 HANDOFFD_MASTER_KEY (brokers that share a database share it)",
+                path.display()
+            )));
+        }
         let (text, made) = secret_file(&path, Vault::new_master_key)?;
         if made {
             tracing::info!(file = %path.display(), "made a master key");
@@ -73,7 +86,7 @@ pub async fn settle_vault(config: &Config, store: &dyn Store) -> Result<Vault, S
     } else {
         Vault::from_base64(&config.auth.master_key)?
     };
-    let kept = store.settle_fact("master-key-check", &vault.check_value()?).await?;
+    let kept = store.settle_fact(MASTER_KEY_CHECK, &vault.check_value()?).await?;
     if vault.accepts(&kept) {
         return Ok(vault);
     }
@@ -144,8 +157,9 @@ pub(super) async fn settle_admin_key(
     store.ensure_tenant(tenant, &clock::random_id().to_string(), now).await?;
     if !config.auth.admin_key.is_empty() {
         if store.find_key(&hash_api_key(&config.auth.admin_key)).await?.is_none() {
-            make_admin(ledger, tenant, &config.auth.admin_key, "HANDOFFD_ADMIN_KEY", now).await?;
+            make_admin(ledger, tenant, &config.auth.admin_key, FROM_SETTINGS, now).await?;
         }
+        name_former(store, tenant, &hash_api_key(&config.auth.admin_key), now).await?;
         return Ok(None);
     }
     let keys = store.list_keys(tenant).await?;
@@ -157,6 +171,34 @@ pub(super) async fn settle_admin_key(
     make_admin(ledger, tenant, &key, "made at the first start", now).await?;
     tracing::info!(file = %path.display(), "made the first admin key");
     Ok(Some(path))
+}
+
+/// Label of an admin key that came from the settings.
+const FROM_SETTINGS: &str = "HANDOFFD_ADMIN_KEY";
+
+/// Names the keys of earlier values of the setting, which are still valid: another broker may have one of them as its
+/// setting, so they are not revoked here.
+async fn name_former(
+    store: &dyn Store,
+    tenant: &TenantId,
+    present: &[u8],
+    now: Micros,
+) -> Result<(), StartError> {
+    let keys = store.list_keys(tenant).await?;
+    let former = keys.iter().filter(|key| {
+        key.label == FROM_SETTINGS
+            && key.hash != present
+            && key.expires_at.is_none_or(|expiry| expiry > now)
+    });
+    let former: Vec<&str> = former.map(|key| key.key_id.as_str()).collect();
+    if !former.is_empty() {
+        tracing::warn!(
+            keys = former.join(" "),
+            "HANDOFFD_ADMIN_KEY was changed, and the keys of its earlier values are still valid: revoke them with \
+             `handoffd keys revoke KEY_ID` once no broker has them"
+        );
+    }
+    Ok(())
 }
 
 async fn make_admin(

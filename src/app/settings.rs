@@ -38,6 +38,8 @@ pub(super) fn rules(config: &Config) -> Rules {
         max_edge_repeats: i64::from(config.gate.max_edge_repeats),
         reserve: config.budget.fan_out == FanOut::Reserve,
         lease: Duration::from_millis(config.delivery.lease_ms),
+        verdict: Duration::from_millis(config.delivery.verdict_timeout_ms),
+        claim: Duration::from_millis(config.delivery.claim_ttl_ms),
         escalation_timeout: Duration::from_millis(config.recovery.escalation_timeout_ms),
         caps: config.budget.caps(),
         residency: config.residency.rules(),

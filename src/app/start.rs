@@ -15,8 +15,11 @@ use super::secrets::{settle_admin_key, settle_notary, settle_vault};
 use super::settings::{dispatcher_settings, gate_of, ledger_settings, rules, stream_settings};
 use super::store::{Access, open_archive, open_store};
 use super::transports::transports;
-use super::{Running, StartError, background, io};
+use super::{Running, StartError, background, files, io};
 use crate::doors::{self, Follow, Outside};
+use crate::http::fair::Pools;
+use crate::http::places::Bounds;
+use crate::http::service::MetricsPage;
 use crate::http::{Api, ApiParts, Endpoints, listener, router};
 use handoffd_broker::archive::Archive;
 use handoffd_broker::claim_check::ClaimLinks;
@@ -48,8 +51,11 @@ use handoffd_core::domain::redaction::RedactionPolicy;
 use handoffd_core::domain::warning::WarningCode;
 use handoffd_core::evidence::receipt::Notary;
 use handoffd_core::gate::Gate;
-use handoffd_store::clock::{self, Clock, SystemClock};
+use handoffd_store::clock::{self, Clock, Machine, SystemClock};
 use handoffd_store::store::{ClaimRelease, Store};
+
+/// Requests for readiness and metrics under way at once: each asks the store, and more are not needed.
+const HEALTH_REQUESTS: usize = 256;
 
 /// Starts a broker: opens and migrates the store, settles keys, listens, delivers.
 ///
@@ -78,6 +84,8 @@ async fn started(
     router: impl FnOnce(&Api, &Outside) -> axum::Router,
 ) -> Result<Running, StartError> {
     report(&config);
+    // Before anything is opened: what does not fit is told.
+    let connections = files::connections(&config.server)?;
     let mut parts = BrokerParts::make(config).await?;
     let cosigned = Arc::new(CosignedHeads::default());
     // Before anything is written: what was attested must still be there.
@@ -113,7 +121,7 @@ async fn started(
     }
     let outside = Outside { issuer: parts.issuer().map(Arc::new), follow };
     let router = router(&api, &outside);
-    let (address, metrics_address) = listeners.serve(&api, router, &servers, &closing);
+    let (address, metrics_address) = listeners.serve(&api, router, connections, &servers, &closing);
     tracing::info!(%address, parts.broker, version = env!("CARGO_PKG_VERSION"), "ready");
     Ok(Running {
         address,
@@ -133,8 +141,28 @@ async fn started(
     })
 }
 
+/// Whether users of the machine beside the folder's owner and group may enter it.
+#[cfg(unix)]
+fn is_open(folder: &std::path::Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(folder).is_ok_and(|about| about.permissions().mode() & 0o007 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_open(_: &std::path::Path) -> bool {
+    false
+}
+
 /// Logs settings that the operator should know of.
 fn report(config: &Config) {
+    let folder = &config.server.data_dir;
+    if is_open(folder) {
+        let folder = folder.display().to_string();
+        tracing::warn!(
+            folder,
+            "every user of this machine may enter the data directory: chmod 700 closes it"
+        );
+    }
     if !config.service_links.is_empty() {
         let names = config.service_links.join(" ");
         tracing::info!(
@@ -147,8 +175,20 @@ fn report(config: &Config) {
             "delivery.pull_timeout_ms is deprecated: set delivery.unclaimed_ms, which it overrides"
         );
     }
-    if let Some(crossing) = config.residency.archive_crossing() {
-        tracing::warn!(code = WarningCode::ResidencyCrossing.as_str(), "archive: {crossing}");
+    let (claim, verdict) = (config.delivery.claim_ttl_ms, config.delivery.verdict_timeout_ms);
+    if claim > verdict / 3 {
+        tracing::warn!(
+            claim,
+            verdict,
+            "delivery.claim_ttl_ms is over a third of delivery.verdict_timeout_ms: a claim whose answer is lost leaves \
+             little time for the next one; lower the first or raise the second"
+        );
+    }
+    for outsider in config.outsiders() {
+        if let Some(crossing) = outsider.crossing {
+            let section = outsider.section.trim_end_matches('.');
+            tracing::warn!(code = WarningCode::ResidencyCrossing.as_str(), "{section}: {crossing}");
+        }
     }
 }
 
@@ -195,7 +235,8 @@ pub(super) struct WritePath {
 impl BrokerParts {
     /// Opens and migrates the store, settles the secrets, compiles the gate.
     async fn make(config: Config) -> Result<Self, StartError> {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        let grace = Duration::from_millis(config.recovery.start_grace_ms);
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::over(Machine, grace));
         let policy = EgressPolicy::parse(&config.egress.allow)
             .map_err(|err| StartError::Config(format!("egress.allow: {err}")))?;
         let endpoints: Endpoints = {
@@ -237,7 +278,10 @@ impl BrokerParts {
         let a2a = A2aTransport::new(agents.clone(), shown, read, secrets, public_url, tell);
         let transports = transports(&config, &client, a2a)?;
         let model = (config.context.compressor == Compressor::Model)
-            .then(|| ModelSummarizer::new(client.clone(), &config.context.model, Arc::clone(&gate)))
+            .then(|| {
+                let (settings, crossing) = (&config.context.model, config.model_crossing());
+                ModelSummarizer::new(client.clone(), settings, Arc::clone(&gate), crossing)
+            })
             .flatten();
         let compression = Arc::new(CompressionStep {
             directory: Arc::clone(&directory),
@@ -247,7 +291,11 @@ impl BrokerParts {
             model: model.map(|model| Arc::new(model) as Arc<dyn Summarizer>),
             stopping: stopping.clone(),
         });
-        let classifier = ExternalClassifier::new(client.clone(), &config.safety.classifier);
+        let classifier = ExternalClassifier::new(
+            client.clone(),
+            &config.safety.classifier,
+            config.classifier_crossing(),
+        );
         Ok(Self {
             compression,
             second_opinion: classifier
@@ -363,13 +411,12 @@ impl BrokerParts {
         accepting: &Arc<AtomicBool>,
     ) -> Api {
         let config = &self.config;
-        let large = config.server.max_large_bytes.max(config.server.max_body_bytes) / 1024;
         let matcher = ExternalMatcher::new(self.client.clone(), &config.routing.matcher);
         Api::new(ApiParts {
-            slots: Semaphore::new(config.server.max_requests),
-            waits: Semaphore::new(config.server.max_waits),
+            pools: Pools::new(config, &self.metrics),
+            health_slots: Semaphore::new(HEALTH_REQUESTS),
+            metrics_page: MetricsPage::default(),
             what_ifs: Semaphore::new(1),
-            large_bodies: Semaphore::new(large.max(1)),
             intake: Intake {
                 gate: Arc::clone(&self.gate),
                 second_opinion: self.second_opinion.clone(),
@@ -396,7 +443,6 @@ impl BrokerParts {
             }),
             replies: Arc::clone(&self.replies),
             feed,
-            streams: Arc::new(Semaphore::new(config.events.max_streams)),
             eraser,
             compression: Arc::clone(&self.compression),
             metrics: Arc::clone(&self.metrics),
@@ -439,19 +485,32 @@ impl BoundListeners {
         self,
         api: &Api,
         router: axum::Router,
+        connections: usize,
         servers: &TaskTracker,
         closing: &CancellationToken,
     ) -> (SocketAddr, Option<SocketAddr>) {
-        let limits = listener::Limits {
-            connections: api.config.server.max_connections,
-            headers: Duration::from_millis(api.config.server.header_timeout_ms),
+        let settings = &api.config.server;
+        let limits = |connections: usize| listener::Limits {
+            places: Bounds {
+                connections,
+                each: settings.max_connection_bytes,
+                all: settings.max_connections_bytes,
+            },
+            headers: Duration::from_millis(settings.header_timeout_ms),
+            writes: Duration::from_millis(settings.write_timeout_ms),
         };
-        let serve = |(listening, address): (TcpListener, SocketAddr), router: axum::Router| {
-            servers.spawn(listener::serve(listening, router, limits, closing.clone()));
+        let serve = |(listening, address): (TcpListener, SocketAddr),
+                     router: axum::Router,
+                     connections: usize| {
+            let (limits, metrics) = (limits(connections), Arc::clone(&api.metrics));
+            servers.spawn(listener::serve(listening, router, limits, metrics, closing.clone()));
             address
         };
-        let address = serve(self.api, router);
-        let metrics = self.metrics.map(|bound| serve(bound, router::metrics_router(api.clone())));
+        let address = serve(self.api, router, connections);
+        let metrics = self.metrics.map(|bound| {
+            let router = router::metrics_router(api.clone());
+            serve(bound, router, files::METRICS_CONNECTIONS.min(connections))
+        });
         (address, metrics)
     }
 }

@@ -16,6 +16,8 @@ use handoffd_broker::config::Config;
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Timeout of an answer that is streamed: the broker ends its waits long before.
 const STREAM_PATIENCE: Duration = Duration::from_mins(5);
+/// Largest answer, in bytes: the trace of ten thousand handoffs is a third of it. As values it takes some times that.
+const MAX_ANSWER: usize = 64 * 1024 * 1024;
 /// Timeout of a connection.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -80,6 +82,8 @@ pub(super) enum ClientError {
     NoKey(String),
     /// The broker cannot be reached, or did not answer with HTTP.
     Unreachable(String),
+    /// The broker's answer has no end, or no bound.
+    Endless(String),
     /// The broker answered with an error.
     Refused(Box<Refusal>),
 }
@@ -99,7 +103,9 @@ impl ClientError {
         match self {
             Self::Usage(_) => Exit::Usage,
             Self::Refused(refusal) if !matches!(refusal.status, 408 | 429 | 500..) => Exit::No,
-            Self::Refused(_) | Self::NoKey(_) | Self::Unreachable(_) => Exit::Unreachable,
+            Self::Refused(_) | Self::NoKey(_) | Self::Unreachable(_) | Self::Endless(_) => {
+                Exit::Unreachable
+            }
         }
     }
 }
@@ -119,7 +125,9 @@ impl ClientError {
 impl std::fmt::Display for ClientError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let refusal = match self {
-            Self::Usage(why) | Self::NoKey(why) => return f.write_str(&plain(why)),
+            Self::Usage(why) | Self::NoKey(why) | Self::Endless(why) => {
+                return f.write_str(&plain(why));
+            }
             Self::Unreachable(why) => {
                 return write!(f, "the broker cannot be reached: {}", plain(why));
             }
@@ -232,7 +240,7 @@ impl Client {
         let status = answer.status();
         let retry_after = answer.headers().get("retry-after").and_then(|value| value.to_str().ok());
         let retry_after = retry_after.map(str::to_owned);
-        let bytes = answer.bytes().await.map_err(unreachable)?;
+        let bytes = bounded(answer).await?;
         let body = if bytes.is_empty() { Ok(Value::Null) } else { serde_json::from_slice(&bytes) };
         match body {
             Ok(body) if status.is_success() => Ok(body),
@@ -246,6 +254,21 @@ impl Client {
             }))),
         }
     }
+}
+
+/// The body of an answer, within a bound: what answers may be anything.
+pub(super) async fn bounded(mut answer: reqwest::Response) -> Result<Vec<u8>, ClientError> {
+    let mut body = Vec::new();
+    let unreachable = |err: reqwest::Error| ClientError::Unreachable(causes(&err));
+    while let Some(piece) = answer.chunk().await.map_err(unreachable)? {
+        if body.len() + piece.len() > MAX_ANSWER {
+            return Err(ClientError::Endless(format!(
+                "the answer has more than {MAX_ANSWER} bytes: ask for less, or is this no handoffd?"
+            )));
+        }
+        body.extend_from_slice(&piece);
+    }
+    Ok(body)
 }
 
 /// An error with what caused it: reqwest's own words leave out why.

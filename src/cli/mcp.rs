@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::Exit;
-use super::client::{Client, Reach};
+use super::client::{Client, Reach, bounded};
 use handoffd_broker::config::Config;
 use handoffd_core::domain::json::{JsonError, parse};
 
@@ -190,7 +190,7 @@ impl Bridge {
             return self.stream(response, id).await;
         }
         let status = response.status();
-        let body = match response.bytes().await {
+        let body = match bounded(response).await {
             Ok(body) if body.is_empty() && status.is_success() => return,
             Ok(body) => body,
             Err(err) => return self.fail(id, &err.to_string()),
@@ -213,6 +213,9 @@ impl Bridge {
         let mut answered = false;
         while let Some(piece) = stream.next().await {
             let Ok(piece) = piece else { break };
+            if events.pending() + piece.len() > MAX_LINE as usize {
+                return self.fail(id, "the broker's answer has an event without end");
+            }
             for data in events.take(&piece) {
                 if let Ok(message) = serde_json::from_str::<Value>(&data) {
                     answered |= message.get("id") == Some(id);
@@ -278,6 +281,11 @@ struct Events {
 }
 
 impl Events {
+    /// Bytes of an event that has not ended.
+    fn pending(&self) -> usize {
+        self.rest.len() + self.data.len()
+    }
+
     /// The events that this piece completes.
     fn take(&mut self, piece: &[u8]) -> Vec<String> {
         self.rest.extend_from_slice(piece);

@@ -16,6 +16,7 @@ use crate::app::{Access, open_archive, open_store};
 use handoffd_broker::archive::{ArchiveError, Contents};
 use handoffd_broker::audit::{LogCheck, verify_log};
 use handoffd_broker::config::Config;
+use handoffd_broker::witness;
 use handoffd_core::bundle::{BundleDefect, VerifyOptions};
 use handoffd_core::domain::ids::TenantId;
 use handoffd_core::evidence::note::{Note, PublicKey, TreeHead};
@@ -31,7 +32,8 @@ pub(super) struct Args {
     /// Only this tenant's log
     #[arg(long)]
     tenant: Option<TenantId>,
-    /// A file with tree heads kept elsewhere (signed notes, one after the other): the log must agree
+    /// A file with tree heads kept elsewhere (signed notes, one after the other): the log must agree. Without one, the newest
+    /// heads in the folders of `audit.publish` count
     #[arg(long, value_name = "FILE")]
     tree_head: Vec<PathBuf>,
     /// A public key that signs tree heads, as name+hash+base64; without one, those of the database count,
@@ -61,11 +63,19 @@ pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
         let options = VerifyOptions { keys: args.key, tree_heads: notes };
         return verify_offline(path, &options, output);
     }
+    // Read before the database: each head in them was signed over records that were committed before.
+    let kept = match args.tree_head.is_empty().then(|| kept_heads(&config)).transpose() {
+        Ok(kept) => kept.unwrap_or_default(),
+        Err(why) => {
+            eprintln!("handoffd: {why}");
+            return Exit::Unreachable;
+        }
+    };
     let reports = async {
         let archive = open_archive(&config)?;
         let store = open_store(&config, Access::Beside).await?;
         let contents = archive.contents(Arc::clone(&store));
-        let reports = verify_all(&*store, &contents, &args, &notes).await;
+        let reports = verify_all(&*store, &contents, &args, (&notes, kept)).await;
         store.close().await;
         reports
     }
@@ -118,9 +128,25 @@ pub(super) async fn verify_store(
     Ok(reports)
 }
 
+/// A tree head kept beside the database, and its file.
+type KeptHead = (PathBuf, (Note, TreeHead));
+
+/// The newest head of each log in the folders that the settings name.
+fn kept_heads(config: &Config) -> Result<Vec<KeptHead>, String> {
+    let mut heads = Vec::new();
+    for folder in witness::folders(config) {
+        for (_, path) in witness::latest(&folder).map_err(|err| err.to_string())? {
+            heads.extend(read_tree_heads(&path)?.into_iter().map(|head| (path.clone(), head)));
+        }
+    }
+    Ok(heads)
+}
+
 /// The result of verifying a database.
 struct DatabaseReport {
     logs: Vec<(TenantId, VerificationReport)>,
+    /// Files with kept tree heads that were compared without being named on the command line.
+    kept: Vec<PathBuf>,
     /// A tenant without a log, or a given key or tree head that is of none of the logs.
     first_fault: Option<BundleDefect>,
 }
@@ -129,8 +155,24 @@ async fn verify_all(
     store: &dyn Store,
     contents: &Contents,
     args: &Args,
-    notes: &[(Note, TreeHead)],
+    (given, mut kept): (&[(Note, TreeHead)], Vec<KeptHead>),
 ) -> Result<DatabaseReport, ArchiveError> {
+    let state = store.inspect().await?;
+    if state.pending > 0 {
+        let why = format!(
+            "an earlier release made this database, and {} migrations are to be applied: run `handoffd migrate` first \
+             (it changes no record), then verify",
+            state.pending
+        );
+        return Err(StoreError::Refused(why).into());
+    }
+    if let Some(tenant) = &args.tenant {
+        // Those of other tenants' logs are not asked for.
+        let log = store.find_head(tenant).await?.map(|head| head.log_id);
+        kept.retain(|(_, (_, head))| head.origin.rsplit('/').next() == log.as_deref());
+    }
+    let (kept, beside): (Vec<_>, Vec<_>) = kept.into_iter().unzip();
+    let notes = [given, &beside[..]].concat();
     let mut met = vec![false; notes.len()];
     let (mut logs, mut headless) = (Vec::new(), None);
     let asked = match &args.tenant {
@@ -177,11 +219,15 @@ async fn verify_all(
             format!("a kept tree head is of log {}, and not of one verified here", stated.origin);
         BundleDefect { leaf_index: None, fault: "foreign", detail }
     });
+    let unguarded = state.unguarded.first().map(|detail| {
+        let detail = format!("{detail}: the database no longer refuses changes of the log");
+        BundleDefect { leaf_index: None, fault: "unguarded", detail }
+    });
     let first_fault = match headless.or(foreign) {
         Some(fault) => Some(fault),
-        None => check_keys(store, &args.key).await?,
+        None => check_keys(store, &args.key).await?.or(unguarded),
     };
-    Ok(DatabaseReport { logs, first_fault })
+    Ok(DatabaseReport { logs, kept, first_fault })
 }
 
 /// Checks that the database has the log of each given key, and has the key among those that sign or signed.
@@ -240,7 +286,7 @@ pub(super) fn progress_bar() -> ProgressBar {
 }
 
 fn show(report: &DatabaseReport, output: Output) -> Exit {
-    let DatabaseReport { logs, first_fault } = report;
+    let DatabaseReport { logs, kept, first_fault } = report;
     let ok = first_fault.is_none() && logs.iter().all(|(_, log)| log.first_fault.is_none());
     let text = match output {
         Output::Json => {
@@ -249,6 +295,9 @@ fn show(report: &DatabaseReport, output: Output) -> Exit {
                 .map(|(tenant, report)| json!({ "tenant": tenant, "report": report }))
                 .collect();
             let mut said = json!({ "ok": ok, "logs": logs });
+            if !kept.is_empty() {
+                said["keptTreeHeads"] = json!(kept);
+            }
             if let Some(fault) = first_fault {
                 said["firstFault"] = json!(fault);
             }
@@ -256,6 +305,9 @@ fn show(report: &DatabaseReport, output: Output) -> Exit {
         }
         Output::Text => {
             let mut lines: Vec<_> = logs.iter().map(|(tenant, log)| told(tenant, log)).collect();
+            for path in kept {
+                lines.push(format!("compared with the tree head kept in {}", path.display()));
+            }
             if let Some(BundleDefect { fault, detail, .. }) = first_fault {
                 lines.push(format!("FAILED: {fault}: {detail}"));
             }

@@ -51,8 +51,17 @@ pub(super) struct Ids {
 }
 
 impl Ids {
-    /// Ids that are the same for the same door, agent and request: a repeated call is the same handoff.
-    pub(super) fn derived(door: &str, agent: &str, request: &str) -> Self {
+    /// Ids that are the same for the same door, agent and request: a repeated call is the same handoff. Whoever knows the
+    /// request can name the handoff and the task; `run`, which the vault gives, keeps the run the agent's own.
+    pub(super) fn derived(door: &str, agent: &str, request: &str, run: [u8; 16]) -> Self {
+        Self {
+            execution: uuid::Builder::from_random_bytes(run).into_uuid().to_string(),
+            ..Self::named(door, agent, request)
+        }
+    }
+
+    /// The ids without those of a run, which is empty: for places that are found again by name.
+    pub(super) fn named(door: &str, agent: &str, request: &str) -> Self {
         let digest = |kind: &str| -> [u8; 16] {
             let text = format!("handoffd\u{1f}{door}\u{1f}{kind}\u{1f}{agent}\u{1f}{request}");
             let hash: [u8; 32] = Sha256::digest(text.as_bytes()).into();
@@ -60,13 +69,9 @@ impl Ids {
             bytes.copy_from_slice(&hash[..16]);
             bytes
         };
-        // Version 8 (RFC 9562) is for derived ids; a run's id has to look random.
+        // Version 8 (RFC 9562) is for derived ids.
         let custom = |kind| uuid::Builder::from_custom_bytes(digest(kind)).into_uuid().to_string();
-        Self {
-            handoff: custom("handoff"),
-            task: custom("task"),
-            execution: uuid::Builder::from_random_bytes(digest("run")).into_uuid().to_string(),
-        }
+        Self { handoff: custom("handoff"), task: custom("task"), execution: String::new() }
     }
 }
 
@@ -155,6 +160,14 @@ fn target(text: &str) -> Value {
     }
 }
 
+/// The id of a completed subtask, from its content: what was done before keeps its id from hop to hop, and what is new
+/// has a new one, which the loop guard counts as progress.
+fn subtask_id(description: &Value, result: &Value) -> String {
+    let content = json!([description, result]);
+    let hash = Sha256::digest(canonical::to_vec(&content));
+    format!("done-{}", hex::encode(&hash[..8]))
+}
+
 /// The message of a call. The arguments are as the tool's schema says.
 pub(super) fn build(arguments: &Map<String, Value>, context: MessageContext) -> Value {
     let text = |name: &str| arguments.get(name).and_then(Value::as_str);
@@ -162,14 +175,19 @@ pub(super) fn build(arguments: &Map<String, Value>, context: MessageContext) -> 
         |name: &str| arguments.get(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let task = text("task").unwrap_or_default();
     let parent = text("parentHandoffId");
+    let mut named: Vec<String> = Vec::new();
     let completed: Vec<Value> = list("completed")
         .iter()
-        .enumerate()
-        .map(|(place, one)| {
+        .map(|one| {
+            let result = one.get("result").cloned().unwrap_or_else(|| json!({}));
+            let id = subtask_id(&one["description"], &result);
+            // The same work twice is two entries.
+            let before = named.iter().filter(|known| **known == id).count();
+            named.push(id.clone());
             json!({
-                "subtaskId": format!("done-{}", place + 1),
+                "subtaskId": if before == 0 { id } else { format!("{id}-{}", before + 1) },
                 "description": one["description"],
-                "result": one.get("result").cloned().unwrap_or_else(|| json!({})),
+                "result": result,
                 "completedAt": context.timestamp,
             })
         })
@@ -209,7 +227,6 @@ pub(super) fn build(arguments: &Map<String, Value>, context: MessageContext) -> 
         "toolCallHistory": [],
         "traceparent": context.traceparent,
         "taskSummary": summary_of(task),
-        "historyStrategy": "summary",
         "extensions": { (context.door): context.extension },
     });
     if let Some(state) = context.tracestate {
@@ -247,11 +264,34 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn a_completed_subtask_has_the_id_of_its_content_at_every_hop() {
+        // Finding G4 of 0.3.0.
+        let ids = |done: Value| -> Vec<String> {
+            let given = json!({ "target": "b", "task": "go on", "completed": done });
+            let message = build(given.as_object().unwrap(), context());
+            assert!(Schemas::new().check(&message).is_ok(), "{message}");
+            let named = message["completedSubtasks"].as_array().unwrap();
+            named.iter().map(|one| one["subtaskId"].as_str().unwrap().to_owned()).collect()
+        };
+        let done =
+            |what: &str, result: u64| json!({ "description": what, "result": { "n": result } });
+        let (first, second) = (ids(json!([done("read", 1)])), ids(json!([done("write", 1)])));
+        assert_ne!(first, second, "each hop that did something new says so");
+        assert_eq!(
+            ids(json!([done("write", 1), done("read", 1)])),
+            [second[0].clone(), first[0].clone()]
+        );
+        assert_ne!(ids(json!([done("read", 2)])), first);
+        let twice = ids(json!([done("read", 1), done("read", 1)]));
+        assert_eq!(twice, [first[0].clone(), format!("{}-2", first[0])]);
+    }
+
     fn context() -> MessageContext {
         MessageContext {
             agent: "a".to_owned(),
             version: "1.0.0".to_owned(),
-            ids: Ids::derived("mcp", "a", "r"),
+            ids: Ids::derived("mcp", "a", "r", [7; 16]),
             timestamp: "2026-11-23T10:00:00Z".to_owned(),
             traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned(),
             tracestate: None,
@@ -323,12 +363,12 @@ mod tests {
 
     #[test]
     fn a_request_id_gives_the_same_ids_and_another_gives_others() {
-        let ids = Ids::derived("mcp", "a", "r");
-        assert_eq!(ids, Ids::derived("mcp", "a", "r"));
+        let ids = Ids::derived("mcp", "a", "r", [7; 16]);
+        assert_eq!(ids, Ids::derived("mcp", "a", "r", [7; 16]));
         for other in [
-            Ids::derived("mcp", "a", "s"),
-            Ids::derived("mcp", "b", "r"),
-            Ids::derived("a2a", "a", "r"),
+            Ids::derived("mcp", "a", "s", [8; 16]),
+            Ids::derived("mcp", "b", "r", [9; 16]),
+            Ids::derived("a2a", "a", "r", [6; 16]),
         ] {
             assert!(
                 other.handoff != ids.handoff
@@ -336,6 +376,8 @@ mod tests {
                     && other.execution != ids.execution
             );
         }
+        let run = |ids: &Ids| ids.execution.parse::<uuid::Uuid>().unwrap().get_version_num();
+        assert_eq!(run(&ids), 4, "an `executionId` is a UUID of version 4");
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Names under which a door takes requests (docs/doors/README.md): a page in somebody's browser cannot reach a broker on that
 //! machine or in that network.
 
-use axum::http::{HeaderMap, header};
+use axum::http::header;
+use axum::http::request::Parts;
 
+use crate::http::authority;
 use crate::http::problem::Problem;
 use handoffd_broker::config::Server;
 use handoffd_core::domain::failure::Code;
@@ -34,10 +36,13 @@ impl Names {
     /// Whether a request is for one of the hosts, and from no other page's origin.
     ///
     /// # Errors
-    /// 403.
-    pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), Problem> {
+    /// 403; 400 where no host can be told.
+    pub(super) fn check(&self, parts: &Parts) -> Result<(), Problem> {
+        let headers = &parts.headers;
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-        let host = text(header::HOST).map(host_of);
+        let host = authority::of_parts(parts)
+            .map_err(|fault| Problem::new(Code::InvalidRequest, fault.as_str()))?
+            .map(host_of);
         let known =
             host.is_some_and(|host| self.hosts.iter().any(|one| one.eq_ignore_ascii_case(host)));
         let own = match headers.get(header::ORIGIN) {
@@ -72,6 +77,8 @@ fn origin(url: &url::Url) -> String {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::Request;
+
     use super::*;
 
     #[test]
@@ -81,12 +88,12 @@ mod tests {
             origins: vec!["https://hand.example:443".to_owned()],
         };
         let of = |pairs: &[(&str, &str)]| {
-            let mut headers = HeaderMap::new();
+            let (mut parts, ()) = Request::new(()).into_parts();
             for (name, value) in pairs {
                 let name: header::HeaderName = name.parse().unwrap();
-                headers.insert(name, value.parse().unwrap());
+                parts.headers.insert(name, value.parse().unwrap());
             }
-            names.check(&headers).is_ok()
+            names.check(&parts).is_ok()
         };
         for host in ["localhost", "LOCALHOST:8080", "[::1]:80", "hand.example"] {
             assert!(of(&[("host", host)]), "{host}");

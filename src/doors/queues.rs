@@ -14,6 +14,7 @@ use crate::http::{Api, handoffs};
 use handoffd_broker::transport::{Disposition, Sink, UnfinishedHandoff};
 use handoffd_core::domain::handoff::{DeliveryMode, HandoffStatus};
 use handoffd_core::domain::ids::{AgentId, TenantId};
+use handoffd_core::gate::reply::handoff_of;
 use handoffd_store::store::HandoffFilter;
 
 /// Pause before a message is taken again that the broker could not take: overloaded, or its store away.
@@ -41,12 +42,7 @@ impl Sink for Verdicts {
     }
 
     fn order(&self, message: &[u8]) -> Option<String> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Handoff {
-            handoff_id: String,
-        }
-        serde_json::from_slice::<Handoff>(message).ok().map(|one| one.handoff_id)
+        handoff_of(message)
     }
 
     async fn unfinished(&self, agent: &AgentId) -> Option<Vec<UnfinishedHandoff>> {

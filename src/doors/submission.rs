@@ -100,9 +100,11 @@ impl Submission<'_> {
     /// # Errors
     /// The API's refusal, or the door's own.
     pub(super) async fn submit(mut self) -> Result<Committed, Refusal> {
-        let mut ids = self
-            .request
-            .map_or_else(random_ids, |request| Ids::derived(self.door, self.agent, request));
+        let mut ids = self.request.map_or_else(random_ids, |request| {
+            let vault = &self.api.intake.vault;
+            let run = vault.run_id(self.tenant, self.door, self.agent, request);
+            Ids::derived(self.door, self.agent, request, run)
+        });
         if let Some(own) = self.handoff.take() {
             ids.handoff = own;
         }

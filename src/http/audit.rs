@@ -154,7 +154,11 @@ pub(super) async fn records(
     let from = params.from.unwrap_or(0);
     let head = head_of(&api, &principal.tenant).await?;
     if !(0..=head.size).contains(&from) {
-        return Err(Problem::invalid(format!("from must be between 0 and {}", head.size)));
+        return Err(if from < 0 {
+            Problem::invalid("from is a number from 0")
+        } else {
+            Problem::ahead("from", head.size)
+        });
     }
     let rows = api.store.list_records(&principal.tenant, None, from, limit + 1, false).await?;
     let more = rows.len() as i64 > limit;
@@ -222,9 +226,7 @@ pub(super) async fn inclusion(
     let size = size_within("treeSize", params.tree_size, &head)?;
     let index = leaf_of(&api, tenant, &params, size).await?;
     if index >= size {
-        return Err(Problem::invalid(format!(
-            "leafIndex {index} is not in the tree of {size} records"
-        )));
+        return Err(Problem::ahead("leafIndex", size.saturating_sub(1)));
     }
     let leaf = api.store.list_hashes(tenant, 0, index as i64, 1).await?;
     let proof = tree::inclusion(&*api.store, tenant, index, size).await?;
@@ -349,6 +351,7 @@ fn size_within(name: &str, asked: Option<u64>, head: &LogHead) -> Result<u64, Pr
     match asked.unwrap_or(most) {
         0 if most == 0 => Err(Problem::invalid("the log has no records yet")),
         size if (1..=most).contains(&size) => Ok(size),
+        size if size > most => Err(Problem::ahead(name, most)),
         size => Err(Problem::invalid(format!("{name} must be between 1 and {most}, not {size}"))),
     }
 }

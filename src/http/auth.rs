@@ -1,8 +1,8 @@
 //! Authorisation as extractors: a handler's signature names the callers that it admits.
 
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{Extensions, HeaderMap, header};
 use tracing::Instrument;
 
 use super::Api;
@@ -50,17 +50,43 @@ pub(crate) fn key_of(headers: &HeaderMap) -> Option<&str> {
         .filter(|key| !key.is_empty())
 }
 
-async fn authenticate(parts: &Parts, api: &Api) -> Result<Principal, Problem> {
-    if let Some(Named(principal)) = parts.extensions.get() {
-        return Ok(principal.clone());
+/// The caller of a request that was looked up before its handler asks.
+#[derive(Debug, Clone)]
+struct Identified(Principal);
+
+/// Looks the caller of a request up, and keeps what was found for its handler. A key that is not known, or a store that does
+/// not answer, is the handler's to tell.
+pub(super) async fn identify(request: &mut Request, api: &Api) -> Option<Principal> {
+    if let Some(named) = request.extensions().get::<Named>() {
+        return Some(named.0.clone());
     }
+    let principal = look_up(request.headers(), api).await.ok()?;
+    request.extensions_mut().insert(Identified(principal.clone()));
+    Some(principal)
+}
+
+/// The caller of a request as it was looked up; `None` without a valid key.
+#[must_use]
+pub(super) fn identified(extensions: &Extensions) -> Option<&Principal> {
+    let named = extensions.get::<Named>().map(|named| &named.0);
+    named.or_else(|| extensions.get::<Identified>().map(|known| &known.0))
+}
+
+async fn authenticate(parts: &Parts, api: &Api) -> Result<Principal, Problem> {
+    match identified(&parts.extensions) {
+        Some(principal) => Ok(principal.clone()),
+        None => look_up(&parts.headers, api).await,
+    }
+}
+
+async fn look_up(headers: &HeaderMap, api: &Api) -> Result<Principal, Problem> {
     let unknown = || {
         Problem::new(
             Code::Unauthenticated,
             "send a valid key as `Authorization: Bearer …` or `X-API-Key`",
         )
     };
-    let key = key_of(&parts.headers).ok_or_else(unknown)?;
+    let key = key_of(headers).ok_or_else(unknown)?;
     let span = tracing::debug_span!("gate.key", error.type = tracing::field::Empty);
     let looking = async {
         let found = api.intake.directory.authenticate(key).await?;

@@ -83,6 +83,14 @@ pub(super) async fn list(
         .transpose()?;
     let agent = limited_to(&principal);
     let key = (principal.tenant.clone(), id);
+    if let Some(after) = after.as_ref().filter(|after| after.0 > api.now()) {
+        let newest = api.store.list_checkpoints(&key, agent.as_ref(), None, 1).await?;
+        let newest = newest.first().map(|row| (row.created_at, row.at.execution_id, row.at.seq));
+        if newest.as_ref().is_none_or(|newest| after > newest) {
+            let head = newest.map(|newest| write_cursor(&newest)).unwrap_or_default();
+            return Err(Problem::ahead("cursor", head));
+        }
+    }
     let mut rows =
         api.store.list_checkpoints(&key, agent.as_ref(), after.as_ref(), limit + 1).await?;
     let most = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -135,9 +143,8 @@ pub(super) async fn restore(
     let run = (principal.tenant.clone(), task_id, execution_id);
     let row = api
         .store
-        .find_checkpoint(&run, Some(said.seq))
+        .find_checkpoint(&run, by.as_ref(), Some(said.seq))
         .await?
-        .filter(|row| by.as_ref().is_none_or(|agent| row.agent == *agent))
         .ok_or_else(|| Problem::not_found("checkpoint"))?;
     let reply = api
         .carry_out(

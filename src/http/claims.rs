@@ -10,6 +10,7 @@ use super::extract::Id;
 use super::problem::Problem;
 use handoffd_broker::archive::ContentState;
 use handoffd_broker::claim_check::ClaimCheck;
+use handoffd_core::domain::group;
 use handoffd_core::domain::handoff::HandoffStatus;
 use handoffd_core::domain::personal;
 use handoffd_core::sw4rm::{self, DeliveryFacts};
@@ -52,6 +53,7 @@ pub(super) async fn read(
             body = personal::whole(&body, &data, handoff.sent_id.is_some()).into();
         }
     }
+    let body = group::as_branch(body, handoff.id);
     let body = api.intake.gate.schemas.delivered(body, receiver).map_err(|_| absent())?;
     let facts = DeliveryFacts {
         receiver: handoff.target.as_str(),

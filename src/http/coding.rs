@@ -1,11 +1,14 @@
 //! Content codings at the door (RFC 9110 §8.4, §12.5.3): what requests come in, and what answers go out in.
 
+use std::collections::HashMap;
 use std::io;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use axum::body::{Body, BodyDataStream, Bytes, HttpBody};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, StreamExt};
+use tokio::sync::OnceCell;
 
 use super::problem::Problem;
 use handoffd_core::domain::content_coding::{Coding, Encoder};
@@ -89,6 +92,44 @@ fn is_compressible(response: &Response) -> bool {
     text && large && !partial && !headers.contains_key(header::CONTENT_ENCODING)
 }
 
+/// A document that never changes: it is in memory once, and is compressed once in each coding.
+#[derive(Debug, Clone, Copy)]
+pub struct Constant(&'static str);
+
+type Coded = Arc<OnceCell<Option<Bytes>>>;
+
+/// What constant documents are in a coding; `None` where they cannot be coded.
+static CODED: LazyLock<Mutex<HashMap<(usize, &'static str), Coded>>> =
+    LazyLock::new(Mutex::default);
+
+impl Constant {
+    #[must_use]
+    pub const fn of(text: &'static str) -> Self {
+        Self(text)
+    }
+
+    /// The document as an answer of this type.
+    #[must_use]
+    pub fn answer(self, kind: &'static str) -> Response {
+        let mut response = ([(header::CONTENT_TYPE, kind)], self.0).into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+
+    async fn coded(self, coding: Coding) -> Option<Bytes> {
+        let place = (self.0.as_ptr().addr(), coding.as_str());
+        let made = {
+            let mut coded = CODED.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(coded.entry(place).or_default())
+        };
+        let make = async || {
+            let bytes = Bytes::from_static(self.0.as_bytes());
+            whole(coding, bytes, self.0.len() as u64).await.map(Bytes::from)
+        };
+        made.get_or_init(make).await.clone()
+    }
+}
+
 /// An answer in the coding that its client prefers, where that is worth it.
 pub async fn coded(response: Response, wanted: Option<Coding>) -> Response {
     if !is_compressible(&response) {
@@ -97,8 +138,13 @@ pub async fn coded(response: Response, wanted: Option<Coding>) -> Response {
     let (mut parts, body) = response.into_parts();
     parts.headers.append(header::VARY, HeaderValue::from_static("accept-encoding"));
     let Some(coding) = wanted else { return Response::from_parts(parts, body) };
-    let coded = match body.size_hint().exact() {
-        Some(size) => {
+    let constant = parts.extensions.get::<Constant>().copied();
+    let coded = match (constant, body.size_hint().exact()) {
+        (Some(constant), _) => match constant.coded(coding).await {
+            Some(coded) => Body::from(coded),
+            None => return Response::from_parts(parts, body),
+        },
+        (None, Some(size)) => {
             let Ok(bytes) = axum::body::to_bytes(body, usize::MAX).await else {
                 return Response::from_parts(parts, Body::empty());
             };
@@ -107,7 +153,7 @@ pub async fn coded(response: Response, wanted: Option<Coding>) -> Response {
                 None => return Response::from_parts(parts, Body::from(bytes)),
             }
         }
-        None => match Encoder::new(coding) {
+        (None, None) => match Encoder::new(coding) {
             Ok(encoder) => Body::from_stream(pieces(body.into_data_stream(), encoder)),
             Err(_) => return Response::from_parts(parts, body),
         },

@@ -9,7 +9,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::auth::{Auditor, Caller, Operator, limited_to};
-use super::extract::{Id, Params, Text};
+use super::extract::{Id, OWN_THREAD, Params, Text, heavy};
 use super::open;
 use super::problem::{BadBody, Busy, Problem, WarningView};
 use handoffd_broker::directory::{Agents, Principal};
@@ -209,13 +209,19 @@ pub(super) async fn put(
     Id(id): Id<String>,
     Text(text): Text,
 ) -> Result<(StatusCode, axum::Json<Value>), Problem> {
-    let document = Document::parse(&text).map_err(|err| unreadable(&err))?;
-    let mut value = document.value().clone();
-    if let Some(object) = value.as_object_mut() {
-        object.entry("id").or_insert_with(|| json!(id));
-    }
-    let document = Document::from_value(value);
-    let (mut contract, faults) = read(&document);
+    let named = id.clone();
+    // To read a contract compiles its schemas.
+    let read = heavy(OWN_THREAD, move || {
+        let document = Document::parse(&text).map_err(|err| unreadable(&err))?;
+        let mut value = document.value().clone();
+        if let Some(object) = value.as_object_mut() {
+            object.entry("id").or_insert_with(|| json!(named));
+        }
+        let document = Document::from_value(value);
+        let (contract, faults) = read(&document);
+        Ok::<_, Problem>((document, contract, faults))
+    });
+    let (document, mut contract, faults) = read.await??;
     let mut failures: Vec<Failure> = faults
         .iter()
         .filter(|fault| fault.kind == DefectKind::Invalid)
@@ -323,7 +329,7 @@ async fn judge(
     let registry = registry.unwrap_or_else(|| Registry::of(agents.roster.iter()));
     let shelf = api.intake.directory.shelf(&principal.tenant).await?;
     let now = api.now().seconds();
-    super::extract::heavy(documents.len() * 4_096, move || {
+    heavy(OWN_THREAD, move || {
         let in_force: Vec<&Contract> = catalog.iter().map(|ready| ready.contract()).collect();
         let versions: Vec<&Contract> = catalog.all().map(|ready| ready.contract()).collect();
         let subjects: Vec<LintSubject> = documents
@@ -449,7 +455,7 @@ pub(super) async fn lint_all(
     Text(text): Text,
 ) -> Result<axum::Json<Value>, Problem> {
     let refuse = |pointer: &str, why: String| Problem::refusal(vec![wrong(pointer, why)], false);
-    let parsed = super::extract::heavy(text.len(), move || Document::parse_large(&text)).await?;
+    let parsed = heavy(OWN_THREAD, move || Document::parse_large(&text)).await?;
     let whole = parsed.map_err(|err| unreadable(&err))?;
     let Some(contracts) = whole.value().get("contracts") else {
         let reports = judge(&api, &principal, vec![(String::new(), whole)], None).await?;
@@ -472,21 +478,25 @@ pub(super) async fn lint_all(
             Some(Registry::deserialize(value).map_err(|err| refuse("/registry", err.to_string()))?)
         }
     };
-    let mut documents = Vec::with_capacity(listed.len());
-    for (at, one) in listed.iter().enumerate() {
-        let file = format!("/contracts/{at}");
-        let document = match one.as_str() {
-            Some(text) => Document::parse(text).map_err(|err| {
-                let place = err.place;
-                refuse(
-                    &file,
-                    format!("line {}, column {}: {}", place.line, place.column, err.message),
-                )
-            })?,
-            None => Document::from_value(one.clone()),
+    let listed = listed.clone();
+    let parsed = heavy(OWN_THREAD, move || {
+        let document = |(at, one): (usize, &Value)| {
+            let file = format!("/contracts/{at}");
+            let document = match one.as_str() {
+                Some(text) => Document::parse(text).map_err(|err| {
+                    let DocumentError { place, message } = err;
+                    refuse(
+                        &file,
+                        format!("line {}, column {}: {message}", place.line, place.column),
+                    )
+                })?,
+                None => Document::from_value(one.clone()),
+            };
+            Ok::<_, Problem>((file, document))
         };
-        documents.push((file, document));
-    }
+        listed.iter().enumerate().map(document).collect::<Result<Vec<_>, _>>()
+    });
+    let documents = parsed.await??;
     let reports = judge(&api, &principal, documents, registry).await?;
     Ok(axum::Json(report::json(&reports)))
 }

@@ -1,6 +1,6 @@
-//! `GET /tasks/{taskId}/cost`: what a task may spend and who spent it, as a tree of its handoffs.
+//! `GET /tasks/{taskId}/cost`: what a task may spend and who spent it, by agent and by handoff.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use axum::extract::State;
 use serde::Serialize;
@@ -83,12 +83,15 @@ pub struct AgentCostView {
     pub held: Usd,
 }
 
-/// One handoff, with those that follow it.
+/// One handoff.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HopCostView {
     /// UUID of the handoff.
     pub handoff_id: String,
+    /// UUID of the handoff of this list that it follows; absent for one that follows none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent_handoff_id: Option<String>,
     /// Id of the agent that sent it.
     pub from_agent_id: String,
     /// Id of the agent that received it.
@@ -119,9 +122,6 @@ pub struct HopCostView {
     #[serde(rename = "reservedUSD")]
     #[schema(value_type = f64)]
     pub reserved: Usd,
-    /// What its receiver handed on.
-    #[schema(no_recursion)]
-    pub children: Vec<HopCostView>,
 }
 
 /// What a task costs.
@@ -137,11 +137,11 @@ pub struct TaskCostView {
     pub sums: Option<SumsView>,
     /// The cost by agent.
     pub agents: Vec<AgentCostView>,
-    /// By handoff: those that follow none, with what follows them.
+    /// By handoff, oldest first: each after the one that it follows.
     pub hops: Vec<HopCostView>,
 }
 
-/// What a task may spend, and who spent it: by agent, and as a tree of its handoffs.
+/// What a task may spend, and who spent it: by agent, and by handoff.
 #[utoipa::path(
     get, path = "/tasks/{taskId}/cost", tag = "tasks", operation_id = "getTaskCost",
     params(("taskId" = String, Path, description = "The task's UUID")),
@@ -177,7 +177,7 @@ pub(super) async fn cost(
         status: task.status.as_str().to_owned(),
         sums: funds.map(sums),
         agents: funds.map(agents).unwrap_or_default(),
-        hops: tree(&handoffs, funds, &account),
+        hops: hops(&handoffs, funds, &account),
     }))
 }
 
@@ -211,13 +211,10 @@ fn agents(funds: &Funds) -> Vec<AgentCostView> {
     parts.into_iter().map(view).collect()
 }
 
-/// The handoffs that were committed, oldest first, each below the one that it follows. What is last is
-/// taken first, so that children are whole before they are put below their parent.
-fn tree(handoffs: &[Handoff], funds: Option<&Funds>, account: &Account) -> Vec<HopCostView> {
+/// The handoffs that were committed, oldest first.
+fn hops(handoffs: &[Handoff], funds: Option<&Funds>, account: &Account) -> Vec<HopCostView> {
     let crossed =
         |one: &&Handoff| !matches!(one.status, HandoffStatus::NoOp | HandoffStatus::DeadLettered);
-    let places: HashMap<HandoffId, usize> =
-        handoffs.iter().enumerate().map(|(at, one)| (one.id, at)).collect();
     let reserves: HashMap<HandoffId, &Reservation> = funds
         .into_iter()
         .flat_map(|funds| funds.reserves.iter().map(|one| (one.handoff, one)))
@@ -227,33 +224,26 @@ fn tree(handoffs: &[Handoff], funds: Option<&Funds>, account: &Account) -> Vec<H
         let (sender, receiver) = spent.entry(&hop.handoff_id).or_default();
         (*sender, *receiver) = (sender.plus(hop.sender), receiver.plus(hop.receiver));
     }
-    let mut below: HashMap<Option<HandoffId>, Vec<HopCostView>> = HashMap::new();
-    for one in handoffs.iter().rev().filter(crossed) {
-        let own = places.get(&one.id).copied();
-        // A parent stands before its children; what names another is a root.
-        let parent = one.parent_id.filter(|id| {
-            let at = places.get(id).copied();
-            at < own && at.is_some_and(|at| crossed(&&handoffs[at]))
-        });
-        let mut children = below.remove(&Some(one.id)).unwrap_or_default();
-        children.reverse();
+    let mut listed = HashSet::new();
+    let mut view = |one: &Handoff| {
+        // A parent stands before what follows it; what names another follows none.
+        let parent = one.parent_id.filter(|id| listed.contains(id));
+        listed.insert(one.id);
         let spent = spent.get(one.id.to_string().as_str()).copied().unwrap_or_default();
-        let hop = hop(one, reserves.get(&one.id).copied(), spent, children);
-        below.entry(parent).or_default().push(hop);
-    }
-    let mut roots = below.remove(&None).unwrap_or_default();
-    roots.reverse();
-    roots
+        hop(one, parent, reserves.get(&one.id).copied(), spent)
+    };
+    handoffs.iter().filter(crossed).map(&mut view).collect()
 }
 
 fn hop(
     one: &Handoff,
+    parent: Option<HandoffId>,
     reserve: Option<&Reservation>,
     (sender, receiver): (Spending, Spending),
-    children: Vec<HopCostView>,
 ) -> HopCostView {
     HopCostView {
         handoff_id: one.id.to_string(),
+        parent_handoff_id: parent.map(|id| id.to_string()),
         from_agent_id: one.source.to_string(),
         to_agent_id: one.target.to_string(),
         status: one.status.as_str().to_owned(),
@@ -263,6 +253,5 @@ fn hop(
         receiver_spent: receiver.usd,
         tokens: sender.plus(receiver).into(),
         reserved: reserve.map_or(Usd(0), |reserve| reserve.left),
-        children,
     }
 }

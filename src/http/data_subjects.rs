@@ -58,7 +58,11 @@ pub struct ErasureView {
     /// When it was done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub erased_at: Option<String>,
-    /// The `ERASURE_COMPLETED` record.
+    /// The `ERASURE_COMPLETED` record: `handoffd verify` holds each other member to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub record: Option<serde_json::Value>,
+    /// The record's receipt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receipt: Option<ReceiptView>,
 }
@@ -80,8 +84,8 @@ pub struct ErasedCounts {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct EraseParams {
-    /// `personal-data` (unless said), or `messages`: whole messages, replies and checkpoints of the
-    /// handoffs that the person's data came with, too.
+    /// `personal-data` (unless said), or `messages`: all contents and checkpoints of the tasks that the person's data
+    /// came with, too. It may follow an erasure of the scope `personal-data`.
     #[param(value_type = Option<String>)]
     scope: Option<ErasureScope>,
 }
@@ -244,6 +248,7 @@ async fn certificate(
     subject: &SubjectRef,
     row: &ErasureRow,
 ) -> Result<ErasureView, Problem> {
+    let (record, receipt) = receipt(api, row).await?.unzip();
     Ok(ErasureView {
         erasure_id: row.id.to_string(),
         subject_id: subject.id.clone(),
@@ -260,21 +265,26 @@ async fn certificate(
         },
         requested_at: row.requested_at.rfc3339(),
         erased_at: row.completed_at.map(handoffd_core::domain::ids::Micros::rfc3339),
-        receipt: receipt(api, row).await?,
+        record,
+        receipt,
     })
 }
 
-/// The receipt of the record that ended an erasure.
-async fn receipt(api: &Api, row: &ErasureRow) -> Result<Option<ReceiptView>, Problem> {
+/// The record that ended an erasure, and its receipt.
+async fn receipt(
+    api: &Api,
+    row: &ErasureRow,
+) -> Result<Option<(serde_json::Value, ReceiptView)>, Problem> {
     let Some(leaf_index) = row.leaf_index else { return Ok(None) };
     let found = api.store.list_records(&row.tenant, None, leaf_index, 1, false).await?;
     let head = api.store.find_head(&row.tenant).await?;
     let (Some(record), Some(head)) = (found.into_iter().next(), head) else { return Ok(None) };
     let Ok(hash) = record.hash.try_into() else { return Ok(None) };
+    let Ok(told) = serde_json::from_slice(&record.body) else { return Ok(None) };
     let sealed =
         SealedRecord { log_id: head.log_id, leaf_index, hash, body: record.body, tree_size: 0 };
     let receipt = tree::receipt(&*api.store, &api.notary, &row.tenant, &sealed).await?;
-    Ok(receipt.as_ref().map(ReceiptView::from))
+    Ok(receipt.as_ref().map(|receipt| (told, ReceiptView::from(receipt))))
 }
 
 /// Watch an erasure, or fetch its certificate again.

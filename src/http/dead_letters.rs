@@ -127,7 +127,12 @@ pub(super) async fn list(
         from: time_parameter("from", params.from.as_deref())?,
         until: time_parameter("to", params.to.as_deref())?,
     };
-    let after = read_cursor(params.cursor.as_deref())?;
+    let newest = async || {
+        let all = DeadLetterFilter::default();
+        let rows = api.store.list_dead_letters(&principal.tenant, &all, None, 1).await?;
+        Ok(rows.first().map(|row| (row.created_at, row.handoff_id.to_string())))
+    };
+    let after = read_cursor(&api, params.cursor.as_deref(), newest).await?;
     let rows =
         api.store.list_dead_letters(&principal.tenant, &filter, after.as_ref(), limit + 1).await?;
     Ok(axum::Json(Page::new(

@@ -2,11 +2,11 @@
 //! CDN.
 
 use axum::Router;
-use axum::http::header;
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::{Redirect, Response};
 use axum::routing::get;
 
 use super::Api;
+use super::coding::Constant;
 use super::extract::Id;
 use super::problem::Problem;
 
@@ -57,7 +57,7 @@ pub static OPENAPI: &str = include_str!("../../docs/openapi.json");
 
 /// Pages for people, and the document.
 pub fn routes() -> Router<Api> {
-    let document = || async { ([(header::CONTENT_TYPE, "application/json")], OPENAPI) };
+    let document = || async { Constant::of(OPENAPI).answer("application/json") };
     Router::new()
         .route(DOCUMENT, get(document))
         .route("/docs/errors/{code}", get(error))
@@ -81,5 +81,5 @@ fn pages() -> Router<Api> {
 
 async fn error(Id(code): Id<String>) -> Result<Response, Problem> {
     let page = error_page(&code).ok_or_else(|| Problem::not_found("error code"))?;
-    Ok(([(header::CONTENT_TYPE, "text/markdown; charset=utf-8")], page).into_response())
+    Ok(Constant::of(page).answer("text/markdown; charset=utf-8"))
 }

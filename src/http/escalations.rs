@@ -10,10 +10,12 @@ use super::extract::{Id, Json, Params, page_size, parameter, read_cursor};
 use super::open;
 use super::problem::{BadBody, Busy, Problem, wrong};
 use super::views::{Page, TaskView};
+use handoffd_broker::directory::Principal;
 use handoffd_broker::ledger::command::{Kind, Reply, Resolve, content};
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::escalation::{Escalation, EscalationStatus, Resolution};
-use handoffd_core::domain::ids::{AgentId, EscalationId, Micros};
+use handoffd_core::domain::ids::{AgentId, EscalationId, HandoffId, Micros};
+use handoffd_core::domain::ruling::OtherEdge;
 use handoffd_store::store::EscalationFilter;
 
 /// The longest reason that a person may give, in characters.
@@ -127,7 +129,12 @@ pub(super) async fn list(
         status: status.transpose()?,
         task_id: parameter("taskId", params.task_id.as_deref())?,
     };
-    let after = read_cursor(params.cursor.as_deref())?;
+    let newest = async || {
+        let all = EscalationFilter::default();
+        let rows = api.store.list_escalations(&principal.tenant, &all, None, 1).await?;
+        Ok(rows.first().map(|row| (row.created_at, row.id.to_string())))
+    };
+    let after = read_cursor(&api, params.cursor.as_deref(), newest).await?;
     let rows =
         api.store.list_escalations(&principal.tenant, &filter, after.as_ref(), limit + 1).await?;
     Ok(axum::Json(Page::new(
@@ -220,7 +227,7 @@ pub fn reason_of(text: &str) -> Result<&str, Problem> {
         (status = 404, description = "No such escalation"),
         (status = 409, description = "Decided before, or there is nothing to reassign"),
         BadBody,
-        (status = 422, description = "The body does not fit, or the agent takes no handoffs"),
+        (status = 422, description = "The body does not fit, the agent takes no handoffs, or the contract of the edge to it refuses the message"),
         Busy,
     )
 )]
@@ -249,6 +256,10 @@ pub(super) async fn resolve(
     let words = serde_json::json!({
         "action": resolution.outcome().as_str(), "agentId": said.agent_id, "reason": reason,
     });
+    let edge = match &resolution {
+        Resolution::Reassign(target) => edge_to(&api, &principal, row.handoff_id, target).await?,
+        _ => None,
+    };
     let agents = [row.target.clone()].into_iter().chain(said.agent_id.clone()).collect();
     let reply = api
         .carry_out(
@@ -260,6 +271,7 @@ pub(super) async fn resolve(
                 handoff_id: row.handoff_id,
                 agents,
                 resolution: Some(resolution),
+                edge,
                 content: Some(content(&canonical::to_vec(&words), now)),
             })),
         )
@@ -271,4 +283,23 @@ pub(super) async fn resolve(
         })),
         other => Err(Problem::unexpected(&other)),
     }
+}
+
+/// The rules of the edge to the agent that gets the handoff, where a contract rules it and takes the message.
+async fn edge_to(
+    api: &Api,
+    principal: &Principal,
+    handoff: Option<HandoffId>,
+    target: &AgentId,
+) -> Result<Option<Box<OtherEdge>>, Problem> {
+    let Some(id) = handoff else { return Ok(None) };
+    let Some(handoff) = api.intake.failed_handoff(&principal.tenant, id).await? else {
+        return Ok(None);
+    };
+    let kept = match handoff.content_id {
+        Some(content) => api.contents.find_json(&principal.tenant, content).await?,
+        None => None,
+    };
+    let judged = api.intake.reassigned(&handoff, target, kept).await?;
+    judged.map_err(|failures| Problem::refusal(failures, false))
 }

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -135,6 +134,26 @@ pub struct EventSchemaRef {
     pub href: String,
 }
 
+/// How far the clocks of a client and of the brokers may be apart.
+const CLOCKS_APART: Duration = Duration::from_mins(1);
+
+/// A place of the feed that exists.
+///
+/// # Errors
+/// One that the feed has not come to: a reader from there on would hear nothing for long, and miss what comes before.
+async fn reached(
+    api: &Api,
+    tenant: &TenantId,
+    name: &str,
+    position: Position,
+) -> Result<Position, Problem> {
+    let size = api.store.find_head(tenant).await?.map_or(0, |head| head.size);
+    if position.leaf_index >= size {
+        return Err(Problem::ahead(name, Position::behind(size - 1)));
+    }
+    Ok(position)
+}
+
 /// A cursor, or a time as the place from which on everything is behind it.
 pub(super) async fn position(
     api: &Api,
@@ -142,17 +161,17 @@ pub(super) async fn position(
     since: &str,
 ) -> Result<Position, Problem> {
     if let Ok(position) = since.parse::<Position>() {
-        let size = api.store.find_head(tenant).await?.map_or(0, |head| head.size);
-        if position.leaf_index >= size {
-            return Err(Problem::invalid("since is a cursor that the feed has not come to"));
-        }
-        return Ok(position);
+        return reached(api, tenant, "since", position).await;
     }
     let time = time::OffsetDateTime::parse(since, &time::format_description::well_known::Rfc3339)
         .map_err(|_| {
         Problem::invalid("since is neither a cursor of the feed nor an RFC 3339 time")
     })?;
     let micros = i64::try_from(time.unix_timestamp_nanos() / 1_000).unwrap_or(i64::MAX);
+    let now = api.now();
+    if micros > now.plus(CLOCKS_APART).0 {
+        return Err(Problem::ahead("since", now.rfc3339()));
+    }
     Ok(api.feed.position_at(tenant, Micros(micros)).await?)
 }
 
@@ -171,7 +190,7 @@ fn types(text: Option<&str>) -> Result<Vec<EventType>, Problem> {
     params(FeedParams),
     responses(
         (status = 200, description = "One page", body = FeedView),
-        (status = 400, description = "A malformed parameter"),
+        (status = 400, description = "A malformed parameter, or `since` ahead of the feed: `head` is its end"),
         Busy,
     )
 )]
@@ -236,7 +255,7 @@ pub(super) async fn list(
     ),
     responses(
         (status = 200, description = "A stream; `id` is the event's cursor, `event` its type, `data` the event in the standard format", body = String, content_type = "text/event-stream"),
-        (status = 400, description = "`Last-Event-ID` is no cursor"),
+        (status = 400, description = "`Last-Event-ID` is no cursor, or one that the feed has not come to: `head` is the last"),
         (status = 404, description = "No such task, or not the caller's"),
         Busy,
     )
@@ -256,12 +275,13 @@ pub(super) async fn watch_task(
         }
         Some(value) => {
             let text = value.to_str().unwrap_or_default();
-            text.parse().map_err(|_| Problem::invalid("Last-Event-ID is no cursor of the feed"))?
+            let position = text
+                .parse()
+                .map_err(|_| Problem::invalid("Last-Event-ID is no cursor of the feed"))?;
+            reached(&api, &principal.tenant, "Last-Event-ID", position).await?
         }
     };
-    let Ok(place) = Arc::clone(&api.streams).try_acquire_owned() else {
-        return Err(Problem::new(Code::Overloaded, "too many streams are open; try again"));
-    };
+    let place = api.pools.streams.enter_as(api.pools.holder(Some(&principal)), 1)?;
     let filter = EventFilter { task_id: Some(task.id), ..EventFilter::default() };
     let stream =
         EventStream { api, tenant: principal.tenant, filter, after, ready: VecDeque::new() };
@@ -284,10 +304,7 @@ struct EventStream {
 
 impl EventStream {
     /// Ends when the broker stops, or the store fails: the client comes again with the last id.
-    fn events(
-        self,
-        place: tokio::sync::OwnedSemaphorePermit,
-    ) -> impl Stream<Item = Result<SseEvent, Infallible>> {
+    fn events(self, place: super::fair::Place) -> impl Stream<Item = Result<SseEvent, Infallible>> {
         futures_util::stream::unfold((self, place), |(mut watching, place)| async move {
             let event = watching.next().await?;
             Some((Ok(event), (watching, place)))

@@ -16,14 +16,17 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::Api;
+use super::auth::identified;
 use super::coding;
-use super::problem::Problem;
+use super::fair::{Holder, Place, Pool};
+use super::problem::{Problem, wrong};
 pub(crate) use super::shape::typed;
 use handoffd_broker::intake::Body;
 use handoffd_core::domain::content_coding::{Coding, Undecoded};
 use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::ids::Micros;
 use handoffd_core::domain::json;
+use handoffd_core::domain::lenient::{Lenient, UnreadableParts};
 use handoffd_core::domain::trace_context::TraceContext;
 use handoffd_store::store::Cursor;
 
@@ -31,7 +34,7 @@ use handoffd_store::store::Cursor;
 /// when its turn comes, and keeps its share of the budget for as long as this lives.
 pub struct JsonBytes {
     pub bytes: Bytes,
-    share: Option<Arc<Share>>,
+    share: Option<Arc<Place>>,
 }
 
 impl JsonBytes {
@@ -40,18 +43,6 @@ impl JsonBytes {
     pub fn into_body(self) -> Body {
         let guard = self.share.map(|share| share as Arc<dyn std::any::Any + Send + Sync>);
         Body { bytes: self.bytes, guard }
-    }
-}
-
-/// A share of the budget for large bodies.
-pub(super) struct Share {
-    api: Api,
-    kib: usize,
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.api.large_bodies.add_permits(self.kib);
     }
 }
 
@@ -91,7 +82,7 @@ pub struct JsonOrLines {
     bytes: Bytes,
     /// Whether it has a document a line.
     pub lines: bool,
-    _share: Option<Share>,
+    _share: Option<Place>,
 }
 
 impl JsonOrLines {
@@ -139,7 +130,7 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// Reads a body to its end, decoded, within the size limit and the time for it.
-pub(super) async fn read(request: Request, api: &Api) -> Result<(Bytes, Option<Share>), Problem> {
+pub(super) async fn read(request: Request, api: &Api) -> Result<(Bytes, Option<Place>), Problem> {
     let limit = api.config.server.max_body_bytes;
     let too_large =
         || Problem::new(Code::PayloadTooLarge, format!("a body may have {limit} bytes at most"));
@@ -155,7 +146,13 @@ pub(super) async fn read(request: Request, api: &Api) -> Result<(Bytes, Option<S
     let patience = Duration::from_millis(api.config.server.body_timeout_ms);
     // A coded body says nothing of its size.
     let size = declared.filter(|_| coding.is_none());
-    let reading = collect(request.into_body(), size, limit, patience, api);
+    let room = Room {
+        pool: &api.pools.large_bodies,
+        who: api.pools.holder(identified(request.extensions())),
+        limit,
+        patience: patience / 3,
+    };
+    let reading = room.collect(request.into_body(), size);
     let Ok(read) = tokio::time::timeout(patience, reading).await else {
         return Err(Problem {
             status: StatusCode::REQUEST_TIMEOUT,
@@ -164,7 +161,7 @@ pub(super) async fn read(request: Request, api: &Api) -> Result<(Bytes, Option<S
     };
     let read = match (read, coding) {
         (Ok((bytes, share)), Some(coding)) if !bytes.is_empty() => {
-            decode(coding, bytes, share, limit, patience, api).await
+            room.decode(coding, bytes, share).await
         }
         (read, _) => read,
     };
@@ -172,82 +169,109 @@ pub(super) async fn read(request: Request, api: &Api) -> Result<(Bytes, Option<S
         BodyError::TooLarge => too_large(),
         BodyError::Broken => Problem::invalid("the body could not be read to its end"),
         BodyError::NotCoded => Problem::invalid("the body is not what its Content-Encoding says"),
-        BodyError::NoRoom => {
-            Problem::new(Code::Overloaded, "too many large bodies are under way; try again")
-        }
+        BodyError::Stalled => Problem {
+            status: StatusCode::REQUEST_TIMEOUT,
+            ..Problem::invalid(
+                "the body stalled, and lost its place to others: send it at a stretch",
+            )
+        },
+        BodyError::NoRoom(refused) => *refused,
     })
 }
 
-/// Decodes a body. What becomes large needs a share of the budget, and a thread of its own.
-async fn decode(
-    coding: Coding,
-    bytes: Bytes,
-    share_before: Option<Share>,
+/// Where a body is read, and for whom.
+struct Room<'a> {
+    pool: &'a Arc<Pool>,
+    who: Holder,
+    /// The largest body, in bytes.
     limit: usize,
+    /// For how long a body waits for its place.
     patience: Duration,
-    api: &Api,
-) -> Result<(Bytes, Option<Share>), BodyError> {
-    match coding.decode(&bytes, SMALL.min(limit)) {
-        Ok(decoded) => return Ok((decoded.into(), None)),
-        Err(Undecoded::Malformed) => return Err(BodyError::NotCoded),
-        Err(Undecoded::TooLarge) => {}
-    }
-    let taken = match share_before {
-        Some(taken) => taken,
-        None => share(api, limit, patience).await?,
-    };
-    let decoding = tokio::task::spawn_blocking(move || (coding.decode(&bytes, limit), taken));
-    match decoding.await {
-        Ok((Ok(decoded), taken)) => Ok((decoded.into(), Some(taken))),
-        Ok((Err(Undecoded::TooLarge), _)) => Err(BodyError::TooLarge),
-        Ok((Err(Undecoded::Malformed), _)) => Err(BodyError::NotCoded),
-        Err(_) => Err(BodyError::Broken),
-    }
 }
+
+/// How long a body that has a place may send less than [`SMALL`]: then another gets the place.
+const STALL: Duration = Duration::from_secs(5);
 
 /// Reasons for which a body is not read.
 enum BodyError {
     TooLarge,
     Broken,
     NotCoded,
-    NoRoom,
+    /// It has a place, and does not come.
+    Stalled,
+    /// By the pool: 503 or 429.
+    NoRoom(Box<Problem>),
 }
 
-/// Collects a body. It takes its share of the budget once more than a small body has arrived, so that a client that
-/// only announces a large body delays nobody.
-async fn collect(
-    body: axum::body::Body,
-    declared: Option<usize>,
-    limit: usize,
-    patience: Duration,
-    api: &Api,
-) -> Result<(Bytes, Option<Share>), BodyError> {
-    let mut chunks = body.into_data_stream();
-    let mut read = BytesMut::new();
-    let mut taken = None;
-    while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|_| BodyError::Broken)?;
-        if read.len() + chunk.len() > limit {
-            return Err(BodyError::TooLarge);
+impl Room<'_> {
+    /// Decodes a body. What becomes large needs a share of the budget, and a thread of its own.
+    async fn decode(
+        &self,
+        coding: Coding,
+        bytes: Bytes,
+        share_before: Option<Place>,
+    ) -> Result<(Bytes, Option<Place>), BodyError> {
+        let limit = self.limit;
+        match coding.decode(&bytes, SMALL.min(limit)) {
+            Ok(decoded) => return Ok((decoded.into(), None)),
+            Err(Undecoded::Malformed) => return Err(BodyError::NotCoded),
+            Err(Undecoded::TooLarge) => {}
         }
-        if taken.is_none() && read.len() + chunk.len() > SMALL {
-            taken = Some(share(api, declared.unwrap_or(limit), patience).await?);
+        let taken = match share_before {
+            Some(taken) => taken,
+            None => self.share(limit).await?,
+        };
+        let decoding = tokio::task::spawn_blocking(move || (coding.decode(&bytes, limit), taken));
+        match decoding.await {
+            Ok((Ok(decoded), taken)) => Ok((decoded.into(), Some(taken))),
+            Ok((Err(Undecoded::TooLarge), _)) => Err(BodyError::TooLarge),
+            Ok((Err(Undecoded::Malformed), _)) => Err(BodyError::NotCoded),
+            Err(_) => Err(BodyError::Broken),
         }
-        read.extend_from_slice(&chunk);
     }
-    Ok((read.freeze(), taken))
-}
 
-async fn share(api: &Api, length: usize, patience: Duration) -> Result<Share, BodyError> {
-    let most = api.config.server.max_large_bytes.max(api.config.server.max_body_bytes) / 1024;
-    let kib = length.div_ceil(1024).min(most.max(1));
-    let waiting = api.large_bodies.acquire_many(u32::try_from(kib).unwrap_or(u32::MAX));
-    match tokio::time::timeout(patience, waiting).await {
-        Ok(Ok(permit)) => {
-            permit.forget();
-            Ok(Share { api: api.clone(), kib })
+    /// Collects a body. It takes its share of the budget once more than a small body has arrived, so that a client that
+    /// only announces a large body delays nobody, and loses it where too little follows.
+    async fn collect(
+        &self,
+        body: axum::body::Body,
+        declared: Option<usize>,
+    ) -> Result<(Bytes, Option<Place>), BodyError> {
+        let mut chunks = body.into_data_stream();
+        let mut read = BytesMut::new();
+        let mut taken: Option<Place> = None;
+        // Since it has its place: when it was last far enough, and how far it was.
+        let mut pace: Option<(tokio::time::Instant, usize)> = None;
+        loop {
+            let next = match pace {
+                None => chunks.next().await,
+                Some((since, _)) => tokio::time::timeout_at(since + STALL, chunks.next())
+                    .await
+                    .map_err(|_| BodyError::Stalled)?,
+            };
+            let Some(chunk) = next else { break };
+            let chunk = chunk.map_err(|_| BodyError::Broken)?;
+            if read.len() + chunk.len() > self.limit {
+                return Err(BodyError::TooLarge);
+            }
+            if taken.is_none() && read.len() + chunk.len() > SMALL {
+                taken = Some(self.share(declared.unwrap_or(self.limit)).await?);
+                pace = Some((tokio::time::Instant::now(), read.len()));
+            }
+            read.extend_from_slice(&chunk);
+            if let Some((since, length)) = &mut pace
+                && read.len() - *length >= SMALL
+            {
+                (*since, *length) = (tokio::time::Instant::now(), read.len());
+            }
         }
-        _ => Err(BodyError::NoRoom),
+        Ok((read.freeze(), taken))
+    }
+
+    async fn share(&self, length: usize) -> Result<Place, BodyError> {
+        let kib = length.div_ceil(1024).min(self.pool.size());
+        let place = self.pool.wait_for(self.who, kib, self.patience).await;
+        place.map_err(|refused| BodyError::NoRoom(Box::new(refused)))
     }
 }
 
@@ -272,6 +296,57 @@ impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
     }
 }
 
+/// What a receiver says with its verdict: a JSON object, read leniently, since the verdict stands in the request's path.
+pub struct Said {
+    pub members: serde_json::Map<String, Value>,
+    /// What of it could not be kept as it came.
+    pub unreadable: UnreadableParts,
+}
+
+impl FromRequest<Api> for Said {
+    type Rejection = Problem;
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
+        let json = is_json(request.headers());
+        let (bytes, _share) = read(request, api).await?;
+        if bytes.is_empty() {
+            return Ok(Self {
+                members: serde_json::Map::new(),
+                unreadable: UnreadableParts::default(),
+            });
+        }
+        if !json {
+            return Err(Problem::new(
+                Code::UnsupportedMediaType,
+                "send the body with `Content-Type: application/json`",
+            ));
+        }
+        let whole = bytes.clone();
+        let said = heavy(whole.len(), move || {
+            Lenient::read(&whole).map(|read| {
+                let twice = read.repeats(FENCING_TOKEN);
+                (Self { members: read.members, unreadable: read.unreadable }, twice)
+            })
+        });
+        match said.await? {
+            Some((_, true)) => Err(wrong(
+                "/fencingToken",
+                "differs from another fencing token in this request, or stands twice",
+            )),
+            Some((said, false)) => Ok(said),
+            // The strict reader says where it is broken.
+            None => match parse(bytes).await? {
+                Value::Object(members) => {
+                    Ok(Self { members, unreadable: UnreadableParts::default() })
+                }
+                _ => Err(Problem::invalid("the body must be a JSON object")),
+            },
+        }
+    }
+}
+
+/// The member of a verdict that has to be clear.
+const FENCING_TOKEN: &str = "fencingToken";
+
 /// A body as text: JSON or YAML.
 pub struct Text(pub String);
 
@@ -294,6 +369,9 @@ impl FromRequest<Api> for Text {
             .map_err(|_| Problem::invalid("the body is not UTF-8"))
     }
 }
+
+/// A size for work that takes long whatever its input has, as the compiling of a schema does.
+pub(crate) const OWN_THREAD: usize = usize::MAX;
 
 /// Work on a large body goes to a thread of its own, so that it does not hold up what is small.
 pub(crate) async fn heavy<T: Send + 'static>(
@@ -387,8 +465,28 @@ pub fn write_cursor(cursor: &Cursor) -> String {
     URL_SAFE_NO_PAD.encode(format!("{}:{}", cursor.0.0, cursor.1))
 }
 
-/// Reads back a cursor that this broker gave out.
-pub(crate) fn read_cursor(text: Option<&str>) -> Result<Option<Cursor>, Problem> {
+/// Reads back a cursor that this broker gave out, of rows of which `newest` finds the newest.
+///
+/// # Errors
+/// No cursor, or one ahead of every row.
+pub(crate) async fn read_cursor(
+    api: &Api,
+    text: Option<&str>,
+    newest: impl AsyncFnOnce() -> Result<Option<Cursor>, Problem>,
+) -> Result<Option<Cursor>, Problem> {
+    let cursor = parse_cursor(text)?;
+    // Rows carry the broker's time: only a cursor of another time has to be held against them.
+    if let Some(cursor) = cursor.as_ref().filter(|cursor| cursor.0 > api.now()) {
+        let newest = newest().await?;
+        if newest.as_ref().is_none_or(|newest| cursor > newest) {
+            let head = newest.map(|newest| write_cursor(&newest)).unwrap_or_default();
+            return Err(Problem::ahead("cursor", head));
+        }
+    }
+    Ok(cursor)
+}
+
+fn parse_cursor(text: Option<&str>) -> Result<Option<Cursor>, Problem> {
     text.map(|text| {
         let plain = URL_SAFE_NO_PAD
             .decode(text)
@@ -461,7 +559,11 @@ pub(crate) fn preferred_wait(headers: &HeaderMap) -> Result<Option<Duration>, Pr
 
 /// `Idempotency-Key`, bare or quoted.
 pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
-    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
+    let mut values = headers.get_all("idempotency-key").iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(Problem::invalid("one Idempotency-Key a request: this one has several"));
+    }
     let text = value.to_str().unwrap_or_default().trim();
     let bare = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text);
     if bare.is_empty() || bare.len() > 255 || bare.contains('"') {

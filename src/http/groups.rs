@@ -283,6 +283,8 @@ pub(super) async fn page(
         attempts: handoffs.iter().map(|one| one.attempts).sum(),
         fencing_token: 0,
         deadline_at: None,
+        heartbeat_interval_ms: None,
+        heard_at: None,
         context: None,
         accepted_at: group.accepted_at.map(Micros::rfc3339),
         ended_at: group.ended_at.map(Micros::rfc3339),

@@ -23,19 +23,21 @@ use super::open;
 use super::problem::{self, BadBody, FailureView, Problem, WarningView, view};
 use super::questions;
 use super::results;
-use super::verdicts::signed_by;
+use super::verdicts::{header_token, signed_by};
 use super::views::{
     ContextView, HandoffMessage, HandoffView, Links, Page, ReceiptView, StreamView, SubmittedView,
 };
 use super::waiting::{self, Until, Wait};
 use handoffd_broker::directory::Principal;
-use handoffd_broker::intake::{Answer, Body, Request};
+use handoffd_broker::intake::{Answer, Body, IntakeError, Request};
 use handoffd_broker::judged;
 use handoffd_broker::ledger::HandoffWatch;
+use handoffd_broker::ledger::command::LedgerError;
 use handoffd_broker::tree;
 use handoffd_core::domain::agent::Agent;
 use handoffd_core::domain::canonical::CanonicalObject;
 use handoffd_core::domain::failure::{Code, primary};
+use handoffd_core::domain::group::name_branch;
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{AgentId, HandoffId, TaskId, TenantId};
 use handoffd_core::domain::json;
@@ -48,12 +50,16 @@ use handoffd_store::clock;
 use handoffd_store::fault::{self, Step};
 use handoffd_store::store::{HandoffFilter, HandoffKey};
 
+/// Where a message has the digest of the step that it is.
+const STEP_DIGEST: &str = "/extensions/handoffd/stepDigest";
+
 /// Submit a handoff: the gate, one commit, then delivery.
 #[utoipa::path(
     post, path = "/handoffs", tag = "handoffs", operation_id = "submitHandoff",
     request_body(content = HandoffMessage, description = "The canonical handoff message; see /schemas/handoff/2.1", content_type = "application/json"),
     params(
         ("Idempotency-Key" = Option<String>, Header, description = "Makes a repeated submission safe"),
+        ("Handoff-Fencing-Token" = Option<i64>, Header, description = "The token by which the sender holds `parentHandoffId`: 409 `STALE_LEASE` where another worker took over"),
         ("Prefer" = Option<String>, Header, description = "`wait=N`: hold the answer up to N seconds (60 at most) for the verdict; `wait=N, until=ended`: for the end, with the result; `wait=N, until=asked`: for the end, or a question of the receiver"),
         ("traceparent" = Option<String>, Header, description = "W3C trace context; a valid one goes before the message's, with its `tracestate`"),
         ("tracestate" = Option<String>, Header, description = "What vendors say of that trace context"),
@@ -64,7 +70,7 @@ use handoffd_store::store::{HandoffFilter, HandoffKey};
         (status = 400, description = "Not JSON"),
         (status = 401, description = "No valid key, or a wrong signature"),
         (status = 403, description = "Not the key's agent, or not on the allowlist"),
-        (status = 409, description = "The id exists with another content, or the task has ended"),
+        (status = 409, description = "The id exists with another content (`storedStepDigest` has the digest of that step), the task has ended, or the token is stale"),
         BadBody,
         (status = 422, description = "Refused by the gate"),
         (status = 503, description = "Overloaded, or the store is away: nothing was written"),
@@ -81,13 +87,22 @@ pub(super) async fn submit(
     let wait = Wait::preferred(&headers)?;
     let request = Request {
         idempotency_key: idempotency_key(&headers)?,
+        fencing_token: header_token(&headers)?,
         trace: trace_context(&headers),
         awaited: wait.is_some(),
         arrived_at: Some(arrival.before(api.now())),
         door: door.map(|Extension(Door(name))| name),
     };
-    match api.intake.submit(&principal, body.into_body(), request).await? {
-        Answer::Submitted { handoff, record, replayed, contract, watch, warnings } => {
+    let answer = match api.intake.submit(&principal, body.into_body(), request).await {
+        Ok(answer) => answer,
+        Err(IntakeError::Ledger(LedgerError::Exists(id))) => {
+            let stored_step_digest = step_digest(&api, &principal, id).await?;
+            return Err(Problem { stored_step_digest, ..LedgerError::Exists(id).into() });
+        }
+        Err(err) => return Err(err.into()),
+    };
+    match answer {
+        Answer::Submitted { handoff, record, replayed, repeated, contract, watch, warnings } => {
             fault::at(Step::HeadSign);
             let fresh = record.and_then(|record| Receipt::fresh(&record, &api.notary));
             let receipt = match &fresh {
@@ -102,7 +117,7 @@ pub(super) async fn submit(
                 &api,
                 *handoff,
                 receipt,
-                replayed,
+                (replayed, repeated),
                 wait.map(|wait| (wait, watch)),
                 &warnings,
             )
@@ -137,6 +152,22 @@ pub(super) async fn submit(
         }
         Answer::Malformed(failure) => Err(Problem::malformed(failure)),
     }
+}
+
+/// The digest of the step that an SDK wrote into the message of a handoff, for its sender alone: by it a sender tells a step
+/// that it repeats from another one of the same name.
+async fn step_digest(
+    api: &Api,
+    principal: &Principal,
+    id: HandoffId,
+) -> Result<Option<Box<str>>, Problem> {
+    let found = api.store.find_handoff(&(principal.tenant.clone(), id)).await?;
+    let own = found.filter(|handoff| principal.agent.as_ref() == Some(&handoff.source));
+    let Some(content) = own.and_then(|handoff| handoff.content_id) else { return Ok(None) };
+    let message = api.contents.find_json(&principal.tenant, content).await?;
+    let digest = message.as_ref().and_then(|message| message.pointer(STEP_DIGEST)?.as_str());
+    // A message may hold anything there.
+    Ok(digest.filter(|digest| digest.len() <= 100).map(Box::from))
 }
 
 /// The handoff that a door's submission committed, as it stood then: an extension of the answer, so that a door whose
@@ -240,7 +271,7 @@ async fn submitted(
     api: &Api,
     handoff: Handoff,
     receipt: Option<ReceiptView>,
-    replayed: bool,
+    (replayed, repeated): (bool, bool),
     wait: Option<(Wait, Option<HandoffWatch>)>,
     warnings: &[Warning],
 ) -> Result<Response, Problem> {
@@ -256,6 +287,11 @@ async fn submitted(
         {
             result = results::find(api, &last.tenant, last.task_id, last.id).await?;
         }
+    }
+    if repeated && !settled {
+        // Another message's handoff: its present status is news to this one's sender.
+        last = waiting::last_successor(api, &handoff).await?.unwrap_or(last);
+        settled = last.status != HandoffStatus::Pending;
     }
     // A replay answers as the first time did; only who waits asks for what became of it.
     let status = match (no_op, settled) {
@@ -418,7 +454,8 @@ pub(crate) async fn find(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct GetParams {
-    /// `message`: show the stored message too; `verdict`: what the receiver said with its verdict. Several are separated by commas.
+    /// `message`: show the stored message too; `verdict`: what the receiver said with its verdict; `questions`: all questions with
+    /// their answers. Several are separated by commas.
     pub(super) include: Option<String>,
     /// Seconds to hold the answer, 60 at most: until the handoff, or what stands in its place, has a verdict.
     #[param(minimum = 0, maximum = 60)]
@@ -433,6 +470,7 @@ pub struct GetParams {
 pub(super) struct Included {
     pub(super) message: bool,
     pub(super) verdict: bool,
+    pub(super) questions: bool,
 }
 
 impl GetParams {
@@ -443,7 +481,8 @@ impl GetParams {
             match part.trim() {
                 "message" => included.message = true,
                 "verdict" => included.verdict = true,
-                _ => return Err(Problem::invalid("include can be: message, verdict")),
+                "questions" => included.questions = true,
+                _ => return Err(Problem::invalid("include can be: message, verdict, questions")),
             }
         }
         Ok(included)
@@ -501,6 +540,9 @@ pub(super) async fn get(
     if included.verdict {
         view.verdict = results::verdict(&api, &handoff).await?;
     }
+    if included.questions {
+        view.questions = Some(questions::all(&api, &principal, &handoff).await?);
+    }
     if included.message {
         view.message = shown_message(&api, &principal, &handoff).await?;
     }
@@ -524,6 +566,7 @@ async fn shown_message(
     let mut message = api.contents.find_json(&principal.tenant, content).await?;
     if receives && let Some(message) = &mut message {
         let agents = api.intake.directory.agents(&principal.tenant).await?;
+        name_branch(message, handoff.id);
         as_delivered(api, agents.roster.find(&handoff.target), message);
     }
     Ok(message)
@@ -594,7 +637,12 @@ pub(super) async fn list(
         from: time_parameter("from", params.from.as_deref())?,
         until: time_parameter("to", params.to.as_deref())?,
     };
-    let after = read_cursor(params.cursor.as_deref())?;
+    let newest = async || {
+        let all = HandoffFilter { party: limited_to(&principal), ..HandoffFilter::default() };
+        let rows = api.store.list_handoffs(&principal.tenant, &all, None, 1).await?;
+        Ok(rows.first().map(|row| (row.created_at, row.id.to_string())))
+    };
+    let after = read_cursor(&api, params.cursor.as_deref(), newest).await?;
     let rows =
         api.store.list_handoffs(&principal.tenant, &filter, after.as_ref(), limit + 1).await?;
     Ok(axum::Json(Page::new(

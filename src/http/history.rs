@@ -59,7 +59,7 @@ pub struct HistoryTurn {}
     params(("handoffId" = String, Path, description = "The handoff's UUID"), HistoryParams),
     responses(
         (status = 200, description = "The turns", body = ConversationView),
-        (status = 400, description = "A malformed parameter"),
+        (status = 400, description = "A malformed parameter, or `from` beyond the last turn: `head` is their number"),
         (status = 403, description = "A dead letter: its text reaches no agent"),
         (status = 404, description = "No such handoff, not the caller's, or its message was erased or past its time"),
     )
@@ -84,7 +84,10 @@ pub(super) async fn history(
         _ => Vec::new(),
     };
     let total = turns.len();
-    let (from, to) = (from.min(total), to.min(total));
+    if from > total {
+        return Err(Problem::ahead("from", total));
+    }
+    let to = to.min(total);
     turns.truncate(to);
     let summary = message.get("conversationHistorySummary").and_then(Value::as_str);
     Ok(axum::Json(ConversationView {

@@ -57,8 +57,8 @@ pub struct InboxItem {
     pub fencing_token: i64,
     /// Without a verdict by then, RFC 3339, the handoff returns to the inbox.
     pub claimed_until: String,
-    /// Without a verdict by then, RFC 3339, the handoff expires: the time runs from its first claim on. Absent
-    /// where a person decides.
+    /// Without a verdict by then, RFC 3339, the handoff expires, or is offered for one more claim where it was not yet:
+    /// the time runs from its first claim on. Absent where a person decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict_by: Option<String>,
     /// Trace context of this delivery, W3C `traceparent`.

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderValue, Method, StatusCode, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use tracing::Instrument;
 
-use super::Api;
-use super::coding;
 use super::extract::trace_context;
+use super::fair::{Place, Pool};
 use super::problem::{Problem, render};
 use super::unread::{self, Unread};
+use super::{Api, auth, authority, coding};
 use handoffd_broker::telemetry;
 use handoffd_core::domain::failure::Code;
 use handoffd_store::clock;
@@ -37,11 +37,41 @@ pub struct Door(pub &'static str);
 #[derive(Debug, Clone, Copy)]
 pub struct Written;
 
+/// Why a request is not served, whatever it asks for: the listener found it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// Its connection is one of those that are kept for health routes.
+    Connections,
+    /// Its connection has too many answers that the client does not read.
+    Unread,
+    /// Its host cannot be told.
+    Host(authority::Fault),
+}
+
+impl Refused {
+    /// The refusal of a request for this path.
+    fn problem(self, path: &str) -> Option<Problem> {
+        match self {
+            Self::Connections if ALWAYS.contains(&path) => None,
+            Self::Connections => {
+                let why = "too many connections are open (server.max_connections); try again";
+                Some(Problem::new(Code::Overloaded, why))
+            }
+            Self::Unread => {
+                let why = "the answers that wait on this connection are too many; read them first";
+                Some(Problem::new(Code::Overloaded, why))
+            }
+            Self::Host(fault) => Some(Problem::new(Code::InvalidRequest, fault.as_str())),
+        }
+    }
+}
+
 /// The outermost layer.
 pub async fn surround(State(api): State<Api>, request: Request, next: Next) -> Response {
     let began = tokio::time::Instant::now();
     let path = request.uri().path().to_owned();
     let method = request.method().clone();
+    let version = request.version();
     let route = request
         .extensions()
         .get::<MatchedPath>()
@@ -69,6 +99,7 @@ pub async fn surround(State(api): State<Api>, request: Request, next: Next) -> R
     }
 
     let coding = coding::wanted(request.headers());
+    let refused = request.extensions().get::<Refused>().copied();
     let (mut request, unread) = Unread::lend(request);
     // A door makes its requests to the API under the same id.
     if let Ok(value) = HeaderValue::from_str(&request_id) {
@@ -83,13 +114,24 @@ pub async fn surround(State(api): State<Api>, request: Request, next: Next) -> R
         || request.headers().contains_key("prefer");
     let exempt =
         ALWAYS.contains(&path.as_str()) || DOORS.iter().any(|door| route.starts_with(door));
-    let slot = match (exempt, waits) {
+    let pool = match (exempt, waits) {
         (true, _) => None,
-        (false, true) => Some(api.waits.try_acquire()),
-        (false, false) => Some(api.slots.try_acquire()),
+        (false, true) => Some(&api.pools.waits),
+        (false, false) => Some(&api.pools.requests),
     };
-    let response = if matches!(slot, Some(Err(_))) {
-        Problem::new(Code::Overloaded, "too many requests are under way; try again").into_response()
+    // `/livez` asks for nothing that could be slow.
+    let health = (ALWAYS.contains(&path.as_str()) && path != "/livez")
+        .then(|| api.health_slots.try_acquire());
+    let full = || {
+        matches!(health, Some(Err(_)))
+            .then(|| Problem::new(Code::Overloaded, "too many requests are under way; try again"))
+    };
+    let place = match refused.and_then(|refused| refused.problem(&path)).or_else(full) {
+        Some(problem) => Err(problem),
+        None => admit(&api, pool, &mut request).instrument(span.clone()).await,
+    };
+    let response = if let Err(refused) = &place {
+        refused.clone().into_response()
     } else {
         // A panic in a handler ends in an answer and not in a cut connection.
         let handling = AssertUnwindSafe(next.run(request).instrument(span.clone()));
@@ -123,6 +165,9 @@ pub async fn surround(State(api): State<Api>, request: Request, next: Next) -> R
     if let Ok(value) = HeaderValue::from_str(&request_id) {
         response.headers_mut().insert(REQUEST_ID, value);
     }
+    if refused == Some(Refused::Connections) && version < Version::HTTP_2 {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
     if let Some(unread) = unread {
         let server = &api.config.server;
         let time = Duration::from_millis(server.drain_ms);
@@ -130,6 +175,22 @@ pub async fn surround(State(api): State<Api>, request: Request, next: Next) -> R
         unread.drain(&mut response, bounds, api.stopping.clone());
     }
     response
+}
+
+/// Finds out whose request this is, and takes a place for it. The pool's own bound comes first: what cannot be served is
+/// not looked up.
+async fn admit(
+    api: &Api,
+    pool: Option<&Arc<Pool>>,
+    request: &mut Request,
+) -> Result<Option<Place>, Problem> {
+    let place = pool.map(|pool| pool.enter(1)).transpose()?;
+    // What a door reads counts too.
+    let reads = !matches!(*request.method(), Method::GET | Method::HEAD);
+    let known = if pool.is_some() || reads { auth::identify(request, api).await } else { None };
+    let Some(mut place) = place else { return Ok(None) };
+    place.claim(api.pools.holder(known.as_ref()))?;
+    Ok(Some(place))
 }
 
 fn is_request_id(text: &str) -> bool {
@@ -170,8 +231,8 @@ fn finish(response: Response, path: &str, request_id: &str) -> Response {
         _ => return response,
     };
     let mut rendered = render(&problem, path, request_id);
-    if let Some(allow) = response.headers().get(axum::http::header::ALLOW) {
-        rendered.headers_mut().insert(axum::http::header::ALLOW, allow.clone());
+    if let Some(allow) = response.headers().get(header::ALLOW) {
+        rendered.headers_mut().insert(header::ALLOW, allow.clone());
     }
     rendered
 }

@@ -278,6 +278,12 @@ pub(super) async fn list(
     if after.is_some_and(|after| !code(after)) {
         return Err(Problem::invalid("cursor is not one that this broker gave out"));
     }
+    // Holds stay when they are released: the id of none is no place among them.
+    if let Some(after) = after
+        && api.store.find_hold(&(tenant.clone(), after.to_owned())).await?.is_none()
+    {
+        return Err(Problem::invalid("cursor is not one that this broker gave out"));
+    }
     let key = held.as_ref().map(|held| &held.key);
     let mut rows = api.store.list_holds(tenant, key, after, limit + 1).await?;
     let more = rows.len() as i64 > limit;

@@ -1,21 +1,25 @@
-//! The listener: takes connections within a bound, gives slow clients no more than their time, and
-//! ends in order. `axum::serve` sets no time-out on headers, so a client that never ends them would
-//! hold its connection for ever.
+//! The listener: takes connections within bounds, gives slow clients no more than their time, and
+//! ends in order. `axum::serve` sets no time-out on headers, and hyper's begins with the first byte that is no HTTP/2,
+//! so a client that sends nothing would hold its connection for ever.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::arrival::timed;
+use super::connection::{MAX_HEAD, watched};
+use super::places::{Bounds, Ended, Place, Places, Task};
+use super::unsent::Streams;
+use handoffd_broker::metrics::Metrics;
 
 /// Pause after the operating system refused a connection (too many open files, say).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -24,13 +28,28 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// (`net.core.somaxconn`). What comes beyond them may be reset, and no client learns why: so the queue is as long as Linux' default allows.
 const BACKLOG: u32 = 4096;
 
+/// Requests of one HTTP/2 connection that run side by side (RFC 9113 §6.5.2 advises against fewer).
+const STREAMS: u32 = 100;
+/// What a client may send of a body before any of it is read, on one HTTP/2 connection, in bytes.
+const WINDOW: u32 = 128 * 1024;
+/// What a stream of HTTP/2 takes of an answer before it goes out, in bytes.
+const SEND_BUFFER: usize = 64 * 1024;
+/// The longest head of an HTTP/2 request, in bytes.
+const HEAD_HTTP_2: u32 = 32 * 1024;
+
+/// How often the log says that connections are not taken.
+const SAY_AGAIN: Duration = Duration::from_secs(10);
+
 /// Bounds of a listener.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Open connections at most; more wait in the operating system's queue.
-    pub connections: usize,
-    /// Time within which a client sends a request's headers, and for which a connection may be idle between requests.
+    /// Open connections, and what they hold in memory.
+    pub places: Bounds,
+    /// Time from its beginning within which a connection sends its first request's headers, within which it sends each later
+    /// one's, and for which it may be idle between requests.
     pub headers: Duration,
+    /// Time within which a client takes something of an answer that waits for it.
+    pub writes: Duration,
 }
 
 /// Binds an address.
@@ -53,57 +72,114 @@ pub async fn serve(
     listener: TcpListener,
     router: Router,
     limits: Limits,
+    metrics: Arc<Metrics>,
     closing: CancellationToken,
 ) {
-    let graceful = GracefulShutdown::new();
-    let places = Arc::new(Semaphore::new(limits.connections));
+    let listening = Listening {
+        graceful: GracefulShutdown::new(),
+        places: Places::new(limits.places),
+        builder: builder(limits, &metrics),
+        router,
+        limits,
+        metrics,
+    };
+    let mut said: Option<Instant> = None;
     loop {
-        let place = tokio::select! {
-            place = Arc::clone(&places).acquire_owned() => place,
-            () = closing.cancelled() => break,
-        };
-        let Ok(place) = place else { break };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = closing.cancelled() => break,
         };
-        match accepted {
-            Ok((stream, _)) => connection(stream, router.clone(), limits, &graceful, place),
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            // The client went away while it waited: the next may be there.
+            Err(err) if is_of_one_connection(&err) => continue,
             Err(err) => {
-                tracing::warn!(error = %err, "a connection could not be taken");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+                if said.is_none_or(|at| at.elapsed() >= SAY_AGAIN) {
+                    said = Some(Instant::now());
+                    let open = listening.places.open();
+                    tracing::warn!(error = %err, open, "a connection could not be taken");
+                }
+                // The descriptor of a connection without a request serves a new one.
+                if !listening.places.give_way().await {
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+                continue;
             }
+        };
+        // Dropped where there is no place: its client is told by the end of the connection.
+        if let Some((place, ended)) = listening.places.take().await {
+            listening.serve(stream, place, ended);
+        } else {
+            listening.metrics.http_ended.with_label_values(&[Ended::Room.as_str()]).inc();
         }
     }
     drop(listener);
-    graceful.shutdown().await;
+    listening.graceful.shutdown().await;
 }
 
-fn connection(
-    stream: TcpStream,
-    router: Router,
-    limits: Limits,
-    graceful: &GracefulShutdown,
-    place: OwnedSemaphorePermit,
-) {
-    // Small answers are sent at once.
-    let _ = stream.set_nodelay(true);
-    let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.headers);
+fn is_of_one_connection(err: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(err.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}
+
+fn builder(limits: Limits, metrics: &Arc<Metrics>) -> Builder<Streams> {
+    let streams = Streams { writes: limits.writes, metrics: Arc::clone(metrics) };
+    let mut builder = Builder::new(streams);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.headers)
+        .max_buf_size(MAX_HEAD);
     builder
         .http2()
         .timer(TokioTimer::new())
         .keep_alive_interval(limits.headers)
-        .keep_alive_timeout(limits.headers);
-    let (stream, router) = timed(stream, router);
-    let connection = builder
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
-        .into_owned();
-    let serving = graceful.watch(connection);
-    tokio::spawn(async move {
-        if let Err(err) = serving.await {
-            tracing::debug!(error = %err, "a connection ended badly");
-        }
-        drop(place);
-    });
+        .keep_alive_timeout(limits.headers)
+        .max_concurrent_streams(STREAMS)
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
+        .max_send_buf_size(SEND_BUFFER)
+        .max_header_list_size(HEAD_HTTP_2);
+    builder
+}
+
+struct Listening {
+    graceful: GracefulShutdown,
+    places: Arc<Places>,
+    builder: Builder<Streams>,
+    router: Router,
+    limits: Limits,
+    metrics: Arc<Metrics>,
+}
+
+impl Listening {
+    fn serve(&self, stream: TcpStream, place: Arc<Place>, ended: oneshot::Receiver<Ended>) {
+        // Small answers are sent at once.
+        let _ = stream.set_nodelay(true);
+        let (stream, router) = watched(stream, self.router.clone(), &place);
+        let connection =
+            self.builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        let serving = self.graceful.watch(connection.into_owned());
+        let (limits, metrics) = (self.limits, Arc::clone(&self.metrics));
+        metrics.http_connections.inc();
+        tokio::spawn(async move {
+            let task = Task(place);
+            let why = tokio::select! {
+                served = serving => {
+                    if let Err(err) = served {
+                        tracing::debug!(error = %err, "a connection ended badly");
+                    }
+                    None
+                }
+                Ok(why) = ended => Some(why),
+                why = task.0.overdue(limits.headers, limits.writes) => Some(why),
+            };
+            if let Some(why) = why {
+                metrics.http_ended.with_label_values(&[why.as_str()]).inc();
+                tracing::debug!(why = why.as_str(), "a connection was ended");
+            }
+            metrics.http_connections.dec();
+            drop(task);
+        });
+    }
 }

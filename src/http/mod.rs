@@ -9,12 +9,14 @@ pub mod allowlist;
 pub mod arrival;
 pub mod audit;
 pub mod auth;
+pub mod authority;
 pub mod blame;
 pub mod bundle;
 pub mod caps;
 pub mod checkpoints;
 pub mod claims;
 pub mod coding;
+pub mod connection;
 pub mod contracts;
 pub mod cost;
 pub mod credentials;
@@ -26,6 +28,7 @@ pub mod escalations;
 pub mod events;
 mod examples;
 pub mod extract;
+pub mod fair;
 mod groups;
 pub mod handoffs;
 pub mod history;
@@ -37,6 +40,7 @@ pub mod listener;
 pub mod matching;
 pub mod once;
 pub mod open;
+pub mod places;
 pub mod problem;
 pub mod prompt;
 pub mod queries;
@@ -55,6 +59,7 @@ pub mod tiles;
 pub mod trace;
 pub mod transports;
 pub mod unread;
+pub mod unsent;
 pub mod verdicts;
 pub mod views;
 mod waiting;
@@ -105,8 +110,6 @@ pub struct ApiParts {
     pub replies: Arc<EarlyReplies>,
     /// Reads events, in the format that subscribers get.
     pub feed: Feed,
-    /// Bounds the live streams.
-    pub streams: Arc<tokio::sync::Semaphore>,
     pub eraser: Eraser,
     pub config: Config,
     /// Compresses messages that are too large for their receivers.
@@ -117,14 +120,14 @@ pub struct ApiParts {
     pub broker: String,
     /// Ends long waits when the broker stops.
     pub stopping: tokio_util::sync::CancellationToken,
-    /// Bounds the requests under way.
-    pub slots: tokio::sync::Semaphore,
-    /// Bounds the requests that wait (long polls, `Prefer: wait`), apart from those that work.
-    pub waits: tokio::sync::Semaphore,
+    /// Bounds requests at work, waits, live streams and large bodies, and shares them fairly.
+    pub pools: fair::Pools,
+    /// Bounds the requests for health and metrics that ask the store, apart from all others.
+    pub health_slots: tokio::sync::Semaphore,
+    /// Pages of metrics that were made.
+    pub metrics_page: service::MetricsPage,
     /// Admits one what-if at a time: each reads and judges thousands of messages.
     pub what_ifs: tokio::sync::Semaphore,
-    /// Bounds the bytes of large bodies under way, in KiB.
-    pub large_bodies: tokio::sync::Semaphore,
 }
 
 impl Api {

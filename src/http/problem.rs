@@ -39,6 +39,10 @@ pub struct Problem {
     pub undone: Option<Undone>,
     /// How far the chunks of a request came.
     pub chunks: Option<Box<ChunksTaken>>,
+    /// The `stepDigest` of the message that has the id already, told to its sender.
+    pub stored_step_digest: Option<Box<str>>,
+    /// Where what exists ends, where a request names a place ahead of it.
+    pub head: Option<Box<str>>,
     /// `WWW-Authenticate` of a refusal without a valid key; the API's own unless set.
     pub challenge: Option<Box<str>>,
 }
@@ -138,8 +142,18 @@ impl Problem {
             accept_encoding: false,
             undone: None,
             chunks: None,
+            stored_step_digest: None,
+            head: None,
             challenge: None,
         }
+    }
+
+    /// A place ahead of what exists: `head` is the last one that may be named.
+    #[must_use]
+    pub fn ahead(name: &str, head: impl std::fmt::Display) -> Self {
+        let head = head.to_string();
+        let why = format!("{name} is ahead of what there is: {head} is the last place");
+        Self { head: Some(head.into()), ..Self::new(Code::InvalidRequest, why) }
     }
 
     /// A stored message that is no JSON.
@@ -180,7 +194,14 @@ impl Problem {
         let undone = text("taskStatus")
             .and_then(TaskStatus::parse)
             .map(|task_status| Undone { task_status, successor });
-        Self { status, failures, undone, ..Self::new(code, text("detail").unwrap_or_default()) }
+        let head = text("head").map(Into::into);
+        Self {
+            status,
+            failures,
+            undone,
+            head,
+            ..Self::new(code, text("detail").unwrap_or_default())
+        }
     }
 
     /// The archive cannot be reached, and has the content.
@@ -224,7 +245,7 @@ impl From<LedgerError> for Problem {
                 Self { failures, ..Self::new(Code::Conflict, detail.unwrap_or_default()) }
             }
             LedgerError::Unavailable => {
-                Self::new(Code::Unavailable, "the store cannot be reached; try again")
+                Self::new(Code::Unavailable, "the store does not take this now; try again")
             }
             _ => Self::new(err.code(), err.to_string()),
         }
@@ -240,6 +261,10 @@ impl From<StoreError> for Problem {
                     Code::Internal,
                     "the broker failed; the request id tells the operator more",
                 )
+            }
+            StoreError::Denied(why) => {
+                tracing::error!(error = %why, "the store does not let the broker work");
+                Self::new(Code::Unavailable, "the store cannot be used; try again")
             }
             StoreError::Unavailable(why) | StoreError::Conflict(why) => {
                 tracing::warn!(error = %why, "the store is unavailable");
@@ -325,6 +350,13 @@ pub struct ProblemDetails {
     /// Of chunks as NDJSON: the line of the refused one, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
+    /// Of a message whose `handoffId` its sender used before, with other content: `extensions.handoffd.stepDigest` of the
+    /// message that has the id, where that has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stored_step_digest: Option<String>,
+    /// Of a place ahead of what exists: the last place that may be named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub head: Option<String>,
     /// Names this request in the broker's log.
     pub request_id: String,
     /// The same error in the form that clients of Orbit read.
@@ -407,6 +439,8 @@ pub fn details(problem: &Problem, instance: &str, request_id: &str) -> ProblemDe
         expected_seq: problem.chunks.as_ref().and_then(|chunks| chunks.expected_seq),
         taken: problem.chunks.as_ref().map(|chunks| chunks.taken),
         line: problem.chunks.as_ref().and_then(|chunks| chunks.line),
+        stored_step_digest: problem.stored_step_digest.as_deref().map(str::to_owned),
+        head: problem.head.as_deref().map(str::to_owned),
         request_id: request_id.to_owned(),
         error: OrbitError {
             code: code.clone(),

@@ -308,14 +308,15 @@ pub(super) async fn question_prompt(
             members.extend(answer.map(|answer| ("answer".to_owned(), answer)));
         }
     }
-    let (agent, version) = match asked.answer {
-        Some(_) => (&handoff.source, &handoff.source_version),
-        None => (&handoff.target, &handoff.target_version),
+    let asker = origin(&handoff, &handoff.target, &handoff.target_version);
+    let sender = origin(&handoff, &handoff.source, &handoff.source_version);
+    let answerer = match &asked.answer {
+        Some(answer) if answer.by.is_none() => Origin { agent_id: String::new(), ..sender },
+        _ => sender,
     };
-    let origin = origin(&handoff, agent, version);
     let scanner = api.intake.scanner();
     answer(id, RESULT_BYTES, as_messages, move |nonce| {
-        Ok(question(&said, &origin, nonce, &named(&scanner, &said)))
+        Ok(question(&said, (&asker, &answerer), nonce, &named(&scanner, &said)))
     })
     .await
 }

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::Api;
 use super::auth::{AgentCaller, Participant, limited_to, operates};
 use super::credentials;
-use super::extract::{Id, Json, heavy, idempotency_key};
+use super::extract::{Id, Json, OWN_THREAD, heavy, idempotency_key};
 use super::handoffs::{find, not_the_receiver};
 use super::open;
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
@@ -26,9 +26,6 @@ use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{ContentId, HandoffId, Micros};
 use handoffd_core::domain::question::{LONGEST_ANSWER, Question};
-
-/// Schemas and answers above this size, in bytes, are checked on a thread of their own.
-const LARGE: usize = 64 * 1024;
 
 type Body = Json<Map<String, Value>>;
 
@@ -93,15 +90,21 @@ impl AskedView {
     /// The last question of a handoff, without its words.
     #[must_use]
     pub fn last(handoff: &Handoff) -> Option<Self> {
-        let asked = handoff.questions.last()?;
+        Self::of(handoff, handoff.questions.len().checked_sub(1)?)
+    }
+
+    /// The question at a place, from 0, without its words.
+    fn of(handoff: &Handoff, place: usize) -> Option<Self> {
+        let asked = handoff.questions.get(place)?;
         let answer = asked.answer.as_ref();
-        let state = match (answer, handoff.open_question()) {
+        let is_last = place + 1 == handoff.questions.len();
+        let state = match (answer, handoff.open_question().filter(|_| is_last)) {
             (Some(_), _) => "ANSWERED",
             (None, Some(_)) => "OPEN",
             (None, None) => "CLOSED",
         };
         Some(Self {
-            number: u32::try_from(handoff.questions.len()).unwrap_or(u32::MAX),
+            number: u32::try_from(place + 1).unwrap_or(u32::MAX),
             state: state.to_owned(),
             question: None,
             schema: None,
@@ -195,8 +198,7 @@ async fn put(
     let within = within(api, &said)?;
     let mut warnings = credentials::redacted(api, &mut said)?;
     if let Some(schema) = said.get("schema").filter(|schema| !schema.is_null()).cloned() {
-        let size = schema.to_string().len();
-        let checked = heavy(size.max(LARGE), move || check_schema(&schema)).await?;
+        let checked = heavy(OWN_THREAD, move || check_schema(&schema)).await?;
         checked.map_err(|fault| Problem::refusal(vec![fault], false))?;
     }
     let now = api.now();
@@ -278,7 +280,7 @@ async fn fits(
     })?;
     let schema = question.get("schema").filter(|schema| !schema.is_null()).cloned();
     let Some((schema, answer)) = schema.zip(said.get("answer").cloned()) else { return Ok(()) };
-    let found = heavy(LARGE, move || faults(&schema, &answer)).await?;
+    let found = heavy(OWN_THREAD, move || faults(&schema, &answer)).await?;
     if found.is_empty() { Ok(()) } else { Err(Problem::refusal(found, false)) }
 }
 
@@ -311,13 +313,38 @@ pub(super) async fn last(
     principal: &Principal,
     handoff: &Handoff,
 ) -> Result<Option<AskedView>, Problem> {
-    let Some(mut view) = AskedView::last(handoff) else { return Ok(None) };
+    let Some(place) = handoff.questions.len().checked_sub(1) else { return Ok(None) };
+    worded(api, principal, handoff, place).await
+}
+
+/// All questions of a handoff with their words and answers, the first one first.
+pub(super) async fn all(
+    api: &Api,
+    principal: &Principal,
+    handoff: &Handoff,
+) -> Result<Vec<AskedView>, Problem> {
+    let mut views = Vec::with_capacity(handoff.questions.len());
+    for place in 0..handoff.questions.len() {
+        views.extend(worded(api, principal, handoff, place).await?);
+    }
+    Ok(views)
+}
+
+async fn worded(
+    api: &Api,
+    principal: &Principal,
+    handoff: &Handoff,
+    place: usize,
+) -> Result<Option<AskedView>, Problem> {
+    let Some(mut view) = AskedView::of(handoff, place) else { return Ok(None) };
     let reader = limited_to(principal);
     let withheld = reader.is_some_and(|agent| {
         handoff.status == HandoffStatus::DeadLettered
             || (handoff.source != agent && handoff.target != agent)
     });
-    let Some(asked) = handoff.questions.last().filter(|_| !withheld) else { return Ok(Some(view)) };
+    let Some(asked) = handoff.questions.get(place).filter(|_| !withheld) else {
+        return Ok(Some(view));
+    };
     if let Some(mut said) = api.contents.find_json(&principal.tenant, asked.content).await? {
         view.schema = said.get_mut("schema").map(Value::take).filter(|schema| !schema.is_null());
         view.question = Some(taken(said, "question"));

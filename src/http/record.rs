@@ -14,6 +14,7 @@ const KINDS: &[&str] = &[
     "NO_OP",
     "DEAD_LETTERED",
     "ACCEPTED",
+    "TAKEN_OVER",
     "REJECTED",
     "INPUT_REQUESTED",
     "INPUT_PROVIDED",
@@ -261,6 +262,9 @@ pub struct RecordCompression {
     /// Why the embedded compressor took the model's place: a code.
     #[schema(nullable = false)]
     pub fallback: Option<String>,
+    /// The turns went to another region for the model's summary.
+    #[schema(nullable = false)]
+    pub crossing: Option<RecordCrossing>,
 }
 
 /// The actor of a record.
@@ -405,6 +409,9 @@ pub struct RecordClassifier {
     /// What it called it.
     #[schema(nullable = false)]
     pub label: Option<String>,
+    /// The texts went to another region for it.
+    #[schema(nullable = false)]
+    pub crossing: Option<RecordCrossing>,
 }
 
 /// Between which regions the data of a record went.
@@ -419,7 +426,7 @@ pub struct RecordResidency {
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct RecordCrossing {
-    /// At which end: `sender` or `receiver`.
+    /// At which end: `sender` or `receiver`; or who was shown texts: `classifier` or `model`.
     pub party: String,
     /// The region that the data leave.
     pub from: String,

@@ -134,7 +134,13 @@ pub(super) async fn list(
         from: time_parameter("from", params.from.as_deref())?,
         until: time_parameter("to", params.to.as_deref())?,
     };
-    let after = read_cursor(params.cursor.as_deref())?;
+    let newest = async || {
+        // An agent's places are those of its own list.
+        let all = RefusalFilter { source: limited_to(&principal), ..RefusalFilter::default() };
+        let rows = api.store.list_refusals(&principal.tenant, &all, None, 1).await?;
+        Ok(rows.first().map(|row| (row.created_at, row.id.to_string())))
+    };
+    let after = read_cursor(&api, params.cursor.as_deref(), newest).await?;
     let rows =
         api.store.list_refusals(&principal.tenant, &filter, after.as_ref(), limit + 1).await?;
     let position = |row: &RefusalRow| (row.created_at, row.id.to_string());

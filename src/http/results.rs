@@ -9,6 +9,7 @@ use super::problem::Problem;
 use handoffd_broker::trace::opened;
 use handoffd_core::domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{HandoffId, TaskId, TenantId};
+use handoffd_core::domain::lenient;
 
 /// Records read at once.
 const PAGE: i64 = 256;
@@ -32,8 +33,19 @@ pub(super) async fn find(
     find_said(api, tenant, task, handoff, HandoffStatus::Completed.as_str()).await
 }
 
-/// `details` and `metadata` of the receiver's verdict, where the handoff has one and the receiver said any.
+/// `details`, `metadata` and `error` of the receiver's verdict, and what of it could not be kept, where the handoff has one and the
+/// receiver said any.
 pub(super) async fn verdict(api: &Api, handoff: &Handoff) -> Result<Option<Value>, Problem> {
+    if handoff.status == HandoffStatus::Failed {
+        let kind = HandoffStatus::Failed.as_str();
+        let said = find_said(api, &handoff.tenant, handoff.task_id, handoff.id, kind).await?;
+        if let Some(Value::Object(mut said)) = said {
+            said.retain(|name, _| ["details", "metadata", "error"].contains(&name.as_str()));
+            if !said.is_empty() {
+                return Ok(Some(Value::Object(said)));
+            }
+        }
+    }
     let kind = match handoff.status {
         HandoffStatus::Rejected => HandoffStatus::Rejected,
         _ if handoff.accepted_at.is_some() => HandoffStatus::Accepted,
@@ -41,7 +53,7 @@ pub(super) async fn verdict(api: &Api, handoff: &Handoff) -> Result<Option<Value
     };
     let said = find_said(api, &handoff.tenant, handoff.task_id, handoff.id, kind.as_str()).await?;
     let Some(Value::Object(mut said)) = said else { return Ok(None) };
-    said.retain(|name, _| name == "details" || name == "metadata");
+    said.retain(|name, _| matches!(name.as_str(), "details" | "metadata" | lenient::OWN));
     // An A2A agent's answer by a message stands in its acceptance. The result shows it once the API judged it.
     if handoff.mode == DeliveryMode::A2a
         && said.get("metadata").is_some_and(|own| own.pointer("/a2a/message").is_some())

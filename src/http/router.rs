@@ -80,6 +80,7 @@ macro_rules! table {
             .routes($routes!(verdicts::accept))
             .routes($routes!(verdicts::reject))
             .routes($routes!(verdicts::heartbeat))
+            .routes($routes!(verdicts::takeover))
             .routes($routes!(questions::ask))
             .routes($routes!(questions::answer))
             .routes($routes!(verdicts::complete))

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::Api;
 use super::auth::{Auditor, Caller, Operator};
-use super::extract::{Id, Ids, Json, heavy};
+use super::extract::{Id, Ids, Json, OWN_THREAD, heavy};
 use super::open;
 use super::problem::{BadBody, Busy, FailureView, Problem, view};
 use handoffd_broker::ledger::command::{Kind, PutPayloadSchema, Reply, content};
@@ -335,7 +335,7 @@ pub(super) async fn put(
     let PutBody { schema, migration } = body;
     let doc = canonical::to_vec(&schema);
     let words = migration.clone();
-    let (schema, faults) = heavy(doc.len(), move || {
+    let (schema, faults) = heavy(OWN_THREAD, move || {
         let faults = faults(&schema, words.as_deref());
         (schema, faults)
     })
@@ -404,9 +404,8 @@ pub(super) async fn compare(
         .map_err(|why| Problem::refusal(vec![wrong("/version", why)], false))?;
     let rows = api.store.list_payload_schemas(&principal.tenant, Some(&id)).await?;
     let versions = rows.iter().map(known).collect::<Result<Vec<_>, _>>()?;
-    let size = rows.iter().map(|row| row.doc.len()).max().unwrap_or(0) + schema.to_string().len();
     let version = version.map(|_| name.version);
-    heavy(size, move || {
+    heavy(OWN_THREAD, move || {
         let faults = faults(&schema, migration.as_deref());
         if !faults.is_empty() {
             return Err(Problem::refusal(faults, false));

@@ -2,19 +2,23 @@
 
 use std::sync::atomic::Ordering;
 
+use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::Api;
-use super::auth::OptionalCaller;
+use super::auth::{Caller, OptionalCaller, limited_to, operates};
+use super::coding::Constant;
 use super::extract::Id;
 use super::problem::Problem;
 use super::schemas::{JsonSchema, latest};
 use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::ids::Micros;
 use handoffd_core::gate::schema;
+use handoffd_store::store::StoreError;
 
 /// The process runs.
 #[utoipa::path(
@@ -29,14 +33,14 @@ pub async fn livez() -> &'static str {
     "ok\n"
 }
 
-/// The broker takes requests: the store answers and no stop is under way.
+/// The broker takes requests: the store answers and takes writes, and no stop is under way.
 #[utoipa::path(
     get, path = "/readyz", tag = "service", operation_id = "readyz",
     security(()),
     responses(
         (status = 200, description = "Ready", body = String, content_type = "text/plain"),
         (status = 400, description = "An unknown query parameter"),
-        (status = 503, description = "Stopping, or the store is away"),
+        (status = 503, description = "Stopping, or the store is away or takes no writes"),
     )
 )]
 pub(super) async fn readyz(State(api): State<Api>) -> Result<&'static str, Problem> {
@@ -44,34 +48,82 @@ pub(super) async fn readyz(State(api): State<Api>) -> Result<&'static str, Probl
         return Err(Problem::new(Code::Unavailable, "the broker is stopping"));
     }
     api.store.ping().await?;
+    // Known from the last batch; where none succeeded of late, by one small write.
+    writable(&api).await.map_err(|_| {
+        // The reason stands in the log once, at the first failure.
+        Problem::new(Code::Unavailable, "the store takes no writes; the broker's log says why")
+    })?;
     Ok("ok\n")
 }
 
-/// Metrics in Prometheus' text format.
+/// Whether the store takes writes.
+async fn writable(api: &Api) -> Result<(), StoreError> {
+    api.intake.ledger.health().check(&*api.store, &api.broker, api.now()).await
+}
+
+/// Metrics in Prometheus' text format: all of them for an operator or admin of the installation's own tenant
+/// (`auth.tenant`), the pairs of its tenant for any other person, its own pairs for an agent.
 #[utoipa::path(
     get, path = "/metrics", tag = "service", operation_id = "metrics",
-    security(()),
     responses(
         (status = 200, description = "Metrics", body = String, content_type = "text/plain; version=0.0.4"),
         (status = 404, description = "Metrics have a listener of their own"),
     )
 )]
-pub(super) async fn metrics(State(api): State<Api>) -> Result<Response, Problem> {
+pub(super) async fn metrics(
+    State(api): State<Api>,
+    Caller(principal): Caller,
+) -> Result<Response, Problem> {
     if api.config.server.metrics_listen.is_some() {
         return Err(Problem::not_found("page here: metrics have a listener of their own"));
     }
-    page(State(api)).await
+    if operates(&principal) && principal.tenant == api.config.auth.tenant {
+        return page(State(api)).await;
+    }
+    let own = api.metrics.render_own(&principal.tenant, limited_to(&principal).as_ref());
+    Ok(as_page(encoded(own)?))
+}
+
+fn encoded<E>(text: Result<String, E>) -> Result<Bytes, Problem> {
+    text.map(Bytes::from)
+        .map_err(|_| Problem::new(Code::Internal, "the metrics cannot be encoded"))
+}
+
+fn as_page(text: Bytes) -> Response {
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+}
+
+/// The last page of metrics. A page takes time and memory: those that ask while one is made share the next.
+#[derive(Default)]
+pub struct MetricsPage(tokio::sync::Mutex<Option<MadePage>>);
+
+struct MadePage {
+    /// When its making began: what happened before is in it.
+    began: Instant,
+    text: Bytes,
 }
 
 /// How long a task waits for its next handoff before it counts as idle, in microseconds: an hour.
 const IDLE_US: i64 = 3_600_000_000;
 
 pub(super) async fn page(State(api): State<Api>) -> Result<Response, Problem> {
+    let asked = Instant::now();
+    let mut made = api.metrics_page.0.lock().await;
+    let text = match made.take().filter(|page| page.began >= asked) {
+        Some(page) => made.insert(page).text.clone(),
+        None => made.insert(make_page(&api).await?).text.clone(),
+    };
+    drop(made);
+    Ok(as_page(text))
+}
+
+async fn make_page(api: &Api) -> Result<MadePage, Problem> {
+    let began = Instant::now();
     let idle_since = Micros(api.now().0.saturating_sub(IDLE_US));
     match api.store.depths(idle_since).await {
         Ok(depths) => {
             let metrics = &api.metrics;
-            metrics.store_up.set(1);
+            metrics.store_up.set(i64::from(writable(&api).await.is_ok()));
             metrics.outbox_depth.set(depths.outbox);
             metrics.dead_letters.set(depths.dead_letters);
             metrics.escalations.set(depths.escalations);
@@ -87,11 +139,7 @@ pub(super) async fn page(State(api): State<Api>) -> Result<Response, Problem> {
     for (state, count) in [("busy", busy), ("idle", idle)] {
         api.metrics.store_connections.with_label_values(&[state]).set(i64::from(count));
     }
-    let text = api
-        .metrics
-        .render()
-        .map_err(|_| Problem::new(Code::Internal, "the metrics cannot be encoded"))?;
-    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
+    Ok(MadePage { began, text: encoded(api.metrics.render())? })
 }
 
 /// Schemas, with where they are.
@@ -161,8 +209,7 @@ pub(super) async fn schemas(
 pub(super) async fn handoff_schema(Id(version): Id<String>) -> Result<Response, Problem> {
     let document =
         schema::document(&version).ok_or_else(|| Problem::not_found("schema version"))?;
-    Ok((StatusCode::OK, [(header::CONTENT_TYPE, "application/schema+json")], document)
-        .into_response())
+    Ok(Constant::of(document).answer("application/schema+json"))
 }
 
 /// The schema of SW4RM's `HandoffContext`: JSON Schema draft-07 (docs/doors/sw4rm.md).
@@ -174,6 +221,5 @@ pub(super) async fn handoff_schema(Id(version): Id<String>) -> Result<Response, 
     )
 )]
 pub(super) async fn sw4rm_context_schema() -> Response {
-    let kind = [(header::CONTENT_TYPE, "application/schema+json")];
-    (StatusCode::OK, kind, handoffd_core::sw4rm::CONTEXT_SCHEMA).into_response()
+    Constant::of(handoffd_core::sw4rm::CONTEXT_SCHEMA).answer("application/schema+json")
 }

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -301,7 +300,7 @@ pub struct ChunkPage {
         (status = 200, description = "The chunks; of Server-Sent Events `id` is the number and `data` the chunk", content(
             (ChunkPage = "application/json"), (String = "text/event-stream"),
         )),
-        (status = 400, description = "A malformed parameter"),
+        (status = 400, description = "A malformed parameter, or a place ahead of the next chunk: `head` is its number"),
         (status = 403, description = "A dead letter: its text reaches no agent"),
         (status = 404, description = "No such handoff, or not the caller's"),
         (status = 409, description = "The handoff's message came whole"),
@@ -321,10 +320,14 @@ pub(super) async fn list(
         return Err(Problem::invalid("from is a number from 1"));
     }
     let mut handoff = readable(&api, &principal, id).await?;
+    let head = handoff.stream.as_ref().map_or(0, |stream| stream.seq);
     let key = (handoff.tenant.clone(), handoff.id);
     let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     if accepts.is_some_and(|accepts| accepts.contains("text/event-stream")) {
-        return events(api, principal, key, from, &headers);
+        return events(api, principal, key, (from, head), &headers);
+    }
+    if from > head + 1 {
+        return Err(Problem::ahead("from", head + 1));
     }
     let wait = Duration::from_secs(params.wait.unwrap_or(0).min(60));
     let deadline = tokio::time::Instant::now() + wait;
@@ -396,10 +399,11 @@ fn events(
     api: Api,
     principal: Principal,
     key: HandoffKey,
-    from: i64,
+    (from, head): (i64, i64),
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
     let after = match headers.get("last-event-id") {
+        None if from > head + 1 => return Err(Problem::ahead("from", head + 1)),
         None => from - 1,
         Some(value) => {
             let number = value.to_str().ok().and_then(|text| text.trim().parse::<i64>().ok());
@@ -408,9 +412,10 @@ fn events(
                 .ok_or_else(|| Problem::invalid("Last-Event-ID is no number of a stream"))?
         }
     };
-    let Ok(place) = Arc::clone(&api.streams).try_acquire_owned() else {
-        return Err(Problem::new(Code::Overloaded, "too many streams are open; try again"));
-    };
+    if after > head.max(from - 1) {
+        return Err(Problem::ahead("Last-Event-ID", head));
+    }
+    let place = api.pools.streams.enter_as(api.pools.holder(Some(&principal)), 1)?;
     let reading = ChunkReading { api, principal, key, after, ready: VecDeque::new(), ended: false };
     let sse = Sse::new(reading.events(place)).keep_alive(KeepAlive::new().interval(HEARTBEAT));
     // A proxy that collects answers before it passes them on would defeat the purpose.
@@ -431,10 +436,7 @@ struct ChunkReading {
 impl ChunkReading {
     /// Ends with the stream of the handoff; or when the broker stops, or the store fails: the client comes again with the
     /// last id.
-    fn events(
-        self,
-        place: tokio::sync::OwnedSemaphorePermit,
-    ) -> impl Stream<Item = Result<SseEvent, Infallible>> {
+    fn events(self, place: super::fair::Place) -> impl Stream<Item = Result<SseEvent, Infallible>> {
         futures_util::stream::unfold((self, place), |(mut reading, place)| async move {
             let event = reading.next().await?;
             Some((Ok(event), (reading, place)))

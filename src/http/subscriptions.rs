@@ -184,7 +184,7 @@ fn credentials(new: &mut serde_json::Map<String, Value>) -> Result<EndpointCrede
     Ok(EndpointCredentials { authorization: take("authorization")?, token: take("token")? })
 }
 
-/// Subscribe to events. They are posted, signed after Standard Webhooks, from this moment on.
+/// Subscribe to events. They are posted, signed after Standard Webhooks, from this moment on, or from `since` on.
 #[utoipa::path(
     post, path = "/subscriptions", tag = "events", operation_id = "createSubscription",
     request_body(content = SubscriptionBody, description = "`url` is needed", content_type = "application/json"),
@@ -202,6 +202,11 @@ pub(super) async fn create(
     Json(mut new): Json<serde_json::Map<String, Value>>,
 ) -> Result<(StatusCode, axum::Json<SubscriptionView>), Problem> {
     let credentials = credentials(&mut new)?;
+    let from = match new.remove("since") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(since)) => Some(position(&api, &principal.tenant, &since).await?),
+        Some(_) => return Err(wrong("/since", "must be a cursor of the feed or an RFC 3339 time")),
+    };
     let spec: SubscriptionSpec = typed(Value::Object(new))?;
     let mut subscription = spec.make().map_err(|(pointer, why)| wrong(&pointer, why))?;
     subscription.owner = owner_of(&api, &principal, &subscription).await?;
@@ -220,7 +225,11 @@ pub(super) async fn create(
             .keep_credentials(&api.intake.vault, &principal.tenant, &owner, &credentials)
             .map_err(sealing)?;
     }
-    let content = said(id, &json!({ "created": subscription }), now);
+    let mut what = json!({ "created": subscription });
+    if let Some(from) = from {
+        what["since"] = from.to_string().into();
+    }
+    let content = said(id, &what, now);
     let row = SubscriptionRow {
         tenant: principal.tenant.clone(),
         id,
@@ -229,7 +238,7 @@ pub(super) async fn create(
         created_at: now,
         updated_at: now,
     };
-    let create = Box::new(CreateSubscription { row: row.clone(), content });
+    let create = Box::new(CreateSubscription { row: row.clone(), from, content });
     api.carry_out(&principal, api.now(), Kind::CreateSubscription(create)).await?;
     let mut view = warned(&api, shown(&api, &row).await?, &others);
     view.secret = Some(secret.to_string());
@@ -440,6 +449,13 @@ pub(super) async fn deliveries(
     let limit = page_size(params.limit)?;
     find(&api, &principal, id).await?;
     let key = (principal.tenant.clone(), Subscriber::Subscription(id));
+    if let Some(before) = params.before {
+        let newest = api.store.list_event_deliveries(&key, None, 1).await?;
+        let next = newest.first().map_or(1, |row| row.number + 1);
+        if before > next {
+            return Err(Problem::ahead("before", next));
+        }
+    }
     let rows = api.store.list_event_deliveries(&key, params.before, limit).await?;
     let items = rows.into_iter().map(EventDeliveryView::from).collect();
     Ok(axum::Json(EventDeliveriesView { items }))

@@ -1,6 +1,7 @@
 //! `/tasks`: reading, completing, checkpoints.
 
 use axum::extract::State;
+use axum::http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -14,6 +15,7 @@ use super::extract::{
     time_parameter,
 };
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
+use super::verdicts::header_token;
 use super::views::{Page, TaskView};
 use handoffd_broker::directory::Principal;
 use handoffd_broker::ledger::command::{
@@ -22,7 +24,7 @@ use handoffd_broker::ledger::command::{
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::handoff::HandoffStatus;
-use handoffd_core::domain::ids::{AgentId, ExecutionId, Micros, TaskId};
+use handoffd_core::domain::ids::{AgentId, ExecutionId, HandoffId, Micros, TaskId};
 use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::task::{Task, TaskStatus};
 use handoffd_core::domain::warning::{Warning, WarningCode};
@@ -35,15 +37,21 @@ pub(crate) async fn find(api: &Api, principal: &Principal, id: TaskId) -> Result
     let unknown = || Problem::not_found("task");
     let task = api.store.find_task(&(principal.tenant.clone(), id)).await?.ok_or_else(unknown)?;
     if let Some(agent) = limited_to(principal)
-        && task.holder != agent
+        && !has_part(api, &task, &agent).await?
     {
-        let filter =
-            HandoffFilter { task_id: Some(id), party: Some(agent), ..HandoffFilter::default() };
-        if api.store.list_handoffs(&principal.tenant, &filter, None, 1).await?.is_empty() {
-            return Err(unknown());
-        }
+        return Err(unknown());
     }
     Ok(task)
+}
+
+/// Whether an agent holds a task, or ever sent or received a handoff on it.
+async fn has_part(api: &Api, task: &Task, agent: &AgentId) -> Result<bool, Problem> {
+    if task.holder == *agent {
+        return Ok(true);
+    }
+    let (task_id, party) = (Some(task.id), Some(agent.clone()));
+    let filter = HandoffFilter { task_id, party, ..HandoffFilter::default() };
+    Ok(!api.store.list_handoffs(&task.tenant, &filter, None, 1).await?.is_empty())
 }
 
 /// Read one task.
@@ -64,7 +72,7 @@ pub(super) async fn get(
     let mut view = TaskView::from(&task);
     if let Some(at) = task.checkpoint {
         let run = (principal.tenant.clone(), id, at.execution_id);
-        if let Some(row) = api.store.find_checkpoint(&run, Some(at.seq)).await?
+        if let Some(row) = api.store.find_checkpoint(&run, None, Some(at.seq)).await?
             && limited_to(&principal).is_none_or(|agent| row.agent == agent)
         {
             view.checkpoint_state = Some(state_of(&row)?);
@@ -135,7 +143,12 @@ pub(super) async fn list(
         left_at_most: parameter("leftAtMostUSD", params.left_at_most.as_deref())?,
         spent_at_least: parameter("spentAtLeastUSD", params.spent_at_least.as_deref())?,
     };
-    let after = read_cursor(params.cursor.as_deref())?;
+    let newest = async || {
+        let all = TaskFilter { party: limited_to(&principal), ..TaskFilter::default() };
+        let rows = api.store.list_tasks(&principal.tenant, &all, None, 1).await?;
+        Ok(rows.first().map(|row| (row.created_at, row.id.to_string())))
+    };
+    let after = read_cursor(&api, params.cursor.as_deref(), newest).await?;
     let rows = api.store.list_tasks(&principal.tenant, &filter, after.as_ref(), limit + 1).await?;
     Ok(axum::Json(Page::new(
         rows,
@@ -358,19 +371,22 @@ async fn is_in_grace(api: &Api, task: &Task, agent: &AgentId) -> Result<bool, Pr
     Ok(!api.store.list_handoffs(&task.tenant, &filter, None, 1).await?.is_empty())
 }
 
-/// Store a checkpoint ahead of a handoff; the body is the state itself, a JSON object.
+/// Store a checkpoint ahead of a handoff; the body is the state itself, a JSON object. The caller has a part in the
+/// task, or the task does not exist yet. A run is its agent's own: agents that use one `executionId` have a run each.
 #[utoipa::path(
     put, path = "/tasks/{taskId}/checkpoints/{executionId}", tag = "tasks", operation_id = "putCheckpoint",
     params(
         ("taskId" = String, Path, description = "The task's UUID; it need not exist yet"),
         ("executionId" = String, Path, description = "The UUID of the agent's run"),
+        ("Handoff-Id" = Option<String>, Header, description = "The handoff on which the agent's worker works, with its token: a worker whose handoff another one took over saves nothing"),
+        ("Handoff-Fencing-Token" = Option<i64>, Header, description = "The token by which the worker holds that handoff"),
     ),
     request_body(content = super::views::CheckpointState, description = "The state", content_type = "application/json"),
     responses(
         (status = 200, description = "Stored", body = CheckpointView),
-        (status = 403, description = "Another agent's run, or no agent's key"),
-        (status = 404, description = "Not UUIDs"),
-        (status = 409, description = "The task has ended, and no grace runs in which the caller may finish its work on it"),
+        (status = 403, description = "No agent's key"),
+        (status = 404, description = "Not UUIDs, or a task in which the caller has no part"),
+        (status = 409, description = "The task has ended, and no grace runs in which the caller may finish its work on it; or the token is stale"),
         BadBody,
         (status = 422, description = "Not an object"),
         Busy,
@@ -380,8 +396,10 @@ pub(super) async fn put_checkpoint(
     State(api): State<Api>,
     caller: AgentCaller,
     Ids(task_id, execution_id): Ids<TaskId, ExecutionId>,
+    headers: HeaderMap,
     body: JsonBytes,
 ) -> Result<axum::Json<CheckpointView>, Problem> {
+    let fence = fence(&headers)?;
     let size = body.bytes.len();
     let mut state = parse(body.bytes.clone()).await?;
     let warnings = credentials::judged(&api, &state)?;
@@ -389,11 +407,16 @@ pub(super) async fn put_checkpoint(
     if !state.is_object() {
         return Err(wrong("", "a checkpoint is a JSON object"));
     }
-    if let Some(task) = api.store.find_task(&(caller.principal.tenant.clone(), task_id)).await?
-        && task.status.is_final()
-        && !is_in_grace(&api, &task, &caller.id).await?
-    {
-        return Err(Problem::new(Code::Conflict, "the task has ended"));
+    let mut part_known = false;
+    if let Some(task) = api.store.find_task(&(caller.principal.tenant.clone(), task_id)).await? {
+        if !has_part(&api, &task, &caller.id).await? {
+            return Err(Problem::not_found("task"));
+        }
+        if task.status.is_final() && !is_in_grace(&api, &task, &caller.id).await? {
+            return Err(Problem::new(Code::Conflict, "the task has ended"));
+        }
+        // Once an agent had a part it always has one. The ledger looks at a task that begins in the meantime.
+        part_known = true;
     }
     let canonical = heavy(size, move || canonical::to_vec(&state)).await?;
     let limit = api.config.recovery.max_checkpoint_bytes;
@@ -413,6 +436,8 @@ pub(super) async fn put_checkpoint(
                 task_id,
                 execution_id,
                 agent: caller.id,
+                has_part: part_known,
+                fence,
                 part,
             })),
         )
@@ -422,6 +447,21 @@ pub(super) async fn put_checkpoint(
             Ok(axum::Json(CheckpointView { warnings, ..CheckpointView::from(&row) }))
         }
         other => Err(Problem::unexpected(&other)),
+    }
+}
+
+/// The handoff under which a worker saves, and the token by which it holds that.
+fn fence(headers: &HeaderMap) -> Result<Option<(HandoffId, i64)>, Problem> {
+    let token = header_token(headers)?;
+    let id = headers.get("handoff-id");
+    match (id, token) {
+        (None, None) => Ok(None),
+        (Some(id), Some(token)) => {
+            let id = id.to_str().ok().and_then(|id| id.trim().parse().ok());
+            let id = id.ok_or_else(|| Problem::invalid("Handoff-Id must be a UUID"))?;
+            Ok(Some((id, token)))
+        }
+        _ => Err(Problem::invalid("Handoff-Id and Handoff-Fencing-Token come together")),
     }
 }
 
@@ -456,11 +496,11 @@ pub(super) async fn get_checkpoint(
     Params(params): Params<CheckpointParams>,
 ) -> Result<axum::Json<CheckpointView>, Problem> {
     let run = (principal.tenant.clone(), task_id, execution_id);
+    let agent = limited_to(&principal);
     let row = api
         .store
-        .find_checkpoint(&run, params.seq)
+        .find_checkpoint(&run, agent.as_ref(), params.seq)
         .await?
-        .filter(|row| limited_to(&principal).is_none_or(|agent| row.agent == agent))
         .ok_or_else(|| Problem::not_found("checkpoint"))?;
     let mut view = CheckpointView::from(&row);
     view.state = Some(state_of(&row)?);

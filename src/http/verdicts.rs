@@ -13,20 +13,22 @@ use utoipa::ToSchema;
 use super::Api;
 use super::auth::AgentCaller;
 use super::credentials;
-use super::extract::{Id, Json, heavy, trace_context};
+use super::extract::{Id, Json, Said, heavy, trace_context};
 use super::handoffs::{find, not_the_receiver};
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
 use super::results;
 use super::views::HandoffView;
 use handoffd_broker::directory::Principal;
 use handoffd_broker::early_replies::EarlyVerdict;
-use handoffd_broker::ledger::command::{Kind, Reply, Verdict, VerdictKind, content};
+use handoffd_broker::ledger::command::{Kind, Reply, TakeOver, Verdict, VerdictKind, content};
 use handoffd_broker::telemetry;
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::failure::{Code, Failure, Stage, escaped};
 use handoffd_core::domain::funds::Spending;
 use handoffd_core::domain::handoff::{DeliveryMode, HANDED_ON, Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TenantId};
+use handoffd_core::domain::lease::LONGEST_INTERVAL_MS;
+use handoffd_core::domain::lenient::{self, UnreadableParts, Why};
 use handoffd_core::domain::message::whole_number;
 use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::trace_context::TraceParent;
@@ -41,10 +43,11 @@ use handoffd_store::store::{HandoffKey, Role};
 /// The largest amount that a receiver may state, as in a message.
 const MOST_USD: f64 = 1e9;
 
+/// The member by which a holder says how often it will be heard of.
+const INTERVAL: &str = "heartbeatIntervalMs";
+
 /// The counts of `tokenSpent`.
 const TOKENS: [&str; 2] = ["prompt", "completion"];
-
-type Body = Json<serde_json::Map<String, Value>>;
 
 /// What a receiver may say when it takes the task.
 #[derive(ToSchema)]
@@ -52,6 +55,10 @@ type Body = Json<serde_json::Map<String, Value>>;
 pub struct AcceptBody {
     /// The token that came with the delivery, where the header does not have it.
     pub fencing_token: Option<i64>,
+    /// How often the broker will hear of this worker. Another worker of the agent may take the handoff over once four such
+    /// intervals passed without a word. Without it the lease cannot be taken over before it ends.
+    #[schema(minimum = 1, maximum = 86_400_000)]
+    pub heartbeat_interval_ms: Option<u64>,
 }
 
 /// Why a receiver refuses the task.
@@ -72,6 +79,9 @@ pub struct RejectBody {
 pub struct HeartbeatBody {
     /// The token that came with the delivery, where the header does not have it.
     pub fencing_token: Option<i64>,
+    /// How often the broker will hear of this worker from now on; as it said before where absent.
+    #[schema(minimum = 1, maximum = 86_400_000)]
+    pub heartbeat_interval_ms: Option<u64>,
 }
 
 /// What came of the task.
@@ -158,15 +168,17 @@ macro_rules! verdict_endpoint {
             caller: AgentCaller,
             Id(id): Id<HandoffId>,
             headers: HeaderMap,
-            Json(mut said): Body,
+            said: Said,
         ) -> Result<axum::Json<HandoffView>, Problem> {
             let handoff = find(&api, &caller.principal, id).await?;
             linked(&handoff, &headers);
             if handoff.target != caller.id {
                 return Err(not_the_receiver());
             }
+            let Said { members: mut said, unreadable } = said;
             let token = fencing_token(&headers, &mut said)?;
-            let view = say(&api, &caller.principal, &handoff, token, $verdict, said, api.now());
+            let heard = Heard { verdict: $verdict, said, unreadable, at: api.now() };
+            let view = say(&api, &caller.principal, &handoff, token, heard);
             view.await.map(axum::Json)
         }
     };
@@ -198,6 +210,82 @@ verdict_endpoint!(
     fail, "/handoffs/{handoffId}/fail", "failHandoff", FailBody,
     ReplyVerdict::Fail
 );
+
+/// A worker that takes a handoff over from one that is silent.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct TakeoverBody {
+    /// How often the broker will hear of the new holder. Without it the new lease cannot be taken over before it ends.
+    #[schema(minimum = 1, maximum = 86_400_000)]
+    pub heartbeat_interval_ms: Option<u64>,
+}
+
+/// Take an accepted handoff over from another worker of the same agent that was silent for four of its own intervals
+/// (`heartbeatIntervalMs` of its acceptance or heartbeats). The answer has a new fencing token and a lease that begins now; the
+/// worker before gets 409 `STALE_LEASE` from then on.
+#[utoipa::path(
+    post, path = "/handoffs/{handoffId}/takeover", tag = "verdicts", operation_id = "takeOverHandoff",
+    params(("handoffId" = String, Path, description = "The handoff's UUID")),
+    request_body(content = TakeoverBody, content_type = "application/json"),
+    responses(
+        (status = 200, description = "The handoff with its new token", body = HandoffView),
+        (status = 403, description = "Not the receiver's key"),
+        (status = 404, description = "No such handoff"),
+        (status = 409, description = "Its holder was heard of, or said no interval, or no lease runs"),
+        BadBody,
+        (status = 422, description = "The body does not fit"),
+        Busy,
+    )
+)]
+pub(super) async fn takeover(
+    State(api): State<Api>,
+    caller: AgentCaller,
+    Id(id): Id<HandoffId>,
+    headers: HeaderMap,
+    Json(mut said): Json<serde_json::Map<String, Value>>,
+) -> Result<axum::Json<HandoffView>, Problem> {
+    let handoff = find(&api, &caller.principal, id).await?;
+    linked(&handoff, &headers);
+    if handoff.target != caller.id {
+        return Err(not_the_receiver());
+    }
+    let interval_ms = interval(&mut said)?;
+    if let Some(name) = said.keys().next() {
+        return Err(wrong(&format!("/{}", escaped(name)), "is no member of a takeover"));
+    }
+    let now = api.now();
+    let take = TakeOver {
+        task_id: handoff.task_id,
+        handoff_id: handoff.id,
+        interval_ms,
+        lease_until: now.plus(Duration::from_millis(api.config.delivery.lease_ms)),
+    };
+    match api.carry_out(&caller.principal, now, Kind::TakeOver(take)).await? {
+        Reply::Handoff { handoff, .. } => Ok(axum::Json(HandoffView::from(&handoff))),
+        other => Err(Problem::unexpected(&other)),
+    }
+}
+
+/// How often the holder of a lease will be heard of, in milliseconds.
+fn interval(said: &mut serde_json::Map<String, Value>) -> Result<Option<u64>, Problem> {
+    let Some(told) = said.remove(INTERVAL).filter(|told| !told.is_null()) else { return Ok(None) };
+    let told = whole_number(&told).filter(|ms| (1..=LONGEST_INTERVAL_MS).contains(ms));
+    told.map(Some).ok_or_else(|| {
+        let why = format!("must be whole milliseconds from 1 to {LONGEST_INTERVAL_MS}");
+        wrong(&format!("/{INTERVAL}"), why)
+    })
+}
+
+/// The fencing token of the header alone; `None` without one.
+///
+/// # Errors
+/// It is no whole number, or there are several that differ.
+pub(super) fn header_token(headers: &HeaderMap) -> Result<Option<i64>, Problem> {
+    if !headers.contains_key("handoff-fencing-token") {
+        return Ok(None);
+    }
+    fencing_token(headers, &mut serde_json::Map::new()).map(Some)
+}
 
 fn text(said: &serde_json::Map<String, Value>, name: &str) -> Result<Option<String>, Problem> {
     match said.get(name) {
@@ -360,17 +448,77 @@ fn without_effect(pointer: &str, why: &str) -> WarningView {
     WarningView::from(&Warning::new(WarningCode::WithoutEffect, pointer, why))
 }
 
-/// Carries out what the receiver of a handoff says. A lease counts from `said_at`.
+/// A receiver's verdict, and what it says besides.
+struct Heard {
+    verdict: ReplyVerdict,
+    said: serde_json::Map<String, Value>,
+    unreadable: UnreadableParts,
+    /// When it was said: a lease counts from then.
+    at: Micros,
+}
+
+impl Heard {
+    /// Makes what is said fit its members. On a reply channel nobody hears of a refusal, and the verdict is clear: a
+    /// value of another form becomes its JSON text, or is dropped where it is counted.
+    fn fitted(mut self) -> Self {
+        let said = &mut self.said;
+        let mut as_text = |value: &mut Value, pointer: &str| {
+            if !matches!(value, Value::String(_) | Value::Null) {
+                *value = Value::String(value.to_string());
+                self.unreadable.add(pointer, Why::FormAsText);
+            }
+        };
+        for name in ["reason", "conversationSummary"] {
+            if let Some(value) = said.get_mut(name) {
+                as_text(value, &format!("/{name}"));
+            }
+        }
+        match said.get_mut("error") {
+            Some(Value::Object(error)) => {
+                for name in ["code", "message"] {
+                    if let Some(value) = error.get_mut(name) {
+                        as_text(value, &format!("/error/{name}"));
+                    }
+                }
+            }
+            Some(value) => as_text(value, "/error"),
+            None => {}
+        }
+        for name in ["reason", "error"] {
+            if said.get(name).and_then(Value::as_str) == Some("") {
+                said.remove(name);
+            }
+        }
+        let uncounted = |said: &serde_json::Map<String, Value>, name: &str| match name {
+            "iterations" => {
+                said.get(name).is_some_and(|n| !n.is_null() && whole_number(n).is_none())
+            }
+            _ => spent(&VerdictKind::Complete, said).is_err(),
+        };
+        if matches!(self.verdict, ReplyVerdict::Complete | ReplyVerdict::Fail) {
+            for name in ["iterations", "costTracking"] {
+                if uncounted(said, name) {
+                    said.remove(name);
+                    self.unreadable.add(&format!("/{name}"), Why::Form);
+                }
+            }
+        }
+        self
+    }
+}
+
+/// Carries out what the receiver of a handoff says.
 async fn say(
     api: &Api,
     principal: &Principal,
     handoff: &Handoff,
     fencing_token: i64,
-    verdict: ReplyVerdict,
-    mut said: serde_json::Map<String, Value>,
-    said_at: Micros,
+    heard: Heard,
 ) -> Result<HandoffView, Problem> {
+    let Heard { verdict, mut said, unreadable, at: said_at } = heard;
     let kind = kind_of(verdict, &said)?;
+    let lives = matches!(kind, VerdictKind::Accept | VerdictKind::Heartbeat);
+    let interval_ms = if lives { interval(&mut said)? } else { None };
     let spent = spent(&kind, &said)?;
     if kind == VerdictKind::Complete {
         hold_iterations(api, handoff, &said)?;
@@ -380,6 +528,19 @@ async fn say(
         }
     }
     let mut warnings = credentials::redacted(api, &mut said)?;
+    // The broker follows remote tasks without a key, and has the note of what it read there.
+    if !principal.key_id.is_empty() && said.remove(lenient::OWN).is_some() {
+        let why = "is the broker's own: nothing of it is kept";
+        warnings.push(without_effect(&format!("/{}", lenient::OWN), why));
+    }
+    unreadable.note_in(&mut said);
+    warnings.extend(unreadable.named.iter().map(|part| {
+        let warning = Warning::new(WarningCode::Unreadable, &part.pointer, part.why.sentence());
+        WarningView::from(&warning)
+    }));
+    if !unreadable.is_empty() {
+        tracing::info!(handoff_id = %handoff.id, agent_id = %handoff.target, parts = unreadable.count, "parts of what a receiver says beside its verdict are unreadable");
+    }
     // The row keeps the reason, too: as it is redacted.
     let kind = kind_of(verdict, &said)?;
     for (name, why) in [
@@ -430,6 +591,8 @@ async fn say(
                 fencing_token,
                 content,
                 spent,
+                said_at: heard_at,
+                interval_ms,
                 // A heartbeat that waited in a queue extends the lease from when it was said. An acceptance begins it now.
                 lease_until: heard_at.plus(Duration::from_millis(api.config.delivery.lease_ms)),
             })),
@@ -520,8 +683,9 @@ async fn take_reply(api: &Api, tenant: &TenantId, said: ReceiverReply) -> Result
         api.store.find_handoff(&key).await?.ok_or_else(|| Problem::not_found("handoff"))?;
     prove(api, tenant, &handoff.target, &said).await?;
     let principal = signed_by(tenant, &handoff.target);
-    let ReceiverReply { fencing_token, verdict, timestamp, said, .. } = said;
-    say(api, &principal, &handoff, fencing_token, verdict, said, timestamp).await?;
+    let ReceiverReply { fencing_token, verdict, timestamp, said, unreadable, .. } = said;
+    let heard = Heard { verdict, said, unreadable, at: timestamp }.fitted();
+    say(api, &principal, &handoff, fencing_token, heard).await?;
     Ok(())
 }
 
@@ -532,13 +696,19 @@ async fn take_early(
     receiver: &AgentId,
     said: &ReceiverReply,
 ) -> Result<bool, ReplyRefusal> {
-    if !matches!(said.verdict, ReplyVerdict::Accept | ReplyVerdict::Reject) {
+    // An attempt's outcome has no place for the interval of a holder: the acceptance is carried out as a callback.
+    let states_interval = said.said.contains_key(INTERVAL);
+    if states_interval || !matches!(said.verdict, ReplyVerdict::Accept | ReplyVerdict::Reject) {
         return Ok(false);
     }
     prove(api, &handoff.0, receiver, said).await?;
-    kind_of(said.verdict, &said.said)?;
-    let mut words = said.said.clone();
+    let (verdict, words, unreadable) = (said.verdict, said.said.clone(), said.unreadable.clone());
+    let heard = Heard { verdict, said: words, unreadable, at: said.timestamp }.fitted();
+    let Heard { said: mut words, unreadable, .. } = heard;
+    kind_of(said.verdict, &words)?;
     credentials::redacted(api, &mut words)?;
+    words.remove(lenient::OWN);
+    unreadable.note_in(&mut words);
     let verdict = match kind_of(said.verdict, &words)? {
         VerdictKind::Reject(reason) => EarlyVerdict::Rejected(reason),
         _ => EarlyVerdict::Accepted,

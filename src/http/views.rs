@@ -315,13 +315,17 @@ pub struct HandoffView {
     /// The receiver's summary of its conversation, as it gave it at `/complete`; only on the handoff's own page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conversation_summary: Option<String>,
-    /// `details` and `metadata` of the receiver's verdict; only where asked for with `include=verdict`.
+    /// `details` and `metadata` of the receiver's verdict, and the `error` of a failure; only where asked for with
+    /// `include=verdict`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub verdict: Option<serde_json::Value>,
     /// The receiver's last question to the sender, and its answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked: Option<AskedView>,
+    /// All questions of the receiver to the sender, the first one first; only where asked for with `include=questions`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub questions: Option<Vec<AskedView>>,
     /// The conversation that the sender named (`conversationId`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conversation_id: Option<String>,
@@ -341,6 +345,13 @@ pub struct HandoffView {
     pub fencing_token: i64,
     /// When the verdict or the lease is due, RFC 3339.
     pub deadline_at: Option<String>,
+    /// How often the broker hears of its holder, as the holder said: another worker of the receiver may take over after four
+    /// such intervals of silence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heartbeat_interval_ms: Option<u64>,
+    /// When the broker last heard of that holder, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heard_at: Option<String>,
     /// What it cost, cumulative.
     pub cost_tracking: CostView,
     /// What a rollback restores.
@@ -410,6 +421,7 @@ impl From<&Handoff> for HandoffView {
             conversation_summary: None,
             verdict: None,
             asked: AskedView::last(handoff),
+            questions: None,
             conversation_id: handoff.conversation_id.clone(),
             duration_ms: handoff
                 .accepted_at
@@ -431,6 +443,8 @@ impl From<&Handoff> for HandoffView {
             attempts: handoff.attempts,
             fencing_token: handoff.fencing_token,
             deadline_at: handoff.deadline_at.map(handoffd_core::domain::ids::Micros::rfc3339),
+            heartbeat_interval_ms: handoff.pulse.map(|pulse| pulse.interval_ms),
+            heard_at: handoff.pulse.map(|pulse| pulse.heard_at.rfc3339()),
             cost_tracking: handoff.cost.into(),
             checkpoint: handoff.checkpoint.map(Into::into),
             context: handoff.context.map(ContextView::from),

@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use super::Api;
 use super::auth::Operator;
-use super::extract::{Json, heavy};
+use super::extract::{Json, OWN_THREAD, heavy};
 use super::open;
 use super::problem::{BadBody, Problem, wrong};
 use handoffd_broker::config::{SafetyException, SafetyMode};
@@ -310,9 +310,8 @@ async fn regime(
         regime.contracts = Arc::new(regime.contracts.with([Arc::new(ready)]));
     }
     if let Some(SchemaBody { schema_id, schema: document }) = schema {
-        let size = document.to_string().len();
         let (compiled, document) =
-            heavy(size, move || (schema::compile(&document).map(|_| ()), document)).await?;
+            heavy(OWN_THREAD, move || (schema::compile(&document).map(|_| ()), document)).await?;
         compiled.map_err(|why| wrong("/candidate/schema/schema", why))?;
         let contracts = regime.contracts.with_schema(&schema_id, &document).ok_or_else(|| {
             let why = format!("no contract names `registry:{schema_id}@…`");

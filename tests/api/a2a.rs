@@ -806,6 +806,62 @@ both! {
         assert_eq!(client.get(&path).await.ok(), json!({ "configs": [] }));
     }
 
+    // Finding D4 of 0.3.0.
+    async fn a_receiver_that_waits_is_never_told_of_before_the_task_it_takes(broker: Broker) {
+        let (_a, b, client) = pair(broker).await;
+        let hooks: Vec<Hook> = futures_util::future::join_all((0..12).map(|_| Hook::start())).await;
+        let mut tasks = Vec::new();
+        for (number, hook) in hooks.iter().enumerate() {
+            let message = text(&format!("m-{number}"), "Add up");
+            let body = json!({ "message": message, "configuration": { "returnImmediately": true, "taskPushNotificationConfig": { "id": "mine", "url": hook.url } } });
+            let take = async {
+                let item = within("a handoff", async {
+                    loop {
+                        let items = b.api.get("/agents/b/inbox?wait=30").await.expect(200).body["items"].take();
+                        if let Some(item) = items.as_array().and_then(|items| items.first()) {
+                            return item.clone();
+                        }
+                    }
+                })
+                .await;
+                let path = format!("/handoffs/{}", item["message"]["handoffId"].as_str().unwrap());
+                for verb in ["accept", "complete"] {
+                    b.api.post(&format!("{path}/{verb}"), &json!({ "fencingToken": item["fencingToken"] })).await.expect(200);
+                }
+            };
+            let (sent, ()) = tokio::join!(client.send(body), take);
+            tasks.push(sent.ok()["task"].clone());
+        }
+        for (hook, task) in hooks.iter().zip(&tasks) {
+            let states = hook.states(3).await;
+            assert_eq!(states, ["TASK_STATE_SUBMITTED", "TASK_STATE_WORKING", "TASK_STATE_COMPLETED"], "{task}");
+        }
+        // A configuration in another's place goes on where that one was: nothing is told twice, and nothing is lost.
+        let path = format!("/tasks/{}/pushNotificationConfigs", tasks[0]["id"].as_str().unwrap());
+        let second = Hook::start().await;
+        let of_first = async || {
+            let list = broker.admin.get("/subscriptions").await.expect(200).body;
+            let found = list["items"].as_array().unwrap().iter().find(|one| one["filter"]["handoffId"] == tasks[0]["id"]).cloned().unwrap();
+            broker.admin.get(&format!("/subscriptions/{}", found["subscriptionId"].as_str().unwrap())).await.expect(200).body
+        };
+        let feed = broker.admin.get("/events?limit=500").await.expect(200).body;
+        let last = feed["items"].as_array().unwrap().last().unwrap()["cursor"].clone();
+        let before = until("the first configuration is told of everything", async || match of_first().await {
+            one if one["progress"]["cursor"] == last => Ok(one),
+            one => Err(one.to_string()),
+        })
+        .await;
+        client.post(&path, &json!({ "id": "mine", "url": second.url })).await.ok();
+        let after = of_first().await;
+        assert_ne!(after["subscriptionId"], before["subscriptionId"]);
+        assert_eq!(after["progress"]["cursor"], last);
+        for hook in &hooks {
+            let all = hook.all.lock().unwrap().clone();
+            let ids: std::collections::HashSet<_> = all.iter().map(|(headers, _)| headers["webhook-id"].clone()).collect();
+            assert_eq!((all.len(), ids.len()), (3, 3), "each is told once");
+        }
+    }
+
     async fn a_repeated_message_has_one_configuration_and_a_bad_one_replaces_none(broker: Broker) {
         let (_a, _b, client) = pair(broker).await;
         let hook = Hook::start().await;

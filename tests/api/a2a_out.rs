@@ -1019,6 +1019,8 @@ both! {
             (json!({ "mode": "a2a", "config": { "url": "http://10.0.0.1/" } }), "/delivery/config/url"),
             (json!({ "mode": "a2a", "config": { "url": "http://169.254.169.254/" } }), "/delivery/config/url"),
             (json!({ "mode": "a2a", "config": { "url": "http://127.0.0.1/", "apiKeyHeader": "Host" } }), "/delivery/config/apiKeyHeader"),
+            (json!({ "mode": "a2a", "config": { "url": "http://127.0.0.1/", "apiKeyHeader": "Upgrade" } }), "/delivery/config/apiKeyHeader"),
+            (json!({ "mode": "a2a", "config": { "url": "http://127.0.0.1/", "apiKeyHeader": "Cookie" } }), "/delivery/config/apiKeyHeader"),
             (json!({ "mode": "a2a", "config": { "url": "http://127.0.0.1/", "color": "red" } }), "/delivery/config/color"),
             (json!({ "mode": "a2a", "config": { "url": "http://127.0.0.1/" }, "credentials": { "bearerToken": "x", "apiKey": "y" } }), "/delivery/credentials"),
             (json!({ "mode": "a2a", "config": { "url": "http://127.0.0.1/", "cardKeys": "{\"keys\":[]}" } }), "/delivery/config/cardKeys"),

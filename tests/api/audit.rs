@@ -402,6 +402,8 @@ both! {
         for (column, value, named) in [
             ("parent_id", format!("'{}'", second.id()), "its record says none"),
             ("created_at", "accepted_at".to_owned(), "by its first record"),
+            ("accepted_at", "accepted_at + 1".to_owned(), "was accepted at"),
+            ("ended_at", "created_at - 1".to_owned(), "no record of it has that time"),
         ] {
             let of = format!("WHERE handoff_id = '{}'", first.id());
             past_the_broker(broker, "CREATE TABLE kept AS SELECT * FROM handoffs").await;
@@ -449,6 +451,35 @@ both! {
         past_the_broker(broker, "DROP TABLE kept").await;
         let said = broker.command(&["verify"]).await;
         assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stdout));
+    }
+
+    /// Finding E1 of 0.3.0: rows that the log tells of, and that are gone or ended otherwise, were not missed.
+    async fn an_end_of_a_task_that_no_record_tells_and_rows_that_are_gone_are_found(broker: Broker) {
+        let (a, b) = broker.pull_pair().await;
+        let message = Message::review("a", "b");
+        a.submit(&message).await.expect(202);
+        let token = b.claim_one().await;
+        b.say(&message, "accept", token, json!({})).await.expect(200);
+        let left = Message::review("a", "b");
+        a.submit(&left).await.expect(202);
+        let ended = format!("UPDATE tasks SET status = 'CANCELED' WHERE task_id = '{}'", message["taskId"].as_str().unwrap());
+        past_the_broker(broker, "CREATE TABLE kept AS SELECT * FROM tasks").await;
+        past_the_broker(broker, &ended).await;
+        let found = fault(broker).await;
+        assert!(found["detail"].as_str().unwrap().contains("no record says that it ended"), "{found}");
+        past_the_broker(broker, "UPDATE tasks SET status = (SELECT status FROM kept WHERE kept.task_id = tasks.task_id)").await;
+        past_the_broker(broker, "DROP TABLE kept").await;
+
+        let of = format!("WHERE handoff_id = '{}'", left.id());
+        past_the_broker(broker, &format!("CREATE TABLE kept AS SELECT * FROM handoffs {of}")).await;
+        past_the_broker(broker, &format!("DELETE FROM handoffs {of}")).await;
+        let found = fault(broker).await;
+        let detail = found["detail"].as_str().unwrap();
+        assert!(detail.contains(&left.id()) && detail.contains("its row is gone"), "{found}");
+        past_the_broker(broker, "INSERT INTO handoffs SELECT * FROM kept").await;
+        past_the_broker(broker, "DROP TABLE kept").await;
+        let said = broker.command(&["verify"]).await;
+        assert!(said.status.success(), "all is as it was: {}", String::from_utf8_lossy(&said.stdout));
     }
 
     async fn a_tenant_whose_row_was_removed_is_verified_all_the_same(broker: Broker) {

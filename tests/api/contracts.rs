@@ -200,6 +200,54 @@ both! {
         assert_eq!(refund.claim(10).await.len(), 1);
     }
 
+    async fn a_mended_message_with_the_same_value_is_taken_after_a_bad_end(broker: Broker) {
+        // Finding G2 of 0.3.0.
+        let (triage, refund) = parties(broker).await;
+        let mut by_source = example();
+        by_source["recovery"]["on_reject"] = json!("source");
+        put(&broker.admin, &by_source).await.expect(201);
+        let first = order("7");
+        triage.submit(&first).await.expect(202);
+        let token = refund.claim_one().await;
+        refund.say(&first, "reject", token, json!({ "reason": "NO" })).await.expect(200);
+        let mended = order("7").set("/taskId", first["taskId"].clone());
+        let answer = triage.submit(&mended).await.expect(202);
+        assert_eq!(answer.body["handoffId"], mended["handoffId"]);
+        assert_eq!(answer.header("idempotency-replayed"), "");
+        // It is open, then accepted, then completed: the value is used, and the answer tells how it stands.
+        for (verb, status) in [("", "PENDING"), ("accept", "ACCEPTED"), ("complete", "COMPLETED")] {
+            if verb == "accept" {
+                refund.claim_one().await;
+            }
+            if !verb.is_empty() {
+                let shown = broker.admin.get(&mended.path()).await.expect(200).body;
+                let token = shown["fencingToken"].as_i64().unwrap();
+                refund.say(&mended, verb, token, json!({})).await.expect(200);
+            }
+            let again = triage.submit(&order("7")).await.expect(202);
+            assert_eq!(again.header("idempotency-replayed"), "true");
+            assert_eq!((&again.body["handoffId"], &again.body["status"]), (&mended["handoffId"], &json!(status)));
+        }
+    }
+
+    async fn another_agent_of_the_type_hears_of_no_handoff_that_it_cannot_read(broker: Broker) {
+        parties(broker).await;
+        let mut by_type = example();
+        by_type["source"] = json!("triage");
+        put(&broker.admin, &by_type).await.expect(201);
+        let mut triages = Vec::new();
+        for id in ["t-1", "t-2"] {
+            let spec = json!({ "agentId": id, "agentType": "triage", "handoffTargets": ["refund-agent"] });
+            triages.push(broker.agent(spec).await);
+        }
+        let of = |id: &str| order("7").set("/fromAgent/agentId", json!(id));
+        let first = of("t-1");
+        triages[0].submit(&first).await.expect(202);
+        let answer = triages[1].submit(&of("t-2")).await.refused(409, "CONFLICT");
+        assert!(!answer.text.contains(&first.id()), "{}", answer.text);
+        assert!(answer.text.contains("dedupe key"), "{}", answer.text);
+    }
+
     async fn a_contract_on_its_way_out_says_so(broker: Broker) {
         let (triage, _) = parties(broker).await;
         let mut contract = example();

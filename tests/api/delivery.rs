@@ -134,6 +134,24 @@ both! {
         }
     }
 
+    async fn work_that_is_not_idempotent_is_sent_once_whatever_the_answer(broker: Broker) {
+        // Finding G7 of 0.3.0.
+        let contract = json!({
+            "id": "a-to-b", "version": "1.0.0", "source": "a", "target": "b", "idempotency": { "idempotent": false },
+        });
+        let script = vec![with_header(503, "retry-after", "0"), with_header(429, "retry-after", "0"), bare(429), bare(500)];
+        let reasons = ["RECEIVER_BUSY", "RECEIVER_BUSY", "RECEIVER_BUSY", "DELIVERY_STATUS"];
+        let (a, _, receiver) = broker.pair(script).await;
+        broker.admin.put("/contracts/a-to-b", &contract).await.expect(201);
+        for reason in reasons {
+            let message = Message::review("a", "b");
+            a.submit(&message).await.expect(202);
+            assert_eq!(receiver.next().await.handoff(), message.id());
+            let failed = broker.handoff_becomes(&message, "FAILED").await;
+            assert_eq!((&failed["reason"], &failed["attempts"]), (&json!(reason), &json!(1)), "{failed}");
+        }
+    }
+
     async fn a_busy_receiver_is_asked_again_when_it_said(broker: Broker) {
         let script = vec![with_header(429, "retry-after", "1"), with_header(503, "retry-after", "0")];
         let (a, _, receiver) = broker.pair(script).await;

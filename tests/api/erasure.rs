@@ -48,6 +48,19 @@ both! {
         let named = hash_text(&commit(CommitmentSubject::DataSubject, &salt, "customer/7 ü".as_bytes()));
         assert_eq!(done["subjectCommitment"], named, "who has the id can check whom it was about");
 
+        // Finding E4 of 0.3.0: a certificate with other counts passed.
+        let mut certificate = tempfile::NamedTempFile::new().unwrap();
+        std::io::Write::write_all(&mut certificate, done.to_string().as_bytes()).unwrap();
+        let judge = [&["verify", certificate.path().to_str().unwrap()][..]].concat();
+        let said = broker.command(&judge).await;
+        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stdout));
+        let mut forged = done.clone();
+        forged["erased"]["personalData"] = json!(50);
+        std::fs::write(certificate.path(), forged.to_string()).unwrap();
+        let said = broker.command(&judge).await;
+        assert_eq!(said.status.code(), Some(1));
+        assert!(String::from_utf8_lossy(&said.stdout).contains("/erased/personalData"), "{said:?}");
+
         let after = broker.admin.get(path).await.expect(200).body;
         assert_eq!((&after["data"], &after["erasures"][0]["status"]), (&json!([]), &json!("COMPLETED")));
         let other = broker.admin.get("/data-subjects/customer-8").await.expect(200).body;
@@ -97,6 +110,42 @@ both! {
         assert_eq!(task["checkpointState"], json!({ "$erased": true }), "{task}");
         let trace = broker.trace(&message).await;
         assert!(!trace.to_string().contains("Jana") && trace["verification"]["ok"] == true);
+    }
+
+    // Finding E6 of 0.3.0: the person stayed in the output, in later hops and in other executions' checkpoints.
+    async fn whole_messages_are_those_of_the_whole_task(broker: Broker) {
+        let message = about("jana", "Jana Novak").set("/checkpoint", json!({ "step": "for Jana" }));
+        let (_, b) = sent(broker, std::slice::from_ref(&message)).await;
+        let c = broker.pull("c", &[]).await;
+        broker.admin.patch("/agents/b", &json!({ "handoffTargets": ["c"] })).await.expect(200);
+        let token = b.claim_one().await;
+        b.say(&message, "accept", token, json!({})).await.expect(200);
+        // Of another execution than any handoff of the task names.
+        let run = format!("{}/checkpoints/{}", message.task_path(), handoffd::clock::random_id());
+        b.api.put(&run, &json!({ "who": "Jana" })).await;
+        let later = message.next("b", "c").set("/conversationHistorySummary", json!("Jana asked again"));
+        b.submit(&later).await.expect(202);
+        let token = c.claim_one().await;
+        c.say(&later, "complete", token, json!({ "result": { "text": "Jana gets it" } })).await.expect(200);
+        c.api.post(&format!("{}/complete", later.task_path()), &json!({ "output": { "to": "Jana" } })).await.expect(200);
+        // First the narrow one, as somebody does who learns later that agents wrote about her.
+        erase(&broker.admin, "/data-subjects/jana", json!({})).await.expect(200);
+        assert!(broker.trace(&message).await.to_string().contains("Jana"));
+        let done = erase(&broker.admin, "/data-subjects/jana?scope=messages", json!({})).await.expect(200).body;
+        assert_eq!((&done["status"], &done["scope"]), (&json!("COMPLETED"), &json!("messages")), "{done}");
+        let trace = broker.trace(&message).await;
+        assert!(!trace.to_string().contains("Jana"), "{trace}");
+        assert_eq!(trace["verification"]["ok"], true, "{trace}");
+        let task = broker.admin.get(&later.task_path()).await.expect(200);
+        assert!(!task.text.contains("Jana"), "{}", task.text);
+        let saved = broker.admin.get(&format!("{}/checkpoints", message.task_path())).await.expect(200);
+        assert!(!saved.text.contains("Jana"), "{}", saved.text);
+        let found = broker.admin.get(&format!("{}?include=message", later.path())).await.expect(200);
+        assert!(!found.text.contains("Jana"), "{}", found.text);
+        let again = erase(&broker.admin, "/data-subjects/jana?scope=messages", json!({})).await.expect(200);
+        assert_eq!(again.header("idempotency-replayed"), "true");
+        let verified = broker.command(&["verify"]).await;
+        assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
     }
 
     async fn a_hold_forbids_and_says_why(broker: Broker) {

@@ -6,7 +6,7 @@ use handoffd::clock::random_id;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::harness::{Agent, Answer, Caller};
+use crate::harness::{Agent, Answer, Caller, until};
 use crate::message::Message;
 
 /// The examples, and which were posted.
@@ -169,9 +169,19 @@ both! {
         let token = refunds.claim_one().await.to_string();
         let header = [("Handoff-Fencing-Token", token.as_str())];
         let id = message.id();
-        for verdict in ["acceptHandoff", "heartbeatHandoff", "completeHandoff"] {
+        for verdict in ["acceptHandoff", "heartbeatHandoff"] {
             examples.send_with(&refunds.api, verdict, &[&id], &header).await.expect(200);
         }
+        let silent = json!({ "heartbeatIntervalMs": 1 });
+        refunds.say(&message, "heartbeat", token.parse().unwrap(), silent).await.expect(200);
+        let taken = until("the holder is silent", async || {
+            let answer = examples.send(&refunds.api, "takeOverHandoff", &[&id]).await;
+            if answer.status == 200 { Ok(answer.body) } else { Err(answer.text) }
+        })
+        .await;
+        let token = taken["fencingToken"].to_string();
+        let header = [("Handoff-Fencing-Token", token.as_str())];
+        examples.send_with(&refunds.api, "completeHandoff", &[&id], &header).await.expect(200);
         let restored = examples.send(admin, "restoreCheckpoint", &[&task, run]).await.expect(200);
         assert_eq!(restored.body["checkpoint"]["seq"], 1, "{}", restored.text);
         examples.send(admin, "topUpTask", &[&task]).await.expect(200);

@@ -322,6 +322,50 @@ both! {
         a.submit(&message.cost(1.0, 1.0)).await.expect(202);
     }
 
+    async fn an_id_has_one_failure_and_is_the_same_in_capitals(broker: Broker) {
+        // Finding G8 of 0.3.0.
+        let (a, _) = broker.pull_pair().await;
+        let bad = Message::review("a", "b").set("/handoffId", json!("abc"));
+        assert_eq!(a.submit(&bad).await.refused(422, "SCHEMA_INVALID").pointers(), ["/handoffId"]);
+        let message = Message::review("a", "b");
+        let capital = ["/handoffId", "/taskId", "/fromAgent/executionId"].iter().fold(message.clone(), |all, pointer| {
+            let id = message.0.pointer(pointer).unwrap().as_str().unwrap().to_uppercase();
+            all.set(pointer, json!(id))
+        });
+        a.submit(&message).await.expect(202);
+        let again = a.submit(&capital).await.expect(202);
+        assert_eq!(again.header("idempotency-replayed"), "true");
+        assert_eq!(again.body["handoffId"], message["handoffId"]);
+        a.submit(&capital.set("/reason", json!("another"))).await.refused(409, "CONFLICT");
+        // The other way round.
+        let capital = Message::review("a", "b");
+        let capital = capital.clone().set("/handoffId", json!(capital.id().to_uppercase()));
+        a.submit(&capital).await.expect(202);
+        let small = capital.clone().set("/handoffId", json!(capital.id().to_lowercase()));
+        assert_eq!(a.submit(&small).await.expect(202).header("idempotency-replayed"), "true");
+    }
+
+    async fn a_nul_is_refused_where_it_stands(broker: Broker) {
+        let (a, _) = broker.pull_pair().await;
+        let message = Message::review("a", "b")
+            .set("/taskDescription", json!("be\0fore"))
+            .set("/currentState", json!({ "a": ["x", "\0"], "b": { "\0": 1 } }));
+        let answer = a.submit(&message).await.refused(422, "SCHEMA_INVALID");
+        let mut pointers = answer.pointers();
+        pointers.sort_unstable();
+        assert_eq!(pointers, ["/currentState/a/1", "/currentState/b", "/taskDescription"]);
+        // An escaped backslash before the digits is none.
+        a.submit(&Message::review("a", "b").set("/taskDescription", json!("\\u0000"))).await.expect(202);
+    }
+
+    async fn a_request_has_one_idempotency_key(broker: Broker) {
+        let (a, _) = broker.pull_pair().await;
+        let message = Message::review("a", "b");
+        let twice = [("idempotency-key", "one"), ("idempotency-key", "two")];
+        a.api.submit_with(&message, &twice).await.refused(400, "INVALID_REQUEST");
+        a.api.submit_with(&message, &twice[..1]).await.expect(202);
+    }
+
     async fn validating_reports_everything_and_writes_nothing(broker: Broker) {
         let (a, _) = broker.pull_pair().await;
         let good = Message::review("a", "b");

@@ -116,7 +116,8 @@ both! {
         assert_eq!(task(broker, &message).await, json!(["RUNNING", "a"]));
         let own = all[1].api.get(&format!("/handoffs/{}?include=message", held[1].0)).await.expect(200).body;
         assert_eq!((&own["group"]["groupId"], &own["group"]["index"]), (&message["handoffId"], &json!(1)), "{own}");
-        assert_eq!(own["message"]["handoffId"], message["handoffId"]);
+        assert_eq!(own["message"]["handoffId"], held[1].0.as_str());
+        assert_eq!(own["message"]["extensions"]["handoffd"]["groupId"], message["handoffId"]);
         // The others' answers are no receiver's business, nor is the task while the group is open.
         all[1].api.get(&message.path()).await.refused(404, "NOT_FOUND");
         all[1].api.post(&format!("{}/complete", message.task_path()), &json!({ "output": 1 })).await.refused(403, "FORBIDDEN");

@@ -179,6 +179,15 @@ fn configured(folder: &std::path::Path, settings: &[(String, String)]) -> Config
     Config::load(path.as_deref(), settings.to_vec()).unwrap()
 }
 
+/// A client of brokers.
+pub fn http() -> reqwest::ClientBuilder {
+    reqwest::Client::builder()
+        // To read the system's certificates takes longer than most calls, and nobody here speaks TLS.
+        .tls_certs_only([])
+        .redirect(reqwest::redirect::Policy::none())
+        .timeout(Duration::from_mins(1))
+}
+
 impl Broker {
     async fn start(
         kind: Kind,
@@ -225,13 +234,10 @@ impl Broker {
         let databases = databases.map(|url| url.rsplit('/').next().unwrap().to_owned()).collect();
         let config = configured(folder.path(), &settings);
         let running = start(config).await.unwrap();
-        let http = reqwest::Client::builder()
-            // To read the system's certificates takes longer than most calls, and nobody here speaks TLS.
-            .tls_certs_only([])
-            .redirect(reqwest::redirect::Policy::none())
-            .timeout(Duration::from_mins(1))
-            .build()
-            .unwrap();
+        // scripts/test-http2 runs the doors' suites so.
+        let over_2 = std::env::var("HANDOFFD_TEST_HTTP").is_ok_and(|version| version == "2");
+        let http = if over_2 { http().http2_prior_knowledge() } else { http() };
+        let http = http.build().unwrap();
         let base = format!("http://{}", running.address);
         Self {
             admin: Caller { http, base, key: Some(admin_key) },

@@ -351,6 +351,27 @@ both! {
         is_well(broker, &a).await;
     }
 
+    // Which of two hosts counts is open, and one server would read the other (finding S7 of 0.3.0).
+    async fn a_request_names_one_host(broker: Broker) {
+        for path in ["/livez", "/handoffs", "/mcp", "/.well-known/agent-card.json", "/adapters/sw4rm/handoffs", "/docs", "/none"] {
+            for (hosts, version, status) in [
+                ("", "1.1", "400"),
+                ("Host: localhost\r\nHost: localhost\r\n", "1.1", "400"),
+                ("Host: localhost\r\nHost: evil.example\r\n", "1.1", "400"),
+                ("Host: a b\r\n", "1.1", "400"),
+                ("Host: localhost\r\nHost: localhost\r\n", "1.0", "400"),
+            ] {
+                let head = format!("GET {path} HTTP/{version}\r\n{hosts}Connection: close\r\n\r\n");
+                let answer = raw_request(broker, &head, &[]).await;
+                assert!(answer.contains(status), "{path}: {hosts}: {answer}");
+            }
+        }
+        for head in ["GET /livez HTTP/1.0\r\n\r\n", "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n", "GET http://localhost/livez HTTP/1.1\r\nHost: localhost\r\n\r\n"] {
+            let answer = raw_request(broker, head, &[]).await;
+            assert!(answer.contains("200"), "{head}: {answer}");
+        }
+    }
+
     async fn odd_headers_are_answered(broker: Broker) {
         let (a, _) = broker.pull_pair().await;
         for (name, value) in [

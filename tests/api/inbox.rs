@@ -127,6 +127,39 @@ both! {
         assert_eq!(nothing.body["items"], json!([]), "what is accepted does not return");
     }
 
+    with [("HANDOFFD_DELIVERY__CLAIM_TTL_MS", "9000"), ("HANDOFFD_DELIVERY__VERDICT_TIMEOUT_MS", "9000"), ("HANDOFFD_DELIVERY__POLL_MS", "100")]
+    // Finding O4 of 0.3.0: with a claim as long as the verdict's time, the sweep and the return of the claim raced.
+    async fn a_claim_whose_answer_was_lost_is_offered_once_more_before_the_handoff_expires(broker: Broker) {
+        let (a, b) = broker.pull_pair().await;
+        let sent: Vec<Message> = (0..4).map(|_| Message::initial("a", "b")).collect();
+        for message in &sent {
+            a.submit(message).await.expect(202);
+        }
+        // Its answer is lost: the receiver never sees these tokens.
+        assert_eq!(b.claim(10).await.len(), 4);
+        let mut again = Vec::new();
+        while again.len() < 4 {
+            again.extend(b.claim(10).await);
+        }
+        for item in again {
+            let id = item["handoffId"].as_str().unwrap();
+            let message = sent.iter().find(|one| one.id() == id).unwrap();
+            assert_eq!(item["attempt"], 2, "{item}");
+            b.say(message, "accept", item["fencingToken"].as_i64().unwrap(), json!({})).await.expect(200);
+            assert_eq!(broker.kinds(message).await, ["HANDOFF", "ACCEPTED"]);
+        }
+    }
+
+    with [("HANDOFFD_DELIVERY__CLAIM_TTL_MS", "600"), ("HANDOFFD_DELIVERY__VERDICT_TIMEOUT_MS", "600"), ("HANDOFFD_DELIVERY__POLL_MS", "50")]
+    async fn a_claimed_handoff_whose_receiver_is_gone_expires(broker: Broker) {
+        let (a, b) = broker.pull_pair().await;
+        let message = Message::initial("a", "b");
+        a.submit(&message).await.expect(202);
+        assert_eq!(b.claim(1).await.len(), 1);
+        broker.handoff_becomes(&message, "EXPIRED").await;
+        assert_eq!(broker.kinds(&message).await, ["HANDOFF", "EXPIRED", "ROLLED_BACK"]);
+    }
+
     async fn an_inbox_is_its_agents_alone(broker: Broker) {
         let (a, b) = broker.pull_pair().await;
         a.submit(&Message::initial("a", "b")).await.expect(202);

@@ -666,6 +666,41 @@ both! {
         }
     }
 
+    // Finding D6 of 0.3.0.
+    async fn what_models_and_clients_write_loosely_is_taken_as_meant(broker: Broker) {
+        let (_a, _b, from, _to) = pair(broker).await;
+        let mut arguments = asked("b");
+        for name in ["reason", "context", "completed", "waitSeconds", "capabilities", "parentHandoffId"] {
+            if arguments.get(name).is_none() {
+                arguments[name] = Value::Null;
+            }
+        }
+        let sent = from.done("hand_off", arguments).await;
+        assert!(sent["handoffId"].is_string(), "{sent}");
+        // By a range, and without the header.
+        for accept in [Some("*/*"), Some("application/*, text/*;q=0.1"), None] {
+            let body = from.body("tools/list", json!({}));
+            let mut request = from.caller.request(Method::POST, "/mcp").json(&body);
+            request = request.header("mcp-protocol-version", VERSION).header("mcp-method", "tools/list");
+            if let Some(accept) = accept {
+                request = request.header("accept", accept);
+            }
+            let answer = request.send().await.unwrap();
+            assert_eq!(answer.status(), 200, "{accept:?}");
+            let answer: Value = answer.json().await.unwrap();
+            assert!(answer["result"]["tools"].is_array(), "{accept:?}: {answer}");
+        }
+        // A request without an id is no notification: it is refused, and nothing of it is done.
+        let before = handoffs(broker).await;
+        let mut body = from.body("tools/call", json!({ "name": "hand_off", "arguments": asked("b") }));
+        body.as_object_mut().unwrap().remove("id");
+        let answer = from.request("tools/call", &json!({ "name": "hand_off" })).json(&body).send().await.unwrap();
+        assert_eq!(answer.status(), 400);
+        let answer: Value = answer.json().await.unwrap();
+        assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(-32600), &Value::Null), "{answer}");
+        assert_eq!(handoffs(broker).await, before);
+    }
+
     async fn a_whole_number_is_an_integer_however_it_is_written(broker: Broker) {
         let a = broker.pull("a", &["b", "c"]).await;
         for id in ["b", "c"] {

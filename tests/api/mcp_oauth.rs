@@ -4,8 +4,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use axum::Router;
 use axum::extract::State;
-use axum::{Json, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
@@ -68,9 +68,11 @@ struct KeySet {
 
 impl KeySet {
     async fn serve(&self) -> String {
-        async fn answer(State(set): State<KeySet>) -> Json<Value> {
+        async fn answer(State(set): State<KeySet>) -> String {
             set.reads.fetch_add(1, Ordering::Relaxed);
-            Json(json!({ "keys": *set.keys.lock().unwrap() }))
+            let keys = json!({ "keys": *set.keys.lock().unwrap() });
+            // As a file of some editors is, with a mark of its encoding.
+            format!("\u{feff}{keys}")
         }
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/jwks", listener.local_addr().unwrap());
@@ -207,6 +209,27 @@ async fn hostile_tokens_are_refused() {
         ] {
             refused(broker, &key.sign(&claims), "invalid_token", what).await;
         }
+        // What is wrong is named, and a claim of another type does not pass for none (finding S8 of 0.3.0).
+        for (name, value) in [
+            ("nbf", json!((now() + 120).to_string())),
+            ("nbf", Value::Null),
+            ("iat", json!("now")),
+            ("exp", json!((now() + 300).to_string())),
+            ("iss", json!([ISSUER])),
+            ("iss", json!([ISSUER, "https://issuer.example/"])),
+            ("aud", json!([AUDIENCE, 7])),
+            ("aud", json!({ AUDIENCE: true })),
+            ("sub", json!(7)),
+            ("scope", json!(["handoffs"])),
+        ] {
+            let token = key.sign(&with("a", name, value.clone()));
+            let (status, _, body) = list(broker, Some(&token)).await;
+            let told = body["detail"].as_str().unwrap_or_default();
+            assert!(status == 401 && told.contains(&format!("`{name}`")), "{name} {value}: {body}");
+        }
+        let late = key.sign(&with("a", "exp", json!(now() - 120)));
+        let (_, _, body) = list(broker, Some(&late)).await;
+        assert!(body["detail"].as_str().unwrap().contains("is over"), "{body}");
         let poor = key.sign(&with("a", "scope", json!("handoffsx read")));
         refused(broker, &poor, "insufficient_scope", "another scope").await;
         refused(broker, &stranger.sign(&claims("a")), "invalid_token", "a key of the same id")
@@ -248,4 +271,53 @@ async fn hostile_tokens_are_refused() {
         );
     })
     .await;
+}
+
+/// A key set with keys of one id: each that may have signed is tried, wherever it is (finding S8 of 0.3.0).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_is_chosen_by_what_it_is_for_and_not_by_its_place() {
+    let key = SigningKey::elliptic("k1");
+    let with = |more: Value| {
+        let mut public = key.public.clone();
+        public.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        public
+    };
+    let other = SigningKey::elliptic("k1").public;
+    let edwards = SigningKey::edwards("k1").public;
+    let unnamed = {
+        let mut public = key.public.clone();
+        public.as_object_mut().unwrap().remove("kid");
+        public
+    };
+    let plain = key.public.clone();
+    for (keys, told) in [
+        (vec![other.clone(), plain.clone()], ""),
+        (vec![plain.clone(), other.clone()], ""),
+        (vec![edwards.clone(), with(json!({ "use": "enc" })), plain.clone()], ""),
+        (vec![with(json!({ "key_ops": ["verify"] }))], ""),
+        (vec![with(json!({ "key_ops": ["encrypt"] }))], "key_ops"),
+        (vec![with(json!({ "use": "enc" }))], "`use`"),
+        (vec![with(json!({ "alg": "ES384" }))], "`alg`"),
+        (vec![edwards], "type or curve"),
+        (vec![other], "signature"),
+        (vec![unnamed], "key id"),
+    ] {
+        let set = KeySet::default();
+        *set.keys.lock().unwrap() = keys.clone();
+        let url = set.serve().await;
+        let settings = [
+            ("HANDOFFD_SERVER__PUBLIC_URL", PUBLIC),
+            ("HANDOFFD_DOORS__MCP__OAUTH__ISSUER", ISSUER),
+            ("HANDOFFD_DOORS__MCP__OAUTH__JWKS_URL", url.as_str()),
+            ("HANDOFFD_DOORS__MCP__OAUTH__AGENT_CLAIM", "client_id"),
+        ];
+        run(Kind::Sqlite, &settings, async |broker| {
+            broker.pull_pair().await;
+            let (status, _, body) = list(broker, Some(&key.sign(&claims("a")))).await;
+            let expected = if told.is_empty() { 200 } else { 401 };
+            assert_eq!(status, expected, "{keys:?}: {body}");
+            assert!(told.is_empty() || body["detail"].as_str().unwrap().contains(told), "{body}");
+        })
+        .await;
+    }
 }

@@ -288,6 +288,7 @@ both! {
         a.api.post(&format!("{}/answer", message.path()), &json!({ "answer": "Jana does" })).await.expect(200);
         let page = b.api.get(&prompt).await.expect(200);
         assert!(page.text.contains("## Answer\n") && page.text.contains("| Jana does"), "{}", page.text);
+        assert!(page.text.contains("(/question of ") && page.text.contains(", by agent b "), "{}", page.text);
         assert!(page.text.contains(", by agent a "), "{}", page.text);
         b.say(&message, "complete", token, json!({ "result": 1 })).await.expect(200);
         let done = broker.admin.send(Method::DELETE, "/data-subjects/jana?scope=messages", &[], &json!({})).await;

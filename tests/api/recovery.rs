@@ -542,6 +542,37 @@ both! {
         assert_eq!(broker.kinds(&message).await, ["HANDOFF", "ACCEPTED", "COMPLETED", "TASK_COMPLETED"]);
     }
 
+    // Finding S4 of 0.3.0.
+    async fn a_stranger_saves_no_checkpoint_into_a_task_and_takes_no_run(broker: Broker) {
+        let (a, b) = broker.pull_pair().await;
+        let stranger = broker.pull("x", &[]).await;
+        broker.admin.patch("/agents/a", &json!({ "requireCheckpoint": true })).await.expect(200);
+        let message = Message::review("a", "b");
+        let all = format!("{}/checkpoints", message.task_path());
+        let path = format!("{all}/{}", message["fromAgent"]["executionId"].as_str().unwrap());
+        // Before the task begins, by an id that it guessed.
+        for step in 1..=2 {
+            stranger.api.put(&path, &json!({ "planted": step })).await.expect(200);
+        }
+        a.api.put(&path, &json!({ "step": "own" })).await.expect(200);
+        stranger.api.put(&path, &json!({ "planted": 3 })).await.expect(200);
+        a.submit(&message).await.expect(202);
+        for run in [path.clone(), format!("{all}/{}", handoffd::clock::random_id())] {
+            stranger.api.put(&run, &json!({ "planted": 4 })).await.refused(404, "NOT_FOUND");
+        }
+        stranger.api.get(&message.task_path()).await.refused(404, "NOT_FOUND");
+        b.api.put(&format!("{all}/{}", handoffd::clock::random_id()), &json!({})).await.expect(200);
+        let token = b.claim_one().await;
+        b.say(&message, "reject", token, json!({})).await.expect(200);
+        assert_eq!(broker.task(&message).await["checkpointState"], json!({ "step": "own" }));
+        // The task's evidence has nothing of it.
+        let trace = broker.trace(&message).await;
+        let saved: Vec<&Value> = trace["records"].as_array().unwrap().iter()
+            .filter(|record| record["kind"] == "CHECKPOINT").map(|record| &record["actor"]["agentId"]).collect();
+        assert_eq!(saved, [&json!("a"), &json!("b")]);
+        assert_eq!(trace["verification"]["ok"], true, "{}", trace["verification"]);
+    }
+
     async fn a_crashed_sender_finds_its_checkpoints(broker: Broker) {
         let (a, b) = broker.pull_pair().await;
         let message = Message::review("a", "b");

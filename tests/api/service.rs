@@ -75,7 +75,7 @@ both! {
         assert!(count >= 38, "{count} operations");
     }
 
-    async fn health_metrics_and_docs_need_no_key(broker: Broker) {
+    async fn health_and_docs_need_no_key(broker: Broker) {
         let nobody = broker.caller(None);
         for path in ["/livez", "/readyz"] {
             assert_eq!(nobody.get(path).await.expect(200).text, "ok\n");
@@ -83,14 +83,70 @@ both! {
         for path in ["/livez?x=1", "/readyz?x=1", "/schemas/events?x=1"] {
             nobody.get(path).await.refused(400, "INVALID_REQUEST");
         }
-        let metrics = nobody.get("/metrics").await.expect(200);
-        assert!(metrics.header("content-type").starts_with("text/plain"));
-        assert!(metrics.text.contains("handoff_build_info{version="));
         nobody.get("/docs/api/").await.expect(200);
         nobody.get("/docs").await.expect(307);
-        for path in ["/agents", "/keys", "/handoffs", "/tasks", "/allowlist", "/dead-letters"] {
+        for path in ["/agents", "/keys", "/handoffs", "/tasks", "/allowlist", "/dead-letters", "/metrics"] {
             nobody.get(path).await.refused(401, "UNAUTHENTICATED");
         }
+    }
+
+    // Finding S6 of 0.3.0.
+    async fn metrics_tell_each_caller_what_is_its_own(broker: Broker) {
+        let (a, b) = broker.pull_pair().await;
+        let c = broker.pull("c", &[]).await;
+        let message = Message::initial("a", "b");
+        a.submit(&message).await.expect(202);
+        let token = b.claim_one().await;
+        b.say(&message, "accept", token, json!({})).await.expect(200);
+        let pair = "handoff_pair_handoffs_total{source=\"a\",status=\"ACCEPTED\",target=\"b\"";
+        let whole = broker.admin.get("/metrics").await.expect(200);
+        assert!(whole.header("content-type").starts_with("text/plain"));
+        assert!(whole.text.contains("handoff_build_info{version=") && whole.text.contains(pair), "{}", whole.text);
+        assert!(broker.person("operator").await.get("/metrics").await.expect(200).text.contains("handoff_build_info"));
+        for caller in [&a.api, &b.api, &broker.person("auditor").await] {
+            let own = caller.get("/metrics").await.expect(200).text;
+            assert!(own.contains(pair) && !own.contains("handoff_build_info"), "{own}");
+        }
+        assert_eq!(c.api.get("/metrics").await.expect(200).text, "");
+        // An admin of another tenant.
+        let made = broker.command(&["key", "create", "--tenant", "other", "--role", "admin"]).await;
+        assert!(made.status.success(), "{made:?}");
+        let other = broker.caller(Some(String::from_utf8(made.stdout).unwrap().trim()));
+        assert_eq!(other.get("/metrics").await.expect(200).text, "");
+    }
+
+    with [("HANDOFFD_SERVER__MAX_WAITS", "16")]
+    // Finding S5 of 0.3.0: the places of one agent's waits left none for anybody else.
+    async fn an_agent_that_waits_without_end_leaves_places_for_others(broker: Broker) {
+        let (a, b) = broker.pull_pair().await;
+        let c = broker.pull("c", &[]).await;
+        let loud: Vec<_> = (0..40)
+            .map(|_| {
+                let a = a.clone();
+                tokio::spawn(async move { a.api.get("/agents/a/inbox?wait=3").await })
+            })
+            .collect();
+        crate::harness::until("the loud agent is over its share", async || {
+            let refused = broker.metric("handoff_pool_refusals_total").await;
+            if refused > 0 { Ok(()) } else { Err(refused.to_string()) }
+        })
+        .await;
+        for other in [(&b, "b"), (&c, "c")] {
+            other.0.api.get(&format!("/agents/{}/inbox", other.1)).await.expect(200);
+        }
+        let mut refused = 0;
+        for one in loud {
+            let answer = one.await.unwrap();
+            if answer.status == 429 {
+                refused += 1;
+                assert!(answer.text.contains("server.max_waits") && answer.text.contains("its share"), "{}", answer.text);
+                assert!(!answer.header("retry-after").is_empty());
+            } else {
+                answer.expect(200);
+            }
+        }
+        assert!(refused > 0);
+        a.api.get("/agents/a/inbox").await.expect(200);
     }
 
     async fn the_schemas_are_served_and_describe_what_is_taken(broker: Broker) {

@@ -97,7 +97,7 @@ both! {
         // The message is whole for any other receiver too.
         let stored = broker.admin.get(&format!("/handoffs/{id}?include=message")).await.expect(200).body;
         let message = &stored["message"];
-        assert_eq!((&message["priority"], &message["historyStrategy"], &message["reason"]), (&json!("high"), &json!("full"), &json!("Needs security analysis")));
+        assert_eq!((&message["priority"], &message["historyStrategy"], &message["reason"]), (&json!("high"), &Value::Null, &json!("Needs security analysis")));
         assert_eq!(message["toolState"], context()["tool_state"]);
         assert_eq!(message["currentState"], context()["metadata"]);
 
@@ -243,7 +243,7 @@ both! {
         let id = sent(&a, &request("b", json!({ "context_snapshot": context().to_string(), "preserve_history": false }))).await;
         let got = receiver.next().await.body;
         assert_eq!(got["handoffId"], id.as_str());
-        assert_eq!((&got["conversationHistoryVerbatim"], &got["historyStrategy"]), (&json!([]), &json!("summary")));
+        assert_eq!((&got["conversationHistoryVerbatim"], &got["historyStrategy"]), (&json!([]), &Value::Null));
         assert_eq!(got["extensions"]["sw4rm"]["preserveHistory"], false);
         assert_eq!((&got["taskDescription"], &got["remainingSubtasks"][0]["description"]), (&json!("INITIAL"), &json!("Needs security analysis")));
     }

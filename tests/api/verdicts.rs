@@ -72,7 +72,11 @@ both! {
         let read = a.api.get(&path).await.expect(200);
         assert_eq!(read.body["state"], json!({ "step": 3 }));
         b.api.get(&path).await.refused(404, "NOT_FOUND");
-        b.api.put(&path, &json!({ "step": "forged" })).await.refused(403, "FORBIDDEN");
+        // Under the same id the receiver has a run of its own, and `a` still reads back what it stored.
+        let other = b.api.put(&path, &json!({ "step": "b's" })).await.expect(200).body;
+        assert_eq!((&other["seq"], &other["agentId"]), (&json!(4), &json!("b")));
+        assert_eq!(a.api.get(&path).await.expect(200).body["state"], json!({ "step": 3 }));
+        assert_eq!(b.api.get(&path).await.expect(200).body["state"], json!({ "step": "b's" }));
         // A message's own checkpoint goes before what was stored.
         let second = message.again().set("/checkpoint", json!({ "step": "own" }));
         a.submit(&second).await.expect(202);

@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
-use crate::site::Site;
+use crate::site::{ADMIN_KEY, Site};
 use crate::world::client;
 
 /// How long a process may take to start or to end where the case says nothing else.
@@ -98,6 +98,24 @@ impl Broker {
         Self::spawn(command, LINES)
             .await
             .unwrap_or_else(|ended| panic!("the broker ended: {ended}"))
+    }
+
+    /// [`Broker::start`] under a limit of open files, with every line of its log kept.
+    pub async fn start_with_files(site: &Site, settings: &[(&str, &str)], files: u32) -> Self {
+        Self::launch_with_files(site, settings, files)
+            .await
+            .unwrap_or_else(|ended| panic!("the broker ended: {ended}"))
+    }
+
+    /// [`Broker::launch`] under a limit of open files.
+    pub async fn launch_with_files(
+        site: &Site,
+        settings: &[(&str, &str)],
+        files: u32,
+    ) -> Result<Self, Ended> {
+        let limited = format!("ulimit -n {files}; exec \"$0\" \"$@\"");
+        let command = wrapped(&["sh", "-c", &limited], &site.command(settings));
+        Self::spawn(command, usize::MAX).await
     }
 
     async fn spawn(mut command: Command, most: usize) -> Result<Self, Ended> {
@@ -200,7 +218,12 @@ impl Broker {
 
     /// The sum of a counter on the metrics page, over the lines that hold `label`.
     pub async fn counter(&self, name: &str, label: &str) -> f64 {
-        let page = client().get(format!("{}/metrics", self.base)).send().await.unwrap();
+        let page = client()
+            .get(format!("{}/metrics", self.base))
+            .bearer_auth(ADMIN_KEY)
+            .send()
+            .await
+            .unwrap();
         let page = page.text().await.unwrap();
         page.lines()
             .filter(|line| line.starts_with(name) && line.contains(label))

@@ -14,6 +14,7 @@ mod archive;
 mod backlog;
 mod broker;
 mod collector;
+mod connections;
 mod crash;
 mod cuts;
 mod erasures;
@@ -95,6 +96,8 @@ on_both_sides! {
     starts:
         it_is_ready_when_it_says_where_it_listens,
         another_master_key_is_refused,
+        a_missing_master_key_is_refused_and_stays_missing,
+        a_changed_admin_key_names_the_one_that_is_still_valid,
         a_wrong_setting_is_named,
         a_start_that_cannot_listen_delivers_nothing,
         f4_6_a_pod_beside_a_service_of_its_name_starts;
@@ -139,6 +142,33 @@ on_both_sides! {
         a_trace_goes_on_after_a_restart,
         what_is_not_sampled_is_not_exported_and_goes_on,
         a_collector_that_hangs_holds_nothing_up;
+}
+
+/// Connections have nothing to do with the store.
+mod of_connections {
+    use crate::connections;
+    use crate::site::{Side, run};
+
+    macro_rules! cases {
+        ($($case:ident),+ $(,)?) => {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $case() {
+                    run(Side::Sqlite, connections::$case).await;
+                }
+            )+
+        };
+    }
+
+    cases! {
+        silent_connections_at_the_limit_of_files_stop_nobody,
+        a_limit_of_files_without_room_for_connections_is_refused,
+        a_connection_that_asks_for_nothing_ends,
+        while_each_connection_is_at_work_health_is_answered,
+        answers_without_a_window_are_bounded_and_end,
+        what_connections_hold_unread_is_bounded,
+        heads_that_never_end_are_bounded,
+    }
 }
 
 mod on_one_side {

@@ -127,6 +127,8 @@ impl Site {
             .env("HANDOFFD_DELIVERY__CLAIM_TTL_MS", "1500")
             // On a busy machine no handoff expires before a killed broker's successor delivers it.
             .env("HANDOFFD_DELIVERY__VERDICT_TIMEOUT_MS", "300000")
+            // Where a case waits for what passed while no broker ran, it need not wait for half a minute more.
+            .env("HANDOFFD_RECOVERY__START_GRACE_MS", "1000")
             .envs(settings.iter().copied())
             .kill_on_drop(true);
         command

@@ -63,6 +63,48 @@ pub async fn another_master_key_is_refused(site: Arc<Site>) {
     site.verify().await;
 }
 
+/// Findings O9 of 0.3.0: a refused start left a new, wrong key.
+pub async fn a_missing_master_key_is_refused_and_stays_missing(site: Arc<Site>) {
+    let by_file = [("HANDOFFD_MASTER_KEY", "")];
+    Broker::start(&site, &by_file).await.stop().await;
+    let file = site.data_dir().join("master.key");
+    let aside = site.data_dir().join("master.key.aside");
+    std::fs::rename(&file, &aside).unwrap();
+    for _ in 0..2 {
+        let (code, said) = refused(&site, &by_file).await;
+        assert_eq!(code, Some(3), "{said}");
+        assert!(
+            said.contains("master.key is missing") && said.contains("put that file back"),
+            "{said}"
+        );
+        assert!(!file.exists(), "a new one would be a wrong one");
+    }
+    std::fs::rename(&aside, &file).unwrap();
+    Broker::start(&site, &by_file).await.stop().await;
+    site.verify_with(&by_file).await;
+}
+
+/// Findings O9 of 0.3.0: the key of the setting's earlier value stayed valid, and nothing said so.
+pub async fn a_changed_admin_key_names_the_one_that_is_still_valid(site: Arc<Site>) {
+    let former = |lines: Vec<String>| {
+        lines
+            .into_iter()
+            .filter(|line| line.contains("HANDOFFD_ADMIN_KEY was changed"))
+            .collect::<Vec<_>>()
+    };
+    let unchanged = Broker::start(&site, &[]).await.stop_and_tell().await;
+    assert_eq!(former(unchanged), Vec::<String>::new());
+    let other = format!("admin-{}", random_id());
+    let changed = Broker::start(&site, &[("HANDOFFD_ADMIN_KEY", &other)]).await;
+    let keys = client().get(format!("{}/keys", changed.base)).bearer_auth(&other);
+    let keys: serde_json::Value = keys.send().await.unwrap().json().await.unwrap();
+    let ids: Vec<&str> =
+        keys["items"].as_array().unwrap().iter().filter_map(|key| key["keyId"].as_str()).collect();
+    let said = former(changed.stop_and_tell().await);
+    let named = ids.iter().filter(|id| said.iter().any(|line| line.contains(**id))).count();
+    assert_eq!((said.len(), ids.len(), named), (1, 2, 1), "{said:?} {ids:?}");
+}
+
 pub async fn a_wrong_setting_is_named(site: Arc<Site>) {
     for (name, value, named) in [
         ("HANDOFFD_LEDGER__BATCH", "0", "ledger.batch"),

@@ -168,3 +168,91 @@ fn what_is_no_message_and_no_window_is_not_compressed() {
         assert_eq!(done.status.code(), Some(code), "{message} {window}: {done:?}");
     }
 }
+
+/// A server that gives each request the same head and then whatever `body` writes; its address.
+fn answering(
+    head: &'static str,
+    body: impl Fn(&mut std::net::TcpStream) + Send + 'static,
+) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut request = [0; 8192];
+            let _ = stream.read(&mut request);
+            let head = format!("HTTP/1.1 200 OK\r\n{head}Connection: close\r\n\r\n");
+            let _ = stream.write_all(head.as_bytes());
+            body(&mut stream);
+        }
+    });
+    url
+}
+
+fn asked(url: &str, arguments: &[&str]) -> Output {
+    let mut command = handoffd(arguments);
+    command.env("HANDOFFD_URL", url).env("HANDOFFD_API_KEY", "key").output().unwrap()
+}
+
+/// What answers may be anything (finding S9 of 0.3.0).
+#[test]
+fn an_answer_without_end_is_read_no_further_than_its_bound() {
+    let url = answering("Content-Type: application/json\r\n", |stream| {
+        let piece = [b' '; 1 << 16];
+        while stream.write_all(&piece).is_ok() {}
+    });
+    let task = "7b0e9a52-6d1c-4a6e-9f0e-2f3f7c1a0b11";
+    for arguments in [&["agents", "list"][..], &["trace", task]] {
+        let done = asked(&url, arguments);
+        let said = text(&done.stderr);
+        assert!(done.status.code() == Some(3) && said.contains("bytes"), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn a_list_that_leads_back_to_itself_ends() {
+    for (page, told) in [
+        (r#"{"items":[{"agentId":"a"}],"nextCursor":"again"}"#, "leads back"),
+        (r#"{"items":[],"nextCursor":"again"}"#, "leads back"),
+    ] {
+        let url = answering("Content-Type: application/json\r\n", move |stream| {
+            let _ = stream.write_all(page.as_bytes());
+        });
+        let done = asked(&url, &["dead-letters", "list"]);
+        let said = text(&done.stderr);
+        assert!(done.status.code() == Some(3) && said.contains(told), "{page}: {done:?}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn what_a_broker_writes_is_its_owners_and_its_lines_in_a_file_have_no_colours() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("new").join("data");
+    let log = folder.path().join("log");
+    let mut broker = handoffd(&["serve"])
+        .env("HANDOFFD_DATA_DIR", &data)
+        .env("HANDOFFD_LISTEN", "127.0.0.1:0")
+        .env("HANDOFFD_LOG__FORMAT", "text")
+        .stderr(std::fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let said = loop {
+        let said = std::fs::read_to_string(&log).unwrap();
+        let ended = broker.try_wait().unwrap();
+        assert!(ended.is_none(), "{said}");
+        if said.contains("listens on") {
+            break said;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    };
+    broker.kill().unwrap();
+    broker.wait().unwrap();
+    assert!(said.contains("INFO") && !said.contains('\x1b'), "{said}");
+    for made in [&data, &folder.path().join("new")] {
+        let mode = std::fs::metadata(made).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "{}", made.display());
+    }
+}

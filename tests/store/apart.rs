@@ -139,7 +139,7 @@ async fn cut_after_the_decision(bed: &Bed, n: u128) {
     let what = format!("EXECUTE '{shut}'; {}", cut(bed.audit()));
     at_decision(bed, &what).await;
     let err = submits(&bed.store, n).await.unwrap_err();
-    assert!(matches!(err, StoreError::Unavailable(_) | StoreError::Refused(_)), "{err}");
+    assert!(matches!(err, StoreError::Unavailable(_) | StoreError::Denied(_)), "{err}");
     mend(bed.url()).await;
     on_server(format!("ALTER DATABASE {} ALLOW_CONNECTIONS true", name(bed.audit()))).await;
     assert_eq!(prepared(bed).await, 1);

@@ -81,7 +81,7 @@ pub async fn a_submission_is_written_whole_and_reads_back_equal(bed: Arc<Bed>) {
     let handoff = bed.store.find_handoff(&one.key()).await.unwrap().unwrap();
     assert_eq!(handoff, planned.handoffs[&one.key()].0);
     let run = (acme(), one.task, execution_id(1));
-    let checkpoint = bed.store.find_checkpoint(&run, Some(1)).await.unwrap();
+    let checkpoint = bed.store.find_checkpoint(&run, None, Some(1)).await.unwrap();
     assert_eq!(checkpoint, Some(one.checkpoint()));
     let content = bed.store.find_content(&acme(), content_id(1)).await.unwrap();
     let part = one.submission().content.unwrap().part;
@@ -92,7 +92,7 @@ pub async fn a_submission_is_written_whole_and_reads_back_equal(bed: Arc<Bed>) {
     assert_eq!(seen.tasks[&one.task_key()], task);
     assert_eq!(seen.handoffs[&one.key()], handoff);
     assert_eq!(Some(&seen.outbox[&one.key()]), planned.outbox[&one.key()].as_ref());
-    let last = &seen.runs[&run];
+    let last = seen.runs[&run].last(&agent("alice")).unwrap();
     assert_eq!((last.seq, last.commitment), (1, one.checkpoint().part.commitment));
 
     let records = bed.store.list_records(&acme(), None, 0, 10, true).await.unwrap();
@@ -248,7 +248,7 @@ pub async fn a_record_without_a_log_is_refused_and_writes_nothing(bed: Arc<Bed>)
     let before = sizes(&bed).await;
     let batch = [given(1, 1), given(2, 2).of("stranger")];
     let err = write(&bed.store, plan(&batch, handoffd::store::BatchState::default())).await;
-    assert!(matches!(err, Err(StoreError::Refused(_))), "{err:?}");
+    assert!(matches!(err, Err(StoreError::Denied(_))), "{err:?}");
     assert_eq!(sizes(&bed).await, before);
 }
 
@@ -258,7 +258,7 @@ pub async fn a_change_of_what_is_not_there_is_refused_and_writes_nothing(bed: Ar
     let mut writes = plan(&[given(2, 2)], handoffd::store::BatchState::default());
     writes.handoffs.insert(one.key(), (one.handoff(), false));
     let err = write(&bed.store, writes).await;
-    assert!(matches!(err, Err(StoreError::Refused(_))), "{err:?}");
+    assert!(matches!(err, Err(StoreError::Denied(_))), "{err:?}");
     assert_eq!(sizes(&bed).await, before);
 }
 
@@ -564,12 +564,12 @@ pub async fn the_last_checkpoint_of_a_run_is_known(bed: Arc<Bed>) {
     let writes = Writes { checkpoints: rows.clone(), ..Writes::default() };
     write(&bed.store, writes).await.unwrap();
     let run = (acme(), one.task, execution_id(1));
-    let last = bed.store.find_checkpoint(&run, None).await.unwrap();
+    let last = bed.store.find_checkpoint(&run, None, None).await.unwrap();
     assert_eq!(last.as_ref(), rows.last());
-    assert_eq!(bed.store.find_checkpoint(&run, Some(3)).await.unwrap().as_ref(), rows.get(2));
-    assert_eq!(bed.store.find_checkpoint(&run, Some(13)).await.unwrap(), None);
+    assert_eq!(bed.store.find_checkpoint(&run, None, Some(3)).await.unwrap().as_ref(), rows.get(2));
+    assert_eq!(bed.store.find_checkpoint(&run, None, Some(13)).await.unwrap(), None);
     let other = (acme(), one.task, execution_id(2));
-    assert_eq!(bed.store.find_checkpoint(&other, None).await.unwrap(), None);
+    assert_eq!(bed.store.find_checkpoint(&other, None, None).await.unwrap(), None);
     let wanted = [(run.clone(), 3), (run.clone(), 13), (other, 3), (run.clone(), 12)];
     let mut found = bed.store.list_checkpoints_at(&wanted).await.unwrap();
     found.sort_by_key(|row| row.at.seq);
@@ -577,7 +577,25 @@ pub async fn the_last_checkpoint_of_a_run_is_known(bed: Arc<Bed>) {
     assert_eq!(bed.store.list_checkpoints_at(&[]).await.unwrap(), []);
     let seen = see(&bed.store, &[one, given(2, 1)]).await;
     assert_eq!(seen.runs.len(), 1);
-    assert_eq!((seen.runs[&run].seq, seen.runs[&run].commitment), (12, [12; 32]));
+    let alice = agent("alice");
+    let last = |seen: &handoffd::store::BatchState| {
+        seen.runs[&run].last(&alice).map(|last| (last.seq, last.commitment))
+    };
+    assert_eq!((last(&seen), seen.runs[&run].next()), (Some((12, [12; 32])), 13));
+    // What another agent stores under the same id shares the numbers, and nothing else.
+    let mut others = rows[11].clone();
+    (others.at.seq, others.agent) = (13, agent("mallory"));
+    write(&bed.store, Writes { checkpoints: vec![others.clone()], ..Writes::default() })
+        .await
+        .unwrap();
+    let seen = see(&bed.store, &[given(1, 1)]).await;
+    assert_eq!((last(&seen), seen.runs[&run].next()), (Some((12, [12; 32])), 14));
+    let own = bed.store.find_checkpoint(&run, Some(&alice), None).await.unwrap();
+    assert_eq!(own.as_ref(), rows.last());
+    let last = bed.store.find_checkpoint(&run, None, None).await.unwrap();
+    assert_eq!(last, Some(others));
+    let none = bed.store.find_checkpoint(&run, Some(&alice), Some(13)).await.unwrap();
+    assert_eq!(none, None);
     let again = Writes { checkpoints: vec![rows[4].clone()], ..Writes::default() };
     let again = write(&bed.store, again).await;
     assert!(matches!(again, Err(StoreError::Conflict(_))), "{again:?}");

@@ -332,7 +332,7 @@ pub async fn messages_and_checkpoints_go_where_that_is_asked(bed: Arc<Bed>) {
     let other = bed.store.find_content(&acme(), content_id(2)).await.unwrap().unwrap();
     assert!(other.kept.hot().is_some());
     let run = (acme(), with.task, with.execution());
-    let state = bed.store.find_checkpoint(&run, None).await.unwrap().unwrap();
+    let state = bed.store.find_checkpoint(&run, None, None).await.unwrap().unwrap();
     assert_eq!(unpack(state.part.codec, &state.part.bytes).unwrap(), ERASED_CHECKPOINT);
     assert!(state.part.salt.is_empty());
 }

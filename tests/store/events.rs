@@ -215,7 +215,7 @@ fn settle(from: Position, to: Position, lease_until: i64) -> CursorSettle {
 pub async fn a_cursor_starts_behind_its_record_and_is_due_when_there_is_more(bed: Arc<Bed>) {
     tell(&bed, &[given(1, 1)]).await;
     assert!(!bed.store.has_cursors().await.unwrap());
-    change(&bed, &key(1), CursorChange::Start).await;
+    change(&bed, &key(1), CursorChange::Start(None)).await;
     assert!(bed.store.has_cursors().await.unwrap());
     let due = async |now| bed.store.list_due_cursors(Micros(now), 9).await.unwrap();
     assert_eq!(due(10).await, [], "what was before is not told");
@@ -229,19 +229,25 @@ pub async fn a_cursor_starts_behind_its_record_and_is_due_when_there_is_more(bed
     change(&bed, &key(1), CursorChange::Remove).await;
     assert_eq!(due(10).await, []);
     assert_eq!(bed.store.find_cursor(&key(1)).await.unwrap(), None);
+    change(&bed, &key(1), CursorChange::Start(Some(Position::START))).await;
+    assert_eq!(due(10).await, [key(1)], "what was before is told from a place on");
+    change(&bed, &key(1), CursorChange::Start(Some(Position::behind(999)))).await;
+    assert_eq!(due(10).await, [], "no place is ahead of the log");
+    tell(&bed, &[given(3, 1)]).await;
+    assert_eq!(due(10).await, [key(1)]);
 }
 
 pub async fn an_agents_cursor_is_due_for_what_is_addressed_to_it(bed: Arc<Bed>) {
     let (alice, bob) =
         ((acme(), Subscriber::Agent(agent("alice"))), (acme(), Subscriber::Agent(agent("bob"))));
-    change(&bed, &alice, CursorChange::Start).await;
-    change(&bed, &bob, CursorChange::Start).await;
+    change(&bed, &alice, CursorChange::Start(None)).await;
+    change(&bed, &bob, CursorChange::Start(None)).await;
     tell(&bed, &[given(1, 1)]).await;
     assert_eq!(bed.store.list_due_cursors(Micros(9), 9).await.unwrap(), [alice]);
 }
 
 pub async fn a_cursor_has_one_broker_until_its_lease_ends(bed: Arc<Bed>) {
-    change(&bed, &key(1), CursorChange::Start).await;
+    change(&bed, &key(1), CursorChange::Start(None)).await;
     tell(&bed, &[given(1, 1)]).await;
     let claim = async |broker, now, until| {
         bed.store.claim_cursor(&key(1), broker, Micros(now), Micros(until)).await.unwrap()
@@ -264,7 +270,7 @@ pub async fn a_cursor_has_one_broker_until_its_lease_ends(bed: Arc<Bed>) {
 
 pub async fn a_rewound_cursor_is_not_moved_by_who_served_it(bed: Arc<Bed>) {
     tell(&bed, &[given(1, 1)]).await;
-    change(&bed, &key(1), CursorChange::Start).await;
+    change(&bed, &key(1), CursorChange::Start(None)).await;
     tell(&bed, &[given(2, 1)]).await;
     let claim = async || {
         let held = bed.store.claim_cursor(&key(1), "one", Micros(1), Micros(9)).await.unwrap();
@@ -281,7 +287,7 @@ pub async fn a_rewound_cursor_is_not_moved_by_who_served_it(bed: Arc<Bed>) {
 }
 
 pub async fn the_last_attempts_are_remembered(bed: Arc<Bed>) {
-    change(&bed, &key(1), CursorChange::Start).await;
+    change(&bed, &key(1), CursorChange::Start(None)).await;
     tell(&bed, &[given(1, 1)]).await;
     bed.store.claim_cursor(&key(1), "one", Micros(1), Micros(9)).await.unwrap().unwrap();
     let attempt = |number| EventDeliveryRow {

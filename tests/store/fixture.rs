@@ -163,6 +163,7 @@ impl Given {
             fencing_token: 0,
             attempts: 0,
             deadline_at: None,
+            pulse: None,
             cost: Cost {
                 spent: Usd(1_500_000_000),
                 remaining: Usd(-3),
@@ -179,6 +180,7 @@ impl Given {
             origin: None,
             ruling: None,
             context: None,
+            pulse: None,
             sent_id: None,
             questions: Vec::new(),
             conversation_id: Some(format!("talk-{}", self.n % 2)),
@@ -293,7 +295,8 @@ pub fn needs(batch: &[Given]) -> Needs {
     for given in batch {
         needs.tasks.insert(given.task_key());
         needs.handoffs.insert(given.key());
-        needs.runs.insert((given.tenant.clone(), given.task, given.execution()));
+        let run = (given.tenant.clone(), given.task, given.execution());
+        needs.runs.insert((run, agent("alice")));
     }
     needs
 }

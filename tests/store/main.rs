@@ -310,7 +310,8 @@ on_both_sides! {
         every_kind_of_tampering_is_found_and_told_apart,
         a_changed_node_of_the_tree_is_named,
         a_log_cut_with_its_head_is_found_against_a_kept_tree_head,
-        a_log_rewritten_to_its_end_is_found_against_a_kept_tree_head;
+        a_log_rewritten_to_its_end_is_found_against_a_kept_tree_head,
+        guards_of_the_log_that_are_off_are_named;
     erasure:
         a_page_goes_whole_with_its_record,
         an_update_of_what_was_read_before_brings_nothing_erased_back,

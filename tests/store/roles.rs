@@ -169,7 +169,7 @@ pub async fn a_role_is_made_once_and_its_rights_are_given_again(bed: Arc<Bed>) {
     })
     .await
     .unwrap_err();
-    assert!(matches!(&lost, StoreError::Refused(why) if why.contains("42501")), "{lost}");
+    assert!(matches!(&lost, StoreError::Denied(why) if why.contains("42501")), "{lost}");
     let owner = bed.owner().await;
     owner.grant_serving(bed.role()).await.unwrap();
     owner.close().await;

@@ -282,3 +282,14 @@ async fn set_head(scene: &mut Scene, leaves: &[Hash]) {
     scene.raw.put("UPDATE audit.log_heads SET hash = $1", &leaves[leaves.len() - 1]).await;
     scene.raw.put("UPDATE audit.log_heads SET frontier = $1", &tree.to_bytes()).await;
 }
+
+/// Finding E5 of 0.3.0: the verifier said nothing of triggers that were dropped.
+pub async fn guards_of_the_log_that_are_off_are_named(bed: Arc<Bed>) {
+    let found = bed.store.inspect().await.unwrap();
+    assert_eq!((found.pending, found.unguarded), (0, Vec::new()));
+    bed.raw().await.disarm().await;
+    let found = bed.store.inspect().await.unwrap().unguarded;
+    for table in ["records", "nodes"] {
+        assert!(found.iter().any(|said| said.contains(&format!("{table}_"))), "{table}: {found:?}");
+    }
+}

@@ -7,6 +7,7 @@ use std::fmt::Display;
 use crate::archive::{ArchiveError, Contents};
 use handoffd_core::domain::handoff::{Cost, Handoff};
 use handoffd_core::domain::ids::{HandoffId, Micros, TaskId, TenantId};
+use handoffd_core::domain::task::{Task, TaskStatus};
 use handoffd_core::evidence::commitment::{CommitmentSubject, hash_text, unpack};
 use handoffd_core::evidence::record::{RecordKind, RecordParty};
 use handoffd_core::evidence::verify::record::opens_packed;
@@ -16,7 +17,7 @@ use handoffd_core::evidence::verify::{
 use handoffd_store::store::cold::ColdError;
 use handoffd_store::store::{
     CheckpointRow, ContentStorage, Cursor, HandoffFilter, Result, RunKey, Store, StoreError,
-    StoredRecord,
+    StoredRecord, TaskFilter,
 };
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -62,6 +63,7 @@ pub async fn verify_log(
     let mut verifier =
         Verifier::against(head.log_id.clone(), check.heads).of_tenant(tenant.as_str());
     let total = u64::try_from(head.size).unwrap_or(0);
+    let mut told = ToldRows::default();
     let read = async |from: i64| -> Result<Vec<StoredRecord>> {
         if from >= head.size {
             return Ok(Vec::new());
@@ -84,6 +86,9 @@ pub async fn verify_log(
                 verifier.checked_entry(&entry(record), alone);
                 cold_fault(&mut verifier, record)?;
                 subject_fault(&mut verifier, record);
+                if check.state {
+                    told.add(record);
+                }
             }
         }
         compare_nodes(store, tenant, &mut verifier, head.tree.size()).await?;
@@ -107,7 +112,13 @@ pub async fn verify_log(
         );
     }
     if check.state && verifier.report().first_fault.is_none() {
-        compare_handoffs(store, tenant, head.size, &mut verifier).await?;
+        let rows = compare_handoffs(store, tenant, head.size, &mut verifier).await?;
+        if told.made > rows && verifier.report().first_fault.is_none() {
+            find_gone(store, tenant, head.size, &mut verifier).await?;
+        }
+        if verifier.report().first_fault.is_none() {
+            compare_tasks(store, tenant, &told, &mut verifier).await?;
+        }
     }
     Ok(verifier.finish(head.size, &head.hash, edge.as_deref()))
 }
@@ -267,26 +278,169 @@ async fn find_surplus(
     Ok(())
 }
 
-/// Compares each handoff's state with its last record, and its checkpoint with its commitment. A page of handoffs
-/// takes two reads more: the records of its tasks, and its checkpoints.
-async fn compare_handoffs(
+/// Rows that the log tells of. Memory grows with the number of tasks that have ended.
+#[derive(Debug, Default)]
+struct ToldRows {
+    /// Records with which a handoff's row is made; a handoff that was a dead letter and released has two.
+    made: u64,
+    /// The record that ended each task, and the status that the task has since.
+    ended: HashMap<String, (i64, TaskStatus)>,
+}
+
+impl ToldRows {
+    fn add(&mut self, record: &StoredRecord) {
+        if MAKE_A_ROW.iter().any(|kind| record.kind == kind.as_str()) && record.handoff_id.is_some()
+        {
+            self.made += 1;
+        }
+        let status = if record.kind == RecordKind::TaskCompleted.as_str() {
+            TaskStatus::Completed
+        } else if record.kind == RecordKind::TaskCanceled.as_str() {
+            TaskStatus::Canceled
+        } else {
+            return;
+        };
+        if let Some(task) = &record.task_id {
+            self.ended.insert(task.clone(), (record.leaf_index, status));
+        }
+    }
+
+    /// Whether a task's row ended as its records say, or has not ended as they say.
+    fn agrees(&self, task: &Task) -> bool {
+        match self.ended.get(&task.id.to_string()) {
+            Some((_, status)) => task.status == *status,
+            None => !task.status.is_final(),
+        }
+    }
+}
+
+/// Names the first handoff whose row is gone: rows of handoffs are never removed.
+async fn find_gone(
     store: &dyn Store,
     tenant: &TenantId,
     size: i64,
     verifier: &mut Verifier,
 ) -> Result<()> {
+    let mut from = 0;
+    while from < size {
+        let page = store.list_records(tenant, None, from, PAGE.min(size - from), false).await?;
+        let Some(last) = page.last() else { return Ok(()) };
+        from = last.leaf_index + 1;
+        for record in &page {
+            if !MAKE_A_ROW.iter().any(|kind| record.kind == kind.as_str()) {
+                continue;
+            }
+            let Some(id) = record.handoff_id.as_deref() else { continue };
+            let there = match id.parse::<HandoffId>() {
+                Ok(id) => store.find_handoff(&(tenant.clone(), id)).await?.is_some(),
+                Err(_) => false,
+            };
+            if !there {
+                let detail = format!("handoff {id} has this record, and its row is gone");
+                verifier.beside(record.leaf_index, "state", detail);
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Compares each task's end with its records.
+async fn compare_tasks(
+    store: &dyn Store,
+    tenant: &TenantId,
+    told: &ToldRows,
+    verifier: &mut Verifier,
+) -> Result<()> {
+    let mut after: Option<Cursor> = None;
+    let mut met = 0;
+    loop {
+        let page = store.list_tasks(tenant, &TaskFilter::default(), after.as_ref(), PAGE).await?;
+        let Some(last) = page.last() else { break };
+        after = Some((last.created_at, last.id.to_string()));
+        for task in &page {
+            met += usize::from(told.ended.contains_key(&task.id.to_string()));
+            if !told.agrees(task)
+                && let Some(fault) = compare_task(store, tenant, task.id).await?
+            {
+                verifier.fault(fault);
+                return Ok(());
+            }
+        }
+    }
+    if met < told.ended.len() {
+        for (task, (leaf_index, _)) in &told.ended {
+            let there = match task.parse::<TaskId>() {
+                Ok(id) => store.find_task(&(tenant.clone(), id)).await?.is_some(),
+                Err(_) => false,
+            };
+            if !there {
+                let detail = format!("task {task} has this record, and its row is gone");
+                verifier.beside(*leaf_index, "state", detail);
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Compares a task with all its records as they are now: it may have ended since the check began.
+async fn compare_task(
+    store: &dyn Store,
+    tenant: &TenantId,
+    id: TaskId,
+) -> Result<Option<LogDefect>> {
+    let key = (tenant.clone(), id);
+    let Some(task) = store.find_task(&key).await? else { return Ok(None) };
+    store.settle_log(tenant).await?;
+    let mut told = ToldRows::default();
+    let mut from = 0;
+    loop {
+        let page = store.list_task_records(tenant, &[id], from, TASK_RECORDS).await?;
+        for record in &page {
+            told.add(record);
+        }
+        match page.last() {
+            Some(record) if page.len() as i64 == TASK_RECORDS => from = record.leaf_index + 1,
+            _ => break,
+        }
+    }
+    if told.agrees(&task) || store.find_task(&key).await?.as_ref() != Some(&task) {
+        return Ok(None);
+    }
+    let stands = task.status.as_str();
+    let (leaf_index, said) = match told.ended.get(&id.to_string()) {
+        Some((leaf_index, status)) => (*leaf_index, format!("its record says {}", status.as_str())),
+        None => (0, "no record says that it ended".to_owned()),
+    };
+    let detail = format!("task {id} stands as {stands}, {said}");
+    Ok(Some(LogDefect { leaf_index, fault: "state", detail }))
+}
+
+/// Compares each handoff's state with its last record, and its checkpoint with its commitment. A page of handoffs
+/// takes two reads more: the records of its tasks, and its checkpoints. Returns how many records below `size` made
+/// these rows.
+async fn compare_handoffs(
+    store: &dyn Store,
+    tenant: &TenantId,
+    size: i64,
+    verifier: &mut Verifier,
+) -> Result<u64> {
     let mut after: Option<Cursor> = None;
     let mut tasks = RecordedTasks::default();
+    let mut rows = 0;
     loop {
         let page =
             store.list_handoffs(tenant, &HandoffFilter::default(), after.as_ref(), PAGE).await?;
-        let Some(last) = page.last() else { return Ok(()) };
+        let Some(last) = page.last() else { return Ok(rows) };
         after = Some((last.created_at, last.id.to_string()));
         let (read, checkpoints) =
             tokio::join!(tasks.read(store, tenant, &page), read_checkpoints(store, &page));
         read?;
         let checkpoints = checkpoints?;
         for handoff in &page {
+            let makers = tasks.state_of(handoff).makers;
+            rows += makers.iter().filter(|leaf| **leaf < size).count() as u64;
             let Some(fault) =
                 compare(handoff, tasks.state_of(handoff), &checkpoints, (size, verifier))
             else {
@@ -310,7 +464,7 @@ async fn compare_handoffs(
             let moved = store.find_handoff(&key).await? != now;
             if again.is_some() && !moved {
                 verifier.fault(fault);
-                return Ok(());
+                return Ok(rows);
             }
         }
     }
@@ -329,6 +483,12 @@ struct RecordedState {
     terms: Option<(i64, Terms)>,
     /// The time of its first record that is no refusal, with which its row was made.
     made: Option<Micros>,
+    /// The leaf index of each record of a kind that makes a row.
+    makers: Vec<i64>,
+    /// The times of its records with a status: it ended at one of them.
+    times: Vec<Micros>,
+    /// When its receiver accepted; none again once it is committed anew.
+    accepted: Option<(i64, Micros)>,
 }
 
 /// The members of a record that state its handoff's status and checkpoint.
@@ -451,8 +611,14 @@ impl RecordedTasks {
         let state = self.states.entry((task.clone(), id.clone())).or_default();
         if MAKE_A_ROW.iter().any(|kind| record.kind == kind.as_str()) {
             state.made.get_or_insert(record.recorded_at);
+            state.makers.push(record.leaf_index);
+            state.accepted = None;
+        }
+        if record.kind == RecordKind::Accepted.as_str() {
+            state.accepted = Some((record.leaf_index, record.recorded_at));
         }
         if let Some(status) = stated.status {
+            state.times.push(record.recorded_at);
             state.status = Some((record.leaf_index, status));
         }
         if [RecordKind::Handoff, RecordKind::NoOp].iter().any(|kind| record.kind == kind.as_str()) {
@@ -502,7 +668,7 @@ fn compare(
 ) -> Option<LogDefect> {
     let (id, stands) = (handoff.id, handoff.status.as_str());
     let state = |leaf_index, detail| LogDefect { leaf_index, fault: "state", detail };
-    let Some((leaf_index, said)) = recorded.status else {
+    let Some((leaf_index, said)) = recorded.status.clone() else {
         let detail = format!(
             "handoff {id} stands under task {}, and no record of that task speaks of it",
             handoff.task_id
@@ -520,6 +686,9 @@ fn compare(
             format!("handoff {id} was made at {at} by its row, at {was} by its first record");
         return Some(state(leaf_index, detail));
     }
+    if let Some((leaf_index, detail)) = times_differ(handoff, &recorded, leaf_index) {
+        return Some(state(leaf_index, detail));
+    }
     if let Some((leaf_index, terms)) = recorded.terms
         && let Some((place, is, was)) = terms.difference(handoff)
     {
@@ -528,6 +697,33 @@ fn compare(
     }
     let (leaf_index, commitment) = recorded.checkpoint?;
     compare_checkpoint(handoff, (leaf_index, &commitment), checkpoints, verifier)
+}
+
+/// The first of the times in which a handoff's row differs from its records.
+fn times_differ(handoff: &Handoff, recorded: &RecordedState, last: i64) -> Option<(i64, String)> {
+    let id = handoff.id;
+    let told = |at: Option<Micros>| at.map_or_else(|| "never".to_owned(), Micros::rfc3339);
+    let accepted = recorded.accepted.map(|(_, at)| at);
+    if accepted != handoff.accepted_at {
+        let (is, was) = (told(handoff.accepted_at), told(accepted));
+        let leaf_index = recorded.accepted.map_or(last, |(leaf_index, _)| leaf_index);
+        return Some((
+            leaf_index,
+            format!("handoff {id} was accepted at {is} by its row, at {was} by its records"),
+        ));
+    }
+    let ended = match handoff.ended_at {
+        Some(at) => recorded.times.contains(&at),
+        None => !handoff.status.is_final(),
+    };
+    if ended {
+        return None;
+    }
+    let is = told(handoff.ended_at);
+    Some((
+        last,
+        format!("handoff {id} ended at {is} by its row, and no record of it has that time"),
+    ))
 }
 
 fn compare_checkpoint(

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::ledger::Outbound;
+use crate::metrics::Metrics;
 use handoffd_core::domain::ids::Micros;
 use handoffd_store::clock::{self, Clock};
 use handoffd_store::fault::{self, Step};
@@ -24,6 +25,34 @@ const BEATS: u32 = 5;
 /// whole outbox. There are such claims only where a broker was taken for dead, woke, claimed, and died
 /// before its next heartbeat.
 const STRANGERS_EVERY: u32 = 30;
+
+/// How far this broker's clock may be from the others', in microseconds, before it ends no work.
+const MOST_APART_US: u64 = 2_000_000;
+
+/// Microseconds by which a broker's clock is ahead of the others' median; 0 where there are no others, or nothing is known
+/// of its own.
+fn ahead_of_others(broker: &str, offsets: &[(String, i64)]) -> i64 {
+    let Some((_, own)) = offsets.iter().find(|(name, _)| name == broker) else { return 0 };
+    let mut others: Vec<i64> =
+        offsets.iter().filter(|(name, _)| name != broker).map(|(_, offset)| *offset).collect();
+    others.sort_unstable();
+    let (low, high) = match others.len() {
+        0 => return 0,
+        many => (others[(many - 1) / 2], others[many / 2]),
+    };
+    own.saturating_sub(low.midpoint(high))
+}
+
+fn warn_of_clocks(agrees: bool) {
+    if agrees {
+        tracing::info!("this broker's clock agrees with the others' again");
+    } else {
+        tracing::error!(
+            "this broker's clock differs from the other brokers' by more than 2 s: it ends no work until they agree; set the \
+             clocks (NTP) and restart the broker whose clock was wrong"
+        );
+    }
+}
 
 /// A broker's heartbeat as read; `None` where it has claims and no heartbeat.
 type Heartbeat = (String, Option<Micros>);
@@ -100,6 +129,11 @@ impl HeartbeatHistory {
 pub struct BrokerMonitor {
     /// Store of heartbeats and claims.
     pub store: Arc<dyn Store>,
+    /// Is told whether the others' clocks agree with it.
+    pub clock: Arc<dyn Clock>,
+    pub metrics: Arc<Metrics>,
+    /// This broker's name.
+    pub broker: String,
     /// Delivers the released handoffs.
     pub outbound: Arc<dyn Outbound>,
     /// Longest allowed silence of a broker.
@@ -115,7 +149,17 @@ impl BrokerMonitor {
         // Brokers without a heartbeat are looked at rarely, so their silence is counted apart.
         let mut strangers = HeartbeatHistory::new(self.timeout * STRANGERS_EVERY);
         let mut look = 0;
+        let mut agrees = true;
         loop {
+            match self.compare_clocks().await {
+                Ok(found) => {
+                    if found != agrees {
+                        warn_of_clocks(found);
+                    }
+                    agrees = found;
+                }
+                Err(err) => tracing::warn!(error = %err, "other brokers' clocks cannot be read"),
+            }
             if let Err(err) = self.look(&mut heard, false).await {
                 tracing::warn!(error = %err, "other brokers' heartbeats cannot be read");
             }
@@ -132,6 +176,16 @@ impl BrokerMonitor {
                 () = tokio::time::sleep(pause) => {}
             }
         }
+    }
+
+    /// Compares this broker's clock with the others' by the database's; returns whether they agree.
+    async fn compare_clocks(&self) -> Result<bool> {
+        let offsets = self.store.list_clock_offsets().await?;
+        let ahead = ahead_of_others(&self.broker, &offsets);
+        self.metrics.clock_ahead.with_label_values(&["brokers"]).set(ahead as f64 / 1e6);
+        let agrees = ahead.unsigned_abs() <= MOST_APART_US;
+        self.clock.trust(agrees);
+        Ok(agrees)
     }
 
     async fn look(&self, heard: &mut HeartbeatHistory, strangers: bool) -> Result<()> {
@@ -222,6 +276,22 @@ mod tests {
             let at = start + Duration::from_secs(asked);
             assert!(heard.judge(beats(&[("b", 1)]), at, at).is_empty(), "at {asked} s");
         }
+    }
+
+    #[test]
+    fn a_clock_is_compared_with_the_median_of_the_others() {
+        let of = |offsets: &[(&str, i64)]| -> Vec<(String, i64)> {
+            offsets.iter().map(|(name, offset)| ((*name).to_owned(), *offset)).collect()
+        };
+        assert_eq!(ahead_of_others("a", &of(&[("a", 5)])), 0, "alone");
+        assert_eq!(ahead_of_others("a", &of(&[("b", 5), ("c", 9)])), 0, "not known yet");
+        assert_eq!(ahead_of_others("a", &of(&[("a", 5), ("b", 3_000_000)])), -2_999_995);
+        // The one that is wrong is told from those that are right.
+        let three = of(&[("a", 0), ("b", 3_600_000_000), ("c", 10)]);
+        assert_eq!(ahead_of_others("b", &three), 3_599_999_995);
+        let four = of(&[("a", 0), ("b", 3_600_000_000), ("c", 10), ("d", -10)]);
+        assert_eq!(ahead_of_others("a", &four), -10);
+        assert_eq!(ahead_of_others("b", &four), 3_600_000_000);
     }
 
     proptest! {

@@ -236,7 +236,7 @@ impl Feed {
         let seq = at.and_then(|at| at.get("seq")?.as_i64());
         let Some((execution, seq)) = execution.zip(seq) else { return Ok(None) };
         let run = (event.tenant.clone(), task, execution);
-        let row = self.store.find_checkpoint(&run, Some(seq)).await?;
+        let row = self.store.find_checkpoint(&run, None, Some(seq)).await?;
         Ok(row
             .filter(|row| row.agent == *owner)
             .and_then(|row| unpack(row.part.codec, &row.part.bytes).ok())

@@ -38,7 +38,9 @@ mod groups;
 mod guarded;
 mod opinion;
 pub mod policies;
+mod reassign;
 mod refusal;
+mod repeat;
 pub mod stream;
 mod submit;
 pub mod what_if;
@@ -52,8 +54,8 @@ use opinion::OpinionTime;
 pub use opinion::{Opinion, SecondOpinion};
 
 /// Bodies above this are judged on a thread of their own, so that a large message does not hold up
-/// the small ones.
-const INLINE_LIMIT: usize = 64 * 1024;
+/// the small ones: to scan this much takes few milliseconds.
+const INLINE_LIMIT: usize = 16 * 1024;
 
 /// The answer to a submission.
 #[derive(Debug)]
@@ -66,6 +68,8 @@ pub enum Answer {
         record: Option<LoggedRecord>,
         /// Whether an earlier call committed the handoff.
         replayed: bool,
+        /// Whether it is another message's handoff, whose present status is the answer.
+        repeated: bool,
         /// The contract that rules its edge.
         contract: Option<Arc<CompiledContract>>,
         /// A watch from before the commit, with [`Request::awaited`].
@@ -153,6 +157,8 @@ pub struct Body {
 #[derive(Debug, Clone, Default)]
 pub struct Request {
     pub idempotency_key: Option<String>,
+    /// The token by which the sender holds the task (`Handoff-Fencing-Token`).
+    pub fencing_token: Option<i64>,
     /// The request's own trace context, which goes before the message's.
     pub trace: Option<TraceContext>,
     /// The caller waits for the verdict.
@@ -257,7 +263,7 @@ impl Intake {
         let tenant = principal.tenant.clone();
         let receiver = receiver.cloned();
         let at = self.clock.now();
-        let large = body.bytes.len() > INLINE_LIMIT;
+        let large = body.bytes.len() > INLINE_LIMIT || contracts.has_schemas();
         let span = Span::current();
         let run = move || {
             let secrets: Vec<&[u8]> = secrets.iter().map(|secret| secret.as_slice()).collect();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::jwk::{Jwk, JwkSet};
-use jsonwebtoken::{DecodingKey, Validation, decode, decode_header};
+use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
@@ -15,7 +15,7 @@ use crate::config;
 use crate::directory::{Directory, Principal};
 use crate::dispatch::egress::GuardedClient;
 use crate::dispatch::json_service::JsonService;
-use crate::web_keys::{ALGORITHMS, key_set, signs};
+use crate::web_keys::{ALGORITHMS, key_set, unfit};
 use handoffd_core::domain::ids::{AgentId, TenantId};
 use handoffd_store::store::Role;
 
@@ -25,6 +25,8 @@ const KEYS_AGE: Duration = Duration::from_mins(10);
 const READ_AGAIN: Duration = Duration::from_secs(10);
 /// Bounds one read of the keys.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
+/// Keys that are tried for one token.
+const MAX_KEYS: usize = 16;
 /// Longest token, in bytes.
 const MAX_TOKEN: usize = 16 * 1024;
 
@@ -33,10 +35,16 @@ const MAX_TOKEN: usize = 16 * 1024;
 pub enum TokenFault {
     #[error("the token is no signed JWT of a supported algorithm")]
     Malformed,
-    #[error("the token is signed with a key that the issuer does not publish")]
+    #[error("the issuer publishes no key of the token's key id")]
     UnknownKey,
-    #[error("the token's signature, issuer, audience or time does not hold")]
-    Invalid,
+    /// None of the issuer's keys fits the token.
+    #[error("no key of the issuer fits the token's algorithm: {0}")]
+    UnfitKey(&'static str),
+    #[error("the token's signature does not hold")]
+    Signature,
+    /// A claim, and what is wrong with it.
+    #[error("the token's `{0}` {1}")]
+    Claim(&'static str, &'static str),
     #[error("the token lacks the scope {0}")]
     Scope(String),
     #[error("the token names no agent of this broker")]
@@ -124,20 +132,31 @@ impl Issuer {
         if !ALGORITHMS.contains(&header.alg) || names_critical(token) {
             return Err(TokenFault::Malformed);
         }
-        let kid = header.kid.ok_or(TokenFault::UnknownKey)?;
-        let key = self.key(&kid).await?;
-        if !signs(&key, header.alg) {
-            return Err(TokenFault::Invalid);
-        }
-        let key = DecodingKey::from_jwk(&key).map_err(|_| TokenFault::UnknownKey)?;
         let mut validation = Validation::new(header.alg);
         validation.leeway = self.settings.leeway_s;
         validation.validate_nbf = true;
         validation.set_issuer(&[&self.settings.issuer]);
         validation.set_audience(&[&self.audience]);
         validation.set_required_spec_claims(&["exp", "iss", "aud"]);
-        let decoded = decode::<Map<String, Value>>(token, &key, &validation);
-        decoded.map(|decoded| decoded.claims).map_err(|_| TokenFault::Invalid)
+        let mut fault = TokenFault::Signature;
+        for key in self.keys(header.kid.as_deref(), header.alg).await? {
+            let Ok(key) = DecodingKey::from_jwk(&key) else {
+                fault = TokenFault::UnfitKey("it cannot be read");
+                continue;
+            };
+            match decode::<Map<String, Value>>(token, &key, &validation) {
+                Ok(decoded) => {
+                    check_types(&decoded.claims)?;
+                    return Ok(decoded.claims);
+                }
+                // Keys of one id may be several, while they are rotated.
+                Err(err) => match fault_of(&err) {
+                    TokenFault::Signature => fault = TokenFault::Signature,
+                    other => return Err(other),
+                },
+            }
+        }
+        Err(fault)
     }
 
     fn check_scope(&self, claims: &Map<String, Value>) -> Result<(), TokenFault> {
@@ -149,38 +168,50 @@ impl Issuer {
         Err(TokenFault::Scope(wanted.to_owned()))
     }
 
-    /// The issuer's key of this id. An unknown one has the keys read again, though not often.
-    async fn key(&self, kid: &str) -> Result<Jwk, TokenFault> {
-        if let Some(key) = self.kept_key(kid, KEYS_AGE) {
-            return Ok(key);
+    /// The issuer's keys that fit a token of this key id and algorithm. An unknown id has the keys read again, though not often.
+    async fn keys(&self, kid: Option<&str>, algorithm: Algorithm) -> Result<Vec<Jwk>, TokenFault> {
+        if let Ok(keys) = self.kept_keys(kid, algorithm, KEYS_AGE) {
+            return Ok(keys);
         }
         let _one = self.reading.lock().await;
-        if let Some(key) = self.kept_key(kid, KEYS_AGE) {
-            return Ok(key);
+        if let Ok(keys) = self.kept_keys(kid, algorithm, KEYS_AGE) {
+            return Ok(keys);
         }
         let tried = self.kept().as_ref().map(|kept| kept.tried);
         if tried.is_none_or(|at| at.elapsed() >= READ_AGAIN) {
             self.read().await;
         }
         // Keys that could not be read again count on: the issuer may be away for a while.
-        if let Some(key) = self.kept_key(kid, Duration::MAX) {
-            return Ok(key);
-        }
-        let known = self.kept().as_ref().is_some_and(|kept| !kept.keys.keys.is_empty());
-        Err(if known { TokenFault::UnknownKey } else { TokenFault::KeysAway })
+        self.kept_keys(kid, algorithm, Duration::MAX)
     }
 
-    fn kept_key(&self, kid: &str, age: Duration) -> Option<Jwk> {
+    fn kept_keys(
+        &self,
+        kid: Option<&str>,
+        algorithm: Algorithm,
+        age: Duration,
+    ) -> Result<Vec<Jwk>, TokenFault> {
         let kept = self.kept();
-        let kept = kept.as_ref().filter(|kept| kept.read.elapsed() < age)?;
-        kept.keys.find(kid).cloned()
+        let kept = kept.as_ref().filter(|kept| kept.read.elapsed() < age);
+        let keys = kept.map(|kept| kept.keys.keys.as_slice()).filter(|keys| !keys.is_empty());
+        let keys = keys.ok_or(TokenFault::KeysAway)?;
+        let named = |key: &&Jwk| kid.is_none() || key.common.key_id.as_deref() == kid;
+        let (mut fitting, mut fault) = (Vec::new(), TokenFault::UnknownKey);
+        for key in keys.iter().filter(named) {
+            match unfit(key, algorithm) {
+                None if fitting.len() < MAX_KEYS => fitting.push(key.clone()),
+                None => {}
+                Some(why) => fault = TokenFault::UnfitKey(why),
+            }
+        }
+        if fitting.is_empty() { Err(fault) } else { Ok(fitting) }
     }
 
     async fn read(&self) {
         let asked = tokio::time::timeout(READ_TIMEOUT, self.service.get()).await;
         let now = Instant::now();
         let read = asked.map_err(|_| "no answer in time".to_owned()).and_then(|answer| answer);
-        let read = read.and_then(|value| key_set(value).ok_or_else(|| "no key set".to_owned()));
+        let read = read.and_then(|value| key_set(&value));
         let mut kept = self.kept();
         match read {
             Ok(keys) => *kept = Some(KeptKeys { keys, tried: now, read: now }),
@@ -200,6 +231,51 @@ impl Issuer {
     fn kept(&self) -> std::sync::MutexGuard<'_, Option<KeptKeys>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What is wrong with a token, where a key was tried.
+fn fault_of(err: &jsonwebtoken::errors::Error) -> TokenFault {
+    use jsonwebtoken::errors::ErrorKind;
+
+    match err.kind() {
+        ErrorKind::InvalidSignature | ErrorKind::Crypto(_) | ErrorKind::InvalidKeyFormat => {
+            TokenFault::Signature
+        }
+        ErrorKind::ExpiredSignature => TokenFault::Claim("exp", "is over"),
+        ErrorKind::ImmatureSignature => TokenFault::Claim("nbf", "is still to come"),
+        ErrorKind::InvalidIssuer => TokenFault::Claim("iss", "is another issuer"),
+        ErrorKind::InvalidAudience => TokenFault::Claim("aud", "does not name this broker"),
+        ErrorKind::MissingRequiredClaim(name) => {
+            let name = ["exp", "iss", "aud"].into_iter().find(|one| one == name);
+            TokenFault::Claim(name.unwrap_or("claims"), "is missing, or of a wrong type")
+        }
+        _ => TokenFault::Malformed,
+    }
+}
+
+/// Checks the types of the registered claims (RFC 7519 §4.1). The library passes over one of a type that it does not expect, and an
+/// issuer that is a list with the right name in it.
+fn check_types(claims: &Map<String, Value>) -> Result<(), TokenFault> {
+    let is_audience = |value: &Value| match value {
+        Value::Array(list) => !list.is_empty() && list.iter().all(Value::is_string),
+        one => one.is_string(),
+    };
+    let is_time = |value: &Value| value.as_f64().is_some_and(|time| time >= 0.0);
+    for (name, why, fits) in [
+        ("iss", "is no text", &Value::is_string as &dyn Fn(&Value) -> bool),
+        ("sub", "is no text", &Value::is_string),
+        ("jti", "is no text", &Value::is_string),
+        ("scope", "is no text", &Value::is_string),
+        ("aud", "is neither a text nor a list of texts", &is_audience),
+        ("exp", "is no time in seconds", &is_time),
+        ("nbf", "is no time in seconds", &is_time),
+        ("iat", "is no time in seconds", &is_time),
+    ] {
+        if claims.get(name).is_some_and(|value| !fits(value)) {
+            return Err(TokenFault::Claim(name, why));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a token's header names extensions that a reader must understand (RFC 7515 §4.1.11): none is understood here.

@@ -3,9 +3,10 @@
 mod bounded;
 mod instruments;
 
+use prometheus::proto::LabelPair;
 use prometheus::{IntCounterVec, Registry, TextEncoder};
 
-use self::bounded::BoundedLabels;
+use self::bounded::{BoundedLabels, PairLabels};
 use self::instruments::Registrar;
 pub use self::instruments::{
     ArchiveMetrics, InstrumentDescription, Instruments, RetentionMetrics, WitnessMetrics,
@@ -23,7 +24,7 @@ pub struct Metrics {
     described: Vec<InstrumentDescription>,
     instruments: Instruments,
     /// Tenant, source and target. Each has a histogram of eight buckets and some counters.
-    pairs: BoundedLabels<3>,
+    pairs: PairLabels,
     /// A contract and the name of a metric. One that is timed has a histogram of 16 buckets.
     contracts: BoundedLabels<2>,
     /// Tenant and agent, of senders whose messages are refused.
@@ -59,7 +60,13 @@ impl Instruments {
         from_zero(&self.findings, &reasons);
         from_zero(&self.refusals, &RefusalClass::ALL.map(RefusalClass::as_str));
         from_zero(&self.cap_refusals, &["tenant", "agent"]);
+        from_zero(&self.clock_steps, &["forward", "back"]);
+        for clock in ["machine", "brokers"] {
+            self.clock_ahead.with_label_values(&[clock]);
+        }
+        from_zero(&self.store_write_failures, &["unavailable", "conflict", "denied", "refused"]);
         from_zero(&self.endpoint_alerts, &["failing", "disabled"]);
+        from_zero(&self.http_ended, &["no_request", "room", "unread", "slow"]);
         from_zero(&self.classifier_verdicts, &["SAFE", "UNSAFE", "NONE"]);
         self.build_info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
         for mode in DeliveryMode::ALL {
@@ -95,7 +102,7 @@ impl Metrics {
             registry,
             described,
             instruments,
-            pairs: BoundedLabels::default(),
+            pairs: PairLabels::default(),
             contracts: BoundedLabels::default(),
             refused_senders: BoundedLabels::default(),
             archive,
@@ -127,10 +134,10 @@ impl Metrics {
         });
     }
 
-    /// The labels of a handoff's pair of agents.
-    fn pair_of<'a>(&self, handoff: &'a Handoff) -> [&'a str; 3] {
+    /// A handoff's pair of agents, with its tenant.
+    fn pair_of(handoff: &Handoff) -> [&str; 3] {
         let Handoff { tenant, source, target, .. } = handoff;
-        self.pairs.bounded([tenant.as_str(), source.as_str(), target.as_str()])
+        [tenant.as_str(), source.as_str(), target.as_str()]
     }
 
     /// Calls `with` with the name and the labels of each metric of a contract.
@@ -172,7 +179,7 @@ impl Metrics {
         let status = handoff.status.as_str();
         self.handoffs.with_label_values(&[status]).inc();
         self.count_strategy(handoff);
-        let pair = self.pair_of(handoff);
+        let pair = self.pairs.counted(Self::pair_of(handoff));
         self.pair_handoffs.with_label_values(&[&pair[..], &[status]].concat()).inc();
     }
 
@@ -209,7 +216,7 @@ impl Metrics {
             let over = self.latency_over.with_label_values(&[transport, limit]);
             over.inc_by(u64::from(whole > time));
         }
-        let pair = self.pair_of(handoff);
+        let pair = self.pairs.shown(Self::pair_of(handoff));
         self.pair_latency_seconds.with_label_values(&pair).observe(whole.as_secs_f64());
         // There from the pair's first handoff on, so that an alert sees the first that is late.
         let over = self.pair_latency_over.with_label_values(&pair);
@@ -259,6 +266,37 @@ impl Metrics {
     /// When an instrument cannot be encoded.
     pub fn render(&self) -> Result<String, prometheus::Error> {
         TextEncoder::new().encode_to_string(&self.registry.gather())
+    }
+
+    /// The pairs of one tenant alone; of one agent its own, as a sender or a receiver.
+    ///
+    /// # Errors
+    /// When an instrument cannot be encoded.
+    pub fn render_own(
+        &self,
+        tenant: &TenantId,
+        agent: Option<&AgentId>,
+    ) -> Result<String, prometheus::Error> {
+        let mut families = self.registry.gather();
+        families.retain_mut(|family| {
+            let mut own = family.take_metric();
+            own.retain(|metric| {
+                let value = |name: &str| {
+                    metric
+                        .get_label()
+                        .iter()
+                        .find(|label| label.name() == name)
+                        .map(LabelPair::value)
+                };
+                let is_part = |agent: &AgentId| {
+                    ["source", "target"].iter().any(|name| value(name) == Some(agent.as_str()))
+                };
+                value("tenant") == Some(tenant.as_str()) && agent.is_none_or(is_part)
+            });
+            family.set_metric(own);
+            !family.get_metric().is_empty()
+        });
+        TextEncoder::new().encode_to_string(&families)
     }
 }
 

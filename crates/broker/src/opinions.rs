@@ -207,7 +207,11 @@ impl OpinionWorker {
         }
         let random = clock::random_fraction();
         let pause = match outcome(attempted, attempts, &settings.retry, classifier.name(), random) {
-            OpinionOutcome::Record(facts, reason) => {
+            OpinionOutcome::Record(mut facts, reason) => {
+                if reason == Some(NO_ANSWER) {
+                    // The text went there all the same.
+                    facts.crossing = classifier.crossing();
+                }
                 self.record(&handoff, attempt, facts, reason).await;
                 Duration::ZERO
             }
@@ -247,7 +251,9 @@ impl OpinionWorker {
         };
         Ok(match opinion {
             Opinion::None(why) => Attempted::Failed(why),
-            opinion => Attempted::Recorded(opinion.facts(classifier.name()), None),
+            opinion => {
+                Attempted::Recorded(opinion.facts(classifier.name(), classifier.crossing()), None)
+            }
         })
     }
 
@@ -300,7 +306,7 @@ mod tests {
     fn an_answer_is_recorded_at_any_attempt() {
         let said = Opinion::Unsafe { label: "persuasion".to_owned(), pointer: String::new() };
         for attempt in [1, 3, 4, u32::MAX] {
-            let facts = said.facts("guard");
+            let facts = said.facts("guard", None);
             let answered = Attempted::Recorded(facts.clone(), None);
             assert_eq!(decided(answered, attempt), OpinionOutcome::Record(facts, None));
         }
@@ -334,14 +340,14 @@ mod tests {
             label: label.to_owned(),
             pointer: "/currentState/jane@example.com".to_owned(),
         };
-        let facts = label("persuasion").facts("guard");
+        let facts = label("persuasion").facts("guard", None);
         assert_eq!(
             (facts.verdict.as_str(), facts.label.as_deref()),
             ("UNSAFE", Some("persuasion"))
         );
-        assert_eq!(label("").facts("guard").label, None);
-        assert_eq!(Opinion::Safe.facts("guard"), ClassifierFacts::new("guard", "SAFE"));
-        let none = Opinion::None("why".to_owned()).facts("guard");
+        assert_eq!(label("").facts("guard", None).label, None);
+        assert_eq!(Opinion::Safe.facts("guard", None), ClassifierFacts::new("guard", "SAFE"));
+        let none = Opinion::None("why".to_owned()).facts("guard", None);
         assert_eq!(none, ClassifierFacts::new("guard", "NONE"));
     }
 }

@@ -27,6 +27,12 @@ pub struct Sweeper {
     pub clock: Arc<dyn Clock>,
     /// Interval between sweeps.
     pub period: Duration,
+    /// Longest time between two looks at the deadlines: after more the process, or its store, stood still, and what
+    /// passed meanwhile gets the grace of a start.
+    pub standstill: Duration,
+    /// How long an open stream waits for its next chunk. No stream ends before the broker has run for that long: while none
+    /// ran, no chunk could come.
+    pub stream_idle: Duration,
     /// Ends the sweeper.
     pub stopping: CancellationToken,
 }
@@ -34,8 +40,18 @@ pub struct Sweeper {
 impl Sweeper {
     /// Sweeps until the broker stops.
     pub async fn run(self) {
+        let begun = tokio::time::Instant::now();
+        let mut looked = self.clock.now();
         loop {
-            self.sweep().await;
+            if self.clock.now().since(looked) > self.standstill {
+                tracing::warn!(
+                    "deadlines could not be looked at for a while: those that passed meanwhile get the grace of a start"
+                );
+                self.clock.resumed();
+            }
+            if self.sweep(begun.elapsed() >= self.stream_idle).await {
+                looked = self.clock.now();
+            }
             let pause = self.period.mul_f64(0.75 + clock::random_fraction() / 2.0);
             tokio::select! {
                 biased;
@@ -69,18 +85,39 @@ impl Sweeper {
         }
     }
 
-    async fn sweep(&self) {
+    /// Whether a deadline has passed as the clock judges it.
+    fn is_over(&self, now: Micros, by: Option<Micros>) -> bool {
+        by.is_some_and(|by| self.clock.judged(by) <= now)
+    }
+
+    /// Ends what is due; returns whether the deadlines could be read.
+    async fn sweep(&self, streams: bool) -> bool {
         let now = self.clock.now();
+        let mut read = true;
         match self.store.list_overdue(now, BATCH).await {
-            Ok(overdue) => self.expire(now, overdue).await,
-            Err(err) => tracing::warn!(error = %err, "deadlines could not be read"),
+            Ok(mut overdue) => {
+                overdue.retain(|handoff| self.is_over(now, handoff.deadline_at));
+                self.expire(now, overdue).await;
+            }
+            Err(err) => {
+                read = false;
+                tracing::warn!(error = %err, "deadlines could not be read");
+            }
         }
-        match self.store.list_idle_streams(now, BATCH).await {
-            Ok(idle) => self.expire(now, idle).await,
-            Err(err) => tracing::warn!(error = %err, "idle streams could not be read"),
+        if streams {
+            match self.store.list_idle_streams(now, BATCH).await {
+                Ok(mut idle) => {
+                    idle.retain(|handoff| {
+                        self.is_over(now, handoff.stream.as_ref().and_then(|stream| stream.due_at))
+                    });
+                    self.expire(now, idle).await;
+                }
+                Err(err) => tracing::warn!(error = %err, "idle streams could not be read"),
+            }
         }
         match self.store.list_overdue_escalations(now, BATCH).await {
-            Ok(overdue) => {
+            Ok(mut overdue) => {
+                overdue.retain(|row| self.is_over(now, Some(row.timeout_at)));
                 let decisions = overdue.into_iter().map(|row| {
                     self.ledger.handle(Command {
                         tenant: row.tenant,
@@ -91,6 +128,7 @@ impl Sweeper {
                             task_id: row.task_id,
                             handoff_id: row.handoff_id,
                             agents: row.resume_as.into_iter().collect(),
+                            edge: None,
                             resolution: None,
                             content: None,
                         })),
@@ -108,6 +146,46 @@ impl Sweeper {
             }
             Err(err) => tracing::warn!(error = %err, "escalations could not be read"),
         }
+        read
+    }
+}
+
+/// Interval between two looks at the machine's clock.
+const CLOCK_LOOK: Duration = Duration::from_secs(1);
+
+/// What the machine's clock may move between two looks, in microseconds, before it counts as set: more than a loaded
+/// machine takes between the reads of two clocks.
+const CLOCK_STEP_US: i64 = 500_000;
+
+/// Notices when somebody sets the machine's clock, until the broker stops. Nothing moves by that: see
+/// [`SystemClock`](handoffd_store::clock::SystemClock).
+pub async fn watch_clock(
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+    stopping: CancellationToken,
+) {
+    let ahead = || clock.wall().0.saturating_sub(clock.now().0);
+    let mut known = ahead();
+    loop {
+        tokio::select! {
+            biased;
+            () = stopping.cancelled() => return,
+            () = tokio::time::sleep(CLOCK_LOOK) => {}
+        }
+        let found = ahead();
+        metrics.clock_ahead.with_label_values(&["machine"]).set(found as f64 / 1e6);
+        let step = found.saturating_sub(known);
+        if step.abs() >= CLOCK_STEP_US {
+            let direction = if step > 0 { "forward" } else { "back" };
+            metrics.clock_steps.with_label_values(&[direction]).inc();
+            tracing::warn!(
+                step_ms = step / 1_000,
+                ahead_ms = found / 1_000,
+                "the machine's clock was set while the broker runs: deadlines and records go on by the time that passed; \
+                 a restart takes the clock as it is then"
+            );
+        }
+        known = found;
     }
 }
 

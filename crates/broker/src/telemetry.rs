@@ -3,6 +3,7 @@
 //! Spans of level INFO are what log lines name; those of level DEBUG are for traces only
 //! (docs/tracing.md). No span holds content, a secret or a personal datum.
 
+use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use opentelemetry::trace::TracerProvider as _;
@@ -54,7 +55,10 @@ impl Telemetry {
                 .with_writer(std::io::stderr)
                 .boxed()
         } else {
-            tracing_subscriber::fmt::layer().with_writer(std::io::stderr).boxed()
+            // A file keeps codes of colours for ever (https://no-color.org has the variable).
+            let colours = std::io::stderr().is_terminal()
+                && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+            tracing_subscriber::fmt::layer().with_ansi(colours).with_writer(std::io::stderr).boxed()
         };
         // A line that passes the filter names its span, whatever the filter says of spans.
         let named = filter_fn(|meta| ours(meta) && *meta.level() <= Level::INFO)

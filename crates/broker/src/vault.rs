@@ -36,6 +36,8 @@ pub struct Vault {
     pseudonyms: Zeroizing<[u8; 32]>,
     /// Key of claim checks.
     claims: Zeroizing<[u8; 32]>,
+    /// Key of the ids of runs that a door derives.
+    runs: Zeroizing<[u8; 32]>,
 }
 
 impl std::fmt::Debug for Vault {
@@ -51,6 +53,9 @@ const PSEUDONYMS: &[u8] = b"handoffd/pseudonyms/v1\0";
 
 /// Derivation label of the key of claim checks.
 const CLAIMS: &[u8] = b"handoffd/claims/v1\0";
+
+/// Derivation label of the key of derived run ids.
+const RUNS: &[u8] = b"handoffd/runs/v1\0";
 
 /// Plaintext of the check value.
 const CHECK: &[u8] = b"handoffd master key check";
@@ -68,7 +73,12 @@ impl Vault {
         let derived = |label: &[u8]| {
             Zeroizing::new(Sha256::new_with_prefix(label).chain_update(&*bytes).finalize().into())
         };
-        Ok(Self { cipher, pseudonyms: derived(PSEUDONYMS), claims: derived(CLAIMS) })
+        Ok(Self {
+            cipher,
+            pseudonyms: derived(PSEUDONYMS),
+            claims: derived(CLAIMS),
+            runs: derived(RUNS),
+        })
     }
 
     /// A keyed hash of a data subject's id or a salt. Deterministic; guesses cannot be verified without the master key.
@@ -80,6 +90,16 @@ impl Vault {
     #[must_use]
     pub fn claim_tag(&self, said: &[u8]) -> [u8; 32] {
         keyed(&self.claims, &[said])
+    }
+
+    /// The random part of the id of a run that an agent's request at a door begins. The same request has the same id, and
+    /// no other agent can name it.
+    #[must_use]
+    pub fn run_id(&self, tenant: &TenantId, door: &str, agent: &str, request: &str) -> [u8; 16] {
+        let parts = [tenant.as_str(), door, agent, request].map(str::as_bytes);
+        let mut id = [0; 16];
+        id.copy_from_slice(&keyed(&self.runs, &parts)[..16]);
+        id
     }
 
     /// The keyed hash of parts of a request under an `Idempotency-Key`.
@@ -411,6 +431,22 @@ mod tests {
 
     fn vault() -> Vault {
         Vault::from_base64(&Vault::new_master_key()).unwrap()
+    }
+
+    #[test]
+    fn a_runs_id_is_the_same_for_the_same_request_and_hangs_on_the_master_key() {
+        let (vault, tenant) = (vault(), "t".parse().unwrap());
+        let id = vault.run_id(&tenant, "mcp", "a", "1");
+        assert_eq!(id, vault.run_id(&tenant, "mcp", "a", "1"));
+        for other in [
+            vault.run_id(&tenant, "a2a", "a", "1"),
+            vault.run_id(&tenant, "mcp", "b", "1"),
+            vault.run_id(&tenant, "mcp", "a", "2"),
+            vault.run_id(&"u".parse().unwrap(), "mcp", "a", "1"),
+            self::vault().run_id(&tenant, "mcp", "a", "1"),
+        ] {
+            assert_ne!(other, id);
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! difference between its message's figure and its parent's; if a sender sent again from the same parent, the highest
 //! figure it stated on that parent is the base.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Value, json};
 
@@ -80,6 +80,8 @@ pub struct Account {
     tried: BTreeMap<(String, String), Spending>,
     roles: BTreeMap<String, (u64, u64)>,
     hops: Vec<HopCost>,
+    /// The last hop of each handoff: one that was released anew is there twice, and it is the last that ends.
+    places: HashMap<String, usize>,
     reported: Usd,
 }
 
@@ -91,20 +93,23 @@ impl Account {
             (Some("HANDOFF"), spent) => self.hop(body, spent),
             (_, Some(spent)) => {
                 let id = text(body, "/handoffId");
-                // One that was released anew is there twice: it is the last that ends.
-                if let Some(hop) = self.hops.iter_mut().rev().find(|hop| hop.handoff_id == id) {
+                if let Some(hop) = self.last_hop(&id) {
                     hop.receiver = hop.receiver.plus(spent);
                 }
             }
             (Some("COMPRESSED"), None) => {
                 let id = text(body, "/handoffId");
                 let cost = body.pointer("/compression/costUSD").and_then(Value::as_f64);
-                if let Some(hop) = self.hops.iter_mut().rev().find(|hop| hop.handoff_id == id) {
+                if let Some(hop) = self.last_hop(&id) {
                     hop.compression = Usd::from_f64(cost.unwrap_or_default());
                 }
             }
             (_, None) => {}
         }
+    }
+
+    fn last_hop(&mut self, id: &str) -> Option<&mut HopCost> {
+        self.places.get(id).and_then(|place| self.hops.get_mut(*place))
     }
 
     fn hop(&mut self, body: &Value, spent: Option<Spending>) {
@@ -121,6 +126,7 @@ impl Account {
         self.reported = self.reported.plus(now.usd);
         self.roles.entry(source.clone()).or_default().0 += 1;
         self.roles.entry(target.clone()).or_default().1 += 1;
+        self.places.insert(id.clone(), self.hops.len());
         self.hops.push(HopCost {
             handoff_id: id,
             source,
@@ -251,6 +257,24 @@ mod tests {
         );
         let plain = account(&[hop("1", None, "a", 0.08, 100)]).cost();
         assert!(plain["perHop"][0].get("compressionUSD").is_none());
+    }
+
+    /// As many hops as `gate.max_hops` allows, each with an end.
+    #[test]
+    fn the_longest_task_is_summed_up() {
+        let id = |n: usize| format!("h{n}");
+        let mut records = Vec::new();
+        for n in 0..10_000_usize {
+            let parent = n.checked_sub(1).map(id);
+            let mut one = hop(&id(n), parent.as_deref(), "a", 0.0, 0);
+            one["spent"] = json!({ "usd": 0.001 });
+            records.push(one);
+        }
+        let end = |n| json!({ "kind": "COMPLETED", "handoffId": id(n), "spent": { "usd": 0.001 } });
+        records.extend((0..10_000).rev().map(end));
+        let account = account(&records);
+        assert_eq!(account.hops().len(), 10_000);
+        assert_eq!(account.cost()["totalUSD"], json!(20.0));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Verifies what handoffd hands to auditors, from the files alone: bundles, exported logs, receipts. No settings, no
 //! database, no network.
 
+mod certificate;
 mod receipt;
 
 use std::fmt::Write as _;
@@ -129,7 +130,7 @@ fn of_receipt(path: &Path, report: &ReceiptReport) -> FileReport {
     let text = match &report.fault {
         Some(fault) => format!("FAILED: {file}: record {}: {fault}", report.leaf_index),
         None => format!(
-            "ok: {file}: record {} is among the {} of {}{}",
+            "ok: {file}: record {} is among the {} of {}{}{}",
             report.leaf_index,
             report.tree_size,
             report.origin,
@@ -137,6 +138,12 @@ fn of_receipt(path: &Path, report: &ReceiptReport) -> FileReport {
                 Some(key) => format!("\nsigned by the given key {key}"),
                 None => "\nno key was given: who signed the tree head was not checked; give the log's key with --key"
                     .to_owned(),
+            },
+            if report.not_judged.is_empty() {
+                String::new()
+            } else {
+                let members = report.not_judged.join(", ");
+                format!("\nthe receipt alone was checked: nothing binds these members to the log: {members}")
             }
         ),
     };

@@ -1,4 +1,5 @@
-//! A receipt: one record's inclusion in a log under a signed tree head (C2SP tlog-checkpoint, RFC 9162 §2.1.3).
+//! A receipt: one record's inclusion in a log under a signed tree head (C2SP tlog-checkpoint, RFC 9162 §2.1.3). Of a document
+//! around it, an erasure's certificate is held to the record member by member; of any other the report says what was not judged.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -8,6 +9,8 @@ use handoffd_core::evidence::merkle::{Hash, verify_inclusion};
 use handoffd_core::evidence::note::{Note, NoteError, TreeHead};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::certificate;
 
 /// A receipt that cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +41,9 @@ pub struct ReceiptReport {
     pub signed_by: Option<String>,
     /// Whether the caller gave a key; without one the signature was not checked.
     pub key_given: bool,
+    /// Members of the document that nothing in it binds to the log: they were not judged. A fault of a certificate.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_judged: Vec<String>,
     /// The failed check, as a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
@@ -54,18 +60,18 @@ struct ReceiptMembers {
     inclusion_proof: Vec<String>,
 }
 
-/// The receipt itself, or the one in the broker's answer to a submission.
-fn find(text: &str) -> Option<Value> {
+/// The receipt itself, or the one in an answer of the broker, with that answer.
+fn find(text: &str) -> Option<(Value, Option<Value>)> {
     let mut value: Value = serde_json::from_str(text).ok()?;
     if let Some(receipt) = value.get_mut("receipt") {
-        return Some(receipt.take());
+        return Some((receipt.take(), Some(value)));
     }
-    value.get("treeHead").is_some().then_some(value)
+    value.get("treeHead").is_some().then_some((value, None))
 }
 
 /// Whether a text is a receipt, or an answer with one.
 pub(crate) fn is_receipt(text: &str) -> bool {
-    find(text).is_some_and(|receipt| receipt.get("inclusionProof").is_some())
+    find(text).is_some_and(|(receipt, _)| receipt.get("inclusionProof").is_some())
 }
 
 fn hash(bytes: Vec<u8>) -> Option<Hash> {
@@ -79,7 +85,8 @@ fn hash(bytes: Vec<u8>) -> Option<Hash> {
 /// [`ReceiptError`]: the text is no receipt. What does not hold is in the report.
 pub fn verify_receipt(text: &str, options: &VerifyOptions) -> Result<ReceiptReport, ReceiptError> {
     let malformed = |why: &str| ReceiptError::Malformed(why.to_owned());
-    let value = find(text).ok_or_else(|| malformed("no JSON object with `treeHead`"))?;
+    let (value, document) =
+        find(text).ok_or_else(|| malformed("no JSON object with `treeHead`"))?;
     let receipt: ReceiptMembers =
         serde_json::from_value(value).map_err(|err| malformed(&err.to_string()))?;
     let leaf = hash_of_text(&receipt.record_hash)
@@ -98,10 +105,29 @@ pub fn verify_receipt(text: &str, options: &VerifyOptions) -> Result<ReceiptRepo
         tree_size: head.size,
         signed_by: None,
         key_given: !options.keys.is_empty(),
+        not_judged: Vec::new(),
         fault: None,
     };
     report.fault = judge(&receipt, &note, &head, (&leaf, &proof), options, &mut report.signed_by);
+    if report.fault.is_none()
+        && let Some(document) = &document
+    {
+        match around(document, &leaf) {
+            Ok(not_judged) => report.not_judged = not_judged,
+            Err(why) => report.fault = Some(why),
+        }
+    }
     Ok(report)
+}
+
+/// Judges the document around a receipt; returns the members that nothing binds to the log.
+fn around(document: &Value, leaf: &Hash) -> Result<Vec<String>, String> {
+    if certificate::is_certificate(document) {
+        return certificate::judge(document, leaf);
+    }
+    let members = document.as_object().into_iter().flatten();
+    let others = members.filter(|(name, _)| *name != "receipt");
+    Ok(others.map(|(name, _)| format!("/{name}")).collect())
 }
 
 fn judge(
@@ -143,6 +169,8 @@ fn judge(
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
+    use handoffd_core::domain::canonical;
+    use handoffd_core::evidence::commitment::{CommitmentSubject, commit, hash_text};
     use handoffd_core::evidence::merkle::node_hash;
     use handoffd_core::evidence::note::Signer;
     use serde_json::json;
@@ -225,6 +253,87 @@ mod tests {
             assert_eq!(found.is_some(), fault.is_some(), "{found:?}");
             assert!(found.is_none_or(|found| fault.is_some_and(|fault| found.contains(fault))));
         }
+    }
+
+    /// A certificate whose record is the first of two, as the broker hands it out.
+    fn erased() -> Value {
+        let salt = [9; 16];
+        let person = hash_text(&commit(CommitmentSubject::DataSubject, &salt, b"ada"));
+        let record = json!({
+            "kind": "ERASURE_COMPLETED", "logId": "log-1", "time": "2026-11-28T12:00:00.000000Z",
+            "reason": "DATA_SUBJECT_REQUEST",
+            "erasure": {
+                "id": "e-1", "scope": "messages", "subjectCommitment": person, "data": 3, "contents": 2,
+                "checkpoints": 1, "held": 3, "requestedAt": "2026-11-28T11:00:00.000000Z",
+            },
+        });
+        let leaf: Hash = handoffd_core::evidence::record::record_hash(&canonical::to_vec(&record));
+        let other = [2; 32];
+        let head = TreeHead { origin: ORIGIN.to_owned(), size: 2, root: node_hash(&leaf, &other) };
+        json!({
+            "erasureId": "e-1", "subjectId": "ada", "status": "COMPLETED", "scope": "messages",
+            "reason": "DATA_SUBJECT_REQUEST", "subjectCommitment": person, "subjectSalt": "09".repeat(16),
+            "held": 3, "erased": { "personalData": 3, "contents": 2, "checkpoints": 1 },
+            "requestedAt": "2026-11-28T11:00:00.000000Z", "erasedAt": "2026-11-28T12:00:00.000000Z",
+            "record": record,
+            "receipt": {
+                "logId": "log-1", "leafIndex": 0, "recordHash": hash_text(&leaf),
+                "treeHead": Signer::new(&[7; 32]).sign(&head).unwrap(),
+                "inclusionProof": [STANDARD.encode(other)],
+            },
+        })
+    }
+
+    /// Finding E4 of 0.3.0: only the receipt within was checked.
+    #[test]
+    fn each_changed_added_or_missing_member_of_a_certificate_is_found() {
+        let certificate = erased();
+        let judged =
+            |document: &Value| verify_receipt(&document.to_string(), &VerifyOptions::default());
+        let report = judged(&certificate).unwrap();
+        assert_eq!((report.fault, report.not_judged), (None, Vec::new()));
+        let mut pointers: Vec<String> =
+            certificate.as_object().unwrap().keys().map(|name| format!("/{name}")).collect();
+        pointers.retain(|pointer| !["/receipt", "/erased", "/record"].contains(&pointer.as_str()));
+        for inner in [
+            "/erased/personalData",
+            "/erased/contents",
+            "/erased/checkpoints",
+            "/record/reason",
+            "/record/erasure/data",
+        ] {
+            pointers.push(inner.to_owned());
+        }
+        for pointer in pointers {
+            let mut changed = certificate.clone();
+            let member = changed.pointer_mut(&pointer).unwrap();
+            *member = if member.is_number() { json!(0) } else { json!("another") };
+            assert!(judged(&changed).unwrap().fault.is_some(), "{pointer}");
+        }
+        let mut changed = certificate.clone();
+        changed["erased"]["backups"] = json!(1);
+        assert!(
+            judged(&changed).unwrap().fault.is_some_and(|fault| fault.contains("/erased/backups"))
+        );
+        let mut changed = certificate.clone();
+        changed["approvedBy"] = json!("the regulator");
+        assert!(judged(&changed).unwrap().fault.is_some_and(|fault| fault.contains("/approvedBy")));
+        for name in ["record", "subjectSalt", "erasedAt", "held", "status", "erased"] {
+            let mut changed = certificate.clone();
+            changed.as_object_mut().unwrap().remove(name);
+            assert!(judged(&changed).unwrap().fault.is_some(), "without {name}");
+        }
+    }
+
+    #[test]
+    fn members_beside_a_receipt_are_named_as_not_judged() {
+        let (receipt, _) = receipt();
+        let answer = json!({ "status": "ACCEPTED", "handoffId": "h-1", "receipt": receipt });
+        let report = verify_receipt(&answer.to_string(), &VerifyOptions::default()).unwrap();
+        assert_eq!(
+            (report.fault, report.not_judged),
+            (None, vec!["/handoffId".to_owned(), "/status".to_owned()])
+        );
     }
 
     #[test]

@@ -21,10 +21,12 @@ from handoffd import (
     estimate_tokens,
     measure_message,
     sign_message,
+    step_digest,
     validate_handoff_message,
 )
 
 STATE = {"agent_id": "intake", "task": "Check clause 4.2"}
+VECTOR = "sha256:e716efc0de0adf7b6dce5866ac8e1e960c07b86883e0d4eee785fc15c003c728"
 
 
 def test_two_fields_are_enough_for_a_valid_message() -> None:
@@ -104,15 +106,68 @@ def test_a_repeated_step_has_the_same_ids_and_another_has_others() -> None:
     assert derived_id("a", "b") != derived_id("ab") and derived_execution_id("a")[14] == "4"
 
 
-def test_the_last_fifty_turns_travel_and_the_message_says_so() -> None:
-    history = [f"turn {n}" for n in range(73)]
+def test_every_turn_travels_and_what_a_limit_pushes_out_stands_in_an_extract() -> None:
+    """Finding K6 of 0.3.0: of 803 turns 50 arrived, with an empty summary."""
+    history = [f"Order {n} costs {n * 3} EUR, and must not be shipped." for n in range(803)]
     tools = {"cached_results": {"a": 1}, "active_calls": ["c"]}
-    message = build_handoff_message({**STATE, "history": history, "tool_state": tools}, "legal")
-    assert [turn["content"] for turn in message["conversationHistoryVerbatim"]] == history[-50:]
-    assert message["metadata"] == {"original_history_length": 73, "trimmed": True}
-    assert message["historyStrategy"] == "last_k" and message["toolState"] == {"active_calls": ["c"]}
-    whole = build_handoff_message({**STATE, "history": history[:50], "tool_state": tools}, "legal")
-    assert "metadata" not in whole and whole["toolState"] == tools
+    state = {**STATE, "history": history, "tool_state": tools}
+    whole = build_handoff_message(state, "legal")
+    assert [turn["content"] for turn in whole["conversationHistoryVerbatim"]] == history
+    assert "metadata" not in whole and "historyStrategy" not in whole and whole["toolState"] == tools
+    few = build_handoff_message(state, "legal", max_turns=50)
+    assert [turn["content"] for turn in few["conversationHistoryVerbatim"]] == history[-50:]
+    assert few["metadata"] == {"original_history_length": 803, "trimmed": True}
+    assert few["historyStrategy"] == "summary" and few["toolState"] == {"active_calls": ["c"]}
+    head, *lines = few["conversationHistorySummary"].split("\n")
+    assert re.fullmatch(r"Extract of 753 earlier turns that do not fit: \d+ of 753 statements\.", head)
+    assert len(lines) > 200 and all(line.startswith("user: Order ") for line in lines)
+    small = build_handoff_message(state, "legal", max_bytes=40_000)
+    assert len(json.dumps(small, ensure_ascii=False, separators=(",", ":")).encode()) <= 40_000
+    assert len(small["conversationHistoryVerbatim"]) > 50 and len(small["conversationHistorySummary"]) > 500
+
+
+def test_an_extract_keeps_what_weighs_before_what_is_said() -> None:
+    from handoffd._condense import condense
+
+    idle = [{"role": "user", "content": f"Well, nice weather, {'la ' * 20}indeed."} for _ in range(50)]
+    weighty = [
+        "Do not contact Jana.",
+        "We went with Lisbon because of the price.",
+        "不要联系他。",
+        "Bitte nicht vor Freitag liefern.",
+    ]
+    turns = [*idle, *({"role": "assistant", "content": text} for text in weighty), *idle]
+    extract = condense(turns, 300)
+    assert all(f"assistant: {text}" in extract for text in weighty)
+    assert [extract.index(text) for text in weighty] == sorted(extract.index(text) for text in weighty)
+    assert len(extract.partition("\n")[2]) <= 300
+    blocks = condense([{"role": "tool", "content": [{"type": "text", "text": "Total: 12 EUR"}, {"rows": ["a"]}]}])
+    assert "tool: Total: 12 EUR" in blocks and "tool: a" in blocks
+
+
+@pytest.mark.parametrize("task", ["", " \n"])
+def test_a_handoff_without_a_task_is_refused(task: str) -> None:
+    with pytest.raises(ValueError, match="without a task"):
+        build_handoff_message({**STATE, "task": task}, "legal")
+
+
+def test_the_digest_of_a_step_is_that_of_its_content_and_the_same_in_both_languages() -> None:
+    state = {**STATE, "step": "s", "completed": ["Read it"], "state": {"clause": "4.2"}, "history": ["Hello"]}
+    message = build_handoff_message(state, "legal", {"tone": "formal"})
+    digest = message["extensions"]["handoffd"]["stepDigest"]
+    assert digest == step_digest(message) == step_digest(build_handoff_message(state, "legal", {"tone": "formal"}))
+    assert digest == VECTOR, "the same as in sdk/typescript/test/build.test.ts"
+    for other in (
+        {"state": {"clause": 4.3}},
+        {"task": "Score it"},
+        {"completed": ["x"]},
+        {"remaining": ["x"]},
+        {"history": ["Hi"]},
+    ):
+        assert step_digest(build_handoff_message({**state, **other}, "legal", {"tone": "formal"})) != digest
+    assert step_digest(build_handoff_message(state, "legal", {"tone": "warm"})) != digest
+    assert step_digest(build_handoff_message(state, "type:legal", {"tone": "formal"})) != digest
+    assert "extensions" not in build_handoff_message(STATE, "legal"), "its id is used once"
 
 
 def test_a_message_is_cut_to_the_receivers_window() -> None:

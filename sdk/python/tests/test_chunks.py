@@ -10,6 +10,25 @@ from handoffd import Handoff, Worker
 from handoffd.errors import ConflictError
 
 
+def test_a_stream_is_closed_at_its_end_and_aborted_by_an_error(pair: Pair) -> None:
+    def handler(handoff: Handoff) -> list[object]:
+        handoff.accept()
+        return [[chunk.seq, bool(chunk.close)] for chunk in handoff.chunks()]
+
+    with working(Worker(pair.receiver, handler, poll=2)):
+        with pair.sender.open_stream(pair.to, "Read it") as stream:
+            stream.turn("user", "Page one.")
+            stream.send(
+                append={"/conversationHistoryVerbatim": [{"role": "user", "content": "Page two."}]},
+                set={"/currentState/pages": 2},
+            )
+        assert stream.ended and ended(pair, stream.sent.handoff_id).result == [[1, False], [2, False], [3, True]]
+    with pytest.raises(KeyError), pair.sender.open_stream(pair.to, "Read it") as broken:
+        broken.turn("user", "Page one.")
+        raise KeyError("no page two")
+    assert ended(pair, broken.sent.handoff_id).status in ("FAILED", "CANCELED", "REJECTED", "EXPIRED")
+
+
 def test_chunks_reach_the_handler_in_order_and_the_close_makes_a_message(pair: Pair) -> None:
     def handler(handoff: Handoff) -> list[object]:
         handoff.accept()

@@ -24,14 +24,16 @@ from handoffd import (
     AsyncClient,
     Client,
     HandoffdError,
-    HandoffEndedBadly,
+    HandoffEndedBadlyError,
     ProblemError,
     RetryPolicy,
-    SignatureError,
+    StepReusedError,
     TransportError,
-    WaitTimeout,
+    VerificationError,
+    WaitTimeoutError,
     build_handoff_message,
     errors,
+    step_digest,
     verify_receipt,
 )
 from handoffd._async.services import OPERATIONS, RESOURCES
@@ -83,7 +85,7 @@ def test_hand_off_and_wait_gives_the_result(pair: Pair) -> None:
 async def test_the_async_client_does_the_same(pair: Pair, broker: Broker) -> None:
     async with AsyncClient(broker.url, pair.sender.api_key, agent_id=pair.sender.agent_id) as sender:
         sent = await sender.hand_off(pair.to, "Check clause 4.2")
-        with pytest.raises(WaitTimeout):
+        with pytest.raises(WaitTimeoutError):
             await sender.handoffs.wait_ended(sent.handoff_id, timeout=0.3)
         thread = threading.Thread(target=complete, args=(pair, 7))
         thread.start()
@@ -117,7 +119,7 @@ def test_hand_off_and_wait_raises_where_it_ends_badly(pair: Pair) -> None:
 
     thread = threading.Thread(target=reject)
     thread.start()
-    with pytest.raises(HandoffEndedBadly, match="NO_TIME"):
+    with pytest.raises(HandoffEndedBadlyError, match="NO_TIME"):
         pair.sender.hand_off_and_wait(pair.to, "Check it", timeout=30)
     thread.join()
 
@@ -153,6 +155,20 @@ def test_a_step_done_again_is_the_same_handoff(pair: Pair) -> None:
     assert other.handoff_id != first.handoff_id
     listed = list(pair.sender.handoffs.iterate(task_id=first.task_id))
     assert len(listed) == 1
+
+
+def test_another_step_under_the_same_name_is_refused_with_both_digests(pair: Pair) -> None:
+    """Finding K2 of 0.3.0: three clauses got one answer."""
+    sent = pair.sender.hand_off(pair.to, "Check clause 1", state={"clause": 1}, run="r", step="s")
+    again = pair.sender.hand_off(pair.to, "Check clause 1", state={"clause": 1}, run="r", step="s")
+    assert (again.handoff_id, again.replayed) == (sent.handoff_id, True)
+    for task, state in (("Check clause 2", {"clause": 1}), ("Check clause 1", {"clause": 2})):
+        with pytest.raises(StepReusedError) as refused:
+            pair.sender.hand_off(pair.to, task, state=state, run="r", step="s")
+        error = refused.value
+        assert error.step_digest != error.stored_digest and error.step_digest in str(error) and error.stored_digest in str(error)
+    stored = dict(pair.sender.handoffs.get(sent.handoff_id, include="message").message or {})
+    assert stored["extensions"]["handoffd"]["stepDigest"] == error.stored_digest == step_digest(stored)
 
 
 def test_a_step_done_again_counts_as_sent_although_its_money_is_set_aside(pair: Pair) -> None:
@@ -245,14 +261,14 @@ def test_receipts_hold_and_damaged_ones_do_not(pair: Pair, admin: Client) -> Non
             *cut_elsewhere(receipt),
         ):
             whole = receipt.model_dump(mode="json", by_alias=True)
-            with pytest.raises(SignatureError):
+            with pytest.raises(VerificationError):
                 verify_receipt({**whole, **damage}, key)
-        with pytest.raises(SignatureError):
+        with pytest.raises(VerificationError):
             verify_receipt(receipt, key[:-4] + "AAA=")
-        with pytest.raises(SignatureError):
+        with pytest.raises(VerificationError):
             verify_receipt(receipt, [])
     for wrong in (None, [], {}, 7, "receipt"):
-        with pytest.raises(SignatureError):
+        with pytest.raises(VerificationError):
             verify_receipt(wrong, key)
 
 
@@ -265,7 +281,7 @@ def test_a_receipt_fits_one_of_the_logs_keys(pair: Pair, admin: Client) -> None:
     id_ = hashlib.sha256(name.encode() + b"\n" + public).hexdigest()[:8]
     older = f"{name}+{id_}+{base64.b64encode(public).decode()}"
     assert verify_receipt(receipt, [older, key]).leaf_index == receipt.leaf_index
-    with pytest.raises(SignatureError):
+    with pytest.raises(VerificationError):
         verify_receipt(receipt, older)
 
 

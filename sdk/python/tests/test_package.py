@@ -90,6 +90,7 @@ def test_both_wheels_pass_the_registrys_check(wheels: dict[str, Path]) -> None:
         names = zipfile.ZipFile(wheel).namelist()
         assert {"handoffd/py.typed", "handoffd/schemas/2.2.json", "handoffd/models.py"} <= set(names)
         assert not [name for name in names if "tests/" in name]
+        assert "handoffd/LICENSE" in names
     assert f"handoffd-{__version__}.data/scripts/handoffd" in zipfile.ZipFile(wheels["platform"]).namelist()
 
 

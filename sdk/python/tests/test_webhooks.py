@@ -8,16 +8,23 @@ import hashlib
 import hmac
 import http.server
 import json
+import os
+import re
+import subprocess
+import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from broker import REPOSITORY, free_port
 from standardwebhooks.webhooks import Webhook
 
-from handoffd import Client, Delivery, SignatureError, verify_webhook
+from handoffd import Client, Delivery, VerificationError, verify_webhook
 from handoffd.webhooks import accepted, rejected
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -33,7 +40,7 @@ def receiving(secret: list[str], answers: list[dict[str, object]]) -> Iterator[t
             try:
                 seen.append(verify_webhook(body, dict(self.headers), secret))
                 answer, status = answers.pop(0), 200
-            except SignatureError as error:
+            except VerificationError as error:
                 answer, status = {"error": str(error)}, 401
             self.send_response(status)
             self.send_header("content-type", "application/json")
@@ -130,7 +137,7 @@ def test_what_does_not_fit_is_refused(what: str) -> None:
         headers["WEBHOOK-SIGNATURE"] = "v1,\udcff\xe9"
     if what == "nothing":
         headers["WEBHOOK-SIGNATURE"] = ""
-    with pytest.raises(SignatureError):
+    with pytest.raises(VerificationError):
         verify_webhook(b'{"a": 2}' if what == "body" else body, headers, "whsec_AAAA" if what == "secret" else SECRET)
 
 
@@ -145,7 +152,7 @@ def test_a_signed_body_that_is_no_object_is_refused(body: bytes) -> None:
     key = base64.b64decode(SECRET.removeprefix("whsec_"))
     tag = base64.b64encode(hmac.new(key, f"msg_1.{at}.".encode() + body, hashlib.sha256).digest()).decode()
     headers = {"webhook-id": "msg_1", "webhook-timestamp": str(at), "webhook-signature": f"v1,{tag}"}
-    with pytest.raises(SignatureError, match="JSON"):
+    with pytest.raises(VerificationError, match="JSON"):
         verify_webhook(body, headers, SECRET)
 
 
@@ -156,7 +163,7 @@ def test_a_secret_that_a_deployment_left_empty_lets_nothing_through(secret: str 
     headers = {"webhook-id": "msg_1", "webhook-timestamp": str(at), "webhook-signature": f"v1,{tag}"}
     with pytest.raises(ValueError, match="whsec_"):
         verify_webhook(b"{}", headers, secret)
-    with pytest.raises(SignatureError):
+    with pytest.raises(VerificationError):
         verify_webhook(b"{}", headers, [])
 
 
@@ -166,3 +173,51 @@ def test_headers_that_are_not_signed_are_numbers_or_nothing() -> None:
     for said, read in (("7", 7), ("\xb2", None), ("-1", None), ("1e3", None), ("9" * 5000, None), ("", None)):
         delivery = verify_webhook(b"{}", {**headers, "handoff-attempt": said, "handoff-fencing-token": said}, SECRET)
         assert (delivery.attempt, delivery.fencing_token) == (read, read)
+
+
+def test_a_delivery_has_the_task_the_message_and_the_state() -> None:
+    body = json.dumps(
+        {"taskDescription": "INITIAL", "remainingSubtasks": [{"description": "Check it"}], "currentState": {"a": 1}}
+    ).encode()
+    plain = {**headers_of(body, datetime.datetime.now(datetime.UTC)), "Handoff-Id": "h1"}
+    found = verify_webhook(body, plain, SECRET)
+    assert (found.task, found.state, found.message) == ("Check it", {"a": 1}, found.body)
+    for more in ({"Handoff-Chunk": "3"}, {"Handoff-Test": "true"}):
+        other = verify_webhook(body, {**plain, **more}, SECRET)
+        assert (other.task, other.message, other.state) == (None, None, {})
+    event = verify_webhook(body, headers_of(body, datetime.datetime.now(datetime.UTC)), SECRET)
+    assert (event.task, event.message) == (None, None)
+
+
+def answers(url: str) -> bool:
+    try:
+        urllib.request.urlopen(urllib.request.Request(url, data=b"{}"), timeout=5)
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def test_the_documented_receiver_takes_handoffs_of_this_sdk_and_an_operators_test(admin: Client) -> None:
+    """Finding K5 of 0.3.0: it refused every first handoff, and crashed on a test."""
+    page = (REPOSITORY / "docs" / "delivery.md").read_text()
+    (program,) = [block for block in re.findall(r"```python\n(.*?)```", page, re.S) if "HTTPServer(" in block]
+    name, port = uuid.uuid4().hex[:8], free_port()
+    url = f"http://127.0.0.1:{port}/"
+    created = admin.agents.create(agent_id=f"doc-{name}", delivery={"mode": "webhook", "url": url})
+    settings = {**os.environ, "WEBHOOK_SECRET": str(created.webhook_secret), "PORT": str(port)}
+    receiver = subprocess.Popen([sys.executable, "-c", program], env=settings, stderr=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + 60
+        while not answers(url) and time.monotonic() < end:
+            time.sleep(0.05)
+        with admin.enroll(f"to-doc-{name}", handoff_targets=[created.agent_id]) as sender:
+            first = sender.hand_off(created.agent_id, "Check it", state={"clause": "4.2"}, wait=30)
+            other = sender.hand_off(created.agent_id, "Check it", wait=30)
+        assert (first.status, other.status, other.reason) == ("ACCEPTED", "REJECTED", "MISSING_CLAUSE")
+        assert admin.agents.test_delivery(created.agent_id).delivered
+        assert receiver.poll() is None
+    finally:
+        receiver.kill()
+        receiver.wait()

@@ -17,9 +17,9 @@ import pytest
 from broker import Broker
 from pairs import Pair
 
-from handoffd import Client, Fail, Handoff, HandoffdError, Reject, Worker
+from handoffd import Client, Fail, Handoff, HandoffdError, HandoffEndedBadlyError, Reject, WaitTimeoutError, Worker
 from handoffd._async.client import Handoffs
-from handoffd.errors import LeaseLost, UnauthenticatedError
+from handoffd.errors import LeaseLostError, UnauthenticatedError
 from handoffd.worker import AsyncHandoff, Completed
 
 HERE = Path(__file__).parent
@@ -136,7 +136,7 @@ def test_a_withdrawn_task_stops_its_handler(pair: Pair) -> None:
             await asyncio.sleep(30)
         except asyncio.CancelledError:
             seen.append(handoff.lost or "")
-            with pytest.raises(LeaseLost):
+            with pytest.raises(LeaseLostError):
                 handoff.check()
             raise
 
@@ -251,6 +251,63 @@ def test_a_stop_lets_the_handler_finish(pair: Pair, tmp_path: Path) -> None:
     assert ended(pair, sent.handoff_id).result == {"done": [0, 1, 2, 3, 4], "resumed": False}
 
 
+STUBBORN = """
+import sys, time
+from handoffd import Client, Worker
+
+url, key, agent = sys.argv[1:4]
+
+def work(handoff):
+    print("begun", flush=True)
+    time.sleep(3600)
+
+Worker(Client(url, key, agent_id=agent), work, poll=60, grace=3600, concurrency=2).run()
+print("ended", flush=True)
+"""
+
+
+def test_a_second_signal_ends_a_worker_at_once(pair: Pair) -> None:
+    """Finding K3 of 0.3.0: Ctrl-C took 7 to 17 s. Neither the poll's minute nor the grace's hour is waited for."""
+    command = [sys.executable, "-c", STUBBORN, pair.receiver.url, str(pair.receiver.api_key), pair.to]
+    worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert worker.stdout and worker.stderr
+    pair.sender.hand_off(pair.to, "Check it")
+    assert worker.stdout.readline().strip() == "begun"
+    worker.send_signal(signal.SIGINT)
+    # Without any logging set up, the worker says what it does.
+    assert "a second signal ends at once" in worker.stderr.readline()
+    worker.send_signal(signal.SIGINT)
+    told, said = worker.communicate(timeout=30)
+    assert (told.strip(), worker.returncode) == ("ended", 0), said
+
+
+def test_a_cancelled_task_is_told_to_a_handler_on_a_thread(pair: Pair) -> None:
+    begun = threading.Event()
+    seen: list[bool] = []
+
+    def handler(handoff: Handoff) -> str:
+        begun.set()
+        seen.append(handoff.cancelled.wait(60))
+        return "what is there"
+
+    with working(Worker(pair.receiver, handler, heartbeat=0.2)):
+        sent = pair.sender.hand_off(pair.to, "Check it")
+        assert begun.wait(60)
+        pair.sender.cancel(sent.task_id, "not needed", grace=60)
+        assert ended(pair, sent.handoff_id, 60).result == "what is there"
+    assert seen == [True]
+
+
+def test_a_failure_is_told_with_the_receivers_words_and_a_time_out_with_the_handoff(pair: Pair) -> None:
+    with working(Worker(pair.receiver, lambda _: 1 / 0, heartbeat=0.2)), pytest.raises(HandoffEndedBadlyError) as failed:
+        pair.sender.hand_off_and_wait(pair.to, "Check it", timeout=60)
+    assert failed.value.status == "FAILED" and "division by zero" in str(failed.value.words)
+    assert "division by zero" in str(failed.value)
+    with pytest.raises(WaitTimeoutError) as late:
+        pair.sender.hand_off_and_wait(pair.to, "Check it", timeout=0.2)
+    assert pair.sender.handoffs.get(late.value.handoff_id).status == "PENDING"
+
+
 def test_a_stop_begins_what_the_poll_under_way_brings(pair: Pair) -> None:
     worker = Worker(pair.receiver, lambda _: "in time", poll=15)
     thread = worker.start()
@@ -271,7 +328,7 @@ def test_a_handler_on_a_thread_is_told_when_the_grace_is_over(pair: Pair) -> Non
             for _ in range(200):
                 time.sleep(0.05)
                 handoff.check()
-        except LeaseLost as lost:
+        except LeaseLostError as lost:
             assert "stopped" in str(lost)
             told.set()
             raise
@@ -377,7 +434,7 @@ def test_a_question_that_is_withdrawn_ends_the_handler(pair: Pair) -> None:
     def handler(handoff: Handoff) -> None:
         try:
             handoff.ask("Which clause?", within=1)
-        except LeaseLost:
+        except LeaseLostError:
             lost.set()
             raise
 

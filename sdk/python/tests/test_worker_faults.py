@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from broker import Broker
@@ -20,7 +21,7 @@ from test_worker import ended, working
 
 from handoffd import AnswerError, AsyncClient, Client, Fail, Handoff, Reject, RetryPolicy, TransportError, Worker
 from handoffd.adapters._core import BrokerRun, Spent
-from handoffd.errors import ConflictError, LeaseLost, ProblemError, StaleLeaseError, problem_error
+from handoffd.errors import ConflictError, LeaseLostError, ProblemError, StaleLeaseError, problem_error
 from handoffd.worker import AsyncHandoff
 
 
@@ -31,11 +32,11 @@ def until(condition: Callable[[], object], seconds: float = 20) -> bool:
     return bool(condition())
 
 
-def left_behind(pair: Pair) -> str:
+def left_behind(pair: Pair, interval_ms: int = 50) -> str:
     """A handoff that a worker accepted before it died."""
     sent = pair.sender.hand_off(pair.to, "Check it")
     (item,) = pair.receiver.handoffs.inbox(pair.to, wait=5, max=1).items
-    pair.receiver.handoffs.accept(item.handoff_id, fencing_token=item.fencing_token)
+    pair.receiver.handoffs.accept(item.handoff_id, fencing_token=item.fencing_token, heartbeat_interval_ms=interval_ms)
     return sent.handoff_id
 
 
@@ -44,6 +45,65 @@ def test_a_cancelled_task_holds_up_no_adoption(pair: Pair) -> None:
     pair.sender.tasks.cancel(pair.sender.handoffs.get(newer).task_id, reason="not needed", grace_ms=60_000)
     with working(Worker(pair.receiver, lambda _: "adopted", heartbeat=0.2)):
         assert ended(pair, older, 15).result == "adopted"
+
+
+def test_a_worker_that_another_one_replaced_can_do_nothing_to_the_handoff(pair: Pair, admin: Client) -> None:
+    """Finding K1 of 0.3.0: two workers held one token."""
+    handoff_id = left_behind(pair)
+    assert pair.sender.agent_id
+    admin.allowlist.add_target(pair.to, pair.sender.agent_id)
+    before = pair.receiver.handoffs.get(handoff_id)
+
+    def handler(handoff: Handoff) -> str:
+        handoff.save({"by": "the new one"})
+        return handoff.execution_id
+
+    with working(Worker(pair.receiver, handler, heartbeat=0.2)):
+        run = ended(pair, handoff_id, 60).result
+    token = before.fencing_token
+    assert pair.sender.handoffs.get(handoff_id).fencing_token > token
+    verdicts = pair.receiver.handoffs
+    for late in (verdicts.heartbeat, verdicts.complete, verdicts.fail):
+        with pytest.raises(StaleLeaseError):
+            late(handoff_id, fencing_token=token)
+    with pytest.raises(StaleLeaseError):
+        pair.receiver.tasks.put_checkpoint(before.task_id, run, {"by": "the old one"}, handoff_id=handoff_id, fencing_token=token)
+    with pytest.raises(StaleLeaseError):
+        pair.receiver.hand_off(
+            pair.sender.agent_id,
+            "Go on",
+            task_id=before.task_id,
+            parent_handoff_id=handoff_id,
+            completed=["x"],
+            fencing_token=token,
+        )
+    assert pair.receiver.restore(before.task_id, run) == {"by": "the new one"}
+
+
+def test_a_neighbour_with_a_shorter_interval_leaves_a_healthy_holder_alone(pair: Pair) -> None:
+    begun, looks, runs = threading.Event(), threading.Semaphore(0), []
+
+    def handler(handoff: Handoff) -> str:
+        runs.append(handoff.handoff_id)
+        begun.set()
+        for _ in range(30):
+            assert looks.acquire(timeout=60)
+        return "done"
+
+    neighbour = Worker(pair.receiver, handler, heartbeat=0.02)
+    look = neighbour._is_left_behind
+
+    def counted(handoff: Any) -> bool:
+        looks.release()
+        return look(handoff)
+
+    neighbour._is_left_behind = counted  # type: ignore[method-assign]
+    with working(Worker(pair.receiver, handler, heartbeat=5)):
+        sent = pair.sender.hand_off(pair.to, "Check it")
+        assert begun.wait(60)
+        with working(neighbour):
+            assert ended(pair, sent.handoff_id, 60).result == "done"
+    assert len(runs) == 1
 
 
 def raising(error: BaseException) -> Callable[[Handoff], None]:
@@ -210,7 +270,7 @@ def test_the_end_of_the_grace_ends_the_handler(pair: Pair) -> None:
             time.sleep(0.05)
             try:
                 handoff.check()
-            except LeaseLost:
+            except LeaseLostError:
                 lost.set()
                 raise
 

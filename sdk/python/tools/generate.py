@@ -83,7 +83,7 @@ NAMES = {
     "listEvents": "events.list",
     "listHandoffs": "handoffs.list", "validateHandoff": "handoffs.validate", "getHandoff": "handoffs.get",
     "acceptHandoff": "handoffs.accept", "completeHandoff": "handoffs.complete", "failHandoff": "handoffs.fail",
-    "heartbeatHandoff": "handoffs.heartbeat", "rejectHandoff": "handoffs.reject",
+    "heartbeatHandoff": "handoffs.heartbeat", "takeOverHandoff": "handoffs.take_over", "rejectHandoff": "handoffs.reject",
     "listKeys": "keys.list", "createKey": "keys.create", "revokeKey": "keys.revoke",
     "listLegalHolds": "legal_holds.list", "releaseLegalHold": "legal_holds.release",
     "getLegalHold": "legal_holds.get", "placeLegalHold": "legal_holds.place",
@@ -115,7 +115,7 @@ REPEATABLE = {
 TAGS = {"inbox": "handoffs", "verdicts": "handoffs"}
 
 # Headers that are arguments of a method.
-HEADERS = {"Handoff-Fencing-Token", "Idempotency-Key"}
+HEADERS = {"Handoff-Fencing-Token", "Handoff-Id", "Idempotency-Key"}
 
 # Names that a method's class uses itself, or that shadow a builtin used in annotations.
 RESERVED = {"from": "from_", "as": "as_"}
@@ -332,7 +332,11 @@ class Operation:
             notes.append((snake(p["name"]), p.get("description", "")))
         headers: list[str] = []
         for p in in_header:
-            if p["name"] == "Handoff-Fencing-Token":
+            if p["name"] == "Handoff-Fencing-Token" and self.id == "putCheckpoint":
+                optional.append("fencing_token: int | None = None")
+                notes.append(("fencing_token", p.get("description", "")))
+                headers.append('"Handoff-Fencing-Token": None if fencing_token is None else str(fencing_token)')
+            elif p["name"] == "Handoff-Fencing-Token":
                 required.insert(0, "fencing_token: int")
                 notes.append(("fencing_token", "The token that came with the delivery."))
                 headers.append('"Handoff-Fencing-Token": str(fencing_token)')
@@ -370,6 +374,21 @@ class Operation:
         lines += ['    """' + line if n == 0 else "    " + line for n, line in enumerate(self.doc(notes))]
         lines += ['    """', f"    {result}", ""]
         return "\n".join(lines) + self.iterator(signature, returned)
+
+    def fields(self, name: str) -> str:
+        """The members of the body, without those of the path, as a `TypedDict` of keyword arguments."""
+        content = self.operation["requestBody"]["content"]["application/json"]
+        lines = [
+            f"class {name}(TypedDict, total=False):",
+            f'    """The keyword arguments of `{self.resource}.{self.name}`."""',
+            "",
+        ]
+        for member, part in self.schema(content["schema"]).get("properties", {}).items():
+            if member in ("handoff_targets", "config", "agentId"):
+                continue
+            kind = re.sub(r"(models\.\w+)", r"\1 | Mapping[str, Any]", self.kind(part))
+            lines.append(f"    {snake(member)}: {kind} | Unset | None")
+        return "\n".join([*lines, ""])
 
     def doc(self, notes: list[tuple[str, str]]) -> list[str]:
         text = [self.operation.get("summary", self.id).strip(), ""]
@@ -438,13 +457,19 @@ def services(document: dict[str, Any]) -> str:
         "",
         "import builtins",
         "from collections.abc import AsyncIterator, Mapping",
-        "from typing import Any",
+        "from typing import TYPE_CHECKING, Any, TypedDict",
         "",
-        "from .. import models",
         "from .._wire import UNSET, Unset, body_of, headers_of, quoted, _bytes, _json, _model, _nothing, _text",
         "from .transport import AsyncTransport",
         "",
+        "if TYPE_CHECKING:",
+        "    from .. import models",
+        "else:",
+        "    from .._lazy import models",
+        "",
     ]
+    made = next(one for one in by_resource["agents"] if one.id == "createAgent")
+    out += [made.fields("AgentFields"), ""]
     for resource, methods in by_resource.items():
         about = RESOURCES.get(resource, f"Operations on {resource.replace('_', ' ')}.")
         out += [

@@ -4,7 +4,16 @@
 //
 // The platform is this machine's unless said; the binary's version has to be the package's where it runs here.
 import { spawnSync } from "node:child_process";
-import { chmodSync, copyFileSync, cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  copyFileSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
@@ -39,6 +48,9 @@ function stage(name, content) {
   mkdirSync(folder, { recursive: true });
   writeFileSync(join(folder, "package.json"), `${JSON.stringify(content, null, 2)}\n`);
   copyFileSync(join(home, "../../LICENSE"), join(folder, "LICENSE"));
+  // Made by scripts/sdk-packages; a package of a development build goes without them.
+  const notices = join(home, "../../dist/sdk/THIRD-PARTY.txt");
+  if (existsSync(notices)) copyFileSync(notices, join(folder, "THIRD-PARTY.txt"));
   return folder;
 }
 
@@ -57,7 +69,7 @@ const platform = stage(values.platform, {
   os: [os],
   cpu: [cpu],
   preferUnplugged: true,
-  files: ["bin", "LICENSE", "README.md"],
+  files: ["bin", "LICENSE", "THIRD-PARTY.txt", "README.md"],
 });
 writeFileSync(
   join(platform, "README.md"),

@@ -1,7 +1,10 @@
 import { sha256, toHex, utf8 } from "./bytes.js";
 import { canonicalize } from "./canonical.js";
+import { condense, MOST_CHARS } from "./condense.js";
 import { HandoffdError } from "./errors.js";
+import { Exchanges } from "./exchanges.js";
 import { currentTraceparent, derivedExecutionId, derivedId, randomId, traceparent } from "./ids.js";
+import { withDigest } from "./step.js";
 import { COMPRESS_AT, estimateTokens, type Measured, measureHandoffMessage } from "./tokens.js";
 import type {
   CompletedSubtask,
@@ -14,8 +17,10 @@ import type {
 import { INITIAL } from "./validate/index.js";
 import { toDollars, toNanos } from "./validate/money.js";
 
-/** Turns of the conversation that a message carries unless said. */
-export const MAX_TURNS = 50;
+/** Turns of the conversation that a message can carry. The broker measures and compresses it for its receiver's window. */
+export const MAX_TURNS = 10_000;
+/** Bytes of a message that the broker takes unless set otherwise (`server.max_body_bytes`). */
+export const MAX_BYTES = 10 * 1024 * 1024;
 /** Turns that stay verbatim whatever the window. */
 export const KEEP_TURNS = 5;
 /** US dollars of a task whose opener names no budget. */
@@ -110,15 +115,19 @@ export type Target = string | HandoffMessage["toAgent"];
 /** Limits on the work: `key:value` texts, or an object of them. */
 export type Constraints = readonly string[] | Readonly<Record<string, string | number | boolean>>;
 
-/** What is left out of a message that is too large. */
+/** The limits on the work, and what is left out of a message that is too large. */
 export interface BuildOptions {
+  /** Limits on the work: `key:value` texts, or an object of them. */
+  readonly constraints?: Constraints | undefined;
   /** Turns to keep at most, the last ones; {@link MAX_TURNS} unless said. */
   readonly maxTurns?: number | undefined;
+  /** Bytes of the message's JSON at most; older turns go where it is larger. {@link MAX_BYTES} unless said. */
+  readonly maxBytes?: number | undefined;
   /** The receiver's window in tokens. Above {@link COMPRESS_AT} of it older turns are left out or condensed. */
   readonly windowTokens?: number | undefined;
   /** Counts tokens; an estimate unless said. */
   readonly countTokens?: ((text: string) => number) | undefined;
-  /** Condenses turns that are left out into text for the summary; without it they are left out and counted. */
+  /** Condenses turns that are left out, for the end of the summary, in place of the SDK's own extract of their statements. */
   readonly summarize?: ((turns: readonly HistoryTurn[]) => string | Promise<string>) | undefined;
 }
 
@@ -139,20 +148,44 @@ export class WindowExceededError extends HandoffdError {
 /**
  * Builds a handoff message from an agent's state (seed 000, §7.1).
  *
- * The last `maxTurns` turns are kept. Where fewer than all are, `metadata` has `original_history_length` and `trimmed`,
- * and `toolState.cached_results` is left out. With `windowTokens`, older turns go until the message takes at most 80 % of it.
+ * All turns are sent, and the broker compresses them where its receiver's window asks for that. Only where `maxTurns`, `maxBytes` or
+ * `windowTokens` is passed do the oldest go, and an extract of their statements takes their place: the summary ends with it, `metadata`
+ * has `original_history_length` and `trimmed`, and `toolState.cached_results` is left out. With `windowTokens` the oldest go until the
+ * message takes at most 80 % of it.
  * Optional members that are null are left out; free objects (`state`, `checkpoint`, results …) keep their nulls. The
  * message is of schema 2.1 where that can say it, so that older receivers read it; else of 2.2.
  *
  * @throws WindowExceededError where `windowTokens` is too small for what may not be left out.
- * @throws TypeError for a target without a name, or a value that JSON cannot hold.
+ * @throws TypeError for a task without words, a target without a name, or a value that JSON cannot hold.
  */
 export async function buildHandoffMessage(
   agentState: AgentState,
   target: Target,
-  constraints: Constraints = [],
-  options: BuildOptions = {},
+  options?: BuildOptions,
+): Promise<HandoffMessage>;
+/** @deprecated Constraints are a member of the options. */
+export async function buildHandoffMessage(
+  agentState: AgentState,
+  target: Target,
+  constraints: readonly string[],
+): Promise<HandoffMessage>;
+/** @deprecated Constraints are a member of the options. */
+export async function buildHandoffMessage(
+  agentState: AgentState,
+  target: Target,
+  constraints: Constraints,
+  options: BuildOptions,
+): Promise<HandoffMessage>;
+export async function buildHandoffMessage(
+  agentState: AgentState,
+  target: Target,
+  third: BuildOptions | Constraints = {},
+  fourth?: BuildOptions,
 ): Promise<HandoffMessage> {
+  const options = optionsOf(third, fourth, BUILD_OPTIONS);
+  const constraints = options.constraints ?? [];
+  if (agentState.task.trim() === "")
+    throw new TypeError("a handoff without a task: say what the receiver is to do");
   const now = new Date().toISOString();
   const completed = (agentState.completed ?? []).map((each, index) => completedSubtask(each, index, now));
   const open = (agentState.remaining ?? []).map(remainingSubtask);
@@ -205,8 +238,40 @@ export async function buildHandoffMessage(
     toolCallHistory: await Promise.all((agentState.toolCalls ?? []).map((call) => toolCall(call, now))),
     traceparent: agentState.traceparent ?? currentTraceparent() ?? traceparent(),
   } as HandoffMessage;
-  const fitted = await fit(message, options);
+  const named = agentState.step !== undefined || agentState.handoffId !== undefined;
+  const fitted = await fit(named ? await withDigest(message) : message, options);
   return isOldForm(fitted) ? { ...fitted, schemaVersion: "2.1" } : fitted;
+}
+
+/** The members of {@link BuildOptions}. @internal */
+export const BUILD_OPTIONS = [
+  "constraints",
+  "maxTurns",
+  "maxBytes",
+  "windowTokens",
+  "countTokens",
+  "summarize",
+];
+
+/**
+ * The options of a call whose third argument may be constraints, as until 0.3. An object alone is options where its members are.
+ *
+ * @throws TypeError where it has members of both kinds.
+ * @internal
+ */
+export function optionsOf<T extends BuildOptions>(
+  third: T | Constraints,
+  fourth: T | undefined,
+  known: readonly string[],
+): T {
+  if (fourth !== undefined || Array.isArray(third))
+    return { ...(fourth as T), constraints: third as Constraints };
+  const names = Object.keys(third);
+  const own = names.filter((name) => known.includes(name));
+  if (own.length === names.length) return third as T;
+  if (own.length === 0) return { constraints: third as Constraints } as T;
+  const other = names.find((name) => !known.includes(name));
+  throw new TypeError(`${other} is no option: constraints are in the option \`constraints\``);
 }
 
 /** Whether schema 2.1 can say the message: version 4 ids, and no return. */
@@ -315,15 +380,19 @@ async function fit(message: HandoffMessage, options: BuildOptions): Promise<Hand
   const limit = Math.floor((options.windowTokens ?? Number.POSITIVE_INFINITY) * COMPRESS_AT);
   const size = (candidate: HandoffMessage): number =>
     measureHandoffMessage(candidate, options.countTokens).tokens;
-  let keep = Math.min(all.length, maxTurns);
+  // No cut leaves a tool's result without its call.
+  const exchanges = new Exchanges(all);
+  const wanted = Math.min(all.length, maxTurns, all.length - firstWithin(message, options.maxBytes ?? MAX_BYTES));
+  let keep = all.length - exchanges.cut(Math.max(0, all.length - wanted));
   let fitted = keep === all.length ? message : await trimmed(message, keep, options);
   if (size(fitted) > limit) fitted = withoutCachedResults(fitted);
   // The size of the summary is known only once it is made: each step leaves out half of what may go.
   while (size(fitted) > limit) {
-    const least = Math.min(KEEP_TURNS, all.length);
+    const least = all.length - exchanges.before(all.length - KEEP_TURNS);
     if (keep <= least)
       throw new WindowExceededError(measureHandoffMessage(fitted, options.countTokens), limit);
-    keep = Math.max(least, keep - Math.max(1, Math.ceil((keep - least) / 2)));
+    const fewer = Math.max(least, keep - Math.max(1, Math.ceil((keep - least) / 2)));
+    keep = Math.max(least, all.length - exchanges.cut(all.length - fewer));
     fitted = withoutCachedResults(await trimmed(message, keep, options));
   }
   return fitted;
@@ -336,15 +405,38 @@ async function trimmed(
 ): Promise<HandoffMessage> {
   const all = message.conversationHistoryVerbatim;
   const older = all.slice(0, all.length - keep);
-  const condensed = options.summarize ? await options.summarize(older) : "";
+  const condensed = options.summarize ? await options.summarize(older) : condense(older, extractOf(options));
   const summary = [message.conversationHistorySummary, condensed].filter((part) => part !== "").join("\n");
   return withoutCachedResults({
     ...message,
     conversationHistorySummary: summary,
     conversationHistoryVerbatim: all.slice(all.length - keep),
-    historyStrategy: condensed === "" ? "last_k" : "summary",
+    historyStrategy: message.historyStrategy ?? (condensed === "" ? "last_k" : "summary"),
     metadata: { ...message.metadata, original_history_length: all.length, trimmed: true },
   });
+}
+
+/** Characters of an extract: so many that the last turns have room. */
+function extractOf({ maxBytes = MAX_BYTES, windowTokens }: BuildOptions): number {
+  const most = Math.min(MOST_CHARS, Math.floor(maxBytes / 16));
+  // A tenth of the window, at some three characters a token.
+  return windowTokens === undefined
+    ? most
+    : Math.min(most, Math.max(300, Math.floor((windowTokens * 3) / 10)));
+}
+
+/** How many of the oldest turns have to go so that the message, with an extract of them, has at most that many bytes. */
+function firstWithin(message: HandoffMessage, maxBytes: number): number {
+  const bytesOf = (value: unknown): number => utf8(JSON.stringify(value)).length;
+  let size = bytesOf(message);
+  if (size <= maxBytes) return 0;
+  // Up to four bytes a character of the extract, and what `metadata` says of it.
+  const room = maxBytes - 4 * Math.min(MOST_CHARS, Math.floor(maxBytes / 16)) - 1024;
+  for (const [first, turn] of message.conversationHistoryVerbatim.entries()) {
+    if (size <= room) return first;
+    size -= bytesOf(turn) + 1;
+  }
+  return message.conversationHistoryVerbatim.length;
 }
 
 function withoutCachedResults(message: HandoffMessage): HandoffMessage {

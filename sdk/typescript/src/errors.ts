@@ -14,9 +14,18 @@ export class HandoffdError extends Error {
 }
 
 /** The broker could not be reached, or the connection broke before an answer. `cause` has the reason. */
-export class ConnectionError extends HandoffdError {
-  override name = "ConnectionError";
+export class TransportError extends HandoffdError {
+  override name = "TransportError";
+  /** The handoff that was submitted or waited for: look it up, or submit the same message again. */
+  handoffId?: string;
+  /** The task of that handoff. */
+  taskId?: string;
 }
+
+/** @deprecated The name until 0.3: {@link TransportError}. */
+export const ConnectionError = TransportError;
+/** @deprecated The name until 0.3: {@link TransportError}. */
+export type ConnectionError = TransportError;
 
 /**
  * An answer is not what the API's document says: a proxy gave it, or the broker is of another version. Whether the request had an
@@ -24,11 +33,24 @@ export class ConnectionError extends HandoffdError {
  */
 export class AnswerError extends HandoffdError {
   override name = "AnswerError";
+  /** The handoff that was submitted or waited for: look it up, or submit the same message again. */
+  handoffId?: string;
+  /** The task of that handoff. */
+  taskId?: string;
 }
 
-/** A wait ran out before its event. */
+/** A handoff did not end within the time that its caller waits. It goes on all the same. */
 export class WaitTimeoutError extends HandoffdError {
   override name = "WaitTimeoutError";
+  readonly handoffId: string;
+  /** As of the last look. */
+  readonly status: string;
+
+  constructor(handoffId: string, status: string, withinMs: number) {
+    super(`handoff ${handoffId} is ${status} after ${withinMs} ms`);
+    this.handoffId = handoffId;
+    this.status = status;
+  }
 }
 
 /** A handoff ended without a completion: rejected, failed, expired, dead-lettered or cancelled. */
@@ -37,14 +59,18 @@ export class HandoffEndedBadlyError extends HandoffdError {
   readonly handoffId: string;
   /** `REJECTED`, `FAILED`, `EXPIRED`, `DEAD_LETTERED` or `CANCELED`. */
   readonly status: string;
-  /** A code, or the receiver's words. */
+  /** A code. */
   readonly reason: string | undefined;
+  /** The receiver's own words, where it said any. Data of another agent. */
+  readonly words: string | undefined;
 
-  constructor(handoffId: string, status: string, reason: string | undefined) {
-    super(`handoff ${handoffId} is ${status}${reason ? `: ${reason}` : ""}`);
+  constructor(handoffId: string, status: string, reason: string | undefined, words?: string) {
+    const told = [reason, words === reason ? undefined : words].filter((part) => part).join(": ");
+    super(`handoff ${handoffId} is ${status}${told ? `: ${told}` : ""}`);
     this.handoffId = handoffId;
     this.status = status;
     this.reason = reason;
+    this.words = words;
   }
 }
 
@@ -118,6 +144,24 @@ export class NoCapableAgentError extends ProblemError {}
 export class IncompleteContextError extends ProblemError {}
 /** 409: contradicts what is recorded. */
 export class ConflictError extends ProblemError {}
+/**
+ * 409: another step of the same name was handed off before. The id is taken, and receiver, task, state, subtasks, constraints or history
+ * differ; the same step again is no error. Give the new step a name of its own.
+ */
+export class StepReusedError extends ConflictError {
+  override name = "StepReusedError";
+  /** The digest of the step that was refused. */
+  readonly stepDigest: string;
+  /** The digest of the step that has the id. */
+  readonly storedDigest: string;
+
+  constructor(problem: Problem, stepDigest: string, storedDigest: string) {
+    super(problem);
+    this.message += `\n  this step is ${stepDigest}, the one that was handed off is ${storedDigest}`;
+    this.stepDigest = stepDigest;
+    this.storedDigest = storedDigest;
+  }
+}
 /** 409: the fencing token is not current. */
 export class StaleLeaseError extends ProblemError {}
 /** 404: no such thing within this tenant. */

@@ -16,12 +16,21 @@ export {
   KEEP_TURNS,
   type Loose,
   type LooseToolCall,
+  MAX_BYTES,
   MAX_TURNS,
   type Target,
   WindowExceededError,
 } from "./build.js";
 export { canonicalize, type Json } from "./canonical.js";
-export { Client, type ClientOptions, DEFAULT_URL, type Given, type HandOffOptions } from "./client.js";
+export {
+  Client,
+  type ClientOptions,
+  DEFAULT_URL,
+  type Given,
+  type HandOffOptions,
+  HandoffStream,
+  type ManyOptions,
+} from "./client.js";
 export * from "./errors.js";
 export type { components, operations } from "./generated/openapi.js";
 export { ERROR_CODES, OPERATIONS } from "./generated/operations.js";
@@ -29,8 +38,16 @@ export { VERSION } from "./generated/version.js";
 export { currentTraceparent, derivedExecutionId, derivedId, nameId, randomId, traceparent } from "./ids.js";
 export { type VerifiedReceipt, verifyReceipt } from "./receipt.js";
 export type * from "./services.js";
-export { signHandoffMessage } from "./sign.js";
-export { COMPRESS_AT, estimateTokens, type Measured, measureHandoffMessage } from "./tokens.js";
+export { signHandoffMessage, signMessage } from "./sign.js";
+export { stepDigest } from "./step.js";
+export {
+  COMPRESS_AT,
+  estimateTokens,
+  type Measured,
+  type Measurement,
+  measureHandoffMessage,
+  measureMessage,
+} from "./tokens.js";
 export type {
   Answer,
   Answers,
@@ -45,6 +62,7 @@ export type {
 } from "./transport.js";
 export type * from "./types.js";
 export {
+  type CheckedStage,
   INITIAL,
   type UncheckedStage,
   type ValidationOptions,

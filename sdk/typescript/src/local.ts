@@ -21,7 +21,7 @@ export function localClient(options: ClientOptions = {}): Client {
     environment("HANDOFFD_API_KEY_FILE") ??
     join(environment("HANDOFFD_DATA_DIR") ?? "handoffd-data", "admin.key");
   try {
-    return new Client({ key: readFileSync(file, "utf8").trim(), ...options });
+    return new Client({ apiKey: readFileSync(file, "utf8").trim(), ...options });
   } catch (cause) {
     throw new HandoffdError(`no key in ${file}: start the broker here with \`npx handoffd serve\``, {
       cause,
@@ -112,7 +112,9 @@ export async function validateWithBinary(message: unknown): Promise<ValidationRe
     const { code, stdout, stderr } = await runBinary(["--output", "json", "validate", file]);
     if (code !== 0 && code !== 1)
       throw new HandoffdError(`handoffd validate ended with ${code}: ${stderr.trim()}`);
-    return toResult((JSON.parse(stdout) as { failures: Failure[] }).failures, UNCHECKED);
+    return toResult((JSON.parse(stdout) as { failures: Failure[] }).failures, UNCHECKED, [
+      ...(["json", "schema", "completeness", "budget", "safety"] as const),
+    ]);
   } finally {
     await rm(folder, { recursive: true, force: true });
   }

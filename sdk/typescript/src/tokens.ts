@@ -43,7 +43,7 @@ export function estimateTokens(text: string): number {
 }
 
 /** Estimated tokens of a message as its receiver gets it, by part. */
-export interface Measured {
+export interface Measurement {
   readonly tokens: number;
   readonly summary: number;
   readonly turns: number;
@@ -52,7 +52,10 @@ export interface Measured {
   readonly context: number;
 }
 
-type Part = Exclude<keyof Measured, "tokens">;
+/** @deprecated The name until 0.3: {@link Measurement}. */
+export type Measured = Measurement;
+
+type Part = Exclude<keyof Measurement, "tokens">;
 
 const PARTS: Readonly<Record<string, Part>> = {
   conversationHistorySummary: "summary",
@@ -70,10 +73,10 @@ const PARTS: Readonly<Record<string, Part>> = {
  *
  * @param count Counts the tokens of a text; an estimate unless said.
  */
-export function measureHandoffMessage(
+export function measureMessage(
   message: HandoffMessage,
   count: (text: string) => number = estimateTokens,
-): Measured {
+): Measurement {
   const parts = { summary: 0, turns: 0, state: 0, tools: 0, context: 0 };
   for (const [name, value] of Object.entries(message)) {
     if (value === undefined || name === "checkpoint" || name === "personalDataPayload") continue;
@@ -81,3 +84,6 @@ export function measureHandoffMessage(
   }
   return { tokens: Object.values(parts).reduce((sum, part) => sum + part, 0), ...parts };
 }
+
+/** @deprecated The name until 0.3: {@link measureMessage}. */
+export const measureHandoffMessage = measureMessage;

@@ -1,6 +1,6 @@
 import { concat } from "./bytes.js";
 import { encoded } from "./canonical.js";
-import { AnswerError, ConnectionError, type HandoffdError, type Problem, toError } from "./errors.js";
+import { AnswerError, type HandoffdError, type Problem, TransportError, toError } from "./errors.js";
 import type { operations } from "./generated/openapi.js";
 import { OPERATIONS } from "./generated/operations.js";
 import { VERSION } from "./generated/version.js";
@@ -189,7 +189,7 @@ export class Transport {
     } catch (cause) {
       if (request.signal?.aborted) throw request.signal.reason;
       const why = isLate ? `no answer within ${timeoutMs} ms` : reason(cause);
-      return { error: new ConnectionError(`${method} ${url}: ${why}`, { cause }), repeatable: mayRepeat };
+      return { error: new TransportError(`${method} ${url}: ${why}`, { cause }), repeatable: mayRepeat };
     } finally {
       clearTimeout(timer);
       request.signal?.removeEventListener("abort", stop);

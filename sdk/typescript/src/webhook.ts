@@ -1,5 +1,6 @@
 import { concat, equalBytes, fromBase64, hmacSha256, utf8 } from "./bytes.js";
 import { VerificationError } from "./errors.js";
+import { taskOf } from "./guarded.js";
 import type { HandoffMessage } from "./types.js";
 
 /** Headers of a request: those of fetch, of node:http, or a plain object. Names are matched in any case. */
@@ -30,9 +31,20 @@ export interface VerifiedWebhook {
  * pieces. `test` marks a test of the transport, which an operator sends: no handoff is behind it.
  */
 export type DeliveryContent =
-  | { readonly test: false; readonly chunk?: undefined; readonly message: HandoffMessage }
-  | { readonly test: false; readonly chunk: number; readonly message?: undefined }
-  | { readonly test: true; readonly chunk?: undefined; readonly message?: undefined };
+  | {
+      readonly test: false;
+      readonly chunk?: undefined;
+      readonly message: HandoffMessage;
+      /** What is to be done: the task's description, or the first open subtask of an `INITIAL` handoff. */
+      readonly task: string;
+    }
+  | { readonly test: false; readonly chunk: number; readonly message?: undefined; readonly task?: undefined }
+  | {
+      readonly test: true;
+      readonly chunk?: undefined;
+      readonly message?: undefined;
+      readonly task?: undefined;
+    };
 
 /** What a handoff's delivery says beside its body. */
 export type WebhookDelivery = DeliveryContent & {
@@ -45,18 +57,37 @@ export type WebhookDelivery = DeliveryContent & {
 /**
  * Verifies a delivery of the broker after Standard Webhooks 1.0 and returns its parsed body.
  *
- * @param secret `whsec_…`, as registration or rotation answered it; several while one is rotated out.
  * @param body The raw body, before any JSON parser.
+ * @param secrets `whsec_…`, as registration or rotation answered it; several while one is rotated out.
  * @throws VerificationError without a matching `v1` signature, with a timestamp outside the tolerance, or with a body that is no
  *   JSON object.
  * @throws TypeError where a secret is empty or no base64.
  */
 export async function verifyWebhook(
-  secret: string | readonly string[],
+  body: string | Uint8Array,
+  headers: WebhookHeaders,
+  secrets: string | readonly string[],
+  options?: WebhookOptions,
+): Promise<VerifiedWebhook>;
+/** @deprecated The order until 0.3: body, headers, secrets. */
+export async function verifyWebhook(
+  secrets: string | readonly string[],
   headers: WebhookHeaders,
   body: string | Uint8Array,
+  options?: WebhookOptions,
+): Promise<VerifiedWebhook>;
+export async function verifyWebhook(
+  first: string | Uint8Array | readonly string[],
+  headers: WebhookHeaders,
+  third: string | Uint8Array | readonly string[],
   options: WebhookOptions = {},
 ): Promise<VerifiedWebhook> {
+  // No body that the broker signs begins as a secret does.
+  const isOld = Array.isArray(first) || (typeof first === "string" && first.startsWith("whsec_"));
+  const [secret, body] = (isOld ? [first, third] : [third, first]) as [
+    string | readonly string[],
+    string | Uint8Array,
+  ];
   const header = reader(headers);
   const id = required(header, "webhook-id");
   const stamp = required(header, "webhook-timestamp");
@@ -105,7 +136,8 @@ type Reader = (name: string) => string | undefined;
 function contentOf(header: Reader, payload: object): DeliveryContent {
   if (header("handoff-test") !== undefined) return { test: true };
   if (header("handoff-chunk") !== undefined) return { test: false, chunk: number(header, "handoff-chunk") };
-  return { test: false, message: payload as HandoffMessage };
+  const message = payload as HandoffMessage;
+  return { test: false, message, task: taskOf(message) };
 }
 
 function reader(headers: WebhookHeaders): Reader {

@@ -1,10 +1,9 @@
-import type { AgentState, Constraints, Target } from "./build.js";
+import { type AgentState, type Constraints, optionsOf, type Target } from "./build.js";
 import { canonicalize, type Json } from "./canonical.js";
-import { type Client, type Given, type HandOffOptions, requiredAgent } from "./client.js";
+import { type Client, type Given, type HandOffOptions, OPTIONS, requiredAgent } from "./client.js";
 import {
   AnswerError,
   ConflictError,
-  ConnectionError,
   type Failure,
   ForbiddenError,
   HandoffdError,
@@ -12,6 +11,7 @@ import {
   NotFoundError,
   ProblemError,
   StaleLeaseError,
+  TransportError,
   UnauthenticatedError,
 } from "./errors.js";
 import { replaced, taskOf } from "./guarded.js";
@@ -24,7 +24,7 @@ import { toDollars, toNanos } from "./validate/money.js";
 
 /** Milliseconds between heartbeats at most; a third of the lease where that is less. */
 export const HEARTBEAT_MS = 15_000;
-/** Heartbeats that an accepted handoff misses before another worker of the agent takes it up. */
+/** Intervals that the holder of a handoff misses before the broker gives it to another worker of the agent. */
 const ADOPT_HEARTBEATS = 4;
 /** Pause between tries while the broker does not answer. */
 const BACKOFF_MS = 2_000;
@@ -96,7 +96,10 @@ export interface PromptExtent {
 export type JobParts = Pick<
   Job,
   "handoffId" | "taskId" | "message" | "attempt" | "fencingToken" | "traceparent" | "resumed"
->;
+> & {
+  /** Milliseconds between heartbeats; {@link HEARTBEAT_MS} unless said. */
+  readonly heartbeatMs?: number | undefined;
+};
 
 /** One handoff at a worker. */
 export class Job {
@@ -125,6 +128,7 @@ export class Job {
   #completionTokens: number;
   #spentHere = false;
   #isAsking = false;
+  #heartbeatMs: number;
 
   /** Made by a {@link Worker}. */
   constructor(client: Client, executionId: string, parts: JobParts) {
@@ -137,6 +141,7 @@ export class Job {
     this.fencingToken = parts.fencingToken;
     this.traceparent = parts.traceparent;
     this.resumed = parts.resumed;
+    this.#heartbeatMs = parts.heartbeatMs ?? HEARTBEAT_MS;
     const { costSpentSoFarUSD, costBudgetRemainingUSD, tokenSpent } = parts.message.costTracking;
     this.#spentNanos = toNanos(costSpentSoFarUSD);
     this.#leftNanos = toNanos(costBudgetRemainingUSD);
@@ -193,7 +198,12 @@ export class Job {
   /** Stores this run's state durably; a worker that resumes gets it from {@link restore}. Long work saves its progress so. */
   async save(state: Record<string, unknown>): Promise<void> {
     await this.acquire();
-    await this.client.tasks.putCheckpoint(this.taskId, this.executionId, state, { signal: this.signal });
+    const { handoffId, fencingToken, signal } = this;
+    await this.client.tasks.putCheckpoint(this.taskId, this.executionId, state, {
+      handoffId,
+      fencingToken,
+      signal,
+    });
   }
 
   /** What this run saved last; `undefined` where it saved nothing. */
@@ -281,14 +291,26 @@ export class Job {
    * Hands the task on: same task, this handoff as its parent; state, finished work, constraints and budget are relayed. Where
    * nothing was finished before, the conversation so far stands as the one completed subtask.
    *
-   * @param constraints In place of those that came along.
+   * @param options `constraints` in place of those that came along.
    */
+  handOn(target: Target, given: string | Given, options?: HandOffOptions): Promise<Sent>;
+  /** @deprecated Constraints are a member of the options. */
+  handOn(target: Target, given: string | Given, constraints: readonly string[]): Promise<Sent>;
+  /** @deprecated Constraints are a member of the options. */
+  handOn(
+    target: Target,
+    given: string | Given,
+    constraints: Constraints,
+    options: HandOffOptions,
+  ): Promise<Sent>;
   async handOn(
     target: Target,
     given: string | Given,
-    constraints: Constraints = this.message.constraints,
-    options: HandOffOptions = {},
+    third: HandOffOptions | Constraints = {},
+    fourth?: HandOffOptions,
   ): Promise<Sent> {
+    const options = optionsOf(third, fourth, OPTIONS);
+    const { constraints = this.message.constraints } = options;
     await this.acquire();
     const { completedSubtasks, conversationHistoryVerbatim } = this.message;
     // The broker asks every later handoff for work that was done.
@@ -313,7 +335,9 @@ export class Job {
       userId: this.message.userId,
     } satisfies Omit<AgentState, "agentId">;
     const more = typeof given === "string" ? { task: given } : given;
-    return this.client.handOff(target, { ...relayed, ...this.plain(more) }, constraints, options);
+    const { fencingToken } = this;
+    const told = { ...relayed, ...this.plain(more) };
+    return this.client.handOff(target, told, { fencingToken, ...options, constraints });
   }
 
   /** The lease, asked for until the broker gives it. @internal */
@@ -321,13 +345,24 @@ export class Job {
     if (this.#accepted) return this.#accepted;
     this.#isAccepted = true;
     const { handoffs } = this.client;
+    const { heartbeatIntervalMs } = this;
     this.#accepted = this.resumed
-      ? handoffs.heartbeat(this.handoffId, this.fencingToken)
-      : handoffs.accept(this.handoffId, this.fencingToken);
+      ? handoffs.heartbeat(this.handoffId, this.fencingToken, { heartbeatIntervalMs })
+      : handoffs.accept(this.handoffId, this.fencingToken, { heartbeatIntervalMs });
     this.#accepted.catch(() => {
       this.#accepted = undefined;
     });
     return this.#accepted;
+  }
+
+  /** How often the broker hears of this worker, as the broker takes it. @internal */
+  get heartbeatIntervalMs(): number {
+    return Math.max(1, Math.round(this.#heartbeatMs));
+  }
+
+  /** Notes another pause between heartbeats, in milliseconds. @internal */
+  beatEvery(ms: number): void {
+    this.#heartbeatMs = ms;
   }
 
   /** Whether an acceptance was sent: without its answer, the broker may have it all the same. @internal */
@@ -354,7 +389,9 @@ export type WorkerEvent =
       readonly type: "claimed" | "resumed" | "accepted" | "completed" | "settled";
       readonly handoffId: string;
     }
-  | { readonly type: "rejected" | "failed"; readonly handoffId: string; readonly code: string }
+  | { readonly type: "rejected"; readonly handoffId: string; readonly code: string }
+  /** `error` is what the handler threw. */
+  | { readonly type: "failed"; readonly handoffId: string; readonly code: string; readonly error: unknown }
   | { readonly type: "lost"; readonly handoffId: string; readonly error: unknown }
   | { readonly type: "unreachable"; readonly error: unknown }
   | { readonly type: "returned"; readonly handoffId: string };
@@ -372,7 +409,10 @@ export interface WorkerOptions {
   readonly acceptWithinMs?: number;
   /** What `currentState` must hold; a message without it is rejected with `INCOMPLETE_CONTEXT`. */
   readonly requiredState?: readonly string[];
-  /** Milliseconds between heartbeats; {@link HEARTBEAT_MS} unless said, a third of the lease where that is less. */
+  /**
+   * Milliseconds between heartbeats; {@link HEARTBEAT_MS} unless said, a third of the lease where that is less. The broker is told, and
+   * lets another worker take over after four of them without a word.
+   */
   readonly heartbeatMs?: number;
   /** Take up what another worker of this agent left behind; yes unless said. */
   readonly adopt?: boolean;
@@ -388,7 +428,10 @@ export interface WorkerOptions {
    * wait for another process.
    */
   readonly onQuestion?: (item: QuestionItem, client: Client) => unknown;
-  /** What happens, for logs. */
+  /**
+   * What happens, for logs. Without it what goes wrong is written to standard error with `console.error`, as
+   * `handoffd.worker <agentId>: …`: handlers that throw, handoffs that are lost, a broker that does not answer.
+   */
   readonly onEvent?: (event: WorkerEvent) => void;
   /** Milliseconds that a stop leaves to handlers; 30 000 unless said. What is unfinished then is left for another worker. */
   readonly graceMs?: number;
@@ -403,10 +446,11 @@ export type JobHandler = (job: Job) => unknown;
  * The handler says no by exception: {@link Reject} before the acceptance rejects with that code, after it fails with that
  * code; {@link Fail} fails with its code; any other error fails with its words. Each rolls the task back as the edge's contract says.
  *
- * A worker that dies leaves accepted handoffs behind. Another worker of the same agent sees that their lease is no longer
- * extended, and takes them up: the handler runs again with `resumed`, and `restore` gives what was saved. Of several such
- * workers one gets it. Completion alone is exactly once; an effect outside belongs behind `check`, and under an id that is
- * derived from `handoffId`.
+ * A worker that dies leaves accepted handoffs behind. The broker hears of each worker by its heartbeats, and gives a handoff whose
+ * holder missed four of its own intervals to another worker of the agent, under a new fencing token: the handler runs again with
+ * `resumed`, and `restore` gives what was saved. Of several such workers one gets it. A worker that was only cut off can do nothing
+ * to the handoff any more: its verdicts, its `save` and its `handOn` are refused (`StaleLeaseError`). Completion alone is exactly
+ * once; an effect outside belongs behind `check`, and under an id that is derived from `handoffId`.
  */
 export class Worker {
   readonly agentId: string;
@@ -416,8 +460,6 @@ export class Worker {
   readonly #handler: JobHandler;
   readonly #options: WorkerOptions;
   readonly #held = new Map<string, { readonly job: Job; readonly done: Promise<void> }>();
-  /** Deadlines of accepted handoffs of other workers, and since when each stands still, in milliseconds. */
-  readonly #watched = new Map<string, { readonly deadline: string; readonly since: number }>();
   /** Calls of `onReturn` under way, by the handoff. */
   readonly #returning = new Map<string, Promise<void>>();
   /** The poll for returns and questions alone, while one is under way. */
@@ -454,14 +496,27 @@ export class Worker {
     return this.#running;
   }
 
-  /** Runs until SIGINT or SIGTERM, and stops in good order then. */
+  /**
+   * Runs until SIGINT or SIGTERM, and stops in good order then: handlers have `graceMs` to end. A second signal ends at once, and leaves
+   * the handoffs to another worker.
+   */
   async runUntilSignal(): Promise<void> {
-    const stop = (): void => void this.stop();
-    for (const name of ["SIGINT", "SIGTERM"] as const) process.on(name, stop);
+    const names = ["SIGINT", "SIGTERM"] as const;
+    const stop = (name: NodeJS.Signals): void => {
+      for (const each of names) process.off(each, stop);
+      // The next one has its own effect, which is the end of the process.
+      for (const each of names) process.once(each, () => process.kill(process.pid, each));
+      if (this.#held.size > 0)
+        console.error(
+          `handoffd.worker ${this.agentId}: ${name}: stops when ${this.#held.size} handoffs are done; a second signal ends at once`,
+        );
+      void this.stop();
+    };
+    for (const name of names) process.on(name, stop);
     try {
       await this.run();
     } finally {
-      for (const name of ["SIGINT", "SIGTERM"] as const) process.off(name, stop);
+      for (const name of names) process.off(name, stop);
     }
   }
 
@@ -472,7 +527,14 @@ export class Worker {
   }
 
   #tell(event: WorkerEvent): void {
-    this.#options.onEvent?.(event);
+    const { onEvent } = this.#options;
+    if (onEvent) onEvent(event);
+    else if ("error" in event) {
+      // A worker that says nothing looks as one that works.
+      const what = "handoffId" in event ? `handoff ${event.handoffId} ${event.type}` : event.type;
+      const isOwn = event.error instanceof Refusal || event.type === "unreachable";
+      console.error(`handoffd.worker ${this.agentId}: ${what}:`, isOwn ? wordsOf(event.error) : event.error);
+    }
   }
 
   get #free(): number {
@@ -558,7 +620,8 @@ export class Worker {
     const { handoffId } = parts;
     if (this.#held.has(handoffId)) return;
     const executionId = await derivedExecutionId("worker", this.agentId, handoffId);
-    const job = new Job(this.#client, executionId, parts);
+    const { heartbeatMs } = this.#options;
+    const job = new Job(this.#client, executionId, { heartbeatMs, ...parts });
     const done = this.#answer(job)
       .catch((error: unknown) => this.#tell({ type: "lost", handoffId, error }))
       .finally(() => this.#held.delete(handoffId));
@@ -629,6 +692,7 @@ export class Worker {
           const lease = leaseMs(await job.acquire());
           isHeld = true;
           pause = Math.min(this.#options.heartbeatMs ?? HEARTBEAT_MS, (lease ?? HEARTBEAT_MS) / 3);
+          job.beatEvery(pause);
           if (isFirst) this.#tell({ type: "accepted", handoffId: job.handoffId });
           continue;
         }
@@ -653,7 +717,8 @@ export class Worker {
   async #extended(job: Job, signal: AbortSignal): Promise<Handoff> {
     const { handoffs } = this.#client;
     try {
-      return await handoffs.heartbeat(job.handoffId, job.fencingToken, { signal });
+      const { heartbeatIntervalMs } = job;
+      return await handoffs.heartbeat(job.handoffId, job.fencingToken, { heartbeatIntervalMs, signal });
     } catch (error) {
       if (!(error instanceof ConflictError)) throw error;
       const view = await handoffs.get(job.handoffId, { signal });
@@ -712,7 +777,7 @@ export class Worker {
     await this.#orCodeAlone(job, said, { error: code }, (each) =>
       handoffs.fail(handoffId, fencingToken, each, { signal }),
     );
-    this.#tell({ type: "failed", handoffId, code });
+    this.#tell({ type: "failed", handoffId, code, error });
   }
 
   /** Sends a verdict; the code alone where the broker refuses the rest of it, or JSON cannot hold it. */
@@ -753,7 +818,7 @@ export class Worker {
     }
   }
 
-  /** Takes up handoffs of this agent whose lease nobody extends. */
+  /** Takes up handoffs of this agent whose holder is silent. The broker decides that, by the holder's own interval. */
   async #adopt(): Promise<void> {
     const beat = this.#options.heartbeatMs ?? HEARTBEAT_MS;
     const stopping = this.#stopping.signal;
@@ -764,7 +829,7 @@ export class Worker {
           toAgent: this.agentId,
         })) {
           if (this.#free <= 0 || stopping.aborted) break;
-          if (this.#isLeftBehind(handoff, beat * ADOPT_HEARTBEATS)) await this.#takeUp(handoff);
+          if (this.#isLeftBehind(handoff)) await this.#takeUp(handoff.handoffId);
         }
       } catch (error) {
         if (isRefused(error)) return;
@@ -774,45 +839,33 @@ export class Worker {
     }
   }
 
-  async #takeUp(handoff: Handoff): Promise<void> {
+  async #takeUp(handoffId: string): Promise<void> {
+    const { handoffs } = this.#client;
+    const heartbeatIntervalMs = Math.max(1, Math.round(this.#options.heartbeatMs ?? HEARTBEAT_MS));
     try {
-      if (!(await this.#elected(handoff))) return;
-      const view = await this.#client.handoffs.get(handoff.handoffId, { include: "message" });
-      if (view.status !== "ACCEPTED" || !view.message) return;
-      const message = view.message as HandoffMessage;
-      await this.#begin({ ...view, message, attempt: view.attempts, resumed: true });
+      const { message, status } = await handoffs.get(handoffId, { include: "message" });
+      if (status !== "ACCEPTED" || !message) return;
+      const view = await handoffs.takeOver(handoffId, { heartbeatIntervalMs });
+      await this.#begin({
+        ...view,
+        attempt: view.attempts,
+        message: message as HandoffMessage,
+        resumed: true,
+      });
     } catch (error) {
-      // The task was canceled, or the handoff is gone: the others are looked at all the same.
+      // Another worker was first, its holder was heard of, or its task was canceled: the others are looked at all the same.
       if (!isLost(error)) throw error;
-      this.#watched.delete(handoff.handoffId);
     }
   }
 
-  /** Whether its deadline stood still for that many milliseconds. One without a deadline was handed on. */
-  #isLeftBehind(handoff: Handoff, after: number): boolean {
-    const { handoffId, deadlineAt } = handoff;
-    if (this.#held.has(handoffId) || !deadlineAt) {
-      this.#watched.delete(handoffId);
-      return false;
-    }
-    const seen = this.#watched.get(handoffId);
-    if (seen?.deadline === deadlineAt) return performance.now() - seen.since >= after;
-    this.#watched.set(handoffId, { deadline: deadlineAt, since: performance.now() });
-    return false;
-  }
-
-  /** Of the workers that saw the same, the one whose claim is first in the broker's order of checkpoints. */
-  async #elected(handoff: Handoff): Promise<boolean> {
-    const { taskId, handoffId } = handoff;
-    const run = await derivedExecutionId("owner", this.agentId, handoffId);
-    // Milliseconds: the Python SDK's workers of the same agent write the same.
-    const deadline = String(Date.parse(handoff.deadlineAt ?? ""));
-    const stored = await this.#client.tasks.putCheckpoint(taskId, run, { worker: this.workerId, deadline });
-    this.#watched.delete(handoffId);
-    if (stored.seq === 1) return true;
-    // Claims on an earlier standstill are over.
-    const before = await this.#client.restore(taskId, run, stored.seq - 1);
-    return before?.deadline !== deadline;
+  /**
+   * Whether it is worth asking: its holder states an interval, and was not heard of for that long by this clock. A clock that is wrong
+   * costs a request, or a look later.
+   */
+  #isLeftBehind({ handoffId, deadlineAt, heartbeatIntervalMs, heardAt }: Handoff): boolean {
+    if (this.#held.has(handoffId) || !deadlineAt || !heartbeatIntervalMs || !heardAt) return false;
+    const silent = Date.now() - Date.parse(heardAt);
+    return silent < 0 || silent >= heartbeatIntervalMs * ADOPT_HEARTBEATS;
   }
 }
 
@@ -837,7 +890,7 @@ function isHandedOn(handoff: Handoff): boolean {
  */
 function isAway(error: unknown): boolean {
   if (!(error instanceof ProblemError))
-    return error instanceof ConnectionError || error instanceof AnswerError;
+    return error instanceof TransportError || error instanceof AnswerError;
   const { status } = error;
   return status > 500 || status === 429 || (error.requestId === "" && status !== 413);
 }

@@ -9,10 +9,10 @@ import {
   derivedExecutionId,
   derivedId,
   estimateTokens,
-  type HistoryTurn,
   measureHandoffMessage,
   nameId,
   SchemaInvalidError,
+  stepDigest,
   traceparent,
   validateHandoffMessage,
   WindowExceededError,
@@ -20,12 +20,6 @@ import {
 import { Broker } from "./broker.js";
 
 const state: AgentState = { agentId: "intake", task: "Score the clauses", run: "order-7", step: "score" };
-const turns = (count: number): HistoryTurn[] =>
-  Array.from({ length: count }, (_, index) => ({
-    role: index % 2 ? "assistant" : "user",
-    content: `turn ${index}`,
-  }));
-
 describe("buildHandoffMessage", () => {
   it("fills what it can, so that a name and a task are a valid message", async () => {
     const message = await buildHandoffMessage({ agentId: "intake", task: "Score the clauses" }, "legal");
@@ -47,7 +41,7 @@ describe("buildHandoffMessage", () => {
         context: [{ source: "mail", excerpt: "…", relevanceScore: null }],
       },
       { agentType: "scorer", agentVersion: ">=1.5.0" },
-      { returnJSON: true, maxResponseTokens: 2000 },
+      { constraints: { returnJSON: true, maxResponseTokens: 2000 } },
     );
     assert.equal(
       validateHandoffMessage(message).valid,
@@ -149,27 +143,66 @@ describe("buildHandoffMessage", () => {
     assert.equal(message.toolCallHistory[0]?.outputTokens, estimateTokens("twelve clauses"));
   });
 
-  it("keeps the last 50 turns, drops cached results, and says so", async () => {
-    const message = await buildHandoffMessage(
-      {
-        ...state,
-        history: turns(120),
-        toolState: { cached_results: { a: 1 }, active_calls: [] },
-        metadata: { mine: 1 },
-      },
-      "legal",
+  it("sends every turn, and what a limit pushes out stands in an extract", async () => {
+    const facts = Array.from(
+      { length: 803 },
+      (_, n) => `Order ${n} costs ${n * 3} EUR, and must not be shipped.`,
     );
-    assert.equal(message.conversationHistoryVerbatim.length, 50);
-    assert.equal(message.conversationHistoryVerbatim[0]?.content, "turn 70");
-    assert.deepEqual(message.metadata, { mine: 1, original_history_length: 120, trimmed: true });
-    assert.deepEqual(message.toolState, { active_calls: [] });
-    assert.equal(message.historyStrategy, "last_k");
-    const whole = await buildHandoffMessage(
-      { ...state, history: turns(50), toolState: { cached_results: 1 } },
-      "legal",
-    );
-    assert.equal(whole.metadata, undefined);
-    assert.deepEqual(whole.toolState, { cached_results: 1 });
+    const given = {
+      ...state,
+      history: facts,
+      toolState: { cached_results: { a: 1 }, active_calls: [] },
+      metadata: { mine: 1 },
+    };
+    const whole = await buildHandoffMessage(given, "legal");
+    assert.equal(whole.conversationHistoryVerbatim.length, 803);
+    assert.deepEqual([whole.metadata, whole.historyStrategy], [{ mine: 1 }, undefined]);
+    assert.deepEqual(whole.toolState, given.toolState);
+    const few = await buildHandoffMessage(given, "legal", { maxTurns: 50 });
+    assert.equal(few.conversationHistoryVerbatim.length, 50);
+    assert.deepEqual(few.metadata, { mine: 1, original_history_length: 803, trimmed: true });
+    assert.deepEqual(few.toolState, { active_calls: [] });
+    const [head, ...lines] = few.conversationHistorySummary.split("\n");
+    assert.match(head ?? "", /^Extract of 753 earlier turns that do not fit: \d+ of 753 statements\.$/);
+    assert.ok(lines.length > 200 && lines.every((line) => line.startsWith("user: Order ")), head);
+    const small = await buildHandoffMessage(given, "legal", { maxBytes: 40_000 });
+    assert.ok(Buffer.byteLength(JSON.stringify(small)) <= 40_000);
+    assert.ok(small.conversationHistoryVerbatim.length > 50 && small.conversationHistorySummary.length > 500);
+    await assert.rejects(buildHandoffMessage({ ...state, task: " \n" }, "legal"), /without a task/);
+  });
+
+  it("digests a step as the Python SDK does", async () => {
+    const given = {
+      agentId: "intake",
+      task: "Check clause 4.2",
+      step: "s",
+      completed: ["Read it"],
+      history: ["Hello"],
+    };
+    const message = await buildHandoffMessage({ ...given, state: { clause: "4.2" } }, "legal", {
+      constraints: { tone: "formal" },
+    });
+    const digest = await stepDigest(message);
+    assert.deepEqual(message.extensions, { handoffd: { stepDigest: digest } });
+    assert.equal(digest, "sha256:e716efc0de0adf7b6dce5866ac8e1e960c07b86883e0d4eee785fc15c003c728");
+    const other = await buildHandoffMessage({ ...given, state: { clause: "4.3" } }, "legal");
+    assert.notEqual(await stepDigest(other), digest);
+    const unnamed = await buildHandoffMessage({ agentId: "intake", task: "x" }, "legal");
+    assert.equal(unnamed.extensions, undefined);
+  });
+
+  it("takes options where constraints were, and names a mixture", async () => {
+    const constraints = ["tone:formal"];
+    const forms = [
+      await buildHandoffMessage(state, "legal", { constraints }),
+      await buildHandoffMessage(state, "legal", constraints),
+      await buildHandoffMessage(state, "legal", constraints, { maxTurns: 3 }),
+      await buildHandoffMessage(state, "legal", { tone: "formal" }, {}),
+    ];
+    for (const each of forms) assert.deepEqual(each.constraints, constraints);
+    // An object alone is options: the compiler refuses a misspelt one.
+    const mixed = { maxTurns: 3, tone: "formal" } as object;
+    await assert.rejects(buildHandoffMessage(state, "legal", mixed), /tone is no option/);
   });
 
   it("condenses older turns until the message fits 80 % of the window", async () => {
@@ -179,7 +212,7 @@ describe("buildHandoffMessage", () => {
     }));
     const window = 2_500;
     const seen: number[] = [];
-    const message = await buildHandoffMessage({ ...state, history }, "legal", [], {
+    const message = await buildHandoffMessage({ ...state, history }, "legal", {
       windowTokens: window,
       summarize: (older) => {
         seen.push(older.length);
@@ -194,7 +227,7 @@ describe("buildHandoffMessage", () => {
     assert.equal(message.historyStrategy, "summary");
     assert.ok(verbatim > summary && summary > 0);
     await assert.rejects(
-      buildHandoffMessage({ ...state, history }, "legal", [], { windowTokens: 500 }),
+      buildHandoffMessage({ ...state, history }, "legal", { windowTokens: 500 }),
       (error) => {
         assert.ok(error instanceof WindowExceededError);
         assert.equal(error.limit, 400);

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { AnswerError, Client, ConnectionError, OverloadedError, ProblemError, Worker } from "../src/index.js";
+import { AnswerError, Client, OverloadedError, ProblemError, TransportError, Worker } from "../src/index.js";
 import { Broker } from "./broker.js";
 import { answer, type Liar, type Saying, startLiar } from "./liar.js";
 
@@ -36,7 +36,7 @@ describe("an answer that breaks off", () => {
         assert.equal(seen.length, 3);
       });
       await asked([saying], async (client, { seen }) => {
-        await assert.rejects(client.keys.create({ role: "auditor" }), ConnectionError);
+        await assert.rejects(client.keys.create({ role: "auditor" }), TransportError);
         assert.equal(seen.length, 1);
       });
     });
@@ -46,7 +46,7 @@ describe("an answer that breaks off", () => {
 describe("a test delivery", () => {
   it("is not sent again after a lost answer", async () => {
     await asked([(socket) => socket.destroy()], async (client, { seen }) => {
-      await assert.rejects(client.agents.testDelivery("a"), ConnectionError);
+      await assert.rejects(client.agents.testDelivery("a"), TransportError);
       assert.equal(seen.length, 1);
     });
   });
@@ -94,7 +94,7 @@ describe("an answer of another kind", () => {
     const stranger = await startLiar();
     const location = `${stranger.url}/agents/a`;
     await asked([answer(307, "", { location })], async (client, { seen }) => {
-      await assert.rejects(client.agents.delete("a", { retries: 0 }), ConnectionError);
+      await assert.rejects(client.agents.delete("a", { retries: 0 }), TransportError);
       assert.deepEqual([seen.length, stranger.seen.length], [1, 0]);
     });
     await stranger.stop();
@@ -213,7 +213,7 @@ describe("a client", () => {
     const begins: Saying = (socket) => void socket.write("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{");
     await asked([() => undefined, begins], async (client, { seen }) => {
       const call = collecting(() => client.agents.list({ timeoutMs: 200, retries: 1 }));
-      await assert.rejects(call, (error) => error instanceof ConnectionError && /200 ms/.test(error.message));
+      await assert.rejects(call, (error) => error instanceof TransportError && /200 ms/.test(error.message));
       assert.equal(seen.length, 2);
     });
   });
@@ -266,7 +266,7 @@ describe("a client", () => {
     const sender = await broker.agent("a", { handoffTargets: ["b"] });
     const sent = await sender.handOff("b", "Check it");
     const ended = sender.handoffs.waitEnded(sent.handoffId, { withinMs: 60_000 });
-    const fresh = sender.handOffAndWait("b", "And this", [], { withinMs: 60_000 });
+    const fresh = sender.handOffAndWait("b", "And this", { withinMs: 60_000 });
     for (
       const until = Date.now() + 30_000;
       (await broker.admin.handoffs.list()).items.length < 2;

@@ -20,6 +20,31 @@ async function receiver(agentId: string): Promise<Client> {
 }
 
 describe("a message in pieces", () => {
+  it("is closed when its writer is done, and aborted when it throws", async () => {
+    const page = await receiver("page");
+    const { handoffId } = await sender.stream("page", "Read it", async (stream) => {
+      await stream.turn("user", "Page one.");
+      await stream.send({ set: { "/currentState/pages": 1 } });
+    });
+    const seen: [number, boolean][] = [];
+    for await (const chunk of page.handoffs.readChunks(handoffId))
+      seen.push([chunk.seq, chunk.close ?? false]);
+    assert.deepEqual(seen, [
+      [1, false],
+      [2, false],
+      [3, true],
+    ]);
+    const broken: string[] = [];
+    const writing = sender.stream("page", "Read it", async (stream) => {
+      broken.push(stream.handoffId);
+      await stream.turn("user", "Page one.");
+      throw new RangeError("no page two");
+    });
+    await assert.rejects(writing, RangeError);
+    const ended = await sender.handoffs.waitEnded(broken[0] ?? "", { withinMs: 60_000 });
+    assert.notEqual(ended.status, "COMPLETED");
+  });
+
   it("reaches its reader in order, ends with the close, and refuses gaps", async () => {
     const reader = await receiver("reader");
     const message = await buildHandoffMessage({ agentId: "sender", task: "Read it" }, "reader");

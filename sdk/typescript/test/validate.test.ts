@@ -331,6 +331,9 @@ describe("validateHandoffMessage", () => {
     }
     const checked = await validateSignedHandoffMessage(mine, signingSecret);
     assert.ok(checked.valid && !checked.unchecked.includes("signature"));
+    assert.deepEqual(checked.checked, ["json", "signature", "schema", "completeness", "budget"]);
+    assert.deepEqual(validateHandoffMessage("{").checked, ["json"]);
+    assert.deepEqual(validateHandoffMessage({}).checked, ["json", "schema"]);
     const bare = await validateSignedHandoffMessage(unsigned, signingSecret);
     assert.ok(bare.valid && bare.unchecked.includes("signature"));
     assert.ok(!(await validateSignedHandoffMessage("{", signingSecret)).valid);
@@ -438,7 +441,7 @@ describe("validateWithBinary", () => {
     const result = await validateWithBinary(message);
     assert.ok(!result.valid);
     assert.equal(result.reason, "SAFETY_VIOLATION");
-    assert.ok(!result.unchecked.includes("safety"));
+    assert.ok(!result.unchecked.includes("safety") && result.checked.includes("safety"));
     assert.deepEqual((await validateWithBinary(review)).valid, true);
   });
 });

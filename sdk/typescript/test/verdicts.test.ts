@@ -5,10 +5,13 @@ import { after, before, describe, it } from "node:test";
 import {
   Client,
   Fail,
+  HandoffEndedBadlyError,
   InvalidRequestError,
   type Job,
   LeaseLostError,
   Reject,
+  StaleLeaseError,
+  StepReusedError,
   Worker,
   type WorkerEvent,
   type WorkerOptions,
@@ -258,13 +261,87 @@ describe("a task that is canceled with a grace", () => {
     const sent = [await sender.handOff("heir", "older"), await sender.handOff("heir", "newer")];
     const { items } = await client.handoffs.inbox("heir", { wait: 5, max: 2 });
     assert.equal(items.length, 2);
-    for (const { handoffId, fencingToken } of items) await client.handoffs.accept(handoffId, fencingToken);
+    for (const { handoffId, fencingToken } of items)
+      await client.handoffs.accept(handoffId, fencingToken, { heartbeatIntervalMs: 50 });
     await broker.admin.tasks.cancel(sent[1]?.taskId ?? "", { reason: "not needed", graceMs: 30_000 });
     const options: WorkerOptions = { pollSeconds: 1, heartbeatMs: 200, concurrency: 2 };
     const worker = new Worker(client, (job) => (job.resumed ? "taken up" : "new"), options);
     const older = sent[0]?.handoffId ?? "";
     const ended = await working(worker, () => sender.handoffs.waitEnded(older, { withinMs: 20_000 }));
     assert.deepEqual([ended.status, ended.result], ["COMPLETED", "taken up"]);
+  });
+});
+
+describe("a worker that another one replaced", () => {
+  it("can do nothing to the handoff any more", async () => {
+    const client = await receiver("replaced");
+    await broker.admin.allowlist.addTarget("replaced", "sender");
+    const { handoffId, taskId } = await sender.handOff("replaced", "Check it");
+    const { items } = await client.handoffs.inbox("replaced", { wait: 5, max: 1 });
+    const old = items[0]?.fencingToken ?? 0;
+    await client.handoffs.accept(handoffId, old, { heartbeatIntervalMs: 50 });
+    const worker = new Worker(
+      client,
+      async (job) => {
+        await job.save({ by: "the new one" });
+        return job.executionId;
+      },
+      { pollSeconds: 1, heartbeatMs: 200 },
+    );
+    const ended = await working(worker, () => sender.handoffs.waitEnded(handoffId, { withinMs: 60_000 }));
+    const run = String(ended.result);
+    assert.ok(ended.fencingToken > old);
+    const { handoffs, tasks } = client;
+    const guard = { handoffId, fencingToken: old };
+    const goOn = { task: "Go on", taskId, parentHandoffId: handoffId, completed: ["x"] };
+    for (const late of [
+      () => handoffs.heartbeat(handoffId, old),
+      () => handoffs.complete(handoffId, old, { result: 1 }),
+      () => tasks.putCheckpoint(taskId, run, { by: "the old one" }, guard),
+      () => client.handOff("sender", goOn, { fencingToken: old }),
+    ])
+      await assert.rejects(late(), StaleLeaseError);
+    assert.deepEqual(await client.restore(taskId, run), { by: "the new one" });
+  });
+});
+
+describe("a step", () => {
+  it("is refused under the name of another one, with both digests", async () => {
+    await receiver("stepped");
+    const step = { task: "Check clause 1", state: { clause: 1 }, run: "r", step: "s" };
+    const sent = await sender.handOff("stepped", step);
+    const again = await sender.handOff("stepped", step);
+    assert.deepEqual([again.handoffId, again.replayed], [sent.handoffId, true]);
+    for (const other of [{ task: "Check clause 2" }, { state: { clause: 2 } }])
+      await assert.rejects(sender.handOff("stepped", { ...step, ...other }), (error) => {
+        assert.ok(error instanceof StepReusedError && error.stepDigest !== error.storedDigest);
+        return error.message.includes(error.stepDigest) && error.message.includes(error.storedDigest);
+      });
+  });
+});
+
+describe("a failure", () => {
+  it("is told with the receiver's words, and a handler that throws is written out", async () => {
+    const client = await receiver("wordy");
+    const written: string[] = [];
+    const { error: before } = console;
+    console.error = (...words: unknown[]) => void written.push(words.map(String).join(" "));
+    const worker = new Worker(client, () => Promise.reject(new Error("the model is away")), {
+      pollSeconds: 1,
+    });
+    try {
+      const waiting = working(worker, () => sender.handOffAndWait("wordy", "Check it", { withinMs: 60_000 }));
+      await assert.rejects(waiting, (error) => {
+        assert.ok(error instanceof HandoffEndedBadlyError);
+        assert.equal(error.status, "FAILED");
+        return error.message.includes("the model is away");
+      });
+    } finally {
+      console.error = before;
+    }
+    assert.ok(
+      written.some((line) => line.startsWith("handoffd.worker wordy: handoff ") && line.includes("away")),
+    );
   });
 });
 
@@ -289,7 +366,7 @@ describe("a worker", () => {
     const client = await receiver("fraction");
     const ended = await outcomes(client, ["one"], () => 1, { pollSeconds: 0.4 });
     assert.equal(ended.one?.status, "COMPLETED");
-    const { status } = await sender.handOff("fraction", "two", [], { waitSeconds: 0.4 });
+    const { status } = await sender.handOff("fraction", "two", { waitSeconds: 0.4 });
     assert.equal(status, "PENDING");
     await assert.rejects(new Worker(client, () => 1, { pollSeconds: -1 }).run(), InvalidRequestError);
   });

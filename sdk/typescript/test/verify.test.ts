@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
 import { createHmac } from "node:crypto";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { createServer, type IncomingHttpHeaders } from "node:http";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
@@ -17,6 +18,8 @@ import {
   VerificationError,
   verifyReceipt,
   verifyWebhook,
+  type WebhookHeaders,
+  type WebhookOptions,
 } from "../src/index.js";
 import { Broker, ROOT } from "./broker.js";
 
@@ -192,14 +195,15 @@ describe("verifyWebhook", () => {
     const message = await buildHandoffMessage({ agentId: "intake", task: "Grüße" }, "hooked");
     const sent = await intake.handoffs.submit(message, { waitSeconds: 20 });
     assert.equal(sent.status, "ACCEPTED");
-    const refused = await intake.handOff("hooked", { task: "Grüße", reason: "no" }, [], { waitSeconds: 20 });
+    const refused = await intake.handOff("hooked", { task: "Grüße", reason: "no" }, { waitSeconds: 20 });
     assert.deepEqual([refused.status, refused.reason], ["REJECTED", "NOT_MINE"]);
     server.close();
     const { headers, body } = got[0] as (typeof got)[0];
-    const verified = await verifyWebhook(webhookSecret, headers, body);
+    const verified = await verifyWebhook(body, headers, webhookSecret);
     assert.equal(verified.id, message.handoffId);
     assert.equal(verified.delivery?.handoffId, message.handoffId);
     assert.equal(verified.delivery?.message?.taskId, message.taskId);
+    assert.equal(verified.delivery?.task, "Grüße");
     assert.equal(verified.delivery?.attempt, 1);
     assert.ok((verified.delivery?.fencingToken ?? 0) > 0);
     // Other forms of the same: fetch's headers, text, and a secret beside an old one.
@@ -208,11 +212,12 @@ describe("verifyWebhook", () => {
     );
     const other = `whsec_${Buffer.alloc(32, 7).toString("base64")}`;
     assert.equal(
-      (await verifyWebhook([other, webhookSecret], fetched, body.toString("utf8"))).id,
+      (await verifyWebhook(body.toString("utf8"), fetched, [other, webhookSecret])).id,
       verified.id,
     );
     const late = new Date(Date.now() + 301_000);
-    const wrong: Parameters<typeof verifyWebhook>[] = [
+    type Call = [string | string[], WebhookHeaders, Buffer, WebhookOptions?];
+    const wrong: Call[] = [
       [other, headers, body],
       [webhookSecret, headers, Buffer.concat([body, Buffer.from(" ")])],
       [webhookSecret, { ...headers, "webhook-id": message.taskId }, body],
@@ -239,9 +244,12 @@ describe("verifyWebhook", () => {
     // Attempt and fencing token stand beside the signed body.
     for (const number of ["x", "-1", "1e3", "\xb2", "9".repeat(400), ""])
       wrong.push([webhookSecret, { ...headers, "handoff-fencing-token": number }, body]);
-    for (const [at, call] of wrong.entries())
-      await assert.rejects(verifyWebhook(...call), VerificationError, `${at}`);
-    assert.ok(await verifyWebhook(webhookSecret, headers, body, { now: late, toleranceSeconds: 600 }));
+    for (const [at, [secrets, given, content, options]] of wrong.entries())
+      await assert.rejects(verifyWebhook(content, given, secrets, options), VerificationError, `${at}`);
+    assert.ok(await verifyWebhook(body, headers, webhookSecret, { now: late, toleranceSeconds: 600 }));
+    // The order until 0.3.
+    assert.equal((await verifyWebhook(webhookSecret, headers, body)).id, verified.id);
+    assert.equal((await verifyWebhook([webhookSecret], headers, body)).id, verified.id);
   });
 
   const signed = (secret: Buffer, body: Buffer): Record<string, string> => {
@@ -251,6 +259,44 @@ describe("verifyWebhook", () => {
     return { "webhook-id": "msg_1", "webhook-timestamp": stamp, "webhook-signature": `v1,${tag}` };
   };
 
+  it("has handoffs of this SDK taken by the documented receiver, and an operator's test", async () => {
+    const page = readFileSync(join(ROOT, "docs/delivery.md"), "utf8");
+    const program = [...page.matchAll(/```js\n(.*?)```/gs)].map(([, text]) => text ?? "");
+    const [receiver] = program.filter((text) => text.includes("createServer"));
+    assert.ok(receiver);
+    const file = join(ROOT, "sdk/typescript/build/documented-receiver.mjs");
+    writeFileSync(file, receiver);
+    const probe = createServer().listen(0, "127.0.0.1");
+    await once(probe, "listening");
+    const address = probe.address();
+    assert.ok(address && typeof address === "object");
+    const { port } = address;
+    probe.close();
+    const url = `http://127.0.0.1:${port}/`;
+    const { webhookSecret } = await broker.admin.agents.create({
+      agentId: "documented",
+      delivery: { mode: "webhook", url },
+    });
+    await broker.admin.allowlist.addTarget("intake", "documented");
+    const env = { ...process.env, WEBHOOK_SECRET: webhookSecret ?? "", PORT: String(port) };
+    const child = spawn(process.execPath, [file], { env, stdio: "ignore" });
+    try {
+      const isUp = (): Promise<boolean> =>
+        fetch(url, { method: "POST" }).then(
+          () => true,
+          () => false,
+        );
+      for (const end = Date.now() + 60_000; Date.now() < end && !(await isUp()); )
+        await new Promise((resolve) => setTimeout(resolve, 50));
+      const sent = await intake.handOff("documented", "Check it", { waitSeconds: 30 });
+      assert.equal(sent.status, "ACCEPTED");
+      assert.equal((await broker.admin.agents.testDelivery("documented")).delivered, true);
+      assert.equal(child.exitCode, null);
+    } finally {
+      child.kill();
+    }
+  });
+
   it("tells a chunk and a test from a handoff", async () => {
     const key = Buffer.alloc(24, 7);
     const secret = `whsec_${key.toString("base64")}`;
@@ -258,10 +304,10 @@ describe("verifyWebhook", () => {
       const ids = { "Handoff-Id": "h", "Handoff-Task-Id": "t" };
       const numbers = { "Handoff-Attempt": "1", "Handoff-Fencing-Token": "7" };
       const headers = { ...signed(key, Buffer.from("{}")), ...ids, ...numbers, ...more };
-      return (await verifyWebhook(secret, headers, "{}")).delivery;
+      return (await verifyWebhook("{}", headers, secret)).delivery;
     };
     const common = { handoffId: "h", taskId: "t", attempt: 1, fencingToken: 7 };
-    assert.deepEqual(await told({}), { ...common, test: false, message: {} });
+    assert.deepEqual(await told({}), { ...common, test: false, message: {}, task: "" });
     assert.deepEqual(await told({ "Handoff-Chunk": "3" }), { ...common, test: false, chunk: 3 });
     assert.deepEqual(await told({ "Handoff-Test": "true" }), { ...common, test: true });
     await assert.rejects(told({ "Handoff-Chunk": "x" }), VerificationError);
@@ -270,16 +316,16 @@ describe("verifyWebhook", () => {
   it("refuses a signed body that is no JSON object", async () => {
     const key = Buffer.alloc(24, 7);
     const secret = `whsec_${key.toString("base64")}`;
-    assert.deepEqual((await verifyWebhook(secret, signed(key, Buffer.from("{}")), "{}")).payload, {});
+    assert.deepEqual((await verifyWebhook("{}", signed(key, Buffer.from("{}")), secret)).payload, {});
     for (const text of ["", "7", "null", "[]", '"text"', "{", "\xff", "\ufeff{}"]) {
       const body = Buffer.from(text, text === "\xff" ? "latin1" : "utf8");
-      await assert.rejects(verifyWebhook(secret, signed(key, body), body), VerificationError, text);
+      await assert.rejects(verifyWebhook(body, signed(key, body), secret), VerificationError, text);
     }
   });
 
   it("lets nothing through by a secret that a deployment left empty", async () => {
     const headers = signed(Buffer.alloc(0), Buffer.from("{}"));
     for (const secret of ["", "whsec_", "whsec_?", ["whsec_"]])
-      await assert.rejects(verifyWebhook(secret, headers, "{}"), TypeError);
+      await assert.rejects(verifyWebhook("{}", headers, secret), TypeError);
   });
 });

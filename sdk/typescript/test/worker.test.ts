@@ -506,9 +506,13 @@ describe("a worker", () => {
       () => 1,
       async () => {
         for (let count = 0; count < 2; count++)
-          await opener.handOffAndWait("returner", { task: "Work", returnTo: "source" }, [], {
-            withinMs: 60_000,
-          });
+          await opener.handOffAndWait(
+            "returner",
+            { task: "Work", returnTo: "source" },
+            {
+              withinMs: 60_000,
+            },
+          );
         await until(() => types(events).includes("unreachable"), "the refusal is told");
       },
     );
@@ -605,7 +609,7 @@ describe("a worker's process", () => {
     assert.equal(task.status, "PENDING_HANDOFF");
     assert.deepEqual(await sender.restore(taskId, ended.fromAgent.executionId ?? ""), { mine: "mortal" });
     const second = await start("mortal");
-    const done = await sender.handOffAndWait("mortal", { task: "Again", taskId }, [], { withinMs: 60_000 });
+    const done = await sender.handOffAndWait("mortal", { task: "Again", taskId }, { withinMs: 60_000 });
     assert.deepEqual(done.result, { steps: 4, from: 0 });
     second.kill("SIGTERM");
     await once(second, "exit");

@@ -1,6 +1,7 @@
 //! The commands for operators, over the API of a running broker: `handoffd agents list` and so on. Tables describe the
 //! commands (`resource.rs`), one file per resource; this file builds the commands from them.
 
+use std::collections::HashSet;
 use std::io::{self, IsTerminal, Read, Write};
 use std::time::Duration;
 
@@ -56,6 +57,10 @@ const RESOURCES: [&Resource; 15] = [
 
 /// Rows requested per page: the largest page of the API.
 const PAGE: usize = 500;
+/// Pages without a row, one after the other, after which a list has no end: a filter may pass over some.
+const MAX_EMPTY: usize = 1_000;
+/// Rows of a list that is asked for without `--limit`: some hundred megabytes of them.
+const MAX_ROWS: usize = 500_000;
 /// Default interval of `--watch`, in seconds.
 const LOOK: &str = "2";
 /// Bold, and back: what the headings of a table are on a terminal.
@@ -312,6 +317,10 @@ async fn fetch(
     let Some(pages) = pages else { return client.call(request).await };
     let mut rows = Vec::new();
     let mut next: Option<String> = None;
+    let (mut seen, mut empty) = (HashSet::new(), 0);
+    let endless = |why: &str| {
+        ClientError::Endless(format!("the list does not end: {why}; is this a handoffd?"))
+    };
     loop {
         let mut asked = request.clone();
         let size = PAGE.min(limit - rows.len());
@@ -319,8 +328,22 @@ async fn fetch(
         asked.query.extend(next.take().map(|cursor| (pages.parameter.to_owned(), cursor)));
         let mut page = client.call(&asked).await?;
         next = (pages.next)(&page);
+        let before = rows.len();
         if let Some(items) = page.get_mut("items").and_then(Value::as_array_mut) {
             rows.append(items);
+        }
+        empty = if rows.len() == before { empty + 1 } else { 0 };
+        if limit == usize::MAX && rows.len() > MAX_ROWS {
+            let why = format!("the list has more than {MAX_ROWS} rows: give --limit, or a filter");
+            return Err(ClientError::Endless(why));
+        }
+        if empty == MAX_EMPTY {
+            return Err(endless("page after page is empty"));
+        }
+        if let Some(cursor) = &next
+            && !seen.insert(cursor.clone())
+        {
+            return Err(endless("a page leads back to one that was read"));
         }
         if next.is_none() || rows.len() >= limit {
             // The last page, with what came before it: where it was cut, its cursor says how to go on.

@@ -98,7 +98,8 @@ impl Call {
     pub(super) async fn read(&self, id: &str, seconds: u64) -> Result<Standing, Refused> {
         let seconds = seconds.to_string();
         // Also without a wait: a receiver that handed the task on is followed to whoever has it.
-        let query = [("include", "message"), ("wait", seconds.as_str()), ("until", "asked")];
+        let query =
+            [("include", "message,questions"), ("wait", seconds.as_str()), ("until", "asked")];
         let asked = ApiRequest::get(&["handoffs", id]).with(&query);
         let view = self.ask(asked).await.success().map_err(unread)?.json;
         let of = |pointer: &str| view.pointer(pointer).and_then(Value::as_str);
@@ -113,7 +114,8 @@ impl Call {
         let mut successor = None;
         if let Some(id) = of("/successorId") {
             // Not the caller's to read, perhaps: then the handoff itself is all there is to tell.
-            let found = self.ask(ApiRequest::get(&["handoffs", id])).await.success();
+            let asked = ApiRequest::get(&["handoffs", id]).with(&[("include", "questions")]);
+            let found = self.ask(asked).await.success();
             successor = found.ok().map(|answer| answer.json);
         }
         let mut standing = Standing { view, successor };

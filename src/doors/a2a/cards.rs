@@ -4,7 +4,8 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use axum::extract::{Extension, Path, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
@@ -13,19 +14,19 @@ use super::card::{add_skills, card, entity_tag, extended as more, signed, web_ke
 use super::error::{A2aError, ErrorKind, Refused};
 use super::http_json::refused;
 use super::{A2a, agent_row, count};
-use crate::http::Api;
 use crate::http::auth::OptionalCaller;
 use crate::http::problem::Problem;
+use crate::http::{Api, authority};
 use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::ids::TenantId;
 use handoffd_store::store::AgentRow;
 
 /// The address by which the client reaches the broker.
-pub(super) fn base(api: &Api, headers: &HeaderMap) -> String {
+pub(super) fn base(api: &Api, parts: &Parts) -> String {
     if let Some(url) = &api.config.server.public_url {
         return url.as_str().trim_end_matches('/').to_owned();
     }
-    let host = headers.get(header::HOST).and_then(|value| value.to_str().ok());
+    let host = authority::of_parts(parts).ok().flatten();
     format!("http://{}", host.unwrap_or("localhost"))
 }
 
@@ -53,9 +54,9 @@ pub(super) async fn of_agent(
     Extension(door): Extension<A2a>,
     Path(agent): Path<String>,
     caller: Result<OptionalCaller, Problem>,
-    headers: HeaderMap,
+    parts: Parts,
 ) -> Response {
-    show(&api, &door, &agent, caller, &headers).await
+    show(&api, &door, &agent, caller, &parts).await
 }
 
 /// `GET /.well-known/agent-card.json`.
@@ -63,13 +64,13 @@ pub(super) async fn of_default(
     State(api): State<Api>,
     Extension(door): Extension<A2a>,
     caller: Result<OptionalCaller, Problem>,
-    headers: HeaderMap,
+    parts: Parts,
 ) -> Response {
     let agent = api.config.doors.a2a.default_agent.clone();
     if agent.is_empty() {
         return Problem::not_found("agent card").into_response();
     }
-    show(&api, &door, &agent, caller, &headers).await
+    show(&api, &door, &agent, caller, &parts).await
 }
 
 async fn show(
@@ -77,9 +78,9 @@ async fn show(
     door: &A2a,
     agent: &str,
     caller: Result<OptionalCaller, Problem>,
-    headers: &HeaderMap,
+    parts: &Parts,
 ) -> Response {
-    let found = match (door.names.check(headers), caller) {
+    let found = match (door.names.check(parts), caller) {
         (Err(problem), _) | (_, Err(problem)) => Err(problem.into()),
         (Ok(()), Ok(OptionalCaller(caller))) => find(api, agent, caller).await,
     };
@@ -89,8 +90,8 @@ async fn show(
     };
     count(api, "get_agent_card", outcome);
     match found {
-        Ok((row, public)) => told(api, &row, public, headers),
-        Err(error) => refused(&error, headers),
+        Ok((row, public)) => told(api, &row, public, parts),
+        Err(error) => refused(&error, &parts.headers),
     }
 }
 
@@ -128,8 +129,9 @@ async fn find(
     Ok((row, false))
 }
 
-fn told(api: &Api, row: &AgentRow, public: bool, headers: &HeaderMap) -> Response {
-    let base = base(api, headers);
+fn told(api: &Api, row: &AgentRow, public: bool, parts: &Parts) -> Response {
+    let headers = &parts.headers;
+    let base = base(api, parts);
     let Some(said) = &row.agent.card else {
         return refused(&A2aError::new(ErrorKind::Internal, "no card"), headers);
     };

@@ -114,7 +114,7 @@ async fn agent_row(api: &Api, tenant: &TenantId, id: &str) -> Result<AgentRow, R
 
 /// Lets a request in: its host, its key, its version, and the agent that it is for, which has a card.
 async fn enter(api: &Api, door: &A2a, agent: &str, parts: &Parts) -> Result<Call, Refused> {
-    door.names.check(&parts.headers)?;
+    door.names.check(parts)?;
     let mut parts = parts.clone();
     let Caller(principal) = Caller::from_request_parts(&mut parts, api).await?;
     let row = agent_row(api, &principal.tenant, agent).await?;
@@ -126,7 +126,7 @@ async fn enter(api: &Api, door: &A2a, agent: &str, parts: &Parts) -> Result<Call
     Ok(Call {
         api: api.clone(),
         front: door.front.clone(),
-        base: cards::base(api, &parts.headers),
+        base: cards::base(api, &parts),
         caller: CallerHeaders::of(&parts, None),
         last_event: last.filter(|id| !id.is_empty()).map(str::to_owned),
         extensions: extensions(&parts),

@@ -70,7 +70,7 @@ pub(super) async fn accept(call: &Call, request: SendMessageRequest) -> Result<S
         Some(config) => {
             // Before the handoff is committed: what is refused has no effect.
             let derived =
-                |kind: &str| Ids::derived(kind, own_agent(call), &message.message_id).handoff;
+                |kind: &str| Ids::named(kind, own_agent(call), &message.message_id).handoff;
             let push = push::PushConfig::read(config)?.or_id(derived(CONFIGURATIONS));
             let place = task.map_or_else(|| derived(DOOR), str::to_owned);
             push.check(call, &place).await?;
@@ -186,11 +186,7 @@ async fn submit(
 /// The broker's task of a context. A context that the client names itself is that client's alone: another's of the same name
 /// is another task.
 fn task_of(agent: &str, context: &str) -> String {
-    if is_task_id(context) {
-        context.to_owned()
-    } else {
-        Ids::derived(CONTEXTS, agent, context).task
-    }
+    if is_task_id(context) { context.to_owned() } else { Ids::named(CONTEXTS, agent, context).task }
 }
 
 /// The handoff by which a context came to the client itself, where it is a receiver in it: what the client hands on follows that.
@@ -223,7 +219,7 @@ async fn answer(
     }
     let request = format!("{}\u{1f}{}", standing.id(), message.message_id);
     let key =
-        repeats_count_once(call).then(|| Ids::derived(ANSWERS, own_agent(call), &request).handoff);
+        repeats_count_once(call).then(|| Ids::named(ANSWERS, own_agent(call), &request).handoff);
     // Read after the question: a twin of this message that answers in between leaves this one the same number.
     let earlier = match &key {
         Some(key) => answered_under(call, &standing, key).await?,
@@ -339,6 +335,14 @@ pub(super) async fn list(call: &Call, request: ListTasksRequest) -> Result<Value
     // Contexts that their clients name are the clients' own: a person sees them by the broker's id.
     let context = context.map(|id| task_of(own_agent(call), id));
     let mut found = handoffs(call, context.as_deref()).await?;
+    let newest = found.iter().map(key).max();
+    if let Some(from) = &from
+        && newest.as_ref().is_none_or(|newest| from > newest)
+    {
+        let head = newest.map(|(since, id)| format!("{since}~{id}")).unwrap_or_default();
+        let why = format!("is ahead of what there is: {head} is the last place");
+        return Err(A2aError::invalid("pageToken", &why));
+    }
     found.retain(|one| {
         state.is_none_or(|state| one.state() == state)
             && after.as_deref().is_none_or(|after| one.since() >= after)

@@ -143,8 +143,7 @@ fn told_events() -> Vec<EventType> {
     events
 }
 
-/// Adds a configuration; one of the same id goes once the new one is there. `whole`: it is told of what happened before,
-/// too.
+/// Adds a configuration, in the place of one of the same id. `whole`: it is told of what happened before, too.
 pub(super) async fn create(
     call: &Call,
     task: &str,
@@ -155,14 +154,27 @@ pub(super) async fn create(
     let first = config.check(call, task).await?;
     let mut replaced = of_task(call, task).await?;
     replaced.retain(|one| !config.id().is_empty() && id_of(one) == config.id());
-    if let Some(id) = first {
-        drop_subscription(call, &id.to_string()).await?;
+    // A new configuration is told from its place on in the commit that makes it: told later to go back, it would hear what
+    // comes before what was, and some of it twice. One that takes another's place goes on where that one was.
+    let since = match replaced.first() {
+        Some(before) => place_of(call, before).await?,
+        None if whole => standing.view["createdAt"].as_str().map(str::to_owned),
+        None => None,
+    };
+    for id in first
+        .map(|id| id.to_string())
+        .iter()
+        .map(String::as_str)
+        .chain(replaced.iter().map(subscription_id))
+    {
+        drop_subscription(call, id).await?;
     }
     let mut body = json!({
         "url": config.url, "format": "a2a", "filter": { "handoffId": task, "taskId": standing.broker_task() },
         "description": config.id(), "eventTypes": told_events(),
     });
     for (name, value) in [
+        ("since", since),
         ("authorization", config.authorization()),
         ("token", config.token.clone().filter(|token| !token.is_empty())),
     ] {
@@ -179,15 +191,15 @@ pub(super) async fn create(
         }
         _ => refused.into(),
     })?;
-    if whole && let Some(id) = made.text_at("/subscriptionId") {
-        // Its receiver may have been quicker.
-        let since = json!({ "since": standing.view["createdAt"] });
-        call.ask(ApiRequest::post(&["subscriptions", id, "replay"], since)).await.success()?;
-    }
-    for one in &replaced {
-        drop_subscription(call, subscription_id(one)).await?;
-    }
     Ok(told(task, &made.json))
+}
+
+/// How far a configuration has been told.
+async fn place_of(call: &Call, subscription: &Value) -> Result<Option<String>, Refused> {
+    let Ok(id) = subscription_id(subscription).parse() else { return Ok(None) };
+    let key = (call.principal.tenant.clone(), Subscriber::Subscription(id));
+    let cursor = call.api.store.find_cursor(&key).await.map_err(Call::away)?;
+    Ok(cursor.map(|cursor| cursor.position.to_string()))
 }
 
 /// Whether a task has this configuration already, as far as an answer shows one.

@@ -68,7 +68,10 @@ pub(super) async fn subscribe(call: Call, request: TaskRequest) -> Result<Update
         return Err(A2aError::new(ErrorKind::UnsupportedOperation, why));
     }
     let (feed, standing) = if standing.state().is_terminal() {
-        // The task tells all that the events behind that one did.
+        // The task tells all that the events behind that one did. A place that the feed has not come to is refused.
+        if let Some(last) = &last {
+            drop(open(&call, standing.broker_task(), last).await?);
+        }
         (None, standing)
     } else {
         let feed = open(&call, standing.broker_task(), last.as_deref().unwrap_or(NOW)).await?;

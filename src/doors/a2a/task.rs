@@ -188,20 +188,31 @@ impl Standing {
         };
         let mut history: Vec<Value> =
             self.view.get("message").and_then(original).map(own).into_iter().collect();
-        let Some(asked) = self.last().get("asked") else { return history };
-        let number = asked["number"].as_u64().unwrap_or(0);
-        if let Some(question) =
-            asked.get("question").filter(|_| self.state() != TaskState::InputRequired)
-        {
-            history.push(self.said("status", &parts_of(question)));
-        }
-        if let Some(answer) = asked.get("answer") {
-            history.push(json!({
-                "messageId": format!("{}-answer-{number}", self.id()),
-                "contextId": self.context(), "taskId": self.id(), "role": "ROLE_USER", "parts": parts_of(answer),
-            }));
+        for (page, infix) in [(Some(&self.view), ""), (self.successor.as_ref(), "successor-")] {
+            let Some(page) = page else { continue };
+            let asked = page.get("questions").and_then(Value::as_array).map(Vec::as_slice);
+            for asked in asked.unwrap_or_default() {
+                self.exchange(asked, infix, &mut history);
+            }
         }
         history
+    }
+
+    /// A question and its answer, as far as each was said and still can be read. The open one stands with the state.
+    fn exchange(&self, asked: &Value, infix: &str, history: &mut Vec<Value>) {
+        let number = asked["number"].as_u64().unwrap_or(0);
+        let mut push = |what: &str, role: &str, said: &Value| {
+            let id = format!("{}-{infix}{what}-{number}", self.id());
+            history.push(json!({
+                "messageId": id, "contextId": self.context(), "taskId": self.id(), "role": role, "parts": parts_of(said),
+            }));
+        };
+        if let Some(question) = asked.get("question").filter(|_| asked["state"] != "OPEN") {
+            push("status", "ROLE_AGENT", question);
+        }
+        if let Some(answer) = asked.get("answer") {
+            push("answer", "ROLE_USER", answer);
+        }
     }
 
     /// `TaskStatus`.
@@ -379,7 +390,13 @@ mod tests {
             (Some("2026-11-23T10:00:02.000000Z"), 1)
         );
         let asked = json!({ "number": 1, "question": "Which?", "answer": { "n": 2 }, "answeredAt": "2026-11-23T10:00:03.000000Z" });
-        let task = standing(json!({ "status": "ACCEPTED", "asked": asked })).task(ALL);
+        let first =
+            json!({ "number": 1, "state": "ANSWERED", "question": "Whose?", "answer": "Ours" });
+        let mut last = asked.clone();
+        (last["number"], last["state"]) = (json!(2), json!("ANSWERED"));
+        let task =
+            standing(json!({ "status": "ACCEPTED", "asked": last, "questions": [first, last] }))
+                .task(ALL);
         assert_eq!(
             task["status"],
             json!({ "state": "TASK_STATE_WORKING", "timestamp": "2026-11-23T10:00:03.000000Z" })
@@ -390,8 +407,17 @@ mod tests {
             .iter()
             .map(|one| one["role"].as_str().unwrap())
             .collect();
-        assert_eq!(roles, ["ROLE_USER", "ROLE_AGENT", "ROLE_USER"]);
-        assert_eq!(task["history"][2]["parts"][0]["data"], json!({ "n": 2 }));
+        assert_eq!(roles, ["ROLE_USER", "ROLE_AGENT", "ROLE_USER", "ROLE_AGENT", "ROLE_USER"]);
+        let said = |at: usize| task["history"][at]["parts"][0].clone();
+        assert_eq!((&said(1)["text"], &said(2)["text"]), (&json!("Whose?"), &json!("Ours")));
+        assert_eq!((&said(3)["text"], &said(4)["data"]), (&json!("Which?"), &json!({ "n": 2 })));
+        let ids: std::collections::HashSet<&str> = task["history"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one["messageId"].as_str().unwrap_or_default())
+            .collect();
+        assert_eq!(ids.len(), 5);
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub(super) struct SubmissionOptions<'a> {
 impl Call {
     /// Lets a request in: its host, and its key.
     pub(super) async fn enter(api: &Api, door: &Jazz, parts: &Parts) -> Result<Self, Problem> {
-        door.names.check(&parts.headers)?;
+        door.names.check(parts)?;
         let mut parts = parts.clone();
         let Caller(principal) = Caller::from_request_parts(&mut parts, api).await?;
         Ok(Self {
@@ -119,7 +119,7 @@ impl Call {
 
     /// The broker's id of a handoff that a client names.
     pub(super) fn handoff_id(&self, id: &str) -> String {
-        let derived = |own: &AgentId| Ids::derived(DOOR, own.as_str(), id).handoff;
+        let derived = |own: &AgentId| Ids::named(DOOR, own.as_str(), id).handoff;
         uuid_of(id)
             .or_else(|| self.principal.agent.as_ref().map(derived))
             .unwrap_or_else(|| id.to_owned())

@@ -197,12 +197,10 @@ impl HandoffRequest {
         put("parentHandoffId", parent.map(Into::into));
 
         let history = &context.conversation_history;
-        let strategy = if history.is_empty() { "summary" } else { "full" };
         let mut members = object(json!({
             "toAgent": { "agentId": self.to_agent_id },
             "timestamp": self.timestamp,
             "conversationHistoryVerbatim": history,
-            "historyStrategy": strategy,
             "extensions": { "originalRequest": context.original_request },
         }));
         let optional = [

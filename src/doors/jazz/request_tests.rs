@@ -12,7 +12,7 @@ fn context(
     mapped: RequestMapping,
     handoff: Option<String>,
 ) -> (Map<String, Value>, MessageContext) {
-    let mut ids = Ids::derived(DOOR, "a", "r");
+    let mut ids = Ids::derived(DOOR, "a", "r", [7; 16]);
     ids.handoff = handoff.unwrap_or(ids.handoff);
     let context = MessageContext {
         agent: "a".to_owned(),
@@ -81,7 +81,6 @@ fn each_field_has_its_place_in_the_message() {
         ("/conversationId", json!("conv-123")),
         ("/maxIterations", json!(7)),
         ("/timestamp", json!("2026-11-24T09:59:58.123Z")),
-        ("/historyStrategy", json!("full")),
     ] {
         assert_eq!(message.pointer(pointer), Some(&value), "{pointer}");
     }

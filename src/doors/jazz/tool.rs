@@ -142,9 +142,12 @@ fn tool_result(call: &Call, standing: &Standing, given: &ToolCall) -> (StatusCod
     let result = call.told(standing);
     let name = result["agentName"].as_str().unwrap_or_default();
     if !standing.succeeded() {
-        let status = if standing.is_open() { StatusCode::ACCEPTED } else { StatusCode::OK };
         let why = result["error"].as_str().unwrap_or_default();
-        return (status, failure(&words::failed(name, why)));
+        return if standing.is_open() {
+            (StatusCode::ACCEPTED, failure(&words::open(name, why)))
+        } else {
+            (StatusCode::OK, failure(&words::failed(name, why)))
+        };
     }
     let told = json!({
         "success": true,

@@ -91,6 +91,11 @@ pub(super) fn failed(name: &str, why: &str) -> String {
     format!("Handoff to {name} failed: {why}")
 }
 
+/// How a handoff stands that goes on.
+pub(super) fn open(name: &str, why: &str) -> String {
+    format!("Handoff to {name} goes on: {why}")
+}
+
 /// What a handoff came to.
 pub(super) fn completed(name: &str, kind: &str, task: &str) -> String {
     format!("{name} ({kind} specialist) completed the task: {task}")

@@ -46,11 +46,18 @@ fn malformed(members: &Map<String, Value>) -> Option<String> {
         Some("jsonrpc is \"2.0\"".to_owned())
     } else if members.get("method").is_some_and(|method| !method.is_string()) {
         Some("the method of a request is a text".to_owned())
+    } else if !has("id") && members.get("method").and_then(Value::as_str).is_some_and(is_request) {
+        Some("a request has an id: without one nothing of it is done".to_owned())
     } else if !["method", "result", "error"].into_iter().any(has) {
         Some("a message has a method, a result or an error".to_owned())
     } else {
         None
     }
+}
+
+/// Whether a method is one that is answered; those of notifications have a prefix of their own.
+fn is_request(method: &str) -> bool {
+    !method.starts_with("notifications/")
 }
 
 /// Whether a value is the id of a request.
@@ -99,6 +106,8 @@ mod tests {
             json!({ "jsonrpc": "1.0", "id": 1, "method": "ping" }),
             json!({ "jsonrpc": "2.0", "id": 1, "method": 7 }),
             json!({ "jsonrpc": "2.0", "id": 1 }),
+            json!({ "jsonrpc": "2.0", "method": "tools/call", "params": { "name": "x" } }),
+            json!({ "jsonrpc": "2.0", "method": "ping" }),
         ] {
             assert_eq!(status(&message), Some(StatusCode::BAD_REQUEST), "{message}");
         }

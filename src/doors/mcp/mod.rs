@@ -30,10 +30,10 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use self::server::McpServer;
 use super::front::FrontDoor;
 use super::names::Names;
-use crate::http::Api;
 use crate::http::extract::{JsonBytes, parse};
 use crate::http::layer::Written;
 use crate::http::problem::Problem;
+use crate::http::{Api, authority};
 use handoffd_broker::issuer::Issuer;
 use handoffd_core::domain::failure::Code;
 use handoffd_core::gate::schema::DocumentSchema;
@@ -41,6 +41,9 @@ use handoffd_core::gate::schema::DocumentSchema;
 /// The door's name in metrics, traces and `extensions`.
 const DOOR: &str = "mcp";
 const PATH: &str = "/mcp";
+/// The media types of the protocol's answers.
+const JSON: &str = "application/json";
+const EVENTS: &str = "text/event-stream";
 /// An answer of the door's own that is no protocol message: most bytes of its text.
 const MAX_TEXT: usize = 4096;
 
@@ -102,6 +105,12 @@ async fn handle<H: ServerHandler>(
     request: Request,
 ) -> Result<Response, Problem> {
     let (mut parts, body) = request.into_parts();
+    // The protocol's library reads `Host` alone, which HTTP/2 need not have.
+    let host = authority::of_parts(&parts)
+        .map_err(|fault| Problem::new(Code::InvalidRequest, fault.as_str()))?;
+    if let Some(host) = host.and_then(|host| HeaderValue::from_str(host).ok()) {
+        parts.headers.insert(header::HOST, host);
+    }
     let principal = oauth::caller(&mut parts, &api, issuer.as_deref()).await?;
     parts.extensions.insert(principal);
     let mut share = BodyShare(None);
@@ -116,6 +125,7 @@ async fn handle<H: ServerHandler>(
         let read = read.into_body();
         share = BodyShare(read.guard);
         decoded(&mut parts.headers, read.bytes.len());
+        name_accepted(&mut parts.headers);
         Body::from(read.bytes)
     } else {
         body
@@ -130,6 +140,36 @@ fn decoded(headers: &mut HeaderMap, length: usize) {
     headers.remove(header::CONTENT_ENCODING);
     headers.remove(header::TRANSFER_ENCODING);
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+}
+
+/// Writes out what `Accept` takes by a range, or by its absence (RFC 9110 §12.5.1): the protocol's library looks for the two names.
+fn name_accepted(headers: &mut HeaderMap) {
+    let values = headers.get_all(header::ACCEPT);
+    let ranges = values.iter().filter_map(|value| value.to_str().ok());
+    let mut taken: Vec<&str> = Vec::new();
+    let mut is_any = false;
+    for range in ranges.flat_map(|ranges| ranges.split(',')) {
+        is_any = true;
+        let mut parts = range.split(';').map(str::trim);
+        let essence = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let is_refused = parts.any(|part| {
+            let weight = part.strip_prefix("q=").or_else(|| part.strip_prefix("Q="));
+            weight.and_then(|weight| weight.parse::<f32>().ok()) == Some(0.0)
+        });
+        if is_refused {
+            continue;
+        }
+        taken.extend(match essence.as_str() {
+            "*/*" => &[JSON, EVENTS][..],
+            "application/*" | JSON => &[JSON],
+            "text/*" | EVENTS => &[EVENTS],
+            _ => &[],
+        });
+    }
+    let all = if is_any { taken.join(", ") } else { [JSON, EVENTS].join(", ") };
+    if let Ok(value) = HeaderValue::try_from(all) {
+        headers.insert(header::ACCEPT, value);
+    }
 }
 
 /// Messages of the protocol go out as they are; what the protocol's library refuses in plain text becomes a problem.
@@ -160,4 +200,33 @@ async fn answered(mut response: Response) -> Result<Response, Problem> {
         detail.push_str("; server.public_url names the address by which clients reach the broker");
     }
     Err(Problem { status, ..Problem::new(code, detail) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_accepted_by_a_range_is_accepted() {
+        let named = |accept: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in accept {
+                headers.append(header::ACCEPT, value.parse().unwrap());
+            }
+            name_accepted(&mut headers);
+            headers[header::ACCEPT].to_str().unwrap().to_owned()
+        };
+        let both = "application/json, text/event-stream";
+        for accept in [
+            &[][..],
+            &["*/*"],
+            &["application/*, text/*;q=0.5"],
+            &["application/json", "text/event-stream"],
+            &["Application/JSON;q=0.9, text/event-stream"],
+        ] {
+            assert_eq!(named(accept), both, "{accept:?}");
+        }
+        assert_eq!(named(&["application/json"]), "application/json");
+        assert_eq!(named(&["text/html, */*;q=0"]), "");
+    }
 }

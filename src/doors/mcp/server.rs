@@ -75,6 +75,7 @@ impl McpServer {
         name: &str,
     ) -> Result<CallToolResponse, ErrorData> {
         if let Some(known) = tools::find(name) {
+            without_nulls(&known.spec.input_schema, &mut call.arguments);
             if let Some(refused) = unfit(&known.schema, &call.arguments) {
                 return Ok(self.told(name, refused));
             }
@@ -99,6 +100,7 @@ impl McpServer {
             tools::contract_tool(name, agent, &agents.roster, &named).ok_or_else(unknown)?;
         let schema = DocumentSchema::new(&input)
             .map_err(|why| ErrorData::internal_error(format!("the tool's schema: {why}"), None))?;
+        without_nulls(&input, &mut call.arguments);
         if let Some(refused) = unfit(&schema, &call.arguments) {
             return Ok(self.told(CONTRACT_TOOL, refused));
         }
@@ -169,6 +171,37 @@ impl McpServer {
 fn unfit(schema: &DocumentSchema, arguments: &Map<String, Value>) -> Option<ToolAnswer> {
     let failures: Vec<Failure> = schema.check(&Value::Object(arguments.clone()));
     (!failures.is_empty()).then(|| ToolAnswer::problem(&Problem::refusal(failures, false)))
+}
+
+/// Leaves out optional arguments that are null, at each depth that the schema describes: many models write every argument, and
+/// mean by null that there is none. What the schema leaves free keeps its nulls.
+fn without_nulls(schema: &Value, arguments: &mut Map<String, Value>) {
+    let required = |name: &str| {
+        let names = schema["required"].as_array();
+        names.is_some_and(|names| names.iter().any(|one| one == name))
+    };
+    arguments.retain(|name, value| {
+        let known = &schema["properties"][name];
+        let takes_null = match &known["type"] {
+            Value::String(kind) => kind == "null",
+            Value::Array(kinds) => kinds.iter().any(|kind| kind == "null"),
+            // It says nothing of the type: free, or another schema's.
+            _ => true,
+        };
+        !value.is_null() || takes_null || required(name)
+    });
+    for (name, value) in arguments {
+        let known = &schema["properties"][name];
+        match value {
+            Value::Object(members) => without_nulls(known, members),
+            Value::Array(items) => {
+                for members in items.iter_mut().filter_map(Value::as_object_mut) {
+                    without_nulls(&known["items"], members);
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Writes arguments that came as `1.0` as `1` where the schema asks for an integer: to it they are the same.
@@ -290,6 +323,28 @@ fn unknown_task() -> ErrorData {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_optional_argument_that_is_null_is_none() {
+        let schema = json!({
+            "required": ["target"],
+            "properties": {
+                "target": { "type": "string" }, "wait": { "type": "integer" }, "context": { "type": "object" },
+                "either": { "type": ["string", "null"] }, "free": {},
+                "done": { "type": "array", "items": { "properties": { "note": { "type": "string" } } } },
+            },
+        });
+        let given = json!({
+            "target": null, "wait": null, "context": { "x": null }, "either": null, "free": null, "unknown": null,
+            "done": [{ "note": null, "result": null }],
+        });
+        let mut arguments = given.as_object().unwrap().clone();
+        without_nulls(&schema, &mut arguments);
+        let kept = json!({
+            "target": null, "context": { "x": null }, "either": null, "free": null, "unknown": null, "done": [{ "result": null }],
+        });
+        assert_eq!(Value::Object(arguments), kept);
+    }
 
     #[test]
     fn a_whole_number_is_an_integer_where_the_schema_asks_for_one() {

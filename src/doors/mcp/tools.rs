@@ -231,6 +231,14 @@ mod tests {
     use super::super::answer::ARGUMENTS;
     use super::*;
 
+    #[test]
+    fn the_linter_knows_every_tool_of_the_door() {
+        let tools: Vec<serde_json::Value> =
+            serde_json::from_str(include_str!("tools.json")).unwrap();
+        let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+        assert_eq!(names, handoffd_core::contract::BUILTIN_TOOLS);
+    }
+
     fn agent(id: &str, targets: &[&str]) -> Agent {
         let mut agent = Agent::new(id.parse().unwrap());
         agent.agent_type = "clerk".to_owned();

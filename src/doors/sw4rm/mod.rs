@@ -45,7 +45,7 @@ struct Call {
 impl Call {
     /// Lets a request in: its host, its origin, its key.
     async fn enter(api: &Api, door: &Sw4rm, parts: &Parts) -> Result<Self, Refusal> {
-        door.names.check(&parts.headers)?;
+        door.names.check(parts)?;
         let mut parts = parts.clone();
         let Caller(principal) = Caller::from_request_parts(&mut parts, api).await?;
         Ok(Self {

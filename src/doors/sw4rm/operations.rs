@@ -151,7 +151,7 @@ async fn submit(
             };
             let id = mapped.request_id.as_deref().map_or_else(
                 || clock::random_id().to_string(),
-                |request| Ids::derived(DOOR, &mapped.from, request).handoff,
+                |request| Ids::named(DOOR, &mapped.from, request).handoff,
             );
             let response = unrouted(&id, &reason, &answer.json, &mapped.warnings);
             return Ok(axum::Json(response).into_response());

@@ -147,7 +147,6 @@ pub(super) fn map(body: &Value, mapping: &Mapping) -> Result<MappedRequest, Prob
     let (mut metadata, said) = metadata(body, &mut warnings)?;
     let (context, snapshot) = context(body, mapping)?;
     let preserve = body.get("preserve_history") != Some(&Value::Bool(false));
-    let trimmed = mapping.trim.is_some();
 
     let mut arguments = said;
     let own_summary = arguments.contains_key("summary");
@@ -180,12 +179,6 @@ pub(super) fn map(body: &Value, mapping: &Mapping) -> Result<MappedRequest, Prob
     let history = if preserve { context.conversation_history } else { Vec::new() };
     put("conversationHistoryVerbatim", history.into());
     put("toolState", Value::Object(context.tool_state));
-    let strategy = match (preserve, trimmed) {
-        (false, _) => "summary",
-        (true, true) => "last_k",
-        (true, false) => "full",
-    };
-    put("historyStrategy", strategy.into());
     put("metadata", Value::Object(std::mem::take(&mut metadata)));
 
     let mut extension = extension(body, mapping, (preserve, snapshot), &mut warnings);
@@ -398,10 +391,9 @@ mod tests {
             json!({ "active_calls": [], "configurations": { "db": {} } })
         );
         assert_eq!(mapped.members["metadata"], json!({ "urgency": "HIGH", "ticket": 7 }));
-        assert_eq!(
-            (&mapped.members["preferredAgents"], &mapped.members["historyStrategy"]),
-            (&json!(["c"]), &json!("full"))
-        );
+        assert_eq!(mapped.members["preferredAgents"], json!(["c"]));
+        // The turns that it carries decide, whatever a contract allows.
+        assert_eq!(mapped.members.get("historyStrategy"), None);
         assert_eq!(mapped.extension["members"], json!({ "timeout": 2.5, "later": [1] }));
         assert_eq!(mapped.extension["context"], json!({ "plan": { "step": 2 } }));
         assert_eq!(mapped.request_id.as_deref(), Some("r"));
@@ -437,10 +429,7 @@ mod tests {
     fn b16_a_history_that_is_not_preserved_does_not_go() {
         let mapped = mapped(json!({ "context_snapshot": snapshot(), "preserve_history": false }));
         assert_eq!(mapped.members["conversationHistoryVerbatim"], json!([]));
-        assert_eq!(
-            (&mapped.members["historyStrategy"], &mapped.extension["preserveHistory"]),
-            (&json!("summary"), &json!(false))
-        );
+        assert_eq!(mapped.extension["preserveHistory"], json!(false));
         assert_eq!(mapped.members["toolState"]["configurations"], json!({ "db": {} }));
     }
 
@@ -460,7 +449,6 @@ mod tests {
             trimmed.arguments["context"],
             json!({ "agent_id": "a", "original_history_length": 2, "trimmed": true })
         );
-        assert_eq!(trimmed.members["historyStrategy"], "last_k");
         assert_ne!(trimmed.digest, map(&body, &MAPPING).unwrap().digest);
         assert!(trim(Some(MAX_TRIM + 1)).is_err() && trim(Some(0)).unwrap() == Some(0));
     }

@@ -80,6 +80,9 @@ pub struct SubscriptionBody {
     pub authorization: Option<String>,
     /// On creation: the value of `X-A2A-Notification-Token` that the endpoint asks for, kept likewise.
     pub token: Option<String>,
+    /// On creation: it is told of what happened since then, in order; a cursor of the feed or an RFC 3339 time. Unless said, of
+    /// what comes.
+    pub since: Option<String>,
 }
 
 /// The agent, task or handoff that a subscription is limited to.

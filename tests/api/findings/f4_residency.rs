@@ -4,7 +4,7 @@ use handoffd::bundle::{VerifyOptions, verify};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::harness::{Agent, Broker};
+use crate::harness::{Agent, Broker, Kind, run};
 use crate::message::Message;
 
 /// A sender here, and receivers here, elsewhere with a basis, and elsewhere without one.
@@ -159,4 +159,110 @@ fn f4_8_an_archive_elsewhere_needs_a_basis_where_crossings_are_refused() {
     assert!(said.contains("residency.archive_region") && said.contains("region us"), "{said}");
     let basis = ("HANDOFFD_RESIDENCY__ARCHIVE_TRANSFER_BASIS", "SCC_2021");
     assert!(load(&[refuse, basis]).is_ok());
+}
+
+/// Finding D7 of 0.3.0.
+#[test]
+fn a_service_elsewhere_that_is_shown_texts_needs_a_basis_where_crossings_are_refused() {
+    let services = [
+        ("safety.classifier", "HANDOFFD_SAFETY__CLASSIFIER__", ("URL", "http://guard.example/")),
+        ("context.model", "HANDOFFD_CONTEXT__MODEL__", ("URL", "http://model.example/")),
+        ("routing.matcher", "HANDOFFD_ROUTING__MATCHER__", ("URL", "http://matcher.example/")),
+    ];
+    for (section, prefix, asked) in services {
+        let load = |more: &[(&str, &str)]| {
+            let own =
+                more.iter().map(|(name, value)| (format!("{prefix}{name}"), (*value).to_owned()));
+            let region = [
+                ("HANDOFFD_RESIDENCY__REGION", "eu"),
+                ("HANDOFFD_RESIDENCY__POLICY", "refuse"),
+                ("HANDOFFD_CONTEXT__COMPRESSOR", "model"),
+            ];
+            let model = ("HANDOFFD_CONTEXT__MODEL__URL", "http://model.example/");
+            let all = region
+                .iter()
+                .chain([&model])
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            handoffd::config::Config::load(None, all.chain(own))
+        };
+        assert!(load(&[asked]).is_ok(), "{section}: {:?}", load(&[asked]).err());
+        let said = load(&[asked, ("REGION", "us")]).unwrap_err().to_string();
+        assert!(
+            said.contains(&format!("{section}.region")) && said.contains("to region us"),
+            "{said}"
+        );
+        assert!(load(&[asked, ("REGION", "us"), ("TRANSFER_BASIS", "SCC_2021")]).is_ok());
+        let said = load(&[asked, ("TRANSFER_BASIS", "because")]).unwrap_err().to_string();
+        assert!(said.contains(&format!("{section}.transfer_basis")), "{said}");
+    }
+}
+
+/// A classifier, and a model that condenses turns, in one: both are elsewhere.
+async fn elsewhere(broker: &Broker) {
+    let a = broker.pull("a", &["reader"]).await;
+    let spec =
+        json!({ "agentId": "reader", "contextWindowTokens": 4_000, "contextPolicy": "compress" });
+    let reader = broker.agent(spec).await;
+    let talk = "the lease was read again and nothing new was found. ".repeat(12);
+    let turns: Vec<Value> = (0..80)
+        .map(|n| json!({ "role": "user", "content": format!("Turn {n}: {talk}") }))
+        .collect();
+    let message = Message::review("a", "reader")
+        .cost(0.5, 1.0)
+        .set("/conversationHistoryVerbatim", json!(turns));
+    a.submit(&message).await.expect(202);
+    reader.claim_one().await;
+    let crossing = |party: &str| json!({ "party": party, "from": "eu", "to": "us", "transferBasis": "SCC_2021" });
+    let trace = broker.trace(&message).await;
+    let of = |kind: &str| {
+        trace["records"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|one| one["kind"] == kind)
+            .cloned()
+            .unwrap()
+    };
+    assert_eq!(
+        of("HANDOFF")["safety"]["classifier"]["crossing"],
+        crossing("classifier"),
+        "{trace}"
+    );
+    assert_eq!(of("COMPRESSED")["compression"]["crossing"], crossing("model"), "{trace}");
+}
+
+/// Finding D7 of 0.3.0.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn texts_that_go_to_a_classifier_or_a_model_elsewhere_are_recorded() {
+    let app = axum::Router::new()
+        .route("/guard", axum::routing::post(async || axum::Json(json!({ "unsafe": false }))))
+        .route(
+            "/model",
+            axum::routing::post(async || {
+                axum::Json(json!({
+                    "choices": [{ "message": { "content": "The lease was read." }, "finish_reason": "stop" }],
+                    "usage": { "prompt_tokens": 10, "completion_tokens": 5 },
+                }))
+            }),
+        );
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    let server = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+    let (guard, model) = (format!("{base}/guard"), format!("{base}/model"));
+    let settings = [
+        ("HANDOFFD_RESIDENCY__REGION", "eu"),
+        ("HANDOFFD_RESIDENCY__POLICY", "refuse"),
+        ("HANDOFFD_SAFETY__CLASSIFIER__URL", guard.as_str()),
+        ("HANDOFFD_SAFETY__CLASSIFIER__TIMEOUT_MS", "15000"),
+        ("HANDOFFD_SAFETY__CLASSIFIER__REGION", "us"),
+        ("HANDOFFD_SAFETY__CLASSIFIER__TRANSFER_BASIS", "SCC_2021"),
+        ("HANDOFFD_CONTEXT__COMPRESSOR", "model"),
+        ("HANDOFFD_CONTEXT__MODEL__URL", model.as_str()),
+        ("HANDOFFD_CONTEXT__MODEL__REGION", "us"),
+        ("HANDOFFD_CONTEXT__MODEL__TRANSFER_BASIS", "SCC_2021"),
+    ];
+    for kind in [Kind::Sqlite, Kind::Postgres] {
+        run(kind, &settings, async |broker| elsewhere(broker).await).await;
+    }
+    server.abort();
 }

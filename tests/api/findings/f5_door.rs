@@ -261,3 +261,30 @@ both! {
         }
     }
 }
+
+both! {
+    with [("HANDOFFD_SERVER__MAX_LARGE_BYTES", "10485760")]
+    // Finding S5 of 0.3.0: half-sent bodies kept everybody else's out for as long as a body may take.
+    async fn a_large_body_that_stalls_gives_its_place_to_another(broker: Broker) {
+        let (a, b) = broker.pull_pair().await;
+        broker.admin.put("/agents/b/handoff-targets", &json!(["a"])).await.expect(200);
+        let address = broker.admin.base.strip_prefix("http://").unwrap();
+        let mut stalled = TcpStream::connect(address).await.unwrap();
+        let key = a.api.key.as_deref().unwrap();
+        let head = format!(
+            "POST /handoffs HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {key}\r\n\
+             Content-Type: application/json\r\nContent-Length: 10485760\r\n\r\n"
+        );
+        stalled.write_all(head.as_bytes()).await.unwrap();
+        stalled.write_all(&vec![b' '; 100 * 1024]).await.unwrap();
+        crate::harness::until("the stalled body has all the room", async || {
+            let held = broker.metric("handoff_pool_held").await;
+            if held > 10_000 { Ok(()) } else { Err(held.to_string()) }
+        })
+        .await;
+        let large = Message::initial("b", "a").set("/currentState/text", json!("clause ".repeat(40_000)));
+        b.submit(&large).await.expect(202);
+        let told = within("the answer to the stalled body", answer(&mut stalled)).await;
+        assert!(told.starts_with("HTTP/1.1 408") && told.contains("stalled"), "{told}");
+    }
+}

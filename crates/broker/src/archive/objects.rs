@@ -19,6 +19,7 @@ use tokio::sync::OnceCell;
 use crate::config::Config;
 use handoffd_store::store::StoreError;
 use handoffd_store::store::cold::ColdError;
+use handoffd_store::store::sqlite::private_folder;
 
 /// Timeout of one request to a server: a segment of 16 MiB over a slow line.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -105,7 +106,7 @@ impl Objects {
     /// Writes an object durably; replaces one with the same key.
     pub(super) async fn put(&self, key: &str, bytes: Bytes) -> Result<(), ArchiveError> {
         if let ObjectBackend::Folder(folder) = &self.site {
-            make(folder).map_err(|err| away(&folder.display(), &err))?;
+            private_folder(folder).map_err(|err| away(&folder.display(), &err))?;
         }
         let objects = self.open().await?;
         let put = objects.put(&self.path(key), PutPayload::from_bytes(bytes)).await;
@@ -308,15 +309,6 @@ fn place(
     // The client takes the process's provider; the program and the tests install the same.
     let _ = rustls::crypto::ring::default_provider().install_default();
     Ok((ObjectBackend::Bucket(Box::new(builder)), prefix))
-}
-
-/// Creates the archive's folder, readable by its owner only.
-fn make(folder: &std::path::Path) -> std::io::Result<()> {
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
 }
 
 fn away(what: &dyn std::fmt::Display, err: &dyn std::error::Error) -> ArchiveError {

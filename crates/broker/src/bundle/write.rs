@@ -10,6 +10,7 @@ use super::checkpoints::{BundledCheckpoint, checkpoints};
 use super::contracts::{RegisteredDocument, find_put};
 use super::pack::{BundlePiece, LineFile, Packer};
 use crate::archive::Contents;
+use crate::trace::Parties;
 use crate::tree;
 use handoffd_core::bundle::format::{
     BundleContentState, BundleManifest, CommitmentLine, ContentKind, ERASED, FORMAT, KEYS, KeyLine,
@@ -179,14 +180,18 @@ impl BundleWriter<'_, '_> {
 
     /// Writes the task's records.
     async fn task(&mut self) -> Result<(), WriteError> {
+        let BundleOrder { store, contents, tenant, task, .. } = *self.order;
+        let parties = Parties::of(store, tenant, task).await?;
         let mut from = 0;
         loop {
-            let BundleOrder { contents, tenant, task, .. } = *self.order;
             let mut page = contents.list_records(tenant, Some(task), from, PAGE).await?;
             page.retain(|record| record.leaf_index < self.end());
             let Some(last) = page.last() else { return Ok(()) };
             from = last.leaf_index + 1;
-            self.add(&page).await?;
+            page.retain(|record| parties.include(record));
+            if !page.is_empty() {
+                self.add(&page).await?;
+            }
         }
     }
 
@@ -396,7 +401,7 @@ impl BundleWriter<'_, '_> {
             return Ok(());
         }
         let run = (self.order.tenant.clone(), self.order.task, saved.run);
-        let row = self.order.store.find_checkpoint(&run, Some(saved.seq)).await?;
+        let row = self.order.store.find_checkpoint(&run, None, Some(saved.seq)).await?;
         let part = row.map(|row| row.part).filter(|part| !part.salt.is_empty());
         match part.and_then(|part| Some((unpack(part.codec, &part.bytes).ok()?, part.salt))) {
             Some((content, salt)) => {

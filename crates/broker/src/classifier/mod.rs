@@ -11,6 +11,7 @@ use crate::config;
 use crate::dispatch::egress::GuardedClient;
 use crate::dispatch::json_service::JsonService;
 use crate::intake::{Opinion, SecondOpinion};
+use handoffd_core::domain::residency::Crossing;
 use handoffd_core::gate::safety::FieldClass;
 use handoffd_core::gate::safety::fields::each_text;
 
@@ -43,15 +44,21 @@ struct ClassifierAnswer {
 pub struct ExternalClassifier {
     service: JsonService,
     settings: config::Classifier,
+    crossing: Option<Crossing>,
 }
 
 impl ExternalClassifier {
     /// A classifier by the settings; `None` where no address is set.
     #[must_use]
-    pub fn new(client: GuardedClient, settings: &config::Classifier) -> Option<Self> {
+    pub fn new(
+        client: GuardedClient,
+        settings: &config::Classifier,
+        crossing: Option<Crossing>,
+    ) -> Option<Self> {
         (!settings.url.is_empty()).then(|| Self {
             service: JsonService::new(client, &settings.url, &settings.api_key),
             settings: settings.clone(),
+            crossing,
         })
     }
 
@@ -96,6 +103,10 @@ impl SecondOpinion for ExternalClassifier {
         } else {
             &self.settings.model
         }
+    }
+
+    fn crossing(&self) -> Option<Crossing> {
+        self.crossing.clone()
     }
 
     fn marked_only(&self) -> bool {

@@ -17,6 +17,7 @@ use crate::metrics::Metrics;
 use handoffd_core::context::compress::{CompressedMessage, CompressionPlan, extractive};
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::money::Usd;
+use handoffd_core::domain::residency::Crossing;
 use handoffd_core::domain::window::{CompressedBy, CompressionFacts, ContextSettings, Tokenizer};
 use handoffd_core::evidence::record::Actor;
 use handoffd_store::clock::Clock;
@@ -63,9 +64,21 @@ pub struct SummaryError {
     pub why: String,
 }
 
+/// Whether turns went to the model, whatever came of it.
+fn was_sent(asked: &Result<ModelSummary, SummaryError>) -> bool {
+    asked.as_ref().err().is_none_or(|err| err.code != COST_BOUND)
+}
+
+/// The code of a call that is not made, since it may cost too much.
+const COST_BOUND: &str = "COST_BOUND";
+
 /// A model that condenses turns.
 #[async_trait]
 pub trait Summarizer: Send + Sync {
+    /// The transfer of data by which it is asked, where it is in another region.
+    fn crossing(&self) -> Option<Crossing> {
+        None
+    }
     /// Returns the price of a call that uses all the room of its answer, in US dollars.
     fn most(&self, request: &SummaryRequest) -> Usd;
     /// Condenses turns, within the settings' time.
@@ -139,8 +152,11 @@ impl CompressionStep {
         let plan = Arc::new(plan);
         let mut fallback = None;
         let mut written = None;
+        let mut crossing = None;
         if let Some(model) = self.model.as_ref().filter(|_| plan.needs_summary()) {
-            match self.ask(&**model, &plan, &claim.body).await {
+            let asked = self.ask(&**model, &plan, &claim.body).await;
+            crossing = model.crossing().filter(|_| was_sent(&asked));
+            match asked {
                 Ok(summary) => written = Some(summary),
                 Err(err) => {
                     let SummaryError { code, why } = err;
@@ -157,6 +173,7 @@ impl CompressionStep {
             };
             compressed.facts.cost = written.map(|summary| summary.cost);
             compressed.facts.fallback = fallback;
+            compressed.facts.crossing = crossing;
             let body = Bytes::from(canonical::to_vec(&compressed.message));
             (compressed, body)
         })
@@ -178,7 +195,7 @@ impl CompressionStep {
         let most = model.most(&request);
         if most.as_f64() > bound {
             return Err(SummaryError {
-                code: "COST_BOUND",
+                code: COST_BOUND,
                 why: format!("the call may cost {most} US dollars, the bound is {bound:.6}"),
             });
         }

@@ -6,7 +6,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
 use super::{
-    ClassifierWhen, Compressor, Config, ConfigError, DEFAULTS, FailureMode, Safety,
+    ClassifierWhen, Compressor, Config, ConfigError, DEFAULTS, FailureMode, Outsider, Safety,
     SafetyException, SafetyMode, caps, http_url, kubernetes,
 };
 use handoffd_core::domain::ids::{AgentId, TenantId};
@@ -314,19 +314,20 @@ impl Config {
         Ok(())
     }
 
-    /// The archive's region, and the basis on which data moves there.
+    /// The regions of the archive and of the services that are shown texts, and the bases on which data go there.
     fn check_residency(&self) -> Result<(), ConfigError> {
-        let residency = &self.residency;
-        let basis = &residency.archive_transfer_basis;
-        if !basis.is_empty() && !is_basis(basis) {
-            return Err(ConfigError(
-                "residency.archive_transfer_basis must be a code such as SCC_2021".to_owned(),
-            ));
-        }
-        if let Some(crossing) =
-            residency.archive_crossing().filter(|one| residency.rules().refuses(one))
-        {
-            return Err(ConfigError(format!("residency.archive_region: {crossing}: refused")));
+        for Outsider { section, transfer_basis, crossing } in self.outsiders() {
+            // The archive's two are members of a section that is not its own.
+            let section =
+                if section.ends_with('.') { section.to_owned() } else { format!("{section}_") };
+            if !transfer_basis.is_empty() && !is_basis(&transfer_basis) {
+                return Err(ConfigError(format!(
+                    "{section}transfer_basis must be a code such as SCC_2021"
+                )));
+            }
+            if let Some(crossing) = crossing.filter(|one| self.residency.rules().refuses(one)) {
+                return Err(ConfigError(format!("{section}region: {crossing}: refused")));
+            }
         }
         Ok(())
     }

@@ -88,7 +88,10 @@ pub struct Server {
     pub max_requests: usize,
     pub max_waits: usize,
     pub max_connections: usize,
+    pub max_connection_bytes: usize,
+    pub max_connections_bytes: usize,
     pub header_timeout_ms: u64,
+    pub write_timeout_ms: u64,
     pub stop_timeout_ms: u64,
 }
 
@@ -267,6 +270,9 @@ pub struct ContextModel {
     pub timeout_ms: u64,
     pub usd_per_million_in: f64,
     pub usd_per_million_out: f64,
+    #[serde(deserialize_with = "maybe_region")]
+    pub region: Option<Region>,
+    pub transfer_basis: String,
 }
 
 impl std::fmt::Debug for ContextModel {
@@ -439,6 +445,9 @@ pub struct Classifier {
     pub max_bytes: usize,
     pub ask: ClassifierAsk,
     pub when: ClassifierWhen,
+    #[serde(deserialize_with = "maybe_region")]
+    pub region: Option<Region>,
+    pub transfer_basis: String,
 }
 
 impl std::fmt::Debug for Classifier {
@@ -498,6 +507,9 @@ pub struct Matcher {
     pub model: String,
     pub timeout_ms: u64,
     pub max_agents: usize,
+    #[serde(deserialize_with = "maybe_region")]
+    pub region: Option<Region>,
+    pub transfer_basis: String,
 }
 
 impl std::fmt::Debug for Matcher {
@@ -611,6 +623,7 @@ pub struct Events {
 pub struct Recovery {
     pub escalation_timeout_ms: u64,
     pub cancel_grace_ms: u64,
+    pub start_grace_ms: u64,
     pub max_checkpoint_bytes: usize,
 }
 
@@ -666,8 +679,78 @@ impl Residency {
     /// The crossing of contents that move to an archive in another region.
     #[must_use]
     pub fn archive_crossing(&self) -> Option<residency::Crossing> {
-        let basis = Some(&*self.archive_transfer_basis).filter(|basis| !basis.is_empty());
-        self.rules().crossing(residency::CrossingParty::Receiver, self.archive_region, basis)
+        let (region, basis) = (self.archive_region, &self.archive_transfer_basis);
+        self.crossing(residency::CrossingParty::Receiver, region, basis)
+    }
+
+    fn crossing(
+        &self,
+        party: residency::CrossingParty,
+        region: Option<Region>,
+        basis: &str,
+    ) -> Option<residency::Crossing> {
+        self.rules().crossing(party, region, Some(basis).filter(|basis| !basis.is_empty()))
+    }
+}
+
+/// A service outside that the broker shows texts to.
+#[derive(Debug)]
+pub struct Outsider {
+    /// The section of its settings.
+    pub section: &'static str,
+    pub transfer_basis: String,
+    /// The transfer of data by which it is asked, where it is in another region.
+    pub crossing: Option<residency::Crossing>,
+}
+
+impl Config {
+    /// The crossing of texts that go to the classifier.
+    #[must_use]
+    pub fn classifier_crossing(&self) -> Option<residency::Crossing> {
+        let Classifier { region, transfer_basis, .. } = &self.safety.classifier;
+        self.residency.crossing(residency::CrossingParty::Classifier, *region, transfer_basis)
+    }
+
+    /// The crossing of turns that go to the model that condenses them.
+    #[must_use]
+    pub fn model_crossing(&self) -> Option<residency::Crossing> {
+        let ContextModel { region, transfer_basis, .. } = &self.context.model;
+        self.residency.crossing(residency::CrossingParty::Model, *region, transfer_basis)
+    }
+
+    /// The services that the settings name and that are asked, and the archive.
+    #[must_use]
+    pub fn outsiders(&self) -> Vec<Outsider> {
+        let (classifier, model) = (&self.safety.classifier, &self.context.model);
+        let matcher = &self.routing.matcher;
+        let to_matcher = self.residency.crossing(
+            residency::CrossingParty::Model,
+            matcher.region,
+            &matcher.transfer_basis,
+        );
+        let asks_model = self.context.compressor == Compressor::Model;
+        let of = |is_asked: bool, section, basis: &str, crossing| {
+            is_asked.then(|| Outsider { section, transfer_basis: basis.to_owned(), crossing })
+        };
+        [
+            of(
+                true,
+                "residency.archive",
+                &self.residency.archive_transfer_basis,
+                self.residency.archive_crossing(),
+            ),
+            of(
+                !classifier.url.is_empty(),
+                "safety.classifier.",
+                &classifier.transfer_basis,
+                self.classifier_crossing(),
+            ),
+            of(asks_model, "context.model.", &model.transfer_basis, self.model_crossing()),
+            of(!matcher.url.is_empty(), "routing.matcher.", &matcher.transfer_basis, to_matcher),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
     }
 }
 

@@ -15,6 +15,11 @@ const MAX_REPLY_WAIT_MS: u64 = 1_000;
 /// Longest grace of a canceled task, as `graceMs` of a call has it (docs/recovery.md): an hour.
 const MAX_CANCEL_GRACE_MS: u64 = 3_600_000;
 
+/// Most handoffs of a task: its trace, cost, bundle and report are tried at this many.
+const MAX_HOPS: u32 = 10_000;
+/// Longest time for which a start leaves passed deadlines alone: an hour.
+const MAX_START_GRACE_MS: u64 = 3_600_000;
+
 /// Longest stop, and longest age of what the directory keeps: a day. The cache panics above a thousand years.
 const DAY_MS: u64 = 86_400_000;
 
@@ -37,7 +42,10 @@ impl Config {
             ("server.max_requests", self.server.max_requests as u64),
             ("server.max_waits", self.server.max_waits as u64),
             ("server.max_connections", self.server.max_connections as u64),
+            ("server.max_connection_bytes", self.server.max_connection_bytes as u64),
+            ("server.max_connections_bytes", self.server.max_connections_bytes as u64),
             ("server.header_timeout_ms", self.server.header_timeout_ms),
+            ("server.write_timeout_ms", self.server.write_timeout_ms),
             ("database.max_connections", u64::from(self.database.max_connections)),
             ("ledger.queue", self.ledger.queue as u64),
             ("ledger.batch", self.ledger.batch as u64),
@@ -94,6 +102,8 @@ impl Config {
             ("server.max_requests", self.server.max_requests),
             ("server.max_waits", self.server.max_waits),
             ("server.max_connections", self.server.max_connections),
+            ("server.max_connection_bytes", self.server.max_connection_bytes),
+            ("server.max_connections_bytes", self.server.max_connections_bytes),
             ("ledger.queue", self.ledger.queue),
             ("ledger.batch", self.ledger.batch),
             ("ledger.workers", self.ledger.workers),
@@ -110,13 +120,19 @@ impl Config {
         if let Some((name, _)) = bounded.iter().find(|(_, value)| *value > MAX_COUNT) {
             return Err(ConfigError(format!("{name} must be at most {MAX_COUNT}")));
         }
+        if self.gate.max_hops > MAX_HOPS {
+            return Err(ConfigError(format!("gate.max_hops must be at most {MAX_HOPS}")));
+        }
         let longest_answer = u64::try_from(LONGEST_ANSWER.as_millis()).unwrap_or(u64::MAX);
         let times = [
             ("delivery.answer_timeout_ms", self.delivery.answer_timeout_ms, longest_answer),
             ("transports.reply_wait_ms", self.transports.reply_wait_ms, MAX_REPLY_WAIT_MS),
             ("ledger.settle_delay_ms", self.ledger.settle_delay_ms, MAX_SETTLE_DELAY_MS),
             ("recovery.cancel_grace_ms", self.recovery.cancel_grace_ms, MAX_CANCEL_GRACE_MS),
+            ("recovery.start_grace_ms", self.recovery.start_grace_ms, MAX_START_GRACE_MS),
             ("server.stop_timeout_ms", self.server.stop_timeout_ms, DAY_MS),
+            ("server.header_timeout_ms", self.server.header_timeout_ms, DAY_MS),
+            ("server.write_timeout_ms", self.server.write_timeout_ms, DAY_MS),
             ("auth.cache_ttl_ms", self.auth.cache_ttl_ms, DAY_MS),
         ];
         if let Some((name, _, most)) = times.iter().find(|(_, value, most)| value > most) {
@@ -137,6 +153,10 @@ impl Config {
             (
                 ("events.retry_base_ms", events.retry_base_ms),
                 ("events.retry_cap_ms", events.retry_cap_ms),
+            ),
+            (
+                ("server.max_connection_bytes", self.server.max_connection_bytes as u64),
+                ("server.max_connections_bytes", self.server.max_connections_bytes as u64),
             ),
             (("doors.a2a.poll_ms", a2a.poll_ms), ("doors.a2a.poll_max_ms", a2a.poll_max_ms)),
             (

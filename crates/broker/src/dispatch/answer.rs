@@ -5,8 +5,9 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use serde::Deserialize;
 use serde_json::Value;
+
+use handoffd_core::domain::lenient::{self, Lenient};
 
 /// Longest pause that a receiver can request with `Retry-After`.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
@@ -21,13 +22,19 @@ pub struct AnswerFields {
     pub details: Option<Value>,
     /// The answer's `metadata`, if present (seed 001).
     pub metadata: Option<Value>,
+    /// The note of what of these and of the reason could not be kept as it came.
+    pub unreadable: Option<Value>,
 }
 
 impl AnswerFields {
     /// The record content of these fields; `None` where the answer had none of them.
     #[must_use]
     pub fn into_content(self) -> Option<serde_json::Map<String, Value>> {
-        let named = [("details", self.details), ("metadata", self.metadata)];
+        let named = [
+            ("details", self.details),
+            ("metadata", self.metadata),
+            (lenient::OWN, self.unreadable),
+        ];
         let fields: serde_json::Map<_, _> =
             named.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
         (!fields.is_empty()).then_some(fields)
@@ -52,6 +59,9 @@ pub enum AttemptOutcome {
     Busy {
         /// The receiver's `Retry-After`, at most [`RETRY_AFTER_MAX`].
         retry_after: Option<Duration>,
+        /// Whether the answer is the receiver's, who saw the request; a transport's server that limits requests took
+        /// nothing.
+        reached: bool,
     },
     /// Status 410: the endpoint is permanently gone.
     Gone,
@@ -224,6 +234,7 @@ pub fn classify(status: u16, retry_after: Option<&str>, body: &[u8], now_s: i64)
         410 => AttemptOutcome::Gone,
         429 | 503 => AttemptOutcome::Busy {
             retry_after: retry_after.and_then(|value| parse_retry_after(value, now_s)),
+            reached: true,
         },
         _ => failed(FailureClass::Status, format!("answered {status}")),
     }
@@ -253,50 +264,49 @@ enum AnswerVerdict {
 enum VerdictError {
     #[error("there is no body")]
     Empty,
-    #[error("the body is not a JSON object, or repeats a field")]
+    #[error("the body is not a JSON object")]
     NotJson,
+    #[error("the body has two verdicts (`status` or `accepted` stands twice)")]
+    Ambiguous,
     #[error("the body contains no verdict (`status` ACCEPTED or REJECTED, or boolean `accepted`)")]
     Silent,
 }
 
-/// The fields of an answer that carry a verdict. Others are ignored; a repeated field is an error, because its two
-/// values could differ.
-#[derive(Deserialize)]
-struct AnswerBody {
-    status: Option<Value>,
-    accepted: Option<Value>,
-    reason: Option<Value>,
-    rejection_reason: Option<Value>,
-    details: Option<Value>,
-    metadata: Option<Value>,
-}
-
 /// `accepted` decides where present: seed 001's answers carry a `status` of their own beside it, which is `PENDING`
-/// for an acceptance. Without `accepted`, `status` is the verdict.
+/// for an acceptance. Without `accepted`, `status` is the verdict. What is unreadable in the members beside them does not
+/// undo it.
 fn read_verdict(body: &[u8]) -> Result<AnswerVerdict, VerdictError> {
-    let body = body.trim_ascii();
-    if body.is_empty() {
+    if body.trim_ascii().is_empty() {
         return Err(VerdictError::Empty);
     }
-    // Derived structs can also be read from arrays, which is not meant here.
-    if body[0] != b'{' {
-        return Err(VerdictError::NotJson);
+    let answer = Lenient::read(body).ok_or(VerdictError::NotJson)?;
+    if VERDICT_MEMBERS.iter().any(|name| answer.repeats(name)) {
+        return Err(VerdictError::Ambiguous);
     }
-    let answer: AnswerBody = serde_json::from_slice(body).map_err(|_| VerdictError::NotJson)?;
-    let accepted = match (&answer.accepted, &answer.status) {
-        (Some(Value::Bool(flag)), _) => *flag,
-        (None, Some(Value::String(word))) if word.eq_ignore_ascii_case("ACCEPTED") => true,
-        (None, Some(Value::String(word))) if word.eq_ignore_ascii_case("REJECTED") => false,
+    let Lenient { mut members, unreadable, .. } = answer;
+    let said = VERDICT_MEMBERS.map(|name| members.get(name).filter(|value| !value.is_null()));
+    let accepted = match said {
+        [Some(Value::Bool(flag)), _] => *flag,
+        [None, Some(Value::String(word))] if word.eq_ignore_ascii_case("ACCEPTED") => true,
+        [None, Some(Value::String(word))] if word.eq_ignore_ascii_case("REJECTED") => false,
         _ => return Err(VerdictError::Silent),
     };
-    let fields = AnswerFields { details: answer.details, metadata: answer.metadata };
+    let mut take = |name: &str| members.remove(name).filter(|value| !value.is_null());
+    let (details, metadata) = (take("details"), take("metadata"));
     if accepted {
-        return Ok(AnswerVerdict::Accepted(fields));
+        let unreadable = unreadable.within(&["details", "metadata"]).note();
+        return Ok(AnswerVerdict::Accepted(AnswerFields { details, metadata, unreadable }));
     }
-    let reason = answer.reason.or(answer.rejection_reason).map(reason_text);
+    let unreadable =
+        unreadable.within(&["details", "metadata", "reason", "rejection_reason"]).note();
+    let fields = AnswerFields { details, metadata, unreadable };
+    let reason = take("reason").or_else(|| take("rejection_reason")).map(reason_text);
     let reason = reason.filter(|reason| !reason.is_empty());
     Ok(AnswerVerdict::Rejected { reason, fields })
 }
+
+/// The members of an answer that have its verdict. One that stands twice is no verdict: its values could differ.
+const VERDICT_MEMBERS: [&str; 2] = ["accepted", "status"];
 
 /// A reason that is not a string is stored as its JSON text.
 fn reason_text(reason: Value) -> String {

@@ -155,7 +155,7 @@ fn busy_and_its_retry_after() {
         for (header, retry_after) in rows {
             assert_eq!(
                 classify(status, header, b"busy", NOW_S),
-                AttemptOutcome::Busy { retry_after },
+                AttemptOutcome::Busy { retry_after, reached: true },
                 "{status} {header:?}"
             );
         }
@@ -195,16 +195,71 @@ fn f2_6_accepted_decides_over_status_and_metadata_is_kept() {
         let no = json!({"status": status, "accepted": false, "rejection_reason": "full"});
         assert_eq!(plain(200, &no.to_string()), rejected("full", None), "{status}");
     }
-    let all = AnswerFields { details: Some(json!({"eta": 3})), metadata: Some(json!([1])) };
+    let all = AnswerFields {
+        details: Some(json!({"eta": 3})),
+        metadata: Some(json!([1])),
+        ..AnswerFields::default()
+    };
     let kept = json!({"details": {"eta": 3}, "metadata": [1]});
     assert_eq!(all.into_content().map(Value::Object), Some(kept));
     assert_eq!(AnswerFields::default().into_content(), None);
 }
 
+/// Finding D1 of 0.3.0.
+#[test]
+fn an_unreadable_text_beside_a_clear_verdict_does_not_undo_it() {
+    let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
+    let texts: [&[u8]; 8] = [
+        br#""half \ud83d""#,
+        b"NaN",
+        b"-Infinity",
+        b"1e999",
+        b"\"caf\xe9\"",
+        br#""caf\u00""#,
+        b"\"a\nb\"",
+        deep.as_bytes(),
+    ];
+    let verdicts = [
+        (r#""status":"REJECTED""#, false),
+        (r#""accepted":false"#, false),
+        (r#""status":"ACCEPTED""#, true),
+        (r#""accepted":true"#, true),
+    ];
+    for text in texts {
+        for member in ["reason", "details", "metadata", "other"] {
+            for (verdict, yes) in verdicts {
+                let beside = [format!("\"{member}\":").as_bytes(), text].concat();
+                for parts in [[verdict.as_bytes(), &beside], [&beside, verdict.as_bytes()]] {
+                    let body = [b"\xef\xbb\xbf{", parts[0], b",", parts[1], b"}"].concat();
+                    let outcome = classify(200, None, &body, NOW_S);
+                    let fits = match &outcome {
+                        AttemptOutcome::Accepted(_) => yes,
+                        AttemptOutcome::Rejected { .. } => !yes,
+                        _ => false,
+                    };
+                    assert!(fits, "{} {outcome:?}", String::from_utf8_lossy(&body));
+                }
+            }
+        }
+    }
+    let outcome = plain(422, r#"{"accepted":false,"reason":"a\ud800","details":{"n":NaN}}"#);
+    let AttemptOutcome::Rejected { reason, fields } = outcome else { panic!("{outcome:?}") };
+    assert_eq!(reason.as_deref(), Some("a\u{fffd}"));
+    let content = Value::Object(fields.into_content().expect("a note"));
+    assert_eq!(content["details"], json!({}));
+    assert_eq!(
+        content["handoffd"],
+        json!({"unreadableCount": 2, "unreadable": [
+            {"pointer": "/reason", "why": "LONE_SURROGATE", "kept": "REPLACED"},
+            {"pointer": "/details/n", "why": "NO_VALUE", "kept": "DROPPED"},
+        ]})
+    );
+}
+
 #[test]
 fn a_refused_repeat_of_a_request_that_may_have_been_taken_reached_the_receiver() {
     let refused = AttemptFailure::unreached(FailureClass::Unauthorized, "expired");
-    let busy = AttemptOutcome::Busy { retry_after: None };
+    let busy = AttemptOutcome::Busy { retry_after: None, reached: false };
     for outcome in [AttemptOutcome::Failed(refused.clone()), AttemptOutcome::Away(refused), busy] {
         let after = AttemptFailure::after_unknown(outcome);
         assert!(matches!(&after, AttemptOutcome::Away(failure) if failure.reached), "{after:?}");

@@ -303,7 +303,7 @@ impl ChunkSender {
             url: endpoint.url,
             body: canonical::to_vec(&body_of(handoff, chunk)).into(),
             id: format!("{}.{}", handoff.id, chunk.row.seq),
-            timestamp_s: clock.now().seconds(),
+            timestamp_s: clock.wall().seconds(),
             secrets: endpoint.secrets,
             headers: HandoffHeaders {
                 traceparent: trace,

@@ -360,7 +360,7 @@ impl EventPublisher {
             url: endpoint.url.clone(),
             body: canonical::to_vec(body).into(),
             id: row.id.to_string(),
-            timestamp_s: clock.now().seconds(),
+            timestamp_s: clock.wall().seconds(),
             secrets: endpoint.secrets.clone(),
             headers: HandoffHeaders {
                 attempt: u32::try_from(attempt).ok(),

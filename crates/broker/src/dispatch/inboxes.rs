@@ -154,7 +154,8 @@ impl Inboxes {
         }
         let timeout = i64::try_from(self.unclaimed.as_micros()).unwrap_or(i64::MAX);
         let before = Micros(now.0.saturating_sub(timeout));
-        let rows = self.store.list_unpulled(before, now, LEFTOVERS).await?;
+        let mut rows = self.store.list_unpulled(before, now, LEFTOVERS).await?;
+        rows.retain(|row| self.clock.judged(row.created_at.plus(self.unclaimed)) <= now);
         self.end(rows, Outcome::Unclaimed, now).await;
         Ok(())
     }

@@ -62,7 +62,9 @@ impl JsonService {
             return Err(format!("it answered {}", response.status()));
         }
         let body = body(response).await?;
-        serde_json::from_slice(&body).map_err(|_| "its answer is not JSON".to_owned())
+        // A file that some editors write begins with a mark of its encoding, which a reader may pass over (RFC 8259 §8.1).
+        let text = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&body);
+        serde_json::from_slice(text).map_err(|_| "its answer is not JSON".to_owned())
     }
 
     async fn send(&self, question: &Value) -> Result<Vec<u8>, String> {

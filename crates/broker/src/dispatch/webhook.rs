@@ -16,7 +16,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use reqwest::header::{
-    ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
+    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
+    RETRY_AFTER,
 };
 use reqwest::{Method, Response};
 use tokio::sync::Notify;
@@ -30,7 +31,7 @@ use super::egress::{EgressDenied, GuardedClient};
 use super::standard_webhooks::{
     HEADER_ID, HEADER_SIGNATURE, HEADER_TIMESTAMP, WebhookSecret, signature,
 };
-use handoffd_core::domain::content_coding::Coding;
+use handoffd_core::domain::content_coding::{Coding, Undecoded};
 use handoffd_store::fault::{self, Step};
 
 /// Largest number of bytes read of an answer.
@@ -385,6 +386,7 @@ fn signed_headers(request: &WebhookRequest) -> Result<HeaderMap, AttemptFailure>
     let mut headers = HeaderMap::with_capacity(values.len() + 2);
     let json = HeaderValue::from_static("application/json");
     headers.insert(ACCEPT, json.clone());
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     headers.insert(CONTENT_TYPE, json);
     if let Some(encoded) = &request.encoded {
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static(encoded.coding.as_str()));
@@ -403,13 +405,46 @@ fn signed_headers(request: &WebhookRequest) -> Result<HeaderMap, AttemptFailure>
     Ok(headers)
 }
 
-/// Reads an answer's body, up to [`ANSWER_MAX_BYTES`].
+/// The codings of an answer, in the order in which they were applied; `identity` is none.
+fn codings(headers: &HeaderMap) -> Vec<String> {
+    let values = headers.get_all(CONTENT_ENCODING);
+    let names = values.iter().flat_map(|value| value.to_str().unwrap_or("?").split(','));
+    let names = names.map(|name| name.trim().to_ascii_lowercase());
+    names.filter(|name| !name.is_empty() && name != "identity").collect()
+}
+
+/// Undoes an answer's codings. None was asked for, and some servers and proxies apply one all the same.
+fn decoded(mut body: Vec<u8>, codings: &[String], status: u16) -> Result<Vec<u8>, AttemptFailure> {
+    let failed = |class, detail| AttemptFailure::reached(class, Some(status), detail);
+    if body.is_empty() {
+        return Ok(body);
+    }
+    for name in codings.iter().rev() {
+        let coding = Coding::parse(name).ok_or_else(|| {
+            let why = format!("answered {status} in a Content-Encoding that was not asked for");
+            failed(FailureClass::Protocol, why)
+        })?;
+        body = coding.decode(&body, ANSWER_MAX_BYTES).map_err(|why| match why {
+            Undecoded::TooLarge => {
+                let why = format!("answered {status} with more than {ANSWER_MAX_BYTES} bytes");
+                failed(FailureClass::BodyTooLarge, why)
+            }
+            Undecoded::Malformed => {
+                failed(FailureClass::Protocol, format!("answered {status}, and {why}"))
+            }
+        })?;
+    }
+    Ok(body)
+}
+
+/// Reads an answer's body, up to [`ANSWER_MAX_BYTES`] before its codings are undone and after.
 pub(super) async fn read_body(mut response: Response) -> Result<Vec<u8>, AttemptFailure> {
     let status = response.status().as_u16();
+    let codings = codings(response.headers());
     let mut body = Vec::new();
     loop {
         match response.chunk().await {
-            Ok(None) => return Ok(body),
+            Ok(None) => return decoded(body, &codings, status),
             Ok(Some(chunk)) if body.len() + chunk.len() <= ANSWER_MAX_BYTES => {
                 body.extend_from_slice(&chunk);
             }

@@ -126,7 +126,8 @@ async fn the_answer_table_holds_over_the_wire() {
             ..AnswerFields::default()
         },
     };
-    let busy = |secs| AttemptOutcome::Busy { retry_after: Some(Duration::from_secs(secs)) };
+    let busy =
+        |secs| AttemptOutcome::Busy { retry_after: Some(Duration::from_secs(secs)), reached: true };
     let no = r#"{"status":"REJECTED","reason":"NO_SKILL","details":{"missing":["law"]}}"#;
     let rows: [AnswerCase; 10] = [
         (200, &[], r#"{"status":"ACCEPTED"}"#, accepted.clone()),
@@ -149,7 +150,7 @@ async fn the_answer_table_holds_over_the_wire() {
     let url = serve(answering(503, date, "")).await;
     assert!(matches!(
         outcome(&client, request(url)).await,
-        AttemptOutcome::Busy { retry_after: Some(wait) } if wait <= Duration::from_secs(10)
+        AttemptOutcome::Busy { retry_after: Some(wait), .. } if wait <= Duration::from_secs(10)
             && wait >= Duration::from_secs(5)
     ));
     let url = serve(answering(200, &[], "<h1>It works!</h1>")).await;
@@ -291,7 +292,7 @@ async fn a_body_that_does_not_matter_is_not_waited_for() {
     let url = raw(head, false).await;
     assert_eq!(
         outcome(&client(LOOPBACK), request(url)).await,
-        AttemptOutcome::Busy { retry_after: None }
+        AttemptOutcome::Busy { retry_after: None, reached: true }
     );
 }
 

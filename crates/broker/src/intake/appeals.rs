@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::draft::{repeat_of, ruling, subtasks};
 use super::opinion::OpinionTime;
+use super::repeat::{FirstUse, RENEWALS};
 use super::{Intake, IntakeError, actor};
 use crate::directory::{Agents, Principal};
 use crate::ledger::command::{
@@ -24,7 +25,9 @@ use handoffd_core::domain::policy::CLASSIFIER;
 use handoffd_core::domain::residency::ResidencyRules;
 use handoffd_core::domain::window::ContextFacts;
 use handoffd_core::evidence::record::SafetyFacts;
-use handoffd_core::gate::{GateLookup, GateVerdict, PassedMessage, budget};
+use handoffd_core::gate::{
+    GateLookup, GateVerdict, OtherEdges, PassedMessage, RefusedMessage, budget,
+};
 use handoffd_store::store::{DeadLetterRow, StoreError};
 
 /// A person's decision on a dead letter.
@@ -54,6 +57,8 @@ struct RejudgedMessage {
     /// The message with its receiver, where it has one.
     routed: Option<(Message, Arc<Agent>)>,
     contract: Option<Arc<CompiledContract>>,
+    /// The other edges that it may take.
+    others: OtherEdges,
     context: Option<ContextFacts>,
     /// Rules that observe or mark the message, and the classifier's verdict on it.
     safety: Option<SafetyFacts>,
@@ -137,7 +142,7 @@ impl Intake {
         let value = self.message_of(&handoff, kept).await?;
         let agents = self.directory.agents(&principal.tenant).await?;
         let judged = self.judged_again(principal, &agents, &handoff.source, value).await?;
-        let RejudgedMessage { routed, contract, context, safety, failures } = judged;
+        let RejudgedMessage { routed, contract, others, context, safety, failures } = judged;
         let (waived, refused): (Vec<_>, Vec<_>) = failures.into_iter().partition(|finding| {
             let waivable = match finding.stage {
                 // Without a receiver there is nothing to waive.
@@ -156,7 +161,7 @@ impl Intake {
             "reason": appeal.reason, "waived": waived, "refused": refused,
         });
         let content = content(&canonical::to_vec(&words), now);
-        let kind = match routed {
+        let mut kind = match routed {
             Some((message, target)) if refused.is_empty() => {
                 let policy = contract.map(|ready| ready.policy().clone()).unwrap_or_default();
                 let source = agents.roster.find(&handoff.source);
@@ -169,7 +174,7 @@ impl Intake {
                     declared_budget: budget::declared(message.value()),
                     repeat: repeat_of(&policy, &message),
                     // A release counts for no strategy: the door counted the refusal.
-                    ruling: ruling(policy, &agents, &message, &target, None),
+                    ruling: ruling(policy, others, &agents, &message, &target, None),
                     target: Agent::clone(&target),
                     priority: message.envelope().priority,
                     subtasks: subtasks(&message),
@@ -191,6 +196,20 @@ impl Intake {
                 content,
             })),
         };
+        for _ in 0..RENEWALS {
+            let decided = self.decide_letter(principal, now, kind.clone()).await;
+            let Err(IntakeError::Ledger(LedgerError::Repeat { first, seen_at })) = decided else {
+                return decided;
+            };
+            match (self.first_use(&principal.tenant, first).await?, &mut kind) {
+                (FirstUse::Over, Kind::Release(release)) => {
+                    if let Some(repeat) = &mut release.repeat {
+                        repeat.over = Some((first, seen_at));
+                    }
+                }
+                _ => return decided,
+            }
+        }
         self.decide_letter(principal, now, kind).await
     }
 
@@ -216,14 +235,14 @@ impl Intake {
             self.beside_earlier(&principal.tenant, self.gate.again(value, &lookup)).await?;
         let (verdict, mut safety) =
             self.with_second_opinion(principal, verdict, OpinionTime::Before).await?;
-        let (message, target, contract, context, mut failures) = match verdict {
+        let (message, target, contract, others, context, mut failures) = match verdict {
             // Its receivers are several, and a dead letter is one handoff.
             GateVerdict::Pass(passed) if passed.group.is_some() => {
-                (None, None, None, None, vec![to_many()])
+                (None, None, None, OtherEdges::default(), None, vec![to_many()])
             }
             GateVerdict::Pass(passed) => {
-                let PassedMessage { message, target, contract, context, .. } = *passed;
-                (Some(message), Some(target), contract, context, Vec::new())
+                let PassedMessage { message, target, contract, others, context, .. } = *passed;
+                (Some(message), Some(target), contract, others, context, Vec::new())
             }
             GateVerdict::Refused(mut refused) => {
                 let message = refused.message.as_ref();
@@ -235,18 +254,20 @@ impl Intake {
                     refused.failures.extend(more);
                     safety = facts;
                 }
-                let context = refused.context;
-                (refused.message, refused.target, refused.contract, context, refused.failures)
+                let RefusedMessage { message, target, contract, others, context, failures, .. } =
+                    *refused;
+                (message, target, contract, others, context, failures)
             }
-            GateVerdict::Malformed(failure) => (None, None, None, None, vec![failure]),
+            GateVerdict::Malformed(failure) => {
+                (None, None, None, OtherEdges::default(), None, vec![failure])
+            }
         };
         let routed = message.zip(target);
         if let Some((message, target)) = &routed {
-            let guarded =
-                self.guarded(&principal.tenant, message, target, contract.as_ref()).await?;
-            failures.extend(guarded);
+            let edges = (contract.as_ref(), &others);
+            failures.extend(self.guarded(&principal.tenant, message, target, edges).await?);
         }
-        Ok(RejudgedMessage { routed, contract, context, safety, failures })
+        Ok(RejudgedMessage { routed, contract, others, context, safety, failures })
     }
 
     /// Ends a dead letter: it will not be delivered.

@@ -19,7 +19,7 @@ use handoffd_core::domain::handoff::{DeliveryMode, HandoffDraft, HandoffStatus};
 use handoffd_core::domain::ids::{AgentId, Micros};
 use handoffd_core::domain::latency::LatencyClock;
 use handoffd_core::domain::message::{Address, Message, ReturnTo, whole_number};
-use handoffd_core::domain::policy::{EdgePolicy, Recovery};
+use handoffd_core::domain::policy::EdgePolicy;
 use handoffd_core::domain::residency::ResidencyFacts;
 use handoffd_core::domain::ruling::Ruling;
 use handoffd_core::domain::strategy::RouterChoice;
@@ -28,12 +28,13 @@ use handoffd_core::domain::trace_context::{TraceContext, TraceParent};
 use handoffd_core::domain::window::ContextFacts;
 use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent, commit};
 use handoffd_core::evidence::record::{PersonalPart, RecordParty, SafetyFacts};
-use handoffd_core::gate::budget;
+use handoffd_core::gate::{OtherEdges, budget};
 use handoffd_store::clock;
 
 /// The ruling on the end of a handoff on this edge; `None` for the defaults. `choice` is a door's choice of its receiver.
 pub(super) fn ruling(
     edge: EdgePolicy,
+    others: OtherEdges,
     agents: &Agents,
     message: &Message,
     target: &Agent,
@@ -41,14 +42,8 @@ pub(super) fn ruling(
 ) -> Option<Box<Ruling>> {
     let envelope = message.envelope();
     let source = &envelope.from_agent.agent_id;
-    let supervised =
-        [&edge.on_reject, &edge.on_timeout, &edge.on_error].contains(&&Recovery::Supervisor);
-    let supervisor = supervised
-        .then(|| {
-            let own = agents.row(source).and_then(|row| row.agent.supervisor_id.clone());
-            own.or_else(|| target.supervisor_id.clone())
-        })
-        .flatten();
+    let supervisor = edge.supervisor(agents.row(source).map(|row| &row.agent), target);
+    let OtherEdges { rules: others, unknown } = others;
     let preferred = envelope.preferred_agents.iter().filter(|id| **id != target.agent_id).cloned();
     let (preferred, addressed) = (preferred.collect(), addressed(message));
     let returns_to = envelope.return_to.map(|ReturnTo::Source| source.clone());
@@ -59,6 +54,8 @@ pub(super) fn ruling(
         edge,
         supervisor,
         preferred,
+        others,
+        unknown,
         addressed,
         returns_to,
         max_iterations,
@@ -98,6 +95,7 @@ pub(super) struct Ruled<'a> {
     pub(super) target: &'a Agent,
     pub(super) to_itself: bool,
     pub(super) policy: EdgePolicy,
+    pub(super) others: OtherEdges,
     pub(super) ready: Option<&'a Arc<CompiledContract>>,
     pub(super) require_checkpoint: bool,
     pub(super) safety: Option<SafetyFacts>,
@@ -115,8 +113,17 @@ pub(super) fn submission_of(
     request: Request,
     now: Micros,
 ) -> Submit {
-    let Ruled { target, to_itself, policy, ready, require_checkpoint, safety, residency, context } =
-        ruled;
+    let Ruled {
+        target,
+        to_itself,
+        policy,
+        others,
+        ready,
+        require_checkpoint,
+        safety,
+        residency,
+        context,
+    } = ruled;
     let status = if to_itself { HandoffStatus::NoOp } else { HandoffStatus::Pending };
     let whole = message.whole();
     let mut handoff = handoff_of(principal, message, Some(target), status, &whole, now);
@@ -124,7 +131,7 @@ pub(super) fn submission_of(
     let named = ready.and_then(|ready| ready.trace_id(message.value()));
     set_trace(&mut handoff, request.trace, message, named);
     let choice = RouterChoice::of_submission(request.door, message.value(), target);
-    handoff.ruling = ruling(policy.clone(), agents, message, target, choice);
+    handoff.ruling = ruling(policy.clone(), others, agents, message, target, choice);
     handoff.idempotent = policy.idempotent;
     handoff.context = context;
     let checkpoint = message.checkpoint().map(|own| packed_checkpoint(&own));
@@ -146,6 +153,7 @@ pub(super) fn submission_of(
         personal: personal_parts(message),
         whole,
         idempotency_key: request.idempotency_key,
+        fencing_token: request.fencing_token,
         has_part: false,
         refusal_salt: clock::random(),
         safety,
@@ -174,9 +182,16 @@ pub(super) fn personal_parts(message: &Message) -> Vec<PersonalPart> {
         .collect()
 }
 
-/// Whether a sender must keep checkpoints: its contract says so, or its own registration.
-pub(super) fn requires_checkpoint(policy: &EdgePolicy, agents: &Agents, source: &AgentId) -> bool {
-    policy.require_checkpoint || agents.row(source).is_some_and(|row| row.agent.require_checkpoint)
+/// Whether a sender must keep checkpoints: the contract of an edge that the message may take says so, or its own registration.
+pub(super) fn requires_checkpoint(
+    policy: &EdgePolicy,
+    others: &OtherEdges,
+    agents: &Agents,
+    source: &AgentId,
+) -> bool {
+    policy.require_checkpoint
+        || others.rules.values().any(|other| other.edge.require_checkpoint)
+        || agents.row(source).is_some_and(|row| row.agent.require_checkpoint)
 }
 
 /// What tells a repeat of a message under its contract's `dedupe_key`; where the message has no such
@@ -189,6 +204,7 @@ pub(super) fn repeat_of(policy: &EdgePolicy, message: &Message) -> Option<Repeat
     Some(Repeat {
         key: format!("{}:{}", contract.id, hex::encode(hash.finalize())),
         window: Duration::from_millis(dedupe.window_ms),
+        over: None,
     })
 }
 

@@ -120,7 +120,7 @@ impl Intake {
                         &principal.tenant,
                         &passed.message,
                         &passed.target,
-                        passed.contract.as_ref(),
+                        (passed.contract.as_ref(), &passed.others),
                     )
                     .await?;
                 if failures.is_empty() { Ok(passed.warnings) } else { Err(failures) }
@@ -142,7 +142,7 @@ impl Intake {
         let contracts = self.directory.contracts(&sender.tenant).await?;
         let (gate, redaction) = (self.gate.clone(), self.redaction.clone());
         let (tenant, caller, at) = (sender.tenant.clone(), sender.agent.clone(), self.clock.now());
-        let large = body.bytes.len() > INLINE_LIMIT;
+        let large = body.bytes.len() > INLINE_LIMIT || contracts.has_schemas();
         let run = move || {
             let lookup = GateLookup {
                 tenant: &tenant,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{INLINE_LIMIT, Intake, IntakeError};
+use super::{Intake, IntakeError};
 use crate::ledger::command::LedgerError;
 use handoffd_core::domain::ids::{HandoffId, TaskId, TenantId};
 use handoffd_core::evidence::commitment::{Codec, unpack};
@@ -38,7 +38,6 @@ impl Intake {
             return Ok(GateVerdict::Pass(passed));
         }
         let (gate, tenant, at) = (Arc::clone(&self.gate), tenant.clone(), self.clock.now());
-        let bytes: usize = earlier.iter().map(|(_, bytes)| bytes.len()).sum();
         let run = move |passed: Box<PassedMessage>| {
             let read = |(codec, bytes): &PackedMessage| -> Option<Value> {
                 unpack(*codec, bytes).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok())
@@ -46,9 +45,7 @@ impl Intake {
             let earlier: Vec<Value> = earlier.iter().filter_map(read).collect();
             gate.beside_earlier(passed, (&tenant, at), &earlier)
         };
-        if bytes <= INLINE_LIMIT {
-            return Ok(run(passed));
-        }
+        // A thread of its own: packed, a long message may be as small as a short one.
         let judging = tokio::task::spawn_blocking(move || run(passed));
         Ok(judging.await.map_err(|err| LedgerError::Internal(err.to_string()))?)
     }

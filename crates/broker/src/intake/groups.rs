@@ -19,7 +19,7 @@ use handoffd_core::domain::ids::{Micros, TenantId};
 use handoffd_core::domain::message::Message;
 use handoffd_core::domain::policy::EdgePolicy;
 use handoffd_core::evidence::record::{RecordParty, SafetyFacts};
-use handoffd_core::gate::{PassedBranch, PassedGroup, PassedMessage, RefusedMessage};
+use handoffd_core::gate::{OtherEdges, PassedBranch, PassedGroup, PassedMessage, RefusedMessage};
 
 impl Intake {
     /// Commits a message to many that passed, or refuses it where only the ledger can tell.
@@ -78,7 +78,12 @@ impl Intake {
         let branches = passed.group.as_ref().map_or(&[][..], |group| &group.branches);
         let mut failures: Vec<Failure> = Vec::new();
         for (index, branch) in branches.iter().enumerate() {
-            let found = self.guarded(tenant, message, &branch.target, branch.contract.as_ref());
+            let found = self.guarded(
+                tenant,
+                message,
+                &branch.target,
+                (branch.contract.as_ref(), &branch.others),
+            );
             for mut failure in found.await? {
                 if failure.pointer == "/toAgent" {
                     failure.pointer = format!("/receiverList/{index}");
@@ -126,12 +131,15 @@ fn wanted(
     let first = &branches[0];
     let source = &message.envelope().from_agent.agent_id;
     let policies: Vec<EdgePolicy> = branches.iter().map(policy).collect();
-    let require_checkpoint =
-        policies.iter().any(|policy| requires_checkpoint(policy, agents, source));
+    let require_checkpoint = policies
+        .iter()
+        .zip(branches)
+        .any(|(policy, branch)| requires_checkpoint(policy, &branch.others, agents, source));
     let ruled = Ruled {
         target: &first.target,
         to_itself: false,
         policy: EdgePolicy::default(),
+        others: OtherEdges::default(),
         ready: first.contract.as_ref(),
         require_checkpoint,
         safety,
@@ -165,7 +173,9 @@ fn drafted(
     let target = &branch.target;
     agents.roster.routed(&target.agent_id);
     // The door that has strategies chooses one receiver.
-    let mut ruling = ruling(policy.clone(), agents, message, target, None).unwrap_or_default();
+    let others = branch.others.clone();
+    let ruling = ruling(policy.clone(), others, agents, message, target, None);
+    let mut ruling = ruling.unwrap_or_default();
     (ruling.addressed, ruling.branch) = (named(&branch.to), Some(place));
     let version = target.agent_version.to_string();
     let handoff = HandoffDraft {

@@ -18,8 +18,8 @@ use handoffd_core::domain::message::Message;
 use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::progress::{Hop, LoopLimits, check_budget, check_loop, short};
 use handoffd_core::domain::task::Task;
-use handoffd_core::gate::budget;
 use handoffd_core::gate::completeness::no_checkpoint;
+use handoffd_core::gate::{OtherEdges, budget};
 use handoffd_store::clock;
 use handoffd_store::store::{HandoffFilter, Result, TaskKey};
 
@@ -36,7 +36,7 @@ impl Intake {
         tenant: &TenantId,
         message: &Message,
         target: &Agent,
-        contract: Option<&Arc<CompiledContract>>,
+        (contract, others): (Option<&Arc<CompiledContract>>, &OtherEdges),
     ) -> std::result::Result<Vec<Failure>, IntakeError> {
         let envelope = message.envelope();
         let source = &envelope.from_agent.agent_id;
@@ -64,13 +64,14 @@ impl Intake {
         let edges: Vec<_> = edges.iter().collect();
         let agents = self.directory.agents(tenant).await?;
         let policy = contract.map(|ready| ready.policy().clone()).unwrap_or_default();
-        if requires_checkpoint(&policy, &agents, source) && message.checkpoint().is_none() {
+        if requires_checkpoint(&policy, others, &agents, source) && message.checkpoint().is_none() {
             let run = (tenant.clone(), envelope.task_id, envelope.from_agent.execution_id);
-            if self.store.find_checkpoint(&run, None).await.map_err(away)?.is_none() {
+            if self.store.find_checkpoint(&run, Some(source), None).await.map_err(away)?.is_none() {
                 failures.push(no_checkpoint());
             }
         }
-        let ruling = ruling(policy, &agents, message, target, None).unwrap_or_default();
+        let ruling = ruling(policy, OtherEdges::default(), &agents, message, target, None);
+        let ruling = ruling.unwrap_or_default();
         let limits = LoopLimits {
             max_hops: self.rules.max_hops,
             max_edge_repeats: self.rules.max_edge_repeats,

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{Intake, IntakeError};
 use crate::directory::Principal;
 use handoffd_core::domain::policy::CLASSIFIER;
+use handoffd_core::domain::residency::Crossing;
 use handoffd_core::domain::warning::{Warning, WarningCode};
 use handoffd_core::evidence::record::{ClassifierFacts, SafetyFacts};
 use handoffd_core::gate::safety::policy::{FindingMode, PolicyContext};
@@ -41,20 +42,25 @@ pub trait SecondOpinion: Send + Sync {
     fn marked_only(&self) -> bool;
     /// Asked after the commit about what its answer cannot refuse.
     fn after_commit(&self) -> bool;
+    /// The transfer of data by which it is asked, where it is in another region.
+    fn crossing(&self) -> Option<Crossing> {
+        None
+    }
 }
 
 impl Opinion {
     /// The opinion as a record states it.
     #[must_use]
-    pub fn facts(&self, by: &str) -> ClassifierFacts {
-        match self {
+    pub fn facts(&self, by: &str, crossing: Option<Crossing>) -> ClassifierFacts {
+        let facts = match self {
             Self::Safe => ClassifierFacts::new(by, ClassifierFacts::SAFE),
             Self::Unsafe { label, .. } => ClassifierFacts {
                 label: Some(label.clone()).filter(|label| !label.is_empty()),
                 ..ClassifierFacts::new(by, ClassifierFacts::UNSAFE)
             },
             Self::None(_) => ClassifierFacts::new(by, ClassifierFacts::NONE),
-        }
+        };
+        ClassifierFacts { crossing, ..facts }
     }
 }
 
@@ -127,7 +133,7 @@ impl Intake {
         if let Opinion::None(why) = &opinion {
             tracing::warn!(classifier = asked.name(), why, "the safety classifier did not answer");
         }
-        let said = opinion.facts(asked.name());
+        let said = opinion.facts(asked.name(), asked.crossing());
         self.metrics.classifier_verdicts.with_label_values(&[&said.verdict]).inc();
         facts.classifier = Some(said);
         let verdict = match opinion {

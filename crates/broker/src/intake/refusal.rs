@@ -111,8 +111,8 @@ impl Intake {
             && refused.reason() != Code::Forbidden
             && !self.is_stranger(&principal.tenant, message).await?
         {
-            let contract = refused.contract.as_ref();
-            let more = self.guarded(&principal.tenant, message, target, contract).await?;
+            let edges = (refused.contract.as_ref(), &refused.others);
+            let more = self.guarded(&principal.tenant, message, target, edges).await?;
             failures.extend(more.into_iter().filter(|one| !refused.failures.contains(one)));
         }
         Ok(failures)
@@ -187,8 +187,9 @@ impl Intake {
             target,
             to_itself: false,
             policy: policy.clone(),
+            others: refused.others.clone(),
             ready: refused.contract.as_ref(),
-            require_checkpoint: requires_checkpoint(policy, agents, source),
+            require_checkpoint: requires_checkpoint(policy, &refused.others, agents, source),
             safety,
             residency: ResidencyRules::facts(crossings),
             context: refused.context,
@@ -288,6 +289,7 @@ fn as_passed(refused: &RefusedMessage) -> Option<Box<PassedMessage>> {
         target: Arc::clone(target),
         to_itself: false,
         contract: refused.contract.clone(),
+        others: refused.others.clone(),
         observed: refused.observed.iter().chain(&refused.findings).cloned().collect(),
         marked: Vec::new(),
         may_repeat: true,
@@ -315,7 +317,9 @@ fn recovers(principal: &Principal, refused: &RefusedMessage, failures: &[Failure
 
 /// Whether a finding is a failed acceptance criterion, and nothing else.
 fn is_acceptance(failure: &Failure) -> bool {
+    // Of another edge that the message may take there is nothing that a recovery could mend.
     failure.stage == Stage::Contract
+        && !failure.pointer.starts_with("/preferredAgents")
         && failure.rule.as_deref().is_some_and(|clause| clause.starts_with("acceptance_criteria."))
 }
 

@@ -18,7 +18,7 @@ use handoffd_core::domain::handoff::Handoff;
 use handoffd_core::domain::ids::HandoffId;
 use handoffd_core::domain::stream::{Chunk, ChunkEnd, Stream};
 use handoffd_core::domain::warning::Warning;
-use handoffd_core::gate::signature;
+use handoffd_core::gate::{signature, with_nul};
 use handoffd_store::fault::{self, Step};
 use handoffd_store::store::HandoffKey;
 
@@ -182,8 +182,13 @@ impl Intake {
         id: HandoffId,
         mut document: Value,
     ) -> Result<ReadChunk, Vec<Failure>> {
+        let nuls = with_nul(&document);
+        if !nuls.is_empty() {
+            return Err(nuls);
+        }
         let mut chunk = Chunk::parse(&document)?;
-        if chunk.handoff_id.as_ref().is_some_and(|named| *named != id.to_string()) {
+        let own = id.to_string();
+        if chunk.handoff_id.as_ref().is_some_and(|named| !named.eq_ignore_ascii_case(&own)) {
             let why = "the chunk names another handoff";
             return Err(refused(Stage::Schema, Code::SchemaInvalid, "/handoffId", why));
         }

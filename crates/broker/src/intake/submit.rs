@@ -8,18 +8,17 @@ use tracing::Span;
 use tracing::field::Empty;
 
 use super::draft::{Ruled, requires_checkpoint, submission_of};
+use super::repeat::{FirstUse, RENEWALS};
 use super::{Answer, Body, INLINE_LIMIT, Intake, IntakeError, Request, actor};
 use crate::directory::Principal;
 use crate::ledger::command::{Command, Kind, LedgerError, Reply};
 use crate::ledger::{Committed, Outgoing, SubmissionError};
 use crate::telemetry;
-use handoffd_core::contract::enforce::CompiledContract;
 use handoffd_core::domain::failure::{Code, Failure, Stage};
 use handoffd_core::domain::ids::{HandoffId, Micros, TenantId};
 use handoffd_core::domain::message::Message;
 use handoffd_core::domain::stream::Stream;
 use handoffd_core::domain::trace_context::TraceContext;
-use handoffd_core::domain::warning::Warning;
 use handoffd_core::evidence::record::SafetyFacts;
 use handoffd_core::gate::{PassedMessage, RefusedMessage};
 use handoffd_store::store::HandoffFilter;
@@ -42,6 +41,7 @@ impl Intake {
             target,
             to_itself,
             contract,
+            others,
             observed: _,
             marked: _,
             may_repeat: _,
@@ -54,7 +54,7 @@ impl Intake {
         let agents = self.directory.agents(&principal.tenant).await?;
         agents.roster.routed(&target.agent_id);
         let source = &message.envelope().from_agent.agent_id;
-        let require_checkpoint = requires_checkpoint(&policy, &agents, source);
+        let require_checkpoint = requires_checkpoint(&policy, &others, &agents, source);
         let body = Bytes::from(message.content());
         let personal = message.personal_data();
         let ready = contract.as_ref();
@@ -62,6 +62,7 @@ impl Intake {
             target: &target,
             to_itself,
             policy,
+            others,
             ready,
             require_checkpoint,
             safety,
@@ -86,6 +87,11 @@ impl Intake {
         let watch = request
             .awaited
             .then(|| self.ledger.watch((principal.tenant.clone(), message.envelope().handoff_id)));
+        let repeats = match &command.kind {
+            Kind::Submit(submit) => submit.repeat.is_some(),
+            _ => false,
+        };
+        let mut kept = repeats.then(|| (command.clone(), outgoing.clone()));
         let mut reply = self.ledger.submit(command, outgoing).await;
         if let Err(SubmissionError::NotHolder(returned)) = reply {
             if !self.has_part(&principal.tenant, &message).await? {
@@ -95,12 +101,47 @@ impl Intake {
             if let Kind::Submit(submit) = &mut command.kind {
                 submit.has_part = true;
             }
+            kept = repeats.then(|| (command.clone(), outgoing.clone()));
             reply = self.ledger.submit(command, outgoing).await;
+        }
+        // A value whose use has ended badly is free; between the look and the commit it may be used again.
+        let mut first = None;
+        for _ in 0..RENEWALS {
+            let Err(SubmissionError::Ledger(LedgerError::Repeat { first: id, seen_at })) = &reply
+            else {
+                break;
+            };
+            let over = Some((*id, *seen_at));
+            match (self.first_use(&principal.tenant, *id).await?, &kept) {
+                (FirstUse::Over, Some((command, outgoing))) => {
+                    let (mut command, outgoing) = (command.clone(), outgoing.clone());
+                    if let Kind::Submit(submit) = &mut command.kind
+                        && let Some(repeat) = &mut submit.repeat
+                    {
+                        repeat.over = over;
+                    }
+                    reply = self.ledger.submit(command, outgoing).await;
+                }
+                (FirstUse::Counts(handoff), _) => {
+                    first = Some(handoff);
+                    break;
+                }
+                (FirstUse::Over, None) => break,
+            }
         }
         match reply.map_err(LedgerError::from) {
             Ok(Committed { reply: Reply::Submitted { handoff, replayed }, record }) => {
                 let handoff = Box::new(handoff);
-                Ok(Answer::Submitted { handoff, record, replayed, contract, watch, warnings })
+                let repeated = false;
+                Ok(Answer::Submitted {
+                    handoff,
+                    record,
+                    replayed,
+                    repeated,
+                    contract,
+                    watch,
+                    warnings,
+                })
             }
             Ok(Committed { reply, .. }) => {
                 let id = message.envelope().handoff_id;
@@ -110,34 +151,12 @@ impl Intake {
                 let refused = RefusedMessage::after_gate(message, target, contract, failures);
                 self.refuse(principal, refused, None, request, now).await
             }
-            Err(LedgerError::Repeat(first)) => {
-                self.answer_with_first(principal, first, contract, warnings).await
-            }
+            Err(err @ LedgerError::Repeat { .. }) => match first {
+                Some(first) => Self::answer_with_first(principal, first, contract, warnings),
+                None => Err(err.into()),
+            },
             Err(err) => Err(err.into()),
         }
-    }
-
-    /// A repeat under the contract's dedupe key: what the first one came to.
-    async fn answer_with_first(
-        &self,
-        principal: &Principal,
-        first: HandoffId,
-        contract: Option<Arc<CompiledContract>>,
-        warnings: Vec<Warning>,
-    ) -> Result<Answer, IntakeError> {
-        let found = self.store.find_handoff(&(principal.tenant.clone(), first)).await;
-        let handoff = found
-            .map_err(Arc::new)?
-            .ok_or_else(|| LedgerError::Internal(format!("handoff {first} is gone")))?;
-        let handoff = Box::new(handoff);
-        Ok(Answer::Submitted {
-            handoff,
-            record: None,
-            replayed: true,
-            contract,
-            watch: None,
-            warnings,
-        })
     }
 
     /// Whether the sender ever sent or received a handoff on the task. Once it did it always did, so
@@ -171,6 +190,7 @@ impl Intake {
                 handoff: Box::new(handoff),
                 record: None,
                 replayed,
+                repeated: false,
                 contract: None,
                 watch: None,
                 warnings: Vec::new(),

@@ -40,7 +40,7 @@ pub(super) fn create(state: &BatchState, command: &Command, create: &CreateAgent
     ];
     if create.row.agent.callback_url.is_some() {
         let cursor = (command.tenant.clone(), Subscriber::Agent(id.clone()));
-        changes.push(Change::Cursor(cursor, CursorChange::Start));
+        changes.push(Change::Cursor(cursor, CursorChange::Start(None)));
     }
     Ok((changes, Reply::Agent(create.row.clone())))
 }
@@ -181,7 +181,7 @@ fn follow(command: &Command, id: &AgentId, was: &AgentRow, is: &AgentRow) -> Opt
         return None;
     }
     let change = match is.agent.callback_url {
-        Some(_) => CursorChange::Start,
+        Some(_) => CursorChange::Start(None),
         None => CursorChange::Remove,
     };
     Some(Change::Cursor((command.tenant.clone(), Subscriber::Agent(id.clone())), change))

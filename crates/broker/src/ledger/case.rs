@@ -16,6 +16,7 @@ use handoffd_core::domain::handoff::{
 };
 use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TaskId};
 use handoffd_core::domain::latency::LatencySample;
+use handoffd_core::domain::lease::HolderPulse;
 use handoffd_core::domain::progress::Edge;
 use handoffd_core::domain::task::{Task, TaskEvent, TaskStatus};
 use handoffd_core::evidence::record::{Actor, RecordContent, RecordDraft, RecordKind};
@@ -159,6 +160,17 @@ impl<'a> Case<'a> {
         }
     }
 
+    /// Notes when the holder of the lease said a word, and how often it will say one.
+    pub(super) fn hear(&mut self, at: Micros, interval_ms: Option<u64>) {
+        let Some(until) = self.handoff.deadline_at else { return };
+        let known = self.handoff.pulse.map(|pulse| pulse.renewed(at, until));
+        let fresh = HolderPulse { interval_ms: 0, heard_at: at, until };
+        self.handoff.pulse = match interval_ms {
+            Some(interval_ms) => Some(HolderPulse { interval_ms, ..known.unwrap_or(fresh) }),
+            None => known,
+        };
+    }
+
     pub(super) fn accept(
         &mut self,
         lease_until: Micros,
@@ -223,12 +235,15 @@ impl<'a> Case<'a> {
     pub(super) fn end(&mut self, stated: Option<Spending>) -> Option<Spending> {
         self.handoff.ended_at = Some(self.command.at);
         self.handoff.deadline_at = None;
+        self.handoff.pulse = None;
         if self.was == HandoffStatus::InputRequired {
             self.changes.push(questions::close(&self.handoff));
         }
         let agent = Some(&self.handoff.target);
         self.changes.extend(returns::take_out(self.command, &mut self.task, agent));
-        let spent = self.task.funds.as_mut()?.settle(self.handoff.id, stated);
+        let funds = self.task.funds.as_mut()?;
+        let spent = funds.settle(self.handoff.id, stated);
+        funds.put_behind(self.handoff.id, &self.handoff.cost);
         stated.map(|_| spent)
     }
 
@@ -243,9 +258,6 @@ impl<'a> Case<'a> {
         self.publish(EventType::HandoffCompleted, |event| event);
         went_well(&mut self.task, &self.handoff);
         if let Some(place) = self.open_branch() {
-            if let (Some(spent), Some(funds)) = (spent, &mut self.task.funds) {
-                funds.gather(self.handoff.id, spent, &self.handoff.source);
-            }
             self.give_back()?;
             return self.branch_moved(place);
         }

@@ -17,7 +17,7 @@ use handoffd_core::domain::ids::{
 use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::policy::EdgePolicy;
 use handoffd_core::domain::residency::ResidencyFacts;
-use handoffd_core::domain::ruling::Ruling;
+use handoffd_core::domain::ruling::{OtherEdge, Ruling};
 use handoffd_core::domain::window::{CompressionFacts, ContextFacts};
 use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent};
 use handoffd_core::evidence::erasure::ErasureScope;
@@ -82,6 +82,8 @@ pub enum Kind {
     RefuseChunk(Box<RefuseChunk>),
     /// A pull receiver claimed a handoff: give it a fencing token.
     Lease(Lease),
+    /// Give an accepted handoff to another worker of its receiver, whose holder is silent.
+    TakeOver(TakeOver),
     /// Apply a passed deadline.
     Expire(Expire),
     PutCheckpoint(Box<PutCheckpoint>),
@@ -162,6 +164,7 @@ impl Kind {
             Self::Chunk(_) => "chunk",
             Self::RefuseChunk(_) => "refuse_chunk",
             Self::Lease(_) => "lease",
+            Self::TakeOver(_) => "take_over",
             Self::Expire(_) => "expire",
             Self::PutCheckpoint(_) => "put_checkpoint",
             Self::CompleteTask(_) => "complete_task",
@@ -275,6 +278,8 @@ pub struct Submit {
     /// The whole canonical message, to tell a replay from a conflict.
     pub whole: Vec<u8>,
     pub idempotency_key: Option<String>,
+    /// The fencing token of the handoff by which the sender came to the task, where the sender proves that it holds it.
+    pub fencing_token: Option<i64>,
     /// The sender is known to have a part in the task, though another may hold it.
     pub has_part: bool,
     /// Subtasks that the message has a result of, as [`handoffd_core::domain::course::subtasks_of`] names them.
@@ -367,7 +372,22 @@ pub struct Verdict {
     pub content: Option<RecordContent>,
     /// What was spent by now, cumulative, where it says so at the end.
     pub spent: Option<Spending>,
+    /// When it was said: a heartbeat may have waited in a queue.
+    pub said_at: Micros,
+    /// How often its holder will be heard of from now on, in milliseconds; `None`: as it said before.
+    pub interval_ms: Option<u64>,
     /// The end of the lease that the verdict grants.
+    pub lease_until: Micros,
+}
+
+/// A takeover by another worker of the receiver.
+#[derive(Debug, Clone, Copy)]
+pub struct TakeOver {
+    pub task_id: TaskId,
+    pub handoff_id: HandoffId,
+    /// How often the new holder will be heard of, in milliseconds; `None`: its lease cannot be taken over.
+    pub interval_ms: Option<u64>,
+    /// The end of the new holder's lease.
     pub lease_until: Micros,
 }
 
@@ -563,6 +583,10 @@ pub struct PutCheckpoint {
     pub task_id: TaskId,
     pub execution_id: ExecutionId,
     pub agent: AgentId,
+    /// Whether the agent, where it does not hold the task, sent or received a handoff on it.
+    pub has_part: bool,
+    /// The handoff under which its worker saves, with the token that must be current.
+    pub fence: Option<(HandoffId, i64)>,
     /// The state.
     pub part: PackedContent,
 }
@@ -602,6 +626,8 @@ pub struct Repeat {
     pub key: String,
     /// For how long the same value is a repeat.
     pub window: Duration,
+    /// A use that no longer counts, by its handoff and its time: what it was for has ended badly.
+    pub over: Option<(HandoffId, Micros)>,
 }
 
 /// A task to withdraw.
@@ -669,6 +695,8 @@ pub struct Resolve {
     pub agents: Vec<AgentId>,
     /// What a person decided; none where nobody did in time.
     pub resolution: Option<Resolution>,
+    /// The rules of the edge to the agent that gets the handoff by a person's word, where a contract rules it.
+    pub edge: Option<Box<OtherEdge>>,
     /// The reason in the person's words.
     pub content: Option<RecordContent>,
 }
@@ -788,6 +816,8 @@ pub struct SecretsChange {
 #[derive(Debug, Clone)]
 pub struct CreateSubscription {
     pub row: SubscriptionRow,
+    /// The place behind which it is told; behind the record of it where there is none.
+    pub from: Option<Position>,
     /// What the record commits to.
     pub content: RecordContent,
 }

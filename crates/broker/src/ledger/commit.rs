@@ -161,6 +161,7 @@ impl Shared {
         match self.transact(&all).await {
             Ok(answers) => answers,
             Err(err) if jobs.len() == 1 || matches!(err, StoreError::Unavailable(_)) => {
+                self.not_taken(&err);
                 jobs.iter().map(|_| Err(explain(&err))).collect()
             }
             Err(_) => {
@@ -168,11 +169,28 @@ impl Shared {
                 for job in jobs {
                     answers.push(match self.transact(&[job]).await {
                         Ok(mut answer) => answer.pop().unwrap_or(Err(LedgerError::Unavailable)),
-                        Err(err) => Err(explain(&err)),
+                        Err(err) => {
+                            self.not_taken(&err);
+                            Err(explain(&err))
+                        }
                     });
                 }
                 answers
             }
+        }
+    }
+
+    /// Counts a batch that the store did not take, and lets readiness follow, unless a value of its sender was at fault.
+    fn not_taken(&self, err: &StoreError) {
+        let reason = match err {
+            StoreError::Unavailable(_) => "unavailable",
+            StoreError::Conflict(_) => "conflict",
+            StoreError::Denied(_) => "denied",
+            StoreError::Refused(_) => "refused",
+        };
+        self.metrics.store_write_failures.with_label_values(&[reason]).inc();
+        if !matches!(err, StoreError::Refused(_)) {
+            self.health.failed(err);
         }
     }
 
@@ -199,6 +217,10 @@ impl Shared {
                 Ok(appended) => {
                     fault::at(Step::CommitDone);
                     batch.effects.steps_after().for_each(fault::at);
+                    // A batch without records may have written nothing.
+                    if !appended.records.is_empty() {
+                        self.health.succeeded();
+                    }
                     timer.observe_duration();
                     self.metrics.ledger_batch_size.observe(jobs.len() as f64);
                     self.metrics.records_total.inc_by(appended.records.len() as u64);
@@ -211,8 +233,13 @@ impl Shared {
                 }
                 Err(err) => {
                     timer.stop_and_discard();
-                    if !matches!(err, StoreError::Conflict(_)) {
-                        tracing::warn!(error = %err, commands = jobs.len(), "a batch was not committed");
+                    tracing::warn!(error = %err, commands = jobs.len(), "a batch was not committed");
+                    if matches!(err, StoreError::Conflict(_)) {
+                        tracing::warn!(
+                            tries,
+                            "rows that the batch adds exist already: another broker was faster each time, or the log or a \
+                             table was cut or restored under this broker (`handoffd verify` tells which)"
+                        );
                     }
                     return Err(err);
                 }
@@ -277,8 +304,11 @@ impl Shared {
 
 fn explain(err: &StoreError) -> LedgerError {
     match err {
-        // A batch that loses every race is overload by another name: nothing is wrong with it.
-        StoreError::Unavailable(_) | StoreError::Conflict(_) => LedgerError::Unavailable,
+        // A batch that loses every race is overload by another name: nothing is wrong with it. Nor is with one that the
+        // database does not let through: nothing was written, and the same again will pass once it is mended.
+        StoreError::Unavailable(_) | StoreError::Conflict(_) | StoreError::Denied(_) => {
+            LedgerError::Unavailable
+        }
         StoreError::Refused(why) => LedgerError::Internal(why.clone()),
     }
 }

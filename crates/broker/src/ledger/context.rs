@@ -21,6 +21,10 @@ pub struct Rules {
     pub reserve: bool,
     /// How long what comes back to its receiver is leased anew.
     pub lease: Duration,
+    /// How long a receiver has for its verdict, where the contract says nothing else.
+    pub verdict: Duration,
+    /// How long a claim from an inbox lasts.
+    pub claim: Duration,
     /// How long an escalation waits for a person, where the contract says nothing else.
     pub escalation_timeout: Duration,
     /// Rolling caps where an operator set none.
@@ -39,6 +43,8 @@ impl Default for Rules {
             max_edge_repeats: 3,
             reserve: false,
             lease: Duration::from_mins(15),
+            verdict: Duration::from_secs(30),
+            claim: Duration::from_secs(10),
             escalation_timeout: Duration::from_hours(24),
             caps: Defaults::default(),
             residency: ResidencyRules::default(),

@@ -50,7 +50,8 @@ pub(super) fn repeat_key(command: &Command, repeat: Option<&Repeat>) -> Option<R
 }
 
 /// Drops a handoff whose dedupe key was seen with the same value within the window (ruling X20: after
-/// `handoffId` and `Idempotency-Key` have had their say).
+/// `handoffId` and `Idempotency-Key` have had their say). A use that the caller found to be over does not count; one
+/// that was renewed since, by the release of a dead letter, does.
 ///
 /// # Errors
 /// [`LedgerError::Repeat`], with the handoff that was first.
@@ -67,8 +68,10 @@ pub(super) fn refuse_repeat(
     if let Some(seen) = state.repeats.get(&key)
         && seen.handoff_id != handoff_id
         && command.at.since(seen.seen_at) < repeat.window
+        && repeat.over != Some((seen.handoff_id, seen.seen_at))
     {
-        return Err(LedgerError::Repeat(seen.handoff_id));
+        let (first, seen_at) = (seen.handoff_id, seen.seen_at);
+        return Err(LedgerError::Repeat { first, seen_at });
     }
     Ok(Some(Change::Repeat(RepeatRow {
         tenant: key.0,

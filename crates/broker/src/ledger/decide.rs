@@ -54,6 +54,7 @@ fn decide_on(state: &BatchState, command: &Command, context: &Context) -> Decisi
         Kind::Chunk(chunk) => streams::chunk(state, command, context, chunk),
         Kind::RefuseChunk(refused) => streams::refuse(state, command, refused),
         Kind::Lease(lease) => verdict::lease(state, command, context, lease),
+        Kind::TakeOver(take) => verdict::take_over(state, command, context, take),
         Kind::Expire(expire) => verdict::expire(state, command, context, expire),
         Kind::CompleteTask(complete) => tasks::complete(state, command, context, complete),
         Kind::CancelTask(cancel) => tasks::cancel(state, command, context, cancel),

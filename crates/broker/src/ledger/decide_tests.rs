@@ -6,8 +6,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::command::{
-    CancelTask, Command, Expire, Kind, LedgerError, Outcome, Reply, Resolve, Settle, Submit,
-    Verdict, VerdictKind,
+    CancelTask, Command, Expire, Kind, LedgerError, Outcome, PutCheckpoint, Reply, Resolve, Settle,
+    Submit, Verdict, VerdictKind,
 };
 use super::context::{Context, DispatcherClaim, Rules, Spare};
 use super::decide::decide;
@@ -35,7 +35,7 @@ pub(super) fn uuid(n: u8) -> uuid::Uuid {
     uuid::Uuid::from_bytes([n; 16])
 }
 
-fn part(text: &str) -> PackedContent {
+pub(super) fn part(text: &str) -> PackedContent {
     PackedContent::new(CommitmentSubject::Message, [1; 16], text.as_bytes())
 }
 
@@ -96,6 +96,7 @@ pub(super) fn submit(id: u8, task: u8, at: i64) -> Command {
             personal: Vec::new(),
             whole: vec![id],
             idempotency_key: None,
+            fencing_token: None,
             has_part: true,
             subtasks: Vec::new(),
             declared_budget: None,
@@ -120,6 +121,8 @@ pub(super) fn verdict(id: u8, task: u8, at: i64, token: i64, kind: VerdictKind) 
             fencing_token: token,
             content: None,
             spent: None,
+            said_at: Micros(at),
+            interval_ms: None,
             lease_until: Micros(at).plus(Duration::from_secs(1)),
         })),
     )
@@ -157,7 +160,7 @@ pub(super) fn claim_of(command: &Command) -> Option<DispatcherClaim> {
 }
 
 /// The default rules, fresh ids, and a slot for a submission.
-fn context(command: &Command) -> Context {
+pub(super) fn context(command: &Command) -> Context {
     Context {
         rules: Rules::default(),
         spare: Spare::new(Micros(0)),
@@ -336,7 +339,8 @@ proptest! {
                         task_id: row.task_id,
                         handoff_id: row.handoff_id,
                         agents: Vec::new(),
-                        resolution,
+                        edge: None,
+                            resolution,
                         content: None,
                     })))
                 }
@@ -493,16 +497,45 @@ fn f1_3_who_handed_on_is_done_and_has_no_lease_that_runs_out() {
     assert_eq!((task.status, task.holder.as_str()), (TaskStatus::Running, "c"));
 }
 
+fn put(agent: &str, has_part: bool) -> Command {
+    let kind = Kind::PutCheckpoint(Box::new(PutCheckpoint {
+        task_id: TaskId(uuid(100)),
+        execution_id: ExecutionId(uuid(9)),
+        agent: agent.parse().unwrap(),
+        has_part,
+        fence: None,
+        part: part(agent),
+    }));
+    Command { kind, ..submit(0, 100, 0) }
+}
+
 #[test]
-fn nobody_plants_a_checkpoint_in_anothers_run() {
-    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0));
-    let mut planted = submit(1, 100, 1);
-    if let Kind::Submit(submit) = &mut planted.kind {
-        submit.handoff.source = "x".parse().unwrap();
+fn a_run_is_its_agents_own_whatever_others_store_under_its_id() {
+    let (planted, reply, _) = apply(BatchState::default(), &put("x", false));
+    assert!(matches!(reply, Ok(Reply::Checkpoint(row)) if row.at.seq == 1));
+    let (own, reply, _) = apply(planted, &put("a", false));
+    assert!(matches!(reply, Ok(Reply::Checkpoint(row)) if row.at.seq == 2));
+    let (own, ..) = apply(own, &put("x", false));
+    let mut first = submit(0, 100, 0);
+    if let Kind::Submit(submit) = &mut first.kind {
+        submit.checkpoint = None;
+        submit.require_checkpoint = true;
     }
-    let (_, reply, records) = apply(state, &planted);
-    assert!(matches!(reply, Err(LedgerError::Forbidden(_))));
+    let (after, reply, _) = apply(own, &first);
+    let Ok(Reply::Submitted { handoff, .. }) = reply else { panic!("{reply:?}") };
+    assert_eq!(handoff.checkpoint.unwrap().seq, 2, "its sender's own last one");
+    assert_eq!(handoff.checkpoint_commitment, Some(part("a").commitment));
+
+    let (_, reply, records) = apply(after.clone(), &put("x", false));
+    assert!(
+        matches!(reply, Err(LedgerError::NotFound(_))),
+        "the task is there, and not the stranger's"
+    );
     assert_eq!(records, 0);
+    let (after, reply, _) = apply(after, &put("b", true));
+    assert!(matches!(reply, Ok(Reply::Checkpoint(row)) if row.at.seq == 4));
+    let (_, reply, _) = apply(after, &put("a", false));
+    assert!(matches!(reply, Ok(Reply::Checkpoint(row)) if row.at.seq == 5), "it holds the task");
 }
 
 #[test]
@@ -563,7 +596,7 @@ fn the_same_again_is_a_replay_and_another_body_a_conflict() {
         submit.whole = vec![77];
     }
     let (_, reply, _) = apply(state, &other);
-    assert!(matches!(reply, Err(LedgerError::Conflict(_))));
+    assert!(matches!(reply, Err(LedgerError::Exists(_))));
 }
 
 /// The types of the events that a command made, in order, each standing behind a record.

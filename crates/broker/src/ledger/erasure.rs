@@ -85,20 +85,26 @@ fn allowed(holds: &[HoldRow]) -> Result<(), LedgerError> {
 pub(super) fn request(state: &BatchState, command: &Command, request: &RequestErasure) -> Decision {
     let none = handoffd_store::store::erasure::SubjectState::default();
     let known = state.erasure.subjects.get(&request.subject).unwrap_or(&none);
+    let mut widened = false;
     if let Some(latest) = &known.latest
         && (latest.status == ErasureStatus::Running || known.held == 0)
     {
-        if (latest.scope, request.scope) == (ErasureScope::PersonalData, ErasureScope::Messages) {
-            let why = if latest.status == ErasureStatus::Running {
-                "an erasure of the scope personal-data is under way for this person: ask again once it has ended"
-            } else {
-                "this person was erased with the scope personal-data: nothing tells any more which messages the data came with"
-            };
+        let wider =
+            (latest.scope, request.scope) == (ErasureScope::PersonalData, ErasureScope::Messages);
+        if !wider {
+            return Ok((Vec::new(), Reply::Erasure { row: latest.clone(), repeated: true }));
+        }
+        if latest.status == ErasureStatus::Running {
+            let why = "an erasure of the scope personal-data is under way for this person: ask again once it has ended";
             return Err(LedgerError::Conflict(why.to_owned()));
         }
-        return Ok((Vec::new(), Reply::Erasure { row: latest.clone(), repeated: true }));
+        if !known.traced {
+            let why = "this person was erased with the scope personal-data by a version before 0.4: nothing tells any more which messages the data came with";
+            return Err(LedgerError::Conflict(why.to_owned()));
+        }
+        widened = true;
     }
-    if known.held == 0 {
+    if known.held == 0 && !widened {
         return Err(LedgerError::NotFound("data subject"));
     }
     allowed(&known.holds)?;
@@ -138,6 +144,8 @@ fn facts(row: &ErasureRow, (data, contents, checkpoints): (i64, i64, i64)) -> Er
         data,
         contents,
         checkpoints,
+        held: None,
+        requested_at: None,
     }
 }
 
@@ -160,7 +168,7 @@ pub(super) fn erase(state: &BatchState, command: &Command, next: &EraseNext) -> 
     }
     allowed(&page.holds)?;
     row.updated_at = command.at;
-    if page.data.is_empty() {
+    if page.data.is_empty() && page.contents.is_empty() && page.checkpoints.is_empty() {
         row.status = ErasureStatus::Scrubbing;
         row.subject_id = None;
         return Ok((vec![Change::Erasure(row.clone())], Reply::Erasure { row, repeated: false }));
@@ -186,6 +194,7 @@ pub(super) fn erase(state: &BatchState, command: &Command, next: &EraseNext) -> 
     });
     let erase = ErasureWrite {
         tenant: command.tenant.clone(),
+        erasure: Some(row.id),
         data: slots,
         handoffs,
         contents: page.contents.iter().map(|(_, id)| *id).collect(),
@@ -228,6 +237,7 @@ pub(super) fn purge(
     ids.dedup();
     let erase = ErasureWrite {
         tenant: command.tenant.clone(),
+        erasure: None,
         data: page.data.clone(),
         handoffs: page.handoffs.clone(),
         contents: ids,
@@ -276,7 +286,11 @@ pub(super) fn finish(state: &BatchState, command: &Command, id: ErasureId) -> De
             row.completed_at = Some(command.at);
             let mut record = draft(command, RecordKind::ErasureCompleted);
             record.reason = Some(row.reason.clone());
-            record.erasure = Some(facts(&row, (row.data, row.contents, row.checkpoints)));
+            record.erasure = Some(ErasureFacts {
+                held: Some(row.held),
+                requested_at: Some(row.requested_at.rfc3339()),
+                ..facts(&row, (row.data, row.contents, row.checkpoints))
+            });
             Ok((
                 vec![Change::Erasure(row.clone()), Change::Record(Box::new(record))],
                 Reply::Erasure { row, repeated: false },

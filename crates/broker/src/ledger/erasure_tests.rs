@@ -138,7 +138,7 @@ fn a_request_is_recorded_and_names_nobody() {
 
 #[test]
 fn a_hold_forbids_the_request_and_the_next_page() {
-    let held = SubjectState { held: 2, holds: vec![hold(true)], latest: None };
+    let held = SubjectState { held: 2, holds: vec![hold(true)], ..SubjectState::default() };
     let said = decide(&knowing(held), &request(), &context()).unwrap_err();
     assert!(matches!(&said, LedgerError::Held { id, .. } if id == "case-1"), "{said:?}");
     let data = vec![(DataSlot { leaf_index: 1, ordinal: 0 }, None)];
@@ -166,14 +166,14 @@ fn nothing_held_is_not_found_and_what_is_done_is_answered_again() {
     let said = decide(&knowing(SubjectState::default()), &request(), &context()).unwrap_err();
     assert!(matches!(said, LedgerError::NotFound(_)), "{said:?}");
     let done = ErasureRow { status: ErasureStatus::Completed, ..asked() };
-    let known = SubjectState { held: 0, holds: vec![], latest: Some(done.clone()) };
+    let known = SubjectState { held: 0, latest: Some(done.clone()), ..SubjectState::default() };
     let (changes, reply) = decide(&knowing(known), &request(), &context()).unwrap();
     assert!(changes.is_empty());
     assert!(matches!(reply, Reply::Erasure { repeated: true, .. }));
     // What was erased is not found again for a wider scope; a narrower one is in it.
     let wider = |status| {
         let row = ErasureRow { status, ..done.clone() };
-        let known = SubjectState { held: 0, holds: vec![], latest: Some(row) };
+        let known = SubjectState { held: 0, latest: Some(row), ..SubjectState::default() };
         let Command { kind: Kind::RequestErasure(mut request), .. } = request() else {
             panic!("an erasure is requested")
         };
@@ -183,11 +183,24 @@ fn nothing_held_is_not_found_and_what_is_done_is_answered_again() {
     for status in [ErasureStatus::Running, ErasureStatus::Completed] {
         assert!(matches!(wider(status), Err(LedgerError::Conflict(_))), "{status:?}");
     }
+    // Where the earlier erasure left a trace of the tasks, the wider one begins.
+    let known = SubjectState {
+        held: 0,
+        traced: true,
+        latest: Some(done.clone()),
+        ..SubjectState::default()
+    };
+    let Command { kind: Kind::RequestErasure(mut wide), .. } = request() else {
+        panic!("an erasure is requested")
+    };
+    wide.scope = ErasureScope::Messages;
+    let begun = decide(&knowing(known), &command(Kind::RequestErasure(wide)), &context());
+    assert_eq!(kinds(&begun), [RecordKind::ErasureRequested]);
     let whole = ErasureRow { scope: ErasureScope::Messages, ..done.clone() };
-    let known = SubjectState { held: 0, holds: vec![], latest: Some(whole) };
+    let known = SubjectState { held: 0, latest: Some(whole), ..SubjectState::default() };
     assert!(decide(&knowing(known), &request(), &context()).is_ok());
     // New data since: a new erasure.
-    let known = SubjectState { held: 1, holds: vec![], latest: Some(done) };
+    let known = SubjectState { held: 1, latest: Some(done), ..SubjectState::default() };
     assert_eq!(
         kinds(&decide(&knowing(known), &request(), &context())),
         [RecordKind::ErasureRequested]

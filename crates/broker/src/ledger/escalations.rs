@@ -18,7 +18,7 @@ use handoffd_core::domain::escalation::{
 use handoffd_core::domain::event::{Event, EventType};
 use handoffd_core::domain::handoff::{Handoff, HandoffEvent, HandoffStatus};
 use handoffd_core::domain::ids::AgentId;
-use handoffd_core::domain::ruling::{Standing, Trigger};
+use handoffd_core::domain::ruling::{OtherEdge, Standing, Trigger};
 use handoffd_core::domain::task::{Task, TaskEvent};
 use handoffd_core::evidence::record::{Actor, RecordDraft, RecordKind};
 use handoffd_store::store::{BatchState, DeadLetterRow};
@@ -68,7 +68,7 @@ pub(super) fn resolve(
     let mut decider = Decider { state, command, context, row, task, ended: None, changes };
     let (status, outcome) = match &resolve.resolution {
         Some(resolution) => {
-            decider.carry_out(resolution)?;
+            decider.carry_out(resolution, resolve.edge.as_deref())?;
             (EscalationStatus::Resolved, resolution.outcome())
         }
         None => (EscalationStatus::TimedOut, decider.time_out()?),
@@ -93,7 +93,11 @@ impl<'a> Decider<'a> {
             .find(|handoff| handoff.fencing_token == self.task.fence)
     }
 
-    fn carry_out(&mut self, resolution: &Resolution) -> Result<(), LedgerError> {
+    fn carry_out(
+        &mut self,
+        resolution: &Resolution,
+        edge: Option<&OtherEdge>,
+    ) -> Result<(), LedgerError> {
         match resolution {
             Resolution::Retry if self.unanswered().is_some() => Err(LedgerError::Conflict(
                 "this handoff waits for a person's answer: give it to another agent, roll it back, or let its time run"
@@ -103,7 +107,7 @@ impl<'a> Decider<'a> {
                 (Some(handoff), _) => self.go_on(handoff),
                 (None, Some(_)) => {
                     let target = self.row.target.clone();
-                    self.readdress(&target)
+                    self.readdress(&target, None)
                 }
                 // Submissions were refused: their sender tries again.
                 (None, None) => Ok(()),
@@ -116,7 +120,7 @@ impl<'a> Decider<'a> {
                     ));
                 }
                 self.withdraw_under_way()?;
-                self.readdress(target)
+                self.readdress(target, edge)
             }
             Resolution::RollBack => {
                 if self.failed().is_none() {
@@ -171,7 +175,7 @@ impl<'a> Decider<'a> {
             && streams::must_have_closed(&failed).is_ok()
             && self.case(&failed).can_take(&identity)
         {
-            self.readdress(&identity)?;
+            self.readdress(&identity, None)?;
             return Ok(EscalationOutcome::TimedOutResumed);
         }
         self.dead_letter()?;
@@ -248,8 +252,9 @@ impl<'a> Decider<'a> {
         Ok(())
     }
 
-    /// A person's word goes before contract and allowlist: any registered agent that takes handoffs.
-    fn readdress(&mut self, target: &AgentId) -> Result<(), LedgerError> {
+    /// A person's word goes before the allowlist and the failed handoff's contract: any registered agent that takes
+    /// handoffs. `edge` has the rules of that edge's own contract, under which the message was judged.
+    fn readdress(&mut self, target: &AgentId, edge: Option<&OtherEdge>) -> Result<(), LedgerError> {
         if !self.is_live(target) {
             return Err(LedgerError::Invalid(
                 "/agentId".to_owned(),
@@ -263,8 +268,11 @@ impl<'a> Decider<'a> {
                     "this agent sent the handoff: use rollback to give it the task back".to_owned(),
                 ));
             }
-            let ruling = case.handoff.ruling.as_deref().cloned().unwrap_or_default();
-            let ruling = ruling.stand_in(Standing::Recovery);
+            let mut ruling = case.handoff.ruling.as_deref().cloned().unwrap_or_default();
+            if let Some(edge) = edge {
+                ruling.others.insert(target.clone(), edge.clone());
+            }
+            let ruling = ruling.stand_in(Standing::Recovery, target);
             case.readdress(target, ruling, true)
         })
     }

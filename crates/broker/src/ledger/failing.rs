@@ -5,6 +5,7 @@ use super::command::{Command, LedgerError};
 use super::context::Context;
 use super::crossing::{CrossingOrigin, HandoffCrossing, resent};
 use super::plan::Change;
+use super::returns;
 use super::streams;
 use handoffd_core::domain::agent::Agent;
 use handoffd_core::domain::escalation::{EscalationOutcome, FAILURES_TO_ESCALATE};
@@ -15,6 +16,7 @@ use handoffd_core::domain::handoff::{
 };
 use handoffd_core::domain::ids::{AgentId, HandoffId};
 use handoffd_core::domain::latency::LatencyClock;
+use handoffd_core::domain::policy::EdgePolicy;
 use handoffd_core::domain::residency::{Crossing, ResidencyRules};
 use handoffd_core::domain::ruling::{Next, Ruling, Standing, Trigger};
 use handoffd_core::domain::task::{Task, TaskEvent, TaskStatus};
@@ -193,11 +195,13 @@ impl Case<'_> {
         *id != self.handoff.target && self.can_take(id)
     }
 
-    /// Whether an agent other than its sender can take the handoff: it is there and takes handoffs, the message is not too
-    /// large for it, and residency lets the data go there.
+    /// Whether an agent other than its sender can take the handoff: it is there and takes handoffs, the message was judged
+    /// for the edge to it and is not too large for it, and residency lets the data go there.
     pub(super) fn can_take(&self, id: &AgentId) -> bool {
         let key = (self.command.tenant.clone(), id.clone());
+        let ruling = self.handoff.ruling.as_deref();
         *id != self.handoff.source
+            && !ruling.is_some_and(|ruling| ruling.unknown.contains(id))
             && self.state.agents.get(&key).is_some_and(|row| {
                 row.agent.is_live()
                     && !self.is_too_large_for(&row.agent)
@@ -211,14 +215,16 @@ impl Case<'_> {
     /// Whether the message is over the limit of another receiver, which refuses it then.
     fn is_too_large_for(&self, agent: &Agent) -> bool {
         let settings = &self.context.rules.context;
+        let ruling = self.handoff.ruling.as_ref();
+        let edge = ruling.map(|ruling| ruling.edge_to(&agent.agent_id));
         self.handoff
             .context
-            .is_some_and(|facts| facts.refuses(&self.context_limit(agent), settings))
+            .is_some_and(|facts| facts.refuses(&self.context_limit(agent, edge), settings))
     }
 
-    /// The limit of another receiver; the contract of the failed handoff goes on to rule.
-    fn context_limit(&self, agent: &Agent) -> ContextLimit {
-        let rule = self.handoff.ruling.as_ref().map(|ruling| &ruling.edge.context);
+    /// The limit of another receiver, by the contract of its edge.
+    fn context_limit(&self, agent: &Agent, edge: Option<&EdgePolicy>) -> ContextLimit {
+        let rule = edge.map(|edge| &edge.context);
         ContextLimit::of(agent, rule, &self.context.rules.context)
     }
 
@@ -324,6 +330,7 @@ impl Case<'_> {
 
     /// The handoff that gives the same message to another agent. Its token is that of its commit.
     fn successor(&self, agent: &Agent, ruling: Ruling) -> Handoff {
+        let limit = self.context_limit(agent, Some(&ruling.edge));
         Handoff {
             id: self.context.spare.handoff,
             parent_id: Some(self.handoff.id),
@@ -333,11 +340,14 @@ impl Case<'_> {
             mode: agent.delivery.mode,
             status: HandoffStatus::Pending,
             deadline_at: None,
+            pulse: None,
             origin: Some(self.handoff.origin.unwrap_or(self.handoff.id)),
+            idempotent: ruling.edge.idempotent,
             ruling: Some(Box::new(ruling)),
-            context: self.handoff.context.map(|facts| {
-                facts.readdressed(&self.context_limit(agent), &self.context.rules.context)
-            }),
+            context: self
+                .handoff
+                .context
+                .map(|facts| facts.readdressed(&limit, &self.context.rules.context)),
             // Its message is compressed anew, for another window.
             sent_id: None,
             stream: None,
@@ -382,10 +392,7 @@ pub(super) fn resume_leases(
         .filter(|id| Some(*id) != but && funds.is_open(*id) && !funds.is_handed_on(*id))
         .map(|id| &state.handoffs[&(command.tenant.clone(), id)])
         .filter(|one| one.status == HandoffStatus::Accepted && one.deadline_at.is_none())
-        .map(|one| {
-            let deadline_at = Some(command.at.plus(context.rules.lease));
-            Change::Handoff(Handoff { deadline_at, ..one.clone() })
-        })
+        .map(|one| Change::Handoff(returns::resumed(one, command.at, context)))
         .collect()
 }
 

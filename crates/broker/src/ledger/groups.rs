@@ -18,8 +18,8 @@ use super::plan::Change;
 use super::refusal::refuse_here;
 use super::streams;
 use super::submit::{
-    checkpoint, guard, is_same, last_of_run, loop_guard, open_funds, publish, remember_key, replay,
-    submitted, task_of,
+    checkpoint, guard, held_by_sender, is_same, loop_guard, open_funds, publish, remember_key,
+    replay, run_of, submitted, task_of,
 };
 use handoffd_core::domain::cap::CapExceeded;
 use handoffd_core::domain::escalation::FAILURES_TO_ESCALATE;
@@ -82,10 +82,7 @@ pub(super) fn submit(
         let id = branch.handoff.id;
         match state.handoffs.get(&(command.tenant.clone(), id)) {
             Some(known) if is_in_between(state, command, known, &base.handoff) => collides = true,
-            Some(_) => {
-                let why = format!("handoff {id} exists with another content");
-                return Err(LedgerError::Conflict(why));
-            }
+            Some(_) => return Err(LedgerError::Exists(id)),
             None => {}
         }
     }
@@ -98,6 +95,7 @@ pub(super) fn submit(
     if task.holder != base.handoff.source {
         return Err(LedgerError::NotHolder);
     }
+    held_by_sender(state, command, base)?;
     may_hand_on(&task)?;
     let parent = (base.handoff.parent_id, &base.handoff.source);
     streams::parent_must_be_whole(state, command, parent)?;
@@ -113,9 +111,9 @@ pub(super) fn submit(
         ));
     }
     task.status = task.status.next(TaskEvent::Submit)?;
-    let last = last_of_run(state, command, &base.handoff)?;
+    let run = run_of(state, command, &base.handoff);
     let CheckedGroup { failures, over, funds } =
-        check(state, command, context, (&task, last), wanted);
+        check(state, command, context, (&task, run.last), wanted);
     if !failures.is_empty() {
         if over.is_none() && !state.tasks.contains_key(&(command.tenant.clone(), task.id)) {
             // Refusals on a task that does not exist are counted by a command of their own.
@@ -123,7 +121,7 @@ pub(super) fn submit(
         }
         return Ok(refuse_here(state, command, context, base, (failures, over)));
     }
-    let (checkpoint, stored) = checkpoint(command, base, last);
+    let (checkpoint, stored) = checkpoint(command, base, run);
     let mut changes: Vec<Change> = stored.into_iter().collect();
     task.funds = funds.or_else(|| task.funds.take());
     // All of them stand in the same place of the task's order: one slow receiver keeps no other waiting.

@@ -151,6 +151,8 @@ impl World {
             fencing_token: handoff.fencing_token,
             content: None,
             spent: spent.then_some(Spending { usd: Usd(4), prompt: 0, completion: 0 }),
+            said_at: Micros(at),
+            interval_ms: None,
             lease_until: Micros(at + 20),
         };
         self.apply(&command(at, Kind::Verdict(Box::new(verdict))))
@@ -335,5 +337,5 @@ fn a_group_that_was_committed_between_two_reads_is_written_anew_and_collides() {
     world.state.handoffs.get_mut(&branch).unwrap().task_id = TaskId(uuid(101));
     world.state.handoffs.retain(|known, _| *known == branch);
     let taken = decide(&world.state, &wanted, &context);
-    assert!(matches!(taken, Err(LedgerError::Conflict(_))), "{taken:?}");
+    assert!(matches!(taken, Err(LedgerError::Exists(_))), "{taken:?}");
 }

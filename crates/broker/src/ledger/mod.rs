@@ -24,6 +24,8 @@ mod agents;
 mod capped;
 mod caps;
 mod case;
+#[cfg(test)]
+mod claims_tests;
 pub mod command;
 mod commit;
 pub mod context;
@@ -42,6 +44,7 @@ mod failing;
 mod groups;
 #[cfg(test)]
 mod groups_tests;
+pub mod health;
 #[cfg(test)]
 mod lineage_tests;
 pub mod needs;
@@ -63,6 +66,8 @@ mod streams;
 mod streams_tests;
 mod submit;
 mod subscriptions;
+#[cfg(test)]
+mod takeover_tests;
 mod tasks;
 mod verdict;
 mod waiters;
@@ -73,6 +78,7 @@ use capped::Capped;
 use command::{Command, LedgerError, Reply};
 use commit::work;
 use context::{DispatcherClaim, Rules, Spare};
+use health::WriteHealth;
 use waiters::Waiters;
 
 /// A wait for a handoff to leave `PENDING`: what it has become, once it did.
@@ -193,6 +199,7 @@ pub struct Ledger {
     signals: Arc<CommitSignals>,
     feeds: Arc<Feeds>,
     metrics: Arc<Metrics>,
+    health: Arc<WriteHealth>,
     settle_delay: Duration,
     closing: CancellationToken,
 }
@@ -240,8 +247,10 @@ impl Ledger {
         let inboxes = Arc::new(Waiters::default());
         let signals = Arc::new(CommitSignals::default());
         let feeds = Arc::new(Feeds::default());
+        let health = Arc::new(WriteHealth::default());
         let shared = Arc::new(Shared {
             store,
+            health: Arc::clone(&health),
             signals: Arc::clone(&signals),
             outbound,
             waiters: Arc::clone(&waiters),
@@ -259,7 +268,24 @@ impl Ledger {
             tracker.spawn(work(Arc::clone(&shared), jobs, crowd, closing.clone()));
         }
         let settle_delay = settings.settle_delay;
-        Self { queue, crowd, waiters, inboxes, signals, feeds, metrics, settle_delay, closing }
+        Self {
+            queue,
+            crowd,
+            waiters,
+            inboxes,
+            signals,
+            feeds,
+            metrics,
+            health,
+            settle_delay,
+            closing,
+        }
+    }
+
+    /// Whether the store takes this broker's writes.
+    #[must_use]
+    pub fn health(&self) -> &WriteHealth {
+        &self.health
     }
 
     /// Refuses new commands; queued ones are still carried out.
@@ -438,6 +464,7 @@ impl Ledger {
 
 struct Shared {
     store: Arc<dyn Store>,
+    health: Arc<WriteHealth>,
     signals: Arc<CommitSignals>,
     outbound: Arc<dyn Outbound>,
     waiters: Arc<Waiters<HandoffKey, Option<Arc<Handoff>>>>,

@@ -36,13 +36,17 @@ pub fn needs(command: &Command, needs: &mut Needs) {
         Kind::Chunk(chunk) => rows.chunk(chunk),
         Kind::RefuseChunk(refused) => rows.handoff(refused.task_id, refused.handoff_id),
         Kind::Lease(lease) => rows.handoff(lease.task_id, lease.handoff_id),
+        Kind::TakeOver(take) => rows.handoff(take.task_id, take.handoff_id),
         Kind::Expire(expire) => {
             rows.handoff(expire.task_id, expire.handoff_id);
             rows.whole_task(expire.task_id);
         }
         Kind::PutCheckpoint(put) => {
             rows.task(put.task_id);
-            rows.run(put.task_id, put.execution_id);
+            rows.run(put.task_id, put.execution_id, &put.agent);
+            if let Some((handoff_id, _)) = put.fence {
+                rows.handoff(put.task_id, handoff_id);
+            }
         }
         Kind::CompleteTask(complete) => rows.whole_task(complete.task_id),
         Kind::CancelTask(cancel) => rows.whole_task(cancel.task_id),
@@ -201,8 +205,8 @@ impl CommandNeeds<'_> {
         self.needs.handoffs.insert((self.tenant.clone(), branch_id(id, 0)));
     }
 
-    fn run(&mut self, task_id: TaskId, run: ExecutionId) {
-        self.needs.runs.insert((self.tenant.clone(), task_id, run));
+    fn run(&mut self, task_id: TaskId, run: ExecutionId, agent: &AgentId) {
+        self.needs.runs.insert(((self.tenant.clone(), task_id, run), agent.clone()));
     }
 
     fn agent(&mut self, id: &AgentId) {
@@ -242,7 +246,7 @@ impl CommandNeeds<'_> {
         let task = self.task_key(handoff.task_id);
         self.needs.lineage.insert((task, handoff.source.clone(), handoff.parent_id));
         self.edges(handoff.task_id);
-        self.run(handoff.task_id, handoff.source_execution);
+        self.run(handoff.task_id, handoff.source_execution, &handoff.source);
         self.needs.repeats.extend(contracts::repeat_key(command, submit.repeat.as_ref()));
         self.idempotency(&handoff.source, submit.idempotency_key.as_ref());
     }
@@ -256,13 +260,13 @@ impl CommandNeeds<'_> {
             self.task(task_id);
             self.needs.refused_tasks.insert((self.tenant.clone(), task_id, counted.by.clone()));
             if let Some(run) = counted.run {
-                self.run(task_id, run);
+                self.run(task_id, run, &counted.by);
             }
         }
         if let Some(letter) = &refuse.dead_letter {
             let handoff = &letter.handoff;
             self.handoff(handoff.task_id, handoff.id);
-            self.run(handoff.task_id, handoff.source_execution);
+            self.run(handoff.task_id, handoff.source_execution, &handoff.source);
             self.idempotency(&handoff.source, letter.idempotency_key.as_ref());
         }
         if let Some(submit) = &refuse.recovery {

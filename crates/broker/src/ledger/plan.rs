@@ -233,12 +233,8 @@ impl Plan {
 
     fn add_checkpoint(&mut self, row: CheckpointRow) {
         let run = (row.tenant.clone(), row.task_id, row.at.execution_id);
-        let last = LastCheckpoint {
-            seq: row.at.seq,
-            commitment: row.part.commitment,
-            agent: row.agent.clone(),
-        };
-        self.state.runs.insert(run, last);
+        let last = LastCheckpoint { seq: row.at.seq, commitment: row.part.commitment };
+        self.state.runs.entry(run).or_default().add(row.agent.clone(), last);
         self.writes.checkpoints.push(row);
     }
 

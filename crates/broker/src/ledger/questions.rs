@@ -100,6 +100,8 @@ pub(super) fn answer(
     let funds = case.task.funds.as_deref();
     let waits = funds.is_some_and(|funds| funds.is_handed_on(case.handoff.id));
     case.handoff.deadline_at = (!waits).then(|| command.at.plus(context.rules.lease));
+    // The holder waited, and was not silent: it has its intervals from here.
+    case.hear(command.at, None);
     record(&mut case, RecordKind::InputProvided, answer.number, &answer.content);
     let (number, receiver) = (answer.number, case.handoff.target.clone());
     case.publish(EventType::HandoffInputProvided, |mut event| {

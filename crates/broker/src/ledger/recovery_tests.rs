@@ -176,6 +176,8 @@ fn a_recovery_that_fails_too_goes_back_to_the_sender() {
             fencing_token: child.fencing_token,
             content: None,
             spent: None,
+            said_at: Micros(5),
+            interval_ms: None,
             lease_until: Micros(9),
         })),
         ..no(0, 2)
@@ -294,6 +296,8 @@ fn reject(state: &BatchState, id: HandoffId, at: i64) -> Command {
             fencing_token: handoff.fencing_token,
             content: None,
             spent: None,
+            said_at: Micros(at),
+            interval_ms: None,
             lease_until: Micros(9),
         })),
     )
@@ -321,6 +325,7 @@ fn resolve(state: &BatchState, at: i64, resolution: Option<Resolution>) -> Comma
             task_id: row.task_id,
             handoff_id: row.handoff_id,
             agents: Vec::new(),
+            edge: None,
             resolution,
             content: None,
         })),

@@ -6,7 +6,9 @@ use super::context::Context;
 use super::decide::{Decided, Decision};
 use super::groups;
 use super::plan::{Change, Plan};
-use super::submit::{draft_of, is_same, new_task, publish, remember_key, replay, submit};
+use super::submit::{
+    Run, draft_of, is_same, new_task, publish, remember_key, replay, run_by, run_of, submit,
+};
 use super::verdict::rejected;
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::cap::CapExceeded;
@@ -57,10 +59,7 @@ pub(super) fn refuse(
         if apart {
             kept = None;
         } else if letter.is_some() || own {
-            return Err(LedgerError::Conflict(format!(
-                "handoff {} exists with another content",
-                known.id
-            )));
+            return Err(LedgerError::Exists(known.id));
         }
     } else if let Some(submit) = &refuse.recovery
         && let Some(decided) = recover(state, command, context, refuse, submit)
@@ -204,17 +203,13 @@ fn keep(
     // Nothing was spent on a task that no handoff has begun.
     let known = state.tasks.get(&(command.tenant.clone(), handoff.task_id)).cloned();
     let task = known.unwrap_or_else(|| new_task(command, handoff.task_id, &handoff.source));
-    let run = (command.tenant.clone(), handoff.task_id, handoff.source_execution);
-    let last = state.runs.get(&run);
-    // Under another agent's run no checkpoint is kept: the refusal is recorded all the same.
-    let own_run = last.is_none_or(|last| last.agent == handoff.source);
     let at = CheckpointRef {
         execution_id: handoff.source_execution,
-        seq: last.map_or(1, |last| last.seq + 1),
+        seq: run_of(state, command, handoff).next,
     };
     let mut handoff = handoff.clone().committed(HandoffCommit {
         content: (letter.content.id, letter.content.part.commitment),
-        checkpoint: own_run.then_some((at, letter.checkpoint.commitment)),
+        checkpoint: Some((at, letter.checkpoint.commitment)),
         fencing_token: 0,
         topped_up: Usd(0),
     });
@@ -233,16 +228,14 @@ fn keep(
     draft.content = Some(letter.content.clone());
     draft.checkpoint_commitment = handoff.checkpoint_commitment;
     draft.personal.clone_from(&letter.personal);
-    if own_run {
-        changes.push(Change::Checkpoint(CheckpointRow {
-            tenant: command.tenant.clone(),
-            task_id: handoff.task_id,
-            at,
-            agent: handoff.source.clone(),
-            part: letter.checkpoint.clone(),
-            created_at: command.at,
-        }));
-    }
+    changes.push(Change::Checkpoint(CheckpointRow {
+        tenant: command.tenant.clone(),
+        task_id: handoff.task_id,
+        at,
+        agent: handoff.source.clone(),
+        part: letter.checkpoint.clone(),
+        created_at: command.at,
+    }));
     changes.push(Change::DeadLetter(DeadLetterRow {
         tenant: command.tenant.clone(),
         handoff_id: handoff.id,
@@ -374,12 +367,10 @@ fn give_up(
         task.checkpoint = Some(at);
         commitment = Some(own);
     } else if let Some(run) = counted.run {
-        let last = state.runs.get(&(command.tenant.clone(), task.id, run));
-        let own_run = last.is_none_or(|last| last.agent == counted.by);
+        let Run { last, next } = run_by(state, command, (task.id, run), &counted.by);
         match &counted.checkpoint {
-            Some(part) if own_run => {
-                let seq = last.map_or(1, |last| last.seq + 1);
-                let at = CheckpointRef { execution_id: run, seq };
+            Some(part) => {
+                let at = CheckpointRef { execution_id: run, seq: next };
                 task.checkpoint = Some(at);
                 commitment = Some(part.commitment);
                 changes.push(Change::Checkpoint(CheckpointRow {
@@ -391,12 +382,11 @@ fn give_up(
                     created_at: command.at,
                 }));
             }
-            None if own_run => {
+            None => {
                 let at = last.map(|last| CheckpointRef { execution_id: run, seq: last.seq });
                 task.checkpoint = at.or(task.checkpoint);
                 commitment = last.map(|last| last.commitment);
             }
-            _ => {}
         }
     }
     let about = |kind, task: &Task| {

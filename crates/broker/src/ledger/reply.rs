@@ -6,7 +6,7 @@ use handoffd_core::domain::escalation::Escalation;
 use handoffd_core::domain::failure::{Code, Failure};
 use handoffd_core::domain::group::Group;
 use handoffd_core::domain::handoff::{Handoff, IllegalTransition};
-use handoffd_core::domain::ids::HandoffId;
+use handoffd_core::domain::ids::{HandoffId, Micros};
 use handoffd_core::domain::latency::LatencySample;
 use handoffd_core::domain::task::{IllegalTaskTransition, Task, TaskStatus};
 use handoffd_store::store::contracts::ContractRow;
@@ -163,6 +163,9 @@ pub enum LedgerError {
     /// The id is taken by something else.
     #[error("{0}")]
     Conflict(String),
+    /// The sender's id is taken by another message.
+    #[error("handoff {0} exists with another content")]
+    Exists(HandoffId),
     /// The `Idempotency-Key` was used for another payload.
     #[error("this Idempotency-Key was used for another payload")]
     IdempotencyMismatch,
@@ -175,8 +178,13 @@ pub enum LedgerError {
     #[error("there is no such {0}")]
     NotFound(&'static str),
     /// Its contract's dedupe key was seen with the same value just now.
-    #[error("handoff {0} has the same dedupe key")]
-    Repeat(HandoffId),
+    #[error("another handoff has the same dedupe key")]
+    Repeat {
+        /// The handoff that used it.
+        first: HandoffId,
+        /// When it did.
+        seen_at: Micros,
+    },
     /// Not by this caller.
     #[error("{0}")]
     Forbidden(&'static str),
@@ -218,11 +226,11 @@ impl LedgerError {
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
-            Self::Conflict(_) | Self::Contradicts(_) => "conflict",
+            Self::Conflict(_) | Self::Exists(_) | Self::Contradicts(_) => "conflict",
             Self::IdempotencyMismatch => "idempotency_mismatch",
             Self::StaleLease => "stale_lease",
             Self::NotFound(_) => "not_found",
-            Self::Repeat(_) => "repeat",
+            Self::Repeat { .. } => "repeat",
             Self::Forbidden(_) => "forbidden",
             Self::Refused(_) => "refused",
             Self::NotHolder => "not_holder",
@@ -240,12 +248,13 @@ impl LedgerError {
     pub const fn code(&self) -> Code {
         match self {
             Self::Conflict(_)
+            | Self::Exists(_)
             | Self::Contradicts(_)
             | Self::Held { .. }
             | Self::Handoff(_)
             | Self::Task(_)
             | Self::IdempotencyMismatch
-            | Self::Repeat(_) => Code::Conflict,
+            | Self::Repeat { .. } => Code::Conflict,
             Self::StaleLease => Code::StaleLease,
             Self::NotFound(_) => Code::NotFound,
             Self::Forbidden(_) | Self::NotHolder => Code::Forbidden,

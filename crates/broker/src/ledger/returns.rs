@@ -75,8 +75,14 @@ pub(super) fn resume(
     let waits = funds.above(completed.id).filter(|id| !funds.is_handed_on(*id))?;
     let waits = state.handoffs.get(&(command.tenant.clone(), waits))?;
     let suspended = waits.status == HandoffStatus::Accepted && waits.deadline_at.is_none();
-    let deadline_at = Some(command.at.plus(context.rules.lease));
-    suspended.then(|| Change::Handoff(Handoff { deadline_at, ..waits.clone() }))
+    suspended.then(|| Change::Handoff(resumed(waits, command.at, context)))
+}
+
+/// A handoff whose lease begins anew. Its holder waited, and has its intervals from here.
+pub(super) fn resumed(waits: &Handoff, at: Micros, context: &Context) -> Handoff {
+    let until = at.plus(context.rules.lease);
+    let pulse = waits.pulse.map(|pulse| pulse.renewed(at, until));
+    Handoff { deadline_at: Some(until), pulse, ..waits.clone() }
 }
 
 /// Refuses to complete a handoff that returns its task while what its receiver handed on is open: that brings the task

@@ -22,7 +22,7 @@ use handoffd_core::domain::funds::{Funds, FundsRequest};
 use handoffd_core::domain::handoff::{
     CheckpointRef, Handoff, HandoffCommit, HandoffDraft, HandoffStatus, HandoffTerms,
 };
-use handoffd_core::domain::ids::{AgentId, HandoffId, TaskId};
+use handoffd_core::domain::ids::{AgentId, ExecutionId, HandoffId, TaskId};
 use handoffd_core::domain::lineage;
 use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::progress::{Edge, Hop, LoopLimits, check_budget, check_loop, short};
@@ -30,13 +30,10 @@ use handoffd_core::domain::task::{Task, TaskEvent, TaskStatus};
 use handoffd_core::evidence::commitment::{CommitmentSubject, commit};
 use handoffd_core::evidence::record::{RecordDraft, RecordKind};
 use handoffd_core::gate::completeness::no_checkpoint;
-use handoffd_store::store::{BatchState, CheckpointRow, IdempotencyRow, LastCheckpoint};
+use handoffd_store::store::{BatchState, CheckpointRow, IdempotencyRow, LastCheckpoint, RunState};
 
 /// Why a person is asked about a handoff that goes to one: a code.
 const HUMAN_TARGET: &str = "HUMAN_TARGET";
-
-/// The run's checkpoints are another agent's.
-const ANOTHERS_RUN: LedgerError = LedgerError::Forbidden("this run is another agent's");
 
 /// Commits a handoff that passed the gate, or answers as the first time.
 pub(super) fn submit(
@@ -53,6 +50,7 @@ pub(super) fn submit(
     if !submit.has_part && task.holder != submit.handoff.source {
         return Err(LedgerError::NotHolder);
     }
+    held_by_sender(state, command, submit)?;
     let parent = (submit.handoff.parent_id, &submit.handoff.source);
     streams::parent_must_be_whole(state, command, parent)?;
     if !no_op {
@@ -62,9 +60,9 @@ pub(super) fn submit(
     if !no_op {
         task.status = task.status.next(TaskEvent::Submit)?;
     }
-    let last = last_of_run(state, command, &submit.handoff)?;
+    let run = run_of(state, command, &submit.handoff);
     let SubmissionCheck { failures, over, funds } =
-        check(state, command, context, (&task, last), submit);
+        check(state, command, context, (&task, run.last), submit);
     if !failures.is_empty() {
         if over.is_none() && !state.tasks.contains_key(&(command.tenant.clone(), task.id)) {
             // Refusals on a task that does not exist are counted by a command of their own.
@@ -72,7 +70,7 @@ pub(super) fn submit(
         }
         return Ok(refuse_here(state, command, context, submit, (failures, over)));
     }
-    let (checkpoint, stored) = checkpoint(command, submit, last);
+    let (checkpoint, stored) = checkpoint(command, submit, run);
     let mut handoff = submit.handoff.clone().committed(HandoffCommit {
         content: (submit.content.id, submit.content.part.commitment),
         checkpoint: Some(checkpoint),
@@ -100,6 +98,25 @@ pub(super) fn submit(
     }
     changes.push(Change::Task(task));
     Ok((changes, Reply::Submitted { handoff, replayed: false }))
+}
+
+/// Refuses a sender that says by which token it holds the task, and holds it no more: another worker took over.
+pub(super) fn held_by_sender(
+    state: &BatchState,
+    command: &Command,
+    submit: &Submit,
+) -> Result<(), LedgerError> {
+    let Some(token) = submit.fencing_token else { return Ok(()) };
+    if submit.handoff.parent_id.is_none() {
+        let why = "is needed beside Handoff-Fencing-Token: the token is that of the handoff by which the sender holds the task";
+        return Err(LedgerError::Invalid("/parentHandoffId".to_owned(), why.to_owned()));
+    }
+    let parent = submit.handoff.parent_id.map(|id| (command.tenant.clone(), id));
+    let parent = parent.and_then(|key| state.handoffs.get(&key));
+    let holds = parent.is_some_and(|parent| {
+        parent.target == submit.handoff.source && parent.fencing_token == token
+    });
+    if holds { Ok(()) } else { Err(LedgerError::StaleLease) }
 }
 
 /// Asks the person to whom a handoff goes, where its contract names one.
@@ -146,18 +163,33 @@ fn repeated(
     Ok(None)
 }
 
-/// The last checkpoint of the sender's run.
-pub(super) fn last_of_run<'a>(
+/// The sender's run on its task, as it is stored.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Run<'a> {
+    /// Its last checkpoint.
+    pub(super) last: Option<&'a LastCheckpoint>,
+    /// The number of its next one.
+    pub(super) next: i64,
+}
+
+/// The run of an agent. What others stored under the same id is theirs: it is neither read nor in the way.
+pub(super) fn run_by<'a>(
+    state: &'a BatchState,
+    command: &Command,
+    (task, execution): (TaskId, ExecutionId),
+    agent: &AgentId,
+) -> Run<'a> {
+    let stored = state.runs.get(&(command.tenant.clone(), task, execution));
+    Run { last: stored.and_then(|run| run.last(agent)), next: stored.map_or(1, RunState::next) }
+}
+
+/// The run of a handoff's sender.
+pub(super) fn run_of<'a>(
     state: &'a BatchState,
     command: &Command,
     handoff: &HandoffDraft,
-) -> Result<Option<&'a LastCheckpoint>, LedgerError> {
-    let run = (command.tenant.clone(), handoff.task_id, handoff.source_execution);
-    let last = state.runs.get(&run);
-    match last {
-        Some(last) if last.agent != handoff.source => Err(ANOTHERS_RUN),
-        _ => Ok(last),
-    }
+) -> Run<'a> {
+    run_by(state, command, (handoff.task_id, handoff.source_execution), &handoff.source)
 }
 
 /// What the ledger finds of a submission.
@@ -202,15 +234,15 @@ fn check(
 pub(super) fn checkpoint(
     command: &Command,
     submit: &Submit,
-    last: Option<&LastCheckpoint>,
+    run: Run<'_>,
 ) -> ((CheckpointRef, [u8; 32]), Option<Change>) {
     let handoff = &submit.handoff;
     let execution_id = handoff.source_execution;
-    if let (None, Some(last)) = (&submit.checkpoint, last) {
+    if let (None, Some(last)) = (&submit.checkpoint, run.last) {
         return ((CheckpointRef { execution_id, seq: last.seq }, last.commitment), None);
     }
     let part = submit.checkpoint.as_ref().unwrap_or(&submit.implied_checkpoint).clone();
-    let at = CheckpointRef { execution_id, seq: last.map_or(1, |last| last.seq + 1) };
+    let at = CheckpointRef { execution_id, seq: run.next };
     let commitment = part.commitment;
     let stored = Change::Checkpoint(CheckpointRow {
         tenant: command.tenant.clone(),
@@ -276,24 +308,31 @@ pub(super) fn remember_key<'a>(
     })
 }
 
-/// Stores a checkpoint ahead of a handoff.
+/// Stores a checkpoint ahead of a handoff: for an agent that has a part in the task, or before there is one.
 pub(super) fn put_checkpoint(
     state: &BatchState,
     command: &Command,
     put: &PutCheckpoint,
 ) -> Decision {
-    let run = (command.tenant.clone(), put.task_id, put.execution_id);
-    let last = state.runs.get(&run);
-    if last.is_some_and(|last| last.agent != put.agent) {
-        return Err(ANOTHERS_RUN);
+    let task = state.tasks.get(&(command.tenant.clone(), put.task_id));
+    if task.is_some_and(|task| !put.has_part && task.holder != put.agent) {
+        return Err(LedgerError::NotFound("task"));
     }
+    if let Some((handoff_id, token)) = put.fence {
+        let held = state
+            .handoffs
+            .get(&(command.tenant.clone(), handoff_id))
+            .filter(|handoff| handoff.task_id == put.task_id && handoff.target == put.agent)
+            .ok_or(LedgerError::NotFound("handoff"))?;
+        if held.fencing_token != token || held.status == HandoffStatus::Expired {
+            return Err(LedgerError::StaleLease);
+        }
+    }
+    let run = run_by(state, command, (put.task_id, put.execution_id), &put.agent);
     let row = CheckpointRow {
         tenant: command.tenant.clone(),
         task_id: put.task_id,
-        at: CheckpointRef {
-            execution_id: put.execution_id,
-            seq: last.map_or(1, |last| last.seq + 1),
-        },
+        at: CheckpointRef { execution_id: put.execution_id, seq: run.next },
         agent: put.agent.clone(),
         part: put.part.clone(),
         created_at: command.at,
@@ -320,10 +359,7 @@ pub(super) fn is_same(known: &Handoff, whole: &[u8]) -> bool {
 
 pub(super) fn replay(known: &Handoff, whole: &[u8]) -> Decision {
     if !is_same(known, whole) {
-        return Err(LedgerError::Conflict(format!(
-            "handoff {} exists with another content",
-            known.id
-        )));
+        return Err(LedgerError::Exists(known.id));
     }
     if known.status == HandoffStatus::DeadLettered {
         return Ok((

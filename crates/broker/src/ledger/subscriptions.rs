@@ -20,7 +20,7 @@ fn record(command: &Command, kind: RecordKind, content: &RecordContent) -> Recor
     draft
 }
 
-/// Makes a subscription; it is told of what comes after the record of it.
+/// Makes a subscription; it is told of what comes after a place, or after the record of it.
 pub(super) fn create(
     state: &BatchState,
     command: &Command,
@@ -34,7 +34,7 @@ pub(super) fn create(
     let mut changes = vec![
         Change::Subscription(Box::new(row.clone())),
         Change::Record(Box::new(record(command, RecordKind::SubscriptionCreated, &create.content))),
-        Change::Cursor(cursor.clone(), CursorChange::Start),
+        Change::Cursor(cursor.clone(), CursorChange::Start(create.from)),
     ];
     if !row.subscription.enabled {
         changes.push(Change::Cursor(cursor, CursorChange::Active(false)));

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::case::Case;
 use super::command::{
-    Command, Compress, Expire, Lease, LedgerError, Outcome, Reply, Settle, Verdict, VerdictKind,
+    Command, Compress, Expire, Lease, LedgerError, Outcome, Reply, Settle, TakeOver, Verdict,
+    VerdictKind,
 };
 use super::context::Context;
 use super::decide::Decision;
@@ -16,11 +17,12 @@ use super::streams;
 use super::submit::draft_of;
 use handoffd_core::domain::handoff::{HANDED_ON, HandoffEvent, HandoffStatus};
 use handoffd_core::domain::ids::Micros;
+use handoffd_core::domain::lease::{HolderPulse, Silence};
 use handoffd_core::domain::question::ANSWER_TIMEOUT;
 use handoffd_core::domain::ruling::Trigger;
 use handoffd_core::domain::task::TaskStatus;
 use handoffd_core::evidence::record::{RecordContent, RecordKind};
-use handoffd_store::store::BatchState;
+use handoffd_store::store::{BatchState, OutboxRow};
 
 /// A receiver's word by callback.
 pub(super) fn verdict(
@@ -62,6 +64,7 @@ pub(super) fn verdict(
             }
             // A heartbeat may arrive late, or again, by a queue: it never shortens the lease.
             case.handoff.deadline_at = case.handoff.deadline_at.max(Some(verdict.lease_until));
+            case.hear(verdict.said_at, verdict.interval_ms);
             return Ok(case.close());
         }
     };
@@ -74,13 +77,21 @@ pub(super) fn verdict(
             case.complete_after(content, verdict.spent);
             return Ok(case.close());
         }
+        if verdict.kind == VerdictKind::Accept && verdict.interval_ms.is_some() {
+            // It said yes before, without an interval or with another one.
+            case.hear(verdict.said_at, verdict.interval_ms);
+            return Ok(case.close());
+        }
         return Ok(case.unchanged());
     }
     if matches!(verdict.kind, VerdictKind::Complete | VerdictKind::Fail(_)) {
         groups::may_end(&case.task, &case.handoff)?;
     }
     match &verdict.kind {
-        VerdictKind::Accept => case.accept(verdict.lease_until, content)?,
+        VerdictKind::Accept => {
+            case.accept(verdict.lease_until, content)?;
+            case.hear(verdict.said_at, verdict.interval_ms);
+        }
         VerdictKind::Reject(reason) => {
             case.undo(&rejected(reason, content))?;
         }
@@ -153,6 +164,8 @@ pub(super) fn settle(
             row.visible_at = Micros(0);
             row.claimed_by = None;
             row.mode = *mode;
+            // What it counted of a webhook's busy answers means another thing in an inbox.
+            row.busy = 0;
             case.handoff.mode = *mode;
             case.handoff.clock = context.offered(case.handoff.clock, command.at, *mode);
             case.changes.push(Change::Outbox(row));
@@ -212,6 +225,18 @@ pub(super) fn lease(
     let Some(row) = state.outbox.get(&key).filter(|row| row.attempt == lease.attempt) else {
         return Ok((Vec::new(), Reply::Superseded));
     };
+    let over = case.handoff.deadline_at.is_some_and(|deadline| deadline <= command.at);
+    if over && row.busy == LAST_CLAIM_TAKEN {
+        // The sweeper ends it.
+        return Ok((Vec::new(), Reply::Superseded));
+    }
+    let mut row = row.clone();
+    if case.handoff.deadline_at.is_some() && (over || row.busy == LAST_CLAIM_OFFERED) {
+        // The last claim: it returned, and its time begins now.
+        row.busy = LAST_CLAIM_TAKEN;
+        case.handoff.deadline_at = Some(command.at.plus(last_claim(&case, context)));
+        case.changes.push(Change::Outbox(row.clone()));
+    }
     case.task.fence += 1;
     case.handoff.fencing_token = case.task.fence;
     case.handoff.attempts = row.attempt;
@@ -222,7 +247,7 @@ pub(super) fn lease(
     case.owes_verdict(
         granted.map_or(lease.verdict_by, |ms| command.at.plus(Duration::from_millis(ms))),
     );
-    let outbox = row.clone();
+    let outbox = row;
     let (changes, _) = case.close();
     let handoff = changes
         .iter()
@@ -232,6 +257,83 @@ pub(super) fn lease(
         })
         .ok_or(LedgerError::NotFound("handoff"))?;
     Ok((changes, Reply::Leased { handoff, outbox }))
+}
+
+/// Another worker of the receiver takes the handoff over. The holder's token is stale from then on. Of several workers that
+/// ask at once the first one gets it: its word is the holder's, and the holder is not silent.
+pub(super) fn take_over(
+    state: &BatchState,
+    command: &Command,
+    context: &Context,
+    take: &TakeOver,
+) -> Decision {
+    let mut case = Case::open(state, command, context, take.task_id, take.handoff_id)?;
+    let refused = |why: String| Err(LedgerError::Conflict(why));
+    if case.handoff.status != HandoffStatus::Accepted {
+        let status = case.handoff.status.as_str();
+        return refused(format!("a handoff that is {status} has no lease to take over"));
+    }
+    if case.task.status == TaskStatus::Canceled {
+        return refused(
+            "the task was canceled: its holder may finish it, and nobody else".to_owned(),
+        );
+    }
+    if case.handoff.deadline_at.is_none() {
+        return refused("the holder handed on and waits: there is no lease that runs".to_owned());
+    }
+    match HolderPulse::silence(case.handoff.pulse.as_ref(), case.handoff.deadline_at, command.at) {
+        Silence::Over => {}
+        Silence::Until(due) => {
+            return refused(format!(
+                "the holder was heard of: unless it is again, its lease can be taken over at {}",
+                due.rfc3339()
+            ));
+        }
+        Silence::Unknown => {
+            return refused(
+                "the holder did not say how often it will be heard of (heartbeatIntervalMs): its lease can end, and not be taken over"
+                    .to_owned(),
+            );
+        }
+    }
+    case.task.fence += 1;
+    case.handoff.fencing_token = case.task.fence;
+    case.handoff.deadline_at = Some(take.lease_until);
+    case.handoff.pulse = None;
+    case.hear(command.at, take.interval_ms);
+    case.record(RecordKind::TakenOver, None, None);
+    Ok(case.close())
+}
+
+/// In [`OutboxRow::busy`] of an inbox's row, where no receiver is busy: the verdict's time is over and the handoff is
+/// offered for one more claim.
+const LAST_CLAIM_OFFERED: i32 = -1;
+/// That claim was taken.
+const LAST_CLAIM_TAKEN: i32 = -2;
+
+/// How long a handoff whose verdict is due waits for one more claim, and how long that claim lasts: as long as any
+/// claim, and at most a third of the verdict's time, so that a contract's short time stays short.
+fn last_claim(case: &Case<'_>, context: &Context) -> Duration {
+    let granted = case.handoff.ruling.as_ref().and_then(|ruling| ruling.edge.timeout_ms);
+    let verdict = granted.map_or(context.rules.verdict, Duration::from_millis);
+    context.rules.claim.min(verdict / 3)
+}
+
+/// The inbox's row, offered for one more claim, where nobody answered the last one and it returns only now, or returned
+/// a moment ago: the answer to one poll may have been lost. `None` where the handoff had that already, or lay in the
+/// inbox unclaimed for as long as it would get.
+fn offered_again(case: &Case<'_>, context: &Context) -> Option<OutboxRow> {
+    let at = case.command.at;
+    let key = (case.command.tenant.clone(), case.handoff.id);
+    let row = case.state.outbox.get(&key).filter(|row| !row.mode.is_pushed())?;
+    let claimed = case.was == HandoffStatus::Pending && row.claimed_by.is_some() && row.busy >= 0;
+    let returned = row.visible_at.min(at);
+    (claimed && at < returned.plus(last_claim(case, context))).then(|| OutboxRow {
+        visible_at: at,
+        claimed_by: None,
+        busy: LAST_CLAIM_OFFERED,
+        ..row.clone()
+    })
 }
 
 /// A deadline that may have passed: the verdict's or the lease's.
@@ -256,6 +358,16 @@ pub(super) fn expire(
     if idle && !due {
         case.undo(&streams::idle())?;
         return Ok(case.close());
+    }
+    if let Some(row) = offered_again(&case, context) {
+        case.handoff.deadline_at = Some(command.at.plus(last_claim(&case, context)));
+        case.changes.push(Change::Outbox(row));
+        let (changes, mut reply) = case.close();
+        if let Reply::Handoff { more, .. } = &mut reply {
+            // Its receiver's polls are woken.
+            *more = true;
+        }
+        return Ok((changes, reply));
     }
     let (trigger, reason) = match case.handoff.status {
         HandoffStatus::Accepted => (Trigger::Error, "LEASE_EXPIRED"),

@@ -362,17 +362,17 @@ instruments! {
         ),
         pub(super) pair_latency_seconds: histograms(
             "handoff_pair_latency_seconds",
-            "Time from the first byte of a handoff's request to its acceptance, by pair of agents; beyond 200 pairs `other`.",
+            "Time from the first byte of a handoff's request to its acceptance, by pair of agents; of each tenant the first 100 pairs and then the busiest, 200 at most, the rest `other`.",
             &PAIR_SECONDS, &PAIR,
         ),
         pub(super) pair_latency_over: counters(
             "handoff_pair_latency_over_total",
-            "Accepted handoffs that took longer than the p99 objective of their transport, by pair of agents; beyond 200 pairs `other`.",
+            "Accepted handoffs that took longer than the p99 objective of their transport, by pair of agents; of each tenant the first 100 pairs and then the busiest, 200 at most, the rest `other`.",
             &PAIR,
         ),
         pub pair_handoffs: counters(
             "handoff_pair_handoffs_total",
-            "Handoffs by pair of agents and the status they reached; beyond 200 pairs `other`.",
+            "Handoffs by pair of agents and the status they reached; of each tenant the first 100 pairs and then the busiest, 200 at most, the rest `other`.",
             &["tenant", "source", "target", "status"],
         ),
         pub contract_metrics: counters(
@@ -465,6 +465,21 @@ instruments! {
             "Alerts on receivers' endpoints.",
             &["what"],
         ),
+        pub pool_refusals: counters(
+            "handoff_pool_refusals_total",
+            "Requests without a place in a pool, by pool (requests, waits, streams, large_bodies) and limit: full (503), caller or tenant (429, over its share).",
+            &["pool", "limit"],
+        ),
+        pub pool_held: gauges(
+            "handoff_pool_held",
+            "What is held of a pool: requests, waits, streams; large_bodies in KiB.",
+            &["pool"],
+        ),
+        pub pool_size: gauges(
+            "handoff_pool_size",
+            "What a pool has, by pool, in the unit of handoff_pool_held.",
+            &["pool"],
+        ),
         pub http_requests: counters(
             "handoff_http_requests_total",
             "HTTP requests by method, route and status.",
@@ -474,6 +489,16 @@ instruments! {
             "handoff_http_request_duration_seconds",
             "HTTP request duration by route.",
             &SECONDS, &["route"],
+        ),
+        pub http_connections: gauge(
+            "handoff_http_connections",
+            "Open HTTP connections."
+        ),
+        pub http_ended: counters(
+            "handoff_http_connections_ended_total",
+            "HTTP connections and streams that the broker ended: no_request (nothing came in time), room (a newer \
+             connection needed the place or the memory), unread (too much waited to be read), slow (nothing was read in time).",
+            &["reason"],
         ),
         pub door_calls: counters(
             "handoff_door_calls_total",
@@ -500,7 +525,22 @@ instruments! {
             "handoff_personal_data_erased_total",
             "Erased entries of personal data.",
         ),
-        pub store_up: gauge("handoff_store_up", "1 while the store answers, else 0."),
+        pub store_up: gauge("handoff_store_up", "1 while the store answers and takes writes, else 0."),
+        pub clock_steps: counters(
+            "handoff_clock_steps_total",
+            "How often the machine's clock was set while the broker ran, by direction: forward, back.",
+            &["direction"],
+        ),
+        pub clock_ahead: floats(
+            "handoff_clock_ahead_seconds",
+            "By how much a clock is ahead of what it is compared with: machine (the machine's clock, of the broker's own time), brokers (the broker's time, of the other brokers' median).",
+            &["clock"],
+        ),
+        pub store_write_failures: counters(
+            "handoff_store_write_failures_total",
+            "Batches that the store did not take, by reason: unavailable, conflict, denied (a right, a trigger, a cut log), refused (a value).",
+            &["reason"],
+        ),
         pub(super) build_info: gauges(
             "handoff_build_info",
             "Always 1; the labels identify the build.",

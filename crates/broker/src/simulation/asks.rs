@@ -212,6 +212,7 @@ impl Draft {
             personal: Vec::new(),
             whole: self.body.clone(),
             idempotency_key: self.key.clone(),
+            fencing_token: None,
             has_part: false,
             subtasks: (0..self.completed.unsigned_abs()).collect(),
             declared_budget: None,
@@ -349,6 +350,8 @@ pub(super) async fn say(
                         fencing_token,
                         content: None,
                         spent: None,
+                        said_at: now,
+                        interval_ms: None,
                         lease_until: now.plus(LEASE),
                     };
                     let actor = actor(ActorRole::Agent, Some(who));

@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use super::dice::{below, pause};
 use super::wire::Wire;
-use super::world::{SkewedClock, World};
+use super::world::{SetTimes, World};
 use crate::brokers::{self, beat};
 use crate::claim_check::ClaimLinks;
 use crate::compress::CompressionStep;
@@ -34,7 +34,7 @@ use crate::vault::Vault;
 use handoffd_core::domain::redaction::RedactionPolicy;
 use handoffd_core::domain::window::ContextSettings;
 use handoffd_core::gate::schema::Schemas;
-use handoffd_store::clock::Clock;
+use handoffd_store::clock::{Clock, SystemClock};
 use handoffd_store::store::memory::{StoreEffect, StoreLine};
 use handoffd_store::store::{Result, Store, StoreError};
 
@@ -52,6 +52,12 @@ const PERIOD: Duration = Duration::from_secs(1);
 const ESCALATION: Duration = Duration::from_secs(2);
 /// Time for a pull receiver to claim a handoff.
 const UNCLAIMED: Duration = Duration::from_secs(10);
+/// A day, in microseconds.
+const DAY_US: u64 = 86_400_000_000;
+
+/// How long a start leaves passed deadlines alone.
+const START_GRACE: Duration = Duration::from_secs(1);
+
 /// A cache keeps an entry for a whole schedule: its own clock is not the schedule's.
 const CACHED: Duration = Duration::from_hours(1);
 
@@ -183,7 +189,13 @@ impl Broker {
         let line = FaultyStoreConnection { world: Arc::clone(world), host: Arc::clone(&host) };
         let store: Arc<dyn Store> = Arc::new(world.store.over(Arc::new(line)));
         let ahead = Duration::from_millis(below(world.weather.skew_ms.max(1)));
-        let clock: Arc<dyn Clock> = Arc::new(SkewedClock { world: Arc::clone(world), ahead });
+        // After at least a moment, so that the start itself has the time of the schedule.
+        let set = world.fails(world.weather.clock_set).then(|| {
+            let at = world.now().plus(Duration::from_millis(1 + below(20_000)));
+            (at, (below(2 * DAY_US) as i64) - DAY_US as i64)
+        });
+        let times = SetTimes { world: Arc::clone(world), ahead, set };
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::over(times, START_GRACE));
         let broker = Self::assemble(world, host, store, clock);
         let says = async {
             while broker.store.beat(&broker.host.name, broker.clock.now()).await.is_err() {
@@ -282,6 +294,9 @@ impl Broker {
         tracker.spawn(inboxes.run());
         let watch = brokers::BrokerMonitor {
             store: Arc::clone(&store),
+            clock: Arc::clone(&clock),
+            metrics: Arc::clone(&METRICS),
+            broker: host.name.clone(),
             outbound,
             timeout: SILENCE,
             stopping: stopping.clone(),
@@ -292,6 +307,8 @@ impl Broker {
             ledger: ledger.clone(),
             clock: Arc::clone(&clock),
             period: PERIOD,
+            standstill: PERIOD * 100,
+            stream_idle: Duration::ZERO,
             stopping: stopping.clone(),
         };
         tracker.spawn(sweeper.run());

@@ -83,6 +83,7 @@ async fn resolution(world: &World) -> Option<Decision> {
             task_id: row.task_id,
             handoff_id: row.handoff_id,
             agents,
+            edge: None,
             resolution: Some(resolution),
             content: Some(words(now)),
         }))

@@ -11,7 +11,7 @@ use super::books::Books;
 use super::broker::Broker;
 use super::dice::{below, chance};
 use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
-use handoffd_store::clock::Clock;
+use handoffd_store::clock::TimeSource;
 use handoffd_store::store::memory::MemoryStore;
 
 /// Start time of every schedule.
@@ -44,6 +44,8 @@ pub(super) struct Weather {
     pub(super) stale: u64,
     /// Largest difference between brokers' clocks, in milliseconds.
     pub(super) skew_ms: u64,
+    /// A broker's clock is set by up to a day, forward or back, while it runs.
+    pub(super) clock_set: u64,
 }
 
 impl Weather {
@@ -62,6 +64,7 @@ impl Weather {
             unwilling: up_to(700),
             stale: up_to(200),
             skew_ms: up_to(1_500),
+            clock_set: up_to(800),
         }
     }
 }
@@ -159,14 +162,22 @@ impl World {
     }
 }
 
-/// A broker's clock: the schedule's stepped time, and its own error.
-pub(super) struct SkewedClock {
+/// The times of a broker's machine: the schedule's, with the clock's own error, and set while the broker runs.
+pub(super) struct SetTimes {
     pub(super) world: Arc<World>,
     pub(super) ahead: Duration,
+    /// When somebody sets the clock, in the schedule's time, and by how many microseconds.
+    pub(super) set: Option<(Micros, i64)>,
 }
 
-impl Clock for SkewedClock {
-    fn now(&self) -> Micros {
-        self.world.now().plus(self.ahead)
+impl TimeSource for SetTimes {
+    fn wall(&self) -> i64 {
+        let now = self.world.now();
+        let by = self.set.filter(|(at, _)| *at <= now).map_or(0, |(_, by)| by);
+        now.plus(self.ahead).0 + by
+    }
+
+    fn monotonic(&self) -> i64 {
+        i64::try_from(self.world.elapsed().as_micros()).unwrap_or(i64::MAX)
     }
 }

@@ -13,6 +13,7 @@ use crate::config::ContextModel;
 use crate::dispatch::egress::GuardedClient;
 use crate::dispatch::json_service::JsonService;
 use handoffd_core::domain::money::Usd;
+use handoffd_core::domain::residency::Crossing;
 use handoffd_core::gate::Gate;
 
 /// The model's instructions (seed 000 §6.4).
@@ -26,16 +27,23 @@ pub struct ModelSummarizer {
     service: JsonService,
     settings: ContextModel,
     gate: Arc<Gate>,
+    crossing: Option<Crossing>,
 }
 
 impl ModelSummarizer {
     /// The model that the settings name; `None` where they name none.
     #[must_use]
-    pub fn new(client: GuardedClient, settings: &ContextModel, gate: Arc<Gate>) -> Option<Self> {
+    pub fn new(
+        client: GuardedClient,
+        settings: &ContextModel,
+        gate: Arc<Gate>,
+        crossing: Option<Crossing>,
+    ) -> Option<Self> {
         (!settings.url.is_empty()).then(|| Self {
             service: JsonService::new(client, &settings.url, &settings.api_key),
             settings: settings.clone(),
             gate,
+            crossing,
         })
     }
 
@@ -76,6 +84,10 @@ impl ModelSummarizer {
 
 #[async_trait]
 impl Summarizer for ModelSummarizer {
+    fn crossing(&self) -> Option<Crossing> {
+        self.crossing.clone()
+    }
+
     fn most(&self, request: &SummaryRequest) -> Usd {
         // The task itself has some 120 tokens.
         self.cost(request.tokens + 200, request.room)

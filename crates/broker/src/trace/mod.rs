@@ -15,9 +15,10 @@ use tokio::sync::mpsc;
 use crate::archive::{Contents, unavailable};
 use handoffd_core::account::{Account, HopCost};
 use handoffd_core::context::growth::ContextGrowth;
+use handoffd_core::domain::handoff::Handoff;
 use handoffd_core::domain::ids::{AgentId, Micros, TaskId, TenantId};
 use handoffd_core::evidence::commitment::hash_text;
-use handoffd_core::evidence::record::is_shown_elsewhere;
+use handoffd_core::evidence::record::{RecordKind, is_shown_elsewhere};
 use handoffd_store::store::{HandoffFilter, Store, StoreError, StoredRecord};
 
 pub use check::{EvidenceCheck, gone, opened};
@@ -135,7 +136,7 @@ async fn write_document(
     out: &mut TraceWriter,
 ) -> Result<(), StoreError> {
     let id = log.id;
-    let (now, own) = current(log, reader).await?;
+    let CurrentHandoffs { states: now, own, parties } = current(log, reader).await?;
     // Every state that was just read has its record in what is read from here on.
     log.store.settle_log(log.tenant).await?;
     // People read everything; an agent the words of the handoffs it sends or receives.
@@ -158,7 +159,7 @@ async fn write_document(
         let page = log.page(from).await?;
         let Some(last) = page.last() else { break };
         from = last.leaf_index + 1;
-        for record in &page {
+        for record in page.iter().filter(|record| parties.include(record)) {
             let body = checked.record(record);
             let content = checked.content(record, &body);
             if record.kind == "HANDOFF" {
@@ -182,7 +183,7 @@ async fn write_document(
         let page = log.page(from).await?;
         let Some(last) = page.last() else { break };
         from = last.leaf_index + 1;
-        for record in &page {
+        for record in page.iter().filter(|record| parties.include(record)) {
             out.item(&mut first, &record_entry(record, open(record)));
         }
         out.flush().await;
@@ -226,19 +227,79 @@ async fn account_with(
     }
 }
 
-/// The present state of each of the task's handoffs, and the ids of those that the reader sends or receives.
+/// The agents that have a part in a task.
+///
+/// Any agent may save a checkpoint for a task that does not exist yet, under an id that it chose or guessed. Where the task
+/// then begins without that agent, the record stays in the log, and is none of the task.
+#[derive(Debug, Default)]
+pub struct Parties(HashSet<AgentId>);
+
+impl Parties {
+    /// Reads the senders and receivers of a task's handoffs.
+    ///
+    /// # Errors
+    /// [`StoreError`]: the handoffs cannot be read.
+    pub async fn of(
+        store: &dyn Store,
+        tenant: &TenantId,
+        task: TaskId,
+    ) -> Result<Self, StoreError> {
+        let filter = HandoffFilter { task_id: Some(task), ..HandoffFilter::default() };
+        let (mut parties, mut after) = (Self::default(), None);
+        loop {
+            let page = store.list_handoffs(tenant, &filter, after.as_ref(), 500).await?;
+            let Some(last) = page.last() else { return Ok(parties) };
+            after = Some((last.created_at, last.id.to_string()));
+            for handoff in &page {
+                parties.add(handoff);
+            }
+        }
+    }
+
+    fn add(&mut self, handoff: &Handoff) {
+        for agent in [&handoff.source, &handoff.target] {
+            if !self.0.contains(agent) {
+                self.0.insert(agent.clone());
+            }
+        }
+    }
+
+    /// Whether a record under the task's id is one of the task. Before its first handoff all are.
+    #[must_use]
+    pub fn include(&self, record: &StoredRecord) -> bool {
+        if record.kind != RecordKind::Checkpoint.as_str() || self.0.is_empty() {
+            return true;
+        }
+        let body: Value = serde_json::from_slice(&record.body).unwrap_or_default();
+        let by = body.pointer("/actor/agentId").and_then(Value::as_str);
+        by.is_none_or(|by| self.0.iter().any(|agent| agent.as_str() == by))
+    }
+}
+
+/// A task's handoffs as they are now.
+#[derive(Default)]
+struct CurrentHandoffs {
+    /// The present state of each, by id.
+    states: HashMap<String, Value>,
+    /// The ids of those that the reader sends or receives.
+    own: HashSet<String>,
+    parties: Parties,
+}
+
 async fn current(
     log: &TaskLog<'_>,
     reader: Option<&AgentId>,
-) -> Result<(HashMap<String, Value>, HashSet<String>), StoreError> {
+) -> Result<CurrentHandoffs, StoreError> {
     let filter = HandoffFilter { task_id: Some(log.id), ..HandoffFilter::default() };
-    let (mut found, mut own) = (HashMap::new(), HashSet::new());
+    let mut current = CurrentHandoffs::default();
     let mut after = None;
     loop {
         let page = log.store.list_handoffs(log.tenant, &filter, after.as_ref(), 500).await?;
-        let Some(last) = page.last() else { return Ok((found, own)) };
+        let Some(last) = page.last() else { return Ok(current) };
         after = Some((last.created_at, last.id.to_string()));
+        let CurrentHandoffs { states: found, own, parties } = &mut current;
         for handoff in &page {
+            parties.add(handoff);
             let party = [&handoff.source, &handoff.target];
             if reader.is_some_and(|reader| party.contains(&reader)) {
                 own.insert(handoff.id.to_string());

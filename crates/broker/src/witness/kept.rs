@@ -11,6 +11,7 @@ use handoffd_core::evidence::merkle::Hash;
 use handoffd_core::evidence::note::{Note, PublicKey, TreeHead};
 use handoffd_core::evidence::receipt::Notary;
 use handoffd_store::fault::{self, Step};
+use handoffd_store::store::sqlite::private_folder;
 use handoffd_store::store::{LogStore, StoreError};
 
 /// Suffix of the file with a log's newest head.
@@ -55,7 +56,7 @@ pub(super) fn keep(folder: &Path, head: &OutgoingHead) -> io::Result<()> {
     if head.log_id.is_empty() || !head.log_id.chars().all(plain) {
         return Err(io::Error::other(format!("{:?} is no log id", head.log_id)));
     }
-    std::fs::create_dir_all(folder)?;
+    private_folder(folder)?;
     let latest = folder.join(format!("{}{LATEST}", head.log_id));
     if let Ok(note) = std::fs::read_to_string(&latest)
         && let Ok(there) = Note::parse(&note).and_then(|note| TreeHead::parse(&note.text))
@@ -108,8 +109,11 @@ pub async fn check(
     Ok(known)
 }
 
-/// The newest head of each log in a folder.
-fn latest(folder: &Path) -> Result<Vec<(String, PathBuf)>, KeptHeadError> {
+/// The file with the newest head of each log in a folder, by log id; a folder that is not there has none.
+///
+/// # Errors
+/// [`KeptHeadError::Unreadable`] where the folder cannot be read.
+pub fn latest(folder: &Path) -> Result<Vec<(String, PathBuf)>, KeptHeadError> {
     let unreadable = |err: io::Error| KeptHeadError::Unreadable {
         path: folder.to_owned(),
         why: err.to_string(),

@@ -24,8 +24,8 @@ mod cosign;
 mod kept;
 mod places;
 
-pub use kept::{KeptHeadError, check};
-pub use places::{DestinationError, HeadDestination, places};
+pub use kept::{KeptHeadError, check, latest};
+pub use places::{DestinationError, HeadDestination, folders, places};
 
 /// A tree head to be published.
 #[derive(Debug, Clone)]

@@ -156,15 +156,26 @@ fn named(
         let bucket = bucket.map_err(|err: ArchiveError| DestinationError(err.to_string()))?;
         return Ok(HeadDestination::Bucket(word.to_owned(), Box::new(bucket)));
     }
-    let path = word
-        .strip_prefix("file:")
-        .ok_or_else(|| wrong(&"a place begins with file:, http://, https:// or s3://"))?;
-    let path = path.strip_prefix("//").unwrap_or(path);
-    if path.is_empty() {
-        return Err(wrong(&"no folder"));
+    match folder(word, config) {
+        None => Err(wrong(&"a place begins with file:, http://, https:// or s3://")),
+        Some(None) => Err(wrong(&"no folder")),
+        Some(Some(folder)) => Ok(HeadDestination::Folder(folder)),
     }
+}
+
+/// The folder that a word with `file:` names; the inner `None` where it names none.
+fn folder(word: &str, config: &Config) -> Option<Option<PathBuf>> {
+    let path = word.strip_prefix("file:")?;
+    let path = path.strip_prefix("//").unwrap_or(path);
     // `join` takes an absolute path as it is.
-    Ok(HeadDestination::Folder(config.server.data_dir.join(path)))
+    Some((!path.is_empty()).then(|| config.server.data_dir.join(path)))
+}
+
+/// The folders among the destinations named by the settings.
+#[must_use]
+pub fn folders(config: &Config) -> Vec<PathBuf> {
+    let words = config.audit.publish.split([',', ' ', '\n']);
+    words.filter_map(|word| folder(word, config).flatten()).collect()
 }
 
 /// Parses `<URL> <key>`.

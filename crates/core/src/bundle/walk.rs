@@ -30,6 +30,7 @@ const VERDICTS: &[&str] = &[
     "CHUNK",
     "STREAM_CLOSED",
     "ACCEPTED",
+    "TAKEN_OVER",
     "REJECTED",
     "INPUT_REQUESTED",
     "INPUT_PROVIDED",

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::domain::agent::Agent;
 use crate::domain::canonical::CanonicalObject;
+use crate::domain::exchange::Exchanges;
 use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::warning::{Warning, WarningCode};
 use crate::domain::window::{
@@ -154,7 +155,8 @@ fn staying(message: &Value, facts: &ContextFacts, keep_turns: usize) -> u64 {
     let tokens = |value: &Value| tokens::count(&value.to_string(), facts.tokenizer);
     let turns = message.get("conversationHistoryVerbatim").and_then(Value::as_array);
     let last: u64 = turns.map_or(0, |turns| {
-        turns[turns.len().saturating_sub(keep_turns)..].iter().map(tokens).sum()
+        let place = turns.len().saturating_sub(keep_turns);
+        turns[Exchanges::of(turns).cut(place)..].iter().map(tokens).sum()
     });
     let cached = message.pointer("/toolState/cached_results").map_or(0, tokens);
     let rest = facts.tokens.saturating_sub(facts.parts.turns).saturating_sub(cached);

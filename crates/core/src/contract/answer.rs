@@ -4,7 +4,7 @@
 use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
 
-use super::{cost, schema};
+use super::schema::{self, SchemaVerdict, TOO_COSTLY};
 use crate::domain::failure::{Code, Failure, Stage};
 
 /// The most faults that are named.
@@ -25,13 +25,15 @@ pub fn faults(document: &Value, answer: &Value) -> Vec<Failure> {
     let wrong = |at: &str, why: &str| {
         Failure::new(Stage::Schema, Code::SchemaInvalid, format!("/answer{at}"), why)
     };
-    let Ok(validator) = schema::compile(document) else {
+    let Ok(schema) = schema::compile_known(document) else {
         return vec![wrong("", "the question's schema cannot be compiled")];
     };
-    if validator.is_valid(answer) {
-        return Vec::new();
-    }
-    if cost::depth(answer) > schema::told_to(document) {
+    let faults = match schema.judge(document, answer, MAX_FAULTS) {
+        SchemaVerdict::Fits => return Vec::new(),
+        SchemaVerdict::TooCostly => return vec![wrong("", &format!("the answer {TOO_COSTLY}"))],
+        SchemaVerdict::Unfit(faults) => faults,
+    };
+    if faults.is_empty() {
         return vec![wrong("", "the answer does not satisfy the question's schema")];
     }
     let fault = |error: jsonschema::ValidationError<'_>| {
@@ -47,7 +49,7 @@ pub fn faults(document: &Value, answer: &Value) -> Vec<Failure> {
             }
         }
     };
-    validator.iter_errors(answer).take(MAX_FAULTS).map(fault).collect()
+    faults.into_iter().map(fault).collect()
 }
 
 #[cfg(test)]

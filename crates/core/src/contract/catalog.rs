@@ -24,6 +24,7 @@ use crate::domain::ids::Micros;
 pub struct Catalog {
     by_id: BTreeMap<String, BTreeMap<Version, Arc<CompiledContract>>>,
     by_edge: HashMap<(String, String), Vec<Arc<CompiledContract>>>,
+    has_schemas: bool,
 }
 
 impl Catalog {
@@ -33,6 +34,7 @@ impl Catalog {
         let mut catalog = Self::default();
         for ready in contracts {
             let contract = ready.contract();
+            catalog.has_schemas |= contract.payload.schema.is_some();
             let versions = catalog.by_id.entry(contract.id.clone()).or_default();
             versions.insert(contract.version(), ready);
         }
@@ -42,6 +44,12 @@ impl Catalog {
             catalog.by_edge.entry(edge).or_default().push(Arc::clone(latest));
         }
         catalog
+    }
+
+    /// Whether any contract has a payload schema: against one, a small message can take long.
+    #[must_use]
+    pub const fn has_schemas(&self) -> bool {
+        self.has_schemas
     }
 
     /// One version of a contract; the highest where `version` is `None`.
@@ -184,6 +192,13 @@ impl Catalog {
     #[must_use]
     pub fn knows(&self, named: &str) -> bool {
         self.by_id.contains_key(named.split('@').next().unwrap_or_default())
+    }
+
+    /// Whether the contract of this name, with or without a version, is about the edge.
+    #[must_use]
+    pub fn declares(&self, named: &str, source: &Agent, target: &Agent) -> bool {
+        let id = named.split('@').next().unwrap_or_default();
+        self.find(id, None).is_some_and(|ready| speaks_of(ready.contract(), source, target))
     }
 
     fn named(

@@ -32,6 +32,10 @@ const UNDECLARED: LintRule =
     error("undeclared-edge", "Handoffs went along an edge that no contract declares.");
 const UNKNOWN: LintRule =
     error("unknown-contract", "Records name a contract or version that is not there.");
+const OTHER_EDGE: LintRule = error(
+    "other-edge",
+    "Records name a contract of another edge, although a contract declares the edge that the handoff took.",
+);
 const PAYLOAD: LintRule =
     error("payload-drift", "Messages do not fit the contract that ruled them.");
 const PREDICATE: LintRule =
@@ -60,9 +64,9 @@ const DEAD: LintRule =
     warning("dead-contract", "No handoff ever went along the edge that it declares.");
 
 /// All rules, in the order of the report.
-pub const RULES: [LintRule; 12] = [
-    UNDECLARED, UNKNOWN, PAYLOAD, PREDICATE, EARLY, RECOVERY, LATE, RETRIES, OUTGROWN, VERSION,
-    UNRULED, DEAD,
+pub const RULES: [LintRule; 13] = [
+    UNDECLARED, UNKNOWN, OTHER_EDGE, PAYLOAD, PREDICATE, EARLY, RECOVERY, LATE, RETRIES, OUTGROWN,
+    VERSION, UNRULED, DEAD,
 ];
 
 /// Handoffs that broke one rule in one way.
@@ -254,6 +258,17 @@ impl<'a> ConformanceReplay<'a> {
             self.found(UNKNOWN, Some(format!("{id} {version}")), Some(passage), why);
             return None;
         };
+        if !self.speaks_of(ready, passage)
+            && let Some(own) = self.declaring(passage).map(Arc::clone)
+        {
+            let contract = own.contract().to_string();
+            let why = format!(
+                "{contract} declares the edge; the record names {id} {version}, which is about another"
+            );
+            self.found(OTHER_EDGE, Some(contract), Some(passage), why);
+            // It is what should have ruled.
+            return Some((own, VersionStanding::Current));
+        }
         let current = ready.contract().version().to_string();
         if current == version {
             return Some((Arc::clone(ready), VersionStanding::Current));
@@ -268,6 +283,14 @@ impl<'a> ConformanceReplay<'a> {
         let why = format!("{current} is the current version of {id}");
         self.found(VERSION, contract, Some(passage), why);
         Some((Arc::clone(known), VersionStanding::Older))
+    }
+
+    /// Whether a contract may be about the edge: a type that no record told is taken for the named one.
+    fn speaks_of(&self, ready: &CompiledContract, passage: &HandoffRecord<'_>) -> bool {
+        let is =
+            |name: &str, id: &str| name == id || self.types.get(id).is_none_or(|kind| kind == name);
+        let contract = ready.contract();
+        is(&contract.source, passage.source) && is(&contract.target, passage.target)
     }
 
     /// A contract that declares the edge, by ids or types; the most specific one.
@@ -461,6 +484,26 @@ mod tests {
         let first = &bad.findings[0];
         assert_eq!((first.first_leaf_index, first.last_leaf_index), (Some(1), Some(2)));
         assert!(bad.findings[3].message.contains("order_id"), "{}", bad.findings[3].message);
+    }
+
+    #[test]
+    fn a_handoff_is_judged_by_the_contract_of_the_edge_that_it_took() {
+        let needs = "payload: {schema: s, required: [order_id]}";
+        let catalog = Catalog::new(vec![
+            ready("a-to-b", "1.0.0", ["a", "b"], "payload: {schema: s}"),
+            ready("a-to-c", "1.0.0", ["a", "c"], needs),
+        ]);
+        let run = |to: &str| {
+            let mut replay = ConformanceReplay::new(&catalog, BTreeMap::new());
+            for (leaf, to) in [(1, "b"), (2, to)] {
+                let record = record(leaf, ["a", to], to, Some(["a-to-b", "1.0.0"]));
+                replay.record(&record, Some(&json!({ "currentState": {} })));
+            }
+            rules(&replay.finish()).into_iter().map(|(rule, _)| rule.to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(run("c"), ["other-edge", "payload-drift"]);
+        // No contract declares the edge: that of the failed handoff goes on to rule.
+        assert_eq!(run("d"), ["dead-contract"]);
     }
 
     #[test]

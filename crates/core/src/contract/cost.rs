@@ -1,21 +1,41 @@
-//! What a payload schema can cost: how often parts of it are applied to one and the same value of a message.
+//! What a payload schema can cost: how often parts of it are applied to the values of a message.
 //!
 //! A schema that is small as text can be large as work: sixty definitions of which each names the next one twice
 //! apply the last one 2^60 times. The validator remembers no result but that of a definition which leads back to
 //! itself, of an object or a list. So a schema is walked before it is taken: a place of the message is a set of
-//! subschemas that apply there, each with how often, and what applies to a property of it follows from that.
+//! subschemas that apply there, each with how often, and what applies to a property of it follows from that. The places
+//! are kept: by them the cost of one message is counted, value by value, before the validator sees it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
-/// How often subschemas may be applied to one value of a message; some milliseconds.
+/// Looks at one value of a message at most; some milliseconds. A look is one application of a subschema, with what its
+/// own keywords read.
 pub const MOST: u64 = 10_000;
 
-/// How many subschemas at places of a message are looked at, each once a place. A schema of the largest size
-/// that anybody would write has a tenth.
-const LOOKS: usize = 200_000;
+/// Looks at one value that a list or an open object may hold any number of times.
+pub const MOST_OF_MANY: u64 = 4_000;
+
+/// Looks at all values of a message; about a second.
+const MESSAGE: u64 = 20_000_000;
+
+/// Results that the validator remembers while it looks at a message; some tens of megabytes.
+const REMEMBERED: u64 = 500_000;
+
+/// Looks for which all faults of a message are told. The validator keeps a fault for each of them, some hundred bytes.
+const TOLD: u64 = 20_000;
+
+/// Entries of the places that a schema gives, at most. A schema of the largest size that anybody would write has a
+/// tenth.
+const ENTRIES: usize = 200_000;
+
+/// Bytes of a text that cost as much as a look: patterns and formats read it.
+const TEXT: usize = 16;
+
+/// Names or values of a keyword that cost as much as a look: each is compared.
+const NAMES: usize = 8;
 
 /// Subschemas that apply to the same value as the one that has the keyword.
 const BESIDE: [&str; 7] = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else"];
@@ -39,6 +59,12 @@ struct SchemaNode<'a> {
     beside: Vec<usize>,
     by_name: Vec<(&'a str, usize)>,
     within: Vec<usize>,
+    /// Looks of one application.
+    looks: u64,
+    /// Whether the elements of a list are compared with each other.
+    is_unique: bool,
+    /// How often what stands beside is applied: a keyword for what was not evaluated applies it again.
+    again: u64,
 }
 
 /// A payload schema as a graph: which subschema applies which.
@@ -52,10 +78,32 @@ pub struct Graph<'a> {
     rank: Vec<usize>,
     /// By what a subschema leads back to itself: of those the validator remembers results.
     back: HashSet<(usize, usize)>,
+    /// Those that have such an edge.
+    leads_back: HashSet<usize>,
+}
+
+/// How often a subschema is applied to a value.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Count {
+    /// By what applies it, each of which is applied as often as it says here.
+    all: u64,
+    /// The same, where the validator remembers the first result: this often it goes on into the value.
+    first: u64,
+}
+
+impl Count {
+    const ONE: Self = Self { all: 1, first: 1 };
+
+    /// Adds what `times` applications of something that applies this one add, `again` times each.
+    fn add(&mut self, times: Self, again: u64, is_remembered: bool) {
+        let (all, first) = (times.all.saturating_mul(again), times.first.saturating_mul(again));
+        self.all = self.all.saturating_add(all);
+        self.first = if is_remembered { 1 } else { self.first.saturating_add(first) };
+    }
 }
 
 /// Subschemas that apply to one value, each with its number of applications.
-type SubschemaCounts = BTreeMap<usize, u64>;
+type SubschemaCounts = BTreeMap<usize, Count>;
 
 impl<'a> Graph<'a> {
     /// Reads a schema whose references lead only within it.
@@ -63,8 +111,11 @@ impl<'a> Graph<'a> {
     /// # Errors
     /// A sentence: a subschema leads back to itself without going into the message.
     pub fn of(root: &'a Value) -> Result<Self, String> {
+        let mut roots = vec![root];
+        parts(root, &mut roots);
         let mut reader = SchemaReader {
-            root,
+            roots,
+            targets: HashMap::new(),
             graph: Self::default(),
             known: HashMap::new(),
             waiting: Vec::new(),
@@ -127,6 +178,7 @@ impl<'a> Graph<'a> {
                     path.push((at, next + 1));
                     if above[to] {
                         self.back.insert((at, to));
+                        self.leads_back.insert(at);
                     } else if !seen[to] {
                         path.push((to, 0));
                     }
@@ -136,52 +188,118 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// How deep a message may be until more than [`MOST`] subschemas apply to one of its values, and by
-    /// which; `None` where no depth does. `remembered`: what leads back to itself counts once.
-    #[must_use]
-    pub fn too_deep(&self, remembered: bool) -> Option<(usize, &str)> {
-        let (mut seen, mut looks) = (HashSet::new(), 0);
-        let mut level = vec![SubschemaCounts::from([(0, 1)])];
-        for depth in 0.. {
-            let mut next = Vec::new();
-            for place in level {
-                let whole = self.whole(&place, remembered);
-                let times = whole.iter().fold(0_u64, |sum, (_, times)| sum.saturating_add(*times));
-                looks += whole.len();
-                if times > MOST || looks > LOOKS {
-                    let most = whole.iter().max_by_key(|(_, times)| *times);
-                    let pointer = most.map_or("", |(at, _)| self.pointers[*at].as_str());
-                    return Some((depth, shown(pointer)));
-                }
-                for below in self.below(&whole, remembered) {
-                    if seen.insert(below.clone()) {
-                        next.push(below);
-                    }
-                }
+    /// The places of a message to which the schema applies, of which none costs more than `limit` looks.
+    ///
+    /// # Errors
+    /// One may cost more, or there are too many of them.
+    pub fn places(&self, limit: u64) -> Result<Places, TooCostly<'_>> {
+        let mut places = Places::default();
+        let mut known: HashMap<SubschemaCounts, usize> = HashMap::new();
+        let mut waiting = vec![SubschemaCounts::from([(0, Count::ONE)])];
+        known.insert(waiting[0].clone(), 0);
+        let (mut entries, mut next) = (0, 0);
+        while next < waiting.len() {
+            let counts = std::mem::take(&mut waiting[next]);
+            next += 1;
+            let whole = self.whole(&counts, true);
+            let (place, most) = self.place(&whole);
+            entries += whole.len();
+            if place.looks > limit || entries > ENTRIES {
+                return Err(TooCostly { part: shown(&self.pointers[most]), limit: MOST });
             }
-            if next.is_empty() {
-                return None;
-            }
-            level = next;
+            let (named, others) = self.below(&whole, true);
+            entries += named.len();
+            let mut numbered = |below: SubschemaCounts| {
+                *known.entry(below).or_insert_with_key(|below| {
+                    waiting.push(below.clone());
+                    waiting.len() - 1
+                })
+            };
+            let named =
+                named.into_iter().map(|(name, below)| (name.into(), numbered(below))).collect();
+            let others = (!others.is_empty()).then(|| numbered(others));
+            places.0.push(Place { named, others, most, ..place });
         }
-        None
+        Ok(places)
+    }
+
+    /// Checks the places that one message may have any number of times.
+    ///
+    /// # Errors
+    /// One costs more than [`MOST_OF_MANY`].
+    pub fn check_many(&self, places: &Places) -> Result<(), TooCostly<'_>> {
+        let mut costs = places.many().into_iter().map(|at| &places.0[at]);
+        costs.find(|place| place.looks > MOST_OF_MANY).map_or(Ok(()), |place| {
+            Err(TooCostly { part: shown(&self.pointers[place.most]), limit: MOST_OF_MANY })
+        })
+    }
+
+    /// What applies at a place, and the subschema that costs most there.
+    fn place(&self, whole: &[(usize, Count)]) -> (Place, usize) {
+        let (mut place, mut most) = (Place::default(), (0, 0));
+        for &(at, times) in whole {
+            let node = &self.nodes[at];
+            let looks = times.all.saturating_mul(node.looks);
+            place.looks = place.looks.saturating_add(looks);
+            place.remembered += u64::from(self.leads_back.contains(&at));
+            let unique = times.all * u64::from(node.is_unique);
+            place.unique = place.unique.saturating_add(unique);
+            if looks > most.0 {
+                most = (looks, at);
+            }
+        }
+        (place, most.1)
+    }
+
+    /// Whether so few subschemas apply to a value, counted without what the validator remembers, that all its faults
+    /// can be told: it remembers nothing while it collects them.
+    #[must_use]
+    pub fn can_be_told(&self, value: &Value) -> bool {
+        let mut left = TOLD;
+        let mut waiting = vec![(value, SubschemaCounts::from([(0, Count::ONE)]))];
+        while let Some((value, counts)) = waiting.pop() {
+            if counts.is_empty() {
+                continue;
+            }
+            let whole = self.whole(&counts, false);
+            let looks = self.place(&whole).0.looks;
+            let read: usize = whole.iter().map(|(at, _)| self.nodes[*at].by_name.len()).sum();
+            let Some(rest) = left.checked_sub(looks.saturating_add((read / NAMES) as u64)) else {
+                return false;
+            };
+            left = rest;
+            if !value.is_array() && !value.is_object() {
+                continue;
+            }
+            let (mut named, others) = self.below(&whole, false);
+            match value {
+                Value::Array(items) => {
+                    waiting.extend(items.iter().map(|item| (item, others.clone())));
+                }
+                Value::Object(members) => waiting.extend(members.iter().map(|(name, member)| {
+                    (member, named.remove(name.as_str()).unwrap_or_else(|| others.clone()))
+                })),
+                _ => {}
+            }
+        }
+        true
     }
 
     fn add(
         &self,
         place: &mut SubschemaCounts,
-        from: usize,
-        to: usize,
-        times: u64,
+        (from, to): (usize, usize),
+        times: Count,
         remembered: bool,
     ) {
-        let times = if remembered && self.back.contains(&(from, to)) { 1 } else { times };
-        let known = place.entry(to).or_default();
-        *known = known.saturating_add(times);
+        // Only the first result sends the validator on into the value.
+        let times = Count { all: times.first, ..times };
+        let is_remembered = remembered && self.back.contains(&(from, to));
+        place.entry(to).or_default().add(times, 1, is_remembered);
     }
 
     /// With all that apply beside.
-    fn whole(&self, place: &SubschemaCounts, remembered: bool) -> Vec<(usize, u64)> {
+    fn whole(&self, place: &SubschemaCounts, remembered: bool) -> Vec<(usize, Count)> {
         // By rank: whoever applies one beside itself is done before it.
         let mut open: SubschemaCounts =
             place.iter().map(|(at, times)| (self.rank[*at], *times)).collect();
@@ -189,35 +307,142 @@ impl<'a> Graph<'a> {
         while let Some((rank, times)) = open.pop_first() {
             let at = self.order[rank];
             whole.push((at, times));
-            for &to in &self.nodes[at].beside {
-                let times = if remembered && self.back.contains(&(at, to)) { 1 } else { times };
+            let node = &self.nodes[at];
+            for &to in &node.beside {
+                let is_remembered = remembered && self.back.contains(&(at, to));
                 let known = open.entry(self.rank[to]).or_default();
-                *known = known.saturating_add(times);
+                known.add(times, node.again, is_remembered);
             }
         }
         whole
     }
 
-    /// The places within: of each property that is named, and of all others.
-    fn below(&self, place: &[(usize, u64)], remembered: bool) -> Vec<SubschemaCounts> {
+    /// What applies within: to each property that is named, and to all others.
+    fn below(
+        &self,
+        place: &[(usize, Count)],
+        remembered: bool,
+    ) -> (BTreeMap<&str, SubschemaCounts>, SubschemaCounts) {
         let mut others = SubschemaCounts::new();
         let mut named: BTreeMap<&str, SubschemaCounts> = BTreeMap::new();
         for &(at, times) in place {
             for &to in &self.nodes[at].within {
-                self.add(&mut others, at, to, times, remembered);
+                self.add(&mut others, (at, to), times, remembered);
             }
             for (name, to) in &self.nodes[at].by_name {
-                self.add(named.entry(name).or_default(), at, *to, times, remembered);
+                self.add(named.entry(name).or_default(), (at, *to), times, remembered);
             }
         }
         for place in named.values_mut() {
             for (at, times) in &others {
-                let known = place.entry(*at).or_default();
-                *known = known.saturating_add(*times);
+                place.entry(*at).or_default().add(*times, 1, false);
             }
         }
-        named.into_values().chain((!others.is_empty()).then_some(others)).collect()
+        (named, others)
     }
+}
+
+/// A schema may cost too much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooCostly<'a> {
+    /// The part that costs most.
+    pub part: &'a str,
+    /// The limit that it exceeds: [`MOST`] or [`MOST_OF_MANY`].
+    pub limit: u64,
+}
+
+/// What applies to the values at one place of a message.
+#[derive(Debug, Default)]
+struct Place {
+    looks: u64,
+    /// Results that the validator remembers of an object or a list.
+    remembered: u64,
+    /// How often the elements of a list are compared with each other.
+    unique: u64,
+    /// The places of members by name.
+    named: HashMap<Box<str>, usize>,
+    /// The place of all other members and of elements.
+    others: Option<usize>,
+    /// The subschema that costs most here.
+    most: usize,
+}
+
+/// The places of a message to which a schema applies; the first is the message's own.
+#[derive(Debug, Default)]
+pub struct Places(Vec<Place>);
+
+impl Places {
+    /// The places that one message may have any number of times.
+    fn many(&self) -> Vec<usize> {
+        let mut seen = vec![false; self.0.len()];
+        let mut found: Vec<usize> = self.0.iter().filter_map(|place| place.others).collect();
+        let mut next = 0;
+        while let Some(&at) = found.get(next) {
+            next += 1;
+            if !std::mem::replace(&mut seen[at], true) {
+                found.extend(self.0[at].named.values());
+            }
+        }
+        found
+    }
+
+    /// Whether the validator may look at a message.
+    #[must_use]
+    pub fn can_be_judged(&self, message: &Value) -> bool {
+        let Cost { looks, remembered } = self.cost(message, MESSAGE);
+        looks <= MESSAGE && remembered <= REMEMBERED
+    }
+
+    /// What a message costs; it is counted until there are more than `most` looks.
+    fn cost(&self, message: &Value, most: u64) -> Cost {
+        let mut cost = Cost::default();
+        // A value, its place, and how often it is compared with others of its list.
+        let mut waiting = vec![(message, Some(0), 0_u64)];
+        while let Some((value, place, compared)) = waiting.pop() {
+            let place = place.map(|place| &self.0[place]);
+            let looks = place.map_or(0, |place| place.looks).saturating_add(compared);
+            if looks == 0 {
+                continue;
+            }
+            let length = value.as_str().map_or(0, str::len);
+            cost.looks =
+                cost.looks.saturating_add(looks.saturating_mul(1 + (length / TEXT) as u64));
+            if cost.looks > most {
+                return cost;
+            }
+            match value {
+                Value::Array(items) => {
+                    cost.remembered += place.map_or(0, |place| place.remembered);
+                    // Comparing sorts or hashes them: each is read as often as its number has bits.
+                    let unique = place.map_or(0, |place| place.unique);
+                    let bits = u64::from(usize::BITS - items.len().leading_zeros());
+                    let compared = compared.saturating_add(unique.saturating_mul(bits));
+                    let others = place.and_then(|place| place.others);
+                    waiting.extend(items.iter().map(|item| (item, others, compared)));
+                }
+                Value::Object(members) => {
+                    cost.remembered += place.map_or(0, |place| place.remembered);
+                    for (name, member) in members {
+                        let below = place.and_then(|place| {
+                            place.named.get(name.as_str()).copied().or(place.others)
+                        });
+                        let looks = below.map_or(0, |below| self.0[below].looks);
+                        let read = looks.saturating_mul((name.len() / TEXT) as u64);
+                        cost.looks = cost.looks.saturating_add(read);
+                        waiting.push((member, below, compared));
+                    }
+                }
+                _ => {}
+            }
+        }
+        cost
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Cost {
+    looks: u64,
+    remembered: u64,
 }
 
 impl SchemaNode<'_> {
@@ -233,7 +458,10 @@ fn shown(pointer: &str) -> &str {
 }
 
 struct SchemaReader<'a> {
-    root: &'a Value,
+    /// The schema, and its parts with an `$id` of their own.
+    roots: Vec<&'a Value>,
+    /// What references lead to, by their text.
+    targets: HashMap<&'a str, Option<(&'a Value, String)>>,
     graph: Graph<'a>,
     /// Index by address: the same text at two positions is two subschemas.
     known: HashMap<*const Value, usize>,
@@ -253,12 +481,22 @@ impl<'a> SchemaReader<'a> {
     }
 
     fn read(&mut self, at: usize, schema: &'a Value, pointer: &str) {
+        let node = &mut self.graph.nodes[at];
+        (node.looks, node.again) = (1, 1);
         let Some(members) = schema.as_object() else { return };
         for (name, member) in members {
+            let node = &mut self.graph.nodes[at];
+            match name.as_str() {
+                "uniqueItems" => node.is_unique = member.as_bool() == Some(true),
+                "unevaluatedProperties" | "unevaluatedItems" => node.again = 3,
+                name => node.looks += compared(name, member),
+            }
             let here = format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1"));
             let name = name.as_str();
             if matches!(name, "$ref" | "$dynamicRef") {
-                if let Some((target, pointer)) = member.as_str().and_then(|to| self.target(to)) {
+                if let Some((target, pointer)) =
+                    member.as_str().and_then(|to| self.known_target(to))
+                {
                     let to = self.node(target, pointer);
                     self.graph.nodes[at].beside.push(to);
                 }
@@ -298,6 +536,15 @@ impl<'a> SchemaReader<'a> {
         }
     }
 
+    fn known_target(&mut self, reference: &'a str) -> Option<(&'a Value, String)> {
+        if let Some(known) = self.targets.get(reference) {
+            return known.clone();
+        }
+        let found = self.target(reference);
+        self.targets.insert(reference, found.clone());
+        found
+    }
+
     /// What a reference leads to: by pointer, by anchor, or the whole. A reference into a part with an `$id`
     /// of its own is looked for there as well.
     fn target(&self, reference: &str) -> Option<(&'a Value, String)> {
@@ -310,14 +557,43 @@ impl<'a> SchemaReader<'a> {
             }
             if fragment.starts_with('/') { root.pointer(fragment) } else { anchor(root, fragment) }
         };
-        let mut roots = vec![self.root];
-        parts(self.root, &mut roots);
         let called = |part: &&&'a Value| {
             base.is_empty() || part.get("$id").and_then(Value::as_str) == Some(base)
         };
-        let found = roots.iter().filter(called).find_map(|root| within(root))?;
+        let found = self.roots.iter().filter(called).find_map(|root| within(root))?;
         Some((found, format!("#{fragment}")))
     }
+}
+
+/// Looks that a keyword's own names or values cost an application.
+fn compared(keyword: &str, value: &Value) -> u64 {
+    let count = match (keyword, value) {
+        ("required" | "enum", Value::Array(items)) => items.len(),
+        ("properties" | "dependentRequired", Value::Object(members)) => members.len(),
+        _ => 0,
+    };
+    let size = match keyword {
+        "enum" | "const" => size(value),
+        _ => 0,
+    };
+    (count / NAMES + size / (TEXT * NAMES)) as u64
+}
+
+/// About the bytes of a value.
+fn size(value: &Value) -> usize {
+    let (mut size, mut waiting) = (0, vec![value]);
+    while let Some(value) = waiting.pop() {
+        size += 1 + value.as_str().map_or(0, str::len);
+        match value {
+            Value::Array(items) => waiting.extend(items),
+            Value::Object(members) => {
+                size += members.keys().map(String::len).sum::<usize>();
+                waiting.extend(members.values());
+            }
+            _ => {}
+        }
+    }
+    size
 }
 
 /// Parts with an `$id` of their own.
@@ -349,79 +625,5 @@ fn anchor<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     }
 }
 
-/// How deep a value nests: 0 for one that has nothing within.
-#[must_use]
-pub fn depth(value: &Value) -> usize {
-    let within = match value {
-        Value::Array(items) => items.iter().map(depth).max(),
-        Value::Object(members) => members.values().map(depth).max(),
-        _ => None,
-    };
-    within.map_or(0, |below| below + 1)
-}
-
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    /// Definitions of which each names the next one twice.
-    pub(crate) fn doubling(levels: usize, step: impl Fn(Value) -> Value) -> Value {
-        let next = |n: usize| json!({ "$ref": format!("#/$defs/d{n}") });
-        let mut defs = serde_json::Map::new();
-        for n in 0..levels {
-            defs.insert(format!("d{n}"), step(next(n + 1)));
-        }
-        defs.insert(format!("d{levels}"), json!({ "type": "integer" }));
-        json!({ "properties": { "x": next(0) }, "$defs": defs })
-    }
-
-    fn refused(schema: &Value) -> Option<(usize, String)> {
-        let graph = Graph::of(schema).unwrap();
-        graph.too_deep(true).map(|(depth, pointer)| (depth, pointer.to_owned()))
-    }
-
-    #[test]
-    fn what_doubles_beside_itself_or_down_one_property_is_too_much() {
-        let beside = doubling(60, |next| json!({ "anyOf": [next, next] }));
-        assert_eq!(refused(&beside), Some((1, "#/$defs/d60".to_owned())));
-        let down = doubling(60, |next| {
-            let branch = json!({ "properties": { "a": next } });
-            json!({ "anyOf": [branch, branch] })
-        });
-        assert!(refused(&down).is_some_and(|(depth, _)| depth > 5));
-        let few = doubling(8, |next| json!({ "anyOf": [next, next] }));
-        assert_eq!(refused(&few), None);
-    }
-
-    #[test]
-    fn what_only_looks_like_much_is_taken() {
-        // Each name is another place of the message.
-        let wide = doubling(60, |next| json!({ "properties": { "left": next, "right": next } }));
-        assert_eq!(refused(&wide), None);
-        // Leads back to itself: the validator remembers. Its faults, though, are told of shallow ones alone.
-        let branch = |op| json!({ "properties": { "op": { "const": op }, "left": { "$ref": "#" }, "right": { "$ref": "#" } } });
-        let terms = json!({ "anyOf": [{ "type": "number" }, branch("add"), branch("mul")] });
-        assert_eq!(refused(&terms), None);
-        let graph = Graph::of(&terms).unwrap();
-        assert!(graph.too_deep(false).is_some_and(|(depth, _)| (8..16).contains(&depth)));
-        let long: Vec<Value> = (0..5_000).map(|n| json!({ "const": n })).collect();
-        assert_eq!(refused(&json!({ "anyOf": long })), None);
-    }
-
-    #[test]
-    fn what_leads_back_to_itself_at_once_is_named() {
-        for schema in [
-            json!({ "$ref": "#" }),
-            json!({ "$defs": { "a": { "$anchor": "a", "allOf": [{ "$ref": "#a" }] } }, "items": { "$ref": "#/$defs/a" } }),
-        ] {
-            assert!(Graph::of(&schema).unwrap_err().contains("leads back"), "{schema}");
-        }
-    }
-
-    #[test]
-    fn depth_counts_what_is_within() {
-        assert_eq!([json!(1), json!([]), json!({ "a": [1] })].each_ref().map(depth), [0, 0, 2]);
-    }
-}
+mod tests;

@@ -16,6 +16,11 @@ pub const MAX_TEXT: usize = 256 * 1024;
 const MAX_REGISTRY: usize = 64 * 1024 * 1024;
 /// The most nodes of a contract.
 const MAX_NODES: usize = 20_000;
+/// How deep a document may nest.
+const MAX_DEPTH: usize = 64;
+/// The stack on which a document is read, in bytes: many times what this depth takes in a build without optimization,
+/// whatever thread asks.
+const STACK: usize = 32 * 1024 * 1024;
 
 /// A position in a text; line and column count from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,6 +75,17 @@ impl Document {
         if text.len() > most {
             return Err(refuse(format!("larger than {most} bytes")));
         }
+        std::thread::scope(|scope| {
+            let reading = std::thread::Builder::new()
+                .stack_size(STACK)
+                .spawn_scoped(scope, || Self::parse_here(text, nodes))
+                .map_err(|err| refuse(format!("it cannot be read now: {err}")))?;
+            reading.join().unwrap_or_else(|_| Err(refuse("it cannot be read".to_owned())))
+        })
+    }
+
+    fn parse_here(text: &str, nodes: usize) -> Result<Self, DocumentError> {
+        let refuse = |message: String| DocumentError { place: DocumentPosition::START, message };
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let node = match serde_saphyr::from_str_with_options::<PositionedNode>(text, options(nodes))
         {
@@ -150,7 +166,7 @@ fn options(nodes: usize) -> serde_saphyr::Options {
     budget.max_nodes = nodes;
     budget.max_aliases = 100;
     budget.max_anchors = 100;
-    budget.max_depth = 64;
+    budget.max_depth = MAX_DEPTH;
     budget.max_documents = 1;
     budget.max_total_scalar_bytes = MAX_REGISTRY;
     options.budget = Some(budget);
@@ -332,6 +348,30 @@ mod tests {
         let bomb = "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: [*d,*d,*d,*d,*d,*d,*d,*d,*d]\n";
         assert!(Document::parse(bomb).is_err());
         assert!(Document::parse(&"[".repeat(5_000)).is_err());
+    }
+
+    /// Finding S10 of 0.3.0: on a stack as small as any thread has, in a build without optimization.
+    #[test]
+    fn the_deepest_document_is_read_and_a_deeper_one_refused_on_a_small_stack() {
+        let small = std::thread::Builder::new().stack_size(256 * 1024);
+        let flow = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+        let block = |depth: usize| format!("{}1\n", "- ".repeat(depth));
+        let mapping = |depth: usize| {
+            let line = |at: usize| format!("{}a:\n", " ".repeat(at));
+            format!("{}{}1\n", (0..depth).map(line).collect::<String>(), " ".repeat(depth))
+        };
+        let run = move || {
+            for of in [&flow as &dyn Fn(usize) -> String, &block, &mapping] {
+                assert!(Document::parse(&of(MAX_DEPTH - 4)).is_ok(), "{}", of(3));
+                assert!(Document::parse(&of(300)).is_err(), "{}", of(3));
+                assert!(Document::parse_large(&of(5_000)).is_err());
+            }
+            // No JSON, which has a bound of its own.
+            for of in [&block as &dyn Fn(usize) -> String, &mapping] {
+                assert!(Document::parse(&of(100)).is_err(), "{}", of(3));
+            }
+        };
+        small.spawn(run).unwrap().join().unwrap();
     }
 
     proptest! {

@@ -2,14 +2,14 @@
 
 use std::sync::OnceLock;
 
-use jsonschema::Validator;
 use serde_json::{Value, json};
 
 use super::document::Document;
 use super::history::{CarriedHistory, HistoryLimits};
 use super::level::Level;
 use super::predicate::{Facts, Predicate};
-use super::{Contract, cost, lint, payload, schema};
+use super::schema::{self, PayloadSchema, SchemaVerdict, TOO_COSTLY};
+use super::{Contract, lint, payload};
 use crate::domain::agent::Agent;
 use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::ids::Micros;
@@ -38,10 +38,8 @@ pub struct CompiledContract {
 
 /// A payload schema that was compiled.
 struct PayloadValidator {
-    validator: Validator,
+    schema: PayloadSchema,
     names: Vec<String>,
-    /// See [`schema::told_to`].
-    told_to: usize,
 }
 
 impl std::fmt::Debug for CompiledContract {
@@ -358,24 +356,28 @@ impl CompiledContract {
             return;
         };
         let compiled = self.schema.get_or_init(|| {
-            let validator = schema::compile(document).ok()?;
-            let (names, told_to) = (schema::names(document), schema::told_to(document));
-            Some(PayloadValidator { validator, names, told_to })
+            let schema = schema::compile_known(document).ok()?;
+            Some(PayloadValidator { schema, names: schema::names(document) })
         });
-        let Some(PayloadValidator { validator, names, told_to }) = compiled else {
+        let Some(PayloadValidator { schema, names }) = compiled else {
             failures.push(self.violation("payload.schema", "", "the schema cannot be compiled"));
             return;
         };
         let (view, places) = payload::view(message, names, Some(document));
-        if validator.is_valid(&view) {
-            return;
-        }
-        if cost::depth(&view) > *told_to {
+        let faults = match schema.judge(document, &view, MAX_FAULTS) {
+            SchemaVerdict::Fits => return,
+            SchemaVerdict::TooCostly => {
+                let why = format!("the payload {TOO_COSTLY}");
+                failures.push(self.violation("payload.schema", "", &why));
+                return;
+            }
+            SchemaVerdict::Unfit(faults) => faults,
+        };
+        if faults.is_empty() {
             let why = "the payload does not satisfy the schema";
             failures.push(self.violation("payload.schema", "", why));
-            return;
         }
-        for error in validator.iter_errors(&view).take(MAX_FAULTS) {
+        for error in faults {
             let at = error.instance_path().as_str();
             let (first, rest) = at.trim_start_matches('/').split_once('/').map_or_else(
                 || (at.trim_start_matches('/'), String::new()),

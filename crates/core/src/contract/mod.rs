@@ -33,7 +33,7 @@ use crate::domain::policy::{
     ContractRef, Dedupe, EdgePolicy, HumanTarget, LoopGuard, Orders, Recovery,
 };
 use crate::domain::window::ContextRule;
-pub use read::{ContractDefect, DefectKind, read};
+pub use read::{BUILTIN_TOOLS, ContractDefect, DefectKind, read};
 
 /// The version of a contract that states none.
 pub const UNVERSIONED: Version = Version::new(0, 0, 0);

@@ -200,6 +200,30 @@ pub(super) fn is_kebab(id: &str) -> bool {
         })
 }
 
+/// The tools that the broker's MCP door has itself: none of a contract goes by such a name.
+pub const BUILTIN_TOOLS: [&str; 20] = [
+    "find_agents",
+    "hand_off",
+    "check_handoff",
+    "get_handoff",
+    "answer",
+    "cancel_task",
+    "save_checkpoint",
+    "get_trace",
+    "take_next",
+    "accept",
+    "reject",
+    "ask",
+    "heartbeat",
+    "complete",
+    "fail",
+    "list_dead_letters",
+    "release",
+    "discard",
+    "list_escalations",
+    "resolve",
+];
+
 /// Whether model providers take a text as the name of a tool.
 pub(crate) fn is_tool_name(name: &str) -> bool {
     (1..=64).contains(&name.len())

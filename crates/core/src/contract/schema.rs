@@ -1,18 +1,74 @@
 //! Payload schemas: JSON Schema, compiled without any look-up outside of the document itself.
 
-use jsonschema::{PatternOptions, Validator};
+use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
-use super::cost;
+use super::cost::{Graph, MOST, MOST_OF_MANY, Places, TooCostly};
 
 /// The largest schema, in bytes as JSON.
 const MAX_SCHEMA: usize = 128 * 1024;
+
+/// A payload schema that was compiled, with what it costs.
+#[derive(Debug)]
+pub struct PayloadSchema {
+    validator: Validator,
+    places: Places,
+}
+
+/// What a payload schema says of a value.
+#[derive(Debug)]
+pub enum SchemaVerdict {
+    Fits,
+    /// It does not fit; the first faults. None where to tell them would cost too much.
+    Unfit(Vec<ValidationError<'static>>),
+    /// To look at it would cost too much: nothing is known of it.
+    TooCostly,
+}
+
+/// Why a value was not looked at, as a sentence's end.
+pub const TOO_COSTLY: &str = "has more in it than the schema is held against: a shorter one, or a schema with fewer alternatives, is checked";
+
+impl PayloadSchema {
+    /// Whether a value fits. For values of a test's own size: nothing bounds the cost.
+    #[cfg(test)]
+    pub(crate) fn is_valid(&self, value: &Value) -> bool {
+        self.validator.is_valid(value)
+    }
+
+    /// Judges a value, and tells `most` of its faults. `document` is the schema's own.
+    #[must_use]
+    pub fn judge(&self, document: &Value, value: &Value, most: usize) -> SchemaVerdict {
+        if !self.places.can_be_judged(value) {
+            return SchemaVerdict::TooCostly;
+        }
+        if self.validator.is_valid(value) {
+            return SchemaVerdict::Fits;
+        }
+        let can_be_told = Graph::of(document).is_ok_and(|graph| graph.can_be_told(value));
+        let faults = can_be_told.then(|| {
+            self.validator.iter_errors(value).take(most).map(ValidationError::to_owned).collect()
+        });
+        SchemaVerdict::Unfit(faults.unwrap_or_default())
+    }
+}
+
+/// Compiles a schema that was taken before. It is held to what a message may cost, and no more to what a new schema may.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_known(schema: &Value) -> Result<PayloadSchema, String> {
+    compiled(schema, false)
+}
 
 /// Compiles a schema; a `$ref` leads only within it.
 ///
 /// # Errors
 /// A sentence: it is no schema, too large, refers to something outside, or would cost too much.
-pub fn compile(schema: &Value) -> Result<Validator, String> {
+pub fn compile(schema: &Value) -> Result<PayloadSchema, String> {
+    compiled(schema, true)
+}
+
+fn compiled(schema: &Value, is_new: bool) -> Result<PayloadSchema, String> {
     if !schema.is_object() {
         return Err("a payload schema is a JSON Schema object".to_owned());
     }
@@ -26,15 +82,21 @@ pub fn compile(schema: &Value) -> Result<Validator, String> {
             "`$ref` to `{shown}` leads outside of the schema; a frozen schema refers only to itself"
         ));
     }
-    let cost = cost::Graph::of(schema)?;
-    if let Some((_, part)) = cost.too_deep(true) {
-        return Err(format!(
-            "`{part}` would be applied more often than {} times to one value of a message, with what applies \
-             beside it: a definition that names another one twice doubles what it costs",
-            cost::MOST
-        ));
-    }
-    jsonschema::options()
+    let graph = Graph::of(schema)?;
+    let limited = graph.places(if is_new { MOST } else { u64::MAX }).and_then(|places| {
+        if is_new {
+            graph.check_many(&places)?;
+        }
+        Ok(places)
+    });
+    let places = limited.map_err(|TooCostly { part, limit }| {
+        let whose = if limit == MOST_OF_MANY { "each of many values" } else { "one value" };
+        format!(
+            "`{part}` would take more than {limit} looks at {whose} of a message, with what applies beside it: a \
+             definition that names another one twice doubles what it costs"
+        )
+    })?;
+    let validator = jsonschema::options()
         .offline()
         .with_pattern_options(PatternOptions::regex())
         .should_validate_formats(true)
@@ -42,15 +104,8 @@ pub fn compile(schema: &Value) -> Result<Validator, String> {
         .map_err(|err| {
             let why: String = err.to_string().chars().take(200).collect();
             format!("the payload schema cannot be compiled: {why}")
-        })
-}
-
-/// How deep a payload may nest for all of its faults to be looked for, which the validator does without
-/// remembering any; of a deeper one it is only said that it does not fit.
-#[must_use]
-pub fn told_to(schema: &Value) -> usize {
-    let deep = cost::Graph::of(schema).map(|graph| graph.too_deep(false).map(|(depth, _)| depth));
-    deep.map_or(0, |depth| depth.map_or(usize::MAX, |depth| depth.saturating_sub(1)))
+        })?;
+    Ok(PayloadSchema { validator, places })
 }
 
 /// The first `$ref` or `$dynamicRef` that leads outside of the schema.

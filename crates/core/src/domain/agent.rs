@@ -22,8 +22,6 @@ mod tests;
 pub use card::Card;
 pub(super) use delivery::check_url;
 pub use delivery::{Delivery, DeliveryFormat, DeliverySpec, Failing};
-#[cfg(test)]
-pub(super) use rules::SPECIALTY;
 pub use spec::{AgentSpec, OrbitConfig};
 pub(super) use spec::{BASIS, nullable};
 

@@ -60,9 +60,15 @@ impl CanonicalObject {
     pub fn new(object: &Map<String, Value>) -> Self {
         let mut entries: Vec<(&String, &Value)> = object.iter().collect();
         entries.sort_by(|a, b| a.0.encode_utf16().cmp(b.0.encode_utf16()));
+        Self::of_members(entries.into_iter().map(|(name, value)| (name.clone(), to_vec(value))))
+    }
+
+    /// An object of members in their canonical order, each value in its canonical form.
+    #[must_use]
+    pub fn of_members(sorted: impl Iterator<Item = (String, Vec<u8>)>) -> Self {
         let mut buffer = vec![b'{'];
-        let mut members = Vec::with_capacity(entries.len());
-        for (name, content) in entries {
+        let mut members = Vec::new();
+        for (name, content) in sorted {
             if !members.is_empty() {
                 buffer.push(b',');
             }
@@ -70,8 +76,8 @@ impl CanonicalObject {
             buffer.extend_from_slice(&to_vec(&Value::String(name.clone())));
             buffer.push(b':');
             let value = buffer.len();
-            buffer.extend_from_slice(&to_vec(content));
-            members.push(Member { name: name.clone(), entry: start..buffer.len(), value });
+            buffer.extend_from_slice(&content);
+            members.push(Member { name, entry: start..buffer.len(), value });
         }
         buffer.push(b'}');
         Self { buffer, members }

@@ -13,7 +13,7 @@ use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
-use memchr::memchr;
+use memchr::memchr2;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 
@@ -30,8 +30,12 @@ const BUILTIN: &str = include_str!("../../../../config/credentials.json");
 /// A secret with fewer different characters is a placeholder (`AKIAXXXXXXXXXXXXXXXX`).
 const MIN_DISTINCT: usize = 6;
 
-/// The shortest credential with the words of its form, in bytes, but for a password in a URL, which has a colon.
+/// The shortest credential with the words of its form, in bytes, but for a password in a URL, which has a colon, or in a
+/// connection string, which has an equals sign.
 const SHORTEST: usize = 20;
+
+/// The longest name of a member that may tell what its value is, in bytes.
+const MAX_MEMBER: usize = 40;
 
 /// Strings this long may have no room left under their schema's limit.
 const LIMITED: usize = 250;
@@ -183,11 +187,11 @@ impl CredentialForms {
     /// The credentials in a text, in order; `member` is the name of the member with this value.
     #[must_use]
     pub fn find<'f>(&'f self, text: &str, member: Option<&str>) -> Vec<Credential<'f>> {
-        if text.len() < SHORTEST && memchr(b':', text.as_bytes()).is_none() {
-            return Vec::new();
-        }
         if let Some(whole) = member.and_then(|member| self.named(text, member)) {
             return vec![whole];
+        }
+        if text.len() < SHORTEST && memchr2(b':', b'=', text.as_bytes()).is_none() {
+            return Vec::new();
         }
         let mut found = self.plain(text);
         self.encoded(text, &mut found);
@@ -309,6 +313,9 @@ impl CredentialForms {
     }
 
     fn named<'f>(&'f self, text: &str, member: &str) -> Option<Credential<'f>> {
+        if text.is_empty() || !(3..=MAX_MEMBER).contains(&member.len()) {
+            return None;
+        }
         let plain = || {
             let letters = member.bytes().filter(u8::is_ascii_alphanumeric);
             letters.map(|byte| byte.to_ascii_lowercase())
@@ -330,13 +337,12 @@ impl CredentialForms {
                 small.starts_with(['$', '<', '{', '[', '*', '%']) || small.contains("[redacted");
             return marked
                 || entry.plain.contains(&small)
-                || small.chars().all(|one| matches!(one, '.' | '*' | 'x'));
+                || small.chars().all(|one| matches!(one, '.' | '*' | 'x'))
+                || entry.mixed && !is_mixed(secret);
         }
         let distinct = secret.bytes().collect::<std::collections::BTreeSet<_>>().len();
-        let letters = secret.bytes().any(|byte| byte.is_ascii_alphabetic());
-        let digits = secret.bytes().any(|byte| byte.is_ascii_digit());
         distinct < MIN_DISTINCT
-            || entry.mixed && !(letters && digits)
+            || entry.mixed && !is_mixed(secret)
             || entry.id != "private-key"
                 && self.placeholders.iter().any(|word| small.contains(word.as_str()))
     }
@@ -364,6 +370,12 @@ impl CredentialForms {
         }
         Some(out)
     }
+}
+
+/// Whether a secret has letters and digits.
+fn is_mixed(secret: &str) -> bool {
+    secret.bytes().any(|byte| byte.is_ascii_alphabetic())
+        && secret.bytes().any(|byte| byte.is_ascii_digit())
 }
 
 #[cfg(test)]

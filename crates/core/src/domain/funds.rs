@@ -98,7 +98,8 @@ pub struct Reservation {
     /// The amount that the holder has neither spent nor handed on; zero after the end.
     #[serde(rename = "l", with = "nanos")]
     pub left: Usd,
-    /// The highest cumulative figures stated on it.
+    /// The highest cumulative figures stated on it, and what was spent since on handoffs that took their part of it
+    /// and ended: the holder's next figures begin there.
     #[serde(rename = "m")]
     pub stated: Spending,
     /// The sender's spending since its last statement, as of the handoff.
@@ -137,7 +138,7 @@ pub struct Funds {
     /// The amount neither spent nor reserved. Negative where agents overspent.
     #[serde(with = "nanos")]
     pub free: Usd,
-    /// The highest cumulative figures stated by agents without a reserve.
+    /// The same of agents without a reserve.
     pub stated: Spending,
     pub agents: BTreeMap<AgentId, Spending>,
     /// Reserves in the order of commits.
@@ -400,6 +401,9 @@ impl Funds {
         }
         self.take(place.from, before.usd.plus(remaining));
         self.count(ask.source, before);
+        if let Some(at) = place.base.filter(|at| !self.reserves[*at].open) {
+            self.raise(self.reserves[at].from, before);
+        }
         self.reserves.push(Reservation {
             handoff,
             from: place.under,
@@ -446,14 +450,53 @@ impl Funds {
         }
     }
 
-    /// What the receiver of a branch spent is behind the agent that gathers the branches: its next figures,
-    /// cumulative, begin after the sum of them.
-    pub fn gather(&mut self, branch: HandoffId, spent: Spending, to: &AgentId) {
-        match self.above(branch).and_then(|id| self.find(id)) {
-            Some(at) => self.reserves[at].stated = self.reserves[at].stated.plus(spent),
-            None if self.opener == *to => self.stated = self.stated.plus(spent),
-            None => {}
+    /// A handoff ended, well or badly: what was spent on it is behind the agents that handed the money on, so that
+    /// their next figures, cumulative, begin there. While nothing else of the task is under way that is all that the
+    /// task has cost, which `GET /tasks/{id}` shows; beside other handoffs it is what was spent below. `cost` is what
+    /// the handoff's message stated.
+    pub fn put_behind(&mut self, ended: HandoffId, cost: &Cost) {
+        let Some(at) = self.find(ended) else { return };
+        let one = &self.reserves[at];
+        let (from, below) = (one.from, one.stated.since(Spending::of(cost)));
+        self.raise(from, below);
+    }
+
+    /// Raises the figures from which the holders of a handoff's money go on: of each reserve above it, up to the
+    /// nearest open one, or the task's.
+    fn raise(&mut self, from: Option<HandoffId>, below: Spending) {
+        let mut path = Vec::new();
+        let mut next = from;
+        while let Some(at) = next.and_then(|id| self.find(id)).filter(|at| !path.contains(at)) {
+            path.push(at);
+            next = self.reserves[at].from;
         }
+        let alone =
+            (0..self.reserves.len()).all(|at| !self.reserves[at].open || path.contains(&at));
+        let shown = self.spent;
+        let raised = |stated: &mut Spending| {
+            let mut sum = stated.plus(below);
+            sum.usd = if alone { shown } else { sum.usd.min(shown) };
+            *stated = (*stated).max(sum);
+        };
+        for at in path {
+            raised(&mut self.reserves[at].stated);
+            if self.reserves[at].open {
+                return;
+            }
+        }
+        raised(&mut self.stated);
+    }
+
+    /// Whether what the sender holds pays for the request.
+    #[must_use]
+    pub fn covers(&self, ask: FundsRequest<'_>) -> bool {
+        let place = self.place(ask.parent, ask.source);
+        let own = match place.from {
+            Some(at) if self.reserves[at].holder == *ask.source => self.reserves[at].left,
+            None if place.root => self.free,
+            _ => return false,
+        };
+        self.spends(ask).usd.plus(Usd(ask.cost.remaining.0.max(0))) <= own
     }
 
     /// The receiver of a handoff that ended when it handed on says what it spent by now: it holds nothing
@@ -462,8 +505,10 @@ impl Funds {
         let Some(at) = self.find(handoff).filter(|at| !self.reserves[*at].open) else {
             return Spending::default();
         };
-        let pays = self.open_above(self.reserves[at].from);
-        self.end(at, pays, said)
+        let from = self.reserves[at].from;
+        let after = self.end(at, self.open_above(from), said);
+        self.raise(from, after);
+        after
     }
 
     /// Counts a receiver's final spending, out of an open reserve or the free amount.

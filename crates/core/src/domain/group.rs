@@ -8,9 +8,12 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use super::canonical;
 use super::handoff::HandoffStatus;
 use super::ids::{AgentId, HandoffId, Micros};
 
@@ -392,6 +395,50 @@ pub fn branch_id(group: HandoffId, index: u32) -> HandoffId {
     HandoffId(uuid::Builder::from_custom_bytes(bytes).into_uuid())
 }
 
+/// Whether an id is that of a branch of the group.
+fn is_branch(group: HandoffId, id: HandoffId) -> bool {
+    (0..MAX_RECEIVERS)
+        .any(|place| u32::try_from(place).is_ok_and(|place| branch_id(group, place) == id))
+}
+
+/// Names a branch in the message that its receiver gets: the ids of the message are the group's, and a receiver answers to
+/// its own. The sender's signature is not over that, and is left out. Any other message stays as it is.
+pub fn name_branch(message: &mut Value, id: HandoffId) {
+    if id.0.get_version_num() != BRANCH_VERSION {
+        return;
+    }
+    let stated = message.get("handoffId").and_then(Value::as_str);
+    let Some(group) = stated.and_then(|text| text.parse().ok()) else { return };
+    let Some(members) = message.as_object_mut().filter(|_| is_branch(group, id)) else { return };
+    members.insert("handoffId".to_owned(), id.to_string().into());
+    members.remove("signature");
+    let extensions = members.entry("extensions").or_insert_with(|| json!({}));
+    let Some(extensions) = extensions.as_object_mut() else { return };
+    let own = extensions.entry("handoffd").or_insert_with(|| json!({}));
+    if let Some(own) = own.as_object_mut() {
+        own.insert("groupId".to_owned(), group.to_string().into());
+    }
+}
+
+/// The same of a message's canonical bytes.
+#[must_use]
+pub fn as_branch(message: Bytes, id: HandoffId) -> Bytes {
+    // Nearly no message is one: only an id of that version is looked at further.
+    if id.0.get_version_num() != BRANCH_VERSION {
+        return message;
+    }
+    let own = format!("\"handoffId\":\"{id}\"");
+    if memchr::memmem::find(&message, own.as_bytes()).is_some() {
+        return message;
+    }
+    let Ok(mut named) = serde_json::from_slice::<Value>(&message) else { return message };
+    name_branch(&mut named, id);
+    canonical::to_vec(&named).into()
+}
+
+/// The version of a branch's id.
+const BRANCH_VERSION: usize = 8;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -496,6 +543,16 @@ mod tests {
         assert_eq!(branch_id(group, 1), branch_id(group, 1));
         assert_ne!(branch_id(group, 1), branch_id(group, 2));
         assert_eq!(branch_id(group, 1).0.get_version_num(), 8);
+        let message =
+            json!({ "handoffId": group.to_string(), "signature": "x", "extensions": { "own": 1 } });
+        let bytes = Bytes::from(canonical::to_vec(&message));
+        let own = branch_id(group, 99);
+        let named: Value = serde_json::from_slice(&as_branch(bytes.clone(), own)).unwrap();
+        let expected = json!({ "handoffId": own.to_string(), "extensions": { "own": 1, "handoffd": { "groupId": group.to_string() } } });
+        assert_eq!(named, expected);
+        for other in [group, branch_id(own, 1), branch_id(group, 100)] {
+            assert_eq!(as_branch(bytes.clone(), other), bytes, "{other}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::group::BranchPlace;
 use super::ids::{AgentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
 use super::latency::LatencyClock;
+use super::lease::HolderPulse;
 use super::message::whole_number;
 use super::money::Usd;
 use super::question::Question;
@@ -227,6 +228,8 @@ pub struct Handoff {
     pub attempts: i32,
     /// When the current wait (verdict or lease) ends.
     pub deadline_at: Option<Micros>,
+    /// When its holder was last heard of, where the holder said how often that will be.
+    pub pulse: Option<HolderPulse>,
     /// What it cost, cumulative.
     pub cost: Cost,
     /// May be tried again after its bytes were sent.
@@ -360,6 +363,7 @@ impl HandoffDraft {
             fencing_token,
             attempts: 0,
             deadline_at: None,
+            pulse: None,
             cost: self.cost,
             idempotent: self.idempotent,
             checkpoint: checkpoint.map(|(at, _)| at),

@@ -304,6 +304,43 @@ fn pointer_at(bytes: &[u8], offset: usize) -> String {
     })
 }
 
+/// The places of texts with a NUL, which no database keeps as text; at most `most`. A member whose name has one is named
+/// by its object.
+#[must_use]
+pub fn nuls(value: &Value, most: usize) -> Vec<String> {
+    fn look(value: &Value, at: &mut String, most: usize, found: &mut Vec<String>) {
+        if found.len() >= most {
+            return;
+        }
+        match value {
+            Value::String(text) if text.contains('\0') => found.push(at.clone()),
+            Value::Array(items) => {
+                let length = at.len();
+                for (index, item) in items.iter().enumerate() {
+                    push_segment(at, &index.to_string());
+                    look(item, at, most, found);
+                    at.truncate(length);
+                }
+            }
+            Value::Object(members) => {
+                if members.keys().any(|name| name.contains('\0')) {
+                    found.push(at.clone());
+                }
+                let length = at.len();
+                for (name, item) in members.iter().filter(|(name, _)| !name.contains('\0')) {
+                    push_segment(at, name);
+                    look(item, at, most, found);
+                    at.truncate(length);
+                }
+            }
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    look(value, &mut String::new(), most, &mut found);
+    found
+}
+
 /// Appends one reference token to a JSON pointer, escaped after RFC 6901, §3.
 pub fn push_segment(pointer: &mut String, segment: &str) {
     pointer.push('/');

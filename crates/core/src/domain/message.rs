@@ -146,6 +146,9 @@ impl FanOut {
     }
 }
 
+/// The UUIDs of a message.
+const IDS: [&str; 4] = ["/handoffId", "/taskId", "/parentHandoffId", "/fromAgent/executionId"];
+
 /// A message whose schema has been checked.
 #[derive(Debug, Clone)]
 pub struct Message {
@@ -236,10 +239,23 @@ impl Message {
         self.fan_out.as_ref()
     }
 
-    /// Canonical form of everything, for telling a replay from a conflict.
+    /// Canonical form of everything, for telling a replay from a conflict. Ids are the same in capitals.
     #[must_use]
     pub fn whole(&self) -> Vec<u8> {
-        self.canonical.all()
+        let capital = |pointer: &&&str| {
+            let id = self.value.pointer(pointer).and_then(Value::as_str);
+            id.is_some_and(|id| id.bytes().any(|byte| byte.is_ascii_uppercase()))
+        };
+        if IDS.iter().all(|pointer| !capital(&pointer)) {
+            return self.canonical.all();
+        }
+        let mut value = self.value.clone();
+        for pointer in IDS.iter().filter(capital) {
+            if let Some(Value::String(id)) = value.pointer_mut(pointer) {
+                id.make_ascii_lowercase();
+            }
+        }
+        super::canonical::to_vec(&value)
     }
 
     /// Canonical form of what is stored beside the log and delivered.

@@ -13,6 +13,7 @@ pub mod dead_letter;
 pub mod escalation;
 #[cfg(feature = "gate")]
 pub mod event;
+pub mod exchange;
 pub mod failure;
 pub mod funds;
 pub mod group;
@@ -22,6 +23,8 @@ pub mod handoff_tool;
 pub mod ids;
 pub mod json;
 pub mod latency;
+pub mod lease;
+pub mod lenient;
 pub mod lineage;
 pub mod message;
 pub mod money;

@@ -23,6 +23,18 @@ pub enum Recovery {
     Agent(AgentId),
 }
 
+impl Recovery {
+    /// The agent to which it leads, where that is one.
+    #[must_use]
+    pub fn leads_to(&self, supervisor: Option<&AgentId>) -> Option<AgentId> {
+        match self {
+            Self::Supervisor => supervisor.cloned(),
+            Self::Agent(id) => Some(id.clone()),
+            Self::Source | Self::Human => None,
+        }
+    }
+}
+
 impl fmt::Display for Recovery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

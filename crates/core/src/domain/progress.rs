@@ -174,7 +174,7 @@ struct Baseline {
 }
 
 /// The budget relay: what was spent never falls, and what remains never exceeds what was left minus
-/// what was spent since, unless an operator topped the task up.
+/// what was spent since, unless an operator topped the task up or more came back to the sender.
 ///
 /// Several handoffs of a task may be open at once, each with the figures of its own branch. So a
 /// message is measured against the handoff it follows: its parent, where the sender sent or received
@@ -203,7 +203,12 @@ pub fn check_budget(
     });
     let mut baselines: Vec<Baseline> = match (named, parent.filter(own)) {
         (Some(funds), _) => vec![Baseline {
-            spent: funds.stated.usd,
+            spent: edges
+                .iter()
+                .filter(|edge| edge.source == *source)
+                .map(|edge| edge.spent)
+                .max()
+                .unwrap_or(funds.stated.usd),
             remaining: Usd(i64::MAX),
             topped_up: task.topped_up,
         }],
@@ -226,8 +231,11 @@ pub fn check_budget(
             topped_up: task.topped_up,
         });
     }
-    let found = baselines.iter().find_map(|base| mismatch(*base, task.topped_up, cost));
     let parent = parent.map(|parent| parent.id);
+    // What came back to the sender it may hand out again, whatever it said before.
+    let ask = FundsRequest { parent, source, cost };
+    let covered = task.funds.as_ref().is_some_and(|funds| funds.covers(ask));
+    let found = baselines.iter().find_map(|base| mismatch(*base, task.topped_up, cost, covered));
     let short = || task.funds.as_ref().and_then(|funds| short(funds, parent, source, cost));
     found.unwrap_or_else(|| short().into_iter().collect())
 }
@@ -244,7 +252,7 @@ pub fn short(
     Some(Failure::new(Stage::Budget, Code::BudgetMismatch, REMAINING, short.to_string()))
 }
 
-fn mismatch(base: Baseline, topped_up: Usd, cost: &Cost) -> Option<Vec<Failure>> {
+fn mismatch(base: Baseline, topped_up: Usd, cost: &Cost, covered: bool) -> Option<Vec<Failure>> {
     let mut failures = Vec::new();
     let mut found = |pointer: &str, message: String| {
         failures.push(Failure::new(Stage::Budget, Code::BudgetMismatch, pointer, message));
@@ -261,7 +269,7 @@ fn mismatch(base: Baseline, topped_up: Usd, cost: &Cost) -> Option<Vec<Failure>>
     let since = Usd(cost.spent.minus(base.spent).0.max(0));
     let added = topped_up.minus(base.topped_up);
     let left = base.remaining.plus(added).minus(since);
-    if cost.remaining > left {
+    if cost.remaining > left && !covered {
         found(
             REMAINING,
             format!(

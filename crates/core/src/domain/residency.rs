@@ -2,7 +2,7 @@
 //!
 //! The broker's region is that of its database. An agent, a subscriber or an archive without a stated region is in
 //! the broker's. A handoff crosses on its way in where its sender's region differs, and on its way out where its
-//! receiver's does. The legal basis of such a transfer is the foreign party's `transferBasis`, a code registered by
+//! receiver's does. So do texts that go to the classifier, the model or the matcher. The legal basis of such a transfer is the foreign party's `transferBasis`, a code registered by
 //! an operator, since it is part of records.
 
 use std::fmt;
@@ -103,6 +103,10 @@ pub enum CrossingParty {
     Sender,
     /// The data goes to the party.
     Receiver,
+    /// The data goes to the external classifier.
+    Classifier,
+    /// The data goes to the model that condenses turns.
+    Model,
 }
 
 /// A transfer of data between regions.
@@ -138,7 +142,9 @@ impl ResidencyRules {
         let other = region.filter(|region| *region != own)?;
         let (from, to) = match party {
             CrossingParty::Sender => (other, own),
-            CrossingParty::Receiver => (own, other),
+            CrossingParty::Receiver | CrossingParty::Classifier | CrossingParty::Model => {
+                (own, other)
+            }
         };
         Some(Crossing { party, from, to, transfer_basis: basis.map(str::to_owned) })
     }

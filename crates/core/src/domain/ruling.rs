@@ -1,6 +1,8 @@
 //! What rules the end of a handoff, settled when it is submitted and kept with it: whatever changes in
 //! the meantime, its recovery is the one that was agreed on.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::group::BranchPlace;
@@ -33,6 +35,16 @@ pub enum Standing {
     Recovery,
 }
 
+/// The rules of an edge that a handoff may take after it failed on another.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct OtherEdge {
+    pub edge: EdgePolicy,
+    /// The sender's supervisor, else that edge's receiver's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub supervisor: Option<AgentId>,
+}
+
 /// The rules of one handoff.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -46,6 +58,13 @@ pub struct Ruling {
     /// The sender's preferred agents that were not tried yet, in order (seed 001).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub preferred: Vec<AgentId>,
+    /// The rules of the other edges that it may take, by receiver, as they were judged at submission. On an edge
+    /// that is not here, `edge` goes on to rule.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub others: BTreeMap<AgentId, OtherEdge>,
+    /// Agents that were not registered when it was submitted: the message was judged for no edge to them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unknown: Vec<AgentId>,
     /// In whose place it stands.
     #[serde(skip_serializing_if = "is_default")]
     pub standing: Standing,
@@ -110,10 +129,21 @@ impl Ruling {
         named.or_else(|| self.recovers_to(&self.edge.on_timeout))
     }
 
-    /// The same for a handoff that stands in for it, which is addressed by its agent's id.
+    /// The same for a handoff that stands in for it, which is addressed by its agent's id and ruled by the contract
+    /// of its own edge.
     #[must_use]
-    pub fn stand_in(&self, standing: Standing) -> Self {
-        Self { preferred: Vec::new(), standing, addressed: None, ..self.clone() }
+    pub fn stand_in(&self, standing: Standing, target: &AgentId) -> Self {
+        let mut ruling = Self { preferred: Vec::new(), standing, addressed: None, ..self.clone() };
+        if let Some(OtherEdge { edge, supervisor }) = self.others.get(target) {
+            (ruling.edge, ruling.supervisor) = (edge.clone(), supervisor.clone());
+        }
+        ruling
+    }
+
+    /// The rules of the edge to that agent.
+    #[must_use]
+    pub fn edge_to(&self, target: &AgentId) -> &EdgePolicy {
+        self.others.get(target).map_or(&self.edge, |other| &other.edge)
     }
 
     /// As stored: JSON.
@@ -133,11 +163,7 @@ impl Ruling {
     }
 
     fn recovers_to(&self, recovery: &Recovery) -> Option<AgentId> {
-        match recovery {
-            Recovery::Supervisor => self.supervisor.clone(),
-            Recovery::Agent(id) => Some(id.clone()),
-            Recovery::Source | Recovery::Human => None,
-        }
+        recovery.leads_to(self.supervisor.as_ref())
     }
 
     /// What is to be done. `live` says whether an agent can take a handoff now; `untouched` that the
@@ -147,8 +173,8 @@ impl Ruling {
         let asked = trigger == Trigger::Reject || (untouched && self.edge.idempotent);
         let mut left = self.preferred.iter();
         if asked && let Some(next) = left.find(|id| live(id)) {
-            let ruling =
-                Self { preferred: left.cloned().collect(), ..self.stand_in(Standing::Preferred) };
+            let ruling = self.stand_in(Standing::Preferred, next);
+            let ruling = Self { preferred: left.cloned().collect(), ..ruling };
             return Next::Readdress(next.clone(), Box::new(ruling));
         }
         let exhausted =
@@ -165,7 +191,10 @@ impl Ruling {
             return Next::Escalate;
         }
         match self.recovers_to(recovery).filter(|id| live(id)) {
-            Some(id) => Next::Readdress(id, Box::new(self.stand_in(Standing::Recovery))),
+            Some(id) => {
+                let ruling = self.stand_in(Standing::Recovery, &id);
+                Next::Readdress(id, Box::new(ruling))
+            }
             None => Next::RollBack { exhausted },
         }
     }

@@ -130,7 +130,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::domain::agent::{Agent, SPECIALTY};
+    use crate::domain::agent::Agent;
 
     const fn shares(first_match: u32, relevance: u32, least_busy: u32) -> StrategyShares {
         StrategyShares { first_match, relevance, least_busy, success_rate: 0 }

@@ -50,11 +50,13 @@ pub enum WarningCode {
     OrderInData,
     /// The external classifier is asked after the commit.
     OpinionPending,
+    /// A part of a verdict could not be kept as it came: it was replaced, or dropped.
+    Unreadable,
 }
 
 impl WarningCode {
     /// All codes, in the order of the registry.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::WithoutEffect,
         Self::UnknownAgent,
         Self::EndpointRefused,
@@ -75,6 +77,7 @@ impl WarningCode {
         Self::EmbeddedBinary,
         Self::OrderInData,
         Self::OpinionPending,
+        Self::Unreadable,
     ];
 
     /// The code as it stands on the wire.
@@ -101,6 +104,7 @@ impl WarningCode {
             Self::EmbeddedBinary => "EMBEDDED_BINARY",
             Self::OrderInData => "ORDER_IN_DATA",
             Self::OpinionPending => "OPINION_PENDING",
+            Self::Unreadable => "UNREADABLE",
         }
     }
 }

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::money::Usd;
+use super::residency::Crossing;
 
 /// The tokenizer by which an agent's model counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
@@ -295,6 +296,9 @@ pub struct CompressionFacts {
     /// Why the embedded compressor took the model's place: a code.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fallback: Option<String>,
+    /// The turns went to another region for the model's summary.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub crossing: Option<Crossing>,
 }
 
 #[cfg(test)]

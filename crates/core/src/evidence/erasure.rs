@@ -58,6 +58,12 @@ pub struct ErasureFacts {
     pub contents: i64,
     /// Checkpoints erased: on this page, or in all for `ERASURE_COMPLETED`.
     pub checkpoints: i64,
+    /// Data held at the time of the request; in `ERASURE_COMPLETED` alone, as the certificate says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<i64>,
+    /// Time of the request, RFC 3339; in `ERASURE_COMPLETED` alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requested_at: Option<String>,
 }
 
 /// The facts of a purge in a record (`retention.delete_after_days`).

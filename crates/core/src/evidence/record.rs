@@ -16,7 +16,7 @@ use crate::domain::group::GroupFacts;
 use crate::domain::handoff::{Cost, TokenSpent};
 use crate::domain::ids::{AgentId, ContentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
 use crate::domain::money::Usd;
-use crate::domain::residency::ResidencyFacts;
+use crate::domain::residency::{Crossing, ResidencyFacts};
 use crate::domain::stream::{Stream, StreamStatus};
 use crate::domain::window::{CompressionFacts, ContextFacts};
 
@@ -144,6 +144,9 @@ pub struct ClassifierFacts {
     pub verdict: String,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub label: Option<String>,
+    /// The texts went to another region for it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub crossing: Option<Crossing>,
 }
 
 impl ClassifierFacts {
@@ -157,7 +160,7 @@ impl ClassifierFacts {
     /// A verdict without a label.
     #[must_use]
     pub fn new(by: &str, verdict: &str) -> Self {
-        Self { by: by.to_owned(), verdict: verdict.to_owned(), label: None }
+        Self { by: by.to_owned(), verdict: verdict.to_owned(), label: None, crossing: None }
     }
 }
 

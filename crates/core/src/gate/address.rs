@@ -32,6 +32,8 @@ pub struct ResolvedReceiver {
     pub failures: Vec<Failure>,
     /// An allowlist refusal, for the log.
     pub violation: Option<AllowlistViolation>,
+    /// The receiver's place among the preferred agents, where it stands in for those addressed.
+    pub preferred: Option<usize>,
 }
 
 impl ResolvedReceiver {
@@ -182,14 +184,7 @@ pub fn resolve(
     let may_wait = to.agent_id.is_some() && may_wait(readers.message);
     let wanted = ReceiverRequirements { to, required, range, readers, by_itself, may_wait };
     let able = candidates.iter().copied().filter(|member| unfit(member.agent(), &wanted).is_none());
-    let best = able.min_by(|a, b| {
-        let (one, other) = (a.agent(), b.agent());
-        other
-            .agent_version
-            .cmp_precedence(&one.agent_version)
-            .then_with(|| a.in_flight().cmp(&b.in_flight()))
-            .then_with(|| one.agent_id.cmp(&other.agent_id))
-    });
+    let best = able.min_by(|one, other| before(one, other));
     if let Some(member) = best {
         found.target = Some(Arc::clone(member.agent()));
     } else {
@@ -211,6 +206,48 @@ pub fn resolve(
         }
     }
     found
+}
+
+/// The other agents that can take a handoff by its address, the best first; none where it names one agent.
+#[must_use]
+pub fn others(
+    source: &Agent,
+    to: &Address,
+    required: &[String],
+    roster: &Roster,
+    readers: &ReceiverForms<'_>,
+    best: &AgentId,
+) -> Vec<Arc<Agent>> {
+    let addressed: &[Arc<Member>] = match (&to.agent_id, &to.agent_type, &to.capability) {
+        (None, Some(name), _) => roster.members_of_type(name),
+        (None, None, Some(capability)) => roster.members_with_capability(capability),
+        _ => &[],
+    };
+    let range = to.agent_version.as_deref().and_then(|text| text.parse().ok());
+    let wanted = ReceiverRequirements {
+        to,
+        required,
+        range,
+        readers,
+        by_itself: false,
+        may_wait: false,
+    };
+    let mut able = allowed(source, to, addressed, roster);
+    able.retain(|member| {
+        let id = &member.agent().agent_id;
+        *id != source.agent_id && id != best && unfit(member.agent(), &wanted).is_none()
+    });
+    able.sort_by(|one, other| before(one, other));
+    able.into_iter().map(|member| Arc::clone(member.agent())).collect()
+}
+
+/// The order of preference: the highest version, then the fewest open handoffs, then the id.
+fn before(one: &Member, other: &Member) -> std::cmp::Ordering {
+    let (a, b) = (one.agent(), other.agent());
+    b.agent_version
+        .cmp_precedence(&a.agent_version)
+        .then_with(|| one.in_flight().cmp(&other.in_flight()))
+        .then_with(|| a.agent_id.cmp(&b.agent_id))
 }
 
 /// Whether a message is meant for that agent: it is the one addressed, one of those addressed, or preferred.
@@ -307,7 +344,9 @@ pub fn or_preferred(
     if found.target.is_some() || !unrouted {
         return found;
     }
-    let able = preferred.iter().filter_map(|id| roster.member(id)).find(|member| {
+    let known = preferred.iter().enumerate();
+    let mut known = known.filter_map(|(place, id)| Some((place, roster.member(id)?)));
+    let able = known.find(|(_, member)| {
         let id = Some(member.agent().agent_id.clone());
         let to = Address { agent_id: id, agent_type: None, agent_version: None, capability: None };
         let wanted = ReceiverRequirements {
@@ -322,7 +361,9 @@ pub fn or_preferred(
     });
     found.failures.clear();
     match able {
-        Some(member) => found.target = Some(Arc::clone(member.agent())),
+        Some((place, member)) => {
+            (found.target, found.preferred) = (Some(Arc::clone(member.agent())), Some(place));
+        }
         None => found.failures.push(Failure::new(
             Stage::Route,
             Code::NoCapableAgent,

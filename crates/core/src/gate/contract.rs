@@ -113,9 +113,7 @@ pub fn check(
     terms: ContractTerms,
 ) -> ContractCheck {
     let named = message.envelope().contract_id.as_deref();
-    let violation =
-        |pointer: &str, why| Failure::new(Stage::Contract, Code::ContractViolation, pointer, why);
-    let mut found = ContractCheck::default();
+    let mut found = held(message, (source, target), named, catalog, terms);
     if named.is_some_and(|named| !catalog.knows(named)) {
         found.warnings.push(Warning::new(
             WarningCode::ContractUnknown,
@@ -123,6 +121,34 @@ pub fn check(
             "this broker has no contract of that name; the contract of the edge rules, where there is one",
         ));
     }
+    found
+}
+
+/// The same for an edge that the message takes when it fails on another: `contractId` counts where that contract
+/// speaks of this edge.
+#[must_use]
+pub fn check_beside(
+    message: &Message,
+    source: &Agent,
+    target: &Agent,
+    catalog: &Catalog,
+    terms: ContractTerms,
+) -> ContractCheck {
+    let named = message.envelope().contract_id.as_deref();
+    let named = named.filter(|named| catalog.declares(named, source, target));
+    held(message, (source, target), named, catalog, terms)
+}
+
+fn held(
+    message: &Message,
+    (source, target): (&Agent, &Agent),
+    named: Option<&str>,
+    catalog: &Catalog,
+    terms: ContractTerms,
+) -> ContractCheck {
+    let violation =
+        |pointer: &str, why| Failure::new(Stage::Contract, Code::ContractViolation, pointer, why);
+    let mut found = ContractCheck::default();
     match catalog.ruling(
         source,
         target,

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use super::{
-    Gate, GateLookup, GateVerdict, JudgedReport, PassedMessage, RefusedMessage, ScannedEdge,
-    UnreadMessage, address, budget, completeness, contract, crossed, place, stream, unheld,
+    Gate, GateLookup, GateVerdict, JudgedReport, OtherEdges, PassedMessage, RefusedMessage,
+    ScannedEdge, UnreadMessage, address, budget, completeness, contract, crossed, place, stream,
+    unheld,
 };
 use crate::context;
 use crate::contract::enforce::CompiledContract;
@@ -36,6 +37,8 @@ pub struct PassedBranch {
     pub target: Arc<Agent>,
     /// The contract that rules the edge.
     pub contract: Option<Arc<CompiledContract>>,
+    /// The other edges that the branch may take.
+    pub others: OtherEdges,
     /// The regions between which the data moves.
     pub residency: Option<ResidencyFacts>,
     /// The message against the receiver's context window.
@@ -98,7 +101,12 @@ impl Gate {
         failures.extend(budget::check(message.value()));
         let branches: Vec<PassedBranch> = judged.into_iter().filter_map(|one| one.branch).collect();
         let group = PassedGroup { join: list.join, on_reject: list.on_reject, branches };
-        let scanned = self.scan(&message, lookup, &group.edges());
+        let edges = group.edges();
+        let alone = match &edges[..] {
+            [(target, _)] => *target,
+            _ => None,
+        };
+        let scanned = self.scan(&message, lookup, alone, &edges);
         failures.extend_from_slice(&scanned.failures);
         self.credentials_and_binary(&scanned, &mut failures, &mut warnings);
         warnings.extend(unheld::warnings(message.value()));
@@ -118,6 +126,7 @@ impl Gate {
                 message: Some(message),
                 target: None,
                 contract: None,
+                others: OtherEdges::default(),
                 findings,
                 observed,
                 allowlist: violation,
@@ -130,6 +139,7 @@ impl Gate {
             target,
             to_itself: false,
             contract,
+            others: OtherEdges::default(),
             observed,
             marked,
             may_repeat,
@@ -193,6 +203,7 @@ impl Gate {
             Some(source) => address::resolve(source, to, required, lookup.roster, &readers, None),
             None => address::ResolvedReceiver::stranger(sender, to),
         };
+        let (found, ruled) = self.best_ruled(message, to, lookup, found, again);
         let mut judged = JudgedReceiver {
             failures: found.failures,
             violation: found.violation,
@@ -211,14 +222,17 @@ impl Gate {
             let pointer = place(one).replace("/fromAgent", "");
             judged.failures.push(Failure::new(Stage::Route, Code::Forbidden, pointer, why));
         }
-        let contract::ContractCheck { failures, warnings, ruling, .. } =
-            self.ruled(message, lookup, Some((source, &target)), again);
+        let contract::ContractCheck { failures, warnings, ruling, .. } = ruled;
         judged.failures.extend(failures);
         judged.warnings.extend(warnings);
         judged.warnings.extend(crossed(&crossings));
         if let Some(ready) = &ruling {
             contract_in_a_list(ready, &mut judged);
         }
+        let edge = (source, &*target);
+        let others = self.other_edges(message, lookup, edge, ruling.as_deref(), again);
+        judged.failures.extend(others.failures);
+        judged.warnings.extend(others.warnings);
         let bare = completeness::check(message.value(), &[]);
         let missing = completeness::check(message.value(), &target.required_state);
         judged.failures.extend(missing.into_iter().filter(|one| !bare.contains(one)));
@@ -235,6 +249,7 @@ impl Gate {
             to: to.clone(),
             target,
             contract: ruling,
+            others: others.others,
             residency: ResidencyRules::facts(crossings),
             context: Some(facts),
         });

@@ -14,6 +14,7 @@ pub mod claims;
 pub mod completeness;
 pub mod contract;
 mod fan_out;
+mod other_edges;
 pub mod reply;
 pub mod safety;
 pub mod schema;
@@ -30,13 +31,14 @@ use crate::domain::credential::{self, CredentialForms, CredentialMatch, SecretPo
 use crate::domain::failure::{Code, Failure, Stage, primary};
 use crate::domain::ids::{AgentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
 use crate::domain::json;
-use crate::domain::message::Message;
+use crate::domain::message::{Address, Message};
 use crate::domain::policy::{EdgePolicy, Orders, VersionClaims};
 use crate::domain::residency::{Crossing, CrossingParty, ResidencyFacts, ResidencyRules};
 use crate::domain::roster::Roster;
 use crate::domain::warning::{Warning, WarningCode};
 use crate::domain::window::{BinaryPolicy, ContextFacts, ContextSettings};
 pub use fan_out::{PassedBranch, PassedGroup};
+pub use other_edges::OtherEdges;
 use schema::older::{MessageForm, OlderForm};
 
 /// The span of one stage, for traces only; it names what the stage found, by a code.
@@ -110,6 +112,8 @@ pub struct PassedMessage {
     pub to_itself: bool,
     /// The contract that rules the edge.
     pub contract: Option<Arc<CompiledContract>>,
+    /// The other edges that the message may take.
+    pub others: OtherEdges,
     /// Safety findings that are recorded only.
     pub observed: Vec<safety::SafetyFinding>,
     /// Orders inside tools' outputs and data that are marked.
@@ -142,6 +146,8 @@ pub struct RefusedMessage {
     pub target: Option<Arc<Agent>>,
     /// The contract that rules the edge.
     pub contract: Option<Arc<CompiledContract>>,
+    /// The other edges that the message may take.
+    pub others: OtherEdges,
     /// Safety findings that refuse.
     pub findings: Vec<safety::SafetyFinding>,
     /// Safety findings that are recorded only.
@@ -213,6 +219,7 @@ impl RefusedMessage {
             message: None,
             target: None,
             contract: None,
+            others: OtherEdges::default(),
             findings: Vec::new(),
             observed: Vec::new(),
             allowlist: None,
@@ -236,6 +243,7 @@ impl RefusedMessage {
             message: Some(message),
             target: Some(target),
             contract,
+            others: OtherEdges::default(),
             findings: Vec::new(),
             observed: Vec::new(),
             allowlist: None,
@@ -250,9 +258,9 @@ impl RefusedMessage {
         finding: safety::SafetyFinding,
         failure: Failure,
     ) -> Self {
-        let PassedMessage { message, target, contract, observed, context, .. } = passed;
+        let PassedMessage { message, target, contract, others, observed, context, .. } = passed;
         let refused = Self::after_gate(message, target, contract, vec![failure]);
-        Self { findings: vec![finding], observed, context, ..refused }
+        Self { findings: vec![finding], others, observed, context, ..refused }
     }
 
     /// The primary reason (specification §2.2).
@@ -266,7 +274,7 @@ impl RefusedMessage {
 const fn place(crossing: &Crossing) -> &'static str {
     match crossing.party {
         CrossingParty::Sender => "/fromAgent",
-        CrossingParty::Receiver => "/toAgent",
+        CrossingParty::Receiver | CrossingParty::Classifier | CrossingParty::Model => "/toAgent",
     }
 }
 
@@ -350,7 +358,16 @@ impl Gate {
         if let Err(failures) = signed {
             return RefusedMessage::early(failures, Some(&value));
         }
-        let fits = stage!("gate.schema").in_scope(|| noted(self.schemas.check(&value)));
+        let fits = stage!("gate.schema").in_scope(|| {
+            // Only an escape can bring one: a message without it is not searched.
+            let mut nuls = match memchr::memmem::find(body, b"\\u0000") {
+                Some(_) => with_nul(&value),
+                None => Vec::new(),
+            };
+            let fits = self.schemas.check(&value).map(|_| ());
+            nuls.extend(fits.err().into_iter().flatten());
+            noted(if nuls.is_empty() { Ok(()) } else { Err(nuls) })
+        });
         if let Err(failures) = fits {
             return RefusedMessage::early(failures, Some(&value));
         }
@@ -400,7 +417,12 @@ impl Gate {
         };
         let said: Vec<_> = match &passed.group {
             Some(group) => group.edges().into_iter().map(orders_on).collect(),
-            None => vec![orders_on((Some(&*passed.target), passed.contract.as_deref()))],
+            None => {
+                let first = orders_on((Some(&*passed.target), passed.contract.as_deref()));
+                let others = passed.others.rules.values();
+                let others = others.map(|other| orders_of(Some(&other.edge), None));
+                [first].into_iter().chain(others).collect()
+            }
         };
         let judged = self.on_report(&case, report, &said);
         let JudgedReport { findings, observed, marked } = judged;
@@ -411,9 +433,10 @@ impl Gate {
             return GateVerdict::Pass(passed);
         }
         let failures = findings.iter().map(safety::to_failure).collect();
-        let PassedMessage { message, target, contract, context, .. } = *passed;
+        let PassedMessage { message, target, contract, others, context, .. } = *passed;
         let refused = RefusedMessage::after_gate(message, target, contract, failures);
-        GateVerdict::Refused(Box::new(RefusedMessage { findings, observed, context, ..refused }))
+        let refused = RefusedMessage { findings, observed, others, context, ..refused };
+        GateVerdict::Refused(Box::new(refused))
     }
 
     /// The effect of a scan's findings by the policies, the contracts and the receivers; of several the strictest.
@@ -475,6 +498,12 @@ impl Gate {
         let mut warnings = Vec::new();
         self.identity(&message, lookup, &mut failures, &mut warnings);
         let found = stage!("gate.address").in_scope(|| self.route(&message, lookup, &mut failures));
+        let (found, ruled) = stage!("gate.contract").in_scope(|| {
+            let (found, ruled) =
+                self.best_ruled(&message, &envelope.to_agent, lookup, found, again);
+            note(&ruled.failures);
+            (found, ruled)
+        });
         failures.extend(found.failures);
         let source = lookup.roster.find(sender);
         let crossings = self.residency.crossings(source, found.target.as_deref());
@@ -483,12 +512,18 @@ impl Gate {
         }));
         let to_itself = found.target.as_ref().is_some_and(|target| target.agent_id == *sender);
         let receiver = found.target.as_deref().filter(|_| !to_itself);
-        let ruled = stage!("gate.contract").in_scope(|| {
-            let found = self.ruled(&message, lookup, source.zip(receiver), again);
-            note(&found.failures);
-            found
-        });
-        failures.extend(ruled.failures);
+        let others = source
+            .zip(receiver)
+            .map(|edge| self.other_edges(&message, lookup, edge, ruled.ruling.as_deref(), again))
+            .unwrap_or_default();
+        failures.extend(ruled.failures.into_iter().map(|mut one| {
+            if let Some(place) = found.preferred.filter(|_| one.pointer == "/toAgent") {
+                one.pointer = format!("/preferredAgents/{place}");
+            }
+            one
+        }));
+        failures.extend(others.failures);
+        warnings.extend(others.warnings);
         failures.extend(stage!("gate.completeness").in_scope(|| {
             let required = found.target.as_ref().map_or(&[][..], |agent| &agent.required_state);
             let found = completeness::check(message.value(), required);
@@ -501,8 +536,10 @@ impl Gate {
             found
         }));
         let (target, contract) = (found.target.as_deref(), ruled.ruling.as_deref());
+        let mut edges = vec![(target, contract)];
+        edges.extend(others.contracts.iter().map(|ready| (None, Some(&**ready))));
         let scanned =
-            stage!("gate.safety").in_scope(|| self.scan(&message, lookup, &[(target, contract)]));
+            stage!("gate.safety").in_scope(|| self.scan(&message, lookup, target, &edges));
         failures.extend_from_slice(&scanned.failures);
         self.credentials_and_binary(&scanned, &mut failures, &mut warnings);
         failures.extend(stream::opening(&message, to_itself, target, contract));
@@ -541,6 +578,7 @@ impl Gate {
                 to_itself,
                 group: None,
                 contract: ruled.ruling,
+                others: others.others,
                 observed: scanned.judged.observed,
                 marked: scanned.judged.marked,
                 may_repeat: scanned.may_repeat,
@@ -552,6 +590,7 @@ impl Gate {
                 message: Some(message),
                 target,
                 contract: ruled.ruling,
+                others: others.others,
                 findings: scanned.judged.findings,
                 observed: scanned.judged.observed,
                 allowlist: found.violation,
@@ -598,6 +637,14 @@ impl Gate {
             }
             if !address::names(&to, &envelope.preferred_agents, agent) {
                 failures.push(foreign_key());
+            } else if !address::names(&to, &[], agent) {
+                // It gets the message when those addressed do not take it, along an edge of its own.
+                to = Cow::Owned(Address {
+                    agent_id: Some(agent.agent_id.clone()),
+                    agent_type: None,
+                    agent_version: None,
+                    capability: None,
+                });
             } else if to.agent_id.is_none() {
                 // Another of its type may be routed to; what counts is whether it could take the message itself.
                 to.to_mut().agent_id = Some(agent.agent_id.clone());
@@ -625,6 +672,46 @@ impl Gate {
         };
         note(&found.failures);
         found
+    }
+
+    /// The receiver with the contract of its edge. Where several could take the message by its address, and the contract
+    /// refuses it for the best, the best whose edge takes it.
+    fn best_ruled(
+        &self,
+        message: &Message,
+        to: &Address,
+        lookup: &GateLookup<'_>,
+        mut found: address::ResolvedReceiver,
+        again: bool,
+    ) -> (address::ResolvedReceiver, contract::ContractCheck) {
+        let envelope = message.envelope();
+        let source = lookup.roster.find(&envelope.from_agent.agent_id);
+        let target = found.target.as_deref();
+        let edge = source.zip(target).filter(|(from, to)| from.agent_id != to.agent_id);
+        let ruled = self.ruled(message, lookup, edge, again);
+        let Some((source, best)) = edge.filter(|_| {
+            !ruled.failures.is_empty()
+                && lookup.receiver.is_none()
+                && found.preferred.is_none()
+                && to.agent_id.is_none()
+        }) else {
+            return (found, ruled);
+        };
+        let readers = address::ReceiverForms::new(&self.schemas, message.value());
+        let required = &envelope.capabilities_required;
+        let others = address::others(source, to, required, lookup.roster, &readers, &best.agent_id);
+        for other in others {
+            let crossings = self.residency.crossings(Some(source), Some(&other));
+            if crossings.iter().any(|one| self.residency.refuses(one)) {
+                continue;
+            }
+            let of_other = self.ruled(message, lookup, Some((source, &other)), again);
+            if of_other.failures.is_empty() {
+                found.target = Some(other);
+                return (found, of_other);
+            }
+        }
+        (found, ruled)
     }
 
     /// The contract of the edge; without sender or receiver, or of an agent to itself, there is none.
@@ -668,18 +755,15 @@ impl Gate {
         }
     }
 
-    /// Scans every text once, for unsafe instructions and for credentials.
+    /// Scans every text once, for unsafe instructions and for credentials. `alone` is the one receiver, where there
+    /// is one: an exception for one receiver is none for all of several.
     fn scan(
         &self,
         message: &Message,
         lookup: &GateLookup<'_>,
+        alone: Option<&Agent>,
         edges: &[ScannedEdge<'_>],
     ) -> ScannedMessage {
-        // An exception for one receiver is none for all of several.
-        let alone = match edges {
-            [(target, _)] => *target,
-            _ => None,
-        };
         let case = safety::policy::PolicyContext {
             tenant: lookup.tenant,
             agent: &message.envelope().from_agent.agent_id,
@@ -727,6 +811,19 @@ fn orders_on((target, contract): ScannedEdge<'_>) -> [Option<Orders>; 2] {
 
 fn orders_of(edge: Option<&EdgePolicy>, target: Option<&Agent>) -> [Option<Orders>; 2] {
     [edge.and_then(|edge| edge.orders), target.and_then(|target| target.orders)]
+}
+
+/// Most texts with a NUL that are named.
+const MAX_NULS: usize = 32;
+
+/// A failure for each text with a NUL.
+#[must_use]
+pub fn with_nul(value: &Value) -> Vec<Failure> {
+    let failure = |pointer| {
+        let why = "The text has the character U+0000, which no database keeps: leave it out.";
+        Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, why)
+    };
+    json::nuls(value, MAX_NULS).into_iter().map(failure).collect()
 }
 
 /// The failure of a caller whose key is another agent's.

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -14,7 +15,7 @@ use time::format_description::well_known::Rfc3339;
 use super::signature;
 use crate::domain::canonical::CanonicalObject;
 use crate::domain::ids::{HandoffId, Micros};
-use crate::domain::json;
+use crate::domain::lenient::{Lenient, UnreadableParts};
 
 /// How far a reply's clock may be ahead of the broker's.
 const AHEAD: Duration = Duration::from_mins(1);
@@ -53,6 +54,25 @@ pub enum ReplyError {
     Timestamp,
 }
 
+/// The members beside what the receiver says. One that stands twice makes the reply malformed: its values could differ.
+const OWN_MEMBERS: [&str; 5] =
+    ["handoffId", "verdict", "timestamp", "fencingToken", signature::FIELD];
+
+/// The handoff that a reply is about, before anything of it is proven.
+#[must_use]
+pub fn handoff_of(bytes: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Handoff {
+        handoff_id: String,
+    }
+    // Nearly all are read at once, without a copy of what else they say.
+    let strict = serde_json::from_slice::<Handoff>(bytes).map(|one| one.handoff_id);
+    strict
+        .ok()
+        .or_else(|| Lenient::read(bytes)?.members.get("handoffId")?.as_str().map(str::to_owned))
+}
+
 /// A reply that was read, but not yet proven.
 #[derive(Debug)]
 pub struct Reply {
@@ -62,6 +82,8 @@ pub struct Reply {
     pub timestamp: Micros,
     /// The members beside those above, as the body of a callback has them.
     pub said: Map<String, Value>,
+    /// What of it could not be kept as it came.
+    pub unreadable: UnreadableParts,
     canonical: CanonicalObject,
     signature: Value,
 }
@@ -73,8 +95,12 @@ impl Reply {
     /// [`ReplyError::Malformed`].
     pub fn read(bytes: &[u8]) -> Result<Self, ReplyError> {
         let malformed = ReplyError::Malformed;
-        let Ok(Value::Object(mut said)) = json::parse(bytes) else { return Err(malformed) };
-        let canonical = CanonicalObject::new(&said);
+        let read = Lenient::read(bytes).ok_or(malformed)?;
+        if OWN_MEMBERS.iter().any(|name| read.repeats(name)) {
+            return Err(malformed);
+        }
+        let canonical = read.canonical();
+        let Lenient { members: mut said, unreadable, .. } = read;
         let mut text = |key: &str| match said.remove(key) {
             Some(Value::String(text)) => Ok(text),
             _ => Err(malformed),
@@ -95,6 +121,7 @@ impl Reply {
             verdict,
             timestamp: Micros(timestamp.map_err(|_| malformed)?),
             said,
+            unreadable,
             canonical,
             signature,
         })
@@ -166,6 +193,43 @@ mod tests {
         forged["verdict"] = json!("complete");
         let forged = Reply::read(&serde_json::to_vec(&forged).unwrap()).unwrap();
         assert_eq!(forged.prove(&[SECRET], NOW, AGE), Err(ReplyError::Signature));
+    }
+
+    /// Finding D1 of 0.3.0.
+    #[test]
+    fn an_unreadable_text_beside_a_signed_verdict_does_not_undo_it() {
+        // As JavaScript signs it: half a character as its escape.
+        let signed_with = |details: &str| {
+            let members = [
+                ("details", details),
+                ("fencingToken", "7"),
+                ("handoffId", r#""0193a6c8-5b1c-7c4e-8f00-0242ac120002""#),
+                ("timestamp", r#""2026-11-24T07:59:58Z""#),
+                ("verdict", r#""reject""#),
+            ];
+            let members = members.map(|(name, value)| (name.to_owned(), value.as_bytes().to_vec()));
+            let canonical = CanonicalObject::of_members(members.into_iter());
+            let tag = signature::sign(&canonical, SECRET);
+            let text = String::from_utf8(canonical.all()).unwrap();
+            text.replacen('{', &format!(r#"{{"signature":"{tag}","#), 1)
+        };
+        let deep = format!("{}{}", "[".repeat(500), "]".repeat(500));
+        for (details, kept) in [
+            (r#""half \ud83d""#, Some(json!("half \u{fffd}"))),
+            ("[NaN]", Some(json!([null]))),
+            (&deep, None),
+        ] {
+            for before in ["", "\u{feff}"] {
+                let text = format!("{before}{}", signed_with(details));
+                let reply = Reply::read(text.as_bytes()).unwrap();
+                assert_eq!(reply.prove(&[SECRET], NOW, AGE), Ok(()), "{details}");
+                assert_eq!(reply.prove(&[b"other"], NOW, AGE), Err(ReplyError::Signature));
+                assert_eq!(reply.unreadable.count, 1);
+                assert_eq!(reply.said.get("details").filter(|_| kept.is_some()), kept.as_ref());
+            }
+        }
+        let twice = signed_with("1").replacen('{', r#"{"verdict":"accept","#, 1);
+        assert_eq!(Reply::read(twice.as_bytes()).unwrap_err(), ReplyError::Malformed);
     }
 
     #[test]

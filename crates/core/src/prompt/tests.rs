@@ -275,3 +275,29 @@ proptest! {
         prop_assert_eq!(restore(&data.join("\n")), text);
     }
 }
+
+/// Finding D6 of 0.3.0.
+#[test]
+fn a_block_of_the_pattern_says_work_once_and_ends_with_its_request() {
+    let mut message = json!({
+        "taskDescription": "Run the tests", "reason": "theirs", "capabilitiesRequired": ["run-tests"],
+        "completedSubtasks": [{ "description": "branch", "result": { "branch": "main" } }, { "description": "files", "result": { "files": ["a.ts"] } }],
+        "currentState": { "branch": "main", "files": ["a.ts"] }, "extensions": { "jazz": { "requestId": "r" } },
+    });
+    let extent = PromptExtent::turns(TURNS);
+    let text = context(&message, &origin(), NONCE, &extent).text;
+    assert!(
+        text.contains("## Work Completed So Far") && !text.contains("## Current State"),
+        "{text}"
+    );
+    assert_eq!(text.matches("a.ts").count(), 1, "{text}");
+    let closing =
+        format!("{END} {NONCE}\n\nPlease complete this task using your specialized expertise");
+    assert!(text.contains(&closing), "{text}");
+    message["currentState"]["step"] = json!(3);
+    let text = context(&message, &origin(), NONCE, &extent).text;
+    assert!(text.contains("## Current State"), "the work does not say all of it: {text}");
+    message["extensions"] = json!({});
+    let text = context(&message, &origin(), NONCE, &extent).text;
+    assert!(text.ends_with(&format!("{END} {NONCE}\n")), "{text}");
+}

@@ -214,11 +214,21 @@ impl<'a> ReportPage<'a> {
             .iter()
             .filter_map(|message| Some((message.get("handoffId")?.as_str()?, message)))
             .collect();
+        let mut own: HashMap<&str, Vec<&Value>> = HashMap::new();
+        for record in records {
+            if let Some(id) = record.get("handoffId").and_then(Value::as_str) {
+                own.entry(id).or_default().push(record);
+            }
+        }
         let events: Vec<ReportRecord> = records.iter().map(ReportRecord::new).collect();
         let hops: Vec<HopView> = handoffs
             .iter()
             .enumerate()
-            .map(|(at, handoff)| HopView::new(at + 1, handoff, &messages, records))
+            .map(|(at, handoff)| {
+                let id = handoff["handoffId"].as_str().unwrap_or_default();
+                let own = own.get(id).map_or(&[][..], Vec::as_slice);
+                HopView::new(at + 1, handoff, &messages, own)
+            })
             .collect();
         let last_word = ["TASK_COMPLETED", "COMPLETED"].into_iter().find_map(|kind| {
             records
@@ -304,11 +314,12 @@ impl ReportRecord {
 }
 
 impl HopView {
+    /// `own` are the handoff's records.
     fn new(
         number: usize,
         handoff: &Value,
         messages: &HashMap<&str, &Value>,
-        records: &[Value],
+        own: &[&Value],
     ) -> Self {
         let id = handoff["handoffId"].as_str().unwrap_or_default();
         let parent = handoff["parentHandoffId"].as_str();
@@ -319,7 +330,6 @@ impl HopView {
             let before = if parent.is_none() { &nothing } else { &before?["currentState"] };
             Some(differences("/currentState", before, &message["currentState"]))
         });
-        let own: Vec<&Value> = records.iter().filter(|record| record["handoffId"] == id).collect();
         let record = own.iter().find(|record| record["kind"] == "HANDOFF").copied();
         let evidence =
             |pointer: &str| record.map(|record| text(record, pointer)).unwrap_or_default();
@@ -375,22 +385,26 @@ impl HopView {
 
 /// Work items that the parent's message does not list as completed.
 fn finished(message: Option<&Value>, before: Option<&Value>) -> Vec<CompletedWork> {
-    let known: Vec<&Value> = before
-        .map(|before| list(before, "/completedSubtasks"))
-        .unwrap_or_default()
-        .iter()
-        .collect();
+    // By their ids: a message may list thousands, each hop more than the one before.
+    let mut known: HashMap<Option<&str>, Vec<&Value>> = HashMap::new();
+    for done in before.map(|before| list(before, "/completedSubtasks")).unwrap_or_default() {
+        known.entry(subtask_id(done)).or_default().push(done);
+    }
     message
         .map(|message| list(message, "/completedSubtasks"))
         .unwrap_or_default()
         .iter()
-        .filter(|done| !known.contains(done))
+        .filter(|done| known.get(&subtask_id(done)).is_none_or(|same| !same.contains(done)))
         .map(|done| CompletedWork {
             id: text(done, "/subtaskId"),
             description: text(done, "/description"),
             result: done.get("result").map(pretty).unwrap_or_default(),
         })
         .collect()
+}
+
+fn subtask_id(done: &Value) -> Option<&str> {
+    done.get("subtaskId").and_then(Value::as_str)
 }
 
 /// Differences with their texts made visible.
@@ -406,11 +420,14 @@ fn shown(found: changes::Differences) -> changes::Differences {
 
 /// The participating agents with their spending.
 fn agents(trace: &Value) -> Vec<ReportAgent> {
-    let costs = list(trace, "/cost/perAgent");
+    let costs: HashMap<&str, &Value> = list(trace, "/cost/perAgent")
+        .iter()
+        .filter_map(|cost| Some((cost.get("agentId")?.as_str()?, cost)))
+        .collect();
     list(trace, "/agents")
         .iter()
         .map(|agent| {
-            let cost = costs.iter().find(|cost| cost["agentId"] == agent["agentId"]);
+            let cost = agent["agentId"].as_str().and_then(|id| costs.get(id));
             let cost = |pointer: &str| cost.map(|cost| text(cost, pointer)).unwrap_or_default();
             ReportAgent {
                 id: text(agent, "/agentId"),

@@ -179,3 +179,39 @@ proptest! {
         prop_assert_eq!(tags(&hostile), tags(&calm));
     }
 }
+
+/// Finding E8 of 0.3.0: each handoff looked through the records of all.
+#[test]
+fn a_long_task_shows_each_handoff_with_its_own_records() {
+    let hops = 4_000;
+    let id = |at: usize| format!("h{at}");
+    let agent = |at: usize| json!({ "agentId": format!("a{at}") });
+    let records: Vec<Value> = (0..hops)
+        .flat_map(|at| ["HANDOFF", "ACCEPTED", "COMPLETED"].map(|kind| (at, kind)))
+        .enumerate()
+        .map(|(leaf, (at, kind))| json!({ "kind": kind, "leafIndex": leaf, "handoffId": id(at), "reason": format!("r{at}") }))
+        .collect();
+    let handoffs: Vec<Value> = (0..hops)
+        .map(|at| {
+            let parent = at.checked_sub(1).map(id);
+            json!({ "handoffId": id(at), "parentHandoffId": parent, "fromAgent": agent(at), "toAgent": agent(at + 1) })
+        })
+        .collect();
+    let agents: Vec<Value> = (0..=hops).map(agent).collect();
+    let costs: Vec<Value> =
+        (0..=hops).map(|at| json!({ "agentId": format!("a{at}"), "usd": at })).collect();
+    let trace = json!({
+        "taskId": "t", "status": "COMPLETED", "handoffs": handoffs, "records": records,
+        "agents": agents, "cost": { "perAgent": costs }, "verification": { "ok": true },
+    });
+    let facts = ReportFacts::default();
+    let page = ReportPage::new(&trace, &[], &facts);
+    assert_eq!(page.hops.len(), hops);
+    for (at, hop) in page.hops.iter().enumerate() {
+        let said: Vec<_> =
+            hop.said.iter().map(|one| (one.kind.as_str(), one.reason.clone())).collect();
+        let reason = format!("r{at}");
+        assert_eq!(said, [("ACCEPTED", reason.clone()), ("COMPLETED", reason)]);
+    }
+    assert!(page.agents.iter().enumerate().all(|(at, agent)| agent.usd == at.to_string()));
+}

@@ -43,6 +43,7 @@ pub(super) fn kind(code: &str) -> &'static str {
         "NO_OP" => "An agent handed the task to itself",
         "DEAD_LETTERED" => "A message was kept back for a person to decide",
         "ACCEPTED" => "The receiver accepted",
+        "TAKEN_OVER" => "Another worker of the receiver took over from one that was silent",
         "REJECTED" => "The receiver refused",
         "INPUT_REQUESTED" => "The receiver asked the sender a question",
         "INPUT_PROVIDED" => "The receiver's question was answered",

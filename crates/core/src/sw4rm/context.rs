@@ -8,6 +8,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::{Map, Value, json};
 
 use crate::domain::content_coding::{Coding, Undecoded};
+use crate::domain::exchange::Exchanges;
 use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::json;
 use crate::gate::schema::DocumentSchema;
@@ -24,6 +25,8 @@ const UNDER_WAY: [&str; 2] = ["active_calls", "pending_approvals"];
 /// Metadata that trimming adds.
 const ORIGINAL_LENGTH: &str = "original_history_length";
 const TRIMMED: &str = "trimmed";
+/// Metadata that compression adds: what stands for the turns that are not in the history.
+const SUMMARY: &str = "conversation_history_summary";
 
 static SCHEMA: LazyLock<DocumentSchema> = LazyLock::new(|| {
     let schema = serde_json::from_str(CONTEXT_SCHEMA).unwrap_or_default();
@@ -106,13 +109,15 @@ impl HandoffContext {
         Self { conversation_history, tool_state, metadata, others }
     }
 
-    /// Trims it as `prepare_handoff_context` does: the last `most` turns, of the tools only what is under way or waits, and how
+    /// Trims it as `prepare_handoff_context` does: the last `most` turns, fewer where a tool's result among them would lack
+    /// its call (and more only where none would stay), of the tools only what is under way or waits, and how
     /// long the history was. Metadata that the context has already stays; a history that was trimmed before keeps its first
     /// length.
     #[must_use]
     pub fn trimmed(mut self, most: usize) -> Self {
         let length = self.conversation_history.len();
-        let cut = length.saturating_sub(most);
+        let turns = &self.conversation_history;
+        let cut = Exchanges::of(turns).cut(length.saturating_sub(most));
         self.conversation_history.drain(..cut);
         self.tool_state = UNDER_WAY
             .map(|name| {
@@ -121,12 +126,33 @@ impl HandoffContext {
             })
             .into_iter()
             .collect();
+        self.mark(u64::try_from(length).unwrap_or(u64::MAX), cut > 0);
+        self
+    }
+
+    /// Says that the broker compressed the history: of so many turns these are left, and a summary has the place of the
+    /// others. A history that was trimmed before keeps its first length.
+    #[must_use]
+    pub fn compressed(mut self, original: u64, summary: Option<&str>) -> Self {
+        let left = u64::try_from(self.conversation_history.len()).unwrap_or(u64::MAX);
+        self.mark(original, original > left);
+        self.summarised(summary)
+    }
+
+    /// Puts the summary of earlier turns beside the history.
+    #[must_use]
+    pub fn summarised(mut self, summary: Option<&str>) -> Self {
+        if let Some(summary) = summary.filter(|summary| !summary.is_empty()) {
+            self.metadata.insert(SUMMARY.to_owned(), summary.into());
+        }
+        self
+    }
+
+    fn mark(&mut self, length: u64, cut: bool) {
         let before = self.metadata.get(TRIMMED) == Some(&Value::Bool(true));
         let first = self.metadata.get(ORIGINAL_LENGTH).and_then(Value::as_u64).filter(|_| before);
-        let length = first.unwrap_or(0).max(u64::try_from(length).unwrap_or(u64::MAX));
-        self.metadata.insert(ORIGINAL_LENGTH.to_owned(), length.into());
-        self.metadata.insert(TRIMMED.to_owned(), (cut > 0 || before).into());
-        self
+        self.metadata.insert(ORIGINAL_LENGTH.to_owned(), first.unwrap_or(0).max(length).into());
+        self.metadata.insert(TRIMMED.to_owned(), (cut || before).into());
     }
 
     /// The document, as `to_dict` makes it, with the other members. None of those takes the place of one of the three.
@@ -327,6 +353,22 @@ mod tests {
             (short.conversation_history.len(), &short.metadata["trimmed"]),
             (120, &json!(false))
         );
+    }
+
+    /// Finding D2 of 0.3.0.
+    #[test]
+    fn trimming_leaves_no_result_without_its_call() {
+        let context = HandoffContext::of(json!({ "conversation_history": [
+            { "role": "user", "content": "go" },
+            { "role": "assistant", "content": "", "tool_calls": [{ "id": "c1" }, { "id": "c2" }] },
+            { "role": "tool", "tool_call_id": "c1", "content": "x" },
+            { "role": "tool", "tool_call_id": "c2", "content": "y" },
+            { "role": "assistant", "content": "done" },
+        ] }));
+        let kept = |most| context.clone().trimmed(most).conversation_history.len();
+        assert_eq!([kept(5), kept(4), kept(3), kept(2), kept(1), kept(0)], [5, 4, 1, 1, 1, 0]);
+        let metadata = context.clone().trimmed(3).metadata;
+        assert_eq!((&metadata[ORIGINAL_LENGTH], &metadata[TRIMMED]), (&json!(5), &json!(true)));
     }
 
     proptest! {

@@ -105,6 +105,18 @@ fn snapshot(message: &Value, none: bool, others: Option<&Value>, trim: Option<us
     if none && context == HandoffContext::default() {
         return Value::Null;
     }
+    let summary = message.get("conversationHistorySummary").and_then(Value::as_str);
+    if message["historyStrategy"] == "compressed" {
+        let kept = u64::try_from(context.conversation_history.len()).unwrap_or(u64::MAX);
+        let original = message.pointer("/context/originalTurns").and_then(Value::as_u64);
+        context = context.compressed(original.unwrap_or(kept), summary);
+    } else if message.pointer("/extensions/sw4rm").is_none() {
+        context = context.summarised(summary);
+    }
+    // Before contents become texts: the calls of tools stand in them.
+    if let Some(most) = trim {
+        context = context.trimmed(most);
+    }
     for turn in &mut context.conversation_history {
         if let Some(content) = turn.get_mut("content")
             && !content.is_string()
@@ -112,7 +124,7 @@ fn snapshot(message: &Value, none: bool, others: Option<&Value>, trim: Option<us
             *content = content_text(content).into();
         }
     }
-    trim.map_or(context.clone(), |most| context.trimmed(most)).to_snapshot().into()
+    context.to_snapshot().into()
 }
 
 /// A turn's content as the text that the protocol wants: its text parts where it has nothing else, else its JSON.
@@ -247,6 +259,37 @@ mod tests {
             None,
         );
         assert_eq!(none["context_snapshot"], Value::Null);
+    }
+
+    /// Findings D2 and D3 of 0.3.0.
+    #[test]
+    fn a_compressed_context_says_so_and_has_the_summary() {
+        let turns = json!([
+            { "role": "assistant", "content": [{ "type": "tool_use", "id": "t1", "name": "f", "input": {} }] },
+            { "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "t1", "content": "x" }] },
+            { "role": "assistant", "content": "done" },
+        ]);
+        let message = json!({
+            "fromAgent": { "agentId": "a" }, "historyStrategy": "compressed", "context": { "originalTurns": 60, "keptTurns": 3 },
+            "conversationHistorySummary": "[Compressed] The fee is EUR 5.", "conversationHistoryVerbatim": turns,
+            "currentState": { "agent_id": "a" }, "extensions": { "sw4rm": {} },
+        });
+        let whole = context(&request(&message, &FACTS, None));
+        assert_eq!(
+            whole["metadata"],
+            json!({ "agent_id": "a", "original_history_length": 60, "trimmed": true, "conversation_history_summary": "[Compressed] The fee is EUR 5." })
+        );
+        let trimmed = context(&request(&message, &FACTS, Some(2)));
+        assert_eq!(trimmed["conversation_history"].as_array().unwrap().len(), 1);
+        assert_eq!(trimmed["metadata"], whole["metadata"]);
+        let mut earlier = message.clone();
+        earlier["currentState"] = json!({ "original_history_length": 900, "trimmed": true });
+        let metadata = context(&request(&earlier, &FACTS, None))["metadata"].clone();
+        assert_eq!(metadata["original_history_length"], 900);
+        // What a sender of this protocol serialised comes back as it was.
+        earlier["historyStrategy"] = json!("full");
+        let metadata = context(&request(&earlier, &FACTS, None))["metadata"].clone();
+        assert_eq!(metadata, earlier["currentState"]);
     }
 
     #[test]

@@ -78,7 +78,7 @@ impl<S: BatchStore + DirectoryStore + AdminStore> Load<S> {
         needs.tasks.insert((tenant.clone(), task_id));
         needs.handoffs.insert((tenant.clone(), handoff_id));
         needs.edges.insert((tenant.clone(), task_id));
-        needs.runs.insert((tenant.clone(), task_id, run));
+        needs.runs.insert(((tenant.clone(), task_id, run), agent("sender-1")));
         let (from, to) = (agent("sender-1"), agent("receiver-1"));
         let key = id().to_string();
         needs.idempotency.insert((tenant.clone(), from.clone(), key.clone()));
@@ -121,6 +121,7 @@ impl<S: BatchStore + DirectoryStore + AdminStore> Load<S> {
             fencing_token: 1,
             attempts: 0,
             deadline_at: Some(Micros(at.0 + 600_000_000)),
+            pulse: None,
             cost,
             idempotent: true,
             checkpoint: Some(checkpoint),

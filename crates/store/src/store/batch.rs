@@ -40,8 +40,8 @@ pub struct Needs {
     pub open: BTreeSet<TaskKey>,
     /// Dead letters; guarded by their task's lock.
     pub dead_letters: BTreeSet<HandoffKey>,
-    /// Runs whose last checkpoint is loaded.
-    pub runs: BTreeSet<RunKey>,
+    /// Runs whose last checkpoint is loaded, and the agent whose own last one is loaded too.
+    pub runs: BTreeSet<(RunKey, AgentId)>,
     /// Uses of an `Idempotency-Key`.
     pub idempotency: BTreeSet<IdempotencyKey>,
     /// Agents, locked.
@@ -144,7 +144,7 @@ pub struct BatchState {
     pub handoffs: BTreeMap<HandoffKey, Handoff>,
     /// Outbox rows that exist, by handoff.
     pub outbox: BTreeMap<HandoffKey, OutboxRow>,
-    pub runs: BTreeMap<RunKey, LastCheckpoint>,
+    pub runs: BTreeMap<RunKey, RunState>,
     /// Uses of an `Idempotency-Key`.
     pub idempotency: BTreeMap<IdempotencyKey, IdempotencyRow>,
     pub edges: BTreeMap<EdgeKey, Edge>,
@@ -214,14 +214,45 @@ impl BatchState {
     }
 }
 
-/// A run's last checkpoint.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// An agent's last checkpoint of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LastCheckpoint {
     pub seq: i64,
     /// The commitment in records.
     pub commitment: [u8; 32],
-    /// The agent of the run.
-    pub agent: AgentId,
+}
+
+/// What is stored under a run's id on a task. Agents that use the same id have a run each: an id that was guessed
+/// binds nobody. They share the numbers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunState {
+    /// The highest number in use.
+    highest: i64,
+    /// The last checkpoint of each agent that was asked for.
+    lasts: BTreeMap<AgentId, LastCheckpoint>,
+}
+
+impl RunState {
+    /// Takes a checkpoint in; an agent's highest number is its last one.
+    pub fn add(&mut self, agent: AgentId, checkpoint: LastCheckpoint) {
+        self.highest = self.highest.max(checkpoint.seq);
+        let last = self.lasts.entry(agent).or_insert(checkpoint);
+        if last.seq < checkpoint.seq {
+            *last = checkpoint;
+        }
+    }
+
+    /// The agent's own last checkpoint.
+    #[must_use]
+    pub fn last(&self, agent: &AgentId) -> Option<&LastCheckpoint> {
+        self.lasts.get(agent)
+    }
+
+    /// The number of the next checkpoint.
+    #[must_use]
+    pub const fn next(&self) -> i64 {
+        self.highest + 1
+    }
 }
 
 /// The changes of a batch. New rows are inserted (a collision is a [`Conflict`](super::StoreError::Conflict)), known

@@ -83,6 +83,8 @@ pub struct ErasureState {
 pub struct SubjectState {
     /// Number of stored data.
     pub held: i64,
+    /// Whether an earlier erasure of the subject tells which tasks its data came with.
+    pub traced: bool,
     /// Holds that forbid an erasure, oldest first.
     pub holds: Vec<HoldRow>,
     /// The latest erasure, if any.
@@ -98,11 +100,13 @@ pub struct ErasurePage {
     pub holds: Vec<HoldRow>,
     /// Data in log order; empty at the end.
     pub data: Vec<(DataSlot, Option<HandoffId>)>,
-    /// Handoffs that stand in for those of the data: the data is stored under the first one's id alone.
+    /// Handoffs that stand in for those of the data: the data is stored under the first one's id alone. With
+    /// [`ErasureScope::Messages`] all handoffs of the tasks that the data, or data erased before, came with.
     pub stand_ins: Vec<HandoffId>,
-    /// With [`ErasureScope::Messages`]: other contents of the data's handoffs and their stand-ins, by leaf index.
+    /// With [`ErasureScope::Messages`]: the contents of all records of these tasks, by leaf index, but for the words of
+    /// legal holds.
     pub contents: Vec<(i64, ContentId)>,
-    /// With [`ErasureScope::Messages`]: checkpoints submitted with these handoffs.
+    /// With [`ErasureScope::Messages`]: the checkpoints of these tasks, of any execution, saved before the request.
     pub checkpoints: Vec<(TaskId, CheckpointRef)>,
 }
 
@@ -216,6 +220,8 @@ pub struct HoldRow {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErasureWrite {
     pub tenant: TenantId,
+    /// The erasure, for a later one of a wider scope; `None` for a purge.
+    pub erasure: Option<ErasureId>,
     /// Personal data: salt, bytes and the subject's id are deleted.
     pub data: Vec<DataSlot>,
     /// The handoffs with this data, and those that stand in for them: the salted digest of the whole submission is

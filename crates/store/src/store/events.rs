@@ -31,8 +31,8 @@ pub struct SubscriptionRow {
 /// A batch's change to a subscriber's cursor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CursorChange {
-    /// Activates the cursor and starts it at the last record planned before this change.
-    Start,
+    /// Activates the cursor and starts it: at this position, or at the last record planned before this change.
+    Start(Option<Position>),
     /// Moves the cursor to this position. The current lease is revoked: a settlement under it could overwrite the
     /// position, or keep other brokers away until it expires.
     Rewind(Position),
@@ -52,14 +52,19 @@ pub struct CursorWrite {
 }
 
 impl CursorWrite {
-    /// The position of a cursor that starts with this batch: after its record.
+    /// The position of a cursor that starts with this batch: `from`, but not after the batch's record, or after that.
     ///
     /// # Errors
     /// [`StoreError`] where the plan has no such record.
-    pub(super) fn start(&self, sealed: &[SealedRecord]) -> Result<Position> {
+    pub(super) fn start(
+        &self,
+        from: Option<Position>,
+        sealed: &[SealedRecord],
+    ) -> Result<Position> {
         sealed
             .get(self.record)
             .map(|record| Position::behind(record.leaf_index))
+            .map(|now| from.map_or(now, |from| from.min(now)))
             .ok_or_else(|| StoreError::Refused("a cursor without a record".to_owned()))
     }
 }

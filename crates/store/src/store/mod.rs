@@ -21,7 +21,7 @@ use handoffd_core::evidence::record::{LogHead, SealedRecord};
 
 use erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
 
-pub use batch::{BatchState, LastCheckpoint, Needs, Writes};
+pub use batch::{BatchState, LastCheckpoint, Needs, RunState, Writes};
 pub use cold::{ColdStore, ContentStorage};
 pub use lists::{
     CheckpointCursor, Cursor, DeadLetterFilter, Depths, EscalationFilter, HandoffFilter, TaskFilter,
@@ -64,6 +64,10 @@ pub enum StoreError {
     /// The database or the request holds data that the store rejects. A retry does not help.
     #[error("the store refused: {0}")]
     Refused(String),
+    /// The database does not let the broker work: a right or a table is missing, a trigger or a constraint raises, the
+    /// log is cut or the file damaged. Nothing was written, and the sender is not at fault: an operator mends it.
+    #[error("the store does not let the broker work: {0}")]
+    Denied(String),
 }
 
 /// Result of a store operation.
@@ -136,10 +140,11 @@ pub trait HandoffStore: Send + Sync {
     /// A content as stored; `archive::Contents` also fetches and unpacks it.
     async fn find_content(&self, tenant: &TenantId, id: ContentId)
     -> Result<Option<StoredContent>>;
-    /// A checkpoint by number; the run's last one where `seq` is `None`.
+    /// A checkpoint by number; the run's last one where `seq` is `None`. Of one agent where given.
     async fn find_checkpoint(
         &self,
         run: &RunKey,
+        agent: Option<&AgentId>,
         seq: Option<i64>,
     ) -> Result<Option<CheckpointRow>>;
     /// Dead letters, newest first.
@@ -305,6 +310,11 @@ pub trait OutboxStore: Send + Sync {
     /// Brokers with the values of their heartbeats. A value comes from the other broker's clock, so only its
     /// change between two reads is meaningful.
     async fn list_heartbeats(&self) -> Result<Vec<(String, Micros)>>;
+    /// Brokers with the microseconds by which their clocks were ahead of the database's at their last heartbeats. None
+    /// where one broker serves.
+    async fn list_clock_offsets(&self) -> Result<Vec<(String, i64)>> {
+        Ok(Vec::new())
+    }
     /// Brokers with webhook claims and without heartbeat; reads the whole outbox.
     async fn list_strangers(&self) -> Result<Vec<String>>;
     /// A broker's webhook claims with their attempts; reads the whole outbox.
@@ -384,8 +394,19 @@ pub trait DirectoryStore: Send + Sync {
 }
 
 /// The database itself: migrations, roles, connections, upkeep. All times come from the caller's clock.
+/// What a look at the database's schema found, beside its rows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SchemaState {
+    /// Migrations of this binary that the database does not have: an earlier release made it.
+    pub pending: usize,
+    /// Each guard of the log that is missing, off or changed, and each role with a right to change the log, as a sentence.
+    pub unguarded: Vec<String>,
+}
+
 #[async_trait]
 pub trait AdminStore: Send + Sync {
+    /// Looks at the migrations applied, the log's triggers and who has rights on the log. Changes nothing.
+    async fn inspect(&self) -> Result<SchemaState>;
     /// Applies the migrations under a lock; returns the number of new ones.
     async fn migrate(&self) -> Result<usize>;
     /// Creates or updates a database role that may serve, and in the log only insert and read. Refused by
@@ -395,10 +416,15 @@ pub trait AdminStore: Send + Sync {
     fn connections(&self) -> (u32, u32);
     /// Checks that the database answers.
     async fn ping(&self) -> Result<()>;
+    /// Writes as a batch does: a record in the log, which is rolled back, and a row that is committed and synchronised.
+    /// An error means that the database takes no batch now. `broker` and `now` are those of a heartbeat.
+    async fn probe_write(&self, broker: &str, now: Micros) -> Result<()>;
     /// Closes all connections in order.
     async fn close(&self);
     /// A database-wide fact, set once: keeps the first value and returns it.
     async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>>;
+    /// A database-wide fact, where it was set.
+    async fn find_fact(&self, name: &str) -> Result<Option<Vec<u8>>>;
     /// Counts for metrics; `idle_since` is when a task must have begun to wait to count as idle.
     async fn depths(&self, idle_since: Micros) -> Result<Depths>;
     /// Has the database analyse tables that outgrew its statistics, so that it drops plans made for empty tables,

@@ -4,8 +4,10 @@ use bytes::Bytes;
 use handoffd_core::domain::agent::Agent;
 use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::failure::Failure;
+use handoffd_core::domain::group;
 use handoffd_core::domain::handoff::{CheckpointRef, DeliveryMode, Priority};
 use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
+use handoffd_core::domain::personal;
 use handoffd_core::domain::trace_context::{TraceContext, TraceParent};
 use handoffd_core::domain::window::{ContextAction, ContextFacts};
 use handoffd_core::evidence::commitment::{Codec, PackedContent};
@@ -105,13 +107,15 @@ impl DeliveryClaim {
         before > 0 && (before > settled || !why)
     }
 
-    /// The message to send; it includes personal data for an entitled receiver.
+    /// The message to send; it includes personal data for an entitled receiver, and names a branch as its own.
     #[must_use]
     pub fn delivered(&self, entitled: bool) -> Bytes {
-        if !entitled || self.personal.is_empty() {
-            return self.body.clone();
-        }
-        handoffd_core::domain::personal::whole(&self.body, &self.personal, self.compressed).into()
+        let body = if !entitled || self.personal.is_empty() {
+            self.body.clone()
+        } else {
+            personal::whole(&self.body, &self.personal, self.compressed).into()
+        };
+        group::as_branch(body, self.handoff_id)
     }
 }
 

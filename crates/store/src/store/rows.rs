@@ -13,7 +13,7 @@ pub(super) fn unreadable(column: &str, detail: impl std::fmt::Display) -> StoreE
 pub(super) const TASK: &str = "tenant, task_id, status, holder, checkpoint_execution, checkpoint_seq, fence, handoffs, undelivered, failures, spent_nanos, remaining_nanos, created_at, updated_at, topped_up_nanos, opened_by, course, funds";
 
 /// Columns of a handoff.
-pub(super) const HANDOFF: &str = "tenant, handoff_id, task_id, parent_id, source, source_version, source_execution, target, target_type, target_version, mode, status, fencing_token, attempts, deadline_at, spent_nanos, remaining_nanos, prompt_tokens, completion_tokens, idempotent, checkpoint_execution, checkpoint_seq, content_id, digest_salt, digest, reason, traceparent, created_at, accepted_at, ended_at, policy, commitment, checkpoint_commitment, topped_up_nanos, origin, tracestate, span, started_at, offered_at, context, sent_id, question, questions, conversation_id, stream, stream_due";
+pub(super) const HANDOFF: &str = "tenant, handoff_id, task_id, parent_id, source, source_version, source_execution, target, target_type, target_version, mode, status, fencing_token, attempts, deadline_at, spent_nanos, remaining_nanos, prompt_tokens, completion_tokens, idempotent, checkpoint_execution, checkpoint_seq, content_id, digest_salt, digest, reason, traceparent, created_at, accepted_at, ended_at, policy, commitment, checkpoint_commitment, topped_up_nanos, origin, tracestate, span, started_at, offered_at, context, sent_id, question, questions, conversation_id, stream, stream_due, pulse";
 
 /// Columns of an outbox row.
 pub(super) const OUTBOX: &str = "tenant, handoff_id, task_id, seq, target, mode, priority, visible_at, attempt, busy, claimed_by, created_at";
@@ -414,6 +414,13 @@ macro_rules! decoders {
                 .map_err(|err| unreadable("stream", err))
         }
 
+        fn pulse(row: &$row) -> Result<Option<handoffd_core::domain::lease::HolderPulse>> {
+            get::<Option<&str>>(row, "pulse")?
+                .map(serde_json::from_str)
+                .transpose()
+                .map_err(|err| unreadable("pulse", err))
+        }
+
         pub(super) fn handoff(row: &$row) -> Result<Handoff> {
             Ok(Handoff {
                 tenant: parse(row, "tenant")?,
@@ -431,6 +438,7 @@ macro_rules! decoders {
                 fencing_token: get(row, "fencing_token")?,
                 attempts: get(row, "attempts")?,
                 deadline_at: micros_opt(row, "deadline_at")?,
+                pulse: pulse(row)?,
                 cost: Cost {
                     spent: Usd(get(row, "spent_nanos")?),
                     remaining: Usd(get(row, "remaining_nanos")?),
@@ -806,12 +814,13 @@ macro_rules! decoders {
             })
         }
 
-        pub(super) fn last_checkpoint(row: &$row) -> Result<LastCheckpoint> {
-            Ok(LastCheckpoint {
-                seq: get(row, "seq")?,
-                commitment: hash32(row, "commitment")?,
-                agent: parse(row, "agent_id")?,
-            })
+        /// The agent, and its last checkpoint.
+        pub(super) fn last_checkpoint(
+            row: &$row,
+        ) -> Result<(handoffd_core::domain::ids::AgentId, LastCheckpoint)> {
+            let last =
+                LastCheckpoint { seq: get(row, "seq")?, commitment: hash32(row, "commitment")? };
+            Ok((parse(row, "agent_id")?, last))
         }
 
         pub(super) fn checkpoint(row: &$row) -> Result<CheckpointRow> {

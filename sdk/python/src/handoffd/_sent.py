@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from . import models
 from .errors import (
     BudgetExhaustedError,
     BudgetMismatchError,
@@ -16,7 +16,14 @@ from .errors import (
     HandoffdError,
     LineageMismatchError,
     LoopDetectedError,
+    ProblemError,
+    StepReusedError,
 )
+
+if TYPE_CHECKING:
+    from . import models
+else:
+    from ._lazy import models
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 FINAL: Final = frozenset({"COMPLETED", "REJECTED", "EXPIRED", "FAILED", "DEAD_LETTERED", "CANCELED", "NO_OP"})
@@ -79,6 +86,16 @@ def is_own(message: Mapping[str, Any], handoff: models.HandoffView) -> bool:
     )
 
 
+def refuse_other_step(refused: ProblemError, own: str | None, stored: str | None) -> None:
+    """Raises where the handoff that has the id is another step than this message. Without both digests nothing can be told.
+
+    Raises:
+        StepReusedError: The digests differ.
+    """
+    if own and stored and own != stored:
+        raise StepReusedError(refused.status, refused.problem, step_digest=own, stored_digest=stored) from refused
+
+
 def sent_before(message: Mapping[str, Any], handoff: models.HandoffView) -> Sent:
     """The same for a handoff that the broker has already."""
     return Sent(
@@ -92,6 +109,19 @@ def sent_before(message: Mapping[str, Any], handoff: models.HandoffView) -> Sent
         handoff.receipt,
         tuple(handoff.warnings or ()),
     )
+
+
+def words_of(verdict: Any) -> str | None:
+    """What a receiver said of its refusal or failure, from `include=verdict`."""
+    if not isinstance(verdict, Mapping):
+        return None
+    error = verdict.get("error")
+    words = error.get("message") if isinstance(error, Mapping) else error
+    if not words:
+        words = verdict.get("details")
+    if words is None or isinstance(words, str):
+        return words or None
+    return json.dumps(words, ensure_ascii=False)
 
 
 def setting(given: str | None, variable: str, default: str | None = None) -> str | None:

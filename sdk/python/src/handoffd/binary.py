@@ -61,4 +61,5 @@ def validate_with_binary(message: Mapping[str, Any] | bytes | str) -> Validation
             raise HandoffdError(f"{found} cannot be run: {error}") from error
     if done.returncode not in (0, 1):
         raise HandoffdError(f"handoffd validate ended with {done.returncode}: {done.stderr.decode(errors='replace').strip()}")
-    return _result([Failure.from_json(one) for one in json.loads(done.stdout)["failures"]])
+    failures = [Failure.from_json(one) for one in json.loads(done.stdout)["failures"]]
+    return _result(failures, ("json", "schema", "completeness", "budget", "safety"))

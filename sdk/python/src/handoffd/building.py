@@ -5,24 +5,29 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import hashlib
+import json
 import secrets
 import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from . import canonical
+from ._condense import MOST_CHARS, condense
+from ._exchanges import Exchanges
+from ._task import INITIAL
 from ._wire import plain
 from .errors import WindowExceededError
 from .measuring import COMPRESS_AT, estimate_tokens, measure_message
-from .validation import INITIAL
 
 SCHEMA_VERSION: Final = "2.2"
 NAMESPACE: Final = uuid.UUID("6f6b7f0e-0d5c-5b0e-9d6e-2a6a3d0c9b11")
 """The UUIDv5 namespace of derived ids."""
-MAX_TURNS: Final = 50
-"""Turns of the conversation that a message carries unless said (seed 001: the last 50)."""
+MAX_TURNS: Final = 10_000
+"""Turns of the conversation that a message can carry. The broker measures and compresses it for its receiver's window."""
+MAX_BYTES: Final = 10 * 1024 * 1024
+"""Bytes of a message that the broker takes unless set otherwise (`server.max_body_bytes`)."""
 KEEP_TURNS: Final = 5
 """Turns that a receiver's window does not push out, as the broker's `context.keep_turns`."""
 DEFAULT_BUDGET_USD: Final = 1.0
@@ -88,6 +93,34 @@ class AgentState:
     """Any other member of the schema, by its wire name: `reason`, `priority`, `returnTo`, `metadata`, `extensions`, …"""
 
 
+class StateFields(TypedDict, total=False):
+    """The fields of `AgentState` as keyword arguments, without `task`."""
+
+    agent_id: str
+    agent_version: str
+    state: Mapping[str, Any]
+    completed: Sequence[Mapping[str, Any] | str]
+    remaining: Sequence[Mapping[str, Any] | str]
+    summary: str
+    history: Sequence[Mapping[str, Any] | str]
+    tool_calls: Sequence[Mapping[str, Any]]
+    tool_state: Mapping[str, Any] | None
+    context: Sequence[Mapping[str, Any] | str]
+    checkpoint: Mapping[str, Any] | None
+    spent_usd: float
+    budget_usd: float | None
+    prompt_tokens: int
+    completion_tokens: int
+    task_id: str | None
+    parent_handoff_id: str | None
+    handoff_id: str | None
+    execution_id: str | None
+    run: str | None
+    step: str | None
+    traceparent: str | None
+    fields: Mapping[str, Any]
+
+
 def build_handoff_message(
     agent_state: AgentState | Mapping[str, Any],
     target: str | Mapping[str, Any],
@@ -95,15 +128,18 @@ def build_handoff_message(
     *,
     window_tokens: int | None = None,
     max_turns: int = MAX_TURNS,
+    max_bytes: int = MAX_BYTES,
     summarize: Callable[[Sequence[Mapping[str, Any]]], str] | None = None,
     signing_secret: str | None = None,
 ) -> dict[str, Any]:
     """Builds a message of schema 2.2 that passes `validate_handoff_message`, as far as the state allows.
 
-    The last `max_turns` turns are kept. Where fewer than all are, `metadata` has `original_history_length` and `trimmed`,
-    `historyStrategy` is `last_k` (`summary` with a summary of them), and `toolState.cached_results` is left out. With
-    `window_tokens`, further oldest turns go until the message takes at most 80 % of it; the last `KEEP_TURNS` stay. Optional
-    members that are null are left out.
+    All turns are sent, and the broker compresses them where its receiver's window asks for that. Only where `max_turns`,
+    `max_bytes` or `window_tokens` is passed do the oldest go (more where a tool's
+    result among the rest would lack its call), and an extract of their statements takes their place:
+    `conversationHistorySummary` ends with it, `metadata` has `original_history_length` and `trimmed`, `historyStrategy` is
+    `summary`, and `toolState.cached_results` is left out. With `window_tokens` the oldest go until the message takes at most
+    80 % of it; the last `KEEP_TURNS` stay. Optional members that are null are left out.
 
     Args:
         agent_state: An `AgentState`, or its fields.
@@ -111,16 +147,19 @@ def build_handoff_message(
         constraints: `key:value` texts, or a mapping of them.
         window_tokens: The receiver's context window, in tokens.
         max_turns: Turns to keep at most.
-        summarize: Condenses the turns that are left out, for the end of `conversationHistorySummary`; called again where more of
-            them have to go.
+        max_bytes: Bytes of the message's JSON at most; older turns go where it is larger.
+        summarize: Condenses the turns that are left out, for the end of `conversationHistorySummary`, in place of the SDK's own
+            extract of their statements; called again where more of them have to go.
         signing_secret: Signs the message under this secret (`hss_…`).
 
     Raises:
         WindowExceededError: `window_tokens` is too small for what may not be left out.
         TypeError: An unknown field of the state, or a value that JSON cannot hold.
-        ValueError: A number that is not finite, or a target without a name.
+        ValueError: A task without words, a number that is not finite, or a target without a name.
     """
     given = agent_state if isinstance(agent_state, AgentState) else AgentState(**dict(agent_state))
+    if not given.task.strip():
+        raise ValueError("a handoff without a task: say what the receiver is to do")
     now = _now()
     ids = _ids(given)
     task, completed, remaining = _tasks(given, ids["parentHandoffId"] is None, now)
@@ -163,8 +202,49 @@ def build_handoff_message(
     message.update(plain(given.fields))
     required = {"parentHandoffId"}
     message = {name: _without_nulls(name, one) for name, one in message.items() if one is not None or name in required}
-    _trim(message, max_turns, window_tokens, summarize)
+    if given.step is not None or given.handoff_id is not None:
+        message["extensions"] = _with_digest(message.get("extensions"), step_digest(message))
+    _trim(message, max_turns, window_tokens, _condenser(summarize, max_bytes, window_tokens), max_bytes)
     return canonical.sign_message(message, signing_secret) if signing_secret else message
+
+
+def step_digest(message: Mapping[str, Any]) -> str:
+    """The digest of what a message asks for: SHA-256 over receiver, task, state, subtasks, constraints and history, without the
+    times that a rebuilt message has anew. The builder puts it into `extensions.handoffd.stepDigest` of a message whose id may
+    be used again, so that another step under the same name is told from the same one.
+
+    Raises:
+        TypeError, ValueError: The message has values that JSON cannot hold.
+    """
+    parts = {
+        "target": message.get("receiverList") or message.get("toAgent"),
+        "task": message.get("taskDescription"),
+        "state": message.get("currentState"),
+        "completed": [_without(one, "completedAt") for one in message.get("completedSubtasks") or ()],
+        "remaining": message.get("remainingSubtasks"),
+        "constraints": message.get("constraints"),
+        "history": [_without(one, "timestamp") for one in message.get("conversationHistoryVerbatim") or ()],
+    }
+    return "sha256:" + hashlib.sha256(canonical.encode(parts)).hexdigest()
+
+
+def stated_digest(message: Mapping[str, Any] | None) -> str | None:
+    """The digest that a message has; none where it has none."""
+    found: Any = message
+    for name in ("extensions", "handoffd", "stepDigest"):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found if isinstance(found, str) else None
+
+
+def _with_digest(extensions: Any, digest: str) -> dict[str, Any]:
+    """The message's extensions with the digest of its step."""
+    given = dict(extensions) if isinstance(extensions, Mapping) else {}
+    own = given.get("handoffd")
+    return {**given, "handoffd": {**(own if isinstance(own, Mapping) else {}), "stepDigest": digest}}
+
+
+def _without(one: Any, name: str) -> Any:
+    return {key: value for key, value in one.items() if key != name} if isinstance(one, Mapping) else one
 
 
 def derived_id(*names: str) -> str:
@@ -315,16 +395,18 @@ def _trim(
     message: dict[str, Any],
     max_turns: int,
     window_tokens: int | None,
-    summarize: Callable[[Sequence[Mapping[str, Any]]], str] | None,
+    summarize: Callable[[Sequence[Mapping[str, Any]]], str],
+    max_bytes: int,
 ) -> None:
     turns: list[Any] = message["conversationHistoryVerbatim"]
     said: str = message["conversationHistorySummary"]
     sizes = [estimate_tokens(canonical.encode(turn)) for turn in turns] if window_tokens is not None else []
-    first = max(0, len(turns) - max_turns)
-    last = max(first, len(turns) - KEEP_TURNS)
+    exchanges = Exchanges(turns)
+    first = exchanges.cut(max(0, len(turns) - max_turns, _first_within(message, max_bytes)))
+    last = max(first, exchanges.before(max(0, len(turns) - KEEP_TURNS)))
     while True:
         if first > 0:
-            condensed = summarize(turns[:first]) if summarize else ""
+            condensed = summarize(turns[:first])
             message["conversationHistorySummary"] = "\n".join(part for part in (said, condensed) if part)
             message["conversationHistoryVerbatim"] = turns[first:]
             noted = {"original_history_length": len(turns), "trimmed": True}
@@ -344,6 +426,41 @@ def _trim(
         while excess > 0 and first < last:
             excess -= sizes[first]
             first += 1
+        # The exchange that the cut would part goes too.
+        first = min(exchanges.cut(first), last)
+
+
+def _condenser(
+    given: Callable[[Sequence[Mapping[str, Any]]], str] | None, max_bytes: int, window_tokens: int | None
+) -> Callable[[Sequence[Mapping[str, Any]]], str]:
+    """What stands for turns that go: the caller's words, or an extract of a size that leaves room for the last turns."""
+    if given is not None:
+        return given
+    most = min(MOST_CHARS, max_bytes // 16)
+    if window_tokens is not None:
+        # A tenth of the window, at some three characters a token.
+        most = min(most, max(300, window_tokens * 3 // 10))
+    return lambda turns: condense(turns, most)
+
+
+def _first_within(message: Mapping[str, Any], max_bytes: int) -> int:
+    """How many of the oldest turns have to go so that the message, with an extract of them, has at most that many bytes."""
+    size = _bytes_of(message)
+    if size <= max_bytes:
+        return 0
+    turns = message["conversationHistoryVerbatim"]
+    # Up to four bytes a character of the extract, and what `metadata` says of it.
+    room = max_bytes - 4 * min(MOST_CHARS, max_bytes // 16) - 1024
+    for first, turn in enumerate(turns):
+        if size <= room:
+            return first
+        size -= _bytes_of(turn) + 1
+    return len(turns)
+
+
+def _bytes_of(value: Any) -> int:
+    """The size in which the client sends it."""
+    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="surrogatepass"))
 
 
 def _drop_cached(message: dict[str, Any]) -> None:

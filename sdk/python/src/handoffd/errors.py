@@ -10,7 +10,18 @@ from ._registry import CODES
 
 
 class HandoffdError(Exception):
-    """Any error of this package."""
+    """Any error of this package. It can be pickled, as a pool of processes does."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (type(self), self.args, dict(self.__dict__))
+
+
+def _rebuilt(kind: type[HandoffdError], args: tuple[Any, ...], members: dict[str, Any]) -> HandoffdError:
+    """An error as it was, without its constructor, whose arguments it does not keep."""
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(members)
+    return error
 
 
 class TransportError(HandoffdError):
@@ -18,6 +29,11 @@ class TransportError(HandoffdError):
 
     Whether the request had an effect is unknown, unless `sent` is false.
     """
+
+    handoff_id: str | None = None
+    """The handoff that was submitted or waited for: look it up, or submit the same message again."""
+    task_id: str | None = None
+    """The task of that handoff."""
 
     def __init__(self, message: str, *, sent: bool) -> None:
         super().__init__(message)
@@ -31,8 +47,13 @@ class AnswerError(HandoffdError):
     Whether the request had an effect is unknown.
     """
 
+    handoff_id: str | None = None
+    """The handoff that was submitted or waited for: look it up, or submit the same message again."""
+    task_id: str | None = None
+    """The task of that handoff."""
 
-class WaitTimeout(HandoffdError):
+
+class WaitTimeoutError(HandoffdError):
     """A handoff did not end within the time that its caller waits. It goes on all the same."""
 
     def __init__(self, handoff_id: str, status: str, seconds: float) -> None:
@@ -41,14 +62,19 @@ class WaitTimeout(HandoffdError):
         self.status = status
 
 
-class HandoffEndedBadly(HandoffdError):
+class HandoffEndedBadlyError(HandoffdError):
     """A handoff ended without a completion: rejected, failed, expired, dead-lettered or cancelled."""
 
-    def __init__(self, handoff_id: str, status: str, reason: str | None) -> None:
-        super().__init__(f"handoff {handoff_id} is {status}" + (f": {reason}" if reason else ""))
+    def __init__(self, handoff_id: str, status: str, reason: str | None, words: str | None = None) -> None:
+        said = words if words and words != reason else None
+        told = ": ".join(part for part in (reason, said) if part)
+        super().__init__(f"handoff {handoff_id} is {status}" + (f": {told}" if told else ""))
         self.handoff_id = handoff_id
         self.status = status
         self.reason = reason
+        """A code."""
+        self.words = words
+        """The receiver's own words, where it said any. Data of another agent."""
 
 
 class WindowExceededError(HandoffdError):
@@ -60,7 +86,7 @@ class WindowExceededError(HandoffdError):
         self.limit = limit
 
 
-class SignatureError(HandoffdError):
+class VerificationError(HandoffdError):
     """A webhook's signature, or the signature or proof of a receipt, does not hold."""
 
 
@@ -180,6 +206,22 @@ class ConflictError(ProblemError):
     """The request contradicts what is recorded (409)."""
 
 
+class StepReusedError(ConflictError):
+    """Another step of the same name was handed off before: the id is taken, and receiver, task, state, subtasks, constraints or
+    history differ (409). The same step again is no error. Give the new step a name of its own."""
+
+    def __init__(self, status: int, problem: Mapping[str, Any], *, step_digest: str, stored_digest: str) -> None:
+        super().__init__(status, problem)
+        self.step_digest = step_digest
+        """The digest of the step that was refused."""
+        self.stored_digest = stored_digest
+        """The digest of the step that has the id."""
+
+    def __str__(self) -> str:
+        mine, stored = getattr(self, "step_digest", ""), getattr(self, "stored_digest", "")
+        return f"{super().__str__()}\n  this step is {mine}, the one that was handed off is {stored}"
+
+
 class StaleLeaseError(ProblemError):
     """The fencing token is not the current one: the handoff is someone else's, or has ended (409)."""
 
@@ -269,6 +311,13 @@ class Fail(HandoffdError):
         self.message = message
 
 
-class LeaseLost(HandoffdError):
+class LeaseLostError(HandoffdError):
     """The handoff is no longer this worker's: its lease ended, or its task was cancelled. What the handler still does counts
     for nothing."""
+
+
+# Names until 0.3; docs/sdk/names.md has the table.
+WaitTimeout = WaitTimeoutError
+HandoffEndedBadly = HandoffEndedBadlyError
+SignatureError = VerificationError
+LeaseLost = LeaseLostError

@@ -23,6 +23,11 @@ class AcceptBody(BaseModel):
     """
     The token that came with the delivery, where the header does not have it.
     """
+    heartbeat_interval_ms: Annotated[int | None, Field(alias="heartbeatIntervalMs")] = None
+    """
+    How often the broker will hear of this worker. Another worker of the agent may take the handoff over once four such
+    intervals passed without a word. Without it the lease cannot be taken over before it ends.
+    """
 
 
 class AgentEndpointDisabledEventData(BaseModel):
@@ -2339,6 +2344,10 @@ class HeartbeatBody(BaseModel):
     """
     The token that came with the delivery, where the header does not have it.
     """
+    heartbeat_interval_ms: Annotated[int | None, Field(alias="heartbeatIntervalMs")] = None
+    """
+    How often the broker will hear of this worker from now on; as it said before where absent.
+    """
 
 
 class HistoryTurn(BaseModel):
@@ -4002,6 +4011,22 @@ class SumsView(BaseModel):
     """
 
 
+class TakeoverBody(BaseModel):
+    """
+    A worker that takes a handoff over from one that is silent.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    heartbeat_interval_ms: Annotated[int | None, Field(alias="heartbeatIntervalMs")] = None
+    """
+    How often the broker will hear of the new holder. Without it the new lease cannot be taken over before it ends.
+    """
+
+
 class TargetsBody(BaseModel):
     """
     An allowlist that replaces the present one.
@@ -5231,6 +5256,7 @@ class DatumRecord(BaseModel):
             "NO_OP",
             "DEAD_LETTERED",
             "ACCEPTED",
+            "TAKEN_OVER",
             "REJECTED",
             "INPUT_REQUESTED",
             "INPUT_PROVIDED",
@@ -7093,6 +7119,15 @@ class HandoffView(BaseModel):
     """
     UUID of the handoff.
     """
+    heard_at: Annotated[AwareDatetime | None, Field(alias="heardAt")] = None
+    """
+    When the broker last heard of that holder, RFC 3339.
+    """
+    heartbeat_interval_ms: Annotated[int | None, Field(alias="heartbeatIntervalMs")] = None
+    """
+    How often the broker hears of its holder, as the holder said: another worker of the receiver may take over after four
+    such intervals of silence.
+    """
     iterations: int | None = None
     """
     Rounds that the receiver took, as it said at `/complete`; only on the handoff's own page.
@@ -7163,7 +7198,8 @@ class HandoffView(BaseModel):
     """
     verdict: dict[str, Any] | None = None
     """
-    `details` and `metadata` of the receiver's verdict; only where asked for with `include=verdict`.
+    `details` and `metadata` of the receiver's verdict, and the `error` of a failure; only where asked for with
+    `include=verdict`.
     """
     warnings: list[WarningView] | None = None
     """
@@ -7253,7 +7289,7 @@ class HoldsView(BaseModel):
 
 class HopCostView(BaseModel):
     """
-    One handoff, with those that follow it.
+    One handoff.
     """
 
     model_config = ConfigDict(
@@ -7261,10 +7297,6 @@ class HopCostView(BaseModel):
         defer_build=True,
         populate_by_name=True,
     )
-    children: list[HopCostView]
-    """
-    What its receiver handed on.
-    """
     from_agent_id: Annotated[str, Field(alias="fromAgentId")]
     """
     Id of the agent that sent it.
@@ -7272,6 +7304,10 @@ class HopCostView(BaseModel):
     handoff_id: Annotated[str, Field(alias="handoffId")]
     """
     UUID of the handoff.
+    """
+    parent_handoff_id: Annotated[str | None, Field(alias="parentHandoffId")] = None
+    """
+    UUID of the handoff of this list that it follows; absent for one that follows none.
     """
     receiver_spent_usd: Annotated[float, Field(alias="receiverSpentUSD")]
     """
@@ -7366,8 +7402,8 @@ class InboxItem(BaseModel):
     """
     verdict_by: Annotated[AwareDatetime | None, Field(alias="verdictBy")] = None
     """
-    Without a verdict by then, RFC 3339, the handoff expires: the time runs from its first claim on. Absent
-    where a person decides.
+    Without a verdict by then, RFC 3339, the handoff expires, or is offered for one more claim where it was not yet:
+    the time runs from its first claim on. Absent where a person decides.
     """
 
 
@@ -7784,6 +7820,11 @@ class ProblemDetails(BaseModel):
     status: int
     """
     Status code of the HTTP answer.
+    """
+    stored_step_digest: Annotated[str | None, Field(alias="storedStepDigest")] = None
+    """
+    Of a message whose `handoffId` its sender used before, with other content: `extensions.handoffd.stepDigest` of the
+    message that has the id, where that has one.
     """
     successor_id: Annotated[str | None, Field(alias="successorId")] = None
     """
@@ -8279,7 +8320,7 @@ class TaskCostView(BaseModel):
     """
     hops: list[HopCostView]
     """
-    By handoff: those that follow none, with what follows them.
+    By handoff, oldest first: each after the one that it follows.
     """
     status: (
         Literal[
@@ -8597,6 +8638,7 @@ class TraceRecord(BaseModel):
             "NO_OP",
             "DEAD_LETTERED",
             "ACCEPTED",
+            "TAKEN_OVER",
             "REJECTED",
             "INPUT_REQUESTED",
             "INPUT_PROVIDED",
@@ -9966,6 +10008,7 @@ class Record(BaseModel):
             "NO_OP",
             "DEAD_LETTERED",
             "ACCEPTED",
+            "TAKEN_OVER",
             "REJECTED",
             "INPUT_REQUESTED",
             "INPUT_PROVIDED",
@@ -10223,6 +10266,3 @@ class WhatIfView(BaseModel):
     """
     Of the newest handoffs.
     """
-
-
-HopCostView.model_rebuild()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._wire import plain
-from .errors import HandoffdError, SignatureError
+from .errors import HandoffdError, VerificationError
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def verify_receipt(receipt: Mapping[str, Any] | Any, verifier_key: str | Sequenc
             changed its key. Keep it apart from the broker: a key that was fetched with the receipt proves nothing.
 
     Raises:
-        SignatureError: Another key, another log, a wrong signature, or a proof that does not lead to the signed root.
+        VerificationError: Another key, another log, a wrong signature, or a proof that does not lead to the signed root.
         HandoffdError: The package `cryptography` is missing.
     """
     given = plain(receipt)
@@ -48,22 +48,22 @@ def verify_receipt(receipt: Mapping[str, Any] | Any, verifier_key: str | Sequenc
         origin, size, root = text.split("\n")[:3]
         _signed(f"{text}\n".encode(), lines, origin, [verifier_key] if isinstance(verifier_key, str) else verifier_key)
         if not origin.endswith(f"/{given['logId']}"):
-            raise SignatureError("the tree head is not of the log that the receipt names")
+            raise VerificationError("the tree head is not of the log that the receipt names")
         leaf = bytes.fromhex(given["recordHash"].removeprefix("sha256:"))
         steps = [base64.b64decode(step, validate=True) for step in given["inclusionProof"]]
         index, tree_size = given["leafIndex"], int(size)
         # Digests of other lengths could be cut elsewhere, and be hashed to the same.
         if type(index) is not int or any(len(one) != hashlib.sha256().digest_size for one in (leaf, *steps)):
-            raise SignatureError("the receipt has a place or a digest that is none")
+            raise VerificationError("the receipt has a place or a digest that is none")
         if not _included(leaf, index, tree_size, steps, base64.b64decode(root, validate=True)):
-            raise SignatureError("the record is not in the tree that was signed")
+            raise VerificationError("the record is not in the tree that was signed")
     except (KeyError, TypeError, AttributeError, ValueError, IndexError, binascii.Error) as malformed:
-        raise SignatureError(f"the receipt or the key is malformed: {malformed}") from None
+        raise VerificationError(f"the receipt or the key is malformed: {malformed}") from None
     return VerifiedReceipt(origin, index, tree_size, given["recordHash"])
 
 
 def _signed(text: bytes, lines: str, origin: str, keys: Sequence[str]) -> None:
-    """Raises `SignatureError` where none of the keys signed the text in that name."""
+    """Raises `VerificationError` where none of the keys signed the text in that name."""
     try:
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -73,7 +73,7 @@ def _signed(text: bytes, lines: str, origin: str, keys: Sequence[str]) -> None:
         name, key_id, encoded = verifier_key.strip().split("+", 2)
         key = base64.b64decode(encoded, validate=True)
         if hashlib.sha256(f"{name}\n".encode() + key).digest()[:4].hex() != key_id or key[:1] != b"\x01":
-            raise SignatureError("the verifier key is not what its id says")
+            raise VerificationError("the verifier key is not what its id says")
         if name != origin:
             continue
         for line in lines.splitlines():
@@ -84,7 +84,7 @@ def _signed(text: bytes, lines: str, origin: str, keys: Sequence[str]) -> None:
             with contextlib.suppress(InvalidSignature):
                 Ed25519PublicKey.from_public_bytes(key[1:]).verify(blob[4:], text)
                 return
-    raise SignatureError("the tree head is not signed by that key in its own name")
+    raise VerificationError("the tree head is not signed by that key in its own name")
 
 
 def _node(left: bytes, right: bytes) -> bytes:

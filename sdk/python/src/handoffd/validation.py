@@ -10,15 +10,18 @@ from typing import Any, Final
 
 from . import _message_schema, canonical
 from ._strict_json import JsonFault, escape, parse
+from ._task import INITIAL
 from ._wire import plain
 from .errors import Failure, HandoffdError
 
-INITIAL: Final = "INITIAL"
-"""The `taskDescription` that marks a handoff before any work was done."""
 MAX_CHECKPOINT_BYTES: Final = 1_048_576
 """The broker's default limit of a checkpoint, in bytes of canonical JSON."""
+CHECKED: Final = ("json", "schema", "completeness", "budget")
+"""The stages of the gate that a message alone decides. `signature` is among them where the caller gives the secret; without it
+its form alone is looked at."""
 UNCHECKED: Final = ("key", "identity", "allowlist", "route", "contract", "lineage", "loop", "safety")
-"""The stages of the gate that need a broker: `Client.handoffs.validate` runs all of them."""
+"""The stages of the gate that need a broker: `Client.handoffs.validate` runs all of them. The binary, where it is installed, runs
+`safety` offline."""
 
 _PRECEDENCE = (
     "SIGNATURE_INVALID", "SCHEMA_INVALID", "FORBIDDEN", "SAFETY_VIOLATION", "CREDENTIAL_FOUND", "BUDGET_EXHAUSTED",
@@ -29,7 +32,9 @@ _PRECEDENCE = (
 
 @dataclass(frozen=True, slots=True)
 class ValidationResult:
-    """`{valid: true}`, or `{valid: false, reason, details, failures}`; true in a condition where valid."""
+    """`{valid: true, checked}`, or `{valid: false, reason, details, failures, checked}`; true in a condition where valid.
+
+    Valid says that the stages in `checked` found nothing. A stage that is not in there may still refuse the message."""
 
     valid: bool
     reason: str | None = None
@@ -38,6 +43,8 @@ class ValidationResult:
     """The failures' sentences, separated by semicolons."""
     failures: Sequence[Failure] = field(default=())
     """All failures, each with its JSON pointer."""
+    checked: Sequence[str] = field(default=())
+    """The stages that were run to their end: `safety` is among them where the broker's binary is installed."""
 
     def __bool__(self) -> bool:
         return self.valid
@@ -45,12 +52,13 @@ class ValidationResult:
     def to_json(self) -> dict[str, Any]:
         """The seed's result shape."""
         if self.valid:
-            return {"valid": True}
+            return {"valid": True, "checked": list(self.checked)}
         return {
             "valid": False,
             "reason": self.reason,
             "details": self.details,
             "failures": [one.to_json() for one in self.failures],
+            "checked": list(self.checked),
         }
 
 
@@ -68,48 +76,82 @@ def validate_handoff_message(
     required_state: Sequence[str] = (),
     signing_secret: str | None = None,
     max_checkpoint_bytes: int = MAX_CHECKPOINT_BYTES,
+    scan: bool | None = None,
 ) -> ValidationResult:
-    """Checks a message as the gate does, in the stages that need no broker: JSON, signature, schema, completeness, budget.
+    """Checks a message as the gate does, in the stages that need no broker: JSON, signature, schema, completeness, budget; and
+    safety, by the broker's binary where it is installed.
 
-    Failures have the gate's stages, codes, pointers and sentences. Stages in `UNCHECKED` are not run.
+    Failures have the gate's stages, codes, pointers and sentences. `checked` of the result names the stages that were run.
 
     Args:
         message: A message, or its JSON text.
         required_state: What the receiver requires of `currentState`: names of members, dotted names go deeper.
         signing_secret: Checks `signature` under this secret (`hss_…`) where the message has one.
         max_checkpoint_bytes: The largest checkpoint, in bytes of canonical JSON.
+        scan: Run the safety rules too. Unless said, where the broker's binary is installed: that takes a process, some ten
+            milliseconds. `False` never does.
 
     Raises:
+        HandoffdError: `scan` is true and there is no binary, or it cannot be run.
         TypeError: The mapping has values that JSON cannot hold.
         ValueError: The mapping has a number that is not finite.
     """
     if not isinstance(message, (bytes, str)):
         message = json.dumps(plain(message), allow_nan=False)
+    result = _offline(message, required_state, signing_secret, max_checkpoint_bytes)
+    return result if scan is False else _scanned(message, result, needed=scan is True)
+
+
+def _offline(
+    message: bytes | str, required_state: Sequence[str], signing_secret: str | None, max_checkpoint_bytes: int
+) -> ValidationResult:
+    stages = CHECKED if signing_secret is None else (CHECKED[0], "signature", *CHECKED[1:])
     try:
         value = parse(message)
     except JsonFault as refused:
-        return _result([refused.failure])
+        return _result([refused.failure], stages[:1])
     unsigned = _unsigned(value, signing_secret)
     if unsigned is not None:
-        return _result([Failure("signature", "SIGNATURE_INVALID", "/signature", unsigned)])
+        return _result(
+            [Failure("signature", "SIGNATURE_INVALID", "/signature", unsigned)], stages[: 1 + (signing_secret is not None)]
+        )
     failures = _message_schema.check(value)
     if failures:
-        return _result(failures)
+        return _result(failures, stages[:-2])
     if "checkpoint" in value:
         size = len(canonical.encode(value["checkpoint"]))
         if size > max_checkpoint_bytes:
             why = f"the checkpoint has {size} bytes; {max_checkpoint_bytes} are allowed"
             failures.append(Failure("schema", "SCHEMA_INVALID", "/checkpoint", why))
-    return _result([*failures, *_opening(value), *_completeness(value, required_state), *_budget(value)])
+    return _result([*failures, *_opening(value), *_completeness(value, required_state), *_budget(value)], stages)
 
 
-def _result(failures: list[Failure]) -> ValidationResult:
+def _scanned(message: bytes | str, result: ValidationResult, *, needed: bool) -> ValidationResult:
+    """The result with what the binary's safety rules find, where a message got as far as they are."""
+    from . import binary
+
+    if CHECKED[-1] not in result.checked:
+        return result
+    if not needed and binary.binary_path() is None:
+        return result
+    try:
+        found = binary.validate_with_binary(message)
+    except HandoffdError:
+        # A binary that was not asked for and does not run is as none.
+        if needed:
+            raise
+        return result
+    unsafe = [one for one in found.failures if one.stage == "safety"]
+    return _result([*result.failures, *unsafe], [*result.checked, "safety"])
+
+
+def _result(failures: Sequence[Failure], checked: Sequence[str]) -> ValidationResult:
     if not failures:
-        return ValidationResult(valid=True)
+        return ValidationResult(valid=True, checked=tuple(checked))
     order = {code: place for place, code in enumerate(_PRECEDENCE)}
     reason = min((one.code for one in failures), key=lambda code: order.get(code, len(order)))
     details = "; ".join(f"{one.pointer or '/'}: {one.message}" for one in failures)
-    return ValidationResult(valid=False, reason=reason, details=details, failures=tuple(failures))
+    return ValidationResult(valid=False, reason=reason, details=details, failures=tuple(failures), checked=tuple(checked))
 
 
 _SIGNATURE = re.compile(r"hmac-sha256:[0-9a-fA-F]{64}", re.A)

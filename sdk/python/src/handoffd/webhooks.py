@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from .errors import SignatureError
+from ._task import task_of
+from .errors import VerificationError
 
 TOLERANCE_S: Final = 300
 """Seconds by which a signature's time may differ from now."""
@@ -39,6 +40,23 @@ class Delivery:
     test: bool = False
     """Whether an operator tests the webhook: the request belongs to no handoff."""
 
+    @property
+    def message(self) -> dict[str, Any] | None:
+        """The handoff message; `None` for a test, a chunk or an event."""
+        is_handoff = self.handoff_id is not None and self.chunk is None and not self.test
+        return self.body if is_handoff else None
+
+    @property
+    def task(self) -> str | None:
+        """What is to be done: `taskDescription`, or of an `INITIAL` handoff the first open subtask; `None` where there is no
+        handoff message."""
+        return None if self.message is None else task_of(self.message)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """`currentState` of the handoff message; empty where there is none."""
+        return dict((self.message or {}).get("currentState") or {})
+
 
 def verify_webhook(
     body: bytes | str,
@@ -58,7 +76,7 @@ def verify_webhook(
         now: Unix seconds, instead of the clock.
 
     Raises:
-        SignatureError: A header is missing, the time is too far off, no signature fits, or the body is no JSON object.
+        VerificationError: A header is missing, the time is too far off, no signature fits, or the body is no JSON object.
         ValueError: A secret that is empty, or no base64 text.
     """
     raw = body.encode() if isinstance(body, str) else bytes(body)
@@ -66,24 +84,24 @@ def verify_webhook(
     try:
         webhook_id, at, signatures = (given[f"webhook-{name}"] for name in ("id", "timestamp", "signature"))
     except KeyError as missing:
-        raise SignatureError(f"the header {missing.args[0]} is missing") from None
+        raise VerificationError(f"the header {missing.args[0]} is missing") from None
     if not re.fullmatch("[0-9]{1,12}", at):
-        raise SignatureError("webhook-timestamp is no number of seconds")
+        raise VerificationError("webhook-timestamp is no number of seconds")
     sent = int(at)
     if abs((time.time() if now is None else now) - sent) > tolerance:
-        raise SignatureError(f"webhook-timestamp is more than {tolerance:g} s from now")
+        raise VerificationError(f"webhook-timestamp is more than {tolerance:g} s from now")
     signed = f"{webhook_id}.{at}.".encode(errors="replace") + raw
     expected = [_tag(signed, secret) for secret in ([secrets] if isinstance(secrets, str) else secrets)]
     found = [one[3:] for one in signatures.split(" ") if one.startswith("v1,")]
     # Each pair is compared, so that the time does not tell which secret fits.
     if not any([hmac.compare_digest(one.encode(errors="replace"), tag) for one in found for tag in expected]):  # noqa: C419
-        raise SignatureError("no signature fits the body")
+        raise VerificationError("no signature fits the body")
     try:
         content = json.loads(raw)
     except ValueError:
-        raise SignatureError("the body is no JSON") from None
+        raise VerificationError("the body is no JSON") from None
     if not isinstance(content, dict):
-        raise SignatureError("the body is no JSON object")
+        raise VerificationError("the body is no JSON object")
     numbers = [given.get(f"handoff-{name}", "") for name in ("attempt", "fencing-token", "chunk")]
     attempt, token, chunk = (int(text) if re.fullmatch("[0-9]{1,15}", text) else None for text in numbers)
     return Delivery(

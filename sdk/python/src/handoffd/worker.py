@@ -19,17 +19,17 @@ import uuid
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast
 
 import httpx2
 
-from . import models
 from ._async.client import AsyncClient
 from ._async.transport import AsyncTransport
 from ._guarded import Turn, replaced
 from ._sent import Sent
 from ._sync.client import Client
-from .building import AgentState, derived_execution_id
+from ._task import task_of
+from .building import AgentState, StateFields, derived_execution_id
 from .errors import (
     AnswerError,
     ConflictError,
@@ -37,7 +37,7 @@ from .errors import (
     ForbiddenError,
     HandoffdError,
     InternalError,
-    LeaseLost,
+    LeaseLostError,
     MaxIterationsError,
     NotFoundError,
     ProblemError,
@@ -47,7 +47,12 @@ from .errors import (
     TransportError,
     UnauthenticatedError,
 )
-from .validation import INITIAL, validate_handoff_message
+from .validation import validate_handoff_message
+
+if TYPE_CHECKING:
+    from . import models
+else:
+    from ._lazy import models
 
 T = TypeVar("T")
 
@@ -56,8 +61,7 @@ log = logging.getLogger("handoffd.worker")
 HEARTBEAT_S: Final = 15.0
 """Seconds between heartbeats at most; a third of the lease where that is less."""
 ADOPT_HEARTBEATS: Final = 4
-"""Heartbeats that an accepted handoff misses before another worker of the agent takes it up."""
-_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+"""Intervals that the holder of a handoff misses before the broker gives it to another worker of the agent."""
 BACKOFF_S: Final = 2.0
 """Seconds between polls while the broker does not answer."""
 POLL_ANSWER_S: Final = 20
@@ -124,16 +128,19 @@ class _Work:
         traceparent: str | None,
         accepted: bool,
         answer_by: float | None,
+        interval: float,
     ) -> None:
         self.client = client
+        self.interval = interval
         self.handoff_id, self.task_id, self.message = handoff_id, task_id, message
         self.fencing_token, self.attempt, self.traceparent = fencing_token, attempt, traceparent
         self.accepted = accepted
         self.resumed = accepted
         self.answer_by = answer_by
         self.asking = False
-        self.withdrawn = False
-        self.lost: str | None = None
+        self.cancelled = threading.Event()
+        self._withdrawn = False
+        self._lost: str | None = None
         self.lease: float | None = None
         self.execution_id = derived_execution_id("worker", client.agent_id or "", handoff_id)
         cost = message.get("costTracking") or {}
@@ -145,16 +152,39 @@ class _Work:
         self.spent_here = False
         self._accepting = asyncio.Lock()
 
+    @property
+    def lost(self) -> str | None:
+        return self._lost
+
+    @lost.setter
+    def lost(self, why: str | None) -> None:
+        self._lost = why
+        if why is not None:
+            self.cancelled.set()
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether its task was cancelled, and a grace runs in which it may still be completed."""
+        return self._withdrawn
+
+    @withdrawn.setter
+    def withdrawn(self, is_withdrawn: bool) -> None:
+        self._withdrawn = is_withdrawn
+        if is_withdrawn:
+            self.cancelled.set()
+
     def check(self) -> None:
         if self.lost:
-            raise LeaseLost(f"handoff {self.handoff_id}: {self.lost}")
+            raise LeaseLostError(f"handoff {self.handoff_id}: {self.lost}")
 
     async def accept(self) -> None:
         async with self._accepting:
             if self.accepted:
                 return
             self.check()
-            view = await self.client.handoffs.accept(self.handoff_id, fencing_token=self.fencing_token)
+            view = await self.client.handoffs.accept(
+                self.handoff_id, fencing_token=self.fencing_token, heartbeat_interval_ms=interval_ms(self.interval)
+            )
             self.note_lease(view)
             self.accepted = True
 
@@ -162,6 +192,10 @@ class _Work:
         if view.deadline_at is not None:
             now = datetime.datetime.now(datetime.UTC)
             self.lease = max(0.1, (view.deadline_at - now).total_seconds())
+
+    def beat_every(self) -> float:
+        """Seconds between heartbeats."""
+        return min(self.interval, self.lease / 3) if self.lease else self.interval
 
     def spend(self, usd: float, prompt_tokens: int, completion_tokens: int) -> None:
         for name, figure in (("usd", usd), ("prompt_tokens", prompt_tokens), ("completion_tokens", completion_tokens)):
@@ -194,7 +228,9 @@ class _Work:
     async def save(self, state: Mapping[str, Any]) -> None:
         self.check()
         await self.accept()
-        await self.client.tasks.put_checkpoint(self.task_id, self.execution_id, state)
+        await self.client.tasks.put_checkpoint(
+            self.task_id, self.execution_id, state, handoff_id=self.handoff_id, fencing_token=self.fencing_token
+        )
 
     async def restore(self) -> dict[str, Any] | None:
         return await self.client.restore(self.task_id, self.execution_id)
@@ -253,17 +289,12 @@ class _Work:
         await self.accept()
         given = self.state_for(task, **self.plain(state))
         kept = self.message.get("constraints") or [] if constraints is None else constraints
-        return await self.client.hand_off(target, task, constraints=kept, **_fields(given))
+        return await self.client.hand_off(target, task, constraints=kept, fencing_token=self.fencing_token, **_fields(given))
 
 
-def task_of(message: Mapping[str, Any]) -> str:
-    """What a message asks for: `taskDescription`, or of an `INITIAL` handoff the first open subtask, else `taskSummary`."""
-    said = str(message.get("taskDescription") or "")
-    if said != INITIAL:
-        return said
-    for one in message.get("remainingSubtasks") or ():
-        return str(one.get("description") or said)
-    return str(message.get("taskSummary") or said)
+def interval_ms(seconds: float) -> int:
+    """An interval as the broker takes it."""
+    return max(1, round(seconds * 1000))
 
 
 def done_before(handoff_id: str, message: Mapping[str, Any]) -> dict[str, Any]:
@@ -362,8 +393,15 @@ class _View:
         """Why the handoff is no longer this worker's; `None` while it is."""
         return self._work.lost
 
+    @property
+    def cancelled(self) -> threading.Event:
+        """Set once the handler should end: the handoff is lost, its task was cancelled, or the worker's grace is over. A handler
+        on a thread looks at it between steps, or waits on it in place of a sleep; a coroutine is cancelled too where the handoff
+        is lost."""
+        return self._work.cancelled
+
     def check(self) -> None:
-        """Raises `LeaseLost` once the handoff is no longer this worker's. Call it before an effect outside."""
+        """Raises `LeaseLostError` once the handoff is no longer this worker's. Call it before an effect outside."""
         self._work.check()
 
     def spend(self, usd: float = 0.0, *, prompt_tokens: int = 0, completion_tokens: int = 0) -> None:
@@ -415,7 +453,7 @@ class AsyncHandoff(_View):
             The answer: data of another agent. `handoffs.question_prompt` has it as a guarded turn for a model.
 
         Raises:
-            LeaseLost: The handoff ended meanwhile.
+            LeaseLostError: The handoff ended meanwhile.
             SafetyViolationError: The question is refused.
         """
         return await self._work.ask(question, schema, within)
@@ -434,7 +472,7 @@ class AsyncHandoff(_View):
         task: str,
         *,
         constraints: Sequence[str] | Mapping[str, Any] | None = None,
-        **state: Any,
+        **state: Unpack[StateFields],
     ) -> Sent:
         """Hands the task on: same task, this handoff as its parent; state, finished work, constraints, budget, conversation and
         user are relayed. Where nothing was finished before, the conversation so far stands as the one completed subtask.
@@ -490,7 +528,7 @@ class Handoff(_View):
             The answer: data of another agent. `handoffs.question_prompt` has it as a guarded turn for a model.
 
         Raises:
-            LeaseLost: The handoff ended meanwhile.
+            LeaseLostError: The handoff ended meanwhile.
             SafetyViolationError: The question is refused.
         """
         return self._wait(self._work.ask(question, schema, within))
@@ -514,7 +552,7 @@ class Handoff(_View):
         task: str,
         *,
         constraints: Sequence[str] | Mapping[str, Any] | None = None,
-        **state: Any,
+        **state: Unpack[StateFields],
     ) -> Sent:
         """Hands the task on; as `AsyncHandoff.hand_on`."""
         return self._wait(self._work.hand_on(target, task, constraints, state))
@@ -532,10 +570,11 @@ class Worker:
     with `HANDLER_ERROR`. Each rolls the task back as the edge's contract says. Where the broker is away, an error of the
     handoff's methods or of its `client` fails nothing: the handoff is left for another worker.
 
-    A worker that dies leaves accepted handoffs behind. Another worker of the same agent sees that their lease is no longer
-    extended, and takes them up: the handler runs again with `resumed`, and `restore` gives what was saved. Of several such
-    workers one gets it. Only completion is exactly once; an effect outside belongs behind `check` and an id derived from
-    `handoff_id`.
+    A worker that dies leaves accepted handoffs behind. The broker hears of each worker by its heartbeats, and gives a handoff
+    whose holder missed four of its own intervals to another worker of the agent, under a new fencing token: the handler runs
+    again with `resumed`, and `restore` gives what was saved. Of several such workers one gets it. A worker that was only cut
+    off can do nothing to the handoff any more: its verdicts, its `save` and its `hand_on` are refused (`StaleLeaseError`).
+    Only completion is exactly once; an effect outside belongs behind `check` and an id derived from `handoff_id`.
 
     Args:
         client: The agent's client, with `agent_id`.
@@ -546,7 +585,8 @@ class Worker:
         accept_within: Seconds for which the handler may still reject: it starts first, and the worker accepts when they are
             over, or when the handler returns. 0: accepted before the handler starts.
         required_state: What `currentState` must hold; a message without it is rejected with `INCOMPLETE_CONTEXT`.
-        heartbeat: Seconds between heartbeats; `HEARTBEAT_S` unless said, a third of the lease where that is less.
+        heartbeat: Seconds between heartbeats; `HEARTBEAT_S` unless said, a third of the lease where that is less. The broker is
+            told, and lets another worker take over after four of them without a word.
         adopt: Take up what a worker of this agent left behind.
         poll: Whole seconds for which one poll waits, 1 to 60. A stop waits for the poll under way.
         on_return: Called with each task that came back (`returnTo`), on a thread where it is no coroutine function. What it
@@ -583,26 +623,32 @@ class Worker:
         self._handler, self._decide = handler, decide
         self._on_return, self._on_question = on_return, on_question
         self._concurrency, self._accept_within = concurrency, accept_within
-        self._required_state, self._heartbeat = required_state, heartbeat
+        self._required_state = required_state
         self._adopt, self._poll, self._grace = adopt, poll, grace
         self._held: dict[str, _Work] = {}
-        self._watched: dict[str, tuple[datetime.datetime, float]] = {}
+        self._beat_s = heartbeat if heartbeat is not None else HEARTBEAT_S
         self._running: set[asyncio.Task[None]] = set()
         self._answering: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._returning: dict[str, asyncio.Task[None]] = {}
         self._hears = on_return is not None or on_question is not None
         self._hearing: asyncio.Task[None] | None = None
         self._stop: asyncio.Event | None = None
+        self._now: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = threading.Event()
 
     def run(self) -> None:
-        """Works until `stop`, SIGTERM or SIGINT (where called on the main thread).
+        """Works until `stop`, SIGTERM or SIGINT (where called on the main thread). The first signal lets handlers finish within
+        `grace`; a second one ends at once, and leaves the handoffs to another worker.
+
+        Where the process has set up no logging, the worker's logger (`handoffd.worker`) writes to standard error: from warnings
+        on, what went wrong; with `logging.INFO`, each handoff.
 
         Raises:
             UnauthenticatedError, ForbiddenError: The key is not this agent's.
             ConflictError: The agent takes its handoffs by webhook.
         """
+        _log_by_default()
         asyncio.run(self.run_async(signals=threading.current_thread() is threading.main_thread()))
 
     def start(self) -> threading.Thread:
@@ -610,6 +656,17 @@ class Worker:
         thread = threading.Thread(target=self.run, name=f"handoffd-{self.agent_id}", daemon=True)
         thread.start()
         return thread
+
+    def _signalled(self) -> None:
+        if self._stopping.is_set() and self._now is not None:
+            log.warning(
+                "%s: a second signal: ends at once; %d handoffs are left for another worker", self.agent_id, len(self._held)
+            )
+            self._now.set()
+            return
+        if self._held:
+            log.warning("%s: stops when %d handoffs are done; a second signal ends at once", self.agent_id, len(self._held))
+        self.stop()
 
     def stop(self) -> None:
         """Claims no more, and ends when handlers are done or `grace` is over. Callable from any thread."""
@@ -624,12 +681,12 @@ class Worker:
         Args:
             signals: Stop at SIGTERM and SIGINT.
         """
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self._loop, self._stop, self._now = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
         if self._stopping.is_set():
             return
         if signals and sys.platform != "win32":
             for number in (signal.SIGTERM, signal.SIGINT):
-                self._loop.add_signal_handler(number, self.stop)
+                self._loop.add_signal_handler(number, self._signalled)
         given = self._given
         client = _OwnClient(
             given.url,
@@ -665,7 +722,7 @@ class Worker:
                 await asyncio.wait({stopped, poll}, return_when=asyncio.FIRST_COMPLETED)
                 if not poll.done():
                     # What it claims would else lie until the claim ends.
-                    await asyncio.wait({poll}, timeout=self._poll + BACKOFF_S)
+                    await self._wait_for({poll}, self._poll + BACKOFF_S)
                 if not poll.done():
                     poll.cancel()
                     with contextlib.suppress(asyncio.CancelledError, HandoffdError):
@@ -721,6 +778,7 @@ class Worker:
             traceparent=item.traceparent,
             accepted=False,
             answer_by=time.monotonic() + (due - now).total_seconds(),
+            interval=self._beat_s,
         )
 
     def _begin(self, work: _Work) -> None:
@@ -748,7 +806,7 @@ class Worker:
             await self._complete(work, outcome)
         except Reject as refused:
             await self._refuse(work, refused)
-        except (LeaseLost, StaleLeaseError) as gone:
+        except (LeaseLostError, StaleLeaseError) as gone:
             log.warning("%s: handoff %s is another's: %s", self.agent_id, work.handoff_id, gone)
         except Fail as failed:
             await self._fail(work, failed.code, failed.message)
@@ -765,7 +823,8 @@ class Worker:
             await self._fail(work, HANDLER_ERROR, f"{type(raised).__name__}: {raised}")
 
     async def _judge(self, work: _Work) -> None:
-        checked = validate_handoff_message(work.message, required_state=self._required_state)
+        # The broker's safety rules have passed it.
+        checked = validate_handoff_message(work.message, required_state=self._required_state, scan=False)
         if not checked:
             details = {"failures": [one.to_json() for one in checked.failures]}
             raise Reject(checked.reason or "SCHEMA_INVALID", details)
@@ -842,7 +901,7 @@ class Worker:
                 return
             except _AWAY as error:
                 log.warning("%s: heartbeat of %s: %s", self.agent_id, work.handoff_id, error)
-            await asyncio.sleep(self._interval(work))
+            await asyncio.sleep(work.beat_every())
 
     async def _extended(self, work: _Work) -> models.HandoffView:
         """The handoff with its lease extended, or as it is where there is no lease to extend: it was handed on, or its task was
@@ -851,7 +910,9 @@ class Worker:
         if work.withdrawn:
             return await handoffs.get(work.handoff_id)
         try:
-            view = await handoffs.heartbeat(work.handoff_id, fencing_token=work.fencing_token)
+            view = await handoffs.heartbeat(
+                work.handoff_id, fencing_token=work.fencing_token, heartbeat_interval_ms=interval_ms(work.beat_every())
+            )
         except ConflictError:
             view = await handoffs.get(work.handoff_id)
             work.withdrawn = view.status == "ACCEPTED" and view.fencing_token == work.fencing_token
@@ -860,10 +921,6 @@ class Worker:
             return view
         work.note_lease(view)
         return view
-
-    def _interval(self, work: _Work) -> float:
-        most = self._heartbeat if self._heartbeat is not None else HEARTBEAT_S
-        return min(most, work.lease / 3) if work.lease else most
 
     async def _complete(self, work: _Work, outcome: Any) -> None:
         done = outcome if isinstance(outcome, Completed) else Completed(outcome)
@@ -980,73 +1037,51 @@ class Worker:
             log.exception("%s: the question of handoff %s", self.agent_id, item.handoff_id)
 
     async def _adopt_left_behind(self, client: AsyncClient) -> None:
-        """Takes up handoffs of this agent whose lease nobody extends."""
-        beat = self._heartbeat if self._heartbeat is not None else HEARTBEAT_S
-        after = beat * ADOPT_HEARTBEATS
+        """Takes up handoffs of this agent whose holder is silent. The broker decides that, by the holder's own interval."""
         while True:
             try:
                 async for handoff in client.handoffs.iterate(status="ACCEPTED", to_agent=self.agent_id):
                     if len(self._running) >= self._concurrency:
                         break
-                    if not self._is_left_behind(handoff, after):
+                    if not self._is_left_behind(handoff):
                         continue
                     try:
-                        if await self._elected(client, handoff):
-                            await self._resume(client, handoff.handoff_id)
-                    except (ConflictError, NotFoundError) as ended:
-                        # Its task was cancelled, or is gone; the others are still to be taken up.
-                        self._watched.pop(handoff.handoff_id, None)
-                        log.info("%s: handoff %s is not taken up: %s", self.agent_id, handoff.handoff_id, ended.code)
+                        await self._take_up(client, handoff.handoff_id)
+                    except (ConflictError, NotFoundError) as held:
+                        # Another worker was first, its holder was heard of, or its task was cancelled.
+                        log.info("%s: handoff %s is not taken up: %s", self.agent_id, handoff.handoff_id, held.detail)
             except _AWAY as error:
                 if isinstance(error, UnauthenticatedError | ForbiddenError):
                     return
                 log.warning("%s: looking for what was left behind: %s", self.agent_id, error)
-            await asyncio.sleep(beat)
+            await asyncio.sleep(self._beat_s)
 
-    def _is_left_behind(self, handoff: models.HandoffView, after: float) -> bool:
-        """Whether its deadline stood still for that many seconds. One without a deadline was handed on."""
-        if handoff.handoff_id in self._held or handoff.deadline_at is None:
-            self._watched.pop(handoff.handoff_id, None)
+    def _is_left_behind(self, handoff: models.HandoffView) -> bool:
+        """Whether it is worth asking: its holder states an interval, and was not heard of for that long by this clock. A clock
+        that is wrong costs a request, or a look later."""
+        every = handoff.heartbeat_interval_ms
+        if handoff.handoff_id in self._held or handoff.deadline_at is None or every is None or handoff.heard_at is None:
             return False
-        now = time.monotonic()
-        deadline, since = self._watched.get(handoff.handoff_id, (None, now))
-        if deadline != handoff.deadline_at:
-            self._watched[handoff.handoff_id] = (handoff.deadline_at, now)
-            return False
-        return now - since >= after
+        silent = datetime.datetime.now(datetime.UTC) - handoff.heard_at
+        return silent.total_seconds() * 1000 >= every * ADOPT_HEARTBEATS or silent.total_seconds() < 0
 
-    async def _elected(self, client: AsyncClient, handoff: models.HandoffView) -> bool:
-        """Of the workers that saw the same, the one whose claim is first in the broker's order of checkpoints."""
-        run = derived_execution_id("owner", self.agent_id, handoff.handoff_id)
-        assert handoff.deadline_at is not None
-        # Milliseconds: the TypeScript SDK's workers of the same agent write the same.
-        deadline = str((handoff.deadline_at - _EPOCH) // datetime.timedelta(milliseconds=1))
-        mine = {"worker": self.worker_id, "deadline": deadline}
-        stored = await client.tasks.put_checkpoint(handoff.task_id, run, mine)
-        first = stored.seq
-        while first > 1:
-            before = await client.restore(handoff.task_id, run, seq=first - 1)
-            # Claims on an earlier standstill are over.
-            if before is None or before.get("deadline") != deadline:
-                break
-            first -= 1
-        self._watched.pop(handoff.handoff_id, None)
-        return first == stored.seq
-
-    async def _resume(self, client: AsyncClient, handoff_id: str) -> None:
+    async def _take_up(self, client: AsyncClient, handoff_id: str) -> None:
         view = await client.handoffs.get(handoff_id, include="message")
         if view.status != "ACCEPTED" or not view.message:
             return
+        message = dict(view.message)
+        view = await client.handoffs.take_over(handoff_id, heartbeat_interval_ms=interval_ms(self._beat_s))
         work = _Work(
             client,
             handoff_id=handoff_id,
             task_id=view.task_id,
-            message=dict(view.message),
+            message=message,
             fencing_token=view.fencing_token,
             attempt=view.attempts,
             traceparent=view.traceparent,
             accepted=True,
             answer_by=None,
+            interval=self._beat_s,
         )
         work.note_lease(view)
         log.warning("%s: handoff %s is taken up again", self.agent_id, handoff_id)
@@ -1054,7 +1089,7 @@ class Worker:
 
     async def _wind_down(self) -> None:
         if under_way := self._under_way():
-            await asyncio.wait(under_way, timeout=self._grace)
+            await self._wait_for(under_way, self._grace)
         left = self._under_way()
         for work in self._held.values():
             # A thread cannot be cancelled; its handler sees `lost`.
@@ -1062,10 +1097,29 @@ class Worker:
         for task in left:
             task.cancel()
         if left:
-            await asyncio.wait(left, timeout=5)
+            await self._wait_for(left, 5)
+
+    async def _wait_for(self, tasks: set[asyncio.Task[Any]], seconds: float) -> None:
+        """Waits until all are done, the time is over, or a second signal came."""
+        assert self._now is not None
+        now = asyncio.create_task(self._now.wait())
+        every = asyncio.ensure_future(asyncio.wait(tasks))
+        try:
+            await asyncio.wait({now, every}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            now.cancel()
+            every.cancel()
 
     def _under_way(self) -> set[asyncio.Task[None]]:
         return {*self._running, *self._returning.values(), *self._answering.values()}
+
+
+def _log_by_default() -> None:
+    """A worker that says nothing looks as one that works: without any logging set up, its words go to standard error."""
+    if not log.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        log.addHandler(handler)
 
 
 _AWAY: Final = (TransportError, ProblemError, AnswerError)

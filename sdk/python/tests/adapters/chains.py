@@ -11,7 +11,7 @@ import pytest
 from pairs import Pair
 from working import Working, asynchronous
 
-from handoffd import AsyncClient, Client, Handoff, WaitTimeout, Worker
+from handoffd import AsyncClient, Client, Handoff, WaitTimeoutError, Worker
 
 MARK = "[CONTEXT FROM PREVIOUS AGENT"
 SAID = 'Legal says: {"risk": "first"} / {"risk": "second"}'
@@ -46,7 +46,7 @@ async def goes_on(pair: Pair, script: Script, go: Callable[[AsyncClient, str, fl
     run = str(uuid.uuid4())
     with Working(Worker(pair.receiver, receive, poll=2)):
         async with asynchronous(pair.sender) as client:
-            with pytest.raises(WaitTimeout):
+            with pytest.raises(WaitTimeoutError):
                 await go(client, run, 2)
             held.set()
             done = await go(client, run, 30)

@@ -13,7 +13,7 @@ from crashes import ROUNDS, Receiver, crash_case, guarded
 from pairs import Pair
 from working import Working, asynchronous
 
-from handoffd import Client, Reject, WaitTimeout, Worker
+from handoffd import Client, Reject, WaitTimeoutError, Worker
 from handoffd.adapters.agent_framework import RemoteAgent, agent_worker, run_durably, transfer_tool
 
 
@@ -84,7 +84,7 @@ async def test_a_rejection_is_told_to_the_model_also_in_another_process(pair: Pa
         for timeout in (0.2, 30):
             agent = Agent(client=Scripted(answer), name="intake", tools=[transfer_tool(pair.to)])
             if timeout < 1:
-                with pytest.raises(WaitTimeout):
+                with pytest.raises(WaitTimeoutError):
                     await run_durably(agent, "go", client=client, run=run, timeout=timeout)
             else:
                 with Working(Worker(pair.receiver, lambda _: 1, decide=decide)):

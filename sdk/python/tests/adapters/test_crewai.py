@@ -14,7 +14,7 @@ from crewai.flow.flow import Flow, listen, start
 from pairs import Pair
 from working import Working, asynchronous
 
-from handoffd import Client, Reject, WaitTimeout, Worker
+from handoffd import Client, Reject, WaitTimeoutError, Worker
 from handoffd.adapters.crewai import crew_worker, handoff_to, rejecting, remote_tool, run_durably
 
 
@@ -72,7 +72,7 @@ async def test_a_durable_flow_relays_state_history_and_budget_and_finishes_its_t
     told: list[str] = []
     run, flow = str(uuid.uuid4()), triage(pair.to, told)
     async with asynchronous(pair.sender) as client:
-        with pytest.raises(WaitTimeout):
+        with pytest.raises(WaitTimeoutError):
             await run_durably(flow, client=client, run=run, budget_usd=5, timeout=0.2)
         # As another process does: from what was committed with the handoff.
         with Working(Worker(pair.receiver, receiver)):

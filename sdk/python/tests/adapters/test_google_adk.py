@@ -15,7 +15,7 @@ from google.genai import types
 from pairs import Pair
 from working import Working, asynchronous
 
-from handoffd import Client, Reject, WaitTimeout, Worker
+from handoffd import Client, Reject, WaitTimeoutError, Worker
 from handoffd.adapters.google_adk import agent_worker, remote_agent, run_durably, transfer_tool
 
 
@@ -86,7 +86,7 @@ async def test_a_rejection_is_told_to_the_model_also_in_another_process(pair: Pa
         for timeout in (0.2, 30):
             agent = LlmAgent(name="intake", model=Scripted(model="s", answer=answer), tools=[transfer_tool(pair.to)])
             if timeout < 1:
-                with pytest.raises(WaitTimeout):
+                with pytest.raises(WaitTimeoutError):
                     await run_durably(agent, "go", client=client, run=run, timeout=timeout)
             else:
                 with Working(Worker(pair.receiver, lambda _: 1, decide=decide)):

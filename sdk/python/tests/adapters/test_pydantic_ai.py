@@ -15,7 +15,7 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.usage import RequestUsage
 from working import Working, asynchronous
 
-from handoffd import Client, Reject, WaitTimeout, Worker
+from handoffd import Client, Reject, WaitTimeoutError, Worker
 from handoffd.adapters._core import transfer_name
 from handoffd.adapters.pydantic_ai import agent_worker, remote_tool, run_durably
 
@@ -99,7 +99,7 @@ async def test_a_transfer_beside_other_tools_and_a_rejection(pair: Pair) -> None
 
     run = str(uuid.uuid4())
     async with asynchronous(pair.sender) as client:
-        with pytest.raises(WaitTimeout):
+        with pytest.raises(WaitTimeoutError):
             await run_durably(agent, "go", client=client, run=run, targets=[pair.to], timeout=0.2)
         # As another process does: from what was committed with the handoff.
         with Working(Worker(pair.receiver, lambda _: 1, decide=decide)):

@@ -75,7 +75,7 @@ export function remoteAgent(
     execute: async (input, { toolCallId, messages, abortSignal }) => {
       const given = { ...(await givenOf(client, route, input, messages)), run, step: toolCallId };
       const signal = { signal: abortSignal };
-      const sent = await client.handOff(route.target, given, route.constraints, signal);
+      const sent = await client.handOff(route.target, given, { constraints: route.constraints, ...signal });
       const ended = await client.handoffs.waitEnded(sent.handoffId, { ...options, ...signal });
       return outcomeText(ended, client, signal);
     },
@@ -175,7 +175,7 @@ export function durableHandoffs(client: Client, routes: Readonly<Record<string, 
       run,
       step: call.toolCallId,
     };
-    return (await client.handOff(route.target, given, route.constraints)).handoffId;
+    return (await client.handOff(route.target, given, { constraints: route.constraints })).handoffId;
   }
 
   return {

@@ -84,7 +84,7 @@ export function remoteAgent(
       const { toolCallId, messages } = callOf(context);
       const given = { ...(await givenOf(client, route, input, messages)), run, step: toolCallId };
       const signal = { signal: context.abortSignal };
-      const sent = await client.handOff(route.target, given, route.constraints, signal);
+      const sent = await client.handOff(route.target, given, { constraints: route.constraints, ...signal });
       const ended = await client.handoffs.waitEnded(sent.handoffId, { ...options, ...signal });
       return outcomeText(ended, client, signal);
     },
@@ -216,7 +216,7 @@ export function durableRuns<Result extends AgentResult>(
     const messages = await unfolded(suspendPayload.messages, saved.key, client);
     const given = await givenOf(client, route, suspendPayload.input, messages);
     const identified = { ...given, checkpoint: saved, run, step: toolCallId };
-    return (await client.handOff(route.target, identified, route.constraints)).handoffId;
+    return (await client.handOff(route.target, identified, { constraints: route.constraints })).handoffId;
   }
 
   async function proceed(run: string, saved: SavedRun, options: WaitOptions): Promise<Result> {

@@ -948,6 +948,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/handoffs/{handoffId}/takeover": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Take an accepted handoff over from another worker of the same agent that was silent for four of its own intervals
+         *     (`heartbeatIntervalMs` of its acceptance or heartbeats). The answer has a new fencing token and a lease that begins now; the
+         *     worker before gets 409 `STALE_LEASE` from then on.
+         */
+        post: operations["takeOverHandoff"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/keys": {
         parameters: {
             query?: never;
@@ -1043,7 +1064,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Metrics in Prometheus' text format. */
+        /**
+         * Metrics in Prometheus' text format: all of them for an operator or admin of the installation's own tenant
+         *     (`auth.tenant`), the pairs of its tenant for any other person, its own pairs for an agent.
+         */
         get: operations["metrics"];
         put?: never;
         post?: never;
@@ -1060,7 +1084,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The broker takes requests: the store answers and no stop is under way. */
+        /** The broker takes requests: the store answers and takes writes, and no stop is under way. */
         get: operations["readyz"];
         put?: never;
         post?: never;
@@ -1453,7 +1477,10 @@ export interface paths {
         };
         /** Read a run's last checkpoint, or one of its earlier ones; an agent reads its own only. */
         get: operations["getCheckpoint"];
-        /** Store a checkpoint ahead of a handoff; the body is the state itself, a JSON object. */
+        /**
+         * Store a checkpoint ahead of a handoff; the body is the state itself, a JSON object. The caller has a part in the
+         *     task, or the task does not exist yet. A run is its agent's own: agents that use one `executionId` have a run each.
+         */
         put: operations["putCheckpoint"];
         post?: never;
         delete?: never;
@@ -1503,7 +1530,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What a task may spend, and who spent it: by agent, and as a tree of its handoffs. */
+        /** What a task may spend, and who spent it: by agent, and by handoff. */
         get: operations["getTaskCost"];
         put?: never;
         post?: never;
@@ -1597,6 +1624,12 @@ export interface components {
              * @description The token that came with the delivery, where the header does not have it.
              */
             fencingToken?: number | null;
+            /**
+             * Format: int64
+             * @description How often the broker will hear of this worker. Another worker of the agent may take the handoff over once four such
+             *     intervals passed without a word. Without it the lease cannot be taken over before it ends.
+             */
+            heartbeatIntervalMs?: number | null;
         } & {
             [key: string]: unknown;
         };
@@ -4674,6 +4707,17 @@ export interface components {
              */
             handoffId: string;
             /**
+             * Format: date-time
+             * @description When the broker last heard of that holder, RFC 3339.
+             */
+            heardAt?: string | null;
+            /**
+             * Format: int64
+             * @description How often the broker hears of its holder, as the holder said: another worker of the receiver may take over after four
+             *     such intervals of silence.
+             */
+            heartbeatIntervalMs?: number | null;
+            /**
              * Format: int64
              * @description Rounds that the receiver took, as it said at `/complete`; only on the handoff's own page.
              */
@@ -4717,7 +4761,10 @@ export interface components {
             traceparent: string;
             /** @description The `tracestate` that belongs to it; empty for none, and after an erasure. */
             tracestate: string;
-            /** @description `details` and `metadata` of the receiver's verdict; only where asked for with `include=verdict`. */
+            /**
+             * @description `details` and `metadata` of the receiver's verdict, and the `error` of a failure; only where asked for with
+             *     `include=verdict`.
+             */
             verdict?: {
                 [key: string]: unknown;
             } | null;
@@ -4731,6 +4778,11 @@ export interface components {
              * @description The token that came with the delivery, where the header does not have it.
              */
             fencingToken?: number | null;
+            /**
+             * Format: int64
+             * @description How often the broker will hear of this worker from now on; as it said before where absent.
+             */
+            heartbeatIntervalMs?: number | null;
         } & {
             [key: string]: unknown;
         };
@@ -4790,10 +4842,8 @@ export interface components {
             /** @description What to give as `after` for the next one. */
             nextCursor?: string | null;
         };
-        /** @description One handoff, with those that follow it. */
+        /** @description One handoff. */
         HopCostView: {
-            /** @description What its receiver handed on. */
-            children: components["schemas"]["HopCostView"][];
             /** @description Id of the agent that sent it. */
             fromAgentId: string;
             /**
@@ -4801,6 +4851,11 @@ export interface components {
              * @description UUID of the handoff.
              */
             handoffId: string;
+            /**
+             * Format: uuid
+             * @description UUID of the handoff of this list that it follows; absent for one that follows none.
+             */
+            parentHandoffId?: string | null;
             /**
              * Format: double
              * @description What the receiver said at the end that it spent besides what it handed on.
@@ -4869,8 +4924,8 @@ export interface components {
             tracestate?: string;
             /**
              * Format: date-time
-             * @description Without a verdict by then, RFC 3339, the handoff expires: the time runs from its first claim on. Absent
-             *     where a person decides.
+             * @description Without a verdict by then, RFC 3339, the handoff expires, or is offered for one more claim where it was not yet:
+             *     the time runs from its first claim on. Absent where a person decides.
              */
             verdictBy?: string | null;
         };
@@ -5282,6 +5337,17 @@ export interface components {
                  */
                 handoffId: string;
                 /**
+                 * Format: date-time
+                 * @description When the broker last heard of that holder, RFC 3339.
+                 */
+                heardAt?: string | null;
+                /**
+                 * Format: int64
+                 * @description How often the broker hears of its holder, as the holder said: another worker of the receiver may take over after four
+                 *     such intervals of silence.
+                 */
+                heartbeatIntervalMs?: number | null;
+                /**
                  * Format: int64
                  * @description Rounds that the receiver took, as it said at `/complete`; only on the handoff's own page.
                  */
@@ -5325,7 +5391,10 @@ export interface components {
                 traceparent: string;
                 /** @description The `tracestate` that belongs to it; empty for none, and after an erasure. */
                 tracestate: string;
-                /** @description `details` and `metadata` of the receiver's verdict; only where asked for with `include=verdict`. */
+                /**
+                 * @description `details` and `metadata` of the receiver's verdict, and the `error` of a failure; only where asked for with
+                 *     `include=verdict`.
+                 */
                 verdict?: {
                     [key: string]: unknown;
                 } | null;
@@ -5595,6 +5664,11 @@ export interface components {
              * @description Status code of the HTTP answer.
              */
             status: number;
+            /**
+             * @description Of a message whose `handoffId` its sender used before, with other content: `extensions.handoffd.stepDigest` of the
+             *     message that has the id, where that has one.
+             */
+            storedStepDigest?: string | null;
             /**
              * Format: uuid
              * @description The handoff that goes to another agent in place of the refused one, as its contract says.
@@ -6000,7 +6074,7 @@ export interface components {
             [key: string]: unknown;
         };
         /** @description The kind of a record. A later version may have more. */
-        RecordKind: ("HANDOFF" | "REFUSED" | "NO_OP" | "DEAD_LETTERED" | "ACCEPTED" | "REJECTED" | "INPUT_REQUESTED" | "INPUT_PROVIDED" | "COMPLETED" | "FAILED" | "EXPIRED" | "COMPRESSED" | "CHUNK" | "STREAM_CLOSED" | "SECOND_OPINION" | "RETURNED" | "GROUP_ENDED" | "ROLLED_BACK" | "CHECKPOINT" | "TASK_COMPLETED" | "TASK_CANCELED" | "CANCELED" | "ESCALATED" | "ESCALATION_RESOLVED" | "RELEASED" | "DISCARDED" | "RELEASE_REFUSED" | "BUDGET_CHANGED" | "CHECKPOINT_RESTORED" | "AGENT_CREATED" | "AGENT_UPDATED" | "AGENT_DELETED" | "ENDPOINT_DISABLED" | "ENDPOINT_FAILING" | "ENDPOINT_RECOVERED" | "SECRET_ROTATED" | "CONTRACT_PUT" | "PAYLOAD_SCHEMA_PUT" | "KEY_CREATED" | "KEY_REVOKED" | "TREE_KEY_CHANGED" | "SUBSCRIPTION_CREATED" | "SUBSCRIPTION_UPDATED" | "SUBSCRIPTION_DELETED" | "SUBSCRIPTION_DISABLED" | "SUBSCRIPTION_REPLAYED" | "ERASURE_REQUESTED" | "ERASED" | "ERASURE_COMPLETED" | "LEGAL_HOLD_PLACED" | "LEGAL_HOLD_RELEASED") | (string & {});
+        RecordKind: ("HANDOFF" | "REFUSED" | "NO_OP" | "DEAD_LETTERED" | "ACCEPTED" | "TAKEN_OVER" | "REJECTED" | "INPUT_REQUESTED" | "INPUT_PROVIDED" | "COMPLETED" | "FAILED" | "EXPIRED" | "COMPRESSED" | "CHUNK" | "STREAM_CLOSED" | "SECOND_OPINION" | "RETURNED" | "GROUP_ENDED" | "ROLLED_BACK" | "CHECKPOINT" | "TASK_COMPLETED" | "TASK_CANCELED" | "CANCELED" | "ESCALATED" | "ESCALATION_RESOLVED" | "RELEASED" | "DISCARDED" | "RELEASE_REFUSED" | "BUDGET_CHANGED" | "CHECKPOINT_RESTORED" | "AGENT_CREATED" | "AGENT_UPDATED" | "AGENT_DELETED" | "ENDPOINT_DISABLED" | "ENDPOINT_FAILING" | "ENDPOINT_RECOVERED" | "SECRET_ROTATED" | "CONTRACT_PUT" | "PAYLOAD_SCHEMA_PUT" | "KEY_CREATED" | "KEY_REVOKED" | "TREE_KEY_CHANGED" | "SUBSCRIPTION_CREATED" | "SUBSCRIPTION_UPDATED" | "SUBSCRIPTION_DELETED" | "SUBSCRIPTION_DISABLED" | "SUBSCRIPTION_REPLAYED" | "ERASURE_REQUESTED" | "ERASED" | "ERASURE_COMPLETED" | "LEGAL_HOLD_PLACED" | "LEGAL_HOLD_RELEASED") | (string & {});
         /** @description An agent as it was when the record was made. */
         RecordParty: {
             /** @description Id of the agent. */
@@ -6550,6 +6624,14 @@ export interface components {
             /** @description Tokens of all agents on the task. */
             tokens: components["schemas"]["SpentTokensView"];
         };
+        /** @description A worker that takes a handoff over from one that is silent. */
+        TakeoverBody: {
+            /**
+             * Format: int64
+             * @description How often the broker will hear of the new holder. Without it the new lease cannot be taken over before it ends.
+             */
+            heartbeatIntervalMs?: number | null;
+        };
         /** @description An allowlist that replaces the present one. */
         TargetsBody: {
             /** @description Agents' ids, and `type:<agentType>` for all agents of a type. */
@@ -6658,7 +6740,7 @@ export interface components {
         TaskCostView: {
             /** @description The cost by agent. */
             agents: components["schemas"]["AgentCostView"][];
-            /** @description By handoff: those that follow none, with what follows them. */
+            /** @description By handoff, oldest first: each after the one that it follows. */
             hops: components["schemas"]["HopCostView"][];
             /** @description Its status. */
             status: components["schemas"]["TaskStatus"];
@@ -9032,8 +9114,8 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description `personal-data` (unless said), or `messages`: whole messages, replies and checkpoints of the
-                 *     handoffs that the person's data came with, too.
+                 * @description `personal-data` (unless said), or `messages`: all contents and checkpoints of the tasks that the person's data
+                 *     came with, too. It may follow an erasure of the scope `personal-data`.
                  */
                 scope?: string;
             };
@@ -9794,6 +9876,8 @@ export interface operations {
             header?: {
                 /** @description Makes a repeated submission safe */
                 "Idempotency-Key"?: string | null;
+                /** @description The token by which the sender holds `parentHandoffId`: 409 `STALE_LEASE` where another worker took over */
+                "Handoff-Fencing-Token"?: number | null;
                 /** @description `wait=N`: hold the answer up to N seconds (60 at most) for the verdict; `wait=N, until=ended`: for the end, with the result; `wait=N, until=asked`: for the end, or a question of the receiver */
                 Prefer?: string | null;
                 /** @description W3C trace context; a valid one goes before the message's, with its `tracestate` */
@@ -9848,7 +9932,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDetails"];
                 };
             };
-            /** @description The id exists with another content, or the task has ended */
+            /** @description The id exists with another content (`storedStepDigest` has the digest of that step), the task has ended, or the token is stale */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -10895,6 +10979,75 @@ export interface operations {
             default: components["responses"]["Refused"];
         };
     };
+    takeOverHandoff: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The handoff's UUID */
+                handoffId: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TakeoverBody"];
+            };
+        };
+        responses: {
+            /** @description The handoff with its new token */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HandoffView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Not the receiver's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such handoff */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description Its holder was heard of, or said no interval, or no lease runs */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The body does not fit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
     listKeys: {
         parameters: {
             query?: never;
@@ -11309,6 +11462,7 @@ export interface operations {
                     "text/plain; version=0.0.4": string;
                 };
             };
+            401: components["responses"]["NoKey"];
             /** @description Metrics have a listener of their own */
             404: {
                 headers: {
@@ -11348,7 +11502,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDetails"];
                 };
             };
-            /** @description Stopping, or the store is away */
+            /** @description Stopping, or the store is away or takes no writes */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -12607,7 +12761,12 @@ export interface operations {
     putCheckpoint: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The handoff on which the agent's worker works, with its token: a worker whose handoff another one took over saves nothing */
+                "Handoff-Id"?: string | null;
+                /** @description The token by which the worker holds that handoff */
+                "Handoff-Fencing-Token"?: number | null;
+            };
             path: {
                 /** @description The task's UUID; it need not exist yet */
                 taskId: string;
@@ -12634,7 +12793,7 @@ export interface operations {
             };
             400: components["responses"]["BadBody"];
             401: components["responses"]["NoKey"];
-            /** @description Another agent's run, or no agent's key */
+            /** @description No agent's key */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -12643,7 +12802,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDetails"];
                 };
             };
-            /** @description Not UUIDs */
+            /** @description Not UUIDs, or a task in which the caller has no part */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -12652,7 +12811,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDetails"];
                 };
             };
-            /** @description The task has ended, and no grace runs in which the caller may finish its work on it */
+            /** @description The task has ended, and no grace runs in which the caller may finish its work on it; or the token is stale */
             409: {
                 headers: {
                     [name: string]: unknown;

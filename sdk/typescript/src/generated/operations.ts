@@ -103,6 +103,7 @@ export const OPERATIONS = {
   rotateSecret: ["POST", "/agents/{agentId}/secrets/{kind}/rotate"],
   rotateSubscriptionSecret: ["POST", "/subscriptions/{subscriptionId}/secret/rotate"],
   submitHandoff: ["POST", "/handoffs"],
+  takeOverHandoff: ["POST", "/handoffs/{handoffId}/takeover"],
   testDelivery: ["POST", "/agents/{agentId}/delivery/test"],
   topUpTask: ["POST", "/tasks/{taskId}/budget"],
   validateHandoff: ["POST", "/handoffs/validate"],

@@ -1,13 +1,18 @@
 // Handoffs: submitting, waiting, reading, verdicts, the inbox.
 
 import {
+  AnswerError,
   BudgetExhaustedError,
   BudgetMismatchError,
   ConflictError,
   LineageMismatchError,
   LoopDetectedError,
+  type ProblemError,
+  StepReusedError,
+  TransportError,
   WaitTimeoutError,
 } from "../errors.js";
+import { statedDigest } from "../step.js";
 import type { Answer, Body, CallOptions } from "../transport.js";
 import type { ChunkBody, Handoff, HandoffMessage, Submitted } from "../types.js";
 import { pages, type Query_, Service, split, wholeSeconds } from "./service.js";
@@ -25,6 +30,8 @@ export interface SubmitOptions extends CallOptions {
   readonly traceparent?: string | undefined;
   /** What vendors add to the trace context. */
   readonly tracestate?: string | undefined;
+  /** The token by which the sender holds `parentHandoffId`: refused where another worker took that over. */
+  readonly fencingToken?: number | undefined;
 }
 
 /** A handoff that is with the broker. */
@@ -46,6 +53,12 @@ export interface DialogueOptions extends CallOptions {
   readonly idempotencyKey?: string | undefined;
 }
 
+/** What the holder of a lease says of itself. */
+export interface LeaseOptions extends CallOptions {
+  /** How often the broker will hear of this worker, in milliseconds: after four such intervals of silence another one may take over. */
+  readonly heartbeatIntervalMs?: number | undefined;
+}
+
 /** How long a wait lasts. */
 export interface WaitOptions extends CallOptions {
   /** Milliseconds to wait at most; without it the wait has no end. */
@@ -62,15 +75,25 @@ export class Handoffs extends Service {
    * Submits a message. The answer comes once handoff, checkpoint and record are durable.
    *
    * A message whose `handoffId` the broker has already, from the same agent on the same task, counts as sent: the step was
-   * done before. Sent again with another body it is not changed.
+   * done before. Sent again with another body it is not changed. Where the messages have digests of their steps, as
+   * `buildHandoffMessage` writes them, and these differ, it is another step under the same name, and an error.
    *
+   * @throws StepReusedError where the id was used for another step.
+   * @throws StaleLeaseError where `fencingToken` is not the current one.
    * @throws ProblemError where the gate refuses; `failures` names each thing.
    * @throws ConflictError where the id belongs to a handoff of another sender or task.
    */
   async submit(message: HandoffMessage, options: SubmitOptions = {}): Promise<Sent> {
-    const { waitSeconds, idempotencyKey, traceparent, tracestate, ...rest } = options;
+    const { waitSeconds, idempotencyKey, traceparent, tracestate, fencingToken, ...rest } = options;
     const prefer = waitSeconds === undefined ? undefined : `wait=${wholeSeconds(waitSeconds)}`;
-    const headers = { prefer, "idempotency-key": idempotencyKey, traceparent, tracestate };
+    const token = fencingToken === undefined ? undefined : String(fencingToken);
+    const headers = {
+      prefer,
+      "idempotency-key": idempotencyKey,
+      "handoff-fencing-token": token,
+      traceparent,
+      tracestate,
+    };
     const { executionId } = message.fromAgent;
     try {
       const response = await this.transport.send("submitHandoff", {
@@ -82,11 +105,20 @@ export class Handoffs extends Service {
       const replayed = response.headers.get("idempotency-replayed") === "true";
       return { ...(response.json() as Submitted), executionId, replayed };
     } catch (error) {
+      // Whether it was committed is unknown; its id finds it.
+      if (error instanceof TransportError || error instanceof AnswerError)
+        Object.assign(error, { handoffId: message.handoffId, taskId: message.taskId });
       if (!SENT_BEFORE.some((each) => error instanceof each)) throw error;
-      const known = await this.get(message.handoffId, rest).catch(() => undefined);
+      const { problem } = error as ProblemError;
+      const own = statedDigest(message);
+      const told = problem.storedStepDigest ?? undefined;
+      const include = own && !told ? ({ include: "message" } as const) : {};
+      const known = await this.get(message.handoffId, { ...include, ...rest }).catch(() => undefined);
       // The broker writes UUIDs in small letters.
       const sameTask = known?.taskId.toLowerCase() === message.taskId.toLowerCase();
       if (!known || !sameTask || known.fromAgent.agentId !== message.fromAgent.agentId) throw error;
+      const stored = told ?? statedDigest(known.message);
+      if (own && stored && own !== stored) throw new StepReusedError(problem, own, stored);
       return {
         ...submittedOf(known),
         executionId: known.fromAgent.executionId ?? executionId,
@@ -156,8 +188,14 @@ export class Handoffs extends Service {
    * .
    * @throws StaleLeaseError where the claim is over.
    */
-  accept(handoffId: string, fencingToken: number, options?: CallOptions): Promise<Answer<"acceptHandoff">> {
-    return this.transport.call("acceptHandoff", { path: { handoffId }, body: { fencingToken }, ...options });
+  accept(
+    handoffId: string,
+    fencingToken: number,
+    options: LeaseOptions = {},
+  ): Promise<Answer<"acceptHandoff">> {
+    const { heartbeatIntervalMs, ...rest } = options;
+    const body = { fencingToken, ...(heartbeatIntervalMs === undefined ? {} : { heartbeatIntervalMs }) };
+    return this.transport.call("acceptHandoff", { path: { handoffId }, body, ...rest });
   }
   /** A reason in capitals, digits and underscores stands in the record as it is. Only before an acceptance. */
   reject(
@@ -176,13 +214,21 @@ export class Handoffs extends Service {
   heartbeat(
     handoffId: string,
     fencingToken: number,
-    options?: CallOptions,
+    options: LeaseOptions = {},
   ): Promise<Answer<"heartbeatHandoff">> {
-    return this.transport.call("heartbeatHandoff", {
-      path: { handoffId },
-      body: { fencingToken },
-      ...options,
-    });
+    const { heartbeatIntervalMs, ...rest } = options;
+    const body = { fencingToken, ...(heartbeatIntervalMs === undefined ? {} : { heartbeatIntervalMs }) };
+    return this.transport.call("heartbeatHandoff", { path: { handoffId }, body, ...rest });
+  }
+  /**
+   * Takes an accepted handoff over from another worker of the agent whose holder is silent; the answer has the new fencing token.
+   *
+   * @throws ConflictError where the holder was heard of, or said no interval.
+   */
+  takeOver(handoffId: string, options: LeaseOptions = {}): Promise<Answer<"takeOverHandoff">> {
+    const { heartbeatIntervalMs, ...rest } = options;
+    const body = heartbeatIntervalMs === undefined ? {} : { heartbeatIntervalMs };
+    return this.transport.call("takeOverHandoff", { path: { handoffId }, body, ...rest });
   }
   /**
    * Ends the work with its result; the same request again changes nothing.
@@ -335,8 +381,7 @@ export class Handoffs extends Service {
       });
       if (handoff.successorId && handoff.successorId !== id) id = handoff.successorId;
       else if (handoff.endedAt) return handoff;
-      else if (left <= 0)
-        throw new WaitTimeoutError(`handoff ${id} is ${handoff.status} after ${options.withinMs} ms`);
+      else if (left <= 0) throw new WaitTimeoutError(id, handoff.status, options.withinMs ?? 0);
     }
   }
 }

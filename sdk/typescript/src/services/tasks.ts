@@ -5,6 +5,14 @@ import { type Answer, type Body, bodyParts, type CallOptions, sleep } from "../t
 import type { HandoffEvent } from "../types.js";
 import { pages, type Query_, Service, split } from "./service.js";
 
+/** Under which handoff a worker saves. */
+export interface CheckpointOptions extends CallOptions {
+  /** The handoff on which the worker works, beside its token: a worker whose handoff another one took over saves nothing. */
+  readonly handoffId?: string | undefined;
+  /** The token by which the worker holds that handoff. */
+  readonly fencingToken?: number | undefined;
+}
+
 /** The feed of events. */
 export class Events extends Service {
   /** One page of the feed, oldest first; `wait` holds an empty answer for up to 60 s. */
@@ -94,9 +102,17 @@ export class Tasks extends Service {
     taskId: string,
     executionId: string,
     state: Record<string, unknown>,
-    options?: CallOptions,
+    options: CheckpointOptions = {},
   ): Promise<Answer<"putCheckpoint">> {
-    return this.transport.call("putCheckpoint", { path: { taskId, executionId }, body: state, ...options });
+    const { handoffId, fencingToken, ...rest } = options;
+    const token = fencingToken === undefined ? undefined : String(fencingToken);
+    const headers = { "handoff-id": handoffId, "handoff-fencing-token": token };
+    return this.transport.call("putCheckpoint", {
+      path: { taskId, executionId },
+      body: state,
+      headers,
+      ...rest,
+    });
   }
   /** Makes a stored checkpoint the task's current one: its holder, for a run of its own, or an operator. */
   restoreCheckpoint(

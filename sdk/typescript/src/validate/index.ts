@@ -9,17 +9,22 @@ import { MAX_ECHO, MAX_NAME, nearest, sentence, shown } from "./sentences.js";
 import { strictParse } from "./strict-json.js";
 
 /**
- * What the offline part of the gate says. `details` joins the sentences of `failures`. `unchecked` names the
- * stages that were not run: a valid message may still be refused by them.
+ * What the offline part of the gate says. `details` joins the sentences of `failures`. `checked` names the stages that were run to their
+ * end, `unchecked` those that the gate has beside them: a valid message may still be refused by those.
  */
 export type ValidationResult =
-  | { readonly valid: true; readonly unchecked: readonly UncheckedStage[] }
+  | {
+      readonly valid: true;
+      readonly checked: readonly CheckedStage[];
+      readonly unchecked: readonly UncheckedStage[];
+    }
   | {
       readonly valid: false;
       /** The primary reason, in the gate's order of precedence. */
       readonly reason: ErrorCode;
       readonly details: string;
       readonly failures: readonly Failure[];
+      readonly checked: readonly CheckedStage[];
       readonly unchecked: readonly UncheckedStage[];
     };
 
@@ -37,6 +42,11 @@ export type UncheckedStage =
   | "loop"
   | "safety"
   | "credentials";
+
+/** Stages that were run: what a message alone decides, a signature under a secret that was given, and the binary's safety rules. */
+export type CheckedStage = "json" | "signature" | "schema" | "completeness" | "budget" | "safety";
+
+const CHECKED: readonly CheckedStage[] = ["json", "schema", "completeness", "budget"];
 
 const UNCHECKED: readonly UncheckedStage[] = [
   ...(["signature", "identity", "allowlist", "route", "contract", "lineage", "loop"] as const),
@@ -74,7 +84,8 @@ const PRECEDENCE: readonly ErrorCode[] = [
  * @param message The message as an object, or its JSON text or UTF-8 bytes.
  */
 export function validateHandoffMessage(message: unknown, options: ValidationOptions = {}): ValidationResult {
-  return toResult(judge(bodyOf(message), options));
+  const { failures, checked } = judge(bodyOf(message), options);
+  return toResult(failures, UNCHECKED, checked);
 }
 
 /**
@@ -95,8 +106,10 @@ export async function validateSignedHandoffMessage(
   const tag = await hmacSha256(utf8(signingSecret), utf8(canonicalize(unsigned)));
   const given = fromHex(signature.slice("hmac-sha256:".length));
   const unchecked = result.unchecked.filter((stage) => stage !== "signature");
-  if (given !== undefined && equalBytes(given, tag)) return { ...result, unchecked };
-  return toResult([failure("signature", "SIGNATURE_INVALID", "/signature", MISFIT)], unchecked);
+  const checked: CheckedStage[] = ["json", "signature"];
+  if (given !== undefined && equalBytes(given, tag))
+    return { ...result, checked: [...checked, ...result.checked.slice(1)], unchecked };
+  return toResult([failure("signature", "SIGNATURE_INVALID", "/signature", MISFIT)], unchecked, checked);
 }
 
 const MISFIT =
@@ -111,29 +124,36 @@ function bodyOf(message: unknown): string | Uint8Array {
 export function toResult(
   failures: readonly Failure[],
   unchecked: readonly UncheckedStage[] = UNCHECKED,
+  checked: readonly CheckedStage[] = CHECKED,
 ): ValidationResult {
   const codes = failures.map((failure) => failure.code as ErrorCode);
   const reason = PRECEDENCE.find((code) => codes.includes(code)) ?? codes[0];
-  if (reason === undefined) return { valid: true, unchecked };
+  if (reason === undefined) return { valid: true, checked, unchecked };
   const details = failures.map((failure) => `${failure.pointer || "message"}: ${failure.message}`).join(" ");
-  return { valid: false, reason, details, failures, unchecked };
+  return { valid: false, reason, details, failures, checked, unchecked };
 }
 
-function judge(body: string | Uint8Array, options: ValidationOptions): Failure[] {
+function judge(
+  body: string | Uint8Array,
+  options: ValidationOptions,
+): { readonly failures: Failure[]; readonly checked: readonly CheckedStage[] } {
   const parsed = strictParse(body);
-  if ("fault" in parsed)
-    return [failure("schema", "SCHEMA_INVALID", parsed.fault.pointer, parsed.fault.message)];
+  if ("fault" in parsed) {
+    const { pointer, message } = parsed.fault;
+    return { failures: [failure("schema", "SCHEMA_INVALID", pointer, message)], checked: ["json"] };
+  }
   const message = parsed.value;
   const unsigned = signatureFailures(message);
-  if (unsigned.length > 0) return unsigned;
+  if (unsigned.length > 0) return { failures: unsigned, checked: ["json"] };
   const wrong = schemaFailures(message);
-  if (wrong.length > 0) return wrong;
-  return [
+  if (wrong.length > 0) return { failures: wrong, checked: ["json", "schema"] };
+  const failures = [
     ...checkpointFailures(message, options.maxCheckpointBytes),
     ...openingFailures(message),
     ...completenessFailures(message, options.requiredState ?? []),
     ...budgetFailures(message),
   ];
+  return { failures, checked: CHECKED };
 }
 
 function failure(stage: Failure["stage"], code: ErrorCode, pointer: string, message: string): Failure {

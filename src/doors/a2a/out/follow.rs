@@ -19,6 +19,7 @@ use handoffd_broker::dispatch::transport::Endpoint;
 use handoffd_broker::dispatch::transport::a2a::{RemoteRef, remote_agent};
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
+use handoffd_core::domain::lenient;
 use handoffd_store::clock;
 use handoffd_store::store::{HandoffKey, Role};
 
@@ -224,7 +225,7 @@ impl Follower {
         match self.remote.clone() {
             None | Some(RemoteRef::Task { .. }) => self.missing(handoff).await,
             Some(_) if handoff.status.is_final() => Round::End,
-            Some(RemoteRef::Message(message)) => self.complete(handoff, Some(message)).await,
+            Some(RemoteRef::Message(message)) => self.complete(handoff, Some(message), None).await,
             Some(RemoteRef::Withheld) => self.fail(handoff, "SAFETY_VIOLATION", None).await,
         }
     }
@@ -271,7 +272,7 @@ impl Follower {
                 self.heartbeat(handoff).await;
                 if changed { Round::Soon } else { Round::Later }
             }
-            Step::Complete(result) => self.complete(handoff, result).await,
+            Step::Complete(result, note) => self.complete(handoff, result, note).await,
             Step::Fail { code, message } => self.fail(handoff, code, message).await,
             Step::Ask(question) => {
                 let asked = self.say(handoff, "ask", json!({ "question": question })).await;
@@ -369,8 +370,16 @@ impl Follower {
         }
     }
 
-    async fn complete(&mut self, handoff: &Handoff, result: Option<Value>) -> Round {
-        let body = result.map_or_else(|| json!({}), |result| json!({ "result": result }));
+    async fn complete(
+        &mut self,
+        handoff: &Handoff,
+        result: Option<Value>,
+        note: Option<Value>,
+    ) -> Round {
+        let mut body = result.map_or_else(|| json!({}), |result| json!({ "result": result }));
+        if let Some(note) = note {
+            body[lenient::OWN] = note;
+        }
         let said = self.say(handoff, "complete", body).await;
         self.refused_or(handoff, said).await
     }

@@ -40,7 +40,8 @@ pub(super) enum Step {
     Wait,
     /// Send the answer of that question to the agent.
     Answer(u32, Value),
-    Complete(Option<Value>),
+    /// With the result, and the broker's note of what of the agent's answer could not be kept.
+    Complete(Option<Value>, Option<Value>),
     Fail {
         code: &'static str,
         message: Option<String>,
@@ -75,7 +76,7 @@ fn held(ours: &HandoffState, status: HandoffStatus, remote: &RemoteTask) -> Step
     let fail = |code| Step::Fail { code, message: remote.reason() };
     match remote.state {
         RemoteState::Submitted | RemoteState::Working => Step::Wait,
-        RemoteState::Completed => Step::Complete(remote.result()),
+        RemoteState::Completed => Step::Complete(remote.result(), remote.unreadable.clone()),
         RemoteState::Failed => fail("A2A_TASK_FAILED"),
         RemoteState::Canceled => fail("A2A_TASK_CANCELED"),
         RemoteState::Rejected => fail("A2A_TASK_REJECTED"),
@@ -143,7 +144,7 @@ mod tests {
         assert_eq!(next(&accepted, &remote("SUBMITTED", None)), Step::Wait);
         assert_eq!(next(&accepted, &remote("WORKING", None)), Step::Wait);
         let sum = json!({ "sum": 7 });
-        assert_eq!(next(&accepted, &remote("COMPLETED", None)), Step::Complete(Some(sum)));
+        assert_eq!(next(&accepted, &remote("COMPLETED", None)), Step::Complete(Some(sum), None));
         for (state, code) in [
             ("FAILED", "A2A_TASK_FAILED"),
             ("CANCELED", "A2A_TASK_CANCELED"),

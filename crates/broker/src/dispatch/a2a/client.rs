@@ -230,9 +230,7 @@ impl AgentClient {
                 let service = JsonService::new(self.http.clone(), url, "");
                 let read = timeout(agent.timeout, service.get()).await;
                 let read = read.map_err(|_| "no answer in time".to_owned()).and_then(|read| read);
-                let keys = read.and_then(|set| {
-                    key_set(set).ok_or_else(|| "its answer is no key set".to_owned())
-                });
+                let keys = read.and_then(|set| key_set(&set));
                 keys.map(Some).map_err(|why| unread(why, "/delivery/config/cardKeysUrl"))
             }
         }

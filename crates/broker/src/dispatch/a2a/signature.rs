@@ -20,7 +20,7 @@ const OPTIONAL: [&str; 3] = ["streaming", "pushNotifications", "extendedAgentCar
 /// The keys of a JSON Web Key Set as an agent's registration has it; `None` where none of them can sign.
 #[must_use]
 pub fn registered_keys(text: &str) -> Option<JwkSet> {
-    let set = key_set(serde_json::from_str(text).ok()?)?;
+    let set = key_set(&serde_json::from_str(text).ok()?).ok()?;
     let usable = |key: &Jwk| ALGORITHMS.iter().any(|algorithm| signs(key, *algorithm));
     set.keys.iter().any(usable).then_some(set)
 }

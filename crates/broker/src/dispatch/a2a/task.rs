@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use handoffd_core::domain::lenient;
+
 /// The state of a remote task. An unknown one counts as work: a later version of the protocol may have more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemoteState {
@@ -46,6 +48,8 @@ pub struct RemoteTask {
     words: Vec<Value>,
     artifacts: Vec<Value>,
     history: Vec<Value>,
+    /// The broker's own note of what of the agent's answer could not be kept.
+    pub unreadable: Option<Value>,
     /// Differs once anything of the task changes.
     pub version: u64,
 }
@@ -79,6 +83,7 @@ impl RemoteTask {
             words: parts_of_message(status.get("message")),
             artifacts: list(task.get("artifacts")),
             history: list(task.get("history")),
+            unreadable: task.get(lenient::OWN).cloned(),
             version: version(task),
         })
     }

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 use url::form_urlencoded::byte_serialize;
 
 use super::card::{Binding, RemoteCard};
+use handoffd_core::domain::lenient::{self, Lenient, UnreadableParts};
 
 /// Messages of a task's history that the broker asks for: enough to find its own.
 const HISTORY: u32 = 100;
@@ -146,8 +147,14 @@ pub fn answer(
     status: u16,
     body: &[u8],
 ) -> Result<Result<Value, RemoteRefusal>, NotOfProtocol> {
-    let value: Value = serde_json::from_slice(body).map_err(|_| NotOfProtocol)?;
-    let members = value.as_object().ok_or(NotOfProtocol)?;
+    let Lenient { mut members, unreadable, .. } = Lenient::read(body).ok_or(NotOfProtocol)?;
+    let result = match binding {
+        Binding::JsonRpc => members.get_mut("result").and_then(Value::as_object_mut),
+        Binding::HttpJson => Some(&mut members),
+    };
+    if let Some(result) = result {
+        note(result, &unreadable);
+    }
     match binding {
         Binding::JsonRpc => match (members.get("result"), members.get("error")) {
             (None | Some(Value::Null), Some(Value::Object(error))) => Ok(Err(rpc_refusal(error))),
@@ -156,12 +163,23 @@ pub fn answer(
             }
             _ => Err(NotOfProtocol),
         },
-        Binding::HttpJson if (200..300).contains(&status) => Ok(Ok(value)),
+        Binding::HttpJson if (200..300).contains(&status) => Ok(Ok(Value::Object(members))),
         Binding::HttpJson => match members.get("error") {
             Some(Value::Object(error)) => Ok(Err(status_refusal(error, status))),
             _ => Err(NotOfProtocol),
         },
     }
+}
+
+/// Leaves a note of what could not be kept in a task or in the answer that has one. The member is the broker's: the agent's
+/// own goes.
+fn note(result: &mut Map<String, Value>, unreadable: &UnreadableParts) {
+    let task = match result.get_mut("task") {
+        Some(Value::Object(task)) => task,
+        _ => result,
+    };
+    task.remove(lenient::OWN);
+    unreadable.note_in(task);
 }
 
 /// The names that the protocol gives its errors in JSON-RPC.

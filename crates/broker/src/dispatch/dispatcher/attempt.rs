@@ -28,6 +28,9 @@ use handoffd_core::sw4rm::{self, DeliveryFacts};
 use handoffd_store::fault::{self, Step};
 use handoffd_store::store::{AgentRow, DeliveryClaim};
 
+/// Longest rest of a verdict's time that an attempt reckons with: no attempt lasts that long.
+const MOST_RUNNING: Duration = Duration::from_hours(24);
+
 /// A handoff's destination and the body in the receiver's form.
 struct HandoffEndpoint {
     transport: Arc<dyn Transport>,
@@ -231,7 +234,9 @@ impl Dispatcher {
         let granted = claim.verdict_ms.map_or(parts.settings.verdict, Duration::from_millis);
         let verdict = match claim.deadline_at {
             _ if claim.to_person => VerdictClock::Stopped,
-            Some(by) => VerdictClock::Running(by.since(begun)),
+            Some(by) => {
+                VerdictClock::Running(parts.clock.judged(by).since(begun).min(MOST_RUNNING))
+            }
             None => VerdictClock::FromFirstByte(granted),
         };
         let envelope = Envelope {
@@ -242,7 +247,7 @@ impl Dispatcher {
             traceparent: Some(traceparent),
             tracestate,
             reply_to: transport.reply_channel(&endpoint),
-            timestamp_s: begun.seconds(),
+            timestamp_s: parts.clock.wall().seconds(),
             secrets,
             claim_check: None,
             coding: encoded.as_ref().map(|encoded| encoded.coding.as_str()),

@@ -75,7 +75,11 @@ impl Dispatcher {
                 let verdict_by = verdict_by.unwrap_or_else(|| now.plus(settings.verdict));
                 (Outcome::Received { verdict_by }, None, Health::Answered)
             }
-            AttemptOutcome::Busy { retry_after } => {
+            AttemptOutcome::Busy { reached: true, .. } if !claim.idempotent => {
+                // Bytes were sent to it: whatever it answers, there is no other attempt.
+                (Outcome::GivenUp { why: "RECEIVER_BUSY".to_owned() }, None, Health::Answered)
+            }
+            AttemptOutcome::Busy { retry_after, .. } => {
                 (again(*retry_after, "RECEIVER_BUSY"), None, Health::Answered)
             }
             AttemptOutcome::Gone => {

@@ -89,18 +89,47 @@ pub const DESCRIPTION: TransportDescription = TransportDescription {
 
 /// The header of an API key unless the agent's config names one.
 const API_KEY_HEADER: &str = "x-api-key";
-/// Headers that the protocol or HTTP itself has.
-const TAKEN_HEADERS: [&str; 9] = [
+/// Headers that the request has already, or that mean something to HTTP, to a proxy, to a browser's server or to a trace.
+const TAKEN_HEADERS: [&str; 28] = [
+    "alt-used",
     "authorization",
-    "host",
-    "content-type",
-    "content-length",
+    "baggage",
+    "cache-control",
     "connection",
+    "cookie",
+    "cookie2",
+    "date",
+    "early-data",
+    "expect",
+    "forwarded",
+    "from",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "max-forwards",
+    "origin",
+    "pragma",
+    "range",
+    "referer",
+    "set-cookie",
+    "te",
+    "traceparent",
+    "tracestate",
+    "trailer",
     "transfer-encoding",
-    "accept",
-    "a2a-version",
-    "a2a-extensions",
+    "upgrade",
+    "user-agent",
 ];
+/// Beginnings of such headers.
+const TAKEN_FAMILIES: [&str; 9] =
+    ["a2a-", "accept", "content-", "if-", "proxy-", "sec-", "via", "x-a2a-", "x-forwarded-"];
+
+/// Whether no credential may go in a header.
+fn is_taken(header: &str) -> bool {
+    let name = header.to_ascii_lowercase();
+    TAKEN_HEADERS.contains(&name.as_str())
+        || TAKEN_FAMILIES.iter().any(|family| name.starts_with(family))
+}
 /// How long a task that is only submitted may turn into a refusal before it counts as accepted.
 const FIRST_WORD: Duration = Duration::from_secs(1);
 /// What stays of an attempt's time behind the last look.
@@ -195,6 +224,9 @@ pub fn remote_agent(endpoint: &Endpoint, timeout: Duration) -> Option<RemoteAgen
         (Some(token), _) => Some(secret(AUTHORIZATION, format!("Bearer {token}"))?),
         (None, Some(key)) => {
             let name = endpoint.config.text("apiKeyHeader").unwrap_or(API_KEY_HEADER);
+            if is_taken(name) {
+                return None;
+            }
             Some(secret(HeaderName::try_from(name).ok()?, key.to_owned())?)
         }
         (None, None) => None,
@@ -398,6 +430,7 @@ impl A2aTransport {
                     fields: AnswerFields {
                         details: task.words(),
                         metadata: Some(RemoteRef::from(&task).metadata()),
+                        unreadable: task.unreadable.clone(),
                     },
                 };
             }
@@ -418,14 +451,17 @@ impl A2aTransport {
         };
         // The follower here has the message itself, and says it by the API, which judges it by the tenant's policies.
         self.tell(attempt, Some(remote));
-        AttemptOutcome::Accepted(AnswerFields { details: None, metadata: Some(metadata) })
+        AttemptOutcome::Accepted(AnswerFields {
+            metadata: Some(metadata),
+            ..AnswerFields::default()
+        })
     }
 }
 
 fn fault_outcome(fault: CallFault) -> AttemptOutcome {
     match fault {
         CallFault::Failed(failure) => AttemptOutcome::Failed(failure),
-        CallFault::Busy(retry_after) => AttemptOutcome::Busy { retry_after },
+        CallFault::Busy(retry_after) => AttemptOutcome::Busy { retry_after, reached: true },
         CallFault::Gone => AttemptOutcome::Gone,
         CallFault::Card(fault) => AttemptOutcome::Failed(
             AttemptFailure::unreached(FailureClass::Protocol, fault.to_string())
@@ -441,7 +477,7 @@ fn fault_outcome(fault: CallFault) -> AttemptOutcome {
         CallFault::Refused(refusal) => AttemptOutcome::Rejected {
             fields: AnswerFields {
                 details: (!refusal.message.is_empty()).then(|| refusal.message.into()),
-                metadata: None,
+                ..AnswerFields::default()
             },
             reason: Some(refusal.reason),
         },
@@ -473,8 +509,8 @@ impl Transport for A2aTransport {
             errors.push(("/delivery/config/cardKeysUrl".to_owned(), why.to_owned()));
         }
         let header = text("apiKeyHeader");
-        if header.is_some_and(|name| TAKEN_HEADERS.contains(&name.to_ascii_lowercase().as_str())) {
-            let why = "is a header that the request has already";
+        if header.is_some_and(is_taken) {
+            let why = "is a header that the request has already, or that means something to HTTP";
             errors.push(("/delivery/config/apiKeyHeader".to_owned(), why.to_owned()));
         }
         if ["bearerToken", "apiKey"].iter().all(|name| set.iter().any(|given| given == name)) {
@@ -568,6 +604,32 @@ mod tests {
             [(&other, token.as_str()), (&vault, ""), (&vault, "eA"), (&vault, "%%")]
         {
             assert_eq!(open_callback(vault, token), None, "{token}");
+        }
+    }
+
+    #[test]
+    fn no_credential_goes_in_a_header_that_means_something_else() {
+        for name in [
+            "Upgrade",
+            "cookie",
+            "Proxy-Authorization",
+            "Sec-WebSocket-Key",
+            "TE",
+            "Via",
+            "Content-MD5",
+            "Accept-Charset",
+            "X-Forwarded-For",
+            "If-Match",
+            "A2A-Version",
+            "Authorization",
+            "Host",
+            "Expect",
+        ] {
+            assert!(is_taken(name), "{name}");
+        }
+        for name in ["X-API-Key", "Ocp-Apim-Subscription-Key", "apikey", "X-Auth-Token", "Api-Key"]
+        {
+            assert!(!is_taken(name), "{name}");
         }
     }
 

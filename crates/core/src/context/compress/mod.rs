@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use super::tokens;
+use crate::domain::exchange::Exchanges;
 use crate::domain::message::SCHEMA_VERSIONS;
 use crate::domain::personal;
 use crate::domain::window::{CompressedBy, CompressionFacts, Tokenizer};
@@ -90,16 +91,28 @@ impl CompressionPlan {
             _ => Vec::new(),
         };
         let original_turns = turns.len();
-        let old = original_turns.saturating_sub(keep_turns);
+        let exchanges = Exchanges::of(&turns);
         let trimmed = {
             let mut whole = members.clone();
             whole.insert("conversationHistoryVerbatim".to_owned(), json!(turns));
             size(&whole, tokenizer)
         };
+        let old = first_kept(&turns, &exchanges, keep_turns, |stay| {
+            let mut rest = members.clone();
+            rest.insert("conversationHistoryVerbatim".to_owned(), json!(stay));
+            size(&rest, tokenizer).saturating_add(OVERHEAD) <= limit / 2
+        });
+        // A turn with a personal value stays whole: no summary, and no model, gets to see one. With it stays the rest of its
+        // exchange: the APIs of models refuse a tool's result without its call, and a call without its result.
+        let mut stays: Vec<bool> = turns
+            .iter()
+            .enumerate()
+            .map(|(at, turn)| at >= old || trimmed <= limit || has_marker(turn))
+            .collect();
+        exchanges.complete(&mut stays);
         let (mut kept, mut places, mut replaced) = (Vec::new(), Vec::new(), Vec::new());
-        for (at, turn) in turns.into_iter().enumerate() {
-            // A turn with a personal value stays whole: no summary, and no model, gets to see one.
-            if at >= old || trimmed <= limit || has_marker(&turn) {
+        for ((at, turn), stays) in turns.into_iter().enumerate().zip(stays) {
+            if stays {
                 kept.push(turn);
                 places.push(at);
                 continue;
@@ -207,6 +220,7 @@ impl CompressionPlan {
             fits: false,
             cost: None,
             fallback: None,
+            crossing: None,
         };
         // The figure is a member of what is counted: the second count has its own length in it.
         for _ in 0..2 {
@@ -233,6 +247,22 @@ impl CompressionPlan {
         }
         summary
     }
+}
+
+/// The first turn of those that stay as they were said: so many of the last ones, and more where a tool's result among them
+/// would lack its call. Where those leave the summary too little room, fewer stay, as long as any does.
+fn first_kept(
+    turns: &[Value],
+    exchanges: &Exchanges,
+    keep: usize,
+    fits: impl FnOnce(&[Value]) -> bool,
+) -> usize {
+    let wanted = turns.len().saturating_sub(keep);
+    let whole = exchanges.before(wanted);
+    if whole == wanted || fits(&turns[whole..]) {
+        return whole;
+    }
+    exchanges.cut(wanted)
 }
 
 /// What the delivered message says of its compression.

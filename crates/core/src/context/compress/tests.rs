@@ -150,3 +150,36 @@ fn any_message_is_compressed_or_left_alone_without_a_fault() {
         }
     }
 }
+
+/// Finding D2 of 0.3.0.
+#[test]
+fn the_turns_that_stay_have_no_result_without_its_call_and_no_call_without_its_result() {
+    let call = |ids: &[&str]| {
+        let calls: Vec<_> = ids.iter().map(|id| json!({ "id": id, "type": "function" })).collect();
+        json!({ "role": "assistant", "content": "", "tool_calls": calls })
+    };
+    let result =
+        |id: &str, said: &str| json!({ "role": "tool", "tool_call_id": id, "content": said });
+    let mut message = message(40);
+    let turns = message["conversationHistoryVerbatim"].as_array_mut().unwrap();
+    // The fifth turn from the end is the second of three results.
+    turns[33] = call(&["c1", "c2", "c3"]);
+    turns[34] = result("c1", "one");
+    turns[35] = result("c2", "two");
+    turns[36] = result("c3", "three");
+    // A result with a personal value keeps its call.
+    turns[10] = call(&["p", "q"]);
+    turns[11] = result("p", "");
+    turns[11]["content"] = json!({ personal::MARKER: { "ordinal": 0 } });
+    turns[12] = result("q", "more");
+    let roomy = extracted(&message, 900).message;
+    assert_eq!(
+        roomy["context"]["turns"],
+        json!([10, 11, 12, 33, 34, 35, 36, 37, 38, 39]),
+        "more stay where they fit"
+    );
+    let turns = message["conversationHistoryVerbatim"].as_array_mut().unwrap();
+    turns[34] = result("c1", &"a long result ".repeat(400));
+    let tight = extracted(&message, 900).message;
+    assert_eq!(tight["context"]["turns"], json!([10, 11, 12, 37, 38, 39]), "fewer where not");
+}

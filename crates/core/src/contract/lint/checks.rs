@@ -92,6 +92,17 @@ impl ContractFindings<'_> {
         }
     }
 
+    /// An agent's handoff to itself is under no contract.
+    pub(super) fn to_itself(&mut self, contract: &Contract) {
+        if !contract.source.is_empty() && contract.source == contract.target {
+            let why = format!(
+                "source and target are both {}: it rules between two agents of that type, and no handoff of one agent to itself",
+                contract.source
+            );
+            self.add("without-effect", "/target", why);
+        }
+    }
+
     pub(super) fn retries(&mut self, contract: &Contract) {
         let idempotent = contract.idempotency.as_ref().and_then(|stated| stated.idempotent);
         let retries = contract.recovery.max_retries.unwrap_or(0);

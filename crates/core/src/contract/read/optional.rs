@@ -8,7 +8,15 @@ use crate::contract::{Deprecation, HumanClause, Idempotency, Observability, Revi
 use crate::domain::policy::{HumanTarget, Moment, Orders};
 
 impl ContractReader {
+    /// Names a block that is absent as one that is empty is named.
+    fn advise(&mut self, root: &ObjectCursor<'_>, name: &str, why: &str) {
+        if root.get(name).is_none() {
+            self.fault(RECOMMENDED, format!("/{name}"), format!("`{name}` is absent: {why}"));
+        }
+    }
+
     pub(super) fn observability(&mut self, root: &ObjectCursor<'_>) -> Option<Observability> {
+        self.advise(root, "observability", "traces, audit and metrics do not name the edge");
         let at = self.object(root, "observability")?;
         self.unknown(&at, &["trace_id_field", "audit_event", "metrics"]);
         let trace_id_field = self.dotted(&at, "trace_id_field");
@@ -44,6 +52,7 @@ impl ContractReader {
     }
 
     pub(super) fn idempotency(&mut self, root: &ObjectCursor<'_>) -> Option<Idempotency> {
+        self.advise(root, "idempotency", "it may be sent again, and repeats are not told");
         let at = self.object(root, "idempotency")?;
         self.unknown(&at, &["idempotent", "dedupe_key", "replay_window_ms"]);
         let dedupe_key = self.dotted(&at, "dedupe_key");

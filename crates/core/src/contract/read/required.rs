@@ -3,7 +3,10 @@
 use serde_json::Value;
 
 use super::values::ObjectCursor;
-use super::{ContractReader, DefectKind, MAX_TIME_MS, RECOMMENDED, WITHOUT_EFFECT, is_tool_name};
+use super::{
+    BUILTIN_TOOLS, ContractReader, DefectKind, MAX_TIME_MS, RECOMMENDED, WITHOUT_EFFECT,
+    is_tool_name,
+};
 use crate::contract::shelf::SchemaName;
 use crate::contract::{
     AcceptanceClause, HistoryStrategy, LoopGuardClause, PayloadClause, RecoveryClause, SchemaRef,
@@ -59,6 +62,10 @@ impl ContractReader {
         }
         if trigger.tool_call.as_deref().is_some_and(|name| !is_tool_name(name)) {
             let why = "the tool endpoint does not offer it: a tool's name has letters, digits, `_` and `-`, 64 at most";
+            self.fault(WITHOUT_EFFECT, "/trigger/tool_call", why.to_owned());
+        }
+        if trigger.tool_call.as_deref().is_some_and(|name| BUILTIN_TOOLS.contains(&name)) {
+            let why = "a tool of the broker has this name, and it is the one that is offered";
             self.fault(WITHOUT_EFFECT, "/trigger/tool_call", why.to_owned());
         }
         trigger

@@ -1,4 +1,4 @@
-//! Rules of other modules that read an agent's registration: its window, its region, its specialities.
+//! Rules of other modules that read an agent's registration: its window, its region, its specialities, its supervisor.
 //!
 //! They are methods of the rules' types and live here, so that the verifier, which reads records and knows no agents, compiles
 //! those types without this module.
@@ -6,7 +6,10 @@
 use serde_json::Value;
 
 use super::Agent;
+use crate::domain::ids::AgentId;
+use crate::domain::policy::{EdgePolicy, Recovery};
 use crate::domain::residency::{Crossing, CrossingParty, ResidencyRules};
+use crate::domain::ruling::OtherEdge;
 use crate::domain::strategy::{ROUTING_DOOR, RouterChoice, RoutingStrategy};
 use crate::domain::window::{ContextLimit, ContextRule, ContextSettings};
 
@@ -46,6 +49,27 @@ impl ResidencyRules {
             .into_iter()
             .flatten()
             .collect()
+    }
+}
+
+impl EdgePolicy {
+    /// The supervisor to whom it leads: the source's, else the target's. `None` where it leads to none.
+    #[must_use]
+    pub fn supervisor(&self, source: Option<&Agent>, target: &Agent) -> Option<AgentId> {
+        let ways = [&self.on_reject, &self.on_timeout, &self.on_error];
+        if !ways.contains(&&Recovery::Supervisor) {
+            return None;
+        }
+        let own = source.and_then(|source| source.supervisor_id.clone());
+        own.or_else(|| target.supervisor_id.clone())
+    }
+}
+
+impl OtherEdge {
+    /// The rules of the edge from `source` to `target`.
+    #[must_use]
+    pub fn of(policy: &EdgePolicy, source: &Agent, target: &Agent) -> Self {
+        Self { edge: policy.clone(), supervisor: policy.supervisor(Some(source), target) }
     }
 }
 

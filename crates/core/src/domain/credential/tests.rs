@@ -79,6 +79,22 @@ fn samples() -> Vec<(&'static str, String, String, String)> {
             "file: ",
             format!("-----BEGIN PRIVATE KEY-----\\n{}\\n-----END PRIVATE KEY-----", made(64)),
         ),
+        of("password", "Server=db;Database=x;User Id=sa;Password=", "correcthorse".to_owned()),
+        of("password", "Driver={ODBC Driver 18};Server=db;UID=sa;PWD={", "hunter".to_owned()),
+        of("password", "jdbc:postgresql://db/x?user=app&password=", "hunter".to_owned()),
+        of("password", "host=db user=app password=", "h0rse-battery".to_owned()),
+        (
+            "password",
+            "Pwd=".to_owned(),
+            "correcthorse".to_owned(),
+            ";Server=db;Database=x".to_owned(),
+        ),
+        (
+            "password",
+            "jdbc:oracle:thin:scott/".to_owned(),
+            "tiger".to_owned(),
+            "@db.internal:1521:orcl".to_owned(),
+        ),
         (
             "url-password",
             "postgres://admin:".to_owned(),
@@ -189,7 +205,8 @@ fn f5_12_no_form_but_a_password_in_a_url_is_shorter_than_what_is_skipped() {
         for window in text.as_bytes().windows(SHORTEST - 1) {
             let window = std::str::from_utf8(window).unwrap();
             let found = CredentialForms::builtin().search(window, 0);
-            assert!(found.iter().all(|one| one.id == "url-password"), "{id}: {window}");
+            let short = ["url-password", "password"];
+            assert!(found.iter().all(|one| short.contains(&one.id)), "{id}: {window}");
         }
     }
 }
@@ -200,6 +217,30 @@ fn f5_12_a_members_name_tells_what_its_value_is() {
     let found = forms.find(&made(40), Some("aws_secret_access_key")).first().map(|one| one.id);
     assert_eq!(found, Some("aws-secret-key"));
     assert_eq!(forms.find(&made(40), Some("commit")), []);
+    // Finding G9 of 0.3.0.
+    let whole = |text: &str, member: &str| {
+        let found = forms.find(text, Some(member));
+        found.first().filter(|one| one.place == (0..text.len())).map(|one| one.id)
+    };
+    for member in ["password", "db_password", "Passwd", "PGPASSWORD"] {
+        assert_eq!(whole("horse", member), Some("password"), "{member}");
+    }
+    for text in ["Server=db;Password = horse", "amqp://app:horse@mq/"] {
+        assert_eq!(whole(text, "connectionString"), Some("password"), "{text}");
+    }
+    for (text, member) in [
+        ("", "password"),
+        ("required", "password"),
+        ("the password has eight characters", "password"),
+        ("${DB_PASSWORD}", "password"),
+        ("[REDACTED:password]", "password"),
+        ("horse", "password_hint"),
+        ("Server=db;Integrated Security=true", "connection_string"),
+        ("postgres://db.internal/x", "database_url"),
+        ("Server=db;Password=<password>", "connection_string"),
+    ] {
+        assert_eq!(forms.find(text, Some(member)), [], "{member}: {text}");
+    }
 }
 
 #[test]
@@ -220,6 +261,12 @@ fn f5_12_stand_ins_and_ordinary_text_are_no_credentials() {
         "postgres://user:<password>@host/db",
         "postgres://user:****@host/db",
         "cvs://:pserver:anoncvs@sources.example:/cvs/src",
+        "Server=db;User Id=sa;Password=<password>;",
+        "Server=db;User Id=sa;Password=${DB_PASSWORD};Encrypt=true",
+        "jdbc:postgresql://db/x?user=app&password=secret",
+        "login(user, password=getpass(), timeout=3)",
+        "def f(password=None, pwd=default_pwd): ...",
+        "jdbc:oracle:thin:@db.internal:1521:orcl",
         "http://Benutzer:Passwort@Server:Port/",
         "https://example.org:8443/path?at=a@b.example",
         "http://localhost:8080/@scope/name",

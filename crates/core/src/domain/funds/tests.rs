@@ -335,3 +335,126 @@ proptest! {
         prop_assert_eq!(funds.free, funds.granted.minus(funds.spent));
     }
 }
+
+/// One step of a task that one agent at a time goes on with, or a group of them.
+#[derive(Debug, Clone)]
+enum Turn {
+    /// Hands everything on, having spent an amount itself.
+    Hand { spends: i64 },
+    /// The last receiver fails or completes, and says what it spent or nothing; its sender has the task again.
+    Back { spent: Option<i64> },
+    /// The last receiver fails, and another agent stands in.
+    StandIn { spent: Option<i64> },
+    /// Hands to several at once, each a part, and all come back.
+    Group { spends: i64, branches: Vec<Option<i64>> },
+}
+
+fn turn() -> impl Strategy<Value = Turn> {
+    let amount = || prop_oneof![1 => Just(0i64), 2 => 1..9i64];
+    let said = || prop::option::weighted(0.7, amount());
+    prop_oneof![
+        3 => amount().prop_map(|spends| Turn::Hand { spends }),
+        3 => said().prop_map(|spent| Turn::Back { spent }),
+        1 => said().prop_map(|spent| Turn::StandIn { spent }),
+        2 => (amount(), prop::collection::vec(said(), 2..4))
+            .prop_map(|(spends, branches)| Turn::Group { spends, branches }),
+    ]
+}
+
+/// Draws a part for each of several receivers, at once.
+fn several(funds: &mut Funds, ids: &[u64], parent: Option<u64>, from: &str, each: Cost) {
+    for n in ids {
+        let source = agent(from);
+        let ask = FundsRequest { parent: parent.map(id), source: &source, cost: &each };
+        funds.check(ask).unwrap();
+        funds.draw(id(*n), &agent("x"), ask);
+        adds_up(funds);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    /// After every way back (a failure, a completion, a stand-in that fails, a group), whoever has the task states what
+    /// the task shows, spent and left, and nothing counts twice (finding G3 of 0.3.0).
+    #[test]
+    fn after_every_way_back_the_next_message_states_what_the_task_shows(
+        declared in prop::option::of(Just(1_000i64)),
+        turns in prop::collection::vec(turn(), 1..40),
+    ) {
+        let first = cost(3, 997);
+        let mut funds = Funds::open(&agent("a"), &first, declared.map(Usd), Usd(0), true);
+        hand(&mut funds, 0, None, "a", "b", first).unwrap();
+        let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
+        // The open handoffs, each the parent of the next, with what its message stated.
+        let mut path = vec![(0u64, first)];
+        let mut own = 3i64;
+        for (n, turn) in (1u64..).map(|n| n * 10).zip(turns) {
+            let holder = names[path.len()];
+            let parent = path.last().map(|(id, _)| *id);
+            let shown = |funds: &Funds, spends: i64| {
+                cost(funds.spent.0 + spends, funds.granted.minus(funds.spent).0 - spends)
+            };
+            match turn {
+                Turn::Hand { spends } if path.len() + 1 < names.len() => {
+                    let now = shown(&funds, spends);
+                    hand(&mut funds, n, parent, holder, names[path.len() + 1], now).unwrap();
+                    path.push((n, now));
+                    own += spends;
+                }
+                Turn::Back { spent } if !path.is_empty() => {
+                    let (last, stated) = path.pop().unwrap();
+                    funds.settle(id(last), spent.map(|spent| said(funds.spent.0 + spent)));
+                    funds.put_behind(id(last), &stated);
+                    own += spent.unwrap_or(0);
+                }
+                Turn::StandIn { spent } if !path.is_empty() => {
+                    let (last, stated) = path.pop().unwrap();
+                    funds.settle(id(last), spent.map(|spent| said(funds.spent.0 + spent)));
+                    funds.put_behind(id(last), &stated);
+                    own += spent.unwrap_or(0);
+                    funds.pass_on(id(last), id(n), &agent(names[path.len() + 1]), &stated);
+                    path.push((n, stated));
+                    // What it got is what its sender's message said: it says the same, and that it is done.
+                    funds.settle(id(n), None);
+                    funds.put_behind(id(n), &stated);
+                    path.pop();
+                }
+                Turn::Group { spends, branches } => {
+                    let whole = shown(&funds, spends);
+                    let each = cost(whole.spent.0, whole.remaining.0 / 4);
+                    let ids: Vec<u64> = (0..branches.len() as u64).map(|at| n + at).collect();
+                    several(&mut funds, &ids, parent, holder, each);
+                    own += spends;
+                    for (branch, spent) in ids.iter().zip(branches) {
+                        funds.settle(id(*branch), spent.map(|spent| said(each.spent.0 + spent)));
+                        funds.put_behind(id(*branch), &each);
+                        own += spent.unwrap_or(0);
+                    }
+                }
+                _ => {}
+            }
+            adds_up(&funds);
+            prop_assert_eq!(funds.spent.0, own, "what was spent counts once");
+            let now = shown(&funds, 0);
+            let source = agent(names[path.len()]);
+            let ask = FundsRequest { parent: path.last().map(|(at, _)| id(*at)), source: &source, cost: &now };
+            prop_assert_eq!(funds.spends(ask), Spending::default());
+            prop_assert!(funds.check(ask).is_ok() && funds.covers(ask), "{:?}", funds);
+        }
+    }
+}
+
+#[test]
+fn beside_handoffs_under_way_each_branch_goes_on_with_its_own_figures() {
+    let mut funds = begun(100);
+    hand(&mut funds, 2, Some(1), "b", "c", cost(1, 30)).unwrap();
+    hand(&mut funds, 3, Some(1), "b", "d", cost(1, 30)).unwrap();
+    hand(&mut funds, 4, Some(2), "c", "e", cost(3, 10)).unwrap();
+    hand(&mut funds, 5, Some(3), "d", "f", cost(6, 10)).unwrap();
+    funds.settle(id(4), Some(said(7)));
+    funds.put_behind(id(4), &cost(3, 10));
+    // c spent 2, e 4; what d spent beside them is not behind c.
+    hand(&mut funds, 6, Some(2), "c", "g", cost(8, 5)).unwrap();
+    assert_eq!(funds.before(id(6)), Some(said(1)));
+}

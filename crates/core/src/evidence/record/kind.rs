@@ -24,6 +24,8 @@ pub enum RecordKind {
     SecondOpinion,
     /// The receiver accepted the handoff.
     Accepted,
+    /// Another worker of the receiver took the handoff over: its holder was silent, and has a stale token now.
+    TakenOver,
     /// The receiver rejected the handoff.
     Rejected,
     /// The receiver asked the handoff's sender; the content is the question.
@@ -124,6 +126,7 @@ impl RecordKind {
             Self::StreamClosed => "STREAM_CLOSED",
             Self::SecondOpinion => "SECOND_OPINION",
             Self::Accepted => "ACCEPTED",
+            Self::TakenOver => "TAKEN_OVER",
             Self::Rejected => "REJECTED",
             Self::InputRequested => "INPUT_REQUESTED",
             Self::InputProvided => "INPUT_PROVIDED",
@@ -185,6 +188,7 @@ impl RecordKind {
             | Self::StreamClosed
             | Self::SecondOpinion
             | Self::Accepted
+            | Self::TakenOver
             | Self::Rejected
             | Self::InputRequested
             | Self::InputProvided

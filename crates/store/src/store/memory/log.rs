@@ -71,7 +71,7 @@ impl Tables {
             let log = self
                 .logs
                 .get(tenant)
-                .ok_or_else(|| StoreError::Refused(format!("tenant {tenant} has no log")))?;
+                .ok_or_else(|| StoreError::Denied(format!("tenant {tenant} has no log")))?;
             let log =
                 growing.entry(tenant.clone()).or_insert_with(|| LogAppender::new(log.head.clone()));
             sealed.push(log.append(draft));

@@ -194,14 +194,16 @@ impl HandoffStore for MemoryStore {
     async fn find_checkpoint(
         &self,
         run: &RunKey,
+        agent: Option<&AgentId>,
         seq: Option<i64>,
     ) -> Result<Option<CheckpointRow>> {
-        self.ask("find_checkpoint", |tables| Ok(tables.find_checkpoint(run, seq))).await
+        self.ask("find_checkpoint", |tables| Ok(tables.find_checkpoint(run, agent, seq))).await
     }
 
     async fn list_checkpoints_at(&self, at: &[(RunKey, i64)]) -> Result<Vec<CheckpointRow>> {
         self.ask("list_checkpoints_at", |tables| {
-            let found = at.iter().filter_map(|(run, seq)| tables.find_checkpoint(run, Some(*seq)));
+            let found =
+                at.iter().filter_map(|(run, seq)| tables.find_checkpoint(run, None, Some(*seq)));
             Ok(found.collect())
         })
         .await
@@ -584,6 +586,10 @@ impl DirectoryStore for MemoryStore {
 
 #[async_trait]
 impl AdminStore for MemoryStore {
+    async fn inspect(&self) -> Result<crate::store::SchemaState> {
+        Ok(crate::store::SchemaState::default())
+    }
+
     async fn migrate(&self) -> Result<usize> {
         Ok(0)
     }
@@ -600,6 +606,10 @@ impl AdminStore for MemoryStore {
         Ok(())
     }
 
+    async fn probe_write(&self, _broker: &str, _now: Micros) -> Result<()> {
+        self.ask("probe_write", |_| Ok(())).await
+    }
+
     async fn close(&self) {}
 
     async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>> {
@@ -607,6 +617,10 @@ impl AdminStore for MemoryStore {
             Ok(tables.facts.entry(name.to_owned()).or_insert_with(|| value.to_vec()).clone())
         })
         .await
+    }
+
+    async fn find_fact(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        self.ask("find_fact", |tables| Ok(tables.facts.get(name).cloned())).await
     }
 
     async fn depths(&self, _idle_since: Micros) -> Result<Depths> {

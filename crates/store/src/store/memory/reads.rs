@@ -149,12 +149,16 @@ impl Tables {
         rows
     }
 
-    pub(super) fn find_checkpoint(&self, run: &RunKey, seq: Option<i64>) -> Option<CheckpointRow> {
-        let mut of_run = self.checkpoints.range((run.clone(), i64::MIN)..=(run.clone(), i64::MAX));
-        match seq {
-            Some(seq) => self.checkpoints.get(&(run.clone(), seq)).cloned(),
-            None => of_run.next_back().map(|(_, row)| row.clone()),
-        }
+    pub(super) fn find_checkpoint(
+        &self,
+        run: &RunKey,
+        agent: Option<&AgentId>,
+        seq: Option<i64>,
+    ) -> Option<CheckpointRow> {
+        let of_run = self.checkpoints.range((run.clone(), i64::MIN)..=(run.clone(), i64::MAX));
+        let wanted =
+            |row: &CheckpointRow| is(agent, &row.agent) && seq.is_none_or(|seq| row.at.seq == seq);
+        of_run.rev().map(|(_, row)| row).find(|row| wanted(row)).cloned()
     }
 
     pub(super) fn list_checkpoints(

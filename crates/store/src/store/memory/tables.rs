@@ -96,11 +96,14 @@ impl Tables {
         state.handoffs.extend(received);
         let claimed = pick(&self.opinions, needs.opinions.iter().cloned());
         state.opinions = claimed.into_iter().map(|(key, row)| (key, row.attempts)).collect();
-        for run in &needs.runs {
-            if let Some(row) = self.find_checkpoint(run, None) {
-                let commitment = row.part.commitment;
-                let last = LastCheckpoint { seq: row.at.seq, commitment, agent: row.agent };
-                state.runs.insert(run.clone(), last);
+        for (run, agent) in &needs.runs {
+            let lasts = [
+                self.find_checkpoint(run, None, None),
+                self.find_checkpoint(run, Some(agent), None),
+            ];
+            for row in lasts.into_iter().flatten() {
+                let last = LastCheckpoint { seq: row.at.seq, commitment: row.part.commitment };
+                state.runs.entry(run.clone()).or_default().add(row.agent, last);
             }
         }
         for task in &needs.edges {

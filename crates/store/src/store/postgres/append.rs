@@ -51,7 +51,7 @@ pub(super) fn append(
     for draft in drafts {
         let log = logs
             .get_mut(&draft.tenant)
-            .ok_or_else(|| StoreError::Refused(format!("tenant {} has no log", draft.tenant)))?;
+            .ok_or_else(|| StoreError::Denied(format!("tenant {} has no log", draft.tenant)))?;
         sealed.push(log.append(draft));
     }
     for (draft, sealed) in drafts.iter().zip(&mut sealed) {
@@ -127,7 +127,7 @@ async fn catch_up(tx: &mut Tx, mut head: LogHead) -> Result<LogHead> {
         let leaves: Vec<_> =
             found.iter().map(|row| rows::hash32(row, "hash")).collect::<Result<_>>()?;
         let log = LogAppender::new(head).caught_up(&leaves).ok_or_else(|| {
-            StoreError::Refused(format!("the log has no record {from}, though its head says so"))
+            StoreError::Denied(format!("the log has no record {from}, though its head says so"))
         })?;
         let mut joined = JoinedStatement::new();
         move_heads(&mut joined, &[&log]);

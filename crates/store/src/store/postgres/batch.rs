@@ -334,6 +334,7 @@ pub(super) const HANDOFFS: BatchTable = BatchTable {
         ("conversation_id", TEXT),
         ("stream", TEXT),
         ("stream_due", BIGINT),
+        ("pulse", TEXT),
     ],
 };
 

@@ -73,7 +73,7 @@ impl Call {
             rows.first().map_or_else(|| Ok(Vec::new()), |row| row.try_get(0)).map_err(broken)?;
         for (place, (table, rows)) in self.sought.iter().enumerate() {
             if counts.get(place).and_then(|count| usize::try_from(*count).ok()) != Some(*rows) {
-                return Err(StoreError::Refused(format!(
+                return Err(StoreError::Denied(format!(
                     "a row of {table} to be updated does not exist"
                 )));
             }

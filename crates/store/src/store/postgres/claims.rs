@@ -299,8 +299,10 @@ pub(super) async fn forget_refused_tasks(pool: &PgPool, before: Micros) -> Resul
 /// Writes a broker's heartbeat.
 pub(super) async fn beat(pool: &PgPool, broker: &str, now: Micros) -> Result<()> {
     sqlx::query(
-        "INSERT INTO brokers AS b (broker, seen_at) VALUES ($1, $2) ON CONFLICT (broker) \
-         DO UPDATE SET seen_at = GREATEST(b.seen_at + 1, EXCLUDED.seen_at)",
+        "INSERT INTO brokers AS b (broker, seen_at, clock_offset_us) \
+         VALUES ($1, $2, $2 - (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) ON CONFLICT (broker) \
+         DO UPDATE SET seen_at = GREATEST(b.seen_at + 1, EXCLUDED.seen_at), \
+           clock_offset_us = EXCLUDED.clock_offset_us",
     )
     .bind(broker)
     .bind(now.0)
@@ -308,6 +310,25 @@ pub(super) async fn beat(pool: &PgPool, broker: &str, now: Micros) -> Result<()>
     .await
     .map_err(failed)
     .map(|_| ())
+}
+
+/// See [`crate::store::AdminStore::probe_write`]. `log` is `pool`, unless the log has its own database.
+pub(super) async fn probe_write(
+    pool: &PgPool,
+    log: &PgPool,
+    broker: &str,
+    now: Micros,
+) -> Result<()> {
+    let mut tx = log.begin().await.map_err(failed)?;
+    sqlx::query(
+        "INSERT INTO audit.records (tenant, leaf_index, record_hash, kind, recorded_at, body) \
+         VALUES ('', 9223372036854775807, '', 'PROBE', 0, '')",
+    )
+    .execute(&mut *tx)
+    .await
+    .map_err(failed)?;
+    tx.rollback().await.map_err(failed)?;
+    beat(pool, broker, now).await
 }
 
 /// Brokers and their heartbeats.
@@ -319,6 +340,19 @@ pub(super) async fn list_heartbeats(pool: &PgPool) -> Result<Vec<(String, Micros
         .iter()
         .map(|row| Ok((rows::get(row, "broker")?, Micros(rows::get(row, "seen_at")?))))
         .collect()
+}
+
+/// See [`crate::store::OutboxStore::list_clock_offsets`].
+pub(super) async fn list_clock_offsets(pool: &PgPool) -> Result<Vec<(String, i64)>> {
+    sqlx::query(
+        "SELECT broker, clock_offset_us FROM brokers WHERE clock_offset_us IS NOT NULL ORDER BY broker",
+    )
+    .fetch_all(pool)
+    .await
+    .map_err(failed)?
+    .iter()
+    .map(|row| Ok((rows::get(row, "broker")?, rows::get(row, "clock_offset_us")?)))
+    .collect()
 }
 
 /// Brokers with claims of the dispatcher and without heartbeat.

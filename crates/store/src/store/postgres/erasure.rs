@@ -222,12 +222,27 @@ async fn known(tx: &mut Tx, subject: &SubjectRef) -> Result<SubjectState> {
         count.bind(subject.tenant.as_str()).bind(subject.id.as_str()),
         latest.bind(subject.tenant.as_str()).bind(subject.key.as_slice()),
         holds(&subject.tenant, &subject.key, Some(&subject.id)),
+        traced(&subject.tenant, &subject.key, i64::MAX, 1),
     ];
     let found = tx.fly(calls).await?;
     let held = found[0].first().map_or(Ok(0), |row| session_rows::get(row, "held"))?;
     let latest = found[1].first().map(session_rows::erasure).transpose()?;
     let holds = found[2].iter().map(session_rows::hold).collect::<Result<_>>()?;
-    Ok(SubjectState { held, holds, latest })
+    Ok(SubjectState { held, traced: !found[3].is_empty(), holds, latest })
+}
+
+/// Handoffs whose data of a subject went with its earlier erasures, below a leaf index.
+fn traced(tenant: &TenantId, key: &[u8; 32], upto: i64, limit: i64) -> Call {
+    Call::new(
+        "SELECT DISTINCT p.handoff_id FROM erasures AS e \
+         JOIN personal_data AS p ON p.tenant = e.tenant AND p.erasure_id = e.erasure_id \
+         WHERE e.tenant = $1 AND e.subject_key = $2 AND p.handoff_id IS NOT NULL \
+           AND p.leaf_index < $3 LIMIT $4",
+    )
+    .bind(tenant.as_str())
+    .bind(key.as_slice())
+    .bind(upto)
+    .bind(limit)
 }
 
 /// Holds that forbid erasing a subject: on the subject, or on a task with data of the subject.
@@ -241,7 +256,8 @@ fn holds(tenant: &TenantId, key: &[u8; 32], id: Option<&str>) -> Call {
              UNION ALL SELECT d.handoff_id FROM dead_letters AS d \
              WHERE d.tenant = l.tenant AND d.task_id = l.task_id) AS said \
            JOIN personal_data AS p ON p.tenant = l.tenant AND p.handoff_id = said.handoff_id \
-           WHERE p.subject_id = $3))) \
+           WHERE p.subject_id = $3 OR p.erasure_id IN (SELECT e.erasure_id FROM erasures AS e \
+             WHERE e.tenant = $1 AND e.subject_key = $2)))) \
          ORDER BY placed_at, hold_id LIMIT $4"
     );
     Call::new(sql).bind(tenant.as_str()).bind(key.as_slice()).bind(id).bind(HOLDS)
@@ -282,13 +298,20 @@ async fn page(
     }
     let mut handoffs: Vec<String> =
         page.data.iter().filter_map(|(_, id)| id.map(|id| id.to_string())).collect();
+    let wide = page.row.scope == ErasureScope::Messages;
+    if wide {
+        let call = traced(&key.0, &page.row.subject_key, need.upto, i64::MAX);
+        let found = tx.fetch(call).await?;
+        handoffs.extend(column::<String>(&found, "handoff_id")?);
+    }
     let tasks = tasks_of(tx, &key.0, &handoffs).await?;
     lock(tx, &key.0, &tasks).await?;
-    page.stand_ins = stand_ins(tx, &key.0, &tasks, &handoffs).await?;
-    if page.row.scope == ErasureScope::Messages {
-        handoffs.extend(page.stand_ins.iter().map(HandoffId::to_string));
-        page.contents = contents(tx, log, &key.0, &tasks, &handoffs, need.upto).await?;
-        page.checkpoints = checkpoints(tx, &key.0, &handoffs).await?;
+    if wide {
+        page.stand_ins = handoffs_of(tx, &key.0, &tasks).await?;
+        page.contents = contents(tx, log, &key.0, &tasks, need.upto).await?;
+        page.checkpoints = checkpoints(tx, &key.0, &tasks, page.row.requested_at).await?;
+    } else {
+        page.stand_ins = stand_ins(tx, &key.0, &tasks, &handoffs).await?;
     }
     Ok(Some(page))
 }
@@ -301,9 +324,10 @@ async fn lock(tx: &mut Tx, tenant: &TenantId, tasks: &[String]) -> Result<()> {
     tx.fetch(Call::new(sql).bind(tenant.as_str()).bind(tasks.to_vec())).await.map(drop)
 }
 
-/// The tasks of these handoffs.
+/// The tasks of these handoffs, refused ones included.
 async fn tasks_of(tx: &mut Tx, tenant: &TenantId, handoffs: &[String]) -> Result<Vec<String>> {
-    let sql = "SELECT DISTINCT task_id FROM handoffs WHERE tenant = $1 AND handoff_id = ANY($2)";
+    let sql = "SELECT task_id FROM handoffs WHERE tenant = $1 AND handoff_id = ANY($2) \
+         UNION SELECT task_id FROM dead_letters WHERE tenant = $1 AND handoff_id = ANY($2)";
     let tasks = tx.fetch(Call::new(sql).bind(tenant.as_str()).bind(handoffs.to_vec())).await?;
     column(&tasks, "task_id")
 }
@@ -327,26 +351,34 @@ async fn stand_ins(
     found.iter().map(|row| session_rows::parse(row, "handoff_id")).collect()
 }
 
-/// Contents of the handoffs' records, with every record of their tasks that shares them. Records are found by their
-/// tasks, which have an index.
+/// All handoffs of these tasks.
+async fn handoffs_of(tx: &mut Tx, tenant: &TenantId, tasks: &[String]) -> Result<Vec<HandoffId>> {
+    let call = Call::new(
+        "SELECT h.handoff_id FROM UNNEST($2::text[]) AS t(task_id) \
+         JOIN handoffs AS h ON h.tenant = $1 AND h.task_id = t.task_id ORDER BY h.handoff_id",
+    )
+    .bind(tenant.as_str())
+    .bind(tasks.to_vec());
+    let found = tx.fetch(call).await?;
+    found.iter().map(|row| session_rows::parse(row, "handoff_id")).collect()
+}
+
+/// Contents of all records of these tasks, which have an index; the words of legal holds outlive erasures.
 async fn contents(
     tx: &mut Tx,
     log: Option<&Arc<Sessions>>,
     tenant: &TenantId,
     tasks: &[String],
-    handoffs: &[String],
     upto: i64,
 ) -> Result<Vec<(i64, ContentId)>> {
     let call = Call::new(
-        "WITH touched AS MATERIALIZED (SELECT UNNEST($1::text[]) AS task_id), \
-         said AS MATERIALIZED (SELECT DISTINCT r.content_id FROM touched AS t \
-           JOIN audit.records AS r ON r.tenant = $2 AND r.task_id = t.task_id \
-           WHERE r.content_id IS NOT NULL AND r.leaf_index < $3 AND r.handoff_id = ANY($4)) \
-         SELECT r.leaf_index, r.content_id FROM touched AS t \
+        "SELECT r.leaf_index, r.content_id FROM UNNEST($1::text[]) AS t(task_id) \
          JOIN audit.records AS r ON r.tenant = $2 AND r.task_id = t.task_id \
-         WHERE r.content_id IN (SELECT content_id FROM said) ORDER BY r.leaf_index",
+         WHERE r.content_id IS NOT NULL AND r.leaf_index < $3 \
+           AND r.kind NOT IN ('LEGAL_HOLD_PLACED', 'LEGAL_HOLD_RELEASED') \
+         ORDER BY r.leaf_index",
     );
-    let call = call.bind(tasks.to_vec()).bind(tenant.as_str()).bind(upto).bind(handoffs.to_vec());
+    let call = call.bind(tasks.to_vec()).bind(tenant.as_str()).bind(upto);
     // Below `upto` all can be read: the log's head was there when the erasure began.
     let found = of_log(tx, log, call).await?;
     let places: Vec<i64> = column(&found, "leaf_index")?;
@@ -368,16 +400,18 @@ async fn contents(
 async fn checkpoints(
     tx: &mut Tx,
     tenant: &TenantId,
-    handoffs: &[String],
+    tasks: &[String],
+    before: Micros,
 ) -> Result<Vec<(TaskId, CheckpointRef)>> {
     let call = Call::new(
-        "SELECT DISTINCT c.task_id, c.execution_id, c.seq FROM handoffs AS h \
-         JOIN checkpoints AS c ON c.tenant = h.tenant AND c.task_id = h.task_id \
-           AND c.execution_id = h.checkpoint_execution AND c.seq = h.checkpoint_seq \
-         WHERE h.tenant = $2 AND h.handoff_id = ANY($1) AND length(c.salt) > 0",
+        "SELECT c.task_id, c.execution_id, c.seq FROM UNNEST($1::text[]) AS t(task_id) \
+         JOIN checkpoints AS c ON c.tenant = $2 AND c.task_id = t.task_id \
+         WHERE length(c.salt) > 0 AND c.created_at <= $3 \
+         ORDER BY c.task_id, c.execution_id, c.seq",
     )
-    .bind(handoffs.to_vec())
-    .bind(tenant.as_str());
+    .bind(tasks.to_vec())
+    .bind(tenant.as_str())
+    .bind(before.0);
     tx.fetch(call).await?.iter().map(session_rows::saved).collect()
 }
 
@@ -434,12 +468,14 @@ fn erase(gone: &ErasureWrite) -> Vec<Call> {
     let mut calls: Vec<Call> = Vec::new();
     calls.extend(gone.data.iter().map(|slot| {
         Call::new(
-            "UPDATE personal_data SET salt = NULL, bytes = NULL, subject_id = '' \
+            "UPDATE personal_data SET salt = NULL, bytes = NULL, subject_id = '', \
+               erasure_id = COALESCE($4, erasure_id) \
              WHERE tenant = $1 AND leaf_index = $2 AND ordinal = $3::bigint",
         )
         .bind(gone.tenant.as_str())
         .bind(slot.leaf_index)
         .bind(slot.ordinal)
+        .bind(gone.erasure.map(|id| id.to_string()))
     }));
     let handoffs: Vec<String> = gone.handoffs.iter().map(HandoffId::to_string).collect();
     if gone.words {

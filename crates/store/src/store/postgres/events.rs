@@ -101,8 +101,8 @@ fn subscriptions(writes: &Writes) -> Vec<Call> {
 fn cursor(write: &CursorWrite, sealed: &[SealedRecord]) -> Result<Vec<Call>> {
     let (tenant, subscriber) = (write.key.0.as_str(), write.key.1.to_string());
     let call = match &write.change {
-        CursorChange::Start => {
-            let at = write.start(sealed)?;
+        CursorChange::Start(from) => {
+            let at = write.start(*from, sealed)?;
             let audience = match &write.key.1 {
                 Subscriber::Agent(agent) => Some(agent.as_str()),
                 Subscriber::Subscription(_) => None,

@@ -2,6 +2,10 @@
 
 use crate::store::StoreError;
 
+/// Where a statement of one session is found in another, or not found in its own.
+pub(super) const POOLER: &str = "a pooler between the broker and Postgres does not keep prepared statements; set \
+    max_prepared_statements = 200 in pgbouncer (1.21 or newer), pool_mode = session, or connect to Postgres itself";
+
 /// Maps an error of the driver or of the server.
 pub(super) fn failed(err: sqlx::Error) -> StoreError {
     use sqlx::Error as E;
@@ -63,9 +67,14 @@ fn judge(code: &str, place: Option<&str>) -> StoreError {
         _ if ["08", "53", "57P", "58"].iter().any(|class| code.starts_with(class)) => {
             StoreError::Unavailable(text)
         }
-        // character_not_in_repertoire, untranslatable_character: a NUL in a text.
+        // character_not_in_repertoire, untranslatable_character: a NUL in a text. A start refuses a database that is not
+        // UTF-8, whose other characters would end here too.
         "22021" | "22P05" => StoreError::Refused("a text holds a NUL character".to_owned()),
-        _ => StoreError::Refused(text),
+        // duplicate_prepared_statement, invalid_sql_statement_name: another session's, or gone with it.
+        "42P05" | "26000" => StoreError::Denied(format!("{text}: {POOLER}")),
+        // Classes of a value that does not fit: data exceptions, and limits of the program.
+        _ if ["22", "54"].iter().any(|class| code.starts_with(class)) => StoreError::Refused(text),
+        _ => StoreError::Denied(text),
     }
 }
 
@@ -81,8 +90,18 @@ mod tests {
         for code in ["23505", "40001", "40P01"] {
             assert!(matches!(judge(code, None), StoreError::Conflict(_)), "{code}");
         }
-        for code in ["22021", "42501", "23502", "28P01", ""] {
+        for code in ["22021", "22001", "54000"] {
             assert!(matches!(judge(code, None), StoreError::Refused(_)), "{code}");
+        }
+        for code in ["42501", "P0001", "23502", "28P01", "42P01", "42P05", "XX001", ""] {
+            assert!(matches!(judge(code, None), StoreError::Denied(_)), "{code}");
+        }
+    }
+
+    #[test]
+    fn a_pooler_that_loses_prepared_statements_is_named() {
+        for code in ["42P05", "26000"] {
+            assert!(judge(code, None).to_string().contains("pgbouncer"), "{code}");
         }
     }
 

@@ -54,8 +54,10 @@ pub(super) const OPERATIONS: MigrationSet = &[
     (24, "streams", include_str!("../../../../../migrations/postgres/0024_streams.sql")),
     (25, "opinions", include_str!("../../../../../migrations/postgres/0025_opinions.sql")),
     (26, "lookups", include_str!("../../../../../migrations/postgres/0026_lookups.sql")),
-    (35, "operating", include_str!("../../../../../migrations/postgres/0035_operating.sql")),
+    (34, "operating", include_str!("../../../../../migrations/postgres/0034_operating.sql")),
+    (35, "requests", include_str!("../../../../../migrations/postgres/0035_requests.sql")),
     (36, "waiting", include_str!("../../../../../migrations/postgres/0036_waiting.sql")),
+    (39, "takeover", include_str!("../../../../../migrations/postgres/0039_takeover.sql")),
 ];
 
 /// Migrations of a separate log database. A change of the schema `audit` above is repeated here.
@@ -129,7 +131,10 @@ async fn has_begun(connection: &mut PgConnection) -> Result<bool> {
 }
 
 /// The missing migrations, in order.
-async fn missing(connection: &mut PgConnection, known: MigrationSet) -> Result<Vec<Migration>> {
+pub(super) async fn missing(
+    connection: &mut PgConnection,
+    known: MigrationSet,
+) -> Result<Vec<Migration>> {
     let mut known = all(known);
     if !has_begun(connection).await? {
         return Ok(known);
@@ -180,7 +185,7 @@ fn broken(err: MigrateError) -> StoreError {
         MigrateError::Execute(err) => failed(err),
         // Migrations hold no data of users: the server's own words may be shown.
         MigrateError::ExecuteMigration(err, version) => match failed(err) {
-            StoreError::Refused(why) => {
+            StoreError::Refused(why) | StoreError::Denied(why) => {
                 StoreError::Refused(format!("migration {version} failed: {why}"))
             }
             other => other,

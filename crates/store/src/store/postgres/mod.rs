@@ -238,8 +238,24 @@ async fn open(
         connect::pool(&servers, options, most - writing, messages, doubt),
         Sessions::open(&servers, options, writing, messages, doubt),
     )?;
+    expect_utf8(&pool, what).await?;
     let follower = Follower::start(&servers, &pool, doubt);
     Ok(Database { servers, pool, sessions, follower })
+}
+
+/// Rejects a database in another encoding: it could not hold every text.
+async fn expect_utf8(pool: &PgPool, what: &str) -> Result<()> {
+    let encoding: String = sqlx::query_scalar("SELECT current_setting('server_encoding')")
+        .fetch_one(pool)
+        .await
+        .map_err(failed)?;
+    if encoding == "UTF8" {
+        return Ok(());
+    }
+    Err(StoreError::Refused(format!(
+        "the database of {what} has the encoding {encoding}, which cannot hold every text: make one with \
+         CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0 LOCALE 'C.UTF-8', and move the data with pg_dump"
+    )))
 }
 
 /// Brings one database up to date. On a connection of its own: the wait for another broker's migration may
@@ -313,9 +329,10 @@ impl HandoffStore for PostgresStore {
     async fn find_checkpoint(
         &self,
         run: &RunKey,
+        agent: Option<&AgentId>,
         seq: Option<i64>,
     ) -> Result<Option<CheckpointRow>> {
-        answered(reads::find_checkpoint(&self.pool, run, seq)).await
+        answered(reads::find_checkpoint(&self.pool, run, agent, seq)).await
     }
 
     async fn list_dead_letters(
@@ -544,6 +561,10 @@ impl OutboxStore for PostgresStore {
         answered(claims::list_heartbeats(&self.pool)).await
     }
 
+    async fn list_clock_offsets(&self) -> Result<Vec<(String, i64)>> {
+        answered(claims::list_clock_offsets(&self.pool)).await
+    }
+
     async fn list_strangers(&self) -> Result<Vec<String>> {
         answered(claims::list_strangers(&self.pool)).await
     }
@@ -653,6 +674,26 @@ impl DirectoryStore for PostgresStore {
 
 #[async_trait]
 impl AdminStore for PostgresStore {
+    async fn inspect(&self) -> Result<crate::store::SchemaState> {
+        answered(async {
+            let mut state = crate::store::SchemaState::default();
+            let mut connection = self.pool.acquire().await.map_err(failed)?;
+            state.pending =
+                migrations::missing(&mut connection, migrations::OPERATIONS).await?.len();
+            drop(connection);
+            let mut connection = self.log.acquire().await.map_err(failed)?;
+            if self.apart.is_some() {
+                state.pending +=
+                    migrations::missing(&mut connection, migrations::AUDIT).await?.len();
+            }
+            if state.pending == 0 {
+                state.unguarded = roles::unguarded(&mut connection).await?;
+            }
+            Ok(state)
+        })
+        .await
+    }
+
     async fn migrate(&self) -> Result<usize> {
         let mut applied = migrate(&self.servers, migrations::OPERATIONS).await?;
         if let Some(apart) = &self.apart {
@@ -693,6 +734,15 @@ impl AdminStore for PostgresStore {
         pinged
     }
 
+    async fn probe_write(&self, broker: &str, now: Micros) -> Result<()> {
+        let probed = within(PING_TIMEOUT, claims::probe_write(&self.pool, &self.log, broker, now));
+        let probed = probed.await;
+        if matches!(probed, Err(StoreError::Unavailable(_))) {
+            self.doubt.raise();
+        }
+        probed
+    }
+
     async fn close(&self) {
         self.sessions.close().await;
         self.log_sessions().close().await;
@@ -702,6 +752,10 @@ impl AdminStore for PostgresStore {
 
     async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>> {
         answered(reads::settle_fact(&self.pool, name, value)).await
+    }
+
+    async fn find_fact(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        answered(reads::find_fact(&self.pool, name)).await
     }
 
     async fn depths(&self, idle_since: Micros) -> Result<Depths> {

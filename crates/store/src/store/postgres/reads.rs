@@ -34,6 +34,15 @@ pub(super) async fn settle_fact(pool: &PgPool, name: &str, value: &[u8]) -> Resu
     rows::get(&row, "value")
 }
 
+/// See [`crate::store::AdminStore::find_fact`].
+pub(super) async fn find_fact(pool: &PgPool, name: &str) -> Result<Option<Vec<u8>>> {
+    sqlx::query_scalar("SELECT value FROM facts WHERE name = $1")
+        .bind(name)
+        .fetch_optional(pool)
+        .await
+        .map_err(failed)
+}
+
 pub(super) async fn find_key(pool: &PgPool, hash: &[u8]) -> Result<Option<KeyRow>> {
     sqlx::query(AssertSqlSafe(format!("SELECT {KEY} FROM api_keys WHERE key_hash = $1")))
         .bind(hash)
@@ -281,15 +290,19 @@ pub(super) async fn list_tasks(
     page(query, pool, "task_id", after, limit).await?.iter().map(rows::task).collect()
 }
 
-/// A run's checkpoint of that number, or its last.
+/// A run's checkpoint of that number, or its last; of one agent where given.
 pub(super) async fn find_checkpoint(
     pool: &PgPool,
     run: &RunKey,
+    agent: Option<&AgentId>,
     seq: Option<i64>,
 ) -> Result<Option<CheckpointRow>> {
     let mut query = list(CHECKPOINT, "checkpoints", &run.0);
     query.push(" AND task_id = ").push_bind(run.1.to_string());
     query.push(" AND execution_id = ").push_bind(run.2.to_string());
+    if let Some(agent) = agent {
+        query.push(" AND agent_id = ").push_bind(agent.as_str());
+    }
     if let Some(seq) = seq {
         query.push(" AND seq = ").push_bind(seq);
     }

@@ -66,7 +66,7 @@ pub(super) const OPERATIONS: TableRights = &[
         "contents",
         "SELECT, INSERT, UPDATE (salt, codec, bytes, segment, seg_offset, seg_length, purged_at)",
     ),
-    ("personal_data", "SELECT, INSERT, UPDATE (subject_id, salt, bytes)"),
+    ("personal_data", "SELECT, INSERT, UPDATE (subject_id, salt, bytes, erasure_id)"),
     ("checkpoints", "SELECT, INSERT, UPDATE (salt, codec, bytes)"),
     ("erasures", "SELECT, INSERT, UPDATE"),
     ("legal_holds", "SELECT, INSERT, UPDATE"),
@@ -142,7 +142,7 @@ async fn make(connection: &mut PgConnection, role: &str) -> Result<()> {
     }
     let sql = AssertSqlSafe(format!("CREATE ROLE {role} LOGIN"));
     sqlx::raw_sql(sql).execute(connection).await.map(|_| ()).map_err(|err| match failed(err) {
-        StoreError::Refused(why) => StoreError::Refused(format!(
+        StoreError::Refused(why) | StoreError::Denied(why) => StoreError::Refused(format!(
             "the role {role} cannot be made ({why}): have it made by whoever may CREATE ROLE"
         )),
         other => other,
@@ -171,6 +171,30 @@ async fn surplus(connection: &mut PgConnection, role: &str) -> Result<Vec<String
          WHERE so",
     )
     .bind(role)
+    .fetch_all(connection)
+    .await
+    .map_err(failed)
+}
+
+/// The log's triggers that are missing, off or call something else, and the roles with rights to change the log that do not own it.
+pub(super) async fn unguarded(connection: &mut PgConnection) -> Result<Vec<String>> {
+    sqlx::query_scalar(
+        "SELECT 'the trigger ' || wanted.name || ' was dropped, switched off or changed' \
+         FROM (VALUES ('audit.records', 'records_append_only', 27), ('audit.records', 'records_no_truncate', 34), \
+           ('audit.nodes', 'nodes_append_only', 27), ('audit.nodes', 'nodes_no_truncate', 34)) \
+           AS wanted(of_table, name, kind) \
+         WHERE NOT EXISTS (SELECT 1 FROM pg_trigger AS t JOIN pg_proc AS f ON f.oid = t.tgfoid \
+           WHERE t.tgrelid = to_regclass(wanted.of_table) AND t.tgname = wanted.name AND t.tgtype = wanted.kind \
+             AND t.tgenabled IN ('O', 'A') AND t.tgqual IS NULL AND f.pronamespace = 'audit'::regnamespace \
+             AND f.proname = 'refuse_change' \
+             AND f.prosrc ~ '^\\s*BEGIN\\s+RAISE EXCEPTION ''the audit log is append-only') \
+         UNION ALL \
+         SELECT DISTINCT 'the role ' || CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE pg_get_userbyid(a.grantee)::text END \
+           || ' has the right to ' || a.privilege_type || ' ' || c.oid::regclass::text \
+         FROM pg_class AS c CROSS JOIN LATERAL aclexplode(c.relacl) AS a \
+         WHERE c.oid IN (to_regclass('audit.records'), to_regclass('audit.nodes')) AND a.grantee <> c.relowner \
+           AND a.privilege_type IN ('UPDATE', 'DELETE', 'TRUNCATE', 'TRIGGER')",
+    )
     .fetch_all(connection)
     .await
     .map_err(failed)

@@ -252,14 +252,21 @@ static SUBSCRIPTIONS_LOAD: RowsSql =
     RowsSql::new(|| by_rows(|rows| SUBSCRIPTIONS.select_locked(rows)));
 static RUNS_LOAD: RowsSql = RowsSql::new(|| by_rows(last_checkpoints));
 
-/// Selects the last checkpoint of each run.
+/// Selects the last checkpoint of each run, and the last one of the agent that asks.
 fn last_checkpoints(rows: Bound) -> String {
-    let runs = BatchTable::rows(&CHECKPOINTS.columns[..3], 1, rows);
+    let all = CHECKPOINTS.columns;
+    let runs = BatchTable::rows(&[all[0], all[1], all[2], all[4]], 1, rows);
+    let last = |whose: &str| {
+        format!(
+            "(SELECT c.seq, c.commitment, c.agent_id FROM checkpoints AS c WHERE c.tenant = n.tenant \
+             AND c.task_id = n.task_id AND c.execution_id = n.execution_id{whose} ORDER BY c.seq DESC LIMIT 1)"
+        )
+    };
     format!(
         "SELECT n.tenant, n.task_id, n.execution_id, c.seq, c.commitment, c.agent_id FROM {runs} \
-         CROSS JOIN LATERAL (SELECT seq, commitment, agent_id FROM checkpoints AS c \
-           WHERE c.tenant = n.tenant AND c.task_id = n.task_id AND c.execution_id = n.execution_id \
-           ORDER BY seq DESC LIMIT 1) AS c"
+         CROSS JOIN LATERAL ({} UNION {}) AS c",
+        last(""),
+        last(" AND c.agent_id = n.agent_id"),
     )
 }
 
@@ -322,7 +329,8 @@ impl Loaded {
                     rows::parse(row, "task_id")?,
                     rows::parse(row, "execution_id")?,
                 );
-                state.runs.insert(run, rows::last_checkpoint(row)?);
+                let (agent, checkpoint) = rows::last_checkpoint(row)?;
+                state.runs.entry(run).or_default().add(agent, checkpoint);
             }
             Self::Idempotency => {
                 let row = idempotency(row)?;
@@ -401,8 +409,14 @@ async fn load(tx: &mut Tx, store: &PostgresStore, needs: &Needs) -> Result<Batch
     ];
     if !needs.runs.is_empty() {
         let call = RUNS_LOAD.call(needs.runs.len());
-        let call =
-            bind!(call, needs.runs, |run| run.0.as_str(), run.1.to_string(), run.2.to_string());
+        let call = bind!(
+            call,
+            needs.runs,
+            |one| one.0.0.as_str(),
+            one.0.1.to_string(),
+            one.0.2.to_string(),
+            one.1.as_str()
+        );
         loads.push((Loaded::Runs, Some(call)));
     }
     if !needs.idempotency.is_empty() {

@@ -17,6 +17,7 @@ use crate::store::{
 use handoffd_core::domain::escalation::{Escalation, EscalationOutcome};
 use handoffd_core::domain::handoff::Handoff;
 use handoffd_core::domain::ids::AgentId;
+use handoffd_core::domain::lease::HolderPulse;
 use handoffd_core::domain::progress::Edge;
 use handoffd_core::domain::question;
 use handoffd_core::domain::stream::Stream;
@@ -167,6 +168,7 @@ fn handoffs(bound: Call, handoffs: &[&Handoff]) -> Call {
         handoff.conversation_id.as_deref(),
         handoff.stream.as_ref().map(Stream::to_text),
         handoff.stream.as_ref().and_then(|stream| stream.due_at).map(|at| at.0),
+        handoff.pulse.as_ref().map(HolderPulse::to_text),
     )
 }
 

@@ -34,7 +34,7 @@ pub(super) fn append(db: &Db, drafts: &[RecordDraft]) -> Result<AppendedRecords>
     for draft in drafts {
         let log = logs
             .get_mut(&draft.tenant)
-            .ok_or_else(|| StoreError::Refused(format!("tenant {} has no log", draft.tenant)))?;
+            .ok_or_else(|| StoreError::Denied(format!("tenant {} has no log", draft.tenant)))?;
         sealed.push(log.append(draft));
     }
     for (draft, sealed) in drafts.iter().zip(&mut sealed) {
@@ -102,7 +102,7 @@ pub(super) fn catch_up(db: &Db, mut head: LogHead) -> Result<LogHead> {
     while let Some(from) = head.behind() {
         let leaves = log::list_hashes(db, &head.tenant, 0, from, CATCH_UP.min(head.size - from))?;
         let log = LogAppender::new(head).caught_up(&leaves).ok_or_else(|| {
-            StoreError::Refused(format!("the log has no record {from}, though its head says so"))
+            StoreError::Denied(format!("the log has no record {from}, though its head says so"))
         })?;
         move_head(db, &log)?;
         head = log.head();

@@ -284,10 +284,21 @@ fn private() -> OpenOptions {
     options
 }
 
+/// Makes a folder, with those above it, that its owner alone may enter. One that is there stays as it is.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn private_folder(folder: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(folder)
+}
+
 /// Creates an empty file readable by its owner only; SQLite gives its companions the same mode.
 fn create(path: &Path) -> Result<()> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder).map_err(|err| unavailable(folder, &err))?;
+        private_folder(folder).map_err(|err| unavailable(folder, &err))?;
     }
     match private().create_new(true).open(path) {
         Err(err) if err.kind() != std::io::ErrorKind::AlreadyExists => Err(unavailable(path, &err)),

@@ -242,11 +242,13 @@ pub(super) fn failure(err: rusqlite::Error) -> StoreError {
                     StoreError::Unavailable(told)
                 }
                 2067 | 1555 => StoreError::Conflict(told),
-                _ => StoreError::Refused(told),
+                // A value that does not fit: TOOBIG, MISMATCH, RANGE.
+                _ if matches!(code & 0xff, 18 | 20 | 25) => StoreError::Refused(told),
+                _ => StoreError::Denied(told),
             }
         }
         rusqlite::Error::SqlInputError { error, msg, .. } => {
-            StoreError::Refused(format!("{msg} (SQLite {})", error.extended_code))
+            StoreError::Denied(format!("{msg} (SQLite {})", error.extended_code))
         }
         // Other kinds may quote what they could not read.
         _ => StoreError::Refused("the driver could not carry the statement out".to_owned()),

@@ -77,18 +77,31 @@ fn known(db: &Db, subject: &SubjectRef) -> Result<SubjectState> {
         .bind(subject.key.as_slice())
         .find(rows::erasure)?;
     let holds = holds(db, &subject.tenant, &subject.key, Some(&subject.id))?;
-    Ok(SubjectState { held, holds, latest })
+    let traced = db
+        .query(&format!("SELECT 1 FROM ({TRACED}) LIMIT 1"))
+        .bind(subject.tenant.as_str())
+        .bind(subject.key.as_slice())
+        .bind(i64::MAX)
+        .exists()?;
+    Ok(SubjectState { held, traced, holds, latest })
 }
+
+/// Handoffs whose data of a subject went with its earlier erasures, below a leaf index.
+const TRACED: &str = "SELECT DISTINCT p.handoff_id FROM erasures AS e \
+     CROSS JOIN personal_data AS p ON p.tenant = e.tenant AND p.erasure_id = e.erasure_id \
+     WHERE e.tenant = ?1 AND e.subject_key = ?2 AND p.handoff_id IS NOT NULL AND p.leaf_index < ?3";
 
 /// Holds that forbid erasing a subject: on the subject, or on a task with data of the subject.
 fn holds(db: &Db, tenant: &TenantId, key: &[u8; 32], id: Option<&str>) -> Result<Vec<HoldRow>> {
     let sql = format!(
-        "SELECT {HOLD} FROM legal_holds AS l WHERE tenant = ? AND released_at IS NULL \
-         AND (subject_key = ? OR (task_id IS NOT NULL AND EXISTS ( \
+        "SELECT {HOLD} FROM legal_holds AS l WHERE tenant = ?1 AND released_at IS NULL \
+         AND (subject_key = ?2 OR (task_id IS NOT NULL AND EXISTS ( \
            SELECT 1 FROM audit_records AS r CROSS JOIN personal_data AS p \
              ON p.tenant = r.tenant AND p.leaf_index = r.leaf_index \
-           WHERE r.tenant = l.tenant AND r.task_id = l.task_id AND p.subject_id = ?))) \
-         ORDER BY placed_at, hold_id LIMIT ?"
+           WHERE r.tenant = l.tenant AND r.task_id = l.task_id \
+             AND (p.subject_id = ?3 OR p.erasure_id IN (SELECT e.erasure_id FROM erasures AS e \
+               WHERE e.tenant = ?1 AND e.subject_key = ?2))))) \
+         ORDER BY placed_at, hold_id LIMIT ?4"
     );
     db.query(&sql).bind(tenant.as_str()).bind(key.as_slice()).bind(id).bind(HOLDS).list(rows::hold)
 }
@@ -119,13 +132,18 @@ fn page(db: &Db, key: &ErasureKey, need: PageNeed) -> Result<Option<ErasurePage>
         .bind(need.limit)
         .list(|row| Ok((rows::slot(row)?, rows::parse_opt(row, "handoff_id")?)))?;
     let mut handoffs: Vec<HandoffId> = page.data.iter().filter_map(|(_, id)| *id).collect();
-    page.stand_ins = stand_ins(db, &key.0, &json(&handoffs)?)?;
-    if page.row.scope == ErasureScope::Messages {
-        handoffs.extend(&page.stand_ins);
-        let handoffs = json(&handoffs)?;
-        page.contents = contents(db, &key.0, &handoffs, need.upto)?;
-        page.checkpoints = checkpoints(db, &key.0, &handoffs)?;
+    if page.row.scope == ErasureScope::PersonalData {
+        page.stand_ins = stand_ins(db, &key.0, &json(&handoffs)?)?;
+        return Ok(Some(page));
     }
+    let traced = db.query(TRACED).bind(key.0.as_str()).bind(page.row.subject_key.as_slice());
+    let traced: Vec<HandoffId> =
+        traced.bind(need.upto).list(|row| rows::parse(row, "handoff_id"))?;
+    handoffs.extend(traced);
+    let tasks = json(&tasks_of(db, &key.0, &json(&handoffs)?)?)?;
+    page.stand_ins = handoffs_of(db, &key.0, &tasks)?;
+    page.contents = contents(db, &key.0, &tasks, need.upto)?;
+    page.checkpoints = checkpoints(db, &key.0, &tasks, page.row.requested_at)?;
     Ok(Some(page))
 }
 
@@ -144,44 +162,62 @@ fn stand_ins(db: &Db, tenant: &TenantId, handoffs: &str) -> Result<Vec<HandoffId
     .list(|row| rows::parse(row, "handoff_id"))
 }
 
-/// Contents of the handoffs' records, with every record of their tasks that shares them. Records are found by their
-/// tasks, which have an index.
-fn contents(
-    db: &Db,
-    tenant: &TenantId,
-    handoffs: &str,
-    upto: i64,
-) -> Result<Vec<(i64, ContentId)>> {
+/// The tasks of these handoffs, refused ones included.
+fn tasks_of(db: &Db, tenant: &TenantId, handoffs: &str) -> Result<Vec<TaskId>> {
     db.query(
-        "WITH wanted AS MATERIALIZED (SELECT value AS id FROM json_each(?1)), \
-           touched AS MATERIALIZED (SELECT DISTINCT h.task_id AS id FROM wanted AS w \
-             CROSS JOIN handoffs AS h ON h.tenant = ?2 AND h.handoff_id = w.id), \
-           said AS MATERIALIZED (SELECT r.content_id AS id FROM touched AS t \
-           CROSS JOIN audit_records AS r ON r.tenant = ?2 AND r.task_id = t.id \
-           WHERE r.content_id IS NOT NULL AND r.leaf_index < ?3 \
-             AND r.handoff_id IN (SELECT id FROM wanted)) \
-         SELECT r.leaf_index, c.content_id FROM touched AS t \
-         CROSS JOIN audit_records AS r ON r.tenant = ?2 AND r.task_id = t.id \
-         CROSS JOIN contents AS c ON c.tenant = r.tenant AND c.content_id = r.content_id \
-         WHERE r.content_id IN (SELECT id FROM said) AND c.salt IS NOT NULL \
-         ORDER BY r.leaf_index",
+        "WITH wanted AS MATERIALIZED (SELECT value AS id FROM json_each(?1)) \
+         SELECT h.task_id FROM wanted AS w \
+           CROSS JOIN handoffs AS h ON h.tenant = ?2 AND h.handoff_id = w.id \
+         UNION SELECT d.task_id FROM wanted AS w \
+           CROSS JOIN dead_letters AS d ON d.tenant = ?2 AND d.handoff_id = w.id \
+         ORDER BY task_id",
     )
     .bind(handoffs)
+    .bind(tenant.as_str())
+    .list(|row| rows::parse(row, "task_id"))
+}
+
+/// All handoffs of these tasks.
+fn handoffs_of(db: &Db, tenant: &TenantId, tasks: &str) -> Result<Vec<HandoffId>> {
+    db.query(
+        "SELECT h.handoff_id FROM json_each(?1) AS t \
+         CROSS JOIN handoffs AS h ON h.tenant = ?2 AND h.task_id = t.value ORDER BY h.handoff_id",
+    )
+    .bind(tasks)
+    .bind(tenant.as_str())
+    .list(|row| rows::parse(row, "handoff_id"))
+}
+
+/// Contents of all records of these tasks, which have an index; the words of legal holds outlive erasures.
+fn contents(db: &Db, tenant: &TenantId, tasks: &str, upto: i64) -> Result<Vec<(i64, ContentId)>> {
+    db.query(
+        "SELECT r.leaf_index, c.content_id FROM json_each(?1) AS t \
+         CROSS JOIN audit_records AS r ON r.tenant = ?2 AND r.task_id = t.value \
+         CROSS JOIN contents AS c ON c.tenant = r.tenant AND c.content_id = r.content_id \
+         WHERE r.leaf_index < ?3 AND c.salt IS NOT NULL \
+           AND r.kind NOT IN ('LEGAL_HOLD_PLACED', 'LEGAL_HOLD_RELEASED') \
+         ORDER BY r.leaf_index",
+    )
+    .bind(tasks)
     .bind(tenant.as_str())
     .bind(upto)
     .list(|row| Ok((rows::get(row, "leaf_index")?, rows::parse(row, "content_id")?)))
 }
 
-fn checkpoints(db: &Db, tenant: &TenantId, handoffs: &str) -> Result<Vec<(TaskId, CheckpointRef)>> {
+fn checkpoints(
+    db: &Db,
+    tenant: &TenantId,
+    tasks: &str,
+    before: Micros,
+) -> Result<Vec<(TaskId, CheckpointRef)>> {
     db.query(
-        "SELECT DISTINCT c.task_id, c.execution_id, c.seq FROM json_each(?) AS w \
-         CROSS JOIN handoffs AS h ON h.tenant = ? AND h.handoff_id = w.value \
-         CROSS JOIN checkpoints AS c ON c.tenant = h.tenant AND c.task_id = h.task_id \
-           AND c.execution_id = h.checkpoint_execution AND c.seq = h.checkpoint_seq \
-         WHERE length(c.salt) > 0",
+        "SELECT c.task_id, c.execution_id, c.seq FROM json_each(?1) AS t \
+         CROSS JOIN checkpoints AS c ON c.tenant = ?2 AND c.task_id = t.value \
+         WHERE length(c.salt) > 0 AND c.created_at <= ?3 ORDER BY c.task_id, c.execution_id, c.seq",
     )
-    .bind(handoffs)
+    .bind(tasks)
     .bind(tenant.as_str())
+    .bind(before.0)
     .list(rows::saved)
 }
 
@@ -290,10 +326,13 @@ pub(super) fn write(db: &Db, writes: &Writes) -> Result<()> {
 
 fn erase(db: &Db, gone: &ErasureWrite) -> Result<()> {
     let data: Vec<_> = gone.data.iter().map(|slot| (slot.leaf_index, slot.ordinal)).collect();
-    let sql = "UPDATE personal_data SET salt = NULL, bytes = NULL, subject_id = '' \
-               WHERE tenant = ? AND (leaf_index, ordinal) IN \
-                 (SELECT value ->> 0, value ->> 1 FROM json_each(?))";
-    change(db, sql, &gone.tenant, &data)?;
+    let traced = gone.erasure.map_or_else(String::new, |id| format!(", erasure_id = '{id}'"));
+    let sql = format!(
+        "UPDATE personal_data SET salt = NULL, bytes = NULL, subject_id = ''{traced} \
+         WHERE tenant = ? AND (leaf_index, ordinal) IN \
+           (SELECT value ->> 0, value ->> 1 FROM json_each(?))"
+    );
+    change(db, &sql, &gone.tenant, &data)?;
     let sql = "UPDATE handoffs SET digest_salt = x'', digest = x'', tracestate = '', \
                conversation_id = NULL WHERE tenant = ? AND handoff_id IN (SELECT value FROM json_each(?))";
     change(db, sql, &gone.tenant, &gone.handoffs)?;

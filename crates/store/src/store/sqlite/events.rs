@@ -84,8 +84,8 @@ fn write_subscription(db: &Db, key: &SubscriptionKey, row: Option<&SubscriptionR
 fn write_cursor(db: &Db, write: &CursorWrite, sealed: &[SealedRecord]) -> Result<()> {
     let (tenant, subscriber) = (write.key.0.as_str(), write.key.1.to_string());
     let query = match &write.change {
-        CursorChange::Start => {
-            let at = write.start(sealed)?;
+        CursorChange::Start(from) => {
+            let at = write.start(*from, sealed)?;
             let audience = match &write.key.1 {
                 Subscriber::Agent(agent) => Some(agent.to_string()),
                 Subscriber::Subscription(_) => None,

@@ -6,7 +6,7 @@ use sqlx::SqlSafeStr;
 use sqlx::migrate::{Migration, MigrationType};
 
 use super::db::Db;
-use crate::store::{Result, StoreError};
+use crate::store::{Result, SchemaState, StoreError};
 
 /// Number, name and text; the same numbers and names as on the Postgres side. sqlx's own `migrate!`
 /// would bring its macros, and a second copy of SQLite into every build.
@@ -39,8 +39,10 @@ pub(super) const KNOWN: &[(i64, &str, &str)] = &[
     (24, "streams", include_str!("../../../../../migrations/sqlite/0024_streams.sql")),
     (25, "opinions", include_str!("../../../../../migrations/sqlite/0025_opinions.sql")),
     (26, "lookups", include_str!("../../../../../migrations/sqlite/0026_lookups.sql")),
-    (35, "operating", include_str!("../../../../../migrations/sqlite/0035_operating.sql")),
+    (34, "operating", include_str!("../../../../../migrations/sqlite/0034_operating.sql")),
+    (35, "requests", include_str!("../../../../../migrations/sqlite/0035_requests.sql")),
     (36, "waiting", include_str!("../../../../../migrations/sqlite/0036_waiting.sql")),
+    (39, "takeover", include_str!("../../../../../migrations/sqlite/0039_takeover.sql")),
 ];
 
 /// Where applied migrations stand, in the form of sqlx, which wrote it in 0.1.0.
@@ -90,4 +92,39 @@ pub(super) fn run(db: &Db, known: &[(i64, &'static str, &'static str)]) -> Resul
              a newer version made it"
         ))),
     }
+}
+
+/// Looks at what is applied and at the log's triggers, which SQLite keeps in the words of the migration that made them.
+pub(super) fn inspect(db: &Db) -> Result<SchemaState> {
+    let tables: Vec<String> = db
+        .query("SELECT name FROM sqlite_master WHERE type = 'table' AND name = '_sqlx_migrations'")
+        .list(|row| row.get("name"))?;
+    let applied: Vec<i64> = if tables.is_empty() {
+        Vec::new()
+    } else {
+        db.query("SELECT version FROM _sqlx_migrations").list(|row| row.get("version"))?
+    };
+    let there: BTreeMap<String, String> = db
+        .query("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
+        .list(|row| Ok((row.get("name")?, row.get("sql")?)))?;
+    let mut state = SchemaState::default();
+    for (version, _, sql) in KNOWN {
+        if !applied.contains(version) {
+            state.pending += 1;
+            continue;
+        }
+        for made in sql.split("CREATE TRIGGER ").skip(1) {
+            let name = made.split_whitespace().next().unwrap_or_default();
+            // Others keep caches fresh; they guard nothing.
+            if !name.starts_with("audit_") {
+                continue;
+            }
+            match there.get(name) {
+                None => state.unguarded.push(format!("the trigger {name} was dropped")),
+                Some(text) if sql.contains(text.trim()) => {}
+                Some(_) => state.unguarded.push(format!("the trigger {name} was changed")),
+            }
+        }
+    }
+    Ok(state)
 }

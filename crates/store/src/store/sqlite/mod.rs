@@ -56,7 +56,7 @@ mod rows_tests;
 #[cfg(test)]
 mod tests;
 
-pub use connection::SqliteOptions;
+pub use connection::{SqliteOptions, private_folder};
 
 /// Rows to values.
 mod rows {
@@ -163,9 +163,10 @@ impl HandoffStore for SqliteStore {
     async fn find_checkpoint(
         &self,
         run: &RunKey,
+        agent: Option<&AgentId>,
         seq: Option<i64>,
     ) -> Result<Option<CheckpointRow>> {
-        self.read(|db| reads::find_checkpoint(db, run, seq)).await
+        self.read(|db| reads::find_checkpoint(db, run, agent, seq)).await
     }
 
     async fn list_dead_letters(
@@ -501,6 +502,10 @@ impl DirectoryStore for SqliteStore {
 
 #[async_trait]
 impl AdminStore for SqliteStore {
+    async fn inspect(&self) -> Result<crate::store::SchemaState> {
+        self.read(migrations::inspect).await
+    }
+
     async fn migrate(&self) -> Result<usize> {
         self.write(|db| migrations::run(db, migrations::KNOWN)).await
     }
@@ -517,12 +522,20 @@ impl AdminStore for SqliteStore {
         self.read(reads::ping).await
     }
 
+    async fn probe_write(&self, _broker: &str, _now: Micros) -> Result<()> {
+        self.write(reads::probe_write).await
+    }
+
     async fn close(&self) {
         self.shut().await;
     }
 
     async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>> {
         self.write(|db| reads::settle_fact(db, name, value)).await
+    }
+
+    async fn find_fact(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        self.read(|db| reads::find_fact(db, name)).await
     }
 
     async fn depths(&self, idle_since: Micros) -> Result<Depths> {

@@ -19,6 +19,26 @@ pub(super) fn ping(db: &Db) -> Result<()> {
     db.query("SELECT count(*) FROM sqlite_schema").one(|_| Ok(()))
 }
 
+/// See [`crate::store::AdminStore::probe_write`]. What stays is as large as a small batch: a nearly full disk that takes
+/// one page and no batch does not pass. The bytes differ each time, because SQLite does not write what is unchanged.
+pub(super) fn probe_write(db: &Db) -> Result<()> {
+    db.query("SAVEPOINT probe").execute()?;
+    db.query(
+        "INSERT INTO audit_records \
+           (tenant, leaf_index, record_hash, kind, recorded_at, body) \
+         VALUES ('', 9223372036854775807, x'', 'PROBE', 0, x'')",
+    )
+    .execute()?;
+    db.query("ROLLBACK TO probe").execute()?;
+    db.query("RELEASE probe").execute()?;
+    db.query(
+        "INSERT INTO facts (name, value) VALUES ('write-probe', randomblob(16384)) \
+         ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+    )
+    .execute()?;
+    Ok(())
+}
+
 /// See [`crate::store::AdminStore::settle_fact`].
 pub(super) fn settle_fact(db: &Db, name: &str, value: &[u8]) -> Result<Vec<u8>> {
     db.query("INSERT INTO facts (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING")
@@ -26,6 +46,11 @@ pub(super) fn settle_fact(db: &Db, name: &str, value: &[u8]) -> Result<Vec<u8>> 
         .bind(value)
         .execute()?;
     db.query("SELECT value FROM facts WHERE name = ?").bind(name).one(|row| row.get("value"))
+}
+
+/// See [`crate::store::AdminStore::find_fact`].
+pub(super) fn find_fact(db: &Db, name: &str) -> Result<Option<Vec<u8>>> {
+    db.query("SELECT value FROM facts WHERE name = ?").bind(name).find(|row| row.get("value"))
 }
 
 /// See [`crate::store::DirectoryStore::list_tenants`].
@@ -143,14 +168,17 @@ pub(super) fn find_dead_letter(db: &Db, key: &HandoffKey) -> Result<Option<DeadL
 pub(super) fn find_checkpoint(
     db: &Db,
     run: &RunKey,
+    agent: Option<&AgentId>,
     seq: Option<i64>,
 ) -> Result<Option<CheckpointRow>> {
+    let whose = if agent.is_some() { " AND agent_id = ?" } else { "" };
     let which = if seq.is_some() { " AND seq = ?" } else { "" };
     let sql = format!(
-        "SELECT {CHECKPOINT} FROM checkpoints \
-         WHERE tenant = ? AND task_id = ? AND execution_id = ?{which} ORDER BY seq DESC LIMIT 1"
+        "SELECT {CHECKPOINT} FROM checkpoints WHERE tenant = ? AND task_id = ? AND execution_id = ?\
+         {whose}{which} ORDER BY seq DESC LIMIT 1"
     );
     let query = db.query(&sql).bind(run.0.as_str()).bind(run.1.to_string()).bind(run.2.to_string());
+    let query = if let Some(agent) = agent { query.bind(agent.as_str()) } else { query };
     let query = if seq.is_some() { query.bind(seq) } else { query };
     query.find(rows::checkpoint)
 }

@@ -65,11 +65,11 @@ async fn what_is_written_is_loaded_and_changed_in_chunks_of_every_size() {
     let mut unknown = Writes::default();
     let task = bench.task(777);
     unknown.tasks.insert((bench.tenant.clone(), task.id), (task, false));
-    assert!(matches!(bench.write(unknown).await, Err(StoreError::Refused(_))));
+    assert!(matches!(bench.write(unknown).await, Err(StoreError::Denied(_))));
     let mut elsewhere = Writes::default();
     let nobody: TenantId = "nobody".parse().unwrap();
     elsewhere.records.push(RecordDraft::new(nobody, RecordKind::NoOp, AT, Actor::broker()));
-    assert!(matches!(bench.write(elsewhere).await, Err(StoreError::Refused(_))));
+    assert!(matches!(bench.write(elsewhere).await, Err(StoreError::Denied(_))));
     assert_eq!(bench.store.find_head(&bench.tenant).await.unwrap().unwrap().size, 151);
 }
 
@@ -137,7 +137,7 @@ async fn the_smaller_rows_come_back_as_they_went() {
     bench.write(writes).await.unwrap();
 
     let needs = Needs {
-        runs: [run.clone()].into(),
+        runs: [(run.clone(), agent("a"))].into(),
         idempotency: [idempotency_key.clone()].into(),
         agents: [agent_key.clone()].into(),
         keys: [key_key.clone()].into(),
@@ -145,17 +145,17 @@ async fn the_smaller_rows_come_back_as_they_went() {
     };
     let state = bench.load(&needs).await;
     assert_eq!(
-        (state.runs[&run].seq, state.runs[&run].commitment),
-        (2, checkpoint(2).part.commitment)
+        state.runs[&run].last(&agent("a")).map(|last| (last.seq, last.commitment)),
+        Some((2, checkpoint(2).part.commitment))
     );
     assert_eq!(state.idempotency[&idempotency_key], idempotency);
     assert_eq!(state.agents[&agent_key], row);
     assert_eq!(state.keys[&key_key], key);
 
     let store = &bench.store;
-    assert_eq!(store.find_checkpoint(&run, None).await.unwrap(), Some(checkpoint(2)));
-    assert_eq!(store.find_checkpoint(&run, Some(1)).await.unwrap(), Some(checkpoint(1)));
-    assert_eq!(store.find_checkpoint(&run, Some(3)).await.unwrap(), None);
+    assert_eq!(store.find_checkpoint(&run, None, None).await.unwrap(), Some(checkpoint(2)));
+    assert_eq!(store.find_checkpoint(&run, None, Some(1)).await.unwrap(), Some(checkpoint(1)));
+    assert_eq!(store.find_checkpoint(&run, None, Some(3)).await.unwrap(), None);
     assert_eq!(store.find_key(&[7; 32]).await.unwrap(), Some(key.clone()));
     assert_eq!(store.list_keys(&tenant).await.unwrap(), std::slice::from_ref(&key));
     let id = (tenant.clone(), letter.handoff_id);

@@ -15,6 +15,7 @@ use crate::store::{OutboxRow, StoreError};
 use handoffd_core::domain::handoff::{Cost, HandoffStatus, Priority};
 use handoffd_core::domain::ids::{ExecutionId, HandoffId};
 use handoffd_core::domain::latency::LatencyClock;
+use handoffd_core::domain::lease::HolderPulse;
 use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::task::TaskStatus;
 use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent};
@@ -105,6 +106,11 @@ impl SqliteBench {
             fencing_token: 1,
             attempts: 0,
             deadline_at: Some(Micros(2_000_000)),
+            pulse: Some(HolderPulse {
+                interval_ms: 1_500,
+                heard_at: Micros(1_000_000),
+                until: Micros(2_000_000),
+            }),
             cost: Cost { prompt_tokens: 3, ..Cost::default() },
             idempotent: true,
             checkpoint: None,

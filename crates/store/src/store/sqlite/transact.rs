@@ -129,6 +129,37 @@ pub(super) fn fetch_triples<'k, A: Display + 'k, B: Display + 'k>(
     Ok(())
 }
 
+/// Loads the last checkpoint of each run. It is nearly always the asking agent's own; where it is not, that one is
+/// looked for too.
+fn load_runs(db: &Db, needs: &Needs, state: &mut BatchState) -> Result<()> {
+    let last = |whose: &str| {
+        format!(
+            "SELECT seq, commitment, agent_id FROM checkpoints \
+             WHERE tenant = ? AND task_id = ? AND execution_id = ?{whose} ORDER BY seq DESC LIMIT 1"
+        )
+    };
+    let (of_any, of_one) = (last(""), last(" AND agent_id = ?"));
+    for (run, agent) in &needs.runs {
+        let asked = |sql| {
+            let query = db.query(sql).bind(run.0.as_str()).bind(run.1.to_string());
+            query.bind(run.2.to_string())
+        };
+        let Some((holder, checkpoint)) = asked(&of_any).find(rows::last_checkpoint)? else {
+            continue;
+        };
+        let is_own = holder == *agent;
+        let known = state.runs.entry(run.clone()).or_default();
+        known.add(holder, checkpoint);
+        if !is_own
+            && let Some((agent, checkpoint)) =
+                asked(&of_one).bind(agent.as_str()).find(rows::last_checkpoint)?
+        {
+            known.add(agent, checkpoint);
+        }
+    }
+    Ok(())
+}
+
 fn load(db: &Db, needs: &Needs) -> Result<BatchState> {
     let mut state = BatchState::default();
     fetch_pairs(db, "tasks", TASK, "task_id", &needs.tasks, |row| {
@@ -143,18 +174,7 @@ fn load(db: &Db, needs: &Needs) -> Result<BatchState> {
     let found: Vec<_> = state.handoffs.keys().cloned().collect();
     load_outbox(db, &mut state, "handoff_id", &found)?;
     load_recovery(db, needs, &mut state)?;
-    let last = "execution_id = ? ORDER BY seq DESC LIMIT 1";
-    let columns = "tenant, task_id, execution_id, seq, commitment, agent_id FROM checkpoints";
-    let runs = needs.runs.iter().map(|(tenant, task, run)| (tenant, task, run));
-    fetch_triples(db, columns, &format!("task_id = ? AND {last}"), runs, |row| {
-        let run = (
-            rows::parse(row, "tenant")?,
-            rows::parse(row, "task_id")?,
-            rows::parse(row, "execution_id")?,
-        );
-        state.runs.insert(run, rows::last_checkpoint(row)?);
-        Ok(())
-    })?;
+    load_runs(db, needs, &mut state)?;
     load_idempotency(db, needs, &mut state)?;
     load_agents(db, &mut state, &needs.agents)?;
     let fallbacks = state.fallbacks();

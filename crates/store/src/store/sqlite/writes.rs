@@ -17,6 +17,7 @@ use crate::store::{
 use handoffd_core::domain::escalation::{Escalation, EscalationOutcome};
 use handoffd_core::domain::handoff::{DeliveryMode, Handoff};
 use handoffd_core::domain::ids::{AgentId, Micros};
+use handoffd_core::domain::lease::HolderPulse;
 use handoffd_core::domain::progress::Edge;
 use handoffd_core::domain::question;
 use handoffd_core::domain::stream::Stream;
@@ -168,7 +169,7 @@ fn all_updated(touched: u64, expected: usize) -> Result<()> {
     if usize::try_from(touched).is_ok_and(|touched| touched == expected) {
         Ok(())
     } else {
-        Err(StoreError::Refused("a row to be updated does not exist".to_owned()))
+        Err(StoreError::Denied("a row to be updated does not exist".to_owned()))
     }
 }
 
@@ -260,6 +261,7 @@ fn bind_handoff<'c>(query: Query<'c>, handoff: &Handoff) -> Query<'c> {
         .bind(handoff.conversation_id.as_deref())
         .bind(handoff.stream.as_ref().map(Stream::to_text))
         .bind(handoff.stream.as_ref().and_then(|stream| stream.due_at).map(|at| at.0))
+        .bind(handoff.pulse.as_ref().map(HolderPulse::to_text))
 }
 
 fn bind_outbox<'c>(query: Query<'c>, row: &OutboxRow) -> Query<'c> {

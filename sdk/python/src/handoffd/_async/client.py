@@ -6,11 +6,10 @@ import json
 import os
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import httpx2
 
-from .. import models
 from .._pause import async_sleep
 from .._sent import (
     DEFAULT_URL,
@@ -20,15 +19,22 @@ from .._sent import (
     Sent,
     is_own,
     local_admin_key,
+    refuse_other_step,
     sent_before,
     sent_of,
     setting,
+    words_of,
 )
-from .._wire import Lines, Request, RetryPolicy, _bytes, _model, _text, _unexpected, headers_of, quoted, refusal
-from ..building import MAX_TURNS, AgentState, build_handoff_message, target_of
-from ..errors import HandoffdError, HandoffEndedBadly, NotFoundError, TransportError, WaitTimeout
+from .._wire import UNSET, Lines, Request, RetryPolicy, _bytes, _model, _text, _unexpected, headers_of, quoted, refusal
+from ..building import MAX_BYTES, MAX_TURNS, AgentState, StateFields, build_handoff_message, stated_digest, target_of
+from ..errors import AnswerError, HandoffdError, HandoffEndedBadlyError, NotFoundError, TransportError, WaitTimeoutError
 from . import services
 from .transport import AsyncTransport
+
+if TYPE_CHECKING:
+    from .. import models
+else:
+    from .._lazy import models
 
 
 class Handoffs(services.Handoffs):
@@ -42,11 +48,13 @@ class Handoffs(services.Handoffs):
         idempotency_key: str | None = None,
         traceparent: str | None = None,
         tracestate: str | None = None,
+        fencing_token: int | None = None,
     ) -> Sent:
         """Submits a message: the gate, one commit, then delivery.
 
         A message whose `handoffId` the broker has already, from the same agent on the same task, counts as sent: the step was
-        done before. Sent again with another body it is not changed.
+        done before. Sent again with another body it is not changed. Where the messages have digests of their steps, as
+        `build_handoff_message` writes them, and these differ, it is another step under the same name, and an error.
 
         Args:
             message: The message, as `build_handoff_message` makes it.
@@ -55,26 +63,38 @@ class Handoffs(services.Handoffs):
                 under it is refused.
             traceparent: W3C trace context in place of the message's; counts where it is valid.
             tracestate: What belongs to `traceparent`.
+            fencing_token: The token by which the sender holds `parentHandoffId`: the message is refused where another worker took
+                that over.
 
         Raises:
             ConflictError: The key was used for another message.
+            StepReusedError: The id was used for another step.
+            StaleLeaseError: `fencing_token` is not the current one.
             ProblemError: By code, with all `failures` of the gate: `SchemaInvalidError`, `ForbiddenError`,
                 `IncompleteContextError`, `BudgetExhaustedError`, `SafetyViolationError`, ...
             TransportError: The broker did not answer; submit the same message again.
         """
         given = {"idempotency-key": idempotency_key, "traceparent": traceparent, "tracestate": tracestate}
         headers = headers_of(given)
+        if fencing_token is not None:
+            headers["handoff-fencing-token"] = str(fencing_token)
         if wait:
             headers["prefer"] = f"wait={max(1, round(wait))}"
         try:
             response = await self._transport.call("POST", "/handoffs", body=message, headers=headers, repeatable=True, wait=wait)
+        except (TransportError, AnswerError) as away:
+            # Whether it was committed is unknown; its id finds it.
+            away.handoff_id, away.task_id = message.get("handoffId"), message.get("taskId")
+            raise
         except SENT_BEFORE as refused:
+            own, stored = stated_digest(message), refused.problem.get("storedStepDigest")
             try:
-                known = await self.get(message["handoffId"])
+                known = await self.get(message["handoffId"], include="message" if own and not stored else None)
             except NotFoundError:
                 raise refused from None
             if not is_own(message, known):
-                raise
+                raise refused
+            refuse_other_step(refused, own, stored or stated_digest(dict(known.message or {})))
             return sent_before(message, known)
         answer = _model(models.SubmittedView, response)
         return sent_of(message, answer, replayed=response.headers.get("idempotency-replayed") == "true")
@@ -88,7 +108,7 @@ class Handoffs(services.Handoffs):
             follow: Go on with the handoff that stands in its place, where the broker gave the message to another agent.
 
         Raises:
-            WaitTimeout: It has not ended in that time.
+            WaitTimeoutError: It has not ended in that time.
             NotFoundError: No such handoff, or not the caller's.
             TransportError: The broker did not answer.
         """
@@ -102,7 +122,7 @@ class Handoffs(services.Handoffs):
                     return handoff
                 handoff_id = handoff.successor_id
             elif end is not None and time.monotonic() >= end:
-                raise WaitTimeout(handoff_id, handoff.status, timeout or 0)
+                raise WaitTimeoutError(handoff_id, handoff.status, timeout or 0)
             elif not held:
                 await async_sleep(min(left, 0.1))
 
@@ -263,6 +283,85 @@ class Tasks(services.Tasks):
             raise TransportError(f"GET {url}: {error}", sent=True) from error
 
 
+class HandOffFields(StateFields, total=False):
+    """The keyword arguments of `hand_off`."""
+
+    wait: float | None
+    idempotency_key: str | None
+    max_turns: int
+    max_bytes: int
+    window_tokens: int | None
+    summarize: Callable[[Sequence[Mapping[str, Any]]], str] | None
+    fencing_token: int | None
+
+
+class HandoffStream:
+    """A message that goes out in pieces. Left without an error it is closed, and the broker runs the whole gate over the message;
+    left by one it is aborted, and the task goes back to the sender's checkpoint."""
+
+    def __init__(self, handoffs: Handoffs, sent: Sent) -> None:
+        self._handoffs = handoffs
+        self.sent = sent
+        """The handoff that was opened."""
+        self.next_seq = 1
+        """The number of the next chunk."""
+        self.ended = False
+        """Whether it was closed or aborted."""
+
+    async def __aenter__(self) -> HandoffStream:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self.ended:
+            return
+        if kind is None:
+            await self.close()
+        else:
+            await self.abort(kind.__name__)
+
+    async def send(self, *, append: Mapping[str, Any] | None = None, set: Mapping[str, Any] | None = None) -> models.ChunksView:
+        """Adds a chunk.
+
+        Args:
+            append: Items for arrays, and texts for texts, by the JSON pointer of what they are added to.
+            set: Values by their JSON pointers.
+
+        Raises:
+            ConflictError: The stream has ended.
+            ProblemError: The gate refuses the chunk.
+            TransportError: The broker did not answer; the same call again does nothing twice.
+        """
+        given = {"append": append, "set": set}
+        return await self._put({name: dict(value) for name, value in given.items() if value is not None})
+
+    async def turn(self, role: str, content: Any) -> models.ChunksView:
+        """Adds a turn of the conversation; errors as for `send`."""
+        return await self.send(append={"/conversationHistoryVerbatim": [{"role": role, "content": content}]})
+
+    async def close(self) -> models.ChunksView:
+        """The message is whole.
+
+        Raises:
+            ProblemError: The gate refuses the message.
+        """
+        self.ended = True
+        return await self._put({"close": True})
+
+    async def abort(self, reason: str) -> models.ChunksView:
+        """There will be no message.
+
+        Args:
+            reason: Why, in words.
+        """
+        self.ended = True
+        return await self._put({"abort": True, "reason": reason})
+
+    async def _put(self, chunk: dict[str, Any]) -> models.ChunksView:
+        taken = await self._handoffs.append_chunks(self.sent.handoff_id, [{"seq": self.next_seq, **chunk}])
+        self.next_seq = taken.expected_seq
+        return taken
+
+
 class AsyncClient:
     """One broker, one key: a service a resource, and `hand_off`.
 
@@ -343,7 +442,7 @@ class AsyncClient:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    async def enroll(self, agent_id: str, **spec: Any) -> AsyncClient:
+    async def enroll(self, agent_id: str, **spec: Unpack[services.AgentFields]) -> AsyncClient:
         """Registers an agent where it is missing, makes a key for it, and returns its client. For operators.
 
         Meant for development and tests: each call makes one more key. In production keys are made once and kept.
@@ -380,9 +479,11 @@ class AsyncClient:
         wait: float | None = None,
         idempotency_key: str | None = None,
         max_turns: int = MAX_TURNS,
+        max_bytes: int = MAX_BYTES,
         window_tokens: int | None = None,
         summarize: Callable[[Sequence[Mapping[str, Any]]], str] | None = None,
-        **state: Any,
+        fencing_token: int | None = None,
+        **state: Unpack[StateFields],
     ) -> Sent:
         """Builds a message and submits it.
 
@@ -393,29 +494,35 @@ class AsyncClient:
             wait: Seconds, 60 at most, for which the broker holds the answer for the receiver's verdict.
             idempotency_key: As for `handoffs.submit`, within this call: the next call builds another message, with ids and a time
                 of its own. A step that is repeated is named by `run` and `step`, without a key.
-            max_turns: Turns of the conversation to keep at most.
-            window_tokens: The receiver's context window, in tokens: older turns are left out above 80 % of it.
-            summarize: Condenses the turns that are left out.
+            max_turns: Turns of the conversation to keep at most; older ones are condensed. All are sent unless said, and the
+                broker compresses them for a receiver whose window is smaller.
+            max_bytes: Bytes of the message at most, as the broker's `server.max_body_bytes`.
+            window_tokens: The receiver's context window, in tokens: older turns are condensed above 80 % of it.
+            summarize: Condenses turns in place of the SDK's own extract.
+            fencing_token: As for `handoffs.submit`.
             state: Further fields of `AgentState`.
 
         Raises:
             HandoffdError: The client has no `agent_id`.
+            ValueError: A task without words.
             ProblemError: As for `handoffs.submit`.
-            TransportError: The broker did not answer.
+            TransportError: The broker did not answer; its `handoff_id` names the handoff all the same.
         """
         if self.agent_id is None:
             raise HandoffdError("hand_off needs the client's agent_id")
-        given = AgentState(**{"agent_id": self.agent_id, "agent_version": self.agent_version, "task": task, **state})
+        known: StateFields = {"agent_id": self.agent_id, "agent_version": self.agent_version, **state}
+        given = AgentState(task=task, **known)
         message = build_handoff_message(
             given,
             target,
             constraints,
             window_tokens=window_tokens,
             max_turns=max_turns,
+            max_bytes=max_bytes,
             summarize=summarize,
             signing_secret=self.signing_secret,
         )
-        return await self.handoffs.submit(message, wait=wait, idempotency_key=idempotency_key)
+        return await self.handoffs.submit(message, wait=wait, idempotency_key=idempotency_key, fencing_token=fencing_token)
 
     async def hand_off_to_many(
         self,
@@ -425,7 +532,7 @@ class AsyncClient:
         *,
         join: str = "all",
         on_reject: str | None = None,
-        **arguments: Any,
+        **arguments: Unpack[HandOffFields],
     ) -> Sent:
         """Hands one message to several receivers: one commit, a handoff for each, and a group that gathers their results.
 
@@ -446,10 +553,32 @@ class AsyncClient:
         receivers = [target_of(one) for one in targets]
         if not receivers:
             raise HandoffdError("hand_off_to_many needs a target")
-        members: dict[str, Any] = {"receiverList": receivers, "join": join, **(arguments.pop("fields", None) or {})}
+        members: dict[str, Any] = {"receiverList": receivers, "join": join, **arguments.get("fields", {})}
         if on_reject is not None:
             members["onReject"] = on_reject
-        return await self.hand_off(receivers[0], task, constraints, fields=members, **arguments)
+        given: HandOffFields = {**arguments, "fields": members}
+        return await self.hand_off(receivers[0], task, constraints, **given)
+
+    async def open_stream(
+        self,
+        target: str | Mapping[str, Any],
+        task: str,
+        constraints: Sequence[str] | Mapping[str, Any] = (),
+        **arguments: Unpack[HandOffFields],
+    ) -> HandoffStream:
+        """Opens a handoff whose message goes out in pieces; use it as a context manager.
+
+        Args:
+            target: As for `hand_off`.
+            task: What the receiver is to do.
+            constraints: `key:value` texts, or a mapping of them.
+            arguments: As for `hand_off`.
+
+        Raises:
+            ProblemError: As for `handoffs.submit`.
+        """
+        given: HandOffFields = {**arguments, "fields": {**arguments.get("fields", {}), "stream": {"open": True}}}
+        return HandoffStream(self.handoffs, await self.hand_off(target, task, constraints, **given))
 
     async def hand_off_and_wait(
         self,
@@ -458,7 +587,7 @@ class AsyncClient:
         constraints: Sequence[str] | Mapping[str, Any] = (),
         *,
         timeout: float | None = None,
-        **arguments: Any,
+        **arguments: Unpack[HandOffFields],
     ) -> models.HandoffView:
         """Hands off and waits for the end.
 
@@ -473,15 +602,41 @@ class AsyncClient:
             The completed handoff, with its `result`.
 
         Raises:
-            HandoffEndedBadly: It was rejected, failed, expired, dead-lettered or cancelled.
-            WaitTimeout: It has not ended in that time; it goes on.
+            HandoffEndedBadlyError: It was rejected, failed, expired, dead-lettered or cancelled.
+            WaitTimeoutError: It has not ended in that time; it goes on.
             ProblemError: As for `handoffs.submit`.
+            TransportError: The broker did not answer. `handoff_id` names the handoff: `handoffs.wait_ended` waits on.
         """
         sent = await self.hand_off(target, task, constraints, **arguments)
-        ended = await self.handoffs.wait_ended(sent.handoff_id, timeout=timeout)
+        try:
+            ended = await self.handoffs.wait_ended(sent.handoff_id, timeout=timeout)
+        except (TransportError, AnswerError) as away:
+            away.handoff_id, away.task_id = sent.handoff_id, sent.task_id
+            raise
         if ended.status != "COMPLETED":
-            raise HandoffEndedBadly(ended.handoff_id, ended.status, ended.reason)
+            raise HandoffEndedBadlyError(ended.handoff_id, ended.status, ended.reason, await self._words(ended.handoff_id))
         return ended
+
+    async def _words(self, handoff_id: str) -> str | None:
+        """What the receiver said of a handoff that ended badly; the failure is told without it where that cannot be read."""
+        try:
+            return words_of((await self.handoffs.get(handoff_id, include="verdict")).verdict)
+        except HandoffdError:
+            return None
+
+    async def cancel(self, task_id: str, reason: str, *, grace: float | None = None) -> models.TaskView:
+        """Cancels a task: what is not delivered is withdrawn, and whoever works on it may finish within the grace.
+
+        Args:
+            task_id: The task.
+            reason: Why, in words; kept with the record.
+            grace: Seconds that a worker has to finish; the broker's setting unless said.
+
+        Raises:
+            ConflictError: The task has ended.
+            NotFoundError: No such task, or not the caller's.
+        """
+        return await self.tasks.cancel(task_id, reason=reason, grace_ms=UNSET if grace is None else round(grace * 1000))
 
     async def restore(self, task_id: str, execution_id: str, *, seq: int | None = None) -> dict[str, Any] | None:
         """The last checkpoint of a run, or an earlier one; `None` where there is none.
@@ -490,9 +645,6 @@ class AsyncClient:
             task_id: The task.
             execution_id: The run.
             seq: The checkpoint's number, from 1.
-
-        Raises:
-            ForbiddenError: Another agent's run.
         """
         try:
             return (await self.tasks.checkpoint(task_id, execution_id, seq=seq)).state
@@ -500,4 +652,4 @@ class AsyncClient:
             return None
 
 
-__all__ = ["AsyncClient", "Handoffs", "Tasks"]
+__all__ = ["AsyncClient", "HandoffStream", "Handoffs", "Tasks"]

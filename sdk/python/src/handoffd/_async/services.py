@@ -6,11 +6,49 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from .. import models
 from .._wire import UNSET, Unset, _bytes, _json, _model, _text, body_of, headers_of, quoted
 from .transport import AsyncTransport
+
+if TYPE_CHECKING:
+    from .. import models
+else:
+    from .._lazy import models
+
+
+class AgentFields(TypedDict, total=False):
+    """The keyword arguments of `agents.create`."""
+
+    accepts_handoffs: bool | Unset | None
+    agent_type: str | Unset | None
+    agent_version: str | Unset | None
+    callback_url: str | Unset | None
+    capabilities: builtins.list[str] | Unset | None
+    card: models.Card | Mapping[str, Any] | Unset | None
+    context_policy: str | Unset | None
+    context_window_tokens: int | Unset | None
+    delivery: models.Delivery | Mapping[str, Any] | Unset | None
+    description: str | Unset | None
+    domains: builtins.list[str] | Unset | None
+    examples: builtins.list[str] | Unset | None
+    handoff_targets: builtins.list[str] | Unset | None
+    instructions: str | Unset | None
+    metadata: dict[str, Any] | Unset | None
+    model: str | Unset | None
+    name: str | Unset | None
+    orders: str | Unset | None
+    permissions: builtins.list[str] | Unset | None
+    region: str | Unset | None
+    require_checkpoint: bool | Unset | None
+    require_signature: bool | Unset | None
+    required_state: builtins.list[str] | Unset | None
+    schema_versions: str | Unset | None
+    specialization: str | Unset | None
+    state: str | Unset | None
+    supervisor_id: str | Unset | None
+    tokenizer: str | Unset | None
+    transfer_basis: str | Unset | None
 
 
 class Agents:
@@ -847,8 +885,8 @@ class DataSubjects:
                 reason: A code, `DATA_SUBJECT_REQUEST` unless said; stands in the records.
                 requested_by: Your own reference to the request, e.g. a ticket; kept with the record, outlives the
                     erasure.
-                scope: `personal-data` (unless said), or `messages`: whole messages, replies and checkpoints of the
-                    handoffs that the person's data came with, too.
+                scope: `personal-data` (unless said), or `messages`: all contents and checkpoints of the tasks that the person's data
+                    came with, too. It may follow an erasure of the scope `personal-data`.
 
             Raises:
                 ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an operator; 404:
@@ -1364,11 +1402,16 @@ class Handoffs:
             ),
         )
 
-    async def accept(self, handoff_id: str, *, fencing_token: int, idempotency_key: str | None = None) -> models.HandoffView:
+    async def accept(
+        self, handoff_id: str, *, fencing_token: int, heartbeat_interval_ms: int | Unset | None = UNSET
+    ) -> models.HandoffView:
         """Take the task.
 
         Args:
             handoff_id: The handoff's UUID
+            heartbeat_interval_ms: How often the broker will hear of this worker. Another worker of the agent may
+                take the handoff over once four such intervals passed without a word. Without it the lease cannot be
+                taken over before it ends.
             fencing_token: The token that came with the delivery.
             idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
                 nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
@@ -1386,8 +1429,8 @@ class Handoffs:
             await self._transport.call(
                 "POST",
                 f"/handoffs/{quoted(handoff_id)}/accept",
-                body=body_of({}),
-                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token), "Idempotency-Key": idempotency_key}),
+                body=body_of({"heartbeatIntervalMs": heartbeat_interval_ms}),
+                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token)}),
                 repeatable=True,
             ),
         )
@@ -1642,11 +1685,15 @@ class Handoffs:
             ),
         )
 
-    async def heartbeat(self, handoff_id: str, *, fencing_token: int, idempotency_key: str | None = None) -> models.HandoffView:
+    async def heartbeat(
+        self, handoff_id: str, *, fencing_token: int, heartbeat_interval_ms: int | Unset | None = UNSET
+    ) -> models.HandoffView:
         """Extend the lease.
 
         Args:
             handoff_id: The handoff's UUID
+            heartbeat_interval_ms: How often the broker will hear of this worker from now on; as it said before
+                where absent.
             fencing_token: The token that came with the delivery.
             idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
                 nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
@@ -1664,8 +1711,8 @@ class Handoffs:
             await self._transport.call(
                 "POST",
                 f"/handoffs/{quoted(handoff_id)}/heartbeat",
-                body=body_of({}),
-                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token), "Idempotency-Key": idempotency_key}),
+                body=body_of({"heartbeatIntervalMs": heartbeat_interval_ms}),
+                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token)}),
                 repeatable=True,
             ),
         )
@@ -1727,87 +1774,30 @@ class Handoffs:
             ),
         )
 
-    async def list_refusals(
-        self,
-        *,
-        from_agent: str | None = None,
-        to_agent: str | None = None,
-        task_id: str | None = None,
-        code: str | None = None,
-        pointer: str | None = None,
-        from_: str | None = None,
-        to: str | None = None,
-        cursor: str | None = None,
-        limit: int | None = None,
-    ) -> models.PageRefusalView:
-        """List refused messages, newest first. An agent sees its own. Refusals are kept as long as events are.
+    async def take_over(self, handoff_id: str, *, heartbeat_interval_ms: int | Unset | None = UNSET) -> models.HandoffView:
+        """Take an accepted handoff over from another worker of the same agent that was silent for four of its own intervals
+        (`heartbeatIntervalMs` of its acceptance or heartbeats). The answer has a new fencing token and a lease that begins now; the
+        worker before gets 409 `STALE_LEASE` from then on.
 
-        Args:
-            from_agent: Only messages of this sender.
-            to_agent: Only messages to this receiver.
-            task_id: Only messages that name this task.
-            code: Only for this reason: a code.
-            pointer: Only where the reason was found at this JSON pointer.
-            from_: Only at this time or later, RFC 3339.
-            to: Only before this time, RFC 3339.
-            cursor: `nextCursor` of the page before.
-            limit: Rows a page, 1 to 500; 50 unless said.
+            Args:
+                handoff_id: The handoff's UUID
+                heartbeat_interval_ms: How often the broker will hear of the new holder. Without it the new lease cannot
+                    be taken over before it ends.
 
-        Raises:
-            ProblemError: 400: A malformed parameter; 401: No valid key; 503: The store is away, or the broker takes
-                no more requests.
-            TransportError: The broker did not answer.
+            Raises:
+                ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not the receiver's key; 404:
+                    No such handoff; 409: Its holder was heard of, or said no interval, or no lease runs; 413: The body
+                    is too large, as it is or decoded; 415: Not application/json, or in a Content-Encoding other than
+                    those that the answer's Accept-Encoding names; 422: The body does not fit; 503: Overloaded, or the
+                    store is away: nothing was written.
+                TransportError: The broker did not answer.
         """
         return _model(
-            models.PageRefusalView,
+            models.HandoffView,
             await self._transport.call(
-                "GET",
-                "/refusals",
-                query={
-                    "fromAgent": from_agent,
-                    "toAgent": to_agent,
-                    "taskId": task_id,
-                    "code": code,
-                    "pointer": pointer,
-                    "from": from_,
-                    "to": to,
-                    "cursor": cursor,
-                    "limit": limit,
-                },
+                "POST", f"/handoffs/{quoted(handoff_id)}/takeover", body=body_of({"heartbeatIntervalMs": heartbeat_interval_ms})
             ),
         )
-
-    async def iterate_list_refusals(
-        self,
-        *,
-        from_agent: str | None = None,
-        to_agent: str | None = None,
-        task_id: str | None = None,
-        code: str | None = None,
-        pointer: str | None = None,
-        from_: str | None = None,
-        to: str | None = None,
-        limit: int | None = None,
-    ) -> AsyncIterator[models.RefusalView]:
-        """Each item of `list_refusals`, page after page; arguments and errors as there."""
-        cursor: str | None = None
-        while True:
-            page = await self.list_refusals(
-                from_agent=from_agent,
-                to_agent=to_agent,
-                task_id=task_id,
-                code=code,
-                pointer=pointer,
-                from_=from_,
-                to=to,
-                limit=limit,
-                cursor=cursor,
-            )
-            for item in page.items:
-                yield item
-            cursor = page.next_cursor
-            if not cursor:
-                return
 
     async def list(
         self,
@@ -2228,16 +2218,17 @@ class Service:
         return _text(await self._transport.call("GET", "/livez"))
 
     async def metrics(self) -> str:
-        """Metrics in Prometheus' text format.
+        """Metrics in Prometheus' text format: all of them for an operator or admin of the installation's own tenant
+        (`auth.tenant`), the pairs of its tenant for any other person, its own pairs for an agent.
 
-        Raises:
-            ProblemError: 404: Metrics have a listener of their own.
-            TransportError: The broker did not answer.
+            Raises:
+                ProblemError: 401: No valid key; 404: Metrics have a listener of their own.
+                TransportError: The broker did not answer.
         """
         return _text(await self._transport.call("GET", "/metrics"))
 
     async def readyz(self) -> str:
-        """The broker takes requests: the store answers and no stop is under way.
+        """The broker takes requests: the store answers and takes writes, and no stop is under way.
 
         Raises:
             ProblemError: 400: An unknown query parameter; 503: Stopping, or the store is away.
@@ -2633,25 +2624,43 @@ class Tasks:
             await self._transport.call("GET", f"/tasks/{quoted(task_id)}/checkpoints/{quoted(execution_id)}", query={"seq": seq}),
         )
 
-    async def put_checkpoint(self, task_id: str, execution_id: str, body: Mapping[str, Any]) -> models.CheckpointView:
+    async def put_checkpoint(
+        self,
+        task_id: str,
+        execution_id: str,
+        body: Mapping[str, Any],
+        *,
+        handoff_id: str | None = None,
+        fencing_token: int | None = None,
+    ) -> models.CheckpointView:
         """Store a checkpoint ahead of a handoff; the body is the state itself, a JSON object.
 
         Args:
             task_id: The task's UUID; it need not exist yet
             execution_id: The UUID of the agent's run
             body: The state
+            handoff_id: The handoff on which the agent's worker works, with its token: a worker whose handoff
+                another one took over saves nothing
+            fencing_token: The token by which the worker holds that handoff
 
         Raises:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Another agent's run, or no
                 agent's key; 404: Not UUIDs; 409: The task has ended, and no grace runs in which the caller may
-                finish its work on it; 413: The body is too large, as it is or decoded; 415: Not application/json,
-                or in a Content-Encoding other than those that the answer's Accept-Encoding names; 422: Not an
-                object; 503: Overloaded, or the store is away: nothing was written.
+                finish its work on it; or the token is stale; 413: The body is too large, as it is or decoded; 415:
+                Not application/json, or in a Content-Encoding other than those that the answer's Accept-Encoding
+                names; 422: Not an object; 503: Overloaded, or the store is away: nothing was written.
             TransportError: The broker did not answer.
         """
         return _model(
             models.CheckpointView,
-            await self._transport.call("PUT", f"/tasks/{quoted(task_id)}/checkpoints/{quoted(execution_id)}", body=body),
+            await self._transport.call(
+                "PUT",
+                f"/tasks/{quoted(task_id)}/checkpoints/{quoted(execution_id)}",
+                body=body,
+                headers=headers_of(
+                    {"Handoff-Id": handoff_id, "Handoff-Fencing-Token": None if fencing_token is None else str(fencing_token)}
+                ),
+            ),
         )
 
     async def restore_checkpoint(
@@ -2715,7 +2724,7 @@ class Tasks:
         )
 
     async def cost(self, task_id: str) -> models.TaskCostView:
-        """What a task may spend, and who spent it: by agent, and as a tree of its handoffs.
+        """What a task may spend, and who spent it: by agent, and by handoff.
 
         Args:
             task_id: The task's UUID
@@ -2879,7 +2888,7 @@ OPERATIONS: dict[str, str] = {
     "heartbeatHandoff": "handoffs.heartbeat",
     "getHistory": "handoffs.get_history",
     "rejectHandoff": "handoffs.reject",
-    "listRefusals": "handoffs.list_refusals",
+    "takeOverHandoff": "handoffs.take_over",
     "listKeys": "keys.list",
     "createKey": "keys.create",
     "revokeKey": "keys.revoke",

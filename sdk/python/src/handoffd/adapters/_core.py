@@ -276,7 +276,8 @@ class BrokerRun:
         # Several handoffs of an opener share its task's budget only where the first one names it (docs/budget.md).
         constraints = {"budgetUSD": f"{known['left']:.9f}"} if known.get("opens") else self._constraints()
         given = {name: value for name, value in vars(state).items() if name != "task"}
-        sent = await self.client.hand_off(call.target, call.task, constraints, **given)
+        token = self.parent.fencing_token if self.parent is not None else None
+        sent = await self.client.hand_off(call.target, call.task, constraints, fencing_token=token, **given)
         self.calls, self.told, self._tasks = calls, now, tasks
         return sent
 
@@ -324,7 +325,7 @@ class BrokerRun:
         """Waits for the end of a call's handoff.
 
         Raises:
-            WaitTimeout: It has not ended in `timeout` seconds; the run can be resumed later, from any process.
+            WaitTimeoutError: It has not ended in `timeout` seconds; the run can be resumed later, from any process.
         """
         outcome = await outcome_of(self.client, self.handoff_id(call_id), self.timeout)
         subtask = self.handoff_id(call_id)
@@ -387,7 +388,7 @@ async def ask(
     """Hands a conversation off and waits for the end: what an agent or a tool does that does not survive its process.
 
     Raises:
-        WaitTimeout: It has not ended in that many seconds.
+        WaitTimeoutError: It has not ended in that many seconds.
         ProblemError: The broker refused it.
     """
     known: dict[Turn, str] = {}
@@ -406,7 +407,7 @@ async def outcome_of(client: AsyncClient, handoff_id: str, timeout: float | None
     """Waits for a handoff's end, and has the broker render its result for a model.
 
     Raises:
-        WaitTimeout: It has not ended in that many seconds.
+        WaitTimeoutError: It has not ended in that many seconds.
     """
     ended = await client.handoffs.wait_ended(handoff_id, timeout=timeout)
     prompt = None
@@ -421,13 +422,7 @@ async def outcome_of(client: AsyncClient, handoff_id: str, timeout: float | None
 
 def _held(hops: Sequence[HopCostView], handoff_id: str) -> float:
     """US dollars that a handoff's receiver holds and has not handed on."""
-    waiting = list(hops)
-    while waiting:
-        one = waiting.pop()
-        if one.handoff_id == handoff_id:
-            return one.reserved_usd
-        waiting.extend(one.children)
-    return 0.0
+    return next((one.reserved_usd for one in hops if one.handoff_id == handoff_id), 0.0)
 
 
 def _completed(parent: AsyncHandoff | None) -> Sequence[Mapping[str, Any]]:
@@ -462,7 +457,9 @@ def transfer_description(target: str) -> str:
 
 def call_of(call_id: str, target: str | Mapping[str, Any], arguments: Mapping[str, Any]) -> Call:
     """A transfer tool's call."""
-    task = str(arguments.get("task") or arguments.get("reason") or "INITIAL")
+    # A model may leave the task blank; a handoff has to say something.
+    said = (str(arguments.get(name) or "").strip() for name in ("task", "reason"))
+    task = next((text for text in said if text), "INITIAL")
     reason = arguments.get("reason")
     rest = {name: value for name, value in arguments.items() if name not in ("task", "reason")}
     return Call(call_id, target, task, str(reason) if reason else None, rest)

@@ -122,7 +122,7 @@ async def run_durably(
         an output.
 
     Raises:
-        WaitTimeout: A handoff has not ended in time; call again later.
+        WaitTimeoutError: A handoff has not ended in time; call again later.
         ProblemError: The broker refused a handoff.
     """
     broker = BrokerRun(client, run, framework=FRAMEWORK, parent=parent, budget_usd=budget_usd, timeout=timeout)

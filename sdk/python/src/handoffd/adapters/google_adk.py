@@ -108,7 +108,7 @@ async def run_durably(
         returned without an output.
 
     Raises:
-        WaitTimeout: A handoff has not ended in time; call again later.
+        WaitTimeoutError: A handoff has not ended in time; call again later.
         ProblemError: The broker refused a handoff.
     """
     service = session_service or InMemorySessionService()

@@ -103,7 +103,7 @@ async def run_durably(
 
     Raises:
         HandoffdError: The graph has no checkpointer.
-        WaitTimeout: A handoff has not ended in time; call again later.
+        WaitTimeoutError: A handoff has not ended in time; call again later.
         ProblemError: The broker refused a handoff.
     """
     saver = getattr(graph, "checkpointer", None)

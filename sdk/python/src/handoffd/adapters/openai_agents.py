@@ -121,7 +121,7 @@ async def run_durably(
         timeout: Seconds to wait for one handoff; without, for as long as it takes.
 
     Raises:
-        WaitTimeout: A handoff has not ended in time; call again later.
+        WaitTimeoutError: A handoff has not ended in time; call again later.
         ProblemError: The broker refused a handoff.
         AgentsException: As for `Runner.run`.
     """

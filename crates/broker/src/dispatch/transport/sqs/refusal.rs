@@ -65,7 +65,7 @@ impl CallError {
 impl Refusal {
     fn outcome(&self) -> AttemptOutcome {
         if self.is_throttling() {
-            return AttemptOutcome::Busy { retry_after: Some(THROTTLED) };
+            return AttemptOutcome::Busy { retry_after: Some(THROTTLED), reached: false };
         }
         let (class, field) = self.cause();
         let failure = AttemptFailure {
@@ -166,7 +166,10 @@ mod tests {
             ["RequestThrottled", "ThrottlingException", "KmsThrottled", "OverLimit", "Throttling"]
         {
             assert!(
-                matches!(refused(400, code, ""), AttemptOutcome::Busy { retry_after: Some(_) }),
+                matches!(
+                    refused(400, code, ""),
+                    AttemptOutcome::Busy { retry_after: Some(_), reached: false }
+                ),
                 "{code}"
             );
         }

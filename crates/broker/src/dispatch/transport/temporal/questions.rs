@@ -6,7 +6,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 use reqwest::Method;
-use serde::Deserialize;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use tokio::time::sleep;
@@ -16,6 +15,7 @@ use super::super::super::answer::{AttemptFailure, FailureClass};
 use super::super::{Endpoint, Sink, take_all};
 use super::client::{CallError, Client};
 use super::{signal, workflow_of};
+use handoffd_core::gate::reply::handoff_of;
 
 /// Bounds one query: a worker that does not run answers none.
 const QUERY_LIMIT: Duration = Duration::from_secs(10);
@@ -149,15 +149,6 @@ impl Questions<'_> {
         tracing::debug!(why, "a workflow did not answer the query for verdicts");
         Ok(Vec::new())
     }
-}
-
-fn handoff_of(verdict: &[u8]) -> Option<String> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Handoff {
-        handoff_id: String,
-    }
-    serde_json::from_slice::<Handoff>(verdict).ok().map(|one| one.handoff_id)
 }
 
 #[cfg(test)]

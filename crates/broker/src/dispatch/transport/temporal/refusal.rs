@@ -104,7 +104,7 @@ impl Refusal {
 
     fn outcome(&self) -> AttemptOutcome {
         if self.code == code::RESOURCE_EXHAUSTED {
-            return AttemptOutcome::Busy { retry_after: Some(LIMITED) };
+            return AttemptOutcome::Busy { retry_after: Some(LIMITED), reached: false };
         }
         let (class, field) = self.cause();
         let failure = AttemptFailure {
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn a_limited_rate_is_a_busy_server() {
         let outcome = refused(8, "ResourceExhaustedFailure", "namespace rate limit exceeded");
-        assert!(matches!(outcome, AttemptOutcome::Busy { retry_after: Some(_) }));
+        assert!(matches!(outcome, AttemptOutcome::Busy { retry_after: Some(_), reached: false }));
     }
 
     #[test]

@@ -2,12 +2,12 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::super::Attempt;
 use super::super::envelope::names;
 use super::super::text::{TextBody, attempt_text};
+use handoffd_core::domain::lenient;
 
 /// Longest workflow id that Temporal takes.
 const MAX_WORKFLOW_ID: usize = 1_000;
@@ -128,16 +128,16 @@ pub fn verdicts(answer: &Value) -> Result<Vec<Vec<u8>>, String> {
     }
     let data = payload.get("data").and_then(Value::as_str).unwrap_or_default();
     let data = BASE64.decode(data).map_err(|_| "its payload is not base64".to_owned())?;
-    let list: Vec<&RawValue> = match data.trim_ascii_start().first() {
-        Some(b'[') => serde_json::from_slice(&data).map_err(|err| err.to_string())?,
-        Some(b'n') => Vec::new(),
-        _ => vec![serde_json::from_slice(&data).map_err(|err| err.to_string())?],
-    };
+    if data.trim_ascii() == b"null" {
+        return Ok(Vec::new());
+    }
+    // A verdict may hold what is no JSON in the strict sense: only its end is looked for.
+    let list = lenient::elements(&data).ok_or_else(|| "its payload is not JSON".to_owned())?;
     Ok(list
         .into_iter()
-        .map(|item| match serde_json::from_str::<String>(item.get()) {
-            Ok(text) => text.into_bytes(),
-            Err(_) => item.get().as_bytes().to_vec(),
+        .map(|item| {
+            serde_json::from_slice::<String>(item)
+                .map_or_else(|_| item.to_vec(), String::into_bytes)
         })
         .collect())
 }
