@@ -453,7 +453,7 @@ both! {
         assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stdout));
     }
 
-    /// Finding E1 of 0.3.0: rows that the log tells of, and that are gone or ended otherwise, were not missed.
+    // Finding E1 of 0.3.0: rows that the log tells of, and that are gone or ended otherwise, were not missed.
     async fn an_end_of_a_task_that_no_record_tells_and_rows_that_are_gone_are_found(broker: Broker) {
         let (a, b) = broker.pull_pair().await;
         let message = Message::review("a", "b");

@@ -180,7 +180,6 @@ impl Given {
             origin: None,
             ruling: None,
             context: None,
-            pulse: None,
             sent_id: None,
             questions: Vec::new(),
             conversation_id: Some(format!("talk-{}", self.n % 2)),
