@@ -85,8 +85,7 @@ pub(super) async fn metrics(
 }
 
 fn encoded<E>(text: Result<String, E>) -> Result<Bytes, Problem> {
-    text.map(Bytes::from)
-        .map_err(|_| Problem::new(Code::Internal, "the metrics cannot be encoded"))
+    text.map(Bytes::from).map_err(|_| Problem::new(Code::Internal, "the metrics cannot be encoded"))
 }
 
 fn as_page(text: Bytes) -> Response {

@@ -612,6 +612,9 @@ impl RecordedTasks {
         if MAKE_A_ROW.iter().any(|kind| record.kind == kind.as_str()) {
             state.made.get_or_insert(record.recorded_at);
             state.makers.push(record.leaf_index);
+        }
+        // A dead letter of an accepted handoff keeps the time; its release commits the row anew.
+        if record.kind == RecordKind::Handoff.as_str() {
             state.accepted = None;
         }
         if record.kind == RecordKind::Accepted.as_str() {

@@ -509,6 +509,7 @@ mod tests {
         }
         let open = |now| lanes.census(now)[1];
         assert_eq!(open(Micros(1)), (BreakerState::Open, 1));
+        assert!(!lanes.reserve(&dead, Micros(1)), "something waits for the probe");
         let (_, next) = lanes.due(Micros(1));
         let probe = next.expect("a wake for the probe");
         assert_eq!(open(Micros(probe.0 + FORGOTTEN_US)).1, 1);

@@ -224,14 +224,8 @@ pub fn others(
         _ => &[],
     };
     let range = to.agent_version.as_deref().and_then(|text| text.parse().ok());
-    let wanted = ReceiverRequirements {
-        to,
-        required,
-        range,
-        readers,
-        by_itself: false,
-        may_wait: false,
-    };
+    let wanted =
+        ReceiverRequirements { to, required, range, readers, by_itself: false, may_wait: false };
     let mut able = allowed(source, to, addressed, roster);
     able.retain(|member| {
         let id = &member.agent().agent_id;

@@ -247,6 +247,8 @@ proptest! {
 proptest! {
     #[test]
     fn content_never_leaves_its_place(text in hostile(), name in hostile(), turns in 0_usize..4) {
+        // An agent has an id; without one a person speaks.
+        prop_assume!(!name.is_empty());
         let source = Origin { agent_id: name.clone(), agent_version: name.clone(), ..origin() };
         let prompt = context(&saying(&text), &source, NONCE, &PromptExtent::turns(turns)).text;
         // One begin, one end, and the number nowhere else.
