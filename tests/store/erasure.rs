@@ -323,14 +323,16 @@ pub async fn handoffs_that_share_a_content_are_cleaned_over_two_pages(bed: Arc<B
 
 pub async fn messages_and_checkpoints_go_where_that_is_asked(bed: Arc<Bed>) {
     let with = given(1, 1).about("jana", "{}");
-    submit(&bed.store, &[with.clone(), given(2, 1)]).await;
+    submit(&bed.store, &[with.clone(), given(2, 1), given(3, 2)]).await;
     let done = erase(&bed.store, "jana", 1, ErasureScope::Messages).await;
-    assert_eq!((done.data, done.contents, done.checkpoints), (1, 1, 1));
+    assert_eq!((done.data, done.contents, done.checkpoints), (1, 2, 2), "the whole task");
     assert_eq!(verify(&bed.store, &acme()).await.first_fault, None);
     let erased = bed.store.find_content(&acme(), content_id(1)).await.unwrap().unwrap();
     assert_eq!(erased.kept, ContentStorage::Erased);
-    let other = bed.store.find_content(&acme(), content_id(2)).await.unwrap().unwrap();
-    assert!(other.kept.hot().is_some());
+    let later = bed.store.find_content(&acme(), content_id(2)).await.unwrap().unwrap();
+    assert_eq!(later.kept, ContentStorage::Erased);
+    let other = bed.store.find_content(&acme(), content_id(3)).await.unwrap().unwrap();
+    assert!(other.kept.hot().is_some(), "another task is left alone");
     let run = (acme(), with.task, with.execution());
     let state = bed.store.find_checkpoint(&run, None, None).await.unwrap().unwrap();
     assert_eq!(unpack(state.part.codec, &state.part.bytes).unwrap(), ERASED_CHECKPOINT);

@@ -151,7 +151,7 @@ impl Tables {
     }
 
     fn claim_of(&self, key: &HandoffKey) -> Result<DeliveryClaim> {
-        let gone = || StoreError::Refused("a row without its handoff".to_owned());
+        let gone = || StoreError::Denied("a row without its handoff".to_owned());
         let row = self.outbox.get(key).ok_or_else(gone)?;
         let handoff = self.handoffs.get(key).ok_or_else(gone)?;
         let edge = handoff.ruling.as_ref().map(|ruling| &ruling.edge);

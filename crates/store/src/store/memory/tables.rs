@@ -214,7 +214,7 @@ impl Tables {
         }
         self.are_new(writes)?;
         if events.iter().any(|(record, _)| *record >= records.len()) {
-            return Err(StoreError::Refused("an event without a record".to_owned()));
+            return Err(StoreError::Denied("an event without a record".to_owned()));
         }
         let appended = self.append(records)?;
 
@@ -300,7 +300,7 @@ fn may_be_written<K: Ord, V>(table: &BTreeMap<K, V>, rows: &BTreeMap<K, (V, bool
         match (table.contains_key(key), new) {
             (true, true) => return Err(collision()),
             (false, false) => {
-                return Err(StoreError::Refused("a row to be updated does not exist".to_owned()));
+                return Err(StoreError::Denied("a row to be updated does not exist".to_owned()));
             }
             _ => {}
         }
