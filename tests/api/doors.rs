@@ -176,7 +176,7 @@ fn schema_invalid(door: Door) -> &'static str {
 both! {
     async fn each_door_refuses_what_the_front_door_refuses(broker: Broker) {
         receiver(broker, "b", json!({})).await;
-        receiver(broker, "away", json!({ "state": "PAUSED" })).await;
+        receiver(broker, "away", json!({ "state": "BUSY" })).await;
         receiver(broker, "closed", json!({})).await;
         let a = broker.pull("a", &["b", "away"]).await;
         let strict = json!({ "agentId": "strict", "handoffTargets": ["b"], "requireSignature": true });
@@ -188,7 +188,7 @@ both! {
             ("an injection in the task", &a.api, Ask { text: INJECTION.into(), ..ask.clone() }, "SAFETY_VIOLATION", 1),
             ("an injection in the state", &a.api, Ask { note: json!({ "deep": [INJECTION] }), ..ask.clone() }, "SAFETY_VIOLATION", 1),
             ("a receiver beyond the allowlist", &a.api, Ask { to: "closed", ..ask.clone() }, "FORBIDDEN", 0),
-            ("a receiver that is paused", &a.api, Ask { to: "away", ..ask.clone() }, "NO_CAPABLE_AGENT", 0),
+            ("a receiver that is busy", &a.api, Ask { to: "away", ..ask.clone() }, "NO_CAPABLE_AGENT", 0),
             ("an unsigned message of a sender that signs", &strict.api, Ask { from: "strict", ..ask.clone() }, "SIGNATURE_INVALID", 0),
             ("no agent's key", &stranger, ask.clone(), "UNAUTHENTICATED", 0),
             ("a person's key", &broker.admin, ask.clone(), "FORBIDDEN", 0),
@@ -199,7 +199,7 @@ both! {
                 let found = door.asked(caller, ask).await;
                 let expected = match (door, *what) {
                     // SW4RM answers with its own words and 200; the tool has nobody whom its allowlist reaches.
-                    (Door::Sw4rm, "a receiver that is paused") | (Door::JazzTool, "a receiver beyond the allowlist") => "ok",
+                    (Door::Sw4rm, "a receiver that is busy") | (Door::JazzTool, "a receiver beyond the allowlist") => "ok",
                     _ => *code,
                 };
                 assert_eq!(found, expected, "{door:?}: {what}");

@@ -176,7 +176,7 @@ both! {
         let message = to_type();
         a.submit(&message).await.expect(202);
         assert_eq!(shown(&message).await, "old");
-        let list = json!([{ "agentType": "clerk" }, { "agentId": "d" }]);
+        let list = json!([{ "agentType": "clerk", "agentVersion": "*" }, { "agentId": "d" }]);
         let sent = to_type().set("/schemaVersion", json!("2.2")).set("/receiverList", list);
         let answer = a.submit(&sent).await.expect(202).body;
         assert_eq!(answer["group"]["branches"][0]["agentId"], "old", "{answer}");

@@ -148,7 +148,7 @@ both! {
         broker.admin.get("/events?since=999999999.1").await.refused(400, "INVALID_REQUEST");
         a.submit(&Message::initial("a", "b")).await.expect(202);
         let ahead = broker.admin.post(&replay, &json!({ "since": "2130-01-01T00:00:00Z" })).await;
-        assert_eq!(ahead.refused(422, "SCHEMA_INVALID").pointers(), ["/since"]);
+        ahead.refused(400, "INVALID_REQUEST");
         broker.admin.post(&replay, &json!({ "since": "0.0" })).await.expect(202);
     }
 

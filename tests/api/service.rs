@@ -120,33 +120,28 @@ both! {
     async fn an_agent_that_waits_without_end_leaves_places_for_others(broker: Broker) {
         let (a, b) = broker.pull_pair().await;
         let c = broker.pull("c", &[]).await;
-        let loud: Vec<_> = (0..40)
+        let loud: Vec<_> = (0..12)
             .map(|_| {
                 let a = a.clone();
-                tokio::spawn(async move { a.api.get("/agents/a/inbox?wait=3").await })
+                tokio::spawn(async move { a.api.get("/agents/a/inbox?wait=60").await })
             })
             .collect();
+        // Of 16 places one agent holds 9 at the most; all its requests have come once the others are refused.
         crate::harness::until("the loud agent is over its share", async || {
             let refused = broker.metric("handoff_pool_refusals_total").await;
-            if refused > 0 { Ok(()) } else { Err(refused.to_string()) }
+            if refused >= 3 { Ok(()) } else { Err(refused.to_string()) }
         })
         .await;
         for other in [(&b, "b"), (&c, "c")] {
             other.0.api.get(&format!("/agents/{}/inbox", other.1)).await.expect(200);
         }
-        let mut refused = 0;
+        let again = a.api.get("/agents/a/inbox").await;
+        assert_eq!(again.status, 429, "{}", again.text);
+        assert!(again.text.contains("server.max_waits") && again.text.contains("its share"), "{}", again.text);
+        assert!(!again.header("retry-after").is_empty());
         for one in loud {
-            let answer = one.await.unwrap();
-            if answer.status == 429 {
-                refused += 1;
-                assert!(answer.text.contains("server.max_waits") && answer.text.contains("its share"), "{}", answer.text);
-                assert!(!answer.header("retry-after").is_empty());
-            } else {
-                answer.expect(200);
-            }
+            one.abort();
         }
-        assert!(refused > 0);
-        a.api.get("/agents/a/inbox").await.expect(200);
     }
 
     async fn the_schemas_are_served_and_describe_what_is_taken(broker: Broker) {

@@ -195,7 +195,7 @@ both! {
         let said = json!({ "result": 1, "costTracking": { "costSpentSoFarUSD": 0.75 } });
         b.say(&message, "complete", token, said).await;
         let after = cost().await;
-        assert_eq!(after["hops"].as_array().unwrap().len(), 1, "chunks are no hops: {after}");
+        assert_eq!(after["hops"].as_array().unwrap().len(), 2, "chunks are no hops: {after}");
         assert!((after["sums"]["spentUSD"].as_f64().unwrap() - 0.75).abs() < 1e-9, "{after}");
         assert_eq!(bundled(broker, &message).await.first_fault, None);
     }

@@ -55,7 +55,7 @@ both! {
         broker.pull("b", &[]).await;
         let mended = json!({
             "tokenizer": null, "supervisorId": "b", "handoffTargets": ["b"],
-            "delivery": { "mode": "pull" },
+            "delivery": { "mode": "pull", "timeoutMs": 10_000 },
         });
         let mended = broker.admin.patch("/agents/a", &mended).await.expect(200);
         assert!(mended.body.get("warnings").is_none(), "{}", mended.body);
@@ -66,7 +66,7 @@ both! {
         let hook = json!({ "agentId": "a", "delivery": { "mode": "webhook", "url": metadata } });
         let made = broker.admin.post("/agents", &hook).await.expect(201);
         assert_eq!(warned(&made.body), [("ENDPOINT_REFUSED", "/delivery/url")]);
-        let back = json!({ "delivery": { "mode": "pull" }, "callbackUrl": metadata });
+        let back = json!({ "delivery": { "mode": "pull", "url": null }, "callbackUrl": metadata });
         let made = broker.admin.patch("/agents/a", &back).await.expect(200);
         assert_eq!(warned(&made.body), [("ENDPOINT_REFUSED", "/callbackUrl")]);
         let told = broker.admin.post("/subscriptions", &json!({ "url": metadata })).await.expect(201);
