@@ -362,7 +362,7 @@ mod tests {
         let mut held = taken(&pool, who(1, 1));
         let waiting = tokio::spawn({
             let pool = Arc::clone(&pool);
-            async move { pool.wait_for(who(2, 1), 1, Duration::from_secs(600)).await.is_ok() }
+            async move { pool.wait_for(who(2, 1), 1, Duration::from_mins(10)).await.is_ok() }
         });
         tokio::task::yield_now().await;
         held.pop();

@@ -20,7 +20,7 @@ use super::extract::{
 use super::groups::{self, SubmittedGroup};
 use super::layer::Door;
 use super::open;
-use super::problem::{self, BadBody, FailureView, Problem, WarningView, view};
+use super::problem::{self, BadBody, FailureView, Problem, ProblemMore, WarningView, view};
 use super::questions;
 use super::results;
 use super::verdicts::{header_token, signed_by};
@@ -97,7 +97,8 @@ pub(super) async fn submit(
         Ok(answer) => answer,
         Err(IntakeError::Ledger(LedgerError::Exists(id))) => {
             let stored_step_digest = step_digest(&api, &principal, id).await?;
-            return Err(Problem { stored_step_digest, ..LedgerError::Exists(id).into() });
+            let more = ProblemMore { stored_step_digest, ..ProblemMore::default() };
+            return Err(Problem { more: Some(Box::new(more)), ..LedgerError::Exists(id).into() });
         }
         Err(err) => return Err(err.into()),
     };

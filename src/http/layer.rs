@@ -106,19 +106,7 @@ pub async fn surround(State(api): State<Api>, request: Request, next: Next) -> R
         request.headers_mut().insert(REQUEST_ID, value);
     }
 
-    // A request that waits takes no slot from those at work.
-    let query = request.uri().query().unwrap_or_default();
-    let waits = path.ends_with("/inbox")
-        || path.ends_with("/events")
-        || query.split('&').any(|pair| pair.starts_with("wait="))
-        || request.headers().contains_key("prefer");
-    let exempt =
-        ALWAYS.contains(&path.as_str()) || DOORS.iter().any(|door| route.starts_with(door));
-    let pool = match (exempt, waits) {
-        (true, _) => None,
-        (false, true) => Some(&api.pools.waits),
-        (false, false) => Some(&api.pools.requests),
-    };
+    let pool = pool_for(&api, &request, &path, &route);
     // `/livez` asks for nothing that could be slow.
     let health = (ALWAYS.contains(&path.as_str()) && path != "/livez")
         .then(|| api.health_slots.try_acquire());
@@ -175,6 +163,22 @@ pub async fn surround(State(api): State<Api>, request: Request, next: Next) -> R
         unread.drain(&mut response, bounds, api.stopping.clone());
     }
     response
+}
+
+/// The pool in which a request takes its place; `None` for those of health and of doors.
+fn pool_for<'a>(api: &'a Api, request: &Request, path: &str, route: &str) -> Option<&'a Arc<Pool>> {
+    // A request that waits takes no slot from those at work.
+    let query = request.uri().query().unwrap_or_default();
+    let waits = path.ends_with("/inbox")
+        || path.ends_with("/events")
+        || query.split('&').any(|pair| pair.starts_with("wait="))
+        || request.headers().contains_key("prefer");
+    let exempt = ALWAYS.contains(&path) || DOORS.iter().any(|door| route.starts_with(door));
+    match (exempt, waits) {
+        (true, _) => None,
+        (false, true) => Some(&api.pools.waits),
+        (false, false) => Some(&api.pools.requests),
+    }
 }
 
 /// Finds out whose request this is, and takes a place for it. The pool's own bound comes first: what cannot be served is

@@ -39,9 +39,16 @@ pub struct Problem {
     pub undone: Option<Undone>,
     /// How far the chunks of a request came.
     pub chunks: Option<Box<ChunksTaken>>,
+    /// What few problems tell besides; boxed, since every handler's error has this size.
+    pub more: Option<Box<ProblemMore>>,
+}
+
+/// What few problems tell besides.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProblemMore {
     /// The `stepDigest` of the message that has the id already, told to its sender.
     pub stored_step_digest: Option<Box<str>>,
-    /// Where what exists ends, where a request names a place ahead of it.
+    /// The last place there is, where a request names one ahead of it.
     pub head: Option<Box<str>>,
     /// `WWW-Authenticate` of a refusal without a valid key; the API's own unless set.
     pub challenge: Option<Box<str>>,
@@ -142,9 +149,7 @@ impl Problem {
             accept_encoding: false,
             undone: None,
             chunks: None,
-            stored_step_digest: None,
-            head: None,
-            challenge: None,
+            more: None,
         }
     }
 
@@ -153,7 +158,8 @@ impl Problem {
     pub fn ahead(name: &str, head: impl std::fmt::Display) -> Self {
         let head = head.to_string();
         let why = format!("{name} is ahead of what there is: {head} is the last place");
-        Self { head: Some(head.into()), ..Self::new(Code::InvalidRequest, why) }
+        let more = ProblemMore { head: Some(head.into()), ..ProblemMore::default() };
+        Self { more: Some(Box::new(more)), ..Self::new(Code::InvalidRequest, why) }
     }
 
     /// A stored message that is no JSON.
@@ -194,12 +200,14 @@ impl Problem {
         let undone = text("taskStatus")
             .and_then(TaskStatus::parse)
             .map(|task_status| Undone { task_status, successor });
-        let head = text("head").map(Into::into);
+        let head: Option<Box<str>> = text("head").map(Into::into);
+        let more =
+            head.map(|head| Box::new(ProblemMore { head: Some(head), ..ProblemMore::default() }));
         Self {
             status,
             failures,
             undone,
-            head,
+            more,
             ..Self::new(code, text("detail").unwrap_or_default())
         }
     }
@@ -426,6 +434,7 @@ pub fn view(failure: &Failure) -> FailureView {
 #[must_use]
 pub fn details(problem: &Problem, instance: &str, request_id: &str) -> ProblemDetails {
     let code = problem.code.as_str().to_owned();
+    let more = problem.more.as_deref();
     ProblemDetails {
         kind: format!("/docs/errors/{code}"),
         title: title(problem.code).to_owned(),
@@ -439,8 +448,9 @@ pub fn details(problem: &Problem, instance: &str, request_id: &str) -> ProblemDe
         expected_seq: problem.chunks.as_ref().and_then(|chunks| chunks.expected_seq),
         taken: problem.chunks.as_ref().map(|chunks| chunks.taken),
         line: problem.chunks.as_ref().and_then(|chunks| chunks.line),
-        stored_step_digest: problem.stored_step_digest.as_deref().map(str::to_owned),
-        head: problem.head.as_deref().map(str::to_owned),
+        stored_step_digest: more
+            .and_then(|more| more.stored_step_digest.as_deref().map(str::to_owned)),
+        head: more.and_then(|more| more.head.as_deref().map(str::to_owned)),
         request_id: request_id.to_owned(),
         error: OrbitError {
             code: code.clone(),
@@ -462,8 +472,9 @@ pub fn render(problem: &Problem, instance: &str, request_id: &str) -> Response {
     if let Some(seconds) = problem.retry_after {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
-    if problem.status == StatusCode::UNAUTHORIZED || problem.challenge.is_some() {
-        let own = problem.challenge.as_deref().and_then(|text| HeaderValue::from_str(text).ok());
+    let challenge = problem.more.as_deref().and_then(|more| more.challenge.as_deref());
+    if problem.status == StatusCode::UNAUTHORIZED || challenge.is_some() {
+        let own = challenge.and_then(|text| HeaderValue::from_str(text).ok());
         let challenge = own.unwrap_or(HeaderValue::from_static("Bearer realm=\"handoffd\""));
         headers.insert(header::WWW_AUTHENTICATE, challenge);
     }

@@ -122,7 +122,7 @@ async fn make_page(api: &Api) -> Result<MadePage, Problem> {
     match api.store.depths(idle_since).await {
         Ok(depths) => {
             let metrics = &api.metrics;
-            metrics.store_up.set(i64::from(writable(&api).await.is_ok()));
+            metrics.store_up.set(i64::from(writable(api).await.is_ok()));
             metrics.outbox_depth.set(depths.outbox);
             metrics.dead_letters.set(depths.dead_letters);
             metrics.escalations.set(depths.escalations);

@@ -198,7 +198,7 @@ fn asked(url: &str, arguments: &[&str]) -> Output {
 #[test]
 fn an_answer_without_end_is_read_no_further_than_its_bound() {
     let url = answering("Content-Type: application/json\r\n", |stream| {
-        let piece = [b' '; 1 << 16];
+        let piece = vec![b' '; 1 << 16];
         while stream.write_all(&piece).is_ok() {}
     });
     let task = "7b0e9a52-6d1c-4a6e-9f0e-2f3f7c1a0b11";

@@ -207,7 +207,8 @@ impl Intake {
                 self.commit_group(principal, *passed, safety, request, now).await
             }
             GateVerdict::Pass(passed) => {
-                self.commit(principal, *passed, safety, request, now).await
+                // Its state is large, and every other path would carry it.
+                Box::pin(self.commit(principal, *passed, safety, request, now)).await
             }
             GateVerdict::Malformed(failure) => {
                 let refuse = bare_refusal(vec![failure.clone()], (None, None), now);

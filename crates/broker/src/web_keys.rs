@@ -29,13 +29,12 @@ pub fn key_set(set: &Value) -> Result<JwkSet, String> {
     let given = given.ok_or_else(|| "it is no key set: it has no list `keys`".to_owned())?;
     let (mut keys, mut why) = (Vec::new(), None);
     for (place, key) in given.iter().enumerate() {
-        match Jwk::deserialize(key) {
-            Ok(key) => keys.push(key),
-            Err(_) => {
-                let reason = format!("key {place} of the set is of no kind that is known here");
-                tracing::debug!(reason, "a key is passed over");
-                why.get_or_insert(reason);
-            }
+        if let Ok(key) = Jwk::deserialize(key) {
+            keys.push(key);
+        } else {
+            let reason = format!("key {place} of the set is of no kind that is known here");
+            tracing::debug!(reason, "a key is passed over");
+            why.get_or_insert(reason);
         }
     }
     match why.filter(|_| keys.is_empty()) {

@@ -55,7 +55,7 @@ pub(crate) fn judge(certificate: &Value, leaf: &Hash) -> Result<Vec<String>, Str
         match (says, recorded) {
             (Some(says), Some(recorded)) if says == recorded => {}
             (_, None) if ["/held", REQUESTED.0].contains(&member) => {
-                unstated.push(member.to_owned())
+                unstated.push(member.to_owned());
             }
             (says, recorded) => {
                 let told = |value: Option<&Value>| {
@@ -95,7 +95,7 @@ fn person(certificate: &Value) -> Result<(), String> {
 }
 
 fn from_hex(text: &str) -> Option<Vec<u8>> {
-    if !text.is_ascii() || text.len() % 2 != 0 {
+    if !text.is_ascii() || !text.len().is_multiple_of(2) {
         return None;
     }
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::PATH;
 use crate::http::Api;
 use crate::http::auth::{Caller, Named, key_of};
-use crate::http::problem::Problem;
+use crate::http::problem::{Problem, ProblemMore};
 use handoffd_broker::directory::Principal;
 use handoffd_broker::issuer::{Issuer, TokenFault};
 use handoffd_core::domain::failure::Code;
@@ -50,7 +50,7 @@ pub(super) async fn caller(
     let token = key_of(&parts.headers).filter(|key| Issuer::is_token(key));
     let Some(token) = token else {
         let known = Caller::from_request_parts(parts, api).await;
-        let known = known.map_err(|problem| Problem { challenge: challenge(api, None), ..problem });
+        let known = known.map_err(|problem| Problem { more: challenge(api, None), ..problem });
         return known.map(|Caller(principal)| principal);
     };
     match issuer.caller(token, &api.intake.directory).await {
@@ -74,11 +74,11 @@ fn refused(api: &Api, fault: &TokenFault) -> Problem {
         TokenFault::Scope(_) => (Code::Forbidden, "insufficient_scope"),
         _ => (Code::Unauthenticated, "invalid_token"),
     };
-    Problem { challenge: challenge(api, Some(error)), ..Problem::new(code, fault.to_string()) }
+    Problem { more: challenge(api, Some(error)), ..Problem::new(code, fault.to_string()) }
 }
 
 /// `WWW-Authenticate`, which tells a client where to begin (RFC 9728 §5.1).
-fn challenge(api: &Api, error: Option<&str>) -> Option<Box<str>> {
+fn challenge(api: &Api, error: Option<&str>) -> Option<Box<ProblemMore>> {
     let url = api.config.server.public_url.as_ref()?;
     let base = url.as_str().trim_end_matches('/');
     let mut challenge =
@@ -90,5 +90,6 @@ fn challenge(api: &Api, error: Option<&str>) -> Option<Box<str>> {
     if !scope.is_empty() {
         challenge = format!("{challenge}, scope=\"{scope}\"");
     }
-    Some(challenge.into())
+    let challenge = Some(challenge.into());
+    Some(Box::new(ProblemMore { challenge, ..ProblemMore::default() }))
 }

@@ -28,6 +28,7 @@ const PAUSED_FOR: Duration = Duration::from_secs(29);
 
 impl Intake {
     /// Commits a message that passed, or refuses it where only the ledger can tell.
+    #[expect(clippy::too_many_lines, reason = "one answer of the ledger after another")]
     pub(super) async fn commit(
         &self,
         principal: &Principal,

@@ -368,25 +368,22 @@ fn give_up(
         commitment = Some(own);
     } else if let Some(run) = counted.run {
         let Run { last, next } = run_by(state, command, (task.id, run), &counted.by);
-        match &counted.checkpoint {
-            Some(part) => {
-                let at = CheckpointRef { execution_id: run, seq: next };
-                task.checkpoint = Some(at);
-                commitment = Some(part.commitment);
-                changes.push(Change::Checkpoint(CheckpointRow {
-                    tenant: command.tenant.clone(),
-                    task_id: task.id,
-                    at,
-                    agent: counted.by.clone(),
-                    part: part.clone(),
-                    created_at: command.at,
-                }));
-            }
-            None => {
-                let at = last.map(|last| CheckpointRef { execution_id: run, seq: last.seq });
-                task.checkpoint = at.or(task.checkpoint);
-                commitment = last.map(|last| last.commitment);
-            }
+        if let Some(part) = &counted.checkpoint {
+            let at = CheckpointRef { execution_id: run, seq: next };
+            task.checkpoint = Some(at);
+            commitment = Some(part.commitment);
+            changes.push(Change::Checkpoint(CheckpointRow {
+                tenant: command.tenant.clone(),
+                task_id: task.id,
+                at,
+                agent: counted.by.clone(),
+                part: part.clone(),
+                created_at: command.at,
+            }));
+        } else {
+            let at = last.map(|last| CheckpointRef { execution_id: run, seq: last.seq });
+            task.checkpoint = at.or(task.checkpoint);
+            commitment = last.map(|last| last.commitment);
         }
     }
     let about = |kind, task: &Task| {

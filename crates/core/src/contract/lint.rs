@@ -113,7 +113,7 @@ pub fn lint(subjects: &[LintSubject], around: LintContext<'_>) -> Vec<LintReport
         found.faults(&one.faults);
         found.duplicates(one, &known);
         found.loops(&one.contract, &edges, around.registry);
-        found.to_itself(&one.contract);
+        found.rules_itself(&one.contract);
         found.retries(&one.contract);
         found.history(&one.contract);
         found.before(one, &known, around.versions);

@@ -98,13 +98,6 @@ impl Exchanges {
     pub fn complete(&self, stays: &mut [bool]) {
         // Each turn under the first of its exchange, calls that share a result joined.
         let mut root: Vec<usize> = (0..self.calls.len()).collect();
-        fn find(root: &mut [usize], mut at: usize) -> usize {
-            while root[at] != at {
-                root[at] = root[root[at]];
-                at = root[at];
-            }
-            at
-        }
         for (at, calls) in self.calls.iter().enumerate() {
             for call in calls {
                 let (one, other) = (find(&mut root, at), find(&mut root, *call));
@@ -120,6 +113,15 @@ impl Exchanges {
             *stay |= whole[root];
         }
     }
+}
+
+/// The first turn of the exchange that a turn belongs to (union-find with path halving).
+fn find(root: &mut [usize], mut at: usize) -> usize {
+    while root[at] != at {
+        root[at] = root[root[at]];
+        at = root[at];
+    }
+    at
 }
 
 fn is_no_models(turn: &Value) -> bool {

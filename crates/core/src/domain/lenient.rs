@@ -173,8 +173,7 @@ impl<'b> Lenient<'b> {
         }
         let tree = Tree::parse(bytes)?;
         let mut unreadable = UnreadableParts::default();
-        let Some(Value::Object(members)) =
-            tree.value(tree.root(), 1, &mut String::new(), &mut unreadable)
+        let Some(Value::Object(members)) = tree.value(ROOT, 1, &mut String::new(), &mut unreadable)
         else {
             return None;
         };
@@ -185,7 +184,7 @@ impl<'b> Lenient<'b> {
     #[must_use]
     pub fn repeats(&self, name: &str) -> bool {
         let Some(tree) = &self.tree else { return false };
-        let Kind::Object(members) = &tree.nodes[tree.root()].kind else { return false };
+        let Kind::Object(members) = &tree.nodes[ROOT].kind else { return false };
         members.iter().filter(|(key, _)| tree.text(key).0 == name).count() > 1
     }
 
@@ -194,7 +193,7 @@ impl<'b> Lenient<'b> {
     #[must_use]
     pub fn canonical(&self) -> CanonicalObject {
         let Some(tree) = &self.tree else { return CanonicalObject::new(&self.members) };
-        let Kind::Object(members) = &tree.nodes[tree.root()].kind else {
+        let Kind::Object(members) = &tree.nodes[ROOT].kind else {
             return CanonicalObject::new(&self.members);
         };
         let members = tree.sorted(members).into_iter().map(|(key, node)| {
@@ -210,7 +209,7 @@ impl<'b> Lenient<'b> {
 #[must_use]
 pub fn elements(bytes: &[u8]) -> Option<Vec<&[u8]>> {
     let tree = Tree::parse(bytes)?;
-    let root = &tree.nodes[tree.root()];
+    let root = &tree.nodes[ROOT];
     Some(match &root.kind {
         Kind::List(items) => {
             items.iter().map(|item| &bytes[tree.nodes[*item].range.clone()]).collect()
@@ -221,6 +220,9 @@ pub fn elements(bytes: &[u8]) -> Option<Vec<&[u8]>> {
 
 /// A value of a document: where it stands, and what is in it. Values lie in one list, so that none is within another in
 /// memory and nesting costs no stack.
+/// The place of a tree's first node.
+const ROOT: usize = 0;
+
 #[derive(Debug)]
 struct Node {
     range: Range<usize>,
@@ -330,10 +332,6 @@ impl<'b> Tree<'b> {
         }
     }
 
-    const fn root(&self) -> usize {
-        0
-    }
-
     /// A value as it is kept, `depth` levels down; `None` where it is dropped.
     fn value(
         &self,
@@ -437,15 +435,12 @@ impl<'b> Tree<'b> {
                 Some('u') => {
                     let digits = rest.as_str().get(..4);
                     let digits = digits.filter(|four| four.bytes().all(|b| b.is_ascii_hexdigit()));
-                    match digits.and_then(|four| u16::from_str_radix(four, 16).ok()) {
-                        Some(unit) => {
-                            rest = rest.as_str()[4..].chars();
-                            unit
-                        }
-                        None => {
-                            why = why.or(Some(Why::Escape));
-                            0xfffd
-                        }
+                    if let Some(unit) = digits.and_then(|four| u16::from_str_radix(four, 16).ok()) {
+                        rest = rest.as_str()[4..].chars();
+                        unit
+                    } else {
+                        why = why.or(Some(Why::Escape));
+                        0xfffd
                     }
                 }
                 _ => {
@@ -606,7 +601,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_kept_is_replaced_or_dropped_and_named() {
-        let rows: [(&[u8], Value, &[(&str, Why)]); 14] = [
+        type Row = (&'static [u8], Value, &'static [(&'static str, Why)]);
+        let rows: [Row; 14] = [
             (
                 br#"{"s":1,"r":"a\ud800b"}"#,
                 json!({"s":1,"r":"a\u{fffd}b"}),

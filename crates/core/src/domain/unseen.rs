@@ -103,6 +103,7 @@ mod tests {
             "//! Generated from `icu_properties` by a test of `unseen.rs`; `HANDOFFD_WRITE_DOCS=1` writes it anew.\n\n\
              /// The first and the last code point of each run of invisible characters.\n\
              #[rustfmt::skip]\n\
+             #[expect(clippy::unreadable_literal, reason = \"code points\")]\n\
              pub(super) const RANGES: &[(u32, u32)] = &[\n",
         );
         let mut code = 0;

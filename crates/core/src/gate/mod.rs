@@ -415,14 +415,13 @@ impl Gate {
             to: Some(&passed.target.agent_id).filter(|_| passed.group.is_none()),
             at,
         };
-        let said: Vec<_> = match &passed.group {
-            Some(group) => group.edges().into_iter().map(orders_on).collect(),
-            None => {
-                let first = orders_on((Some(&*passed.target), passed.contract.as_deref()));
-                let others = passed.others.rules.values();
-                let others = others.map(|other| orders_of(Some(&other.edge), None));
-                [first].into_iter().chain(others).collect()
-            }
+        let said: Vec<_> = if let Some(group) = &passed.group {
+            group.edges().into_iter().map(orders_on).collect()
+        } else {
+            let first = orders_on((Some(&*passed.target), passed.contract.as_deref()));
+            let others = passed.others.rules.values();
+            let others = others.map(|other| orders_of(Some(&other.edge), None));
+            [first].into_iter().chain(others).collect()
         };
         let judged = self.on_report(&case, report, &said);
         let JudgedReport { findings, observed, marked } = judged;
@@ -435,7 +434,7 @@ impl Gate {
         let failures = findings.iter().map(safety::to_failure).collect();
         let PassedMessage { message, target, contract, others, context, .. } = *passed;
         let refused = RefusedMessage::after_gate(message, target, contract, failures);
-        let refused = RefusedMessage { findings, observed, others, context, ..refused };
+        let refused = RefusedMessage { others, findings, observed, context, ..refused };
         GateVerdict::Refused(Box::new(refused))
     }
 
@@ -485,6 +484,10 @@ impl Gate {
     }
 
     /// From identity on all stages run, and all failures are reported.
+    #[expect(
+        clippy::too_many_lines,
+        reason = "one stage after another, in the order of the specification"
+    )]
     fn judge(&self, message: Message, lookup: &GateLookup<'_>, again: bool) -> GateVerdict {
         if message.fan_out().is_some() && lookup.receiver.is_none() {
             return self.judge_all(message, lookup, again);

@@ -93,7 +93,7 @@ impl ContractFindings<'_> {
     }
 
     /// An agent's handoff to itself is under no contract.
-    pub(super) fn to_itself(&mut self, contract: &Contract) {
+    pub(super) fn rules_itself(&mut self, contract: &Contract) {
         if !contract.source.is_empty() && contract.source == contract.target {
             let why = format!(
                 "source and target are both {}: it rules between two agents of that type, and no handoff of one agent to itself",
