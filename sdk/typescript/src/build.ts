@@ -382,7 +382,11 @@ async function fit(message: HandoffMessage, options: BuildOptions): Promise<Hand
     measureHandoffMessage(candidate, options.countTokens).tokens;
   // No cut leaves a tool's result without its call.
   const exchanges = new Exchanges(all);
-  const wanted = Math.min(all.length, maxTurns, all.length - firstWithin(message, options.maxBytes ?? MAX_BYTES));
+  const wanted = Math.min(
+    all.length,
+    maxTurns,
+    all.length - firstWithin(message, options.maxBytes ?? MAX_BYTES),
+  );
   let keep = all.length - exchanges.cut(Math.max(0, all.length - wanted));
   let fitted = keep === all.length ? message : await trimmed(message, keep, options);
   if (size(fitted) > limit) fitted = withoutCachedResults(fitted);

@@ -3066,30 +3066,6 @@ class RecordActor(BaseModel):
     """
 
 
-class RecordClassifier(BaseModel):
-    """
-    What an external classifier said.
-    """
-
-    model_config = ConfigDict(
-        extra="allow",
-        defer_build=True,
-        populate_by_name=True,
-    )
-    by: str
-    """
-    The model, or the style it speaks.
-    """
-    label: str | None = None
-    """
-    What it called it.
-    """
-    verdict: str
-    """
-    `SAFE`, `UNSAFE`, `NONE` where it gave no answer, or `PENDING` where it is asked after the commit.
-    """
-
-
 class RecordContract(BaseModel):
     """
     A version of a contract or of a payload schema.
@@ -3126,7 +3102,7 @@ class RecordCrossing(BaseModel):
     """
     party: str
     """
-    At which end: `sender` or `receiver`.
+    At which end: `sender` or `receiver`; or who was shown texts: `classifier` or `model`.
     """
     to: str
     """
@@ -3338,34 +3314,6 @@ class RecordRetention(BaseModel):
     data: int
     """
     Personal data purged, counted.
-    """
-
-
-class RecordSafety(BaseModel):
-    """
-    What the safety stage said of a message that passed: codes only.
-    """
-
-    model_config = ConfigDict(
-        extra="allow",
-        defer_build=True,
-        populate_by_name=True,
-    )
-    classifier: RecordClassifier | None = None
-    """
-    The external classifier, where one was asked.
-    """
-    marked: list[str] | None = None
-    """
-    Rules that marked an order inside data.
-    """
-    observed: list[str] | None = None
-    """
-    Rules that fired and were only observed.
-    """
-    rules: str
-    """
-    The version of the rules.
     """
 
 
@@ -3961,6 +3909,11 @@ class SubscriptionBody(BaseModel):
     """
     Where the endpoint is; none: in the broker's region.
     """
+    since: str | None = None
+    """
+    On creation: it is told of what happened since then, in order; a cursor of the feed or an RFC 3339 time. Unless said, of
+    what comes.
+    """
     token: str | None = None
     """
     On creation: the value of `X-A2A-Notification-Token` that the endpoint asks for, kept likewise.
@@ -4539,6 +4492,7 @@ class WarningView(BaseModel):
             "EMBEDDED_BINARY",
             "ORDER_IN_DATA",
             "OPINION_PENDING",
+            "UNREADABLE",
         ]
         | str
     )
@@ -5488,6 +5442,10 @@ class ErasureView(BaseModel):
     Why it was asked for: a code.
     """
     receipt: Receipt | None = None
+    record: dict[str, Any] | None = None
+    """
+    The `ERASURE_COMPLETED` record: `handoffd verify` holds each other member to it.
+    """
     requested_at: Annotated[AwareDatetime, Field(alias="requestedAt")]
     """
     When it was asked for, RFC 3339.
@@ -7050,163 +7008,6 @@ class HandoffMessage22(BaseModel):
     """
 
 
-class HandoffView(BaseModel):
-    """
-    A handoff and where it stands.
-    """
-
-    model_config = ConfigDict(
-        extra="allow",
-        defer_build=True,
-        populate_by_name=True,
-    )
-    accepted_at: Annotated[AwareDatetime | None, Field(alias="acceptedAt")] = None
-    """
-    When the receiver accepted.
-    """
-    asked: AskedView | None = None
-    attempts: int
-    """
-    Delivery attempts begun so far.
-    """
-    checkpoint: CheckpointRefView | None = None
-    context: ContextView | None = None
-    conversation_id: Annotated[str | None, Field(alias="conversationId")] = None
-    """
-    The conversation that the sender named (`conversationId`).
-    """
-    conversation_summary: Annotated[str | None, Field(alias="conversationSummary")] = None
-    """
-    The receiver's summary of its conversation, as it gave it at `/complete`; only on the handoff's own page.
-    """
-    cost_tracking: Annotated[CostView, Field(alias="costTracking")]
-    """
-    What it cost, cumulative.
-    """
-    created_at: Annotated[AwareDatetime, Field(alias="createdAt")]
-    """
-    When it was committed, RFC 3339.
-    """
-    deadline_at: Annotated[AwareDatetime | None, Field(alias="deadlineAt")] = None
-    """
-    When the verdict or the lease is due, RFC 3339.
-    """
-    delivery_mode: Annotated[
-        Literal["webhook", "pull", "a2a", "temporal", "sqs", "nats", "redis", "amqp"] | str,
-        Field(alias="deliveryMode"),
-    ]
-    """
-    `webhook` or `pull`.
-    """
-    duration_ms: Annotated[int | None, Field(alias="durationMs")] = None
-    """
-    Milliseconds from acceptance to the end.
-    """
-    ended_at: Annotated[AwareDatetime | None, Field(alias="endedAt")] = None
-    """
-    When it ended, RFC 3339; null before.
-    """
-    fencing_token: Annotated[int, Field(alias="fencingToken")]
-    """
-    The current fencing token.
-    """
-    from_agent: Annotated[PartyView, Field(alias="fromAgent")]
-    """
-    Who sent it.
-    """
-    group: HandoffGroup | None = None
-    handoff_id: Annotated[str, Field(alias="handoffId")]
-    """
-    UUID of the handoff.
-    """
-    heard_at: Annotated[AwareDatetime | None, Field(alias="heardAt")] = None
-    """
-    When the broker last heard of that holder, RFC 3339.
-    """
-    heartbeat_interval_ms: Annotated[int | None, Field(alias="heartbeatIntervalMs")] = None
-    """
-    How often the broker hears of its holder, as the holder said: another worker of the receiver may take over after four
-    such intervals of silence.
-    """
-    iterations: int | None = None
-    """
-    Rounds that the receiver took, as it said at `/complete`; only on the handoff's own page.
-    """
-    links: Links
-    """
-    Paths of related resources.
-    """
-    message: StoredMessage | None = None
-    parent_handoff_id: Annotated[str | None, Field(alias="parentHandoffId")] = None
-    """
-    The handoff before it.
-    """
-    reason: str | None = None
-    """
-    Why it ended badly, or why the last attempt failed; `HANDED_ON` where its receiver handed the task on.
-    """
-    receipt: Receipt | None = None
-    result: Any | None = None
-    """
-    The receiver's result, as it gave it at `/complete`; only on the handoff's own page. Of a handoff to several
-    receivers that is completed: their results in the list's order, null where one gave none.
-    """
-    returns_to: Annotated[str | None, Field(alias="returnsTo")] = None
-    """
-    The agent that gets the task back when the receiver completes the handoff (`returnTo`).
-    """
-    safety: RecordSafety | None = None
-    status: (
-        Literal[
-            "PENDING",
-            "ACCEPTED",
-            "INPUT_REQUIRED",
-            "COMPLETED",
-            "REJECTED",
-            "EXPIRED",
-            "FAILED",
-            "DEAD_LETTERED",
-            "CANCELED",
-            "NO_OP",
-        ]
-        | str
-    )
-    """
-    Its status.
-    """
-    stream: StreamView | None = None
-    successor_id: Annotated[str | None, Field(alias="successorId")] = None
-    """
-    The handoff that stands in its place at last (a preferred agent, a supervisor, a person's decision), or, after a
-    wait for the end, by which its task came back; only on the handoff's own page.
-    """
-    task_id: Annotated[str, Field(alias="taskId")]
-    """
-    UUID of its task.
-    """
-    to_agent: Annotated[PartyView, Field(alias="toAgent")]
-    """
-    Who receives it, as the route resolved it.
-    """
-    traceparent: str
-    """
-    The trace context that counts, W3C `traceparent`.
-    """
-    tracestate: str
-    """
-    The `tracestate` that belongs to it; empty for none, and after an erasure.
-    """
-    verdict: dict[str, Any] | None = None
-    """
-    `details` and `metadata` of the receiver's verdict, and the `error` of a failure; only where asked for with
-    `include=verdict`.
-    """
-    warnings: list[WarningView] | None = None
-    """
-    What of the request does not hold in full.
-    """
-
-
 class HistoryView(BaseModel):
     """
     A page of a task's checkpoints, newest first, without their states.
@@ -7621,26 +7422,6 @@ class MatchView(BaseModel):
     """
 
 
-class PageHandoffView(BaseModel):
-    """
-    One page of a list, newest first.
-    """
-
-    model_config = ConfigDict(
-        extra="allow",
-        defer_build=True,
-        populate_by_name=True,
-    )
-    items: list[HandoffView]
-    """
-    The rows of this page.
-    """
-    next_cursor: Annotated[str | None, Field(alias="nextCursor")] = None
-    """
-    Give this as `cursor` for the next page; absent on the last.
-    """
-
-
 class PageRefusalView(BaseModel):
     """
     One page of a list, newest first.
@@ -7772,6 +7553,10 @@ class ProblemDetails(BaseModel):
     """
     Everything that was found.
     """
+    head: str | None = None
+    """
+    Of a place ahead of what exists: the last place that may be named.
+    """
     instance: str
     """
     The path that was asked.
@@ -7885,6 +7670,34 @@ class PromptView(BaseModel):
     """
 
 
+class RecordClassifier(BaseModel):
+    """
+    What an external classifier said.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    by: str
+    """
+    The model, or the style it speaks.
+    """
+    crossing: RecordCrossing | None = None
+    """
+    The texts went to another region for it.
+    """
+    label: str | None = None
+    """
+    What it called it.
+    """
+    verdict: str
+    """
+    `SAFE`, `UNSAFE`, `NONE` where it gave no answer, or `PENDING` where it is asked after the commit.
+    """
+
+
 class RecordCompression(BaseModel):
     """
     What a compression came to: figures and codes.
@@ -7902,6 +7715,10 @@ class RecordCompression(BaseModel):
     cost_usd: Annotated[float | None, Field(alias="costUSD")] = None
     """
     What the call of a model cost.
+    """
+    crossing: RecordCrossing | None = None
+    """
+    The turns went to another region for the model's summary.
     """
     facts: int
     """
@@ -7966,6 +7783,34 @@ class RecordCost(BaseModel):
     token_spent: Annotated[TokensView | None, Field(alias="tokenSpent")] = None
     """
     Tokens so far; records of older versions have `promptTokens` and `completionTokens` beside.
+    """
+
+
+class RecordSafety(BaseModel):
+    """
+    What the safety stage said of a message that passed: codes only.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    classifier: RecordClassifier | None = None
+    """
+    The external classifier, where one was asked.
+    """
+    marked: list[str] | None = None
+    """
+    Rules that marked an order inside data.
+    """
+    observed: list[str] | None = None
+    """
+    Rules that fired and were only observed.
+    """
+    rules: str
+    """
+    The version of the rules.
     """
 
 
@@ -9839,6 +9684,167 @@ class FailBody(BaseModel):
     """
 
 
+class HandoffView(BaseModel):
+    """
+    A handoff and where it stands.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    accepted_at: Annotated[AwareDatetime | None, Field(alias="acceptedAt")] = None
+    """
+    When the receiver accepted.
+    """
+    asked: AskedView | None = None
+    attempts: int
+    """
+    Delivery attempts begun so far.
+    """
+    checkpoint: CheckpointRefView | None = None
+    context: ContextView | None = None
+    conversation_id: Annotated[str | None, Field(alias="conversationId")] = None
+    """
+    The conversation that the sender named (`conversationId`).
+    """
+    conversation_summary: Annotated[str | None, Field(alias="conversationSummary")] = None
+    """
+    The receiver's summary of its conversation, as it gave it at `/complete`; only on the handoff's own page.
+    """
+    cost_tracking: Annotated[CostView, Field(alias="costTracking")]
+    """
+    What it cost, cumulative.
+    """
+    created_at: Annotated[AwareDatetime, Field(alias="createdAt")]
+    """
+    When it was committed, RFC 3339.
+    """
+    deadline_at: Annotated[AwareDatetime | None, Field(alias="deadlineAt")] = None
+    """
+    When the verdict or the lease is due, RFC 3339.
+    """
+    delivery_mode: Annotated[
+        Literal["webhook", "pull", "a2a", "temporal", "sqs", "nats", "redis", "amqp"] | str,
+        Field(alias="deliveryMode"),
+    ]
+    """
+    `webhook` or `pull`.
+    """
+    duration_ms: Annotated[int | None, Field(alias="durationMs")] = None
+    """
+    Milliseconds from acceptance to the end.
+    """
+    ended_at: Annotated[AwareDatetime | None, Field(alias="endedAt")] = None
+    """
+    When it ended, RFC 3339; null before.
+    """
+    fencing_token: Annotated[int, Field(alias="fencingToken")]
+    """
+    The current fencing token.
+    """
+    from_agent: Annotated[PartyView, Field(alias="fromAgent")]
+    """
+    Who sent it.
+    """
+    group: HandoffGroup | None = None
+    handoff_id: Annotated[str, Field(alias="handoffId")]
+    """
+    UUID of the handoff.
+    """
+    heard_at: Annotated[AwareDatetime | None, Field(alias="heardAt")] = None
+    """
+    When the broker last heard of that holder, RFC 3339.
+    """
+    heartbeat_interval_ms: Annotated[int | None, Field(alias="heartbeatIntervalMs")] = None
+    """
+    How often the broker hears of its holder, as the holder said: another worker of the receiver may take over after four
+    such intervals of silence.
+    """
+    iterations: int | None = None
+    """
+    Rounds that the receiver took, as it said at `/complete`; only on the handoff's own page.
+    """
+    links: Links
+    """
+    Paths of related resources.
+    """
+    message: StoredMessage | None = None
+    parent_handoff_id: Annotated[str | None, Field(alias="parentHandoffId")] = None
+    """
+    The handoff before it.
+    """
+    questions: list[AskedView] | None = None
+    """
+    All questions of the receiver to the sender, the first one first; only where asked for with `include=questions`.
+    """
+    reason: str | None = None
+    """
+    Why it ended badly, or why the last attempt failed; `HANDED_ON` where its receiver handed the task on.
+    """
+    receipt: Receipt | None = None
+    result: Any | None = None
+    """
+    The receiver's result, as it gave it at `/complete`; only on the handoff's own page. Of a handoff to several
+    receivers that is completed: their results in the list's order, null where one gave none.
+    """
+    returns_to: Annotated[str | None, Field(alias="returnsTo")] = None
+    """
+    The agent that gets the task back when the receiver completes the handoff (`returnTo`).
+    """
+    safety: RecordSafety | None = None
+    status: (
+        Literal[
+            "PENDING",
+            "ACCEPTED",
+            "INPUT_REQUIRED",
+            "COMPLETED",
+            "REJECTED",
+            "EXPIRED",
+            "FAILED",
+            "DEAD_LETTERED",
+            "CANCELED",
+            "NO_OP",
+        ]
+        | str
+    )
+    """
+    Its status.
+    """
+    stream: StreamView | None = None
+    successor_id: Annotated[str | None, Field(alias="successorId")] = None
+    """
+    The handoff that stands in its place at last (a preferred agent, a supervisor, a person's decision), or, after a
+    wait for the end, by which its task came back; only on the handoff's own page.
+    """
+    task_id: Annotated[str, Field(alias="taskId")]
+    """
+    UUID of its task.
+    """
+    to_agent: Annotated[PartyView, Field(alias="toAgent")]
+    """
+    Who receives it, as the route resolved it.
+    """
+    traceparent: str
+    """
+    The trace context that counts, W3C `traceparent`.
+    """
+    tracestate: str
+    """
+    The `tracestate` that belongs to it; empty for none, and after an erasure.
+    """
+    verdict: dict[str, Any] | None = None
+    """
+    `details` and `metadata` of the receiver's verdict, and the `error` of a failure; only where asked for with
+    `include=verdict`.
+    """
+    warnings: list[WarningView] | None = None
+    """
+    What of the request does not hold in full.
+    """
+
+
 class LintBody(RootModel[LintManyBody | ContractDocument]):
     root: LintManyBody | ContractDocument
     """
@@ -9873,6 +9879,26 @@ class PageDeadLetterView(BaseModel):
         populate_by_name=True,
     )
     items: list[DeadLetterView]
+    """
+    The rows of this page.
+    """
+    next_cursor: Annotated[str | None, Field(alias="nextCursor")] = None
+    """
+    Give this as `cursor` for the next page; absent on the last.
+    """
+
+
+class PageHandoffView(BaseModel):
+    """
+    One page of a list, newest first.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    items: list[HandoffView]
     """
     The rows of this page.
     """

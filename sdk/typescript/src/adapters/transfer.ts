@@ -67,7 +67,8 @@ function validate(value: unknown): { readonly value: TransferInput } | { readonl
     string,
     unknown
   >;
-  if (typeof task !== "string" || task.trim() === "") return { issues: [{ message: "task has to be a text" }] };
+  if (typeof task !== "string" || task.trim() === "")
+    return { issues: [{ message: "task has to be a text" }] };
   if (reason !== undefined && typeof reason !== "string")
     return { issues: [{ message: "reason has to be a text" }] };
   return { value: { task, reason } };

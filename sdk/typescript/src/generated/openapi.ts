@@ -1282,7 +1282,7 @@ export interface paths {
         /** List the tenant's subscriptions, without their secrets. */
         get: operations["listSubscriptions"];
         put?: never;
-        /** Subscribe to events. They are posted, signed after Standard Webhooks, from this moment on. */
+        /** Subscribe to events. They are posted, signed after Standard Webhooks, from this moment on, or from `since` on. */
         post: operations["createSubscription"];
         delete?: never;
         options?: never;
@@ -3095,6 +3095,10 @@ export interface components {
             /** @description Why it was asked for: a code. */
             reason: string;
             receipt?: components["schemas"]["Receipt"] | null;
+            /** @description The `ERASURE_COMPLETED` record: `handoffd verify` holds each other member to it. */
+            record?: {
+                [key: string]: unknown;
+            } | null;
             /**
              * Format: date-time
              * @description When it was asked for, RFC 3339.
@@ -4730,6 +4734,8 @@ export interface components {
              * @description The handoff before it.
              */
             parentHandoffId?: string | null;
+            /** @description All questions of the receiver to the sender, the first one first; only where asked for with `include=questions`. */
+            questions?: components["schemas"]["AskedView"][] | null;
             /** @description Why it ended badly, or why the last attempt failed; `HANDED_ON` where its receiver handed the task on. */
             reason?: string | null;
             receipt?: components["schemas"]["Receipt"] | null;
@@ -5360,6 +5366,8 @@ export interface components {
                  * @description The handoff before it.
                  */
                 parentHandoffId?: string | null;
+                /** @description All questions of the receiver to the sender, the first one first; only where asked for with `include=questions`. */
+                questions?: components["schemas"]["AskedView"][] | null;
                 /** @description Why it ended badly, or why the last attempt failed; `HANDED_ON` where its receiver handed the task on. */
                 reason?: string | null;
                 receipt?: components["schemas"]["Receipt"] | null;
@@ -5651,6 +5659,8 @@ export interface components {
             expectedSeq?: number | null;
             /** @description Everything that was found. */
             failures: components["schemas"]["FailureView"][];
+            /** @description Of a place ahead of what exists: the last place that may be named. */
+            head?: string | null;
             /** @description The path that was asked. */
             instance: string;
             /** @description Of chunks as NDJSON: the line of the refused one, from 1. */
@@ -5904,6 +5914,8 @@ export interface components {
         RecordClassifier: {
             /** @description The model, or the style it speaks. */
             by: string;
+            /** @description The texts went to another region for it. */
+            crossing?: components["schemas"]["RecordCrossing"];
             /** @description What it called it. */
             label?: string;
             /** @description `SAFE`, `UNSAFE`, `NONE` where it gave no answer, or `PENDING` where it is asked after the commit. */
@@ -5920,6 +5932,8 @@ export interface components {
              * @description What the call of a model cost.
              */
             costUSD?: number;
+            /** @description The turns went to another region for the model's summary. */
+            crossing?: components["schemas"]["RecordCrossing"];
             /**
              * Format: int64
              * @description Facts of what was replaced.
@@ -5994,7 +6008,7 @@ export interface components {
         RecordCrossing: {
             /** @description The region that the data leave. */
             from: string;
-            /** @description At which end: `sender` or `receiver`. */
+            /** @description At which end: `sender` or `receiver`; or who was shown texts: `classifier` or `model`. */
             party: string;
             /** @description The region that the data enter. */
             to: string;
@@ -6539,6 +6553,11 @@ export interface components {
             format?: components["schemas"]["EventFormat"] | null;
             /** @description Where the endpoint is; none: in the broker's region. */
             region?: string | null;
+            /**
+             * @description On creation: it is told of what happened since then, in order; a cursor of the feed or an RFC 3339 time. Unless said, of
+             *     what comes.
+             */
+            since?: string | null;
             /** @description On creation: the value of `X-A2A-Notification-Token` that the endpoint asks for, kept likewise. */
             token?: string | null;
             /** @description What the transfer of events to that region stands on: a code. */
@@ -7290,7 +7309,7 @@ export interface components {
         /** @description By how much a version number has to rise. A later version may have more. */
         VersionStep: ("patch" | "minor" | "major") | (string & {});
         /** @description What is taken and does not hold in full; docs/warnings.md explains each. A later version may have more. */
-        WarningCode: ("WITHOUT_EFFECT" | "UNKNOWN_AGENT" | "ENDPOINT_REFUSED" | "NO_ROOM" | "NOTHING_HELD" | "CONTRACT_FINDING" | "BELOW_MINIMUM_LEVEL" | "CONTRACT_UNKNOWN" | "CLAUSE_NOT_ENFORCED" | "DEDUPE_KEY_ABSENT" | "TRACE_ID_ABSENT" | "RESIDENCY_CROSSING" | "AGENT_VERSION_MISMATCH" | "SCHEMA_DOWNGRADED" | "TRACE_RESTARTED" | "CREDENTIAL_FOUND" | "CONTEXT_OVER_LIMIT" | "EMBEDDED_BINARY" | "ORDER_IN_DATA" | "OPINION_PENDING") | (string & {});
+        WarningCode: ("WITHOUT_EFFECT" | "UNKNOWN_AGENT" | "ENDPOINT_REFUSED" | "NO_ROOM" | "NOTHING_HELD" | "CONTRACT_FINDING" | "BELOW_MINIMUM_LEVEL" | "CONTRACT_UNKNOWN" | "CLAUSE_NOT_ENFORCED" | "DEDUPE_KEY_ABSENT" | "TRACE_ID_ABSENT" | "RESIDENCY_CROSSING" | "AGENT_VERSION_MISMATCH" | "SCHEMA_DOWNGRADED" | "TRACE_RESTARTED" | "CREDENTIAL_FOUND" | "CONTEXT_OVER_LIMIT" | "EMBEDDED_BINARY" | "ORDER_IN_DATA" | "OPINION_PENDING" | "UNREADABLE") | (string & {});
         /** @description A shortfall that refuses nothing: something was taken and does not hold in full. */
         WarningView: {
             /** @description Its code; `docs/warnings.md` explains each. */
@@ -9759,7 +9778,7 @@ export interface operations {
             };
             413: components["responses"]["TooLarge"];
             415: components["responses"]["NotJson"];
-            /** @description The body does not fit, or the agent takes no handoffs */
+            /** @description The body does not fit, the agent takes no handoffs, or the contract of the edge to it refuses the message */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -9805,7 +9824,7 @@ export interface operations {
                     "application/json": components["schemas"]["FeedView"];
                 };
             };
-            /** @description A malformed parameter */
+            /** @description A malformed parameter, or `since` ahead of the feed: `head` is its end */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -10019,7 +10038,10 @@ export interface operations {
     getHandoff: {
         parameters: {
             query?: {
-                /** @description `message`: show the stored message too; `verdict`: what the receiver said with its verdict. Several are separated by commas. */
+                /**
+                 * @description `message`: show the stored message too; `verdict`: what the receiver said with its verdict; `questions`: all questions with
+                 *     their answers. Several are separated by commas.
+                 */
                 include?: string;
                 /** @description Seconds to hold the answer, 60 at most: until the handoff, or what stands in its place, has a verdict. */
                 wait?: number;
@@ -10323,7 +10345,7 @@ export interface operations {
                     "text/event-stream": string;
                 };
             };
-            /** @description A malformed parameter */
+            /** @description A malformed parameter, or a place ahead of the next chunk: `head` is its number */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -10697,7 +10719,7 @@ export interface operations {
                     "application/json": components["schemas"]["ConversationView"];
                 };
             };
-            /** @description A malformed parameter */
+            /** @description A malformed parameter, or `from` beyond the last turn: `head` is their number */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -10982,7 +11004,10 @@ export interface operations {
     takeOverHandoff: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 visible ASCII characters; the same request again under the same key changes nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day */
+                "Idempotency-Key"?: string | null;
+            };
             path: {
                 /** @description The handoff's UUID */
                 handoffId: string;
@@ -13049,7 +13074,7 @@ export interface operations {
                     "text/event-stream": string;
                 };
             };
-            /** @description `Last-Event-ID` is no cursor */
+            /** @description `Last-Event-ID` is no cursor, or one that the feed has not come to: `head` is the last */
             400: {
                 headers: {
                     [name: string]: unknown;

@@ -28,7 +28,7 @@ class AgentFields(TypedDict, total=False):
     card: models.Card | Mapping[str, Any] | Unset | None
     context_policy: str | Unset | None
     context_window_tokens: int | Unset | None
-    delivery: models.Delivery | Mapping[str, Any] | Unset | None
+    delivery: models.DeliverySpec | Mapping[str, Any] | Unset | None
     description: str | Unset | None
     domains: builtins.list[str] | Unset | None
     examples: builtins.list[str] | Unset | None
@@ -38,6 +38,7 @@ class AgentFields(TypedDict, total=False):
     model: str | Unset | None
     name: str | Unset | None
     orders: str | Unset | None
+    pause: str | Unset | None
     permissions: builtins.list[str] | Unset | None
     region: str | Unset | None
     require_checkpoint: bool | Unset | None
@@ -881,8 +882,8 @@ class DataSubjects:
                 reason: A code, `DATA_SUBJECT_REQUEST` unless said; stands in the records.
                 requested_by: Your own reference to the request, e.g. a ticket; kept with the record, outlives the
                     erasure.
-                scope: `personal-data` (unless said), or `messages`: all contents and checkpoints of the tasks that the person's data
-                    came with, too. It may follow an erasure of the scope `personal-data`.
+                scope: `personal-data` (unless said), or `messages`: all contents and checkpoints of the tasks that the
+                    person's data came with, too. It may follow an erasure of the scope `personal-data`.
 
             Raises:
                 ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an operator; 404:
@@ -1209,8 +1210,9 @@ class Escalations:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an operator; 404: No
                 such escalation; 409: Decided before, or there is nothing to reassign; 413: The body is too large,
                 as it is or decoded; 415: Not application/json, or in a Content-Encoding other than those that the
-                answer's Accept-Encoding names; 422: The body does not fit, or the agent takes no handoffs; 503:
-                Overloaded, or the store is away: nothing was written.
+                answer's Accept-Encoding names; 422: The body does not fit, the agent takes no handoffs, or the
+                contract of the edge to it refuses the message; 503: Overloaded, or the store is away: nothing was
+                written.
             TransportError: The broker did not answer.
         """
         return _model(
@@ -1290,8 +1292,8 @@ class Events:
             format: How events are written: `standard` unless said, or `cloudevents`.
 
         Raises:
-            ProblemError: 400: A malformed parameter; 401: No valid key; 503: Overloaded, or the store is away:
-                nothing was written.
+            ProblemError: 400: A malformed parameter, or `since` ahead of the feed: `head` is its end; 401: No valid
+                key; 503: Overloaded, or the store is away: nothing was written.
             TransportError: The broker did not answer.
         """
         return _model(
@@ -1379,8 +1381,8 @@ class Handoffs:
 
         Args:
             handoff_id: The handoff's UUID
-            include: `message`: show the stored message too; `verdict`: what the receiver said with its verdict.
-                Several are separated by commas.
+            include: `message`: show the stored message too; `verdict`: what the receiver said with its verdict;
+                `questions`: all questions with their answers. Several are separated by commas.
             wait: Seconds to hold the answer, 60 at most: until the handoff, or what stands in its place, has a
                 verdict.
             until: With `wait`: `verdict` (unless said), `ended`, `asked` (ended, or a question waits for an
@@ -1399,7 +1401,12 @@ class Handoffs:
         )
 
     def accept(
-        self, handoff_id: str, *, fencing_token: int, heartbeat_interval_ms: int | Unset | None = UNSET
+        self,
+        handoff_id: str,
+        *,
+        fencing_token: int,
+        heartbeat_interval_ms: int | Unset | None = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.HandoffView:
         """Take the task.
 
@@ -1426,7 +1433,7 @@ class Handoffs:
                 "POST",
                 f"/handoffs/{quoted(handoff_id)}/accept",
                 body=body_of({"heartbeatIntervalMs": heartbeat_interval_ms}),
-                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token)}),
+                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token), "Idempotency-Key": idempotency_key}),
                 repeatable=True,
             ),
         )
@@ -1519,9 +1526,10 @@ class Handoffs:
                 limit: Chunks a page, 1 to 500; 50 unless said.
 
             Raises:
-                ProblemError: 400: A malformed parameter; 401: No valid key; 403: A dead letter: its text reaches no
-                    agent; 404: No such handoff, or not the caller's; 409: The handoff's message came whole; 503:
-                    Overloaded, or the store is away: nothing was written.
+                ProblemError: 400: A malformed parameter, or a place ahead of the next chunk: `head` is its number; 401:
+                    No valid key; 403: A dead letter: its text reaches no agent; 404: No such handoff, or not the
+                    caller's; 409: The handoff's message came whole; 503: Overloaded, or the store is away: nothing was
+                    written.
                 TransportError: The broker did not answer.
         """
         return _model(
@@ -1682,7 +1690,12 @@ class Handoffs:
         )
 
     def heartbeat(
-        self, handoff_id: str, *, fencing_token: int, heartbeat_interval_ms: int | Unset | None = UNSET
+        self,
+        handoff_id: str,
+        *,
+        fencing_token: int,
+        heartbeat_interval_ms: int | Unset | None = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.HandoffView:
         """Extend the lease.
 
@@ -1708,7 +1721,7 @@ class Handoffs:
                 "POST",
                 f"/handoffs/{quoted(handoff_id)}/heartbeat",
                 body=body_of({"heartbeatIntervalMs": heartbeat_interval_ms}),
-                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token)}),
+                headers=headers_of({"Handoff-Fencing-Token": str(fencing_token), "Idempotency-Key": idempotency_key}),
                 repeatable=True,
             ),
         )
@@ -1722,9 +1735,10 @@ class Handoffs:
             to: The turn after the last one; 500 turns after `from` at most.
 
         Raises:
-            ProblemError: 400: A malformed parameter; 401: No valid key; 403: A dead letter: its text reaches no
-                agent; 404: No such handoff, not the caller's, or its message was erased or past its time; 503: The
-                store is away, or the broker takes no more requests.
+            ProblemError: 400: A malformed parameter, or `from` beyond the last turn: `head` is their number; 401:
+                No valid key; 403: A dead letter: its text reaches no agent; 404: No such handoff, not the caller's,
+                or its message was erased or past its time; 503: The store is away, or the broker takes no more
+                requests.
             TransportError: The broker did not answer.
         """
         return _model(
@@ -1770,7 +1784,9 @@ class Handoffs:
             ),
         )
 
-    def take_over(self, handoff_id: str, *, heartbeat_interval_ms: int | Unset | None = UNSET) -> models.HandoffView:
+    def take_over(
+        self, handoff_id: str, *, heartbeat_interval_ms: int | Unset | None = UNSET, idempotency_key: str | None = None
+    ) -> models.HandoffView:
         """Take an accepted handoff over from another worker of the same agent that was silent for four of its own intervals
         (`heartbeatIntervalMs` of its acceptance or heartbeats). The answer has a new fencing token and a lease that begins now; the
         worker before gets 409 `STALE_LEASE` from then on.
@@ -1779,6 +1795,8 @@ class Handoffs:
                 handoff_id: The handoff's UUID
                 heartbeat_interval_ms: How often the broker will hear of the new holder. Without it the new lease cannot
                     be taken over before it ends.
+                idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                    nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
             Raises:
                 ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not the receiver's key; 404:
@@ -1791,9 +1809,95 @@ class Handoffs:
         return _model(
             models.HandoffView,
             self._transport.call(
-                "POST", f"/handoffs/{quoted(handoff_id)}/takeover", body=body_of({"heartbeatIntervalMs": heartbeat_interval_ms})
+                "POST",
+                f"/handoffs/{quoted(handoff_id)}/takeover",
+                body=body_of({"heartbeatIntervalMs": heartbeat_interval_ms}),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
             ),
         )
+
+    def list_refusals(
+        self,
+        *,
+        from_agent: str | None = None,
+        to_agent: str | None = None,
+        task_id: str | None = None,
+        code: str | None = None,
+        pointer: str | None = None,
+        from_: str | None = None,
+        to: str | None = None,
+        cursor: str | None = None,
+        limit: int | None = None,
+    ) -> models.PageRefusalView:
+        """List refused messages, newest first. An agent sees its own. Refusals are kept as long as events are.
+
+        Args:
+            from_agent: Only messages of this sender.
+            to_agent: Only messages to this receiver.
+            task_id: Only messages that name this task.
+            code: Only for this reason: a code.
+            pointer: Only where the reason was found at this JSON pointer.
+            from_: Only at this time or later, RFC 3339.
+            to: Only before this time, RFC 3339.
+            cursor: `nextCursor` of the page before.
+            limit: Rows a page, 1 to 500; 50 unless said.
+
+        Raises:
+            ProblemError: 400: A malformed parameter; 401: No valid key; 503: The store is away, or the broker takes
+                no more requests.
+            TransportError: The broker did not answer.
+        """
+        return _model(
+            models.PageRefusalView,
+            self._transport.call(
+                "GET",
+                "/refusals",
+                query={
+                    "fromAgent": from_agent,
+                    "toAgent": to_agent,
+                    "taskId": task_id,
+                    "code": code,
+                    "pointer": pointer,
+                    "from": from_,
+                    "to": to,
+                    "cursor": cursor,
+                    "limit": limit,
+                },
+            ),
+        )
+
+    def iterate_list_refusals(
+        self,
+        *,
+        from_agent: str | None = None,
+        to_agent: str | None = None,
+        task_id: str | None = None,
+        code: str | None = None,
+        pointer: str | None = None,
+        from_: str | None = None,
+        to: str | None = None,
+        limit: int | None = None,
+    ) -> Iterator[models.RefusalView]:
+        """Each item of `list_refusals`, page after page; arguments and errors as there."""
+        cursor: str | None = None
+        while True:
+            page = self.list_refusals(
+                from_agent=from_agent,
+                to_agent=to_agent,
+                task_id=task_id,
+                code=code,
+                pointer=pointer,
+                from_=from_,
+                to=to,
+                limit=limit,
+                cursor=cursor,
+            )
+            for item in page.items:
+                yield item
+            cursor = page.next_cursor
+            if not cursor:
+                return
 
     def list(
         self,
@@ -2223,7 +2327,7 @@ class Service:
         """The broker takes requests: the store answers and takes writes, and no stop is under way.
 
         Raises:
-            ProblemError: 400: An unknown query parameter; 503: Stopping, or the store is away.
+            ProblemError: 400: An unknown query parameter; 503: Stopping, or the store is away or takes no writes.
             TransportError: The broker did not answer.
         """
         return _text(self._transport.call("GET", "/readyz"))
@@ -2245,12 +2349,13 @@ class Subscriptions:
         filter: models.FilterView | Mapping[str, Any] | Unset | None = UNSET,
         format: str | Unset | None = UNSET,
         region: str | Unset | None = UNSET,
+        since: str | Unset | None = UNSET,
         token: str | Unset | None = UNSET,
         transfer_basis: str | Unset | None = UNSET,
         url: str | Unset | None = UNSET,
         idempotency_key: str | None = None,
     ) -> models.SubscriptionView:
-        """Subscribe to events. They are posted, signed after Standard Webhooks, from this moment on.
+        """Subscribe to events. They are posted, signed after Standard Webhooks, from this moment on, or from `since` on.
 
         Args:
             authorization: On creation: the value of `Authorization` that the endpoint asks for. It is kept sealed
@@ -2262,6 +2367,8 @@ class Subscriptions:
                 that it sends.
             format: How events are written.
             region: Where the endpoint is; none: in the broker's region.
+            since: On creation: it is told of what happened since then, in order; a cursor of the feed or an RFC
+                3339 time. Unless said, of what comes.
             token: On creation: the value of `X-A2A-Notification-Token` that the endpoint asks for, kept likewise.
             transfer_basis: What the transfer of events to that region stands on: a code.
             url: Where events are posted to; needed on creation.
@@ -2290,6 +2397,7 @@ class Subscriptions:
                         "filter": filter,
                         "format": format,
                         "region": region,
+                        "since": since,
                         "token": token,
                         "transferBasis": transfer_basis,
                         "url": url,
@@ -2324,6 +2432,7 @@ class Subscriptions:
         filter: models.FilterView | Mapping[str, Any] | Unset | None = UNSET,
         format: str | Unset | None = UNSET,
         region: str | Unset | None = UNSET,
+        since: str | Unset | None = UNSET,
         token: str | Unset | None = UNSET,
         transfer_basis: str | Unset | None = UNSET,
         url: str | Unset | None = UNSET,
@@ -2341,6 +2450,8 @@ class Subscriptions:
                 that it sends.
             format: How events are written.
             region: Where the endpoint is; none: in the broker's region.
+            since: On creation: it is told of what happened since then, in order; a cursor of the feed or an RFC
+                3339 time. Unless said, of what comes.
             token: On creation: the value of `X-A2A-Notification-Token` that the endpoint asks for, kept likewise.
             transfer_basis: What the transfer of events to that region stands on: a code.
             url: Where events are posted to; needed on creation.
@@ -2367,6 +2478,7 @@ class Subscriptions:
                         "filter": filter,
                         "format": format,
                         "region": region,
+                        "since": since,
                         "token": token,
                         "transferBasis": transfer_basis,
                         "url": url,
@@ -2625,23 +2737,25 @@ class Tasks:
         handoff_id: str | None = None,
         fencing_token: int | None = None,
     ) -> models.CheckpointView:
-        """Store a checkpoint ahead of a handoff; the body is the state itself, a JSON object.
+        """Store a checkpoint ahead of a handoff; the body is the state itself, a JSON object. The caller has a part in the
+        task, or the task does not exist yet. A run is its agent's own: agents that use one `executionId` have a run each.
 
-        Args:
-            task_id: The task's UUID; it need not exist yet
-            execution_id: The UUID of the agent's run
-            body: The state
-            handoff_id: The handoff on which the agent's worker works, with its token: a worker whose handoff
-                another one took over saves nothing
-            fencing_token: The token by which the worker holds that handoff
+            Args:
+                task_id: The task's UUID; it need not exist yet
+                execution_id: The UUID of the agent's run
+                body: The state
+                handoff_id: The handoff on which the agent's worker works, with its token: a worker whose handoff
+                    another one took over saves nothing
+                fencing_token: The token by which the worker holds that handoff
 
-        Raises:
-            ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Another agent's run, or no
-                agent's key; 404: Not UUIDs; 409: The task has ended, and no grace runs in which the caller may
-                finish its work on it; or the token is stale; 413: The body is too large, as it is or decoded; 415:
-                Not application/json, or in a Content-Encoding other than those that the answer's Accept-Encoding
-                names; 422: Not an object; 503: Overloaded, or the store is away: nothing was written.
-            TransportError: The broker did not answer.
+            Raises:
+                ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: No agent's key; 404: Not
+                    UUIDs, or a task in which the caller has no part; 409: The task has ended, and no grace runs in
+                    which the caller may finish its work on it; or the token is stale; 413: The body is too large, as it
+                    is or decoded; 415: Not application/json, or in a Content-Encoding other than those that the
+                    answer's Accept-Encoding names; 422: Not an object; 503: Overloaded, or the store is away: nothing
+                    was written.
+                TransportError: The broker did not answer.
         """
         return _model(
             models.CheckpointView,
@@ -2881,6 +2995,7 @@ OPERATIONS: dict[str, str] = {
     "getHistory": "handoffs.get_history",
     "rejectHandoff": "handoffs.reject",
     "takeOverHandoff": "handoffs.take_over",
+    "listRefusals": "handoffs.list_refusals",
     "listKeys": "keys.list",
     "createKey": "keys.create",
     "revokeKey": "keys.revoke",
