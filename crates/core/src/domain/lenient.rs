@@ -1,6 +1,6 @@
 //! A receiver's verdict, read status first: what is unreadable in a text beside it does not undo it (specification §3).
 //!
-//! The strict reader ([`json`]) has the first word, and what it takes is taken as it is. Only what it refuses is read
+//! The strict reader (`domain::json`) has the first word, and what it takes is taken as it is. Only what it refuses is read
 //! again here: an escape of half a character, bytes that are not UTF-8, a word such as `NaN`, a number that a double
 //! cannot hold, nesting without end, a member that stands twice. Structure is not guessed: brackets, quotes, colons and
 //! commas have to fit. Nothing recurses over what came, and cost is linear in it.
