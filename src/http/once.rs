@@ -4,7 +4,7 @@
 //! secrets. One that was refused changed nothing and lets its key go, so that it is judged afresh. One whose end is not known
 //! (the broker died, or the store did not answer a commit) keeps its key: nothing is ever carried out twice.
 //!
-//! Submissions, questions and answers keep their keys in the commit of what they make ([`OWN`]), and pass here.
+//! Submissions, questions and answers keep their keys in the commit of what they make (`OWN`), and pass here.
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{FromRequestParts, MatchedPath, Request, State};
