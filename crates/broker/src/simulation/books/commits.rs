@@ -1,6 +1,6 @@
 //! Invariants of tasks and handoffs at each commit.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Books, Ended, HandoffEntry, TaskEntry, short};
 use handoffd_core::domain::group::{GroupStatus, branch_id};
@@ -299,6 +299,7 @@ impl Books {
         self.funds_add_up(task);
         self.leases_run(task);
         self.groups_stand(task);
+        self.opens(task, records);
         for draft in records.iter().filter(|draft| draft.task_id == Some(id)) {
             if let Some(cost) = draft.cost.filter(|_| draft.kind == RecordKind::Handoff) {
                 let says = cost.spent.plus(cost.remaining);
@@ -307,6 +308,27 @@ impl Books {
                 }
                 let of = draft.handoff_id.map(short).unwrap_or_default();
                 self.spends(id, &of, says, task.topped_up);
+            }
+        }
+    }
+
+    /// Notes what the opener of a task grants it: its first message's figures, and what its messages to several receivers
+    /// grant beyond, since each branch gets the figures anew.
+    fn opens(&mut self, task: &Task, records: &[RecordDraft]) {
+        let opener = task.funds.as_ref().map(|funds| &funds.opener);
+        let mut groups: BTreeMap<HandoffId, Usd> = BTreeMap::new();
+        for draft in records {
+            let sent = draft.task_id == Some(task.id) && draft.kind == RecordKind::Handoff;
+            let Some(cost) = draft.cost.filter(|_| sent) else { continue };
+            let source = draft.from.as_ref().and_then(|from| from.agent_id.as_ref());
+            let Some(entry) = self.tasks.get_mut(&task.id) else { return };
+            let says = cost.spent.plus(cost.remaining);
+            let opening = entry.opening.get_or_insert(says);
+            if let Some(group) = draft.group.filter(|_| source == opener) {
+                // All branches state the same spending.
+                let grants = groups.entry(group.id).or_insert(cost.spent);
+                *grants = grants.plus(cost.remaining);
+                *opening = (*opening).max(Usd(grants.0 - task.topped_up.0));
             }
         }
     }
@@ -326,7 +348,7 @@ impl Books {
     /// Checks that the figures of a handoff do not exceed the available funds.
     fn spends(&mut self, id: TaskId, handoff: &str, says: Usd, topped_up: Usd) {
         let Some(entry) = self.tasks.get_mut(&id) else { return };
-        let limit = entry.opening.get_or_insert(says).plus(topped_up);
+        let Some(limit) = entry.opening.map(|opening| opening.plus(topped_up)) else { return };
         if says > limit {
             self.violate(|| format!("{handoff} accounts for {says} USD; there were {limit}"));
         }
