@@ -1,6 +1,6 @@
 //! Invariants of tasks and handoffs at each commit.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::{Books, Ended, HandoffEntry, TaskEntry, short};
 use handoffd_core::domain::group::{GroupStatus, branch_id};
@@ -236,7 +236,8 @@ impl Books {
             fence: task.fence,
             holder: task.holder.clone(),
             accepted: None,
-            opening: None,
+            granted: Usd(0),
+            topped_up: Usd(0),
         };
         let Some(before) = self.tasks.insert(id, entry) else {
             if !new {
@@ -245,7 +246,8 @@ impl Books {
             return self.task_stands(task, records);
         };
         if let Some(entry) = self.tasks.get_mut(&id) {
-            (entry.accepted, entry.opening) = (before.accepted, before.opening);
+            entry.accepted = before.accepted;
+            (entry.granted, entry.topped_up) = (before.granted, before.topped_up);
         }
         if task.fence < before.fence {
             self.violate(|| format!("the fence of task {id} fell to {}", task.fence));
@@ -299,38 +301,7 @@ impl Books {
         self.funds_add_up(task);
         self.leases_run(task);
         self.groups_stand(task);
-        self.opens(task, records);
-        for draft in records.iter().filter(|draft| draft.task_id == Some(id)) {
-            if let Some(cost) = draft.cost.filter(|_| draft.kind == RecordKind::Handoff) {
-                let says = cost.spent.plus(cost.remaining);
-                if draft.handoff_id.is_some_and(|of| self.granted.contains(&of)) {
-                    self.raise(id, says, task.topped_up);
-                }
-                let of = draft.handoff_id.map(short).unwrap_or_default();
-                self.spends(id, &of, says, task.topped_up);
-            }
-        }
-    }
-
-    /// Notes what the opener of a task grants it: its first message's figures, and what its messages to several receivers
-    /// grant beyond, since each branch gets the figures anew.
-    fn opens(&mut self, task: &Task, records: &[RecordDraft]) {
-        let opener = task.funds.as_ref().map(|funds| &funds.opener);
-        let mut groups: BTreeMap<HandoffId, Usd> = BTreeMap::new();
-        for draft in records {
-            let sent = draft.task_id == Some(task.id) && draft.kind == RecordKind::Handoff;
-            let Some(cost) = draft.cost.filter(|_| sent) else { continue };
-            let source = draft.from.as_ref().and_then(|from| from.agent_id.as_ref());
-            let Some(entry) = self.tasks.get_mut(&task.id) else { return };
-            let says = cost.spent.plus(cost.remaining);
-            let opening = entry.opening.get_or_insert(says);
-            if let Some(group) = draft.group.filter(|_| source == opener) {
-                // All branches state the same spending.
-                let grants = groups.entry(group.id).or_insert(cost.spent);
-                *grants = grants.plus(cost.remaining);
-                *opening = (*opening).max(Usd(grants.0 - task.topped_up.0));
-            }
-        }
+        self.grants_hold(task, records);
     }
 
     /// Records that a person releases the handoff regardless of its figures.
@@ -338,19 +309,32 @@ impl Books {
         self.granted.insert(handoff);
     }
 
-    /// There is as much as that handoff says: it was granted.
-    fn raise(&mut self, id: TaskId, says: Usd, topped_up: Usd) {
-        let Some(entry) = self.tasks.get_mut(&id) else { return };
-        let granted = Usd(says.0 - topped_up.0);
-        entry.opening = entry.opening.map(|opening| opening.max(granted));
-    }
-
-    /// Checks that the figures of a handoff do not exceed the available funds.
-    fn spends(&mut self, id: TaskId, handoff: &str, says: Usd, topped_up: Usd) {
-        let Some(entry) = self.tasks.get_mut(&id) else { return };
-        let Some(limit) = entry.opening.map(|opening| opening.plus(topped_up)) else { return };
-        if says > limit {
-            self.violate(|| format!("{handoff} accounts for {says} USD; there were {limit}"));
+    /// Checks that no message accounts for more than its task was granted, and that the grant rises by nothing but a
+    /// message of the task's opener, a person's release or a top-up, and by no more than those state.
+    fn grants_hold(&mut self, task: &Task, records: &[RecordDraft]) {
+        let (Some(funds), Some(entry)) = (&task.funds, self.tasks.get_mut(&task.id)) else {
+            return;
+        };
+        let (before, topped_up) = (entry.granted, entry.topped_up);
+        (entry.granted, entry.topped_up) = (funds.granted, task.topped_up);
+        let mut most = before.plus(task.topped_up.minus(topped_up));
+        for draft in records {
+            let sent = draft.task_id == Some(task.id) && draft.kind == RecordKind::Handoff;
+            let Some(cost) = draft.cost.filter(|_| sent) else { continue };
+            let says = cost.spent.plus(cost.remaining);
+            let source = draft.from.as_ref().and_then(|from| from.agent_id.as_ref());
+            let released = draft.handoff_id.is_some_and(|id| self.granted.contains(&id));
+            if released || source == Some(&funds.opener) {
+                most = most.plus(says);
+            }
+            if says > funds.granted {
+                let (of, limit) = (draft.handoff_id.map(short).unwrap_or_default(), funds.granted);
+                self.violate(|| format!("{of} accounts for {says} USD; there were {limit}"));
+            }
+        }
+        if funds.granted > most {
+            let (id, granted) = (task.id, funds.granted);
+            self.violate(|| format!("task {id} was granted {granted} USD; {most} were given"));
         }
     }
 

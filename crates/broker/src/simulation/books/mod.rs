@@ -30,8 +30,9 @@ struct TaskEntry {
     holder: AgentId,
     /// The handoff that its holder runs it by: of the last acceptance, or of a later token that the same receiver holds.
     accepted: Option<HandoffId>,
-    /// Budget of the task, from its first handoff.
-    opening: Option<Usd>,
+    /// What the task was granted in all, and the part of it by top-ups.
+    granted: Usd,
+    topped_up: Usd,
 }
 
 /// A handoff after its last commit.
