@@ -26,7 +26,7 @@ use crate::message::Message;
 use crate::receiver::{Complaints, Delivery, Receiver};
 
 /// Nothing that a case waits for takes longer than this.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_mins(1);
 
 /// Which store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
