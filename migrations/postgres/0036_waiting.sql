@@ -76,6 +76,8 @@ END $$;
 CREATE TRIGGER tasks_wait AFTER UPDATE ON tasks FOR EACH ROW
   WHEN (OLD.status IS DISTINCT FROM NEW.status AND (OLD.status = 'PENDING_HANDOFF' OR NEW.status = 'PENDING_HANDOFF'))
   EXECUTE FUNCTION note_waiting_task();
+CREATE TRIGGER tasks_wait_at_once AFTER INSERT ON tasks FOR EACH ROW
+  WHEN (NEW.status = 'PENDING_HANDOFF') EXECUTE FUNCTION note_waiting_task();
 
 -- Serves the list of handoffs that ended in one way, newest first.
 CREATE INDEX handoffs_closed ON handoffs (tenant, status, created_at, handoff_id)

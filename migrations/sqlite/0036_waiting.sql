@@ -65,7 +65,13 @@ INSERT INTO waiting_tasks (tenant, task_id, since)
 CREATE TRIGGER tasks_begin_to_wait AFTER UPDATE OF status ON tasks
   WHEN NEW.status = 'PENDING_HANDOFF' AND OLD.status <> 'PENDING_HANDOFF'
 BEGIN
-  INSERT INTO waiting_tasks (tenant, task_id, since) VALUES (NEW.tenant, NEW.task_id, NEW.updated_at);
+  INSERT INTO waiting_tasks (tenant, task_id, since) SELECT NEW.tenant, NEW.task_id, NEW.updated_at
+    WHERE NOT EXISTS (SELECT 1 FROM waiting_tasks WHERE tenant = NEW.tenant AND task_id = NEW.task_id);
+END;
+CREATE TRIGGER tasks_wait_at_once AFTER INSERT ON tasks WHEN NEW.status = 'PENDING_HANDOFF'
+BEGIN
+  INSERT INTO waiting_tasks (tenant, task_id, since) SELECT NEW.tenant, NEW.task_id, NEW.updated_at
+    WHERE NOT EXISTS (SELECT 1 FROM waiting_tasks WHERE tenant = NEW.tenant AND task_id = NEW.task_id);
 END;
 CREATE TRIGGER tasks_wait_no_more AFTER UPDATE OF status ON tasks
   WHEN OLD.status = 'PENDING_HANDOFF' AND NEW.status <> 'PENDING_HANDOFF'
