@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { Client, type ClientOptions, environment } from "./client.js";
 import { type Failure, HandoffdError } from "./errors.js";
-import { toResult, type ValidationResult } from "./validate/index.js";
+import { toResult, type ValidationResult, validateHandoffMessage } from "./validate/index.js";
 
 /**
  * A client of a broker on this machine, under the key in `HANDOFFD_API_KEY_FILE`, or the admin key that `handoffd
@@ -112,9 +112,10 @@ export async function validateWithBinary(message: unknown): Promise<ValidationRe
     const { code, stdout, stderr } = await runBinary(["--output", "json", "validate", file]);
     if (code !== 0 && code !== 1)
       throw new HandoffdError(`handoffd validate ended with ${code}: ${stderr.trim()}`);
-    return toResult((JSON.parse(stdout) as { failures: Failure[] }).failures, UNCHECKED, [
-      ...(["json", "schema", "completeness", "budget", "safety"] as const),
-    ]);
+    const { failures } = JSON.parse(stdout) as { failures: Failure[] };
+    // A message that does not fit the schema gets no further there, too.
+    const { checked } = validateHandoffMessage(message);
+    return toResult(failures, UNCHECKED, checked.includes("budget") ? [...checked, "safety"] : checked);
   } finally {
     await rm(folder, { recursive: true, force: true });
   }

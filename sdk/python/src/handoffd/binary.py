@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ._wire import plain
 from .errors import Failure, HandoffdError
-from .validation import ValidationResult, _result
+from .validation import CHECKED, MAX_CHECKPOINT_BYTES, ValidationResult, _offline, _result
 
 OWN_VARIABLES: Final = ("HANDOFFD_BINARY", "HANDOFFD_AGENT_ID", "HANDOFFD_SIGNING_SECRET")
 """Variables of this package, which the broker would take for misspelt settings."""
@@ -62,4 +62,5 @@ def validate_with_binary(message: Mapping[str, Any] | bytes | str) -> Validation
     if done.returncode not in (0, 1):
         raise HandoffdError(f"handoffd validate ended with {done.returncode}: {done.stderr.decode(errors='replace').strip()}")
     failures = [Failure.from_json(one) for one in json.loads(done.stdout)["failures"]]
-    return _result(failures, ("json", "schema", "completeness", "budget", "safety"))
+    stages = _offline(message, (), None, MAX_CHECKPOINT_BYTES).checked
+    return _result(failures, (*stages, "safety") if CHECKED[-1] in stages else stages)

@@ -63,6 +63,9 @@ export interface ValidationOptions {
 
 /** At most this many failures are reported for one message. */
 const MAX_FAILURES = 100;
+/** At most this many texts with a NUL are named. */
+const MAX_NULS = 32;
+const NUL = "The text has the character U+0000, which no database keeps: leave it out.";
 const VERSIONS = Object.keys(SCHEMAS);
 /** A field of a message that marks a handoff before any work was done. */
 export const INITIAL = "INITIAL";
@@ -145,7 +148,7 @@ function judge(
   const message = parsed.value;
   const unsigned = signatureFailures(message);
   if (unsigned.length > 0) return { failures: unsigned, checked: ["json"] };
-  const wrong = schemaFailures(message);
+  const wrong = [...nulFailures(message), ...schemaFailures(message)];
   if (wrong.length > 0) return { failures: wrong, checked: ["json", "schema"] };
   const failures = [
     ...checkpointFailures(message, options.maxCheckpointBytes),
@@ -234,7 +237,31 @@ function schemaFailures(message: Message): Failure[] {
   return found.failures;
 }
 
+/** The places of texts with a NUL. A member whose name has one is named by its object. */
+function* nuls(value: Json, pointer: string): Generator<string> {
+  if (typeof value === "string") {
+    if (value.includes("\0")) yield pointer;
+  } else if (Array.isArray(value)) {
+    for (const [index, item] of value.entries()) yield* nuls(item, `${pointer}/${index}`);
+  } else if (isObject(value)) {
+    const members = Object.entries(value);
+    if (members.some(([name]) => name.includes("\0"))) yield pointer;
+    for (const [name, item] of members) if (!name.includes("\0")) yield* nuls(item, pointer + token(name));
+  }
+}
+
+function nulFailures(message: Message): Failure[] {
+  const failures: Failure[] = [];
+  for (const pointer of nuls(message, "")) {
+    if (failures.length === MAX_NULS) break;
+    failures.push(failure("schema", "SCHEMA_INVALID", pointer, NUL));
+  }
+  return failures;
+}
+
 function explain(error: SchemaError, version: string, schema: Schema, found: Found): void {
+  // The pattern beside it says the same, and which versions there are.
+  if (error.keyword === "format" && error.schema.format === "uuid") return;
   const name = error.name ?? "";
   if (error.keyword === "required") {
     found.add(error.pointer + token(name), `The required field \`${name}\` is missing.`);
