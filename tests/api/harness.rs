@@ -28,6 +28,12 @@ use crate::receiver::{Complaints, Delivery, Receiver};
 /// Nothing that a case waits for takes longer than this.
 const DEADLINE: Duration = Duration::from_mins(1);
 
+/// Whether callers speak HTTP/2 from the first byte; scripts/test-http2 runs the doors' suites so. A `Host` that
+/// contradicts `:authority` is 400 then, whatever a door thinks of it.
+pub fn over_http2() -> bool {
+    std::env::var("HANDOFFD_TEST_HTTP").is_ok_and(|version| version == "2")
+}
+
 /// Which store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -234,9 +240,7 @@ impl Broker {
         let databases = databases.map(|url| url.rsplit('/').next().unwrap().to_owned()).collect();
         let config = configured(folder.path(), &settings);
         let running = start(config).await.unwrap();
-        // scripts/test-http2 runs the doors' suites so.
-        let over_2 = std::env::var("HANDOFFD_TEST_HTTP").is_ok_and(|version| version == "2");
-        let http = if over_2 { http().http2_prior_knowledge() } else { http() };
+        let http = if over_http2() { http().http2_prior_knowledge() } else { http() };
         let http = http.build().unwrap();
         let base = format!("http://{}", running.address);
         Self {
