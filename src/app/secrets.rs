@@ -6,17 +6,18 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
 use super::{StartError, io};
+use crate::http::once::answer_place;
 use handoffd_broker::config::Config;
 use handoffd_broker::ledger::Ledger;
 use handoffd_broker::ledger::command::{Command, Kind};
-use handoffd_broker::vault::{Vault, hash_api_key, new_api_key};
+use handoffd_broker::vault::{AgentSecrets, Vault, VaultError, hash_api_key, new_api_key};
 use handoffd_core::domain::ids::{Micros, TenantId};
 use handoffd_core::evidence::note::Signer;
 use handoffd_core::evidence::receipt::Notary;
 use handoffd_core::evidence::record::Actor;
 use handoffd_store::clock;
 use handoffd_store::store::sqlite::private_folder;
-use handoffd_store::store::{KeyRow, Role, Store};
+use handoffd_store::store::{KeyRow, Role, Sealed, Store, StoreError};
 
 /// The shortest secret that a file may hold: what is shorter was cut off, or never a secret.
 const MIN_SECRET: usize = 24;
@@ -62,6 +63,126 @@ fn secret_file(
 /// Name of the fact by which a database knows its master key.
 const MASTER_KEY_CHECK: &str = "master-key-check";
 
+/// Name of the fact that holds the keys derived from the first master key, sealed under the present one.
+const DERIVED_KEYS: &str = "derived-keys";
+
+/// Name of the file of the master key.
+const MASTER_KEY: &str = "master.key";
+
+/// Where the next master key stands until everything is sealed under it.
+fn next_master_key(file: &Path) -> PathBuf {
+    file.with_extension("key.new")
+}
+
+/// A vault with the keys that were derived from the first master key, where it is not the first.
+async fn with_derived(store: &dyn Store, vault: Vault) -> Result<Vault, StartError> {
+    match store.find_fact(DERIVED_KEYS).await? {
+        Some(sealed) => Ok(vault.with_derived(&sealed)?),
+        None => Ok(vault),
+    }
+}
+
+/// A change of the master key.
+pub struct MasterKeyChange {
+    /// The name of the new key.
+    pub id: String,
+    /// Values that were sealed anew; none where an earlier run did that and was ended before the files.
+    pub resealed: Option<u64>,
+    /// The file that the new key stands in from now on, and the one that keeps the old key, where the key is in a file.
+    files: Option<(PathBuf, PathBuf, PathBuf)>,
+}
+
+/// Seals everything under a new master key, in one transaction. The new key is written to its file before. A run that ends in
+/// between is continued by the next one.
+///
+/// # Errors
+/// [`StartError`]: nothing was changed.
+pub async fn change_master_key(
+    config: &Config,
+    store: &dyn Store,
+    to: Option<&Path>,
+) -> Result<MasterKeyChange, StartError> {
+    let of_file = config.auth.master_key.is_empty();
+    let file = config.keys_dir().join(MASTER_KEY);
+    let next = match (of_file, to) {
+        (true, None) => next_master_key(&file),
+        (false, Some(to)) => to.to_owned(),
+        (true, Some(_)) => {
+            let why = "the master key is in a file, and so is the new one: leave --to out";
+            return Err(StartError::Config(why.to_owned()));
+        }
+        (false, None) => {
+            let why =
+                "the master key is in the settings: say with --to into which file the new one goes";
+            return Err(StartError::Config(why.to_owned()));
+        }
+    };
+    let present = if of_file {
+        std::fs::read_to_string(&file).map_err(io(file.display().to_string()))?
+    } else {
+        config.auth.master_key.clone()
+    };
+    let present = Vault::from_base64(&zeroize::Zeroizing::new(present))?;
+    let known = store.find_fact(MASTER_KEY_CHECK).await?.ok_or_else(|| {
+        StartError::Vault(
+            "this database has no master key yet: a start of the broker makes one".to_owned(),
+        )
+    })?;
+    let (text, _) = secret_file(&next, Vault::new_master_key)?;
+    let new = Vault::from_base64(&text)?;
+    let old_file = file.with_extension(format!("key.{}", present.id()));
+    let files = of_file.then_some((file, next, old_file));
+    if new.accepts(&known) {
+        return Ok(MasterKeyChange { id: new.id(), resealed: None, files });
+    }
+    if !present.accepts(&known) {
+        let why =
+            "this database was set up with another master key than the present one: give that one";
+        return Err(StartError::Vault(why.to_owned()));
+    }
+    let present = with_derived(store, present).await?;
+    let change = |tenant: &TenantId, sealed: Sealed<'_>| {
+        let done = resealed(&present, &new, tenant, sealed);
+        done.map_err(|err| StoreError::Refused(err.to_string()))
+    };
+    let facts =
+        [(MASTER_KEY_CHECK, new.check_value()?), (DERIVED_KEYS, present.seal_derived(&new)?)];
+    let count = store.change_seals(&change, &facts).await?;
+    Ok(MasterKeyChange { id: new.id(), resealed: Some(count), files })
+}
+
+/// A value, sealed under another master key.
+fn resealed(
+    vault: &Vault,
+    next: &Vault,
+    tenant: &TenantId,
+    sealed: Sealed<'_>,
+) -> Result<Vec<u8>, VaultError> {
+    let secrets = |owner: &str, text: &str| {
+        let next = AgentSecrets::parse(text).resealed((vault, next), tenant, &owner)?;
+        Ok(next.to_text().into_bytes())
+    };
+    match sealed {
+        Sealed::Agent(id, text) | Sealed::Subscription(id, text) => secrets(id, text),
+        Sealed::Answer(id, answer) => vault.reseal(next, &answer_place(tenant, id), answer),
+    }
+}
+
+impl MasterKeyChange {
+    /// Puts the new key's file in the place of the old one, which stays beside it under a name of its own: backups of the
+    /// database need it.
+    ///
+    /// # Errors
+    /// The files cannot be changed.
+    pub fn replace_files(&self) -> std::io::Result<()> {
+        let Some((file, next, old)) = &self.files else { return Ok(()) };
+        if !old.exists() {
+            std::fs::copy(file, old)?;
+        }
+        std::fs::rename(next, file)
+    }
+}
+
 /// The master key: from the settings or from its file, and always the one this database knows. Made where neither has
 /// one and the database is new.
 ///
@@ -69,7 +190,7 @@ const MASTER_KEY_CHECK: &str = "master-key-check";
 /// [`StartError::Vault`] where it is another, or missing though the database has one; a missing file stays missing.
 pub async fn settle_vault(config: &Config, store: &dyn Store) -> Result<Vault, StartError> {
     let vault = if config.auth.master_key.is_empty() {
-        let path = config.keys_dir().join("master.key");
+        let path = config.keys_dir().join(MASTER_KEY);
         // A new one beside a database that was set up with another would look like its own from then on.
         if !path.exists() && store.find_fact(MASTER_KEY_CHECK).await?.is_some() {
             return Err(StartError::Vault(format!(
@@ -88,7 +209,14 @@ pub async fn settle_vault(config: &Config, store: &dyn Store) -> Result<Vault, S
     };
     let kept = store.settle_fact(MASTER_KEY_CHECK, &vault.check_value()?).await?;
     if vault.accepts(&kept) {
-        return Ok(vault);
+        return with_derived(store, vault).await;
+    }
+    let next = next_master_key(&config.keys_dir().join(MASTER_KEY));
+    if config.auth.master_key.is_empty() && next.exists() {
+        return Err(StartError::Vault(format!(
+            "a change of the master key was not ended: run handoffd key master --new again, which ends it ({} is the new key)",
+            next.display()
+        )));
     }
     Err(StartError::Vault(
         "this database was set up with another master key: give that one in HANDOFFD_MASTER_KEY, \

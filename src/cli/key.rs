@@ -1,7 +1,8 @@
 //! `handoffd key`: keys straight from the database. API keys for the first key of a tenant or when all
 //! are lost; and the key that signs tree heads.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args as ClapArgs, Subcommand};
 use serde_json::json;
@@ -9,13 +10,14 @@ use serde_json::json;
 use super::answer::answer;
 use super::beside::LocalLedger;
 use super::{Exit, Output};
-use crate::app::{Access, settle_notary, tree_key};
+use crate::app::{Access, change_master_key, settle_notary, tree_key};
 use handoffd_broker::config::Config;
 use handoffd_broker::ledger::command::{Kind, content};
 use handoffd_broker::vault::{hash_api_key, new_api_key};
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
 use handoffd_core::evidence::receipt::Notary;
+use handoffd_core::evidence::record::RecordKind;
 use handoffd_store::clock::{self, Clock, SystemClock};
 use handoffd_store::store::{KeyRow, Role, Store};
 
@@ -25,6 +27,20 @@ pub(super) enum Commands {
     Create(CreateArgs),
     /// Print the public key of each log that signs its tree heads, or change it
     TreeHead(TreeHeadArgs),
+    /// Seal everything under a new master key, with all brokers stopped
+    Master(MasterArgs),
+}
+
+/// `handoffd key master`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct MasterArgs {
+    /// Change the key: master.key (in auth.keys_dir, else the data directory) is replaced by a new one, the old one kept beside it.
+    /// A run that is ended in between is continued by the next
+    #[arg(long, required = true)]
+    new: bool,
+    /// Where auth.master_key is set: the file that the new key goes into, made where it is missing; set it there afterwards
+    #[arg(long, value_name = "FILE")]
+    to: Option<PathBuf>,
 }
 
 /// `handoffd key tree-head`.
@@ -81,6 +97,13 @@ pub(super) async fn run(command: Commands, config: Config, output: Output) -> Ex
                 json!({ "keys": keys }).to_string()
             }
         }),
+        Commands::Master(args) => master(&args, &config).await.map(|(id, resealed)| match output {
+            Output::Text => match resealed {
+                Some(count) => format!("master key {id}: {count} values are sealed under it"),
+                None => format!("master key {id}: a change that was not ended is ended"),
+            },
+            Output::Json => json!({ "masterKey": id, "resealed": resealed }).to_string(),
+        }),
     };
     match done {
         Ok(text) => answer(&text, Exit::Success),
@@ -93,6 +116,57 @@ pub(super) async fn run(command: Commands, config: Config, output: Output) -> Ex
 
 fn text(err: &dyn std::fmt::Display) -> String {
     err.to_string()
+}
+
+/// Seals everything under a new master key: the transaction first, then the records, then the files. Where a run ends in
+/// between, the next one finds the database with the new key and goes on from there.
+async fn master(args: &MasterArgs, config: &Config) -> Result<(String, Option<u64>), String> {
+    // On SQLite its lock refuses a change beside a broker.
+    let bench = LocalLedger::open(config, Access::Serve).await?;
+    let done = async {
+        nobody_serves(&*bench.store, config).await?;
+        let change = change_master_key(config, &*bench.store, args.to.as_deref());
+        let change = change.await.map_err(|err| text(&err))?;
+        let now = SystemClock::default().now();
+        for (tenant, _) in logs(&*bench.store).await? {
+            if change.resealed.is_none() && says_so_already(&*bench.store, &tenant).await? {
+                continue;
+            }
+            let said = content(&canonical::to_vec(&json!({ "masterKey": change.id })), now);
+            bench.handle(tenant, now, Kind::ChangeMasterKey(said)).await?;
+        }
+        change.replace_files().map_err(|err| {
+            format!("the database has the new key, and the file still the old one ({err}): run this again")
+        })?;
+        Ok((change.id, change.resealed))
+    }
+    .await;
+    bench.close().await;
+    done
+}
+
+/// Whether the log's last record is a change of the master key: a run that was ended before the files wrote it.
+async fn says_so_already(store: &dyn Store, tenant: &TenantId) -> Result<bool, String> {
+    let head = store.find_head(tenant).await.map_err(|err| text(&err))?;
+    let Some(head) = head.filter(|head| head.size > 0) else { return Ok(false) };
+    let last = store.list_records(tenant, None, head.size - 1, 1, false).await;
+    let last = last.map_err(|err| text(&err))?;
+    Ok(last.iter().any(|record| record.kind == RecordKind::MasterKeyChanged.as_str()))
+}
+
+/// Refuses where another broker shows that it lives: it would go on with the old key.
+async fn nobody_serves(store: &dyn Store, config: &Config) -> Result<(), String> {
+    let beats = async || store.list_heartbeats().await.map_err(|err| text(&err));
+    let first = beats().await?;
+    if first.is_empty() {
+        return Ok(());
+    }
+    tokio::time::sleep(Duration::from_millis(config.delivery.broker_timeout_ms)).await;
+    let alive = beats().await?.into_iter().find(|beat| !first.contains(beat));
+    match alive {
+        Some((broker, _)) => Err(format!("broker {broker} is serving: stop all brokers first")),
+        None => Ok(()),
+    }
 }
 
 async fn create(args: CreateArgs, config: &Config) -> Result<(KeyRow, String), String> {

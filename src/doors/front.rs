@@ -17,6 +17,7 @@ use crate::http::layer::{Door, REQUEST_ID};
 use crate::http::views::HandoffView;
 use crate::http::{Api, router};
 use handoffd_broker::directory::Principal;
+use handoffd_core::domain::lenient::UnreadableParts;
 
 /// The API as a door calls it. Cheap to clone.
 #[derive(Clone)]
@@ -33,6 +34,8 @@ pub(super) struct ApiRequest {
     body: Option<Vec<u8>>,
     /// `Idempotency-Key`.
     key: Option<String>,
+    /// What of the caller's own body could not be kept as it came, by its place in this one.
+    unreadable: UnreadableParts,
 }
 
 impl ApiRequest {
@@ -40,7 +43,8 @@ impl ApiRequest {
     fn new(method: Method, segments: &[&str]) -> Self {
         let encoded = |segment: &&str| byte_serialize(segment.as_bytes()).collect::<String>();
         let path: Vec<String> = segments.iter().map(encoded).collect();
-        Self { method, target: format!("/{}", path.join("/")), body: None, key: None }
+        let target = format!("/{}", path.join("/"));
+        Self { method, target, body: None, key: None, unreadable: UnreadableParts::default() }
     }
 
     pub(super) fn get(segments: &[&str]) -> Self {
@@ -65,6 +69,11 @@ impl ApiRequest {
 
     fn saying(self, body: impl Serialize) -> Self {
         Self { body: Some(serde_json::to_vec(&body).unwrap_or_default()), ..self }
+    }
+
+    /// Says what of the caller's own body could not be kept as it came.
+    pub(super) fn without(self, unreadable: UnreadableParts) -> Self {
+        Self { unreadable, ..self }
     }
 
     /// Sets the idempotency key: 1 to 255 visible ASCII characters.
@@ -210,6 +219,9 @@ impl FrontDoor {
         }
         request.extensions_mut().insert(caller.arrival);
         request.extensions_mut().insert(self.door);
+        if !asked.unreadable.is_empty() {
+            request.extensions_mut().insert(asked.unreadable);
+        }
         if let Some(named) = &caller.named {
             request.extensions_mut().insert(named.clone());
         }

@@ -252,21 +252,39 @@ pub(super) async fn resolve(
         (Action::Cancel, None) => Resolution::Cancel,
         (Action::Complete, None) => Resolution::Complete,
     };
+    resolve_one(&api, &principal, &row, resolution, reason).await.map(axum::Json)
+}
+
+/// Decides on an escalation.
+///
+/// # Errors
+/// What [`resolve`] answers.
+pub(super) async fn resolve_one(
+    api: &Api,
+    principal: &Principal,
+    row: &Escalation,
+    resolution: Resolution,
+    reason: &str,
+) -> Result<ResolvedView, Problem> {
     let now = api.now();
-    let words = serde_json::json!({
-        "action": resolution.outcome().as_str(), "agentId": said.agent_id, "reason": reason,
-    });
-    let edge = match &resolution {
-        Resolution::Reassign(target) => edge_to(&api, &principal, row.handoff_id, target).await?,
+    let agent = match &resolution {
+        Resolution::Reassign(agent) => Some(agent.clone()),
         _ => None,
     };
-    let agents = [row.target.clone()].into_iter().chain(said.agent_id.clone()).collect();
+    let words = serde_json::json!({
+        "action": resolution.outcome().as_str(), "agentId": agent, "reason": reason,
+    });
+    let edge = match &agent {
+        Some(target) => edge_to(api, principal, row.handoff_id, target).await?,
+        None => None,
+    };
+    let agents = [row.target.clone()].into_iter().chain(agent).collect();
     let reply = api
         .carry_out(
-            &principal,
+            principal,
             now,
             Kind::Resolve(Box::new(Resolve {
-                escalation_id: id,
+                escalation_id: row.id,
                 task_id: row.task_id,
                 handoff_id: row.handoff_id,
                 agents,
@@ -277,10 +295,9 @@ pub(super) async fn resolve(
         )
         .await?;
     match reply {
-        Reply::Escalation { row, task } => Ok(axum::Json(ResolvedView {
-            escalation: EscalationView::from(&row),
-            task: TaskView::from(&task),
-        })),
+        Reply::Escalation { row, task } => {
+            Ok(ResolvedView { escalation: EscalationView::from(&row), task: TaskView::from(&task) })
+        }
         other => Err(Problem::unexpected(&other)),
     }
 }

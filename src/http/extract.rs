@@ -307,11 +307,13 @@ impl FromRequest<Api> for Said {
     type Rejection = Problem;
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
         let json = is_json(request.headers());
+        // A door has read the body before, and says what it could not keep.
+        let before = request.extensions().get::<UnreadableParts>().cloned();
         let (bytes, _share) = read(request, api).await?;
         if bytes.is_empty() {
             return Ok(Self {
                 members: serde_json::Map::new(),
-                unreadable: UnreadableParts::default(),
+                unreadable: before.unwrap_or_default(),
             });
         }
         if !json {
@@ -332,7 +334,10 @@ impl FromRequest<Api> for Said {
                 "/fencingToken",
                 "differs from another fencing token in this request, or stands twice",
             )),
-            Some((said, false)) => Ok(said),
+            Some((said, false)) => match before {
+                Some(unreadable) => Ok(Self { unreadable, ..said }),
+                None => Ok(said),
+            },
             // The strict reader says where it is broken.
             None => match parse(bytes).await? {
                 Value::Object(members) => {

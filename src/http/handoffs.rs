@@ -23,6 +23,7 @@ use super::open;
 use super::problem::{self, BadBody, FailureView, Problem, ProblemMore, WarningView, view};
 use super::questions;
 use super::results;
+use super::users::user_parameter;
 use super::verdicts::{header_token, signed_by};
 use super::views::{
     ContextView, HandoffMessage, HandoffView, Links, Page, ReceiptView, StreamView, SubmittedView,
@@ -92,6 +93,7 @@ pub(super) async fn submit(
         awaited: wait.is_some(),
         arrived_at: Some(arrival.before(api.now())),
         door: door.map(|Extension(Door(name))| name),
+        user_ref: None,
     };
     let answer = match api.intake.submit(&principal, body.into_body(), request).await {
         Ok(answer) => answer,
@@ -600,6 +602,8 @@ pub struct ListParams {
     from: Option<String>,
     /// Only committed before this time, RFC 3339.
     to: Option<String>,
+    /// Only for the user with this reference; `POST /users/search` gives it.
+    user_ref: Option<String>,
     /// `nextCursor` of the page before.
     cursor: Option<String>,
     /// Rows a page, 1 to 500; 50 unless said.
@@ -637,6 +641,7 @@ pub(super) async fn list(
         party: limited_to(&principal),
         from: time_parameter("from", params.from.as_deref())?,
         until: time_parameter("to", params.to.as_deref())?,
+        user: user_parameter(params.user_ref)?,
     };
     let newest = async || {
         let all = HandoffFilter { party: limited_to(&principal), ..HandoffFilter::default() };

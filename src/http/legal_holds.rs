@@ -2,6 +2,8 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -102,6 +104,21 @@ pub struct ListParams {
     /// Rows a page, 1 to 500; 50 unless said.
     #[param(minimum = 1, maximum = 500)]
     limit: Option<i64>,
+}
+
+/// What a cursor begins with, before it is written in base64url.
+const PLACE: &str = "hold:";
+
+/// A hold's id as a cursor.
+fn write_place(id: &str) -> String {
+    URL_SAFE_NO_PAD.encode(format!("{PLACE}{id}"))
+}
+
+/// The id in a cursor. The id itself, as versions up to 0.3.0 gave it out, is taken too.
+fn read_place(cursor: &str) -> String {
+    let plain = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let id = plain.as_deref().and_then(|plain| plain.strip_prefix(PLACE));
+    id.unwrap_or(cursor).to_owned()
 }
 
 /// Whether an id is a code: hold ids stay in records forever.
@@ -274,7 +291,8 @@ pub(super) async fn list(
         .map(|id| subject(&api, tenant, id))
         .transpose()
         .map_err(|_| Problem::invalid("subjectId is no subject's id"))?;
-    let after = params.cursor.as_deref();
+    let after = params.cursor.as_deref().map(read_place);
+    let after = after.as_deref();
     if after.is_some_and(|after| !code(after)) {
         return Err(Problem::invalid("cursor is not one that this broker gave out"));
     }
@@ -289,7 +307,7 @@ pub(super) async fn list(
     let more = rows.len() as i64 > limit;
     rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
     Ok(axum::Json(HoldsView {
-        next_cursor: more.then(|| rows.last().map(|row| row.id.clone())).flatten(),
+        next_cursor: more.then(|| rows.last().map(|row| write_place(&row.id))).flatten(),
         items: rows.iter().map(HoldView::from).collect(),
     }))
 }

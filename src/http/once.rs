@@ -136,7 +136,7 @@ fn again(api: &Api, row: &RequestRow, known: RequestRow) -> Result<Response, Pro
              look at what it changes before you send another with a new key",
         ));
     };
-    let opened = api.intake.vault.open(&place(&row.tenant, &row.id), &sealed);
+    let opened = api.intake.vault.open(&answer_place(&row.tenant, &row.id), &sealed);
     let opened = opened.map_err(|_| failed())?;
     let kept: KeptAnswer = serde_json::from_slice(&opened).map_err(|_| failed())?;
     let body = kept.body.map_or_else(Bytes::new, |body| Bytes::from(body.get().to_owned()));
@@ -152,7 +152,8 @@ fn again(api: &Api, row: &RequestRow, known: RequestRow) -> Result<Response, Pro
     Ok(response)
 }
 
-fn place(tenant: &TenantId, id: &[u8; 32]) -> String {
+/// The place of a sealed answer.
+pub fn answer_place(tenant: &TenantId, id: &[u8]) -> String {
     format!("request/{tenant}/{}", hex::encode(id))
 }
 
@@ -180,7 +181,8 @@ impl Claim {
         let kept = KeptAnswer { status: status.as_u16(), headers, body };
         let text = zeroize::Zeroizing::new(serde_json::to_vec(&kept).map_err(|_| failed())?);
         if text.len() <= MOST {
-            let sealed = api.intake.vault.seal(&place(tenant, id), &text).map_err(|_| failed())?;
+            let sealed =
+                api.intake.vault.seal(&answer_place(tenant, id), &text).map_err(|_| failed())?;
             if let Err(err) = api.store.answer_request(tenant, id, &sealed).await {
                 tracing::warn!(error = %err, "an answer under an Idempotency-Key could not be kept; a repeat gets 409");
             }

@@ -11,10 +11,11 @@ use utoipa_axum::router::OpenApiRouter;
 
 use super::document::{Published, published};
 use super::{
-    Api, access_report, agents, allowlist, audit, blame, caps, checkpoints, claims, contracts,
-    cost, data_subjects, dead_letters, docs, escalations, events, handoffs, history, inbox, keys,
-    layer, legal_holds, matching, once, prompt, queries, questions, refusals, schemas, service,
-    streams, subscriptions, tasks, tiles, trace, transports, verdicts, what_if,
+    Api, access_report, agents, allowlist, audit, blame, bulk, caps, checkpoints, claims,
+    contracts, cost, costs, data_subjects, dead_letters, docs, escalations, events, handoffs,
+    history, inbox, keys, layer, legal_holds, matching, once, prompt, queries, questions, refusals,
+    schemas, service, streams, subscriptions, tasks, tiles, trace, transports, users, verdicts,
+    what_if,
 };
 
 #[derive(OpenApi)]
@@ -90,8 +91,11 @@ macro_rules! table {
             .routes($routes!(trace::trace))
             .routes($routes!(blame::blame))
             .routes($routes!(cost::cost))
+            .routes($routes!(costs::costs))
+            .routes($routes!(users::search))
             .routes($routes!(tasks::complete))
             .routes($routes!(tasks::cancel))
+            .routes($routes!(bulk::cancel_tasks))
             .routes($routes!(tasks::budget))
             .routes($routes!(checkpoints::list))
             .routes($routes!(checkpoints::restore))
@@ -144,6 +148,7 @@ macro_rules! table {
             .routes($routes!(escalations::list))
             .routes($routes!(escalations::get))
             .routes($routes!(escalations::resolve))
+            .routes($routes!(bulk::resolve_escalations))
             .routes($routes!(access_report::report, data_subjects::erase))
             .routes($routes!(data_subjects::get_erasure))
             .routes($routes!(legal_holds::list))

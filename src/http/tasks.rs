@@ -15,6 +15,7 @@ use super::extract::{
     time_parameter,
 };
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
+use super::users::user_parameter;
 use super::verdicts::header_token;
 use super::views::{Page, TaskView};
 use handoffd_broker::directory::Principal;
@@ -107,6 +108,8 @@ pub struct ListParams {
     #[serde(rename = "spentAtLeastUSD")]
     #[param(rename = "spentAtLeastUSD")]
     spent_at_least: Option<String>,
+    /// Only for the user with this reference; `POST /users/search` gives it.
+    user_ref: Option<String>,
     /// `nextCursor` of the page before.
     cursor: Option<String>,
     /// Rows a page, 1 to 500; 50 unless said.
@@ -142,6 +145,7 @@ pub(super) async fn list(
         until: time_parameter("to", params.to.as_deref())?,
         left_at_most: parameter("leftAtMostUSD", params.left_at_most.as_deref())?,
         spent_at_least: parameter("spentAtLeastUSD", params.spent_at_least.as_deref())?,
+        user: user_parameter(params.user_ref)?,
     };
     let newest = async || {
         let all = TaskFilter { party: limited_to(&principal), ..TaskFilter::default() };
@@ -239,19 +243,42 @@ pub(super) async fn cancel(
 ) -> Result<axum::Json<TaskView>, Problem> {
     find(&api, &principal, id).await?;
     let reason = reason_of(&said.reason)?;
-    let grace = said.grace_ms.unwrap_or(api.config.recovery.cancel_grace_ms);
+    let grace = grace_of(&api, said.grace_ms)?;
+    cancel_one(&api, &principal, id, reason, grace).await
+}
+
+/// The grace of a cancellation, in milliseconds.
+///
+/// # Errors
+/// 422 where it is too long.
+pub(super) fn grace_of(api: &Api, asked: Option<u64>) -> Result<u64, Problem> {
+    let grace = asked.unwrap_or(api.config.recovery.cancel_grace_ms);
     if grace > MAX_GRACE_MS {
         return Err(wrong("/graceMs", "the grace is an hour at most"));
     }
+    Ok(grace)
+}
+
+/// Withdraws a task.
+///
+/// # Errors
+/// What [`cancel`] answers.
+pub(super) async fn cancel_one(
+    api: &Api,
+    principal: &Principal,
+    id: TaskId,
+    reason: &str,
+    grace: u64,
+) -> Result<axum::Json<TaskView>, Problem> {
     let now = api.now();
     let words = serde_json::json!({ "reason": reason, "graceMs": grace });
     let kind = Kind::CancelTask(Box::new(CancelTask {
         task_id: id,
-        by: limited_to(&principal),
+        by: limited_to(principal),
         grace_until: now.plus(std::time::Duration::from_millis(grace)),
         content: content(&canonical::to_vec(&words), now),
     }));
-    change(&api, &principal, now, kind).await
+    change(api, principal, now, kind).await
 }
 
 /// The longest grace, in milliseconds: an hour.

@@ -329,6 +329,9 @@ pub struct HandoffView {
     /// The conversation that the sender named (`conversationId`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conversation_id: Option<String>,
+    /// The reference to the user that the sender named (`userId`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_ref: Option<String>,
     /// Milliseconds from acceptance to the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
@@ -423,6 +426,7 @@ impl From<&Handoff> for HandoffView {
             asked: AskedView::last(handoff),
             questions: None,
             conversation_id: handoff.conversation_id.clone(),
+            user_ref: handoff.user_ref.clone(),
             duration_ms: handoff
                 .accepted_at
                 .zip(handoff.ended_at)

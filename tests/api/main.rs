@@ -53,6 +53,7 @@ mod mcp_fixture;
 mod mcp_oauth;
 mod message;
 mod modes;
+mod operators;
 mod opinions;
 mod orbit;
 mod orders;

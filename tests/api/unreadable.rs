@@ -98,6 +98,26 @@ both! {
         assert_eq!(page["result"], "x\u{fffd}");
     }
 
+    async fn a_clear_verdict_at_the_sw4rm_door_holds_and_its_record_says_what_was_not_kept(broker: Broker) {
+        let (a, b) = broker.pull_pair().await;
+        for (beside, why) in beside() {
+            let message = Message::initial("a", "b");
+            a.submit(&message).await.expect(202);
+            let token = b.claim_one().await;
+            let path = format!("/adapters/sw4rm{}/reject", message.path());
+            let whole = body(&format!(r#""fencing_token":{token},"rejection_reason":"NO""#), &beside);
+            let said = b.api.raw(&path, whole).await.expect(200).body;
+            assert_eq!((&said["status"], &said["rejection_reason"]), (&json!("REJECTED"), &json!("NO")), "{why}: {said}");
+            assert_eq!(noted(broker, &message, "REJECTED").await, why);
+        }
+        let message = Message::initial("a", "b");
+        a.submit(&message).await.expect(202);
+        let token = b.claim_one().await;
+        let twice = format!(r#"{{"fencing_token":{token},"fencing_token":7}}"#);
+        let path = format!("/adapters/sw4rm{}/accept", message.path());
+        b.api.raw(&path, twice).await.refused(422, "SCHEMA_INVALID");
+    }
+
     async fn a_clear_signed_reply_holds_whatever_stands_beside_it(broker: Broker) {
         let server = Server::start("").await;
         let (a, b) = pair(broker, &server, json!({ "replyTo": REPLIES })).await;

@@ -65,6 +65,7 @@ const ROOMS: &[Room] = &[
         "a message against a window of tokens: pure, and quick enough for the gate",
     ),
     narrow("account", 1, &["domain"], "what a task cost, from records alone: pure"),
+    room("costs", 5, "what many tasks cost: pure, and read from the records"),
     narrow(
         "vault",
         2,

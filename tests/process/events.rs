@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use handoffd::domain::event::Position;
 use serde_json::{Value, json};
 
 use crate::broker::Broker;
@@ -22,8 +23,8 @@ const TOLD_WITHIN: Duration = Duration::from_secs(30);
 type Told = Arc<Mutex<Vec<(i64, i32)>>>;
 
 fn place(event: &Value) -> (i64, i32) {
-    let (leaf, ordinal) = event["cursor"].as_str().unwrap().split_once('.').unwrap();
-    (leaf.parse().unwrap(), ordinal.parse().unwrap())
+    let at: Position = event["cursor"].as_str().unwrap().parse().unwrap();
+    (at.leaf_index, at.ordinal)
 }
 
 /// A subscriber that writes down what comes; returns its URL. It lives as long as the case.

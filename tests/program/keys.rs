@@ -125,3 +125,96 @@ fn a_configured_key_is_changed_by_the_settings() {
     run(&one, &["key", "tree-head"], 3);
     assert!(site.keys().is_empty());
 }
+
+/// Finding O10 of 0.3.0: the master key is changed, and a run that was ended anywhere is continued by the next one.
+#[test]
+fn the_master_key_is_changed_and_a_change_that_was_ended_goes_on() {
+    let site = Site::new();
+    let known = |name: &str| site.path(name).exists();
+    // Nothing is sealed before a broker made the key.
+    let said = site.run(&["key", "master", "--new"], 3);
+    assert!(said.contains("master.key"), "{said}");
+    site.run(&["key", "master"], 2);
+    serve_once(&site);
+    let first = site.file("master.key");
+
+    let before = records(&site);
+
+    // As a crash before the transaction leaves it: the next run takes the key that it finds.
+    std::fs::write(site.path("master.key.new"), new_key()).unwrap();
+    serve_once(&site);
+    let said = site.run(&["key", "master", "--new"], 0);
+    assert!(said.contains("values are sealed under it"), "{said}");
+    let second = site.file("master.key");
+    assert!(second.trim() == new_key() && first != second && !known("master.key.new"));
+    serve_once(&site);
+
+    // As a crash between the transaction and the files leaves it.
+    let old = std::fs::read_dir(site.folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    let old = old
+        .into_iter()
+        .find(|path| std::fs::read_to_string(path).is_ok_and(|text| text == first))
+        .unwrap();
+    std::fs::rename(site.path("master.key"), site.path("master.key.new")).unwrap();
+    std::fs::copy(&old, site.path("master.key")).unwrap();
+    let said = site.run(&["serve"], 3);
+    assert!(said.contains("run handoffd key master --new again"), "{said}");
+    let said = site.run(&["key", "master", "--new"], 0);
+    assert!(said.contains("is ended"), "{said}");
+    assert!(site.file("master.key") == second && !known("master.key.new"));
+    serve_once(&site);
+    assert_eq!(records(&site), before + 1, "the change is recorded once");
+
+    // The old key opens nothing any more.
+    std::fs::write(site.path("master.key"), first).unwrap();
+    let said = site.run(&["serve"], 3);
+    assert!(said.contains("set up with another master key"), "{said}");
+    std::fs::write(site.path("master.key"), second).unwrap();
+
+    // As a broker holds it.
+    let lock = std::fs::File::create(site.path("handoffd.db.lock")).unwrap();
+    lock.try_lock().unwrap();
+    assert!(site.run(&["key", "master", "--new"], 3).contains("another broker serves"));
+}
+
+/// How many records the log has.
+fn records(site: &Site) -> u64 {
+    let said = site.run(&["verify"], 0);
+    let before = said.split(" records").next().unwrap();
+    before.rsplit(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("{said}"))
+}
+
+/// A master key.
+fn new_key() -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.encode([b'7'; 32])
+}
+
+/// A start that gets as far as its keys: it cannot listen there.
+fn serve_once(site: &Site) {
+    let said = site.run_with(&[("HANDOFFD_LISTEN", "203.0.113.1:1")], &["serve"], 3);
+    assert!(said.contains("203.0.113.1:1"), "{said}");
+}
+
+/// Where the key is in the settings, the new one goes into a file that the operator names.
+#[test]
+fn a_configured_master_key_is_changed_by_the_settings() {
+    let site = Site::new();
+    let one = new_key();
+    let with = |key: &str, arguments: &[&str], code| {
+        site.run_with(
+            &[("HANDOFFD_MASTER_KEY", key), ("HANDOFFD_LISTEN", "203.0.113.1:1")],
+            arguments,
+            code,
+        )
+    };
+    with(&one, &["serve"], 3);
+    assert!(with(&one, &["key", "master", "--new"], 3).contains("--to"));
+    let next = site.path("next.key").display().to_string();
+    with(&one, &["key", "master", "--new", "--to", &next], 0);
+    let second = site.file("next.key").trim().to_owned();
+    assert!(with(&one, &["serve"], 3).contains("another master key"));
+    assert!(with(&second, &["serve"], 3).contains("203.0.113.1:1"));
+    // Once more with the old settings: it is done already.
+    assert!(with(&one, &["key", "master", "--new", "--to", &next], 0).contains("is ended"));
+}

@@ -183,6 +183,7 @@ impl Given {
             sent_id: None,
             questions: Vec::new(),
             conversation_id: Some(format!("talk-{}", self.n % 2)),
+            user_ref: Some(format!("u_{}", self.n % 2)),
             stream: None,
             topped_up: Usd(11),
             reason: None,

@@ -117,6 +117,8 @@ pub async fn handoffs_are_filtered(bed: Arc<Bed>) {
         (HandoffFilter { conversation: Some("talk-0".to_owned()), ..none() }, vec![2]),
         (HandoffFilter { conversation: Some("talk-1".to_owned()), ..none() }, vec![3, 1]),
         (HandoffFilter { conversation: Some("TALK-1".to_owned()), ..none() }, vec![]),
+        (HandoffFilter { user: Some("u_1".to_owned()), ..none() }, vec![3, 1]),
+        (HandoffFilter { user: Some("u_2".to_owned()), ..none() }, vec![]),
         (
             HandoffFilter {
                 conversation: Some("talk-1".to_owned()),

@@ -167,6 +167,8 @@ pub struct Request {
     pub arrived_at: Option<Micros>,
     /// The name of the door that made the request; `None`: the client itself. The network cannot set it.
     pub door: Option<&'static str>,
+    /// The reference to the user that the message names; the intake sets it.
+    pub user_ref: Option<String>,
 }
 
 impl Intake {
@@ -194,7 +196,7 @@ impl Intake {
         &self,
         principal: &Principal,
         body: Body,
-        request: Request,
+        mut request: Request,
         noticed: &mut Noticed,
     ) -> Result<Answer, IntakeError> {
         let verdict = self.judge(principal, body).await?;
@@ -202,6 +204,13 @@ impl Intake {
             self.with_second_opinion(principal, verdict, OpinionTime::MayBeAfter).await?;
         *noticed = Noticed::of(&verdict);
         let now = self.clock.now();
+        let message = match &verdict {
+            GateVerdict::Pass(passed) => Some(&passed.message),
+            GateVerdict::Refused(refused) => refused.message.as_ref(),
+            GateVerdict::Malformed(_) => None,
+        };
+        let user = message.and_then(draft::user);
+        request.user_ref = user.map(|user| self.vault.user_ref(&principal.tenant, user));
         match verdict {
             GateVerdict::Pass(passed) if passed.group.is_some() => {
                 self.commit_group(principal, *passed, safety, request, now).await

@@ -29,6 +29,8 @@ pub struct Metrics {
     contracts: BoundedLabels<2>,
     /// Tenant and agent, of senders whose messages are refused.
     refused_senders: BoundedLabels<2>,
+    /// Tenant and agent, of agents whose endpoints were told of.
+    endpoints: BoundedLabels<2>,
     /// Instruments of the archive.
     pub archive: ArchiveMetrics,
     /// Instruments of the retention purge.
@@ -65,7 +67,6 @@ impl Instruments {
             self.clock_ahead.with_label_values(&[clock]);
         }
         from_zero(&self.store_write_failures, &["unavailable", "conflict", "denied", "refused"]);
-        from_zero(&self.endpoint_alerts, &["failing", "disabled"]);
         from_zero(&self.http_ended, &["no_request", "room", "unread", "slow"]);
         from_zero(&self.classifier_verdicts, &["SAFE", "UNSAFE", "NONE"]);
         self.build_info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
@@ -105,6 +106,7 @@ impl Metrics {
             pairs: PairLabels::default(),
             contracts: BoundedLabels::default(),
             refused_senders: BoundedLabels::default(),
+            endpoints: BoundedLabels::default(),
             archive,
             retention,
             witness,
@@ -258,6 +260,12 @@ impl Metrics {
     pub fn count_agent_refusal(&self, tenant: &TenantId, agent: &AgentId, code: Code) {
         let [tenant, agent] = self.refused_senders.bounded([tenant.as_str(), agent.as_str()]);
         self.agent_refusals.with_label_values(&[tenant, agent, code.as_str()]).inc();
+    }
+
+    /// Counts an alert on an agent's endpoint.
+    pub fn endpoint_alert(&self, what: &str, tenant: &TenantId, agent: &AgentId) {
+        let [tenant, agent] = self.endpoints.bounded([tenant.as_str(), agent.as_str()]);
+        self.endpoint_alerts.with_label_values(&[what, tenant, agent]).inc();
     }
 
     /// The metrics page in Prometheus' text format.

@@ -13,6 +13,7 @@ use zeroize::Zeroizing;
 
 use handoffd_core::domain::handoff::DeliveryMode;
 use handoffd_core::domain::ids::{Micros, TenantId};
+use handoffd_core::domain::personal::user_ref;
 use handoffd_store::clock;
 
 /// Failures of secret handling.
@@ -38,6 +39,10 @@ pub struct Vault {
     claims: Zeroizing<[u8; 32]>,
     /// Key of the ids of runs that a door derives.
     runs: Zeroizing<[u8; 32]>,
+    /// Seals what others keep for the broker: tokens that they give back.
+    tokens: XChaCha20Poly1305,
+    /// Names this master key among others.
+    id: [u8; 4],
 }
 
 impl std::fmt::Debug for Vault {
@@ -57,6 +62,15 @@ const CLAIMS: &[u8] = b"handoffd/claims/v1\0";
 /// Derivation label of the key of derived run ids.
 const RUNS: &[u8] = b"handoffd/runs/v1\0";
 
+/// Derivation label of the key of tokens.
+const TOKENS: &[u8] = b"handoffd/tokens/v1\0";
+
+/// Derivation label of a master key's name.
+const NAME: &[u8] = b"handoffd/master-key/v1\0";
+
+/// Place of the derived keys, where they are sealed under a later master key.
+const DERIVED: &str = "derived-keys";
+
 /// Plaintext of the check value.
 const CHECK: &[u8] = b"handoffd master key check";
 
@@ -70,15 +84,75 @@ impl Vault {
             Zeroizing::new(STANDARD.decode(text.trim()).map_err(|_| VaultError::BadMasterKey)?);
         let cipher =
             XChaCha20Poly1305::new_from_slice(&bytes).map_err(|_| VaultError::BadMasterKey)?;
-        let derived = |label: &[u8]| {
+        let derived = |label: &[u8]| -> Zeroizing<[u8; 32]> {
             Zeroizing::new(Sha256::new_with_prefix(label).chain_update(&*bytes).finalize().into())
         };
+        let claims = derived(CLAIMS);
         Ok(Self {
             cipher,
             pseudonyms: derived(PSEUDONYMS),
-            claims: derived(CLAIMS),
+            tokens: token_cipher(&claims)?,
+            claims,
             runs: derived(RUNS),
+            id: {
+                let name = derived(NAME);
+                [name[0], name[1], name[2], name[3]]
+            },
         })
+    }
+
+    /// The name of this master key: 8 hexadecimal digits that tell nothing of it.
+    #[must_use]
+    pub fn id(&self) -> String {
+        hex::encode(self.id)
+    }
+
+    /// The derived keys, sealed: what was hashed under them is found under another master key, too.
+    ///
+    /// # Errors
+    /// As [`Vault::seal`].
+    pub fn seal_derived(&self, next: &Self) -> Result<Vec<u8>, VaultError> {
+        let keys = [&*self.pseudonyms, &*self.claims, &*self.runs].map(|key| key.as_slice());
+        next.seal(DERIVED, &Zeroizing::new(keys.concat()))
+    }
+
+    /// This vault with the derived keys that were sealed for it.
+    ///
+    /// # Errors
+    /// [`VaultError::DoesNotOpen`].
+    pub fn with_derived(self, sealed: &[u8]) -> Result<Self, VaultError> {
+        let opened = self.open(DERIVED, sealed)?;
+        let (keys, rest) = opened.as_chunks::<32>();
+        let ([pseudonyms, claims, runs], []) = (keys, rest) else {
+            return Err(VaultError::DoesNotOpen);
+        };
+        let [pseudonyms, claims, runs] = [pseudonyms, claims, runs].map(|key| Zeroizing::new(*key));
+        let tokens = token_cipher(&claims)?;
+        Ok(Self { pseudonyms, tokens, claims, runs, ..self })
+    }
+
+    /// Seals a token that others keep and give back; it opens under a later master key, too.
+    ///
+    /// # Errors
+    /// As [`Vault::seal`].
+    pub fn seal_token(&self, place: &str, said: &[u8]) -> Result<Vec<u8>, VaultError> {
+        seal(&self.tokens, place, said)
+    }
+
+    /// Opens a token, also one that a version up to 0.3.0 sealed under this master key.
+    ///
+    /// # Errors
+    /// [`VaultError::DoesNotOpen`].
+    pub fn open_token(&self, place: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, VaultError> {
+        open(&self.tokens, place, sealed).or_else(|_| self.open(place, sealed))
+    }
+
+    /// What was sealed under this master key, sealed under another.
+    ///
+    /// # Errors
+    /// [`VaultError::DoesNotOpen`].
+    pub fn reseal(&self, next: &Self, place: &str, sealed: &[u8]) -> Result<Vec<u8>, VaultError> {
+        next.seal(place, &*self.open(place, sealed)?)
     }
 
     /// A keyed hash of a data subject's id or a salt. Deterministic; guesses cannot be verified without the master key.
@@ -114,6 +188,12 @@ impl Vault {
         self.keyed(&[b"subject", tenant.as_str().as_bytes(), subject_id.as_bytes()])
     }
 
+    /// The reference to a person: it stands in URLs and in an index in the place of the id, which nobody can make of it.
+    #[must_use]
+    pub fn user_ref(&self, tenant: &TenantId, user_id: &str) -> String {
+        user_ref(&self.subject_key(tenant, user_id))
+    }
+
     /// The salt of a commitment to a data subject's id for one erasure or hold. Derived from the id and never
     /// stored.
     #[must_use]
@@ -136,12 +216,7 @@ impl Vault {
     /// # Errors
     /// [`VaultError::DoesNotOpen`] if the cipher refuses, which it does for no input of this size.
     pub fn seal(&self, place: &str, secret: &[u8]) -> Result<Vec<u8>, VaultError> {
-        let nonce: [u8; NONCE_LEN] = clock::random();
-        let sealed = self
-            .cipher
-            .encrypt(&XNonce::from(nonce), Payload { msg: secret, aad: place.as_bytes() })
-            .map_err(|_| VaultError::DoesNotOpen)?;
-        Ok([&nonce[..], &sealed].concat())
+        seal(&self.cipher, place, secret)
     }
 
     /// Opens a secret sealed by [`Vault::seal`].
@@ -149,12 +224,7 @@ impl Vault {
     /// # Errors
     /// [`VaultError::DoesNotOpen`].
     pub fn open(&self, place: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, VaultError> {
-        let (nonce, sealed) = sealed.split_at_checked(NONCE_LEN).ok_or(VaultError::DoesNotOpen)?;
-        let nonce: [u8; NONCE_LEN] = nonce.try_into().map_err(|_| VaultError::DoesNotOpen)?;
-        self.cipher
-            .decrypt(&XNonce::from(nonce), Payload { msg: sealed, aad: place.as_bytes() })
-            .map(Zeroizing::new)
-            .map_err(|_| VaultError::DoesNotOpen)
+        open(&self.cipher, place, sealed)
     }
 
     /// A value for the database that reveals a broker with another master key.
@@ -170,6 +240,33 @@ impl Vault {
     pub fn accepts(&self, check_value: &[u8]) -> bool {
         self.open("check", check_value).is_ok_and(|text| **text == *CHECK)
     }
+}
+
+fn token_cipher(claims: &[u8; 32]) -> Result<XChaCha20Poly1305, VaultError> {
+    let key: Zeroizing<[u8; 32]> =
+        Zeroizing::new(Sha256::new_with_prefix(TOKENS).chain_update(claims).finalize().into());
+    XChaCha20Poly1305::new_from_slice(&*key).map_err(|_| VaultError::BadMasterKey)
+}
+
+fn seal(cipher: &XChaCha20Poly1305, place: &str, secret: &[u8]) -> Result<Vec<u8>, VaultError> {
+    let nonce: [u8; NONCE_LEN] = clock::random();
+    let sealed = cipher
+        .encrypt(&XNonce::from(nonce), Payload { msg: secret, aad: place.as_bytes() })
+        .map_err(|_| VaultError::DoesNotOpen)?;
+    Ok([&nonce[..], &sealed].concat())
+}
+
+fn open(
+    cipher: &XChaCha20Poly1305,
+    place: &str,
+    sealed: &[u8],
+) -> Result<Zeroizing<Vec<u8>>, VaultError> {
+    let (nonce, sealed) = sealed.split_at_checked(NONCE_LEN).ok_or(VaultError::DoesNotOpen)?;
+    let nonce: [u8; NONCE_LEN] = nonce.try_into().map_err(|_| VaultError::DoesNotOpen)?;
+    cipher
+        .decrypt(&XNonce::from(nonce), Payload { msg: sealed, aad: place.as_bytes() })
+        .map(Zeroizing::new)
+        .map_err(|_| VaultError::DoesNotOpen)
 }
 
 /// HMAC-SHA-256 over parts, each with its length.
@@ -258,6 +355,41 @@ impl AgentSecrets {
             SecretKind::Signing => &mut self.signing,
             SecretKind::Webhook => &mut self.webhook,
         }
+    }
+
+    /// The same secrets, sealed under another master key.
+    ///
+    /// # Errors
+    /// [`VaultError::DoesNotOpen`].
+    pub fn resealed(
+        &self,
+        (vault, next): (&Vault, &Vault),
+        tenant: &TenantId,
+        owner: &impl std::fmt::Display,
+    ) -> Result<Self, VaultError> {
+        let text = |place: &str, sealed: &str| -> Result<String, VaultError> {
+            let sealed = STANDARD.decode(sealed).map_err(|_| VaultError::DoesNotOpen)?;
+            Ok(STANDARD.encode(vault.reseal(next, place, &sealed)?))
+        };
+        let secret = |place: String, known: &SealedSecret| -> Result<SealedSecret, VaultError> {
+            Ok(SealedSecret { sealed: text(&place, &known.sealed)?, until: known.until })
+        };
+        let list = |kind, known: &[SealedSecret]| -> Result<Vec<SealedSecret>, VaultError> {
+            known.iter().map(|one| secret(place(tenant, owner, kind), one)).collect()
+        };
+        let credentials = self.credentials.as_ref();
+        let delivery = self.delivery.as_ref().map(|known| -> Result<_, VaultError> {
+            let sealed = text(&delivery_place(tenant, owner, known.mode), &known.sealed)?;
+            Ok(SealedDelivery { sealed, ..known.clone() })
+        });
+        Ok(Self {
+            signing: list(SecretKind::Signing, &self.signing)?,
+            webhook: list(SecretKind::Webhook, &self.webhook)?,
+            credentials: credentials
+                .map(|known| secret(credentials_place(tenant, owner), known))
+                .transpose()?,
+            delivery: delivery.transpose()?,
+        })
     }
 
     /// Keeps what an endpoint asks for, sealed, in the place of what was kept before.
@@ -428,6 +560,35 @@ pub fn hash_api_key(key: &str) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Finding O10 of 0.3.0: what was sealed and hashed under one master key is opened and found under the next.
+    #[test]
+    fn another_master_key_opens_and_finds_what_the_first_one_did() {
+        let (tenant, now) = ("acme".parse::<TenantId>().unwrap(), Micros(1));
+        let (old, new) = (vault(), vault());
+        let mut secrets = AgentSecrets::default();
+        let text = secrets.rotate(&old, &tenant, &"a", SecretKind::Webhook, now).unwrap();
+        let asked = EndpointCredentials { token: Some("t".to_owned()), ..Default::default() };
+        secrets.keep_credentials(&old, &tenant, &"a", &asked).unwrap();
+        let mut delivery = Map::new();
+        delivery.insert("password".to_owned(), "p".into());
+        secrets.keep_delivery(&old, &tenant, &"a", DeliveryMode::Redis, &delivery).unwrap();
+        let token = old.seal_token("callback", b"t/h").unwrap();
+
+        let next = secrets.resealed((&old, &new), &tenant, &"a").unwrap();
+        let derived = old.seal_derived(&new).unwrap();
+        assert!(next.open(&old, &tenant, &"a", SecretKind::Webhook, now).is_err());
+        let new = new.with_derived(&derived).unwrap();
+        let opened = next.open(&new, &tenant, &"a", SecretKind::Webhook, now).unwrap();
+        assert_eq!(**opened[0], *text.as_bytes());
+        assert_eq!(next.credentials(&new, &tenant, &"a").unwrap(), asked);
+        assert_eq!(next.delivery(&new, &tenant, &"a", DeliveryMode::Redis).unwrap(), delivery);
+        assert_eq!(**new.open_token("callback", &token).unwrap(), *b"t/h");
+        assert_eq!(new.user_ref(&tenant, "jana"), old.user_ref(&tenant, "jana"));
+        assert_eq!(new.claim_tag(b"x"), old.claim_tag(b"x"));
+        assert_ne!(new.id(), old.id());
+        assert!(vault().with_derived(&derived).is_err());
+    }
 
     fn vault() -> Vault {
         Vault::from_base64(&Vault::new_master_key()).unwrap()

@@ -73,6 +73,12 @@ fn figures(body: &Value, usd: &str) -> Option<Spending> {
     })
 }
 
+/// What a record counts as spent against its task's budget; none where it states nothing.
+#[must_use]
+pub fn spent(body: &Value) -> Option<Spending> {
+    figures(body.get("spent")?, "usd")
+}
+
 /// The account of one task. Its records are added in log order.
 #[derive(Debug, Default)]
 pub struct Account {
@@ -88,7 +94,7 @@ pub struct Account {
 impl Account {
     /// Adds the next record of the task.
     pub fn take(&mut self, body: &Value) {
-        let spent = body.get("spent").and_then(|spent| figures(spent, "usd"));
+        let spent = spent(body);
         match (body.get("kind").and_then(Value::as_str), spent) {
             (Some("HANDOFF"), spent) => self.hop(body, spent),
             (_, Some(spent)) => {

@@ -13,6 +13,7 @@ pub mod context {
 }
 #[cfg(feature = "gate")]
 pub mod contract;
+pub mod costs;
 pub mod domain;
 pub mod evidence;
 #[cfg(feature = "gate")]

@@ -26,7 +26,7 @@ from handoffd import (
 )
 
 STATE = {"agent_id": "intake", "task": "Check clause 4.2"}
-VECTOR = "sha256:e716efc0de0adf7b6dce5866ac8e1e960c07b86883e0d4eee785fc15c003c728"
+VECTOR = "sha256:307f9c751ead2d02299592e036f79a905fddc2c0b54b67dbe6d6338bde95c35a"
 
 
 def test_two_fields_are_enough_for_a_valid_message() -> None:
@@ -52,6 +52,21 @@ def test_two_fields_are_enough_for_a_valid_message() -> None:
 def test_targets(target: object, expected: object) -> None:
     message = build_handoff_message(STATE, target)  # type: ignore[arg-type]
     assert message["toAgent"] == expected and validate_handoff_message(message)
+
+
+def test_a_completed_subtask_has_the_id_of_its_content_at_every_hop() -> None:
+    """Finding G4 of 0.3.0: an id by position let the fourth honest hop fail with LOOP_DETECTED."""
+
+    def ids(*completed: str | dict[str, Any]) -> list[str]:
+        state = AgentState(agent_id="intake", task="go on", completed=completed)
+        return [one["subtaskId"] for one in build_handoff_message(state, "legal")["completedSubtasks"]]
+
+    (read,), (write,) = ids("read"), ids("write")
+    assert read != write and ids("write", "read") == [write, read]
+    assert ids({"description": "read", "result": {"n": 2}}) != [read]
+    assert ids("read", "read") == [read, f"{read}-2"]
+    # The same as the doors' and the TypeScript SDK's.
+    assert read == "done-4510fe93a2a93e68"
 
 
 def test_what_is_missing_in_lists_is_filled_in() -> None:

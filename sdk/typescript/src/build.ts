@@ -187,7 +187,9 @@ export async function buildHandoffMessage(
   if (agentState.task.trim() === "")
     throw new TypeError("a handoff without a task: say what the receiver is to do");
   const now = new Date().toISOString();
-  const completed = (agentState.completed ?? []).map((each, index) => completedSubtask(each, index, now));
+  const seen = new Map<string, number>();
+  const completed: CompletedSubtask[] = [];
+  for (const each of agentState.completed ?? []) completed.push(await completedSubtask(each, seen, now));
   const open = (agentState.remaining ?? []).map(remainingSubtask);
   const initial = completed.length === 0 && agentState.parentHandoffId === undefined;
   const spent = toNanos(agentState.spentUSD ?? 0);
@@ -320,15 +322,29 @@ function toConstraints(constraints: Constraints): string[] {
   return Object.entries(constraints).map(([name, value]) => `${name}:${value}`);
 }
 
-function completedSubtask(
+async function completedSubtask(
   given: string | Loose<CompletedSubtask>,
-  index: number,
+  seen: Map<string, number>,
   now: string,
-): CompletedSubtask {
+): Promise<CompletedSubtask> {
   const known: Partial<CompletedSubtask> =
     typeof given === "string" ? { description: given } : dropNulls(given);
-  const subtaskId = known.subtaskId ?? `done-${index + 1}`;
+  const subtaskId = known.subtaskId ?? (await doneId(known, seen));
   return { subtaskId, description: subtaskId, result: {}, completedAt: now, ...known } as CompletedSubtask;
+}
+
+/**
+ * The id of a completed subtask, from its content, as the broker's doors make it: what was done before keeps its id from hop to hop, and
+ * what is new has a new one, which the loop guard counts as progress.
+ */
+async function doneId(known: Partial<CompletedSubtask>, seen: Map<string, number>): Promise<string> {
+  const content = [known.description ?? null, known.result ?? {}];
+  const digest = await sha256(utf8(canonicalize(content)));
+  const name = `done-${toHex(digest).slice(0, 16)}`;
+  const times = (seen.get(name) ?? 0) + 1;
+  seen.set(name, times);
+  // The same work twice is two entries.
+  return times === 1 ? name : `${name}-${times}`;
 }
 
 function remainingSubtask(given: string | Loose<RemainingSubtask>, index: number): RemainingSubtask {

@@ -106,6 +106,22 @@ describe("buildHandoffMessage", () => {
     assert.equal((await cost({ spentUSD: 3, budgetUSD: 0.25 })).costBudgetRemainingUSD, 0.25);
   });
 
+  // Finding G4 of 0.3.0: an id by position let the fourth honest hop fail with LOOP_DETECTED.
+  it("gives a completed subtask the id of its content at every hop", async () => {
+    const ids = async (...completed: NonNullable<AgentState["completed"]>) => {
+      const message = await buildHandoffMessage({ ...state, completed }, "legal");
+      return message.completedSubtasks.map((one) => one.subtaskId);
+    };
+    const [read] = await ids("read");
+    const [write] = await ids("write");
+    assert.notEqual(read, write);
+    assert.deepEqual(await ids("write", "read"), [write, read]);
+    assert.notDeepEqual(await ids({ description: "read", result: { n: 2 } }), [read]);
+    assert.deepEqual(await ids("read", "read"), [read, `${read}-2`]);
+    // The same as the doors' and the Python SDK's.
+    assert.equal(read, "done-4510fe93a2a93e68");
+  });
+
   it("takes texts for turns, subtasks and excerpts, and hashes what a tool was given", async () => {
     const message = await buildHandoffMessage(
       {
@@ -128,7 +144,7 @@ describe("buildHandoffMessage", () => {
       JSON.stringify(validateHandoffMessage(message)),
     );
     assert.equal(message.taskDescription, "Score the clauses");
-    assert.equal(message.completedSubtasks[0]?.subtaskId, "done-1");
+    assert.equal(message.completedSubtasks[0]?.subtaskId, "done-9e4e90b57f173107");
     assert.deepEqual(message.remainingSubtasks, [
       { subtaskId: "open-1", description: "Score it" },
       { subtaskId: "x", description: "x" },
@@ -184,7 +200,7 @@ describe("buildHandoffMessage", () => {
     });
     const digest = await stepDigest(message);
     assert.deepEqual(message.extensions, { handoffd: { stepDigest: digest } });
-    assert.equal(digest, "sha256:e716efc0de0adf7b6dce5866ac8e1e960c07b86883e0d4eee785fc15c003c728");
+    assert.equal(digest, "sha256:307f9c751ead2d02299592e036f79a905fddc2c0b54b67dbe6d6338bde95c35a");
     const other = await buildHandoffMessage({ ...given, state: { clause: "4.3" } }, "legal");
     assert.notEqual(await stepDigest(other), digest);
     const unnamed = await buildHandoffMessage({ agentId: "intake", task: "x" }, "legal");

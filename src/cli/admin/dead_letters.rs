@@ -7,7 +7,7 @@ use super::resource::{Action, Arg, CURSOR, Column, Kind, REASON, Resource, Shape
 use crate::cli::client::{Body, Request};
 
 /// Decisions a second and the most of one call, as the broker has them.
-const RATE: u64 = 50;
+const RATE_UNLESS_SAID: u64 = 50;
 const MAX_BULK: u64 = 1_000;
 
 const HANDOFF: Arg = Arg::path("HANDOFF", "The handoff's UUID");
@@ -29,6 +29,28 @@ const OUTCOME: Shape = Shape::Rows {
     ],
 };
 
+/// Of a bulk decision that the gate has no say in.
+pub(super) const BULK_OUTCOME: Shape = Shape::Rows {
+    at: "/items",
+    columns: &[Column("ID", "/id"), Column("RESULT", "/result"), Column("ERROR", "/error")],
+    foot: &[
+        Column("dry run:", "/dryRun"),
+        Column("matched:", "/matched"),
+        Column("done:", "/done"),
+        Column("failed:", "/failed"),
+        Column("more to do:", "/more"),
+    ],
+};
+
+pub(super) const RATE: Arg = Arg::body(
+    "rate",
+    "/ratePerSecond",
+    Kind::Whole,
+    "Decisions a second, 1 to 1000; 50 unless said",
+);
+pub(super) const DRY_RUN: Arg =
+    Arg::body("dry-run", "/dryRun", Kind::Flag, "Say what would come of it, and change nothing");
+
 macro_rules! with_filter {
     ($($own:expr),*) => {
         &[
@@ -39,8 +61,8 @@ macro_rules! with_filter {
             Arg::body("after", "/filter/from", Kind::Text, "Of those open: kept at this time or later, RFC 3339"),
             Arg::body("before", "/filter/to", Kind::Text, "Of those open: kept before this time, RFC 3339"),
             Arg::body("handoff", "/filter/ids", Kind::List, "Of those open: just this one; repeat for more"),
-            Arg::body("rate", "/ratePerSecond", Kind::Whole, "Decisions a second, 1 to 1000; 50 unless said"),
-            Arg::body("dry-run", "/dryRun", Kind::Flag, "Say what would come of it, and change nothing"),
+            RATE,
+            DRY_RUN,
             REASON
         ]
     };
@@ -140,16 +162,20 @@ pub(super) const RESOURCE: Resource = Resource {
 };
 
 /// A call on many takes as long as its rate says.
-fn bulk(action: &Action, given: &ArgValues) -> Result<Request, String> {
+pub(super) fn bulk(action: &Action, given: &ArgValues) -> Result<Request, String> {
     let mut request = plain(action, given)?;
     let Some(Body::Json(body)) = &mut request.body else { return Ok(request) };
     // That nothing was said of which is for the broker to refuse.
     if body.get("filter").is_none() {
         body["filter"] = json!({});
     }
-    let rate = body.get("ratePerSecond").and_then(Value::as_u64).unwrap_or(RATE).max(1);
+    let rate = body.get("ratePerSecond").and_then(Value::as_u64).unwrap_or(RATE_UNLESS_SAID).max(1);
     request.patience = Some(Duration::from_secs(60 + MAX_BULK / rate));
     Ok(request)
+}
+
+pub(super) fn none_failed(answer: &Value) -> bool {
+    answer["failed"] == 0
 }
 
 fn all_done(answer: &Value) -> bool {

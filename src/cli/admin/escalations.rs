@@ -1,3 +1,4 @@
+use super::dead_letters::{BULK_OUTCOME, DRY_RUN, RATE, bulk, none_failed};
 use super::resource::{Action, Arg, CURSOR, Column, Kind, REASON, Resource, Shape, Verb};
 
 const ESCALATION: Arg = Arg::path("ESCALATION", "The escalation's UUID");
@@ -61,6 +62,66 @@ pub(super) const RESOURCE: Resource = Resource {
                 Arg::body("agent", "/agentId", Kind::Text, "To whom; for reassign"),
                 REASON,
             ],
+            ..Action::READ
+        },
+        Action {
+            name: "resolve-all",
+            about: "Decide on all that fit, 1000 at most; exit 1 if one fails",
+            verb: Verb::Post,
+            path: "/escalations/resolve",
+            args: &[
+                Arg::body(
+                    "action",
+                    "/action",
+                    Kind::Choice(&["retry", "rollback", "cancel", "complete"]),
+                    "What to do with each",
+                )
+                .needed(),
+                Arg::body("task", "/filter/taskId", Kind::Text, "Of those open: of this task"),
+                Arg::body(
+                    "of-reason",
+                    "/filter/reason",
+                    Kind::Text,
+                    "Of those open: for this reason",
+                ),
+                Arg::body(
+                    "from-agent",
+                    "/filter/fromAgent",
+                    Kind::Text,
+                    "Of those open: from this agent",
+                ),
+                Arg::body(
+                    "to-agent",
+                    "/filter/toAgent",
+                    Kind::Text,
+                    "Of those open: to this agent",
+                ),
+                Arg::body(
+                    "after",
+                    "/filter/from",
+                    Kind::Text,
+                    "Of those open: opened at this time or later, RFC 3339",
+                ),
+                Arg::body(
+                    "before",
+                    "/filter/to",
+                    Kind::Text,
+                    "Of those open: opened before this time, RFC 3339",
+                ),
+                Arg::body(
+                    "escalation",
+                    "/filter/ids",
+                    Kind::List,
+                    "Of those open: just this one; repeat for more",
+                ),
+                RATE,
+                DRY_RUN,
+                REASON,
+            ],
+            asks: Some("Decide so on all escalations that fit?"),
+            plan: bulk,
+            shape: BULK_OUTCOME,
+            well: none_failed,
             ..Action::READ
         },
     ],

@@ -1,4 +1,4 @@
-use super::resource::{Action, Arg, CURSOR, Column, Kind, Resource, Shape};
+use super::resource::{Action, Arg, CURSOR, Column, Kind, Resource, Shape, USER_REF};
 
 const HANDOFF: Arg = Arg::path("HANDOFF", "The handoff's UUID");
 const STATUS: Kind = Kind::Choice(&[
@@ -35,6 +35,7 @@ pub(super) const RESOURCE: Resource = Resource {
                     "Committed at this time or later, RFC 3339",
                 ),
                 Arg::query("before", "to", Kind::Text, "Committed before this time, RFC 3339"),
+                USER_REF,
             ],
             shape: Shape::Rows {
                 at: "/items",

@@ -20,6 +20,8 @@ mod agents;
 mod allowlist;
 mod caps;
 mod contracts;
+mod costs;
+mod data_subjects;
 mod dead_letters;
 mod delivery_fields;
 mod escalations;
@@ -37,7 +39,7 @@ mod tasks;
 mod what_if;
 
 /// All of them, in the order of the help.
-const RESOURCES: [&Resource; 15] = [
+const RESOURCES: [&Resource; 17] = [
     &agents::RESOURCE,
     &allowlist::RESOURCE,
     &contracts::RESOURCE,
@@ -48,11 +50,13 @@ const RESOURCES: [&Resource; 15] = [
     &dead_letters::RESOURCE,
     &escalations::RESOURCE,
     &tasks::RESOURCE,
+    &costs::RESOURCE,
     &caps::RESOURCE,
     &keys::RESOURCE,
     &subscriptions::RESOURCE,
     &events::RESOURCE,
     &holds::RESOURCE,
+    &data_subjects::RESOURCE,
 ];
 
 /// Rows requested per page: the largest page of the API.

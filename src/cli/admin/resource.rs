@@ -227,3 +227,11 @@ impl Arg {
 /// Why a person decided so: every decision asks for it.
 pub(super) const REASON: Arg =
     Arg::body("reason", "/reason", Kind::Text, "Why; it is kept with the record").needed();
+
+/// Of whom a list is asked.
+pub(super) const USER_REF: Arg = Arg::query(
+    "user-ref",
+    "userRef",
+    Kind::Text,
+    "For the user with this reference (handoffd data-subjects ref)",
+);

@@ -1,4 +1,5 @@
-use super::resource::{Action, Arg, CURSOR, Column, Kind, REASON, Resource, Shape, Verb};
+use super::dead_letters::{BULK_OUTCOME, DRY_RUN, RATE, bulk, none_failed};
+use super::resource::{Action, Arg, CURSOR, Column, Kind, REASON, Resource, Shape, USER_REF, Verb};
 
 const TASK: Arg = Arg::path("TASK", "The task's UUID");
 const STATUS: Kind = Kind::Choice(&[
@@ -34,6 +35,7 @@ pub(super) const RESOURCE: Resource = Resource {
                     Kind::Text,
                     "On which so much was spent or more, US dollars",
                 ),
+                USER_REF,
             ],
             shape: Shape::Rows {
                 at: "/items",
@@ -84,6 +86,59 @@ pub(super) const RESOURCE: Resource = Resource {
                 ),
                 REASON,
             ],
+            ..Action::READ
+        },
+        Action {
+            name: "cancel-all",
+            about: "Withdraw all that fit, 1000 at most; exit 1 if one fails",
+            verb: Verb::Post,
+            path: "/tasks/cancel",
+            args: &[
+                Arg::body(
+                    "status",
+                    "/filter/status",
+                    Kind::Choice(&["HANDING_OFF", "RUNNING", "PENDING_HANDOFF", "ESCALATED"]),
+                    "Of those not ended: in this state",
+                ),
+                Arg::body("holder", "/filter/holder", Kind::Text, "Of those not ended: held by it"),
+                Arg::body(
+                    "after",
+                    "/filter/from",
+                    Kind::Text,
+                    "Of those not ended: begun at this time or later, RFC 3339",
+                ),
+                Arg::body(
+                    "before",
+                    "/filter/to",
+                    Kind::Text,
+                    "Of those not ended: begun before this time, RFC 3339",
+                ),
+                Arg::body(
+                    "user-ref",
+                    "/filter/userRef",
+                    Kind::Text,
+                    "Of those not ended: for the user with this reference",
+                ),
+                Arg::body(
+                    "task",
+                    "/filter/ids",
+                    Kind::List,
+                    "Of those not ended: just this one; repeat for more",
+                ),
+                Arg::body(
+                    "grace-ms",
+                    "/graceMs",
+                    Kind::Whole,
+                    "How long who works on one may still finish; recovery.cancel_grace_ms unless said",
+                ),
+                RATE,
+                DRY_RUN,
+                REASON,
+            ],
+            asks: Some("Withdraw all tasks that fit?"),
+            plan: bulk,
+            shape: BULK_OUTCOME,
+            well: none_failed,
             ..Action::READ
         },
         Action {

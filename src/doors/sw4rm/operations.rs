@@ -17,7 +17,7 @@ use super::{Call, DOOR, Sw4rm, observed};
 use crate::doors::message::Ids;
 use crate::http::Api;
 use crate::http::extract::{
-    Json, JsonBytes, Params, heavy, idempotency_key, parse, preferred_wait,
+    JsonBytes, Params, Said, heavy, idempotency_key, parse, preferred_wait,
 };
 use crate::http::problem::Problem;
 use handoffd_core::domain::agent::Agent;
@@ -321,6 +321,16 @@ static COMPLETE: LazyLock<Arc<VerdictForm>> = LazyLock::new(|| {
     VerdictForm::new("complete", members)
 });
 
+/// A place of a verdict's body, by the API's names.
+fn renamed(form: &VerdictForm, pointer: &str) -> String {
+    let (name, rest) = pointer.strip_prefix('/').unwrap_or_default().split_once('/').map_or_else(
+        || (pointer.trim_start_matches('/'), String::new()),
+        |(name, rest)| (name, format!("/{rest}")),
+    );
+    let known = form.members.iter().find(|(own, _)| *own == name);
+    format!("/{}{rest}", known.map_or(name, |(_, member)| *member))
+}
+
 /// `accept_handoff`.
 pub(super) async fn accept(
     State(api): State<Api>,
@@ -361,7 +371,15 @@ async fn verdict(
     let (parts, body) = asked.into_parts();
     let call = Call::enter(api, door, &parts).await?;
     let token = parts.headers.get("handoff-fencing-token").cloned();
-    let Json(said) = Json::<Value>::from_request(Request::from_parts(parts, body), api).await?;
+    // Status first: what beside a clear verdict cannot be kept does not undo it.
+    let read = Said::from_request(Request::from_parts(parts, body), api).await?;
+    let (said, mut unreadable) = (Value::Object(read.members), read.unreadable);
+    if unreadable.named.iter().any(|part| part.pointer == "/fencing_token") {
+        return Err(wrong("/fencing_token", "Must be clear, and stand once.").into());
+    }
+    for part in &mut unreadable.named {
+        part.pointer = renamed(form, &part.pointer);
+    }
     let failures = form.schema.check(&said);
     if !failures.is_empty() {
         return Err(Problem::refusal(failures, false).into());
@@ -380,6 +398,7 @@ async fn verdict(
         given.insert("fencingToken".to_owned(), token.into());
     }
     let asked = ApiRequest::post(&["handoffs", id, form.verb], Value::Object(given));
+    let asked = asked.without(unreadable);
     let view = call.ask(asked).await.map_err(|refusal| match refusal {
         Refusal::Api(mut answer) => {
             relocate(&mut answer.json, None);

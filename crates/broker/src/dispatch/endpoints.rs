@@ -16,7 +16,7 @@ impl Dispatcher {
             task_id = %claim.task_id,
             "the endpoint answered 410: delivery to this agent is disabled"
         );
-        self.count("disabled");
+        self.parts().metrics.endpoint_alert("disabled", &claim.tenant, &claim.target);
         self.change(claim, AgentChange::DisableDelivery { address: address.to_owned() }).await;
     }
 
@@ -31,7 +31,8 @@ impl Dispatcher {
         match health_change {
             EndpointHealthChange::Failing(step) => {
                 let (failures, percent) = (step.failures, step.percent);
-                self.count(if percent >= 100 { "disabled" } else { "failing" });
+                let what = if percent >= 100 { "disabled" } else { "failing" };
+                self.parts().metrics.endpoint_alert(what, &claim.tenant, agent_id);
                 if percent >= 100 {
                     tracing::error!(
                         event = "agent.endpoint_disabled",
@@ -55,15 +56,11 @@ impl Dispatcher {
                 self.change(claim, AgentChange::Failing { address, step }).await;
             }
             EndpointHealthChange::Answers => {
-                self.count("recovered");
+                self.parts().metrics.endpoint_alert("recovered", &claim.tenant, agent_id);
                 tracing::info!(%agent_id, %handoff_id, %task_id, "the endpoint answers again");
                 self.change(claim, AgentChange::Answers { address }).await;
             }
         }
-    }
-
-    fn count(&self, what: &str) {
-        self.parts().metrics.endpoint_alerts.with_label_values(&[what]).inc();
     }
 
     async fn change(&self, claim: &DeliveryClaim, change: AgentChange) {

@@ -20,6 +20,7 @@ use handoffd_core::domain::ids::{AgentId, Micros};
 use handoffd_core::domain::latency::LatencyClock;
 use handoffd_core::domain::message::{Address, Message, ReturnTo, whole_number};
 use handoffd_core::domain::policy::EdgePolicy;
+use handoffd_core::domain::redaction::is_redacted;
 use handoffd_core::domain::residency::ResidencyFacts;
 use handoffd_core::domain::ruling::Ruling;
 use handoffd_core::domain::strategy::RouterChoice;
@@ -128,6 +129,7 @@ pub(super) fn submission_of(
     let whole = message.whole();
     let mut handoff = handoff_of(principal, message, Some(target), status, &whole, now);
     handoff.clock = LatencyClock::starting(request.arrived_at.unwrap_or(now));
+    handoff.user_ref = request.user_ref;
     let named = ready.and_then(|ready| ready.trace_id(message.value()));
     set_trace(&mut handoff, request.trace, message, named);
     let choice = RouterChoice::of_submission(request.door, message.value(), target);
@@ -288,6 +290,12 @@ fn conversation(message: &Message) -> Option<String> {
     (!named.contains('\0')).then(|| named.to_owned())
 }
 
+/// The user that a message names, unless its name was redacted.
+pub(super) fn user(message: &Message) -> Option<&str> {
+    let named = message.value().get("userId").filter(|named| !is_redacted(named))?.as_str()?;
+    (!named.is_empty() && !named.contains('\0')).then_some(named)
+}
+
 /// A handoff as its message states it. Without a receiver it names the agent as addressed, or else the sender.
 pub(super) fn handoff_of(
     principal: &Principal,
@@ -325,6 +333,7 @@ pub(super) fn handoff_of(
         ruling: None,
         context: None,
         conversation_id: conversation(message),
+        user_ref: None,
         stream: envelope.stream.filter(|stream| stream.open).map(|_| Stream::opened(now)),
         digest_salt: salt.to_vec(),
         digest: commit(CommitmentSubject::Submission, &salt, whole).to_vec(),

@@ -262,6 +262,7 @@ fn dead_letter(
     let checkpoint = message.checkpoint().unwrap_or_else(|| message.implied_checkpoint());
     let (target, status) = (refused.target.as_deref(), HandoffStatus::DeadLettered);
     let mut handoff = handoff_of(principal, message, target, status, &message.whole(), now);
+    handoff.user_ref = request.user_ref;
     let named = refused.contract.as_ref().and_then(|ready| ready.trace_id(message.value()));
     set_trace(&mut handoff, request.trace, message, named);
     if *caller != envelope.from_agent.agent_id {

@@ -194,15 +194,15 @@ pub(super) fn create_key(command: &Command, row: &KeyRow) -> (Vec<Change>, Reply
     )
 }
 
-/// Records that tree heads are signed with another key from here on. The record is covered by heads of
-/// both keys: who trusts the old one learns the new one from it.
-pub(super) fn change_tree_key(command: &Command, content: &RecordContent) -> (Vec<Change>, Reply) {
-    let mut draft = RecordDraft::new(
-        command.tenant.clone(),
-        RecordKind::TreeKeyChanged,
-        command.at,
-        command.actor.clone(),
-    );
+/// Records that tree heads are signed with another key from here on, or that secrets are sealed under another. The record is
+/// covered by heads of both keys that sign: who trusts the old one learns the new one from it.
+pub(super) fn change_of_keys(
+    command: &Command,
+    kind: RecordKind,
+    content: &RecordContent,
+) -> (Vec<Change>, Reply) {
+    let mut draft =
+        RecordDraft::new(command.tenant.clone(), kind, command.at, command.actor.clone());
     draft.content = Some(content.clone());
     (vec![Change::Record(Box::new(draft))], Reply::Recorded)
 }

@@ -118,6 +118,8 @@ pub enum Kind {
     CreateKey(Box<KeyRow>),
     /// Record that tree heads are signed with another key from here on.
     ChangeTreeKey(RecordContent),
+    /// Record that secrets are sealed under another master key from here on.
+    ChangeMasterKey(RecordContent),
     RevokeKey {
         key_id: String,
     },
@@ -185,6 +187,7 @@ impl Kind {
             Self::DisableSubscriber(_) => "disable_subscriber",
             Self::CreateKey(_) => "create_key",
             Self::ChangeTreeKey(_) => "change_tree_key",
+            Self::ChangeMasterKey(_) => "change_master_key",
             Self::RevokeKey { .. } => "revoke_key",
             Self::PlaceHold(_) => "place_hold",
             Self::ReleaseHold(_) => "release_hold",

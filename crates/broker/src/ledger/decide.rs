@@ -8,6 +8,7 @@ use super::{
     agents, caps, contracts, dead_letters, erasure, escalations, groups, opinions, questions,
     refusal, schemas, streams, submit, subscriptions, tasks, verdict,
 };
+use handoffd_core::evidence::record::RecordKind;
 use handoffd_store::store::BatchState;
 
 /// A decision: the changes, and the reply once they are durable.
@@ -73,7 +74,12 @@ fn decide_on(state: &BatchState, command: &Command, context: &Context) -> Decisi
         Kind::ChangeSubscription(change) => subscriptions::change(state, command, change),
         Kind::DisableSubscriber(disable) => Ok(subscriptions::disable(state, command, disable)),
         Kind::CreateKey(row) => Ok(agents::create_key(command, row)),
-        Kind::ChangeTreeKey(content) => Ok(agents::change_tree_key(command, content)),
+        Kind::ChangeTreeKey(content) => {
+            Ok(agents::change_of_keys(command, RecordKind::TreeKeyChanged, content))
+        }
+        Kind::ChangeMasterKey(content) => {
+            Ok(agents::change_of_keys(command, RecordKind::MasterKeyChanged, content))
+        }
         Kind::RevokeKey { key_id } => agents::revoke_key(state, command, key_id),
         Kind::PlaceHold(place) => erasure::place_hold(state, command, place),
         Kind::ReleaseHold(release) => erasure::release_hold(state, command, release),

@@ -68,6 +68,7 @@ pub(super) fn handoff(id: u8, task: u8) -> HandoffDraft {
         ruling: None,
         context: None,
         conversation_id: None,
+        user_ref: None,
         stream: None,
         digest_salt: vec![2; 16],
         digest: commit(CommitmentSubject::Submission, &[2; 16], &[id]).to_vec(),

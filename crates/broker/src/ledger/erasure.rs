@@ -8,6 +8,7 @@ use super::decide::Decision;
 use super::plan::Change;
 use super::reply::Purged;
 use handoffd_core::domain::ids::ErasureId;
+use handoffd_core::domain::personal::user_ref;
 use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent, hash_text};
 use handoffd_core::evidence::erasure::{
     DataSlot, ErasureCause, ErasureFacts, ErasureScope, HoldFacts, RetentionFacts, list,
@@ -171,7 +172,20 @@ pub(super) fn erase(state: &BatchState, command: &Command, next: &EraseNext) -> 
     if page.data.is_empty() && page.contents.is_empty() && page.checkpoints.is_empty() {
         row.status = ErasureStatus::Scrubbing;
         row.subject_id = None;
-        return Ok((vec![Change::Erasure(row.clone())], Reply::Erasure { row, repeated: false }));
+        // The reference to the person goes with the last of its data.
+        let person = ErasureWrite {
+            tenant: command.tenant.clone(),
+            erasure: Some(row.id),
+            data: Vec::new(),
+            handoffs: Vec::new(),
+            contents: Vec::new(),
+            checkpoints: Vec::new(),
+            words: false,
+            purged_at: None,
+            user_ref: Some(user_ref(&row.subject_key)),
+        };
+        let changes = vec![Change::Erasure(row.clone()), Change::Erase(person)];
+        return Ok((changes, Reply::Erasure { row, repeated: false }));
     }
     let slots: Vec<DataSlot> = page.data.iter().map(|(slot, _)| *slot).collect();
     let leaves: Vec<i64> = page.contents.iter().map(|(leaf, _)| *leaf).collect();
@@ -201,6 +215,7 @@ pub(super) fn erase(state: &BatchState, command: &Command, next: &EraseNext) -> 
         checkpoints: page.checkpoints.clone(),
         words: row.scope == ErasureScope::Messages,
         purged_at: None,
+        user_ref: None,
     };
     Ok((
         vec![Change::Erasure(row.clone()), Change::Erase(erase), Change::Record(Box::new(record))],
@@ -244,6 +259,7 @@ pub(super) fn purge(
         checkpoints: page.checkpoints.clone(),
         words: true,
         purged_at: Some(command.at),
+        user_ref: None,
     };
     if counts == [0; 3] {
         // The record of an earlier page lists the contents that these handoffs had.

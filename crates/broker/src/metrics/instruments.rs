@@ -462,8 +462,8 @@ instruments! {
         ),
         pub endpoint_alerts: counters(
             "handoff_endpoint_alerts_total",
-            "Alerts on receivers' endpoints.",
-            &["what"],
+            "Alerts on receivers' endpoints: failing, disabled, recovered; agents beyond the bound count as `other`.",
+            &["what", "tenant", "agent"],
         ),
         pub pool_refusals: counters(
             "handoff_pool_refusals_total",

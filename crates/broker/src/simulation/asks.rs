@@ -118,6 +118,7 @@ impl Draft {
             ruling: self.ruling.clone(),
             context: (self.form == Form::Long).then(pieces::over_the_window),
             conversation_id: None,
+            user_ref: None,
             stream: (self.form == Form::InPieces).then(|| Stream::opened(now.plus(pieces::IDLE))),
             digest_salt: SALT.to_vec(),
             digest: commit(CommitmentSubject::Submission, &SALT, &self.body).to_vec(),

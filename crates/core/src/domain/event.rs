@@ -7,6 +7,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -189,20 +191,32 @@ impl Position {
     }
 }
 
+/// A cursor: 16 characters that say nothing to their reader, in base64url.
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.leaf_index, self.ordinal)
+        let mut bytes = [0; 12];
+        bytes[..8].copy_from_slice(&self.leaf_index.wrapping_add(1).to_be_bytes());
+        bytes[8..].copy_from_slice(&self.ordinal.to_be_bytes());
+        f.write_str(&URL_SAFE_NO_PAD.encode(bytes))
     }
 }
 
 impl FromStr for Position {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let read = || {
+        let opaque = || {
+            let bytes: [u8; 12] = URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok()?;
+            let (leaf, ordinal) = bytes.split_first_chunk::<8>()?;
+            let leaf_index = i64::from_be_bytes(*leaf).checked_sub(1)?;
+            Some(Self { leaf_index, ordinal: i32::from_be_bytes(*ordinal.first_chunk()?) })
+        };
+        // As versions up to 0.3.0 wrote it: subscribers may hold such a one.
+        let former = || {
             let (leaf, ordinal) = text.split_once('.')?;
             Some(Self { leaf_index: leaf.parse().ok()?, ordinal: ordinal.parse().ok()? })
         };
-        read()
+        opaque()
+            .or_else(former)
             .filter(|at| at.leaf_index >= -1 && at.ordinal >= 0)
             .ok_or_else(|| format!("'{text}' is no cursor of the event feed"))
     }

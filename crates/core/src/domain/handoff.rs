@@ -254,6 +254,8 @@ pub struct Handoff {
     pub questions: Vec<Question>,
     /// The conversation that its sender names (`conversationId`), to find it by; none once erased.
     pub conversation_id: Option<String>,
+    /// The reference to the user that its sender names (`userId`), to find it by; none once erased.
+    pub user_ref: Option<String>,
     /// Its stream, where its message comes in pieces.
     pub stream: Option<Stream>,
     /// The sum that operators had added to the task's budget by its commit.
@@ -311,6 +313,8 @@ pub struct HandoffDraft {
     pub context: Option<ContextFacts>,
     /// The conversation that its sender names (`conversationId`).
     pub conversation_id: Option<String>,
+    /// The reference to the user that its sender names (`userId`).
+    pub user_ref: Option<String>,
     /// Its stream, where the message opens one.
     pub stream: Option<Stream>,
     /// Salt of `digest`, 16 bytes.
@@ -378,6 +382,7 @@ impl HandoffDraft {
             stream: self.stream,
             questions: Vec::new(),
             conversation_id: self.conversation_id,
+            user_ref: self.user_ref,
             topped_up,
             digest_salt: self.digest_salt,
             digest: self.digest,
@@ -457,6 +462,7 @@ impl Handoff {
         self.digest.clear();
         self.tracestate.clear();
         self.conversation_id = None;
+        self.user_ref = None;
         let is_code = |reason: &String| {
             reason.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
         };

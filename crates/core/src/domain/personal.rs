@@ -3,6 +3,8 @@
 //! a marker, and the value is a datum of its subject like any other. For a receiver that is entitled to
 //! personal data it is put back where it was.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value, json};
 
 use super::canonical;
@@ -59,6 +61,19 @@ pub const BROKER_MEMBERS: [&str; 26] = [
     "onReject",
     "stream",
 ];
+
+/// The reference to a person, of the keyed hash of its id.
+#[must_use]
+pub fn user_ref(subject_key: &[u8; 32]) -> String {
+    format!("u_{}", URL_SAFE_NO_PAD.encode(&subject_key[..16]))
+}
+
+/// Whether a text has the form of a reference to a person.
+#[must_use]
+pub fn is_user_ref(text: &str) -> bool {
+    let bytes = text.strip_prefix("u_").and_then(|text| URL_SAFE_NO_PAD.decode(text).ok());
+    bytes.is_some_and(|bytes| bytes.len() == 16)
+}
 
 /// Where the marks stand.
 const POINTERS: &str = "/personalDataPayload/pointers";

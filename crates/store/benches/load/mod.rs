@@ -136,6 +136,7 @@ impl<S: BatchStore + DirectoryStore + AdminStore> Load<S> {
             sent_id: None,
             questions: Vec::new(),
             conversation_id: None,
+            user_ref: None,
             stream: None,
             topped_up: Usd(0),
             reason: None,

@@ -237,6 +237,8 @@ pub struct ErasureWrite {
     pub words: bool,
     /// Time of a purge; `None` for an erasure on request.
     pub purged_at: Option<Micros>,
+    /// The person that was erased: handoffs name it no more.
+    pub user_ref: Option<String>,
 }
 
 /// The state of an erased checkpoint: an object like any checkpoint, so that a rollback to it can be read.

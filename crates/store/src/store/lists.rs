@@ -29,6 +29,8 @@ pub struct HandoffFilter {
     pub from: Option<Micros>,
     /// Only handoffs committed before this time.
     pub until: Option<Micros>,
+    /// Only handoffs for the user with this reference.
+    pub user: Option<String>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -45,6 +47,8 @@ pub struct TaskFilter {
     pub left_at_most: Option<Usd>,
     /// Only tasks on which this was spent, or more.
     pub spent_at_least: Option<Usd>,
+    /// Only tasks with a handoff for the user with this reference.
+    pub user: Option<String>,
 }
 
 #[derive(Debug, Clone, Default)]

@@ -403,6 +403,21 @@ pub struct SchemaState {
     pub unguarded: Vec<String>,
 }
 
+/// A value that is sealed under the master key, and whose it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sealed<'a> {
+    /// The secrets of an agent, as text.
+    Agent(&'a str, &'a str),
+    /// The secrets of a subscription, as text.
+    Subscription(&'a str, &'a str),
+    /// The answer to a request under an `Idempotency-Key`, by the request's id.
+    Answer(&'a [u8], &'a [u8]),
+}
+
+/// Seals a value anew: whose it is, of which tenant, and the value as it is.
+pub type SealChange<'a> =
+    &'a (dyn for<'b> Fn(&'b TenantId, Sealed<'b>) -> Result<Vec<u8>> + Send + Sync);
+
 #[async_trait]
 pub trait AdminStore: Send + Sync {
     /// Looks at the migrations applied, the log's triggers and who has rights on the log. Changes nothing.
@@ -425,6 +440,9 @@ pub trait AdminStore: Send + Sync {
     async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>>;
     /// A database-wide fact, where it was set.
     async fn find_fact(&self, name: &str) -> Result<Option<Vec<u8>>>;
+    /// Replaces everything that is sealed under the master key, and sets facts, in one transaction; returns the number of
+    /// values that were replaced.
+    async fn change_seals(&self, change: SealChange<'_>, facts: &[(&str, Vec<u8>)]) -> Result<u64>;
     /// Counts for metrics; `idle_since` is when a task must have begun to wait to count as idle.
     async fn depths(&self, idle_since: Micros) -> Result<Depths>;
     /// Has the database analyse tables that outgrew its statistics, so that it drops plans made for empty tables,

@@ -13,7 +13,7 @@ pub(super) fn unreadable(column: &str, detail: impl std::fmt::Display) -> StoreE
 pub(super) const TASK: &str = "tenant, task_id, status, holder, checkpoint_execution, checkpoint_seq, fence, handoffs, undelivered, failures, spent_nanos, remaining_nanos, created_at, updated_at, topped_up_nanos, opened_by, course, funds";
 
 /// Columns of a handoff.
-pub(super) const HANDOFF: &str = "tenant, handoff_id, task_id, parent_id, source, source_version, source_execution, target, target_type, target_version, mode, status, fencing_token, attempts, deadline_at, spent_nanos, remaining_nanos, prompt_tokens, completion_tokens, idempotent, checkpoint_execution, checkpoint_seq, content_id, digest_salt, digest, reason, traceparent, created_at, accepted_at, ended_at, policy, commitment, checkpoint_commitment, topped_up_nanos, origin, tracestate, span, started_at, offered_at, context, sent_id, question, questions, conversation_id, stream, stream_due, pulse";
+pub(super) const HANDOFF: &str = "tenant, handoff_id, task_id, parent_id, source, source_version, source_execution, target, target_type, target_version, mode, status, fencing_token, attempts, deadline_at, spent_nanos, remaining_nanos, prompt_tokens, completion_tokens, idempotent, checkpoint_execution, checkpoint_seq, content_id, digest_salt, digest, reason, traceparent, created_at, accepted_at, ended_at, policy, commitment, checkpoint_commitment, topped_up_nanos, origin, tracestate, span, started_at, offered_at, context, sent_id, question, questions, conversation_id, stream, stream_due, pulse, user_ref";
 
 /// Columns of an outbox row.
 pub(super) const OUTBOX: &str = "tenant, handoff_id, task_id, seq, target, mode, priority, visible_at, attempt, busy, claimed_by, created_at";
@@ -460,6 +460,7 @@ macro_rules! decoders {
                 sent_id: parse_opt(row, "sent_id")?,
                 questions: questions(row)?,
                 conversation_id: get(row, "conversation_id")?,
+                user_ref: get(row, "user_ref")?,
                 stream: stream(row)?,
                 commitment: hash32_opt(row, "commitment")?,
                 checkpoint_commitment: hash32_opt(row, "checkpoint_commitment")?,

@@ -324,13 +324,15 @@ def _constraints(constraints: Sequence[str] | Mapping[str, Any]) -> list[str]:
 
 def _tasks(given: AgentState, first: bool, now: str) -> tuple[str, list[dict[str, Any]], list[dict[str, Any]]]:
     completed = []
-    for place, one in enumerate(given.completed, 1):
+    seen: dict[str, int] = {}
+    for one in given.completed:
         subtask: dict[str, Any] = {"description": one} if isinstance(one, str) else dict(plain(one))
-        subtask.setdefault("subtaskId", f"done-{place}")
-        subtask.setdefault("description", subtask["subtaskId"])
-        subtask.setdefault("completedAt", now)
         result = subtask.get("result")
         subtask["result"] = result if isinstance(result, dict) else ({} if result is None else {"value": result})
+        if "subtaskId" not in subtask:
+            subtask["subtaskId"] = _done_id(subtask, seen)
+        subtask.setdefault("description", subtask["subtaskId"])
+        subtask.setdefault("completedAt", now)
         completed.append(subtask)
     remaining = []
     for place, one in enumerate(given.remaining, 1):
@@ -342,6 +344,16 @@ def _tasks(given: AgentState, first: bool, now: str) -> tuple[str, list[dict[str
         return given.task, completed, remaining
     # Nothing was done yet: the schema marks such a handoff, and what is to be done is what remains.
     return INITIAL, [], [{"subtaskId": "task", "description": given.task}, *remaining]
+
+
+def _done_id(subtask: Mapping[str, Any], seen: dict[str, int]) -> str:
+    """The id of a completed subtask, from its content, as the broker's doors make it: what was done before keeps its id from hop
+    to hop, and what is new has a new one, which the loop guard counts as progress."""
+    content = [subtask.get("description"), subtask["result"]]
+    name = "done-" + hashlib.sha256(canonical.encode(content)).hexdigest()[:16]
+    seen[name] = seen.get(name, 0) + 1
+    # The same work twice is two entries.
+    return name if seen[name] == 1 else f"{name}-{seen[name]}"
 
 
 def _turn(one: Mapping[str, Any] | str) -> dict[str, Any]:

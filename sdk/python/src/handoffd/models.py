@@ -345,6 +345,66 @@ class BulkFilter(BaseModel):
     """
 
 
+class BulkResult(BaseModel):
+    """
+    What came of one.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    error: str | None = None
+    """
+    Why it could not be decided on.
+    """
+    id: str
+    """
+    UUID of the task or escalation.
+    """
+    result: str
+    """
+    `canceled`, `resolved` or `failed`; in a dry run `would cancel` or `would resolve`.
+    """
+
+
+class BulkResults(BaseModel):
+    """
+    What came of all.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    done: int
+    """
+    How many went as wished; in a dry run, would be decided on.
+    """
+    dry_run: Annotated[bool, Field(alias="dryRun")]
+    """
+    True where the request asked for a trial: nothing was changed.
+    """
+    failed: int
+    """
+    How many could not be decided on.
+    """
+    items: list[BulkResult]
+    """
+    One entry for each.
+    """
+    matched: int
+    """
+    How many the filter found.
+    """
+    more: bool
+    """
+    More fit the filter than one call takes, or the broker is stopping: call again.
+    """
+
+
 class CancelBody(BaseModel):
     """
     A wish to withdraw a task.
@@ -747,6 +807,46 @@ class ErasedCounts(BaseModel):
     personal_data: Annotated[int, Field(alias="personalData")]
     """
     Personal data, with their salts.
+    """
+
+
+class EscalationSelection(BaseModel):
+    """
+    Which escalations to resolve: those open that fit all that is said.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    from_: Annotated[str | None, Field(alias="from")] = None
+    """
+    Opened at this time or later, RFC 3339.
+    """
+    from_agent: Annotated[str | None, Field(alias="fromAgent")] = None
+    """
+    From this agent.
+    """
+    ids: list[str] | None = None
+    """
+    Only these, by their UUIDs.
+    """
+    reason: str | None = None
+    """
+    For this reason.
+    """
+    task_id: Annotated[str | None, Field(alias="taskId")] = None
+    """
+    Of this task.
+    """
+    to: str | None = None
+    """
+    Opened before this time, RFC 3339.
+    """
+    to_agent: Annotated[str | None, Field(alias="toAgent")] = None
+    """
+    To this agent.
     """
 
 
@@ -3477,6 +3577,38 @@ class ResolveBody(BaseModel):
     """
 
 
+class ResolveManyBody(BaseModel):
+    """
+    Escalations to resolve, 1 000 at most.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    action: Literal["retry", "rollback", "cancel", "complete"] | str
+    """
+    What a person decides on each.
+    """
+    dry_run: Annotated[bool | None, Field(alias="dryRun")] = None
+    """
+    Say what would happen, and change nothing.
+    """
+    filter: EscalationSelection
+    """
+    Which; at least one condition.
+    """
+    rate_per_second: Annotated[int | None, Field(alias="ratePerSecond")] = None
+    """
+    Decisions a second, 1 to 1 000; 50 unless said.
+    """
+    reason: str
+    """
+    Why, 1 to 2 000 characters; kept with each record.
+    """
+
+
 class RestoreBody(BaseModel):
     """
     The checkpoint to restore.
@@ -4126,6 +4258,42 @@ class TaskCompletedEvent(BaseModel):
     type: Literal["task.completed"]
 
 
+class TaskSelection(BaseModel):
+    """
+    Which tasks to cancel: those not ended that fit all that is said.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    from_: Annotated[str | None, Field(alias="from")] = None
+    """
+    Begun at this time or later, RFC 3339.
+    """
+    holder: str | None = None
+    """
+    Held by this agent.
+    """
+    ids: list[str] | None = None
+    """
+    Only these, by their UUIDs.
+    """
+    status: str | None = None
+    """
+    In this state, one of a task that has not ended.
+    """
+    to: str | None = None
+    """
+    Begun before this time, RFC 3339.
+    """
+    user_ref: Annotated[str | None, Field(alias="userRef")] = None
+    """
+    For the user with this reference.
+    """
+
+
 class TokensView(BaseModel):
     """
     Tokens by direction: read and written.
@@ -4420,6 +4588,46 @@ class TurnModel(BaseModel):
     role: str
     """
     Always `user`.
+    """
+
+
+class UserSearchBody(BaseModel):
+    """
+    A user to look for.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    user_id: Annotated[str, Field(alias="userId")]
+    """
+    The user's id, as senders write it into `userId`.
+    """
+
+
+class UserView(BaseModel):
+    """
+    A user's reference, and when something was last committed for it.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    last_handoff_at: Annotated[AwareDatetime | None, Field(alias="lastHandoffAt")] = None
+    """
+    When the newest handoff for the user was committed, RFC 3339; absent where there is none.
+    """
+    last_task_at: Annotated[AwareDatetime | None, Field(alias="lastTaskAt")] = None
+    """
+    When the newest task with a handoff for the user began, RFC 3339; absent where there is none.
+    """
+    user_ref: Annotated[str, Field(alias="userRef")]
+    """
+    The reference, for `userRef` of lists and costs. It is a keyed hash: nobody can make the id of it.
     """
 
 
@@ -4780,6 +4988,39 @@ class BulkBody(BaseModel):
     """
 
 
+class CancelTasksBody(BaseModel):
+    """
+    Tasks to cancel, 1 000 at most.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    dry_run: Annotated[bool | None, Field(alias="dryRun")] = None
+    """
+    Say what would happen, and change nothing.
+    """
+    filter: TaskSelection
+    """
+    Which; at least one condition.
+    """
+    grace_ms: Annotated[int | None, Field(alias="graceMs")] = None
+    """
+    How long who works on a task may still finish, in milliseconds, up to an hour; the broker's
+    `recovery.cancel_grace_ms` unless said.
+    """
+    rate_per_second: Annotated[int | None, Field(alias="ratePerSecond")] = None
+    """
+    Decisions a second, 1 to 1 000; 50 unless said.
+    """
+    reason: str
+    """
+    Why, 1 to 2 000 characters; kept with each record.
+    """
+
+
 class CapView(BaseModel):
     """
     A cap, and what of it is used now. Amounts are decimal US dollars, exactly.
@@ -5122,6 +5363,70 @@ class ConversationView(BaseModel):
     """
 
 
+class CostLineView(BaseModel):
+    """
+    What an agent spent on an edge on a day.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    agent_id: Annotated[str, Field(alias="agentId")]
+    """
+    Id of the agent that spent it: the sender or the receiver.
+    """
+    day: str
+    """
+    The day on which it was said, UTC.
+    """
+    from_agent_id: Annotated[str, Field(alias="fromAgentId")]
+    """
+    Id of the edge's sender.
+    """
+    handoffs: int
+    """
+    Handoffs that it sent on the edge.
+    """
+    spent_usd: Annotated[float, Field(alias="spentUSD")]
+    """
+    US dollars that it spent.
+    """
+    to_agent_id: Annotated[str, Field(alias="toAgentId")]
+    """
+    Id of the edge's receiver.
+    """
+    tokens: SpentTokensView
+    """
+    Tokens that it used.
+    """
+
+
+class CostTotalView(BaseModel):
+    """
+    All lines together.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    handoffs: int
+    """
+    Handoffs.
+    """
+    spent_usd: Annotated[float, Field(alias="spentUSD")]
+    """
+    US dollars.
+    """
+    tokens: SpentTokensView
+    """
+    Tokens.
+    """
+
+
 class CostView(BaseModel):
     """
     Cumulative cost as the message states it.
@@ -5143,6 +5448,30 @@ class CostView(BaseModel):
     token_spent: Annotated[TokensView, Field(alias="tokenSpent")]
     """
     Tokens so far.
+    """
+
+
+class CostsView(BaseModel):
+    """
+    Costs by day, edge and agent.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    items: list[CostLineView]
+    """
+    One line for each day, edge and agent, in that order.
+    """
+    total: CostTotalView
+    """
+    All lines together.
+    """
+    unbooked: int
+    """
+    Handoffs of versions before 0.2, whose records do not state what was spent: they count as handoffs, and as 0 dollars.
     """
 
 
@@ -5247,6 +5576,7 @@ class DatumRecord(BaseModel):
             "KEY_CREATED",
             "KEY_REVOKED",
             "TREE_KEY_CHANGED",
+            "MASTER_KEY_CHANGED",
             "SUBSCRIPTION_CREATED",
             "SUBSCRIPTION_UPDATED",
             "SUBSCRIPTION_DELETED",
@@ -8520,6 +8850,7 @@ class TraceRecord(BaseModel):
             "KEY_CREATED",
             "KEY_REVOKED",
             "TREE_KEY_CHANGED",
+            "MASTER_KEY_CHANGED",
             "SUBSCRIPTION_CREATED",
             "SUBSCRIPTION_UPDATED",
             "SUBSCRIPTION_DELETED",
@@ -9834,6 +10165,10 @@ class HandoffView(BaseModel):
     """
     The `tracestate` that belongs to it; empty for none, and after an erasure.
     """
+    user_ref: Annotated[str | None, Field(alias="userRef")] = None
+    """
+    The reference to the user that the sender named (`userId`).
+    """
     verdict: dict[str, Any] | None = None
     """
     `details` and `metadata` of the receiver's verdict, and the `error` of a failure; only where asked for with
@@ -10071,6 +10406,7 @@ class Record(BaseModel):
             "KEY_CREATED",
             "KEY_REVOKED",
             "TREE_KEY_CHANGED",
+            "MASTER_KEY_CHANGED",
             "SUBSCRIPTION_CREATED",
             "SUBSCRIPTION_UPDATED",
             "SUBSCRIPTION_DELETED",

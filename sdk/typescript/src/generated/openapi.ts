@@ -453,6 +453,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/costs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What was spent, by day, edge and agent, from the records: the same figures as those of the tasks. Each counts on the day
+         *     on which it was said, in UTC. One request reads a million records at most.
+         */
+        get: operations["listCosts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/data-subjects/{subjectId}": {
         parameters: {
             query?: never;
@@ -609,6 +629,23 @@ export interface paths {
         get: operations["listEscalations"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/escalations/resolve": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Resolve many escalations: those open that fit a filter, at the given rate. */
+        post: operations["resolveEscalations"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1377,6 +1414,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/tasks/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Cancel many tasks: those not ended that fit a filter, at the given rate. */
+        post: operations["cancelTasks"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/tasks/{taskId}": {
         parameters: {
             query?: never;
@@ -1585,6 +1639,23 @@ export interface paths {
         get: operations["listTransports"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/users/search": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Find the reference to a user, by which tasks, handoffs and costs can be listed. */
+        post: operations["searchUser"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2215,6 +2286,8 @@ export interface components {
             /** @description Why, 1 to 2 000 characters; kept with the record. */
             reason: string;
         };
+        /** @description What a person decides on many escalations. Reassignment is a decision on one. */
+        BulkAction: ("retry" | "rollback" | "cancel" | "complete") | (string & {});
         /** @description Decide on many dead letters, 1 000 at most. */
         BulkBody: {
             /** @description Say what would happen, and change nothing. */
@@ -2284,6 +2357,30 @@ export interface components {
              */
             result: string;
         };
+        /** @description What came of one. */
+        BulkResult: {
+            /** @description Why it could not be decided on. */
+            error?: string | null;
+            /** @description UUID of the task or escalation. */
+            id: string;
+            /** @description `canceled`, `resolved` or `failed`; in a dry run `would cancel` or `would resolve`. */
+            result: string;
+        };
+        /** @description What came of all. */
+        BulkResults: {
+            /** @description How many went as wished; in a dry run, would be decided on. */
+            done: number;
+            /** @description True where the request asked for a trial: nothing was changed. */
+            dryRun: boolean;
+            /** @description How many could not be decided on. */
+            failed: number;
+            /** @description One entry for each. */
+            items: components["schemas"]["BulkResult"][];
+            /** @description How many the filter found. */
+            matched: number;
+            /** @description More fit the filter than one call takes, or the broker is stopping: call again. */
+            more: boolean;
+        };
         /** @description What came of all. */
         BulkView: {
             /** @description How many went as wished. */
@@ -2310,6 +2407,26 @@ export interface components {
              */
             graceMs?: number | null;
             /** @description Why, 1 to 2 000 characters; kept with the record. */
+            reason: string;
+        };
+        /** @description Tasks to cancel, 1 000 at most. */
+        CancelTasksBody: {
+            /** @description Say what would happen, and change nothing. */
+            dryRun?: boolean;
+            /** @description Which; at least one condition. */
+            filter: components["schemas"]["TaskSelection"];
+            /**
+             * Format: int64
+             * @description How long who works on a task may still finish, in milliseconds, up to an hour; the broker's
+             *     `recovery.cancel_grace_ms` unless said.
+             */
+            graceMs?: number | null;
+            /**
+             * Format: int32
+             * @description Decisions a second, 1 to 1 000; 50 unless said.
+             */
+            ratePerSecond?: number | null;
+            /** @description Why, 1 to 2 000 characters; kept with each record. */
             reason: string;
         };
         /** @description What would be put. */
@@ -2814,6 +2931,44 @@ export interface components {
             /** @description The turns, as they were said. */
             turns: components["schemas"]["HistoryTurn"][];
         };
+        /** @description What an agent spent on an edge on a day. */
+        CostLineView: {
+            /** @description Id of the agent that spent it: the sender or the receiver. */
+            agentId: string;
+            /** @description The day on which it was said, UTC. */
+            day: string;
+            /** @description Id of the edge's sender. */
+            fromAgentId: string;
+            /**
+             * Format: int64
+             * @description Handoffs that it sent on the edge.
+             */
+            handoffs: number;
+            /**
+             * Format: double
+             * @description US dollars that it spent.
+             */
+            spentUSD: number;
+            /** @description Id of the edge's receiver. */
+            toAgentId: string;
+            /** @description Tokens that it used. */
+            tokens: components["schemas"]["SpentTokensView"];
+        };
+        /** @description All lines together. */
+        CostTotalView: {
+            /**
+             * Format: int64
+             * @description Handoffs.
+             */
+            handoffs: number;
+            /**
+             * Format: double
+             * @description US dollars.
+             */
+            spentUSD: number;
+            /** @description Tokens. */
+            tokens: components["schemas"]["SpentTokensView"];
+        };
         /** @description Cumulative cost as the message states it. */
         CostView: {
             /**
@@ -2828,6 +2983,18 @@ export interface components {
             costSpentSoFarUSD: number;
             /** @description Tokens so far. */
             tokenSpent: components["schemas"]["TokensView"];
+        };
+        /** @description Costs by day, edge and agent. */
+        CostsView: {
+            /** @description One line for each day, edge and agent, in that order. */
+            items: components["schemas"]["CostLineView"][];
+            /** @description All lines together. */
+            total: components["schemas"]["CostTotalView"];
+            /**
+             * Format: int64
+             * @description Handoffs of versions before 0.2, whose records do not state what was spent: they count as handoffs, and as 0 dollars.
+             */
+            unbooked: number;
         };
         /** @description A new agent, with its key and secrets, which are shown this once. */
         CreatedAgentView: components["schemas"]["AgentView"] & {
@@ -3117,6 +3284,45 @@ export interface components {
         };
         /** @description Why a request is refused; /docs/errors/{code} explains each. A later version may have more. */
         ErrorCode: ("UNAUTHENTICATED" | "SIGNATURE_INVALID" | "SCHEMA_INVALID" | "FORBIDDEN" | "SAFETY_VIOLATION" | "CREDENTIAL_FOUND" | "BUDGET_EXHAUSTED" | "BUDGET_MISMATCH" | "LINEAGE_MISMATCH" | "LOOP_DETECTED" | "CONTEXT_TOO_LARGE" | "CONTRACT_VIOLATION" | "NO_CAPABLE_AGENT" | "INCOMPLETE_CONTEXT" | "CONFLICT" | "MAX_ITERATIONS" | "STALE_LEASE" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "UNSUPPORTED_MEDIA_TYPE" | "PAYLOAD_TOO_LARGE" | "INVALID_REQUEST" | "OVERLOADED" | "UNAVAILABLE" | "INTERNAL") | (string & {});
+        /** @description Which escalations to resolve: those open that fit all that is said. */
+        EscalationSelection: {
+            /**
+             * @description Opened at this time or later, RFC 3339.
+             * @default null
+             */
+            from?: string | null;
+            /**
+             * @description From this agent.
+             * @default null
+             */
+            fromAgent?: string | null;
+            /**
+             * @description Only these, by their UUIDs.
+             * @default null
+             */
+            ids?: string[] | null;
+            /**
+             * @description For this reason.
+             * @default null
+             */
+            reason?: string | null;
+            /**
+             * Format: uuid
+             * @description Of this task.
+             * @default null
+             */
+            taskId?: string | null;
+            /**
+             * @description Opened before this time, RFC 3339.
+             * @default null
+             */
+            to?: string | null;
+            /**
+             * @description To this agent.
+             * @default null
+             */
+            toAgent?: string | null;
+        };
         /** @description Where a question to a person stands. A later version may have more. */
         EscalationState: ("OPEN" | "RESOLVED" | "TIMED_OUT") | (string & {});
         /** @description An escalation: a question that waits for a person. */
@@ -4767,6 +4973,8 @@ export interface components {
             traceparent: string;
             /** @description The `tracestate` that belongs to it; empty for none, and after an erasure. */
             tracestate: string;
+            /** @description The reference to the user that the sender named (`userId`). */
+            userRef?: string | null;
             /**
              * @description `details` and `metadata` of the receiver's verdict, and the `error` of a failure; only where asked for with
              *     `include=verdict`.
@@ -5399,6 +5607,8 @@ export interface components {
                 traceparent: string;
                 /** @description The `tracestate` that belongs to it; empty for none, and after an erasure. */
                 tracestate: string;
+                /** @description The reference to the user that the sender named (`userId`). */
+                userRef?: string | null;
                 /**
                  * @description `details` and `metadata` of the receiver's verdict, and the `error` of a failure; only where asked for with
                  *     `include=verdict`.
@@ -6088,7 +6298,7 @@ export interface components {
             [key: string]: unknown;
         };
         /** @description The kind of a record. A later version may have more. */
-        RecordKind: ("HANDOFF" | "REFUSED" | "NO_OP" | "DEAD_LETTERED" | "ACCEPTED" | "TAKEN_OVER" | "REJECTED" | "INPUT_REQUESTED" | "INPUT_PROVIDED" | "COMPLETED" | "FAILED" | "EXPIRED" | "COMPRESSED" | "CHUNK" | "STREAM_CLOSED" | "SECOND_OPINION" | "RETURNED" | "GROUP_ENDED" | "ROLLED_BACK" | "CHECKPOINT" | "TASK_COMPLETED" | "TASK_CANCELED" | "CANCELED" | "ESCALATED" | "ESCALATION_RESOLVED" | "RELEASED" | "DISCARDED" | "RELEASE_REFUSED" | "BUDGET_CHANGED" | "CHECKPOINT_RESTORED" | "AGENT_CREATED" | "AGENT_UPDATED" | "AGENT_DELETED" | "ENDPOINT_DISABLED" | "ENDPOINT_FAILING" | "ENDPOINT_RECOVERED" | "SECRET_ROTATED" | "CONTRACT_PUT" | "PAYLOAD_SCHEMA_PUT" | "KEY_CREATED" | "KEY_REVOKED" | "TREE_KEY_CHANGED" | "SUBSCRIPTION_CREATED" | "SUBSCRIPTION_UPDATED" | "SUBSCRIPTION_DELETED" | "SUBSCRIPTION_DISABLED" | "SUBSCRIPTION_REPLAYED" | "ERASURE_REQUESTED" | "ERASED" | "ERASURE_COMPLETED" | "LEGAL_HOLD_PLACED" | "LEGAL_HOLD_RELEASED") | (string & {});
+        RecordKind: ("HANDOFF" | "REFUSED" | "NO_OP" | "DEAD_LETTERED" | "ACCEPTED" | "TAKEN_OVER" | "REJECTED" | "INPUT_REQUESTED" | "INPUT_PROVIDED" | "COMPLETED" | "FAILED" | "EXPIRED" | "COMPRESSED" | "CHUNK" | "STREAM_CLOSED" | "SECOND_OPINION" | "RETURNED" | "GROUP_ENDED" | "ROLLED_BACK" | "CHECKPOINT" | "TASK_COMPLETED" | "TASK_CANCELED" | "CANCELED" | "ESCALATED" | "ESCALATION_RESOLVED" | "RELEASED" | "DISCARDED" | "RELEASE_REFUSED" | "BUDGET_CHANGED" | "CHECKPOINT_RESTORED" | "AGENT_CREATED" | "AGENT_UPDATED" | "AGENT_DELETED" | "ENDPOINT_DISABLED" | "ENDPOINT_FAILING" | "ENDPOINT_RECOVERED" | "SECRET_ROTATED" | "CONTRACT_PUT" | "PAYLOAD_SCHEMA_PUT" | "KEY_CREATED" | "KEY_REVOKED" | "TREE_KEY_CHANGED" | "MASTER_KEY_CHANGED" | "SUBSCRIPTION_CREATED" | "SUBSCRIPTION_UPDATED" | "SUBSCRIPTION_DELETED" | "SUBSCRIPTION_DISABLED" | "SUBSCRIPTION_REPLAYED" | "ERASURE_REQUESTED" | "ERASED" | "ERASURE_COMPLETED" | "LEGAL_HOLD_PLACED" | "LEGAL_HOLD_RELEASED") | (string & {});
         /** @description An agent as it was when the record was made. */
         RecordParty: {
             /** @description Id of the agent. */
@@ -6270,6 +6480,22 @@ export interface components {
             /** @description To whom; for `reassign`, and for no other action. */
             agentId?: string | null;
             /** @description Why, 1 to 2 000 characters; kept with the record. */
+            reason: string;
+        };
+        /** @description Escalations to resolve, 1 000 at most. */
+        ResolveManyBody: {
+            /** @description What a person decides on each. */
+            action: components["schemas"]["BulkAction"];
+            /** @description Say what would happen, and change nothing. */
+            dryRun?: boolean;
+            /** @description Which; at least one condition. */
+            filter: components["schemas"]["EscalationSelection"];
+            /**
+             * Format: int32
+             * @description Decisions a second, 1 to 1 000; 50 unless said.
+             */
+            ratePerSecond?: number | null;
+            /** @description Why, 1 to 2 000 characters; kept with each record. */
             reason: string;
         };
         /** @description An escalation that was decided, and its task. */
@@ -6770,6 +6996,39 @@ export interface components {
              */
             taskId: string;
         };
+        /** @description Which tasks to cancel: those not ended that fit all that is said. */
+        TaskSelection: {
+            /**
+             * @description Begun at this time or later, RFC 3339.
+             * @default null
+             */
+            from?: string | null;
+            /**
+             * @description Held by this agent.
+             * @default null
+             */
+            holder?: string | null;
+            /**
+             * @description Only these, by their UUIDs.
+             * @default null
+             */
+            ids?: string[] | null;
+            /**
+             * @description In this state, one of a task that has not ended.
+             * @default null
+             */
+            status?: string | null;
+            /**
+             * @description Begun before this time, RFC 3339.
+             * @default null
+             */
+            to?: string | null;
+            /**
+             * @description For the user with this reference.
+             * @default null
+             */
+            userRef?: string | null;
+        };
         /** @description Where a task stands. A later version may have more. */
         TaskStatus: ("PENDING_HANDOFF" | "HANDING_OFF" | "RUNNING" | "ESCALATED" | "COMPLETED" | "CANCELED") | (string & {});
         /** @description A task and where it stands. */
@@ -7247,6 +7506,26 @@ export interface components {
             content: string;
             /** @description Always `user`. */
             role: string;
+        };
+        /** @description A user to look for. */
+        UserSearchBody: {
+            /** @description The user's id, as senders write it into `userId`. */
+            userId: string;
+        };
+        /** @description A user's reference, and when something was last committed for it. */
+        UserView: {
+            /**
+             * Format: date-time
+             * @description When the newest handoff for the user was committed, RFC 3339; absent where there is none.
+             */
+            lastHandoffAt?: string | null;
+            /**
+             * Format: date-time
+             * @description When the newest task with a handoff for the user began, RFC 3339; absent where there is none.
+             */
+            lastTaskAt?: string | null;
+            /** @description The reference, for `userRef` of lists and costs. It is a keyed hash: nobody can make the id of it. */
+            userRef: string;
         };
         /** @description What the gate would say. */
         ValidationView: {
@@ -9077,6 +9356,62 @@ export interface operations {
             default: components["responses"]["Refused"];
         };
     };
+    listCosts: {
+        parameters: {
+            query?: {
+                /** @description Only what was said at this time or later, RFC 3339. */
+                from?: string;
+                /** @description Only what was said before this time, RFC 3339. */
+                to?: string;
+                /** @description Only what this agent spent. */
+                agentId?: string;
+                /** @description Only on edges from this agent. */
+                fromAgent?: string;
+                /** @description Only on edges to this agent. */
+                toAgent?: string;
+                /** @description Only on this task. */
+                taskId?: string;
+                /** @description Only of handoffs for the user with this reference; `POST /users/search` gives it. */
+                userRef?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The lines, and all together */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CostsView"];
+                };
+            };
+            /** @description A malformed parameter, or too much for one answer: ask for a shorter window */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description An agent's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
     getDataSubject: {
         parameters: {
             query?: never;
@@ -9675,6 +10010,66 @@ export interface operations {
             default: components["responses"]["Refused"];
         };
     };
+    resolveEscalations: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 visible ASCII characters; the same request again under the same key changes nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day */
+                "Idempotency-Key"?: string | null;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ResolveManyBody"];
+            };
+        };
+        responses: {
+            /** @description What came of each */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BulkResults"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Not an operator */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The first request under this Idempotency-Key is under way, or its end is not known */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The body does not fit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
     getEscalation: {
         parameters: {
             query?: never;
@@ -9855,6 +10250,8 @@ export interface operations {
                 from?: string;
                 /** @description Only committed before this time, RFC 3339. */
                 to?: string;
+                /** @description Only for the user with this reference; `POST /users/search` gives it. */
+                userRef?: string;
                 /** @description `nextCursor` of the page before. */
                 cursor?: string;
                 /** @description Rows a page, 1 to 500; 50 unless said. */
@@ -12412,6 +12809,8 @@ export interface operations {
                 leftAtMostUSD?: string;
                 /** @description Only on which so much was spent, or more, decimal US dollars. */
                 spentAtLeastUSD?: string;
+                /** @description Only for the user with this reference; `POST /users/search` gives it. */
+                userRef?: string;
                 /** @description `nextCursor` of the page before. */
                 cursor?: string;
                 /** @description Rows a page, 1 to 500; 50 unless said. */
@@ -12443,6 +12842,66 @@ export interface operations {
             };
             401: components["responses"]["NoKey"];
             503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    cancelTasks: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 visible ASCII characters; the same request again under the same key changes nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day */
+                "Idempotency-Key"?: string | null;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CancelTasksBody"];
+            };
+        };
+        responses: {
+            /** @description What came of each */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BulkResults"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Not an operator */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The first request under this Idempotency-Key is under way, or its end is not known */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The body does not fit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
             default: components["responses"]["Refused"];
         };
     };
@@ -13184,6 +13643,66 @@ export interface operations {
             };
             401: components["responses"]["NoKey"];
             503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    searchUser: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 visible ASCII characters; the same request again under the same key changes nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day */
+                "Idempotency-Key"?: string | null;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UserSearchBody"];
+            };
+        };
+        responses: {
+            /** @description The reference; the same for each request */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UserView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description An agent's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The first request under this Idempotency-Key is under way, or its end is not known */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The body does not fit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
             default: components["responses"]["Refused"];
         };
     };

@@ -198,7 +198,7 @@ impl From<&RemoteTask> for RemoteRef {
 #[must_use]
 pub fn callback_token(vault: &Vault, handoff: &HandoffKey) -> Option<String> {
     let (tenant, id) = handoff;
-    let sealed = vault.seal(CALLBACK, format!("{tenant}\n{id}").as_bytes()).ok()?;
+    let sealed = vault.seal_token(CALLBACK, format!("{tenant}\n{id}").as_bytes()).ok()?;
     Some(URL_SAFE_NO_PAD.encode(sealed))
 }
 
@@ -206,7 +206,7 @@ pub fn callback_token(vault: &Vault, handoff: &HandoffKey) -> Option<String> {
 #[must_use]
 pub fn open_callback(vault: &Vault, token: &str) -> Option<HandoffKey> {
     let sealed = URL_SAFE_NO_PAD.decode(token).ok()?;
-    let opened = vault.open(CALLBACK, &sealed).ok()?;
+    let opened = vault.open_token(CALLBACK, &sealed).ok()?;
     let (tenant, id) = std::str::from_utf8(&opened).ok()?.split_once('\n')?;
     Some((tenant.parse::<TenantId>().ok()?, id.parse::<HandoffId>().ok()?))
 }

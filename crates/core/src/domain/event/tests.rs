@@ -45,8 +45,14 @@ fn positions_are_ordered_and_read_back() {
     assert!(at(3, 70) < Position::behind(3) && Position::behind(3) < at(4, 0));
     for position in [Position::START, at(41, 2), Position::behind(9)] {
         assert_eq!(position.to_string().parse(), Ok(position));
+        assert!(position.to_string().len() == 16 && !position.to_string().contains('.'));
+        // The form of versions up to 0.3.0 (finding O10).
+        let former = format!("{}.{}", position.leaf_index, position.ordinal);
+        assert_eq!(former.parse(), Ok(position));
     }
-    for bad in ["", "4", "4.", "-2.0", "4.-1", "4.1.2", "x.y"] {
+    for bad in
+        ["", "4", "4.", "-2.0", "4.-1", "4.1.2", "x.y", "AAAAAAAAAAAAAAA", "__________8AAAAA"]
+    {
         assert!(bad.parse::<Position>().is_err(), "{bad}");
     }
 }

@@ -90,6 +90,8 @@ pub enum RecordKind {
     KeyRevoked,
     /// Later tree heads are signed with another key.
     TreeKeyChanged,
+    /// Secrets are sealed under another master key.
+    MasterKeyChanged,
     /// An event subscription was created.
     SubscriptionCreated,
     /// An event subscription was changed.
@@ -159,6 +161,7 @@ impl RecordKind {
             Self::KeyCreated => "KEY_CREATED",
             Self::KeyRevoked => "KEY_REVOKED",
             Self::TreeKeyChanged => "TREE_KEY_CHANGED",
+            Self::MasterKeyChanged => "MASTER_KEY_CHANGED",
             Self::SubscriptionCreated => "SUBSCRIPTION_CREATED",
             Self::SubscriptionUpdated => "SUBSCRIPTION_UPDATED",
             Self::SubscriptionDeleted => "SUBSCRIPTION_DELETED",
@@ -221,6 +224,7 @@ impl RecordKind {
             | Self::KeyCreated
             | Self::KeyRevoked
             | Self::TreeKeyChanged
+            | Self::MasterKeyChanged
             | Self::SubscriptionCreated
             | Self::SubscriptionUpdated
             | Self::SubscriptionDeleted

@@ -13,8 +13,8 @@ use crate::store::{
     AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointRow, ClaimKey,
     ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, DeliveryClaim, Depths, DirectoryStore,
     ErasureStore, EscalationFilter, EscalationKey, HandoffFilter, HandoffKey, HandoffStore, KeyRow,
-    LogStore, Needs, OutboxRow, OutboxStore, ReceiverKey, Result, ReturnRow, RunKey, StoreError,
-    StoredContent, StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
+    LogStore, Needs, OutboxRow, OutboxStore, ReceiverKey, Result, ReturnRow, RunKey, SealChange,
+    StoreError, StoredContent, StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
 };
 use async_trait::async_trait;
 use handoffd_core::domain::escalation::Escalation;
@@ -621,6 +621,14 @@ impl AdminStore for MemoryStore {
 
     async fn find_fact(&self, name: &str) -> Result<Option<Vec<u8>>> {
         self.ask("find_fact", |tables| Ok(tables.facts.get(name).cloned())).await
+    }
+
+    async fn change_seals(
+        &self,
+        _change: SealChange<'_>,
+        _facts: &[(&str, Vec<u8>)],
+    ) -> Result<u64> {
+        Err(StoreError::Refused("the store of tests keeps no master key".to_owned()))
     }
 
     async fn depths(&self, _idle_since: Micros) -> Result<Depths> {

@@ -61,12 +61,22 @@ impl Tables {
         after: Option<&Cursor>,
         limit: i64,
     ) -> Vec<Handoff> {
-        let HandoffFilter { task_id, status, source, target, conversation, party, from, until } =
-            filter;
+        let HandoffFilter {
+            task_id,
+            status,
+            source,
+            target,
+            conversation,
+            party,
+            from,
+            until,
+            user,
+        } = filter;
         let wanted = self.handoffs.values().filter(|one| {
             one.tenant == *tenant
                 && is(task_id.as_ref(), &one.task_id)
                 && is(status.as_ref(), &one.status)
+                && user.as_ref().is_none_or(|user| one.user_ref.as_ref() == Some(user))
                 && conversation.as_ref().is_none_or(|id| one.conversation_id.as_ref() == Some(id))
                 && is(source.as_ref(), &one.source)
                 && is(target.as_ref(), &one.target)
@@ -92,6 +102,13 @@ impl Tables {
                         && (one.source == *agent || one.target == *agent)
                 })
         };
+        let for_user = |task: &Task, user: &String| {
+            self.handoffs.values().any(|one| {
+                one.tenant == task.tenant
+                    && one.task_id == task.id
+                    && one.user_ref.as_ref() == Some(user)
+            })
+        };
         let wanted = self.tasks.values().filter(|task| {
             task.tenant == *tenant
                 && is(filter.status.as_ref(), &task.status)
@@ -99,6 +116,7 @@ impl Tables {
                 && filter.until.is_none_or(|until| task.created_at < until)
                 && filter.left_at_most.is_none_or(|left| task.remaining <= left)
                 && filter.spent_at_least.is_none_or(|spent| task.spent >= spent)
+                && filter.user.as_ref().is_none_or(|user| for_user(task, user))
                 && filter.party.as_ref().is_none_or(|agent| has_part(task, agent))
         });
         newest(wanted, |task| (task.created_at, task.id.to_string()), after, limit)

@@ -234,6 +234,7 @@ impl Tables {
                 handoff.origin = born.origin;
                 handoff.tracestate = born.tracestate;
                 handoff.conversation_id = born.conversation_id;
+                handoff.user_ref = born.user_ref;
             }
             self.handoffs.insert(key.clone(), handoff);
         }

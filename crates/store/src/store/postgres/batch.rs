@@ -335,6 +335,7 @@ pub(super) const HANDOFFS: BatchTable = BatchTable {
         ("stream", TEXT),
         ("stream_due", BIGINT),
         ("pulse", TEXT),
+        ("user_ref", TEXT),
     ],
 };
 

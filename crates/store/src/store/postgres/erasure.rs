@@ -489,8 +489,21 @@ fn erase(gone: &ErasureWrite) -> Vec<Call> {
         calls.extend(change(sql, &gone.tenant, handoffs.clone()));
     }
     let sql = "UPDATE handoffs SET digest_salt = '', digest = '', tracestate = '', \
-               conversation_id = NULL WHERE tenant = $1 AND handoff_id = ANY($2)";
+               conversation_id = NULL, user_ref = NULL WHERE tenant = $1 AND handoff_id = ANY($2)";
     calls.extend(change(sql, &gone.tenant, handoffs.clone()));
+    // In key order, as batches lock them.
+    calls.extend(gone.user_ref.as_ref().map(|person| {
+        Call::new(
+            "WITH named AS MATERIALIZED ( \
+               SELECT h.tenant, h.handoff_id FROM handoffs AS h \
+               WHERE h.tenant = $1 AND h.user_ref = $2 \
+               ORDER BY h.tenant, h.handoff_id FOR UPDATE OF h) \
+             UPDATE handoffs AS h SET user_ref = NULL FROM named \
+             WHERE h.tenant = named.tenant AND h.handoff_id = named.handoff_id",
+        )
+        .bind(gone.tenant.as_str())
+        .bind(person.as_str())
+    }));
     // A contract's dedupe key may name a personal value; its hash has no salt.
     let sql = "DELETE FROM contract_repeats WHERE tenant = $1 AND handoff_id = ANY($2)";
     calls.extend(change(sql, &gone.tenant, handoffs.clone()));

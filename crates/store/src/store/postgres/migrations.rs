@@ -58,6 +58,7 @@ pub(super) const OPERATIONS: MigrationSet = &[
     (35, "requests", include_str!("../../../../../migrations/postgres/0035_requests.sql")),
     (36, "waiting", include_str!("../../../../../migrations/postgres/0036_waiting.sql")),
     (39, "takeover", include_str!("../../../../../migrations/postgres/0039_takeover.sql")),
+    (45, "users", include_str!("../../../../../migrations/postgres/0045_users.sql")),
 ];
 
 /// Migrations of a separate log database. A change of the schema `audit` above is repeated here.

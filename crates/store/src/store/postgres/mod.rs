@@ -17,8 +17,8 @@ use crate::store::{
     AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointRow, ClaimKey,
     ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, DeliveryClaim, Depths, DirectoryStore,
     ErasureStore, EscalationFilter, EscalationKey, HandoffFilter, HandoffKey, HandoffStore, KeyRow,
-    LogStore, Needs, OutboxRow, OutboxStore, ReceiverKey, Result, ReturnRow, RunKey, StoreError,
-    StoredContent, StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
+    LogStore, Needs, OutboxRow, OutboxStore, ReceiverKey, Result, ReturnRow, RunKey, SealChange,
+    StoreError, StoredContent, StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
 };
 use handoffd_core::domain::escalation::Escalation;
 use handoffd_core::domain::handoff::{DeliveryMode, Handoff};
@@ -57,6 +57,7 @@ mod rows {
     crate::store::rows::decoders!(sqlx::postgres::PgRow);
 }
 mod schemas;
+mod seals;
 mod servers;
 mod session;
 mod session_rows {
@@ -752,6 +753,10 @@ impl AdminStore for PostgresStore {
 
     async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>> {
         answered(reads::settle_fact(&self.pool, name, value)).await
+    }
+
+    async fn change_seals(&self, change: SealChange<'_>, facts: &[(&str, Vec<u8>)]) -> Result<u64> {
+        answered(seals::change(&self.pool, change, facts)).await
     }
 
     async fn find_fact(&self, name: &str) -> Result<Option<Vec<u8>>> {

@@ -241,6 +241,7 @@ pub(super) async fn list_handoffs(
         query.push(if asks { " AND question IS NOT NULL" } else { " AND question IS NULL" });
     }
     only(&mut query, "conversation_id", filter.conversation.as_deref());
+    only(&mut query, "user_ref", filter.user.as_deref());
     only(&mut query, "source", filter.source.as_ref().map(AgentId::as_str));
     only(&mut query, "target", filter.target.as_ref().map(AgentId::as_str));
     if let Some(party) = &filter.party {
@@ -274,6 +275,11 @@ pub(super) async fn list_tasks(
 ) -> Result<Vec<Task>> {
     let mut query = list(TASK, "tasks", tenant);
     only(&mut query, "status", filter.status.map(handoffd_core::domain::task::TaskStatus::as_str));
+    if let Some(user) = &filter.user {
+        query.push(" AND task_id IN (SELECT u.task_id FROM handoffs AS u WHERE u.tenant = ");
+        query.push_bind(tenant.as_str()).push(" AND u.user_ref = ");
+        query.push_bind(user.as_str()).push(")");
+    }
     within_time(&mut query, filter.from, filter.until);
     if let Some(left) = filter.left_at_most {
         query.push(" AND remaining_nanos <= ").push_bind(left.0);

@@ -33,7 +33,8 @@ static KEYS_UPSERT: Sql = Sql::new(|| KEYS.upsert(1, Bound::Arrays));
 
 /// Set with the handoff, and by an erasure alone: an update of what was read before must not bring
 /// back what was erased.
-const HANDOFF_ERASED: [&str; 4] = ["digest_salt", "digest", "tracestate", "conversation_id"];
+const HANDOFF_ERASED: [&str; 5] =
+    ["digest_salt", "digest", "tracestate", "conversation_id", "user_ref"];
 
 fn split<'a, K, T>(rows: &'a BTreeMap<K, (T, bool)>) -> (Vec<&'a T>, Vec<&'a T>) {
     let (new, known): (Vec<_>, Vec<_>) = rows.values().partition(|(_, new)| *new);
@@ -169,6 +170,7 @@ fn handoffs(bound: Call, handoffs: &[&Handoff]) -> Call {
         handoff.stream.as_ref().map(Stream::to_text),
         handoff.stream.as_ref().and_then(|stream| stream.due_at).map(|at| at.0),
         handoff.pulse.as_ref().map(HolderPulse::to_text),
+        handoff.user_ref.as_deref(),
     )
 }
 

@@ -334,8 +334,15 @@ fn erase(db: &Db, gone: &ErasureWrite) -> Result<()> {
     );
     change(db, &sql, &gone.tenant, &data)?;
     let sql = "UPDATE handoffs SET digest_salt = x'', digest = x'', tracestate = '', \
-               conversation_id = NULL WHERE tenant = ? AND handoff_id IN (SELECT value FROM json_each(?))";
+               conversation_id = NULL, user_ref = NULL \
+               WHERE tenant = ? AND handoff_id IN (SELECT value FROM json_each(?))";
     change(db, sql, &gone.tenant, &gone.handoffs)?;
+    if let Some(person) = &gone.user_ref {
+        db.query("UPDATE handoffs SET user_ref = NULL WHERE tenant = ? AND user_ref = ?")
+            .bind(gone.tenant.as_str())
+            .bind(person.as_str())
+            .execute()?;
+    }
     // A contract's dedupe key may name a personal value; its hash has no salt.
     let sql = "DELETE FROM contract_repeats \
                WHERE tenant = ? AND handoff_id IN (SELECT value FROM json_each(?))";

@@ -15,8 +15,8 @@ use crate::store::{
     AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointRow, ClaimKey,
     ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, DeliveryClaim, Depths, DirectoryStore,
     ErasureStore, EscalationFilter, EscalationKey, HandoffFilter, HandoffKey, HandoffStore, KeyRow,
-    LogStore, Needs, OutboxRow, OutboxStore, ReceiverKey, Result, ReturnRow, RunKey, StoredContent,
-    StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
+    LogStore, Needs, OutboxRow, OutboxStore, ReceiverKey, Result, ReturnRow, RunKey, SealChange,
+    StoredContent, StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
 };
 use handoffd_core::domain::escalation::Escalation;
 use handoffd_core::domain::handoff::{DeliveryMode, Handoff};
@@ -46,6 +46,7 @@ mod recovery;
 mod refusals;
 mod requests;
 mod schemas;
+mod seals;
 mod streams;
 mod transact;
 mod wal;
@@ -532,6 +533,10 @@ impl AdminStore for SqliteStore {
 
     async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>> {
         self.write(|db| reads::settle_fact(db, name, value)).await
+    }
+
+    async fn change_seals(&self, change: SealChange<'_>, facts: &[(&str, Vec<u8>)]) -> Result<u64> {
+        self.write(|db| seals::change(db, change, facts)).await
     }
 
     async fn find_fact(&self, name: &str) -> Result<Option<Vec<u8>>> {

@@ -260,7 +260,7 @@ pub(super) fn list_handoffs(
     after: Option<&Cursor>,
     limit: i64,
 ) -> Result<Vec<Handoff>> {
-    let HandoffFilter { task_id, status, source, target, conversation, party, from, until } =
+    let HandoffFilter { task_id, status, source, target, conversation, party, from, until, user } =
         filter;
     // Left alone, SQLite walks all of the tenant's handoffs to save itself sorting a task's few.
     let table =
@@ -278,6 +278,7 @@ pub(super) fn list_handoffs(
     let asks = asks.map(|status| i64::from(status == HandoffStatus::InputRequired).to_string());
     list.filter("(x.question IS NOT NULL) = CAST({} AS INTEGER)", asks);
     list.filter("x.conversation_id = {}", conversation.clone());
+    list.filter("x.user_ref = {}", user.clone());
     list.filter("x.source = {}", source.as_ref().map(ToString::to_string));
     list.filter("x.target = {}", target.as_ref().map(ToString::to_string));
     list.filter("(x.source = {} OR x.target = {})", party.as_ref().map(ToString::to_string));
@@ -293,9 +294,14 @@ pub(super) fn list_tasks(
     after: Option<&Cursor>,
     limit: i64,
 ) -> Result<Vec<Task>> {
-    let TaskFilter { status, party, from, until, left_at_most, spent_at_least } = filter;
+    let TaskFilter { status, party, from, until, left_at_most, spent_at_least, user } = filter;
     let mut list = NewestQuery::new(TASK, "tasks AS x", tenant);
     list.filter("x.status = {}", status.map(|status| status.as_str().to_owned()));
+    list.filter(
+        "x.task_id IN (SELECT u.task_id FROM handoffs AS u \
+         WHERE u.tenant = x.tenant AND u.user_ref = {})",
+        user.clone(),
+    );
     list.time("x.created_at >= ", *from);
     list.time("x.created_at < ", *until);
     list.number("x.remaining_nanos <= ", left_at_most.map(|usd| usd.0));

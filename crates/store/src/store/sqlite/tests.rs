@@ -125,6 +125,7 @@ impl SqliteBench {
             sent_id: None,
             questions: Vec::new(),
             conversation_id: None,
+            user_ref: None,
             stream: None,
             topped_up: Usd(11),
             reason: None,

@@ -29,7 +29,7 @@ const TASK_FIXED: [&str; 2] = ["created_at", "opened_by"];
 const TASK_SAME_BOOKS: [&str; 3] = ["created_at", "opened_by", "funds"];
 
 /// Columns of a handoff that never change. Only an erasure removes digest and `tracestate`.
-const HANDOFF_FIXED: [&str; 13] = [
+const HANDOFF_FIXED: [&str; 14] = [
     "digest_salt",
     "digest",
     "task_id",
@@ -43,6 +43,7 @@ const HANDOFF_FIXED: [&str; 13] = [
     "tracestate",
     "span",
     "conversation_id",
+    "user_ref",
 ];
 
 /// Writes all rows except the records.
@@ -262,6 +263,7 @@ fn bind_handoff<'c>(query: Query<'c>, handoff: &Handoff) -> Query<'c> {
         .bind(handoff.stream.as_ref().map(Stream::to_text))
         .bind(handoff.stream.as_ref().and_then(|stream| stream.due_at).map(|at| at.0))
         .bind(handoff.pulse.as_ref().map(HolderPulse::to_text))
+        .bind(handoff.user_ref.as_deref())
 }
 
 fn bind_outbox<'c>(query: Query<'c>, row: &OutboxRow) -> Query<'c> {

@@ -920,6 +920,33 @@ class DataSubjects:
             self._transport.call("GET", f"/data-subjects/{quoted(subject_id)}/erasures/{quoted(erasure_id)}"),
         )
 
+    def search_user(self, *, user_id: str, idempotency_key: str | None = None) -> models.UserView:
+        """Find the reference to a user, by which tasks, handoffs and costs can be listed.
+
+        Args:
+            user_id: The user's id, as senders write it into `userId`.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
+
+        Raises:
+            ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: An agent's key; 409: The
+                first request under this Idempotency-Key is under way, or its end is not known; 413: The body is too
+                large, as it is or decoded; 415: Not application/json, or in a Content-Encoding other than those
+                that the answer's Accept-Encoding names; 422: The body does not fit; 503: Overloaded, or the store
+                is away: nothing was written.
+            TransportError: The broker did not answer.
+        """
+        return _model(
+            models.UserView,
+            self._transport.call(
+                "POST",
+                "/users/search",
+                body=body_of({"userId": user_id}),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
+            ),
+        )
+
 
 class DeadLetters:
     """Dead letters: handoffs that wait for a person."""
@@ -1173,6 +1200,48 @@ class Escalations:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
+
+    def resolve_escalations(
+        self,
+        *,
+        action: str,
+        filter: models.EscalationSelection | Mapping[str, Any],
+        reason: str,
+        dry_run: bool | Unset | None = UNSET,
+        rate_per_second: int | Unset | None = UNSET,
+        idempotency_key: str | None = None,
+    ) -> models.BulkResults:
+        """Resolve many escalations: those open that fit a filter, at the given rate.
+
+        Args:
+            action: What a person decides on each.
+            dry_run: Say what would happen, and change nothing.
+            filter: Which; at least one condition.
+            rate_per_second: Decisions a second, 1 to 1 000; 50 unless said.
+            reason: Why, 1 to 2 000 characters; kept with each record.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
+
+        Raises:
+            ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an operator; 409: The
+                first request under this Idempotency-Key is under way, or its end is not known; 413: The body is too
+                large, as it is or decoded; 415: Not application/json, or in a Content-Encoding other than those
+                that the answer's Accept-Encoding names; 422: The body does not fit; 503: Overloaded, or the store
+                is away: nothing was written.
+            TransportError: The broker did not answer.
+        """
+        return _model(
+            models.BulkResults,
+            self._transport.call(
+                "POST",
+                "/escalations/resolve",
+                body=body_of(
+                    {"action": action, "dryRun": dry_run, "filter": filter, "ratePerSecond": rate_per_second, "reason": reason}
+                ),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
+            ),
+        )
 
     def get(self, escalation_id: str) -> models.EscalationView:
         """Read one escalation.
@@ -1909,6 +1978,7 @@ class Handoffs:
         to_agent: str | None = None,
         from_: str | None = None,
         to: str | None = None,
+        user_ref: str | None = None,
         cursor: str | None = None,
         limit: int | None = None,
     ) -> models.PageHandoffView:
@@ -1922,6 +1992,7 @@ class Handoffs:
             to_agent: Only to this receiver.
             from_: Only committed at this time or later, RFC 3339.
             to: Only committed before this time, RFC 3339.
+            user_ref: Only for the user with this reference; `POST /users/search` gives it.
             cursor: `nextCursor` of the page before.
             limit: Rows a page, 1 to 500; 50 unless said.
 
@@ -1943,6 +2014,7 @@ class Handoffs:
                     "toAgent": to_agent,
                     "from": from_,
                     "to": to,
+                    "userRef": user_ref,
                     "cursor": cursor,
                     "limit": limit,
                 },
@@ -1959,6 +2031,7 @@ class Handoffs:
         to_agent: str | None = None,
         from_: str | None = None,
         to: str | None = None,
+        user_ref: str | None = None,
         limit: int | None = None,
     ) -> Iterator[models.HandoffView]:
         """Each item of `list`, page after page; arguments and errors as there."""
@@ -1972,6 +2045,7 @@ class Handoffs:
                 to_agent=to_agent,
                 from_=from_,
                 to=to,
+                user_ref=user_ref,
                 limit=limit,
                 cursor=cursor,
             )
@@ -2598,6 +2672,94 @@ class Tasks:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
+    def list_costs(
+        self,
+        *,
+        from_: str | None = None,
+        to: str | None = None,
+        agent_id: str | None = None,
+        from_agent: str | None = None,
+        to_agent: str | None = None,
+        task_id: str | None = None,
+        user_ref: str | None = None,
+    ) -> models.CostsView:
+        """What was spent, by day, edge and agent, from the records: the same figures as those of the tasks. Each counts on the day
+        on which it was said, in UTC. One request reads a million records at most.
+
+            Args:
+                from_: Only what was said at this time or later, RFC 3339.
+                to: Only what was said before this time, RFC 3339.
+                agent_id: Only what this agent spent.
+                from_agent: Only on edges from this agent.
+                to_agent: Only on edges to this agent.
+                task_id: Only on this task.
+                user_ref: Only of handoffs for the user with this reference; `POST /users/search` gives it.
+
+            Raises:
+                ProblemError: 400: A malformed parameter, or too much for one answer: ask for a shorter window; 401: No
+                    valid key; 403: An agent's key; 503: Overloaded, or the store is away: nothing was written.
+                TransportError: The broker did not answer.
+        """
+        return _model(
+            models.CostsView,
+            self._transport.call(
+                "GET",
+                "/costs",
+                query={
+                    "from": from_,
+                    "to": to,
+                    "agentId": agent_id,
+                    "fromAgent": from_agent,
+                    "toAgent": to_agent,
+                    "taskId": task_id,
+                    "userRef": user_ref,
+                },
+            ),
+        )
+
+    def cancel_tasks(
+        self,
+        *,
+        filter: models.TaskSelection | Mapping[str, Any],
+        reason: str,
+        dry_run: bool | Unset | None = UNSET,
+        grace_ms: int | Unset | None = UNSET,
+        rate_per_second: int | Unset | None = UNSET,
+        idempotency_key: str | None = None,
+    ) -> models.BulkResults:
+        """Cancel many tasks: those not ended that fit a filter, at the given rate.
+
+        Args:
+            dry_run: Say what would happen, and change nothing.
+            filter: Which; at least one condition.
+            grace_ms: How long who works on a task may still finish, in milliseconds, up to an hour; the broker's
+                `recovery.cancel_grace_ms` unless said.
+            rate_per_second: Decisions a second, 1 to 1 000; 50 unless said.
+            reason: Why, 1 to 2 000 characters; kept with each record.
+            idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
+                nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
+
+        Raises:
+            ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an operator; 409: The
+                first request under this Idempotency-Key is under way, or its end is not known; 413: The body is too
+                large, as it is or decoded; 415: Not application/json, or in a Content-Encoding other than those
+                that the answer's Accept-Encoding names; 422: The body does not fit; 503: Overloaded, or the store
+                is away: nothing was written.
+            TransportError: The broker did not answer.
+        """
+        return _model(
+            models.BulkResults,
+            self._transport.call(
+                "POST",
+                "/tasks/cancel",
+                body=body_of(
+                    {"dryRun": dry_run, "filter": filter, "graceMs": grace_ms, "ratePerSecond": rate_per_second, "reason": reason}
+                ),
+                headers=headers_of({"Idempotency-Key": idempotency_key}),
+                repeatable=idempotency_key is not None,
+            ),
+        )
+
     def get(self, task_id: str) -> models.TaskView:
         """Read one task.
 
@@ -2849,6 +3011,7 @@ class Tasks:
         to: str | None = None,
         left_at_most_usd: str | None = None,
         spent_at_least_usd: str | None = None,
+        user_ref: str | None = None,
         cursor: str | None = None,
         limit: int | None = None,
     ) -> models.PageTaskView:
@@ -2860,6 +3023,7 @@ class Tasks:
             to: Only begun before this time, RFC 3339.
             left_at_most_usd: Only with so much left or less, decimal US dollars; 0: those whose budget is used up.
             spent_at_least_usd: Only on which so much was spent, or more, decimal US dollars.
+            user_ref: Only for the user with this reference; `POST /users/search` gives it.
             cursor: `nextCursor` of the page before.
             limit: Rows a page, 1 to 500; 50 unless said.
 
@@ -2879,6 +3043,7 @@ class Tasks:
                     "to": to,
                     "leftAtMostUSD": left_at_most_usd,
                     "spentAtLeastUSD": spent_at_least_usd,
+                    "userRef": user_ref,
                     "cursor": cursor,
                     "limit": limit,
                 },
@@ -2893,6 +3058,7 @@ class Tasks:
         to: str | None = None,
         left_at_most_usd: str | None = None,
         spent_at_least_usd: str | None = None,
+        user_ref: str | None = None,
         limit: int | None = None,
     ) -> Iterator[models.TaskView]:
         """Each item of `list`, page after page; arguments and errors as there."""
@@ -2904,6 +3070,7 @@ class Tasks:
                 to=to,
                 left_at_most_usd=left_at_most_usd,
                 spent_at_least_usd=spent_at_least_usd,
+                user_ref=user_ref,
                 limit=limit,
                 cursor=cursor,
             )
@@ -2969,6 +3136,7 @@ OPERATIONS: dict[str, str] = {
     "getDataSubject": "data_subjects.get",
     "eraseDataSubject": "data_subjects.erase",
     "getErasure": "data_subjects.erasure",
+    "searchUser": "data_subjects.search_user",
     "listDeadLetters": "dead_letters.list",
     "discardDeadLetters": "dead_letters.discard_many",
     "releaseDeadLetters": "dead_letters.release_many",
@@ -2976,6 +3144,7 @@ OPERATIONS: dict[str, str] = {
     "discardDeadLetter": "dead_letters.discard",
     "releaseDeadLetter": "dead_letters.release",
     "listEscalations": "escalations.list",
+    "resolveEscalations": "escalations.resolve_escalations",
     "getEscalation": "escalations.get",
     "resolveEscalation": "escalations.resolve",
     "listEvents": "events.list",
@@ -3024,7 +3193,9 @@ OPERATIONS: dict[str, str] = {
     "listSubscriptionDeliveries": "subscriptions.deliveries",
     "replaySubscription": "subscriptions.replay",
     "rotateSubscriptionSecret": "subscriptions.rotate_secret",
+    "listCosts": "tasks.list_costs",
     "listTasks": "tasks.list",
+    "cancelTasks": "tasks.cancel_tasks",
     "getTask": "tasks.get",
     "getBlame": "tasks.blame",
     "topUpTask": "tasks.top_up",
