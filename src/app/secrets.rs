@@ -16,7 +16,7 @@ use handoffd_core::evidence::receipt::Notary;
 use handoffd_core::evidence::record::Actor;
 use handoffd_store::clock;
 use handoffd_store::store::sqlite::private_folder;
-use handoffd_store::store::{KeyRow, Role, Store};
+use handoffd_store::store::{KeyRow, Role, Store, StoreError};
 
 /// The shortest secret that a file may hold: what is shorter was cut off, or never a secret.
 const MIN_SECRET: usize = 24;
@@ -95,6 +95,20 @@ pub async fn settle_vault(config: &Config, store: &dyn Store) -> Result<Vault, S
          or as master.key in the data directory (brokers that share a database share it)"
             .to_owned(),
     ))
+}
+
+/// The master key, where this machine has it and the database knows it: for a look beside a broker, which makes none.
+///
+/// # Errors
+/// The store cannot be read.
+pub async fn known_vault(config: &Config, store: &dyn Store) -> Result<Option<Vault>, StoreError> {
+    let text = match config.auth.master_key.as_str() {
+        "" => std::fs::read_to_string(config.keys_dir().join("master.key")).unwrap_or_default(),
+        text => text.to_owned(),
+    };
+    let Ok(vault) = Vault::from_base64(&text) else { return Ok(None) };
+    let kept = store.find_fact(MASTER_KEY_CHECK).await?;
+    Ok(kept.is_some_and(|kept| vault.accepts(&kept)).then_some(vault))
 }
 
 /// The key that signs tree heads: from the settings or from its file, made there at the first start. It

@@ -6,7 +6,7 @@ use super::context::Context;
 use super::plan::Change;
 use super::{
     agents, caps, contracts, dead_letters, erasure, escalations, groups, opinions, questions,
-    refusal, schemas, streams, submit, subscriptions, tasks, verdict,
+    refusal, schemas, states, streams, submit, subscriptions, tasks, verdict,
 };
 use handoffd_store::store::BatchState;
 
@@ -22,6 +22,9 @@ pub type Decided = (Vec<Change>, Reply);
 /// [`LedgerError`]: the command changes nothing.
 pub fn decide(state: &BatchState, command: &Command, context: &Context) -> Decision {
     let mut decided = decide_on(state, command, context)?;
+    if let Some(spare) = &context.spare.states {
+        states::commit(state, spare, &mut decided.0);
+    }
     // What is refused and goes on to a recovery is asked for by nobody who could be told of a cap.
     let checked = matches!(command.kind, Kind::Submit(_) | Kind::SubmitGroup(_) | Kind::Release(_));
     caps::charge(state, command, context, checked, &mut decided.0);
@@ -73,6 +76,7 @@ fn decide_on(state: &BatchState, command: &Command, context: &Context) -> Decisi
         Kind::ChangeSubscription(change) => subscriptions::change(state, command, change),
         Kind::DisableSubscriber(disable) => Ok(subscriptions::disable(state, command, disable)),
         Kind::CreateKey(row) => Ok(agents::create_key(command, row)),
+        Kind::AdoptStates(adopt) => Ok(states::adopt(command, adopt)),
         Kind::ChangeTreeKey(content) => Ok(agents::change_tree_key(command, content)),
         Kind::RevokeKey { key_id } => agents::revoke_key(state, command, key_id),
         Kind::PlaceHold(place) => erasure::place_hold(state, command, place),
