@@ -236,6 +236,7 @@ pub(super) fn spawn_erasure(parts: &BrokerParts, ledger: &Ledger) -> Eraser {
     let retention = &parts.config.retention;
     if retention.delete_after_days > 0 {
         let purger = Purger {
+            directory: Arc::clone(&parts.directory),
             store: Arc::clone(&parts.store),
             ledger: ledger.clone(),
             cold: Arc::new(archivist(parts)),
@@ -248,6 +249,7 @@ pub(super) fn spawn_erasure(parts: &BrokerParts, ledger: &Ledger) -> Eraser {
         parts.background.spawn(sweep);
     }
     let eraser = Eraser::new(erasure::EraserContext {
+        directory: Arc::clone(&parts.directory),
         store: Arc::clone(&parts.store),
         ledger: ledger.clone(),
         cold: Arc::new(archivist(parts)),

@@ -225,6 +225,20 @@ pub async fn settle_vault(config: &Config, store: &dyn Store) -> Result<Vault, S
     ))
 }
 
+/// The master key, where this machine has it and the database knows it: for a look beside a broker, which makes none.
+///
+/// # Errors
+/// The store cannot be read.
+pub async fn known_vault(config: &Config, store: &dyn Store) -> Result<Option<Vault>, StoreError> {
+    let text = match config.auth.master_key.as_str() {
+        "" => std::fs::read_to_string(config.keys_dir().join("master.key")).unwrap_or_default(),
+        text => text.to_owned(),
+    };
+    let Ok(vault) = Vault::from_base64(&text) else { return Ok(None) };
+    let kept = store.find_fact(MASTER_KEY_CHECK).await?;
+    Ok(kept.is_some_and(|kept| vault.accepts(&kept)).then_some(vault))
+}
+
 /// The key that signs tree heads: from the settings or from its file, made there at the first start. It
 /// must be the one that this database's logs are signed with.
 ///

@@ -43,6 +43,7 @@ use handoffd_broker::ledger::{Ledger, Outbound};
 use handoffd_broker::matcher::ExternalMatcher;
 use handoffd_broker::metrics::Metrics;
 use handoffd_broker::recovery::settle_all_in_doubt;
+use handoffd_broker::states::{Adoption, StateGuard};
 use handoffd_broker::summarizer::ModelSummarizer;
 use handoffd_broker::tree::CosignedHeads;
 use handoffd_broker::vault::Vault;
@@ -100,6 +101,7 @@ async fn started(
     } else {
         store.beat(&parts.broker, clock.now()).await?;
     }
+    parts.adopt(&path.ledger).await?;
     let admin_key_file =
         settle_admin_key(&parts.config, &**store, &path.ledger, clock.now()).await?;
     let ledger = path.ledger.clone();
@@ -261,11 +263,11 @@ impl BrokerParts {
         let notary = Arc::new(settle_notary(&config, &*store, clock.now()).await?);
         store.catch_up_trees().await?;
         let metrics = Arc::new(Metrics::new().map_err(|err| StartError::Config(err.to_string()))?);
-        let directory = Arc::new(Directory::new(
-            Arc::clone(&store),
-            Arc::clone(&clock),
-            Duration::from_millis(config.auth.cache_ttl_ms),
-        ));
+        let ttl = Duration::from_millis(config.auth.cache_ttl_ms);
+        let contents = archive.contents(Arc::clone(&store));
+        let guard = StateGuard::new(Arc::clone(&store), contents, Arc::clone(&metrics), ttl);
+        let directory = Directory::new(Arc::clone(&store), Arc::clone(&clock), ttl);
+        let directory = Arc::new(directory.guarded(Arc::new(guard)));
         let (gate, client) = compiled
             .await
             .map_err(|err| StartError::Config(format!("the gate cannot be made ready: {err}")))??;
@@ -321,6 +323,22 @@ impl BrokerParts {
             background: TaskTracker::new(),
             attempts: TaskTracker::new(),
             workers: TaskTracker::new(),
+        })
+    }
+
+    /// Commits to the rows that earlier versions wrote.
+    async fn adopt(&self, ledger: &Ledger) -> Result<(), StartError> {
+        let adoption = Adoption {
+            store: &self.store,
+            contents: &self.archive.contents(Arc::clone(&self.store)),
+            ledger,
+            vault: &self.vault,
+            clock: &*self.clock,
+            broker: &self.broker,
+        };
+        let adopted = adoption.run().await;
+        adopted.map(|_| ()).map_err(|err| {
+            StartError::Config(format!("rows of earlier versions cannot be committed to: {err}"))
         })
     }
 

@@ -1,6 +1,7 @@
 //! `handoffd purge`: purges data past its retention time now.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use serde_json::json;
@@ -12,8 +13,10 @@ use super::{Exit, Output};
 use crate::app::{Access, open_archive};
 use handoffd_broker::archive::cutoff;
 use handoffd_broker::config::Config;
+use handoffd_broker::directory::Directory;
 use handoffd_broker::metrics::Metrics;
 use handoffd_broker::retention::{PurgeCounts, Purger};
+use handoffd_broker::states::StateGuard;
 use handoffd_core::domain::ids::{Micros, TenantId};
 use handoffd_store::clock::{Clock, SystemClock};
 
@@ -56,18 +59,23 @@ async fn purge(
     config: &Config,
 ) -> Result<Vec<(TenantId, PurgeCounts)>, String> {
     let archive = open_archive(config).map_err(|err| err.to_string())?;
-    let metrics = Metrics::new().map_err(|err| err.to_string())?;
+    let metrics = Arc::new(Metrics::new().map_err(|err| err.to_string())?);
     let bench = LocalLedger::open(config, Access::Beside).await?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let store = Arc::clone(&bench.store);
-    let cold = archive.archivist(Arc::clone(&store), Arc::clone(&clock), metrics.archive);
+    let cold = archive.archivist(Arc::clone(&store), Arc::clone(&clock), metrics.archive.clone());
     let page = i64::try_from(config.erasure.page).unwrap_or(i64::MAX);
+    let ttl = Duration::from_millis(config.auth.cache_ttl_ms);
+    let contents = archive.contents(Arc::clone(&store));
+    let guard = StateGuard::new(Arc::clone(&store), contents, Arc::clone(&metrics), ttl);
+    let directory = Directory::new(Arc::clone(&store), Arc::clone(&clock), ttl);
     let purger = Purger {
+        directory: Arc::new(directory.guarded(Arc::new(guard))),
         store: Arc::clone(&store),
         ledger: bench.ledger.clone(),
         cold: Arc::new(cold),
         clock,
-        metrics: metrics.retention,
+        metrics: metrics.retention.clone(),
         page,
     };
     let outcome = async {

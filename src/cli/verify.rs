@@ -12,10 +12,11 @@ use serde_json::json;
 use super::answer::answer;
 use super::beside::tenants;
 use super::{Exit, Output};
-use crate::app::{Access, open_archive, open_store};
+use crate::app::{Access, known_vault, open_archive, open_store};
 use handoffd_broker::archive::{ArchiveError, Contents};
 use handoffd_broker::audit::{LogCheck, verify_log};
 use handoffd_broker::config::Config;
+use handoffd_broker::vault::Vault;
 use handoffd_broker::witness;
 use handoffd_core::bundle::{BundleDefect, VerifyOptions};
 use handoffd_core::domain::ids::TenantId;
@@ -75,7 +76,8 @@ pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
         let archive = open_archive(&config)?;
         let store = open_store(&config, Access::Beside).await?;
         let contents = archive.contents(Arc::clone(&store));
-        let reports = verify_all(&*store, &contents, &args, (&notes, kept)).await;
+        let vault = if args.log_only { None } else { known_vault(&config, &*store).await? };
+        let reports = verify_all(&*store, (&contents, vault), &args, (&notes, kept)).await;
         store.close().await;
         reports
     }
@@ -153,7 +155,7 @@ struct DatabaseReport {
 
 async fn verify_all(
     store: &dyn Store,
-    contents: &Contents,
+    (contents, vault): (&Contents, Option<Vault>),
     args: &Args,
     (given, mut kept): (&[(Note, TreeHead)], Vec<KeptHead>),
 ) -> Result<DatabaseReport, ArchiveError> {
@@ -201,6 +203,7 @@ async fn verify_all(
             contents: Some(contents),
             heads,
             state: !args.log_only,
+            vault: vault.as_ref(),
             progress: &|done, total| {
                 bar.set_length(total);
                 bar.set_position(done);
@@ -334,8 +337,17 @@ fn told(tenant: &TenantId, report: &VerificationReport) -> String {
         0 => String::new(),
         count => format!(", {count} saved tree heads matched"),
     };
+    let rows = match (report.committed_rows, report.uncommitted_rows) {
+        (0, 0) => String::new(),
+        (committed, 0) => format!(", {committed} rows as committed"),
+        (committed, other) => format!(", {committed} rows as committed and {other} not committed"),
+    };
+    let secrets = match report.secrets_not_compared {
+        0 => String::new(),
+        count => format!(", secrets of {count} rows not compared (that takes the master key)"),
+    };
     format!(
-        "ok: tenant {tenant}, log {log}: {} records, {} contents{erased}{met}, head {}",
+        "ok: tenant {tenant}, log {log}: {} records, {} contents{erased}{rows}{secrets}{met}, head {}",
         report.records,
         report.contents,
         report.head.as_deref().unwrap_or("none"),

@@ -14,6 +14,7 @@ use super::extract::{Id, Ids, Json, Params, preferred_wait};
 use super::problem::{BadBody, Busy, Problem, wrong};
 use super::views::ReceiptView;
 use handoffd_broker::directory::Principal;
+use handoffd_broker::erasure::held_on;
 use handoffd_broker::ledger::command::{Kind, Reply, RequestErasure, content};
 use handoffd_broker::tree;
 use handoffd_core::domain::canonical;
@@ -214,6 +215,7 @@ async fn request(
     }
     bounded("/requestedBy", body.requested_by.as_deref().unwrap_or_default(), MAX_REFERENCE)?;
     bounded("/note", body.note.as_deref().unwrap_or_default(), MAX_NOTE)?;
+    held_on(&api.intake.directory, &principal.tenant).await?;
     let now = api.now();
     let id = ErasureId(clock::time_ordered_id(now));
     let words = canonical::to_vec(&serde_json::json!({

@@ -62,6 +62,7 @@ const KINDS: &[&str] = &[
     "ERASURE_COMPLETED",
     "LEGAL_HOLD_PLACED",
     "LEGAL_HOLD_RELEASED",
+    "STATE_ADOPTED",
 ];
 
 pub struct RecordKind;
@@ -180,6 +181,12 @@ macro_rules! record {
             /// What an external classifier said of a message after its commit.
             #[schema(nullable = false)]
             pub opinion: Option<RecordClassifier>,
+            /// What an administrative record changed.
+            #[schema(nullable = false)]
+            pub changes: Option<Vec<RecordChange>>,
+            /// What a `STATE_ADOPTED` record commits to.
+            #[schema(nullable = false)]
+            pub adoption: Option<RecordAdoption>,
             $($(#[$more])* pub $field: $($kind)*,)*
         }
     };
@@ -199,6 +206,34 @@ record! {
         /// was erased; a message stands with its handoff.
         content: [Option<Value>],
     }
+}
+
+/// An object that an administrative record changed: its id and the names of what changed. The values are in the record's content.
+#[derive(ToSchema)]
+pub struct RecordChange {
+    /// What it is: `agent`, `key`, `legalHold`, `cap`, `subscription`.
+    pub object: String,
+    /// Its id; of a cap its window, behind the agent's id where it is an agent's.
+    pub id: String,
+    /// The role of a key.
+    #[schema(nullable = false)]
+    pub role: Option<String>,
+    /// Names of the members that changed; absent where it was made or removed.
+    #[schema(nullable = false)]
+    pub changed: Option<Vec<String>>,
+    /// Whether it was removed.
+    #[schema(nullable = false)]
+    pub removed: Option<bool>,
+}
+
+/// Rows that had no committed state, and have one from this record on.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct RecordAdoption {
+    /// How many objects.
+    pub objects: i64,
+    /// The log's size when their rows were read.
+    pub as_of: i64,
 }
 
 /// What a record says of a stream.

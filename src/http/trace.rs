@@ -121,6 +121,19 @@ pub struct TraceHandoff {
     /// Why its message is not there any more.
     #[schema(value_type = Option<open::GoneReason>, nullable = false)]
     pub message_gone: Option<String>,
+    /// Members in which the database's row differs from the records, each with both values (`row`, `record`). The entry has
+    /// the record's, and `verification` names the fault `state`.
+    #[schema(value_type = Option<std::collections::BTreeMap<String, RowDifference>>, nullable = false)]
+    pub row_differs: Option<Value>,
+}
+
+/// A value of a row that is not what the records say.
+#[derive(ToSchema)]
+pub struct RowDifference {
+    /// In the row.
+    pub row: Option<String>,
+    /// By the records.
+    pub record: Option<String>,
 }
 
 /// A message against its receiver's context window, and how it grew.
@@ -259,8 +272,11 @@ pub struct VerificationView {
 pub struct RecordFault {
     /// The record's place in the log.
     pub leaf_index: i64,
-    /// What is wrong: a code.
+    /// What is wrong: a code. `state` where a row of the database is not what the records say; the trace goes by the records.
     pub fault: String,
+    /// The same in words; of `state` with both values.
+    #[schema(nullable = false)]
+    pub detail: Option<String>,
 }
 
 enum TraceForm {

@@ -75,6 +75,7 @@ mod schemas;
 mod service;
 mod serving;
 mod settling;
+mod states;
 mod stream_evidence;
 mod streams;
 mod submit;

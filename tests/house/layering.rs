@@ -144,6 +144,11 @@ const ROOMS: &[Room] = &[
     room("ledger", 4, "the only write path: it knows the store, and nobody's transport"),
     room("intake", 5, "from a sender's bytes through the gate to a command"),
     room("dispatch", 6, "sends what is committed; its outcomes go back as commands to the ledger"),
+    room(
+        "states",
+        6,
+        "rows against the states that the log commits to, while a broker serves: over audit and ledger",
+    ),
     room("brokers", 5, "who else lives, and what the silent ones held"),
     room(
         "erasure",

@@ -36,6 +36,13 @@ async fn read(broker: &Broker, path: &str) -> Value {
     body
 }
 
+/// How many records commit to rows as they were found.
+async fn adoptions(broker: &Broker) -> usize {
+    let page = read(broker, "/audit/records?limit=500").await;
+    let records = page["records"].as_array().unwrap();
+    records.iter().filter(|one| one["record"]["kind"] == "STATE_ADOPTED").count()
+}
+
 pub async fn a_store_of_0_1_0_opens_goes_on_and_verifies(site: Arc<Site>) {
     opens_goes_on_and_verifies(site, "0.1.0", 19).await;
 }
@@ -59,6 +66,12 @@ async fn opens_goes_on_and_verifies(site: Arc<Site>, release: &str, records: u64
     }
     let keys = [("HANDOFFD_MASTER_KEY", MASTER_KEY), ("HANDOFFD_AUDIT__SIGNING_KEY", SIGNING_KEY)];
     let broker = Broker::start(&site, &keys).await;
+
+    // Finding E2 of 0.3.0: its rows are committed to once, as they stood; a second broker finds nothing to do.
+    assert_eq!(adoptions(&broker).await, 1);
+    broker.stop().await;
+    let broker = Broker::start(&site, &keys).await;
+    assert_eq!(adoptions(&broker).await, 1);
 
     // What the release knew is there: the task that was completed, with its evidence, and the message it refused.
     let tasks = read(&broker, "/tasks?status=COMPLETED").await;

@@ -27,6 +27,7 @@ mod roles;
 mod schema;
 mod schemas;
 mod servers;
+mod states;
 mod streams;
 mod tamper;
 mod tree;
@@ -82,6 +83,9 @@ macro_rules! in_memory_too {
 }
 
 in_memory_too! {
+    states:
+        records_about_state_are_listed_apart_with_their_contents,
+        rows_of_an_earlier_version_are_counted_and_added_ones_found;
     schema:
         a_tenant_keeps_its_first_log,
         a_fact_keeps_its_first_value;
@@ -304,6 +308,9 @@ on_both_sides! {
         a_dead_letter_is_decided_and_filtered,
         the_history_of_a_tasks_checkpoints_is_paged,
         who_stands_in_is_given_the_same_personal_data;
+    states:
+        records_about_state_are_listed_apart_with_their_contents,
+        rows_of_an_earlier_version_are_counted_and_added_ones_found;
     tamper:
         a_sound_log_is_well,
         every_changed_column_is_found_and_named,

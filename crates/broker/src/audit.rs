@@ -5,14 +5,17 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
 
 use crate::archive::{ArchiveError, Contents};
-use handoffd_core::domain::handoff::{Cost, Handoff};
+use crate::vault::Vault;
+use handoffd_core::domain::handoff::{Cost, Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{HandoffId, Micros, TaskId, TenantId};
 use handoffd_core::domain::task::{Task, TaskStatus};
 use handoffd_core::evidence::commitment::{CommitmentSubject, hash_text, unpack};
 use handoffd_core::evidence::record::{RecordKind, RecordParty};
 use handoffd_core::evidence::verify::record::opens_packed;
+use handoffd_core::evidence::verify::states::StateBook;
 use handoffd_core::evidence::verify::{
     EntryCheck, LogDefect, LogEntry, RemainingContent, TrustedHead, VerificationReport, Verifier,
+    says_reason,
 };
 use handoffd_store::store::cold::ColdError;
 use handoffd_store::store::{
@@ -21,6 +24,11 @@ use handoffd_store::store::{
 };
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+
+mod decisions;
+pub mod states;
+
+use decisions::ToldDecisions;
 
 /// Records, or handoffs, read at once.
 const PAGE: i64 = 512;
@@ -34,15 +42,17 @@ pub struct LogCheck<'a> {
     pub contents: Option<&'a Contents>,
     /// Tree heads kept outside the database, their signatures verified.
     pub heads: Vec<TrustedHead>,
-    /// Whether to compare handoffs and their checkpoints with their records.
+    /// Whether to compare the rows beside the log with their records.
     pub state: bool,
+    /// The master key; without it secrets are not compared.
+    pub vault: Option<&'a Vault>,
     /// Receives the number of records read so far, and the total.
     pub progress: &'a (dyn Fn(u64, u64) + Sync),
 }
 
 impl Default for LogCheck<'_> {
     fn default() -> Self {
-        Self { contents: None, heads: Vec::new(), state: true, progress: &|_, _| {} }
+        Self { contents: None, heads: Vec::new(), state: true, vault: None, progress: &|_, _| {} }
     }
 }
 
@@ -64,6 +74,8 @@ pub async fn verify_log(
         Verifier::against(head.log_id.clone(), check.heads).of_tenant(tenant.as_str());
     let total = u64::try_from(head.size).unwrap_or(0);
     let mut told = ToldRows::default();
+    let mut book = StateBook::default();
+    let mut decided = ToldDecisions::default();
     let read = async |from: i64| -> Result<Vec<StoredRecord>> {
         if from >= head.size {
             return Ok(Vec::new());
@@ -88,6 +100,8 @@ pub async fn verify_log(
                 subject_fault(&mut verifier, record);
                 if check.state {
                     told.add(record);
+                    states::enter(&mut book, record);
+                    decided.add(record);
                 }
             }
         }
@@ -118,6 +132,13 @@ pub async fn verify_log(
         }
         if verifier.report().first_fault.is_none() {
             compare_tasks(store, tenant, &told, &mut verifier).await?;
+        }
+        if verifier.report().first_fault.is_none() {
+            decisions::compare(store, tenant, &decided, (head.size, &mut verifier)).await?;
+        }
+        if verifier.report().first_fault.is_none() {
+            let (book, means) = ((&mut book, head.size), (check.contents, check.vault));
+            states::compare(store, tenant, book, means, &mut verifier).await?;
         }
     }
     Ok(verifier.finish(head.size, &head.hash, edge.as_deref()))
@@ -487,6 +508,8 @@ struct RecordedState {
     makers: Vec<i64>,
     /// The times of its records with a status: it ended at one of them.
     times: Vec<Micros>,
+    /// The reasons of its records: an end has one of them.
+    reasons: Vec<String>,
     /// When its receiver accepted; none again once it is committed anew.
     accepted: Option<(i64, Micros)>,
 }
@@ -496,6 +519,7 @@ struct RecordedState {
 #[serde(default, rename_all = "camelCase")]
 struct StatedState {
     status: Option<String>,
+    reason: Option<String>,
     checkpoint_commitment: Option<String>,
 }
 
@@ -620,6 +644,7 @@ impl RecordedTasks {
         if record.kind == RecordKind::Accepted.as_str() {
             state.accepted = Some((record.leaf_index, record.recorded_at));
         }
+        state.reasons.extend(stated.reason);
         if let Some(status) = stated.status {
             state.times.push(record.recorded_at);
             state.status = Some((record.leaf_index, status));
@@ -680,6 +705,17 @@ fn compare(
     };
     if said != stands {
         let detail = format!("handoff {id} stands as {stands}, its last record says {said}");
+        return Some(state(leaf_index, detail));
+    }
+    // Of a handoff that is tried again it can be the reason of an attempt, which no record has; of a completed one it is what
+    // its receiver did next.
+    if handoff.status.is_final()
+        && handoff.status != HandoffStatus::Completed
+        && let Some(reason) = &handoff.reason
+        && !says_reason(&recorded.reasons, reason)
+    {
+        let detail =
+            format!("handoff {id} stands with the reason {reason}, and no record of it says so");
         return Some(state(leaf_index, detail));
     }
     if recorded.made != Some(handoff.created_at) {

@@ -1,7 +1,7 @@
 //! Directory of keys and agents, read for each request through a short cache. This broker's own changes take effect at
 //! once, another broker's within `auth.cache_ttl_ms`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -115,6 +115,47 @@ pub struct Directory {
     read: Cache<TenantId, (i64, Arc<Catalog>)>,
     /// Agents whose open handoffs were counted lately.
     counted: Cache<TenantId, ()>,
+    /// Without one every row is served as it stands.
+    guard: Option<Arc<dyn RowGuard>>,
+}
+
+/// Contracts whose rows are not what their records say.
+#[derive(Debug, Default)]
+pub struct WithheldContracts {
+    /// Their ids, with the reason.
+    pub ids: BTreeMap<String, String>,
+    /// All their versions as the records have them.
+    pub rows: Vec<ContractRow>,
+}
+
+/// Compares rows with what the log commits to when they are loaded.
+#[async_trait]
+pub trait RowGuard: Send + Sync {
+    /// Whether a key gets no service.
+    ///
+    /// # Errors
+    /// The store is not available.
+    async fn refuses_key(&self, row: &KeyRow) -> Result<bool, StoreError>;
+
+    /// The contracts among these that are not what their records say; where these are all, also those that are gone.
+    ///
+    /// # Errors
+    /// The store is not available.
+    async fn withheld_contracts(
+        &self,
+        tenant: &TenantId,
+        rows: &[ContractRow],
+        whole: bool,
+    ) -> Result<WithheldContracts, StoreError>;
+
+    /// A legal hold whose row is not what its records say, and why: nothing of the tenant is erased until it is mended.
+    ///
+    /// # Errors
+    /// The store is not available.
+    async fn withheld_hold(
+        &self,
+        tenant: &TenantId,
+    ) -> Result<Option<(String, String)>, StoreError>;
 }
 
 /// A contract from its row, or as it was made ready before.
@@ -177,7 +218,28 @@ impl Directory {
         let read = Cache::builder().max_capacity(MAX_TENANTS).time_to_idle(KEPT_UNUSED).build();
         let counted = Cache::builder().max_capacity(MAX_TENANTS).time_to_live(COUNT_EVERY).build();
         let changes = AtomicU64::new(0);
-        Self { store, clock, keys, agents, known, changes, contracts, read, counted }
+        let guard = None;
+        Self { store, clock, keys, agents, known, changes, contracts, read, counted, guard }
+    }
+
+    /// The same, with rows compared with what the log commits to.
+    #[must_use]
+    pub fn guarded(self, guard: Arc<dyn RowGuard>) -> Self {
+        Self { guard: Some(guard), ..self }
+    }
+
+    /// A legal hold whose row is not what its records say, and why.
+    ///
+    /// # Errors
+    /// The store is not available.
+    pub async fn withheld_hold(
+        &self,
+        tenant: &TenantId,
+    ) -> Result<Option<(String, String)>, StoreError> {
+        match &self.guard {
+            Some(guard) => guard.withheld_hold(tenant).await,
+            None => Ok(None),
+        }
     }
 
     /// Resolves an API key; `None` if the key is unknown, expired or revoked.
@@ -222,6 +284,11 @@ impl Directory {
         hash: &[u8],
     ) -> Result<Option<KeyRow>, StoreError> {
         let found = store.find_key(hash).await?;
+        if let (Some(guard), Some(row)) = (&self.guard, &found)
+            && guard.refuses_key(row).await?
+        {
+            return Ok(None);
+        }
         if found.is_some() {
             let (store, hash, now) = (Arc::clone(store), hash.to_vec(), self.clock.now());
             tokio::spawn(async move {
@@ -331,7 +398,10 @@ impl Directory {
                 }
                 let (versions, catalog) = self.read_contracts(tenant, known, versions).await?;
                 let catalog = Arc::new(catalog);
-                self.read.insert(tenant.clone(), (versions, Arc::clone(&catalog))).await;
+                // Read anew until it is mended.
+                if !catalog.withholds() {
+                    self.read.insert(tenant.clone(), (versions, Arc::clone(&catalog))).await;
+                }
                 Ok(catalog)
             })
             .await
@@ -360,12 +430,31 @@ impl Directory {
             let new = contracts.iter().filter(|ready| !known(ready)).count();
             let now = then.saturating_add(i64::try_from(new).unwrap_or(i64::MAX));
             if now >= versions {
-                return Ok((now, before.with(contracts)));
+                let more = before.with(contracts);
+                return Ok((now, self.withhold(tenant, &rows, false, more).await?));
             }
         }
         let rows = self.store.list_contracts(tenant, None).await?;
         let versions = i64::try_from(rows.len()).unwrap_or(i64::MAX);
-        Ok((versions, Catalog::new(self.made_ready(tenant, &rows, &before).await?)))
+        let catalog = Catalog::new(self.made_ready(tenant, &rows, &before).await?);
+        Ok((versions, self.withhold(tenant, &rows, true, catalog).await?))
+    }
+
+    /// A catalog in which contracts that are not what their records say stand as the records have them, and rule nothing.
+    async fn withhold(
+        &self,
+        tenant: &TenantId,
+        rows: &[ContractRow],
+        whole: bool,
+        catalog: Catalog,
+    ) -> Result<Catalog, StoreError> {
+        let Some(guard) = &self.guard else { return Ok(catalog) };
+        let WithheldContracts { ids, rows } = guard.withheld_contracts(tenant, rows, whole).await?;
+        if ids.is_empty() {
+            return Ok(catalog);
+        }
+        let committed = self.made_ready(tenant, &rows, &Catalog::default()).await?;
+        Ok(catalog.with(committed).withholding(ids))
     }
 
     async fn made_ready(

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::archive::{ArchiveError, Archivist};
+use crate::directory::Directory;
 use crate::ledger::Ledger;
 use crate::ledger::command::{Command, EraseNext, Kind, LedgerError, Reply};
 use crate::metrics::Metrics;
@@ -87,6 +88,8 @@ pub struct EraserContext {
     /// Store for reads and file cleaning.
     pub store: Arc<dyn Store>,
     pub ledger: Ledger,
+    /// Says whether a legal hold is not what the log commits to.
+    pub directory: Arc<Directory>,
     /// Contents outside the database.
     pub cold: Arc<dyn ColdTier>,
     /// Source of the current time.
@@ -168,6 +171,7 @@ impl Eraser {
 
 impl EraserContext {
     async fn carry_out(&self, key: &ErasureKey) -> Result<ErasureRow, ErasureInterrupted> {
+        held_on(&self.directory, &key.0).await?;
         let head = self.store.find_head(&key.0).await?;
         let upto = head.map_or(0, |head| head.size);
         let mut erased = 0;
@@ -244,6 +248,23 @@ impl EraserContext {
                 Err(err) => return Err(err.into()),
             }
         }
+    }
+}
+
+/// Refuses to erase anything of a tenant of which a legal hold is not what the log commits to: nobody knows what it held.
+///
+/// # Errors
+/// [`LedgerError::Held`], or the store does not answer.
+pub async fn held_on(directory: &Directory, tenant: &TenantId) -> Result<(), LedgerError> {
+    let unavailable = |_| LedgerError::Unavailable;
+    match directory.withheld_hold(tenant).await.map_err(unavailable)? {
+        Some((id, why)) => Err(LedgerError::Held {
+            id,
+            reason: format!(
+                "its row is not what the log commits to ({why}); nothing is erased until that is mended"
+            ),
+        }),
+        None => Ok(()),
     }
 }
 

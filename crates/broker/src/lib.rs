@@ -27,6 +27,7 @@ pub mod recovery;
 pub mod retention;
 #[cfg(test)]
 mod simulation;
+pub mod states;
 pub mod summarizer;
 pub mod telemetry;
 pub mod trace;

@@ -19,7 +19,8 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::archive::{cutoff, repeat};
-use crate::erasure::ColdTier;
+use crate::directory::Directory;
+use crate::erasure::{ColdTier, held_on};
 use crate::ledger::Ledger;
 use crate::ledger::command::{Command, Kind, LedgerError, PurgeNext, Purged, Reply};
 use crate::metrics::RetentionMetrics;
@@ -80,6 +81,8 @@ pub struct Purger {
     /// Store for reads and file cleaning.
     pub store: Arc<dyn Store>,
     pub ledger: Ledger,
+    /// Says whether a legal hold is not what the log commits to.
+    pub directory: Arc<Directory>,
     /// Contents outside the database.
     pub cold: Arc<dyn ColdTier>,
     /// Source of the current time.
@@ -101,6 +104,7 @@ impl Purger {
         before: Micros,
         whole: bool,
     ) -> Result<PurgeCounts, PurgeError> {
+        held_on(&self.directory, tenant).await?;
         let owner = clock::random_id().to_string();
         let lease = ExclusiveLease { name: format!("retention/{tenant}"), owner };
         self.hold(tenant, &lease).await?;

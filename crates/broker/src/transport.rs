@@ -93,7 +93,7 @@ pub fn seal_credentials(
         Some(credentials) => secrets
             .keep_delivery(vault, tenant, agent, delivery.mode, &credentials.0)
             .map_err(|_| RegistrationError::Sealing)?,
-        None => secrets.keep_delivery_of(delivery.mode),
+        None => secrets.keep_delivery_of(vault, tenant, agent, delivery.mode),
     }
     stated.credentials_set = Some(secrets.delivery_names(delivery.mode).to_vec());
     Ok(Some(SecretsChange { from: stored.to_owned(), to: secrets.to_text() }))

@@ -322,6 +322,19 @@ pub struct AgentSecrets {
     credentials: Option<SealedSecret>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     delivery: Option<SealedDelivery>,
+    /// A salted commitment to the plaintexts, which records repeat: a new master key leaves it as it is.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    committed: Option<String>,
+}
+
+/// The plaintexts of an agent's or subscription's secrets, as a commitment covers them. One of them at least is 256 random
+/// bits, so that the commitment tells nothing of the others.
+#[derive(Serialize)]
+struct Plaintexts {
+    signing: Vec<(String, Option<i64>)>,
+    webhook: Vec<(String, Option<i64>)>,
+    credentials: Option<String>,
+    delivery: Option<(String, String)>,
 }
 
 /// The sealed credentials of an agent's transport.
@@ -406,7 +419,94 @@ impl AgentSecrets {
         let text = Zeroizing::new(serde_json::to_vec(credentials).unwrap_or_default());
         let sealed = vault.seal(&credentials_place(tenant, owner), &text)?;
         self.credentials = Some(SealedSecret { sealed: STANDARD.encode(sealed), until: None });
+        self.commit(vault, tenant, owner);
         Ok(())
+    }
+
+    /// Opens all secrets.
+    fn plaintexts(
+        &self,
+        vault: &Vault,
+        tenant: &TenantId,
+        owner: &impl std::fmt::Display,
+    ) -> Result<Zeroizing<Vec<u8>>, VaultError> {
+        let open = |place: &str, sealed: &str| {
+            let sealed = STANDARD.decode(sealed).map_err(|_| VaultError::DoesNotOpen)?;
+            let text = vault.open(place, &sealed)?;
+            String::from_utf8(text.to_vec()).map_err(|_| VaultError::DoesNotOpen)
+        };
+        let list = |kind, secrets: &[SealedSecret]| {
+            let place = place(tenant, owner, kind);
+            let opened = secrets.iter().map(|one| Ok((open(&place, &one.sealed)?, one.until)));
+            opened.collect::<Result<Vec<_>, VaultError>>()
+        };
+        let delivery = |kept: &SealedDelivery| {
+            let text = open(&delivery_place(tenant, owner, kept.mode), &kept.sealed)?;
+            Ok((kept.mode.as_str().to_owned(), text))
+        };
+        let credentials = self.credentials.as_ref();
+        let texts = Plaintexts {
+            signing: list(SecretKind::Signing, &self.signing)?,
+            webhook: list(SecretKind::Webhook, &self.webhook)?,
+            credentials: credentials
+                .map(|kept| open(&credentials_place(tenant, owner), &kept.sealed))
+                .transpose()?,
+            delivery: self.delivery.as_ref().map(delivery).transpose()?,
+        };
+        Ok(Zeroizing::new(serde_json::to_vec(&texts).unwrap_or_default()))
+    }
+
+    /// Commits to the secrets as they are now. What does not open has no commitment.
+    fn commit(&mut self, vault: &Vault, tenant: &TenantId, owner: &impl std::fmt::Display) {
+        self.committed = self.commitment(vault, tenant, owner).ok();
+    }
+
+    /// A new commitment to the secrets, in hex: a salt, a dot, a hash.
+    ///
+    /// # Errors
+    /// [`VaultError::DoesNotOpen`].
+    pub fn commitment(
+        &self,
+        vault: &Vault,
+        tenant: &TenantId,
+        owner: &impl std::fmt::Display,
+    ) -> Result<String, VaultError> {
+        let texts = self.plaintexts(vault, tenant, owner)?;
+        Ok(committed(&clock::random::<16>(), &texts))
+    }
+
+    /// Whether these secrets open a commitment.
+    ///
+    /// # Errors
+    /// [`VaultError::DoesNotOpen`].
+    pub fn opens(
+        &self,
+        vault: &Vault,
+        tenant: &TenantId,
+        owner: &impl std::fmt::Display,
+        commitment: &str,
+    ) -> Result<bool, VaultError> {
+        let texts = self.plaintexts(vault, tenant, owner)?;
+        let salt = commitment.split_once('.').and_then(|(salt, _)| hex::decode(salt).ok());
+        Ok(salt.is_some_and(|salt| committed(&salt, &texts) == commitment))
+    }
+
+    /// The commitment that stands beside the secrets.
+    #[must_use]
+    pub fn committed(&self) -> Option<&str> {
+        self.committed.as_deref()
+    }
+
+    /// The names of the secrets in which another stored form differs.
+    #[must_use]
+    pub fn changed(&self, other: &Self) -> Vec<&'static str> {
+        let members = [
+            ("signingSecret", self.signing != other.signing),
+            ("webhookSecret", self.webhook != other.webhook),
+            ("credentials", self.credentials != other.credentials),
+            ("deliveryCredentials", self.delivery != other.delivery),
+        ];
+        members.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect()
     }
 
     /// Values of headers that an endpoint asks for; empty where none is kept.
@@ -439,6 +539,7 @@ impl AgentSecrets {
     ) -> Result<(), VaultError> {
         self.delivery = None;
         if credentials.is_empty() {
+            self.commit(vault, tenant, owner);
             return Ok(());
         }
         let text = Zeroizing::new(serde_json::to_vec(credentials).unwrap_or_default());
@@ -446,12 +547,21 @@ impl AgentSecrets {
         let mut names: Vec<String> = credentials.keys().cloned().collect();
         names.sort();
         self.delivery = Some(SealedDelivery { mode, sealed: STANDARD.encode(sealed), names });
+        self.commit(vault, tenant, owner);
         Ok(())
     }
 
     /// Drops the credentials of every other transport.
-    pub fn keep_delivery_of(&mut self, mode: DeliveryMode) {
-        self.delivery.take_if(|kept| kept.mode != mode);
+    pub fn keep_delivery_of(
+        &mut self,
+        vault: &Vault,
+        tenant: &TenantId,
+        owner: &impl std::fmt::Display,
+        mode: DeliveryMode,
+    ) {
+        if self.delivery.take_if(|kept| kept.mode != mode).is_some() {
+            self.commit(vault, tenant, owner);
+        }
     }
 
     /// The names of the credentials that are sealed for a transport, in order.
@@ -503,6 +613,7 @@ impl AgentSecrets {
         }
         list.insert(0, SealedSecret { sealed: STANDARD.encode(sealed), until: None });
         list.truncate(MAX_VALID);
+        self.commit(vault, tenant, owner);
         Ok(text)
     }
 
@@ -531,6 +642,18 @@ impl AgentSecrets {
             })
             .collect()
     }
+}
+
+/// Tag of the commitment to secrets.
+const SECRETS: &[u8] = b"handoffd/commitment/v1/secrets\0";
+
+fn committed(salt: &[u8], texts: &[u8]) -> String {
+    let hash = Sha256::new_with_prefix(SECRETS)
+        .chain_update((salt.len() as u64).to_be_bytes())
+        .chain_update(salt)
+        .chain_update(texts)
+        .finalize();
+    format!("{}.{}", hex::encode(salt), hex::encode(hash))
 }
 
 fn place(tenant: &TenantId, owner: &impl std::fmt::Display, kind: SecretKind) -> String {
@@ -657,9 +780,9 @@ mod tests {
         assert_eq!(kept.delivery_names(redis), ["password", "username"]);
         assert_eq!(kept.delivery(&vault, &tenant, &"a", nats), Ok(Map::new()));
         assert!(kept.delivery(&vault, &tenant, &"b", redis).is_err());
-        kept.keep_delivery_of(redis);
+        kept.keep_delivery_of(&vault, &tenant, &"a", redis);
         assert_eq!(kept.delivery_names(redis).len(), 2);
-        kept.keep_delivery_of(nats);
+        kept.keep_delivery_of(&vault, &tenant, &"a", nats);
         assert!(kept.delivery_names(redis).is_empty());
     }
 

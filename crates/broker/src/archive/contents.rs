@@ -133,7 +133,30 @@ impl Contents {
         from: i64,
         limit: i64,
     ) -> Result<Vec<StoredRecord>> {
-        let mut records = self.store.list_records(tenant, task, from, limit, true).await?;
+        let records = self.store.list_records(tenant, task, from, limit, true).await?;
+        self.fetch(tenant, records).await
+    }
+
+    /// [`list_state_records`](handoffd_store::store::LogStore::list_state_records) with cold contents fetched.
+    ///
+    /// # Errors
+    /// [`StoreError`] where the store fails.
+    pub async fn list_state_records(
+        &self,
+        tenant: &TenantId,
+        from: i64,
+        limit: i64,
+    ) -> Result<Vec<StoredRecord>> {
+        let records = self.store.list_state_records(tenant, from, limit).await?;
+        self.fetch(tenant, records).await
+    }
+
+    /// Fetches the cold contents of records.
+    async fn fetch(
+        &self,
+        tenant: &TenantId,
+        mut records: Vec<StoredRecord>,
+    ) -> Result<Vec<StoredRecord>> {
         let cold: Vec<(usize, StoredContent)> = records
             .iter()
             .enumerate()

@@ -116,6 +116,8 @@ pub enum Kind {
     ChangeSubscription(Box<ChangeSubscription>),
     DisableSubscriber(Box<DisableSubscriber>),
     CreateKey(Box<KeyRow>),
+    /// Commit to rows that no record commits to.
+    AdoptStates(Box<AdoptStates>),
     /// Record that tree heads are signed with another key from here on.
     ChangeTreeKey(RecordContent),
     /// Record that secrets are sealed under another master key from here on.
@@ -186,6 +188,7 @@ impl Kind {
             Self::ChangeSubscription(_) => "change_subscription",
             Self::DisableSubscriber(_) => "disable_subscriber",
             Self::CreateKey(_) => "create_key",
+            Self::AdoptStates(_) => "adopt_states",
             Self::ChangeTreeKey(_) => "change_tree_key",
             Self::ChangeMasterKey(_) => "change_master_key",
             Self::RevokeKey { .. } => "revoke_key",
@@ -197,6 +200,35 @@ impl Kind {
             Self::Purge(_) => "purge",
         }
     }
+}
+
+impl Kind {
+    /// Whether it changes objects whose states steer the broker.
+    #[must_use]
+    pub const fn changes_states(&self) -> bool {
+        matches!(
+            self,
+            Self::CreateAgent(_)
+                | Self::ChangeAgent(_)
+                | Self::CreateKey(_)
+                | Self::RevokeKey { .. }
+                | Self::CreateSubscription(_)
+                | Self::ChangeSubscription(_)
+                | Self::DisableSubscriber(_)
+                | Self::PlaceHold(_)
+                | Self::ReleaseHold(_)
+                | Self::SetCap(_)
+        )
+    }
+}
+
+/// States of objects to commit to as they were found.
+#[derive(Debug, Clone)]
+pub struct AdoptStates {
+    /// The log's size when the rows were read.
+    pub as_of: i64,
+    /// How many objects, and their states: one record each.
+    pub pages: Vec<(u64, RecordContent)>,
 }
 
 /// A legal hold to place.

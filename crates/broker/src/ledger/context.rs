@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use handoffd_core::domain::cap::Defaults;
 use handoffd_core::domain::handoff::DeliveryMode;
-use handoffd_core::domain::ids::{EscalationId, HandoffId, Micros};
+use handoffd_core::domain::ids::{ContentId, EscalationId, HandoffId, Micros};
 use handoffd_core::domain::latency::LatencyClock;
 use handoffd_core::domain::residency::ResidencyRules;
 use handoffd_core::domain::window::ContextSettings;
@@ -59,6 +59,21 @@ pub struct Spare {
     /// For a handoff that stands in for a failed one.
     pub handoff: HandoffId,
     pub escalation: EscalationId,
+    /// For the states of objects that an administrative command changes; no other command pays for it.
+    pub states: Option<StateSpare>,
+}
+
+/// The id and the salt of a content with the states of objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StateSpare {
+    pub content: ContentId,
+    pub salt: [u8; 16],
+}
+
+impl StateSpare {
+    fn new(now: Micros) -> Self {
+        Self { content: ContentId(clock::time_ordered_id(now)), salt: clock::random() }
+    }
 }
 
 impl Spare {
@@ -68,7 +83,14 @@ impl Spare {
             // What a sender may name as a parent: version 4, as the message's schema has it.
             handoff: HandoffId(clock::random_id()),
             escalation: EscalationId(clock::time_ordered_id(now)),
+            states: None,
         }
+    }
+
+    /// With what the record of changed states needs.
+    #[must_use]
+    pub fn for_states(self, now: Micros) -> Self {
+        Self { states: Some(StateSpare::new(now)), ..self }
     }
 }
 

@@ -6,7 +6,7 @@ use super::context::Context;
 use super::plan::Change;
 use super::{
     agents, caps, contracts, dead_letters, erasure, escalations, groups, opinions, questions,
-    refusal, schemas, streams, submit, subscriptions, tasks, verdict,
+    refusal, schemas, states, streams, submit, subscriptions, tasks, verdict,
 };
 use handoffd_core::evidence::record::RecordKind;
 use handoffd_store::store::BatchState;
@@ -23,6 +23,9 @@ pub type Decided = (Vec<Change>, Reply);
 /// [`LedgerError`]: the command changes nothing.
 pub fn decide(state: &BatchState, command: &Command, context: &Context) -> Decision {
     let mut decided = decide_on(state, command, context)?;
+    if let Some(spare) = &context.spare.states {
+        states::commit(state, spare, &mut decided.0);
+    }
     // What is refused and goes on to a recovery is asked for by nobody who could be told of a cap.
     let checked = matches!(command.kind, Kind::Submit(_) | Kind::SubmitGroup(_) | Kind::Release(_));
     caps::charge(state, command, context, checked, &mut decided.0);
@@ -80,6 +83,7 @@ fn decide_on(state: &BatchState, command: &Command, context: &Context) -> Decisi
         Kind::ChangeMasterKey(content) => {
             Ok(agents::change_of_keys(command, RecordKind::MasterKeyChanged, content))
         }
+        Kind::AdoptStates(adopt) => Ok(states::adopt(command, adopt)),
         Kind::RevokeKey { key_id } => agents::revoke_key(state, command, key_id),
         Kind::PlaceHold(place) => erasure::place_hold(state, command, place),
         Kind::ReleaseHold(release) => erasure::release_hold(state, command, release),

@@ -61,6 +61,7 @@ mod refusal;
 mod reply;
 mod returns;
 pub mod schemas;
+mod states;
 mod streams;
 #[cfg(test)]
 mod streams_tests;
@@ -342,7 +343,10 @@ impl Ledger {
         delay: Duration,
     ) -> LedgerAnswer {
         let (answer, reply) = oneshot::channel();
-        let spare = Spare::new(command.at);
+        let mut spare = Spare::new(command.at);
+        if command.kind.changes_states() {
+            spare = spare.for_states(command.at);
+        }
         let span = tracing::debug_span!(
             "ledger.commit",
             handoff.command = command.kind.name(),

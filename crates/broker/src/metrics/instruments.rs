@@ -526,6 +526,11 @@ instruments! {
             "Erased entries of personal data.",
         ),
         pub store_up: gauge("handoff_store_up", "1 while the store answers and takes writes, else 0."),
+        pub state_mismatches: counters(
+            "handoff_state_mismatches_total",
+            "Rows that were loaded and are not what the log commits to, by object: key, contract, legalHold. They get no service.",
+            &["object"],
+        ),
         pub clock_steps: counters(
             "handoff_clock_steps_total",
             "How often the machine's clock was set while the broker ran, by direction: forward, back.",

@@ -42,6 +42,8 @@ pub struct EvidenceCheck {
     purged: u64,
     unavailable: u64,
     first_bad: Option<(i64, &'static str)>,
+    /// A sentence on the first fault.
+    detail: Option<String>,
     groups: GroupCheck,
     opinions: OpinionCheck,
     streams: StreamCheck,
@@ -105,6 +107,14 @@ impl EvidenceCheck {
         serde_json::from_slice(&content).ok()
     }
 
+    /// A row is not as its records say; the first fault counts.
+    pub fn row_differs(&mut self, leaf_index: i64, detail: String) {
+        if self.first_bad.is_none() {
+            self.first_bad = Some((leaf_index, "state"));
+            self.detail = Some(detail);
+        }
+    }
+
     /// The result, as `verification` of a trace.
     #[must_use]
     pub fn summary(&self) -> Value {
@@ -115,6 +125,9 @@ impl EvidenceCheck {
             "erased": self.erased,
             "firstBad": self.first_bad.map(|(leaf, fault)| json!({"leafIndex": leaf, "fault": fault})),
         });
+        if let Some(detail) = &self.detail {
+            summary["firstBad"]["detail"] = json!(detail);
+        }
         for (name, count) in [("unavailable", self.unavailable), ("purged", self.purged)] {
             if let (Some(summary), 1..) = (summary.as_object_mut(), count) {
                 summary.insert(name.to_owned(), json!(count));

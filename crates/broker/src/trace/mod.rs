@@ -4,6 +4,7 @@
 //! `{"unavailable":"cold"}`.
 
 mod check;
+mod states;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use handoffd_core::evidence::record::{RecordKind, is_shown_elsewhere};
 use handoffd_store::store::{HandoffFilter, Store, StoreError, StoredRecord};
 
 pub use check::{EvidenceCheck, gone, opened};
+use states::{RowState, ToldStates};
 
 /// Records read at once.
 const PAGE: i64 = 256;
@@ -47,6 +49,17 @@ pub struct TaskLog<'a> {
 }
 
 impl TaskLog<'_> {
+    /// Whether the task has records beyond those that count.
+    async fn goes_on(&self) -> Result<bool, StoreError> {
+        let bounded = self.until < i64::MAX;
+        Ok(bounded
+            && !self
+                .store
+                .list_records(self.tenant, Some(self.id), self.until, 1, false)
+                .await?
+                .is_empty())
+    }
+
     /// A page of the task's records with their contents.
     async fn page(&self, from: i64) -> Result<Vec<StoredRecord>, StoreError> {
         let mut page = self.contents.list_records(self.tenant, Some(self.id), from, PAGE).await?;
@@ -136,7 +149,7 @@ async fn write_document(
     out: &mut TraceWriter,
 ) -> Result<(), StoreError> {
     let id = log.id;
-    let CurrentHandoffs { states: now, own, parties } = current(log, reader).await?;
+    let CurrentHandoffs { states: now, rows, own, parties } = current(log, reader).await?;
     // Every state that was just read has its record in what is read from here on.
     log.store.settle_log(log.tenant).await?;
     // People read everything; an agent the words of the handoffs it sends or receives.
@@ -145,14 +158,23 @@ async fn write_document(
             || (record.kind != "DEAD_LETTERED"
                 && record.handoff_id.as_ref().is_some_and(|id| own.contains(id)))
     };
-    out.text(&format!("{{\"taskId\":\"{id}\",\"status\":{},\"handoffs\":[", json!(status)));
     // What an end says of a hop's cost, and the end of a stream of its size, comes after the hop: both are whole before the
     // first is written.
     let mut growth = ContextGrowth::default();
-    let account = account_with(log, |body| growth.take(body)).await?;
+    let mut told = ToldStates::default();
+    let account = account_with(log, |body| {
+        growth.take(body);
+        told.take(body);
+    })
+    .await?;
+    let mut checked = EvidenceCheck::default();
+    let (status, wrong) = told.task(status, log.goes_on().await?);
+    if let Some((leaf, why)) = wrong {
+        checked.row_differs(leaf, why);
+    }
+    out.text(&format!("{{\"taskId\":\"{id}\",\"status\":{},\"handoffs\":[", json!(status)));
     let mut hops = account.hops().iter();
     let mut contexts = growth.hops().iter();
-    let mut checked = EvidenceCheck::default();
     let mut first = true;
     let mut from = 0;
     loop {
@@ -168,7 +190,13 @@ async fn write_document(
                 let content = if open(record) { content } else { Value::Null };
                 let context = contexts.next().cloned().flatten();
                 let figures = (&cost, context);
-                out.item(&mut first, &handoff_entry(record, &body, &content, state, figures));
+                let mut entry = handoff_entry(record, &body, &content, state, figures);
+                if let Some((leaf, why)) =
+                    corrected(log, &told, record, (&rows, &mut entry)).await?
+                {
+                    checked.row_differs(leaf, why);
+                }
+                out.item(&mut first, &entry);
             }
         }
         out.flush().await;
@@ -199,6 +227,29 @@ async fn write_document(
     out.text(&checked.summary().to_string());
     out.text("}");
     Ok(())
+}
+
+/// Lets the entry of a handoff whose row differs from its records say what these say. Returns the leaf index of the record,
+/// and a sentence, where that is a fault.
+async fn corrected(
+    log: &TaskLog<'_>,
+    told: &ToldStates,
+    record: &StoredRecord,
+    (rows, entry): (&HashMap<String, RowState>, &mut Value),
+) -> Result<Option<(i64, String)>, StoreError> {
+    let Some(id) = &record.handoff_id else { return Ok(None) };
+    let (Some(row), Some(entry)) = (rows.get(id), entry.as_object_mut()) else { return Ok(None) };
+    if !told.suspect(id, row) {
+        return Ok(None);
+    }
+    let now = match id.parse() {
+        Ok(id) if !log.goes_on().await? => {
+            log.store.find_handoff(&(log.tenant.clone(), id)).await?
+        }
+        _ => None,
+    };
+    let now = now.as_ref().map(RowState::from);
+    Ok(told.correct(entry, id, (row, now.as_ref())))
 }
 
 /// The task's account: what each hop cost, by the task's records.
@@ -281,6 +332,8 @@ impl Parties {
 struct CurrentHandoffs {
     /// The present state of each, by id.
     states: HashMap<String, Value>,
+    /// What the row of each says of its state.
+    rows: HashMap<String, RowState>,
     /// The ids of those that the reader sends or receives.
     own: HashSet<String>,
     parties: Parties,
@@ -297,9 +350,10 @@ async fn current(
         let page = log.store.list_handoffs(log.tenant, &filter, after.as_ref(), 500).await?;
         let Some(last) = page.last() else { return Ok(current) };
         after = Some((last.created_at, last.id.to_string()));
-        let CurrentHandoffs { states: found, own, parties } = &mut current;
+        let CurrentHandoffs { states: found, rows, own, parties } = &mut current;
         for handoff in &page {
             parties.add(handoff);
+            rows.insert(handoff.id.to_string(), RowState::from(handoff));
             let party = [&handoff.source, &handoff.target];
             if reader.is_some_and(|reader| party.contains(&reader)) {
                 own.insert(handoff.id.to_string());

@@ -25,6 +25,8 @@ pub struct Catalog {
     by_id: BTreeMap<String, BTreeMap<Version, Arc<CompiledContract>>>,
     by_edge: HashMap<(String, String), Vec<Arc<CompiledContract>>>,
     has_schemas: bool,
+    /// Contracts that rule nothing, with the reason: whoever would be under one of them is refused.
+    withheld: BTreeMap<String, String>,
 }
 
 impl Catalog {
@@ -107,7 +109,20 @@ impl Catalog {
     /// A catalog with further versions; a version that exists is replaced.
     #[must_use]
     pub fn with(&self, more: impl IntoIterator<Item = Arc<CompiledContract>>) -> Self {
-        Self::new(self.all().cloned().chain(more).collect())
+        let withheld = self.withheld.clone();
+        Self { withheld, ..Self::new(self.all().cloned().chain(more).collect()) }
+    }
+
+    /// Whether some contract rules nothing.
+    #[must_use]
+    pub fn withholds(&self) -> bool {
+        !self.withheld.is_empty()
+    }
+
+    /// The same, with contracts that rule nothing, each with the reason.
+    #[must_use]
+    pub fn withholding(self, withheld: BTreeMap<String, String>) -> Self {
+        Self { withheld, ..self }
     }
 
     /// The same with another payload schema wherever a contract names the registered one with that id, in
@@ -129,7 +144,7 @@ impl Catalog {
             }
         });
         let contracts = contracts.collect();
-        found.then(|| Self::new(contracts))
+        found.then(|| Self { withheld: self.withheld.clone(), ..Self::new(contracts) })
     }
 
     /// Which contract rules a handoff from `source` to `target`.
@@ -150,6 +165,16 @@ impl Catalog {
         };
         let Some(ready) = found else { return Ok(None) };
         let contract = ready.contract();
+        if let Some(why) = self.withheld.get(&contract.id) {
+            return Err(RulingError {
+                clause: "evidence",
+                why: format!(
+                    "contract `{}` is not what the log commits to ({why}), and nothing passes under it until an operator \
+                     has mended it",
+                    contract.id
+                ),
+            });
+        }
         if !contract.has_ended(asked.at.seconds()) {
             return Ok(Some(ready));
         }

@@ -20,9 +20,11 @@ use crate::domain::residency::{Crossing, ResidencyFacts};
 use crate::domain::stream::{Stream, StreamStatus};
 use crate::domain::window::{CompressionFacts, ContextFacts};
 
+mod change;
 mod kind;
 mod seal;
 
+pub use change::{AdoptionFacts, ChangeFacts, StateObject};
 pub use kind::{RecordKind, is_shown_elsewhere};
 pub use seal::{SealedRecord, record_hash, seal};
 
@@ -255,6 +257,10 @@ pub struct RecordDraft {
     pub group: Option<GroupFacts>,
     /// The external classifier's verdict on a committed message.
     pub opinion: Option<ClassifierFacts>,
+    /// The objects that an administrative command changed.
+    pub changes: Vec<ChangeFacts>,
+    /// The facts of an adoption.
+    pub adoption: Option<AdoptionFacts>,
 }
 
 /// What a record says of a stream: of a `HANDOFF` that it is open, of a `CHUNK` its number, of a `STREAM_CLOSED` and of the
@@ -316,6 +322,8 @@ impl RecordDraft {
             stream: None,
             group: None,
             opinion: None,
+            changes: Vec::new(),
+            adoption: None,
         }
     }
 }

@@ -75,6 +75,8 @@ struct ReportPage<'a> {
     last: String,
     well: bool,
     first_bad: String,
+    /// What a row of the database says against the records; empty where none does.
+    contradicted: String,
     checked: Counts,
     agents: Vec<ReportAgent>,
     diagram: Option<Diagram>,
@@ -245,6 +247,7 @@ impl<'a> ReportPage<'a> {
             last: events.last().map(|event| event.time.clone()).unwrap_or_default(),
             well: trace["verification"]["ok"] == true,
             first_bad: text(trace, "/verification/firstBad/leafIndex"),
+            contradicted: text(trace, "/verification/firstBad/detail"),
             checked: Counts {
                 records: count("records"),
                 contents: count("contents"),

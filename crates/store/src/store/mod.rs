@@ -51,6 +51,7 @@ mod row_types;
 mod rows;
 pub mod schemas;
 pub mod sqlite;
+pub mod states;
 pub mod streams;
 
 #[derive(Debug, Clone, thiserror::Error)]
@@ -221,6 +222,13 @@ pub trait LogStore: Send + Sync {
         &self,
         tenant: &TenantId,
         tasks: &[TaskId],
+        from: i64,
+        limit: i64,
+    ) -> Result<Vec<StoredRecord>>;
+    /// Records about the state of objects ([`ABOUT_STATE`](handoffd_core::evidence::record::RecordKind::ABOUT_STATE)) from a leaf index on, in log order, with contents.
+    async fn list_state_records(
+        &self,
+        tenant: &TenantId,
         from: i64,
         limit: i64,
     ) -> Result<Vec<StoredRecord>>;

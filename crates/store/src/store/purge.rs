@@ -32,6 +32,11 @@ impl PurgeCandidate {
     fn commits(&self) -> bool {
         matches!(self.kind.as_str(), "HANDOFF" | "NO_OP" | "DEAD_LETTERED")
     }
+
+    /// Whether retention takes the record's content. What a cap was set to is compared with its row.
+    fn is_purged(&self) -> bool {
+        is_purged(&self.kind) && !(self.kind == "BUDGET_CHANGED" && self.task.is_none())
+    }
 }
 
 /// The expired records of a page, and whether later ones follow in the log.
@@ -50,7 +55,7 @@ impl ExpiredPage {
         let ends = !whole || old < records.len();
         let next = records[..old].last().map_or(need.from, |record| record.leaf_index + 1);
         records.truncate(old);
-        records.retain(|record| is_purged(&record.kind));
+        records.retain(PurgeCandidate::is_purged);
         Self { records, next, ends }
     }
 

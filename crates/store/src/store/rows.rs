@@ -3,6 +3,7 @@
 //! A macro instead of a generic function, since sqlx's trait bounds would be longer than the code.
 
 use crate::store::StoreError;
+use handoffd_core::domain::ids::TaskId;
 
 /// A column holds a value that this version cannot read.
 pub(super) fn unreadable(column: &str, detail: impl std::fmt::Display) -> StoreError {
@@ -46,6 +47,27 @@ pub(super) const HEAD: &str = "tenant, log_id, size, hash, frontier";
 /// Columns of a content besides its id, of a table called `c`.
 pub(super) const KEPT: &str =
     "c.salt, c.codec, c.bytes, c.segment, c.seg_offset, c.seg_length, c.purged_at";
+
+/// Which records of a log.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum WhichRecords {
+    All,
+    OfTask(TaskId),
+    AboutState,
+}
+
+impl From<Option<TaskId>> for WhichRecords {
+    fn from(task: Option<TaskId>) -> Self {
+        task.map_or(Self::All, Self::OfTask)
+    }
+}
+
+/// Selects records about the state of objects, in the words of the index `records_state`, which serves no others.
+pub(super) const ABOUT_STATE: &str = "kind IN ('AGENT_CREATED', 'AGENT_UPDATED', 'AGENT_DELETED', 'ENDPOINT_DISABLED', 'ENDPOINT_FAILING', \
+     'ENDPOINT_RECOVERED', 'SECRET_ROTATED', 'CONTRACT_PUT', 'PAYLOAD_SCHEMA_PUT', 'KEY_CREATED', \
+     'KEY_REVOKED', 'SUBSCRIPTION_CREATED', 'SUBSCRIPTION_UPDATED', 'SUBSCRIPTION_DELETED', \
+     'SUBSCRIPTION_DISABLED', 'SUBSCRIPTION_REPLAYED', 'LEGAL_HOLD_PLACED', 'LEGAL_HOLD_RELEASED', \
+     'BUDGET_CHANGED', 'STATE_ADOPTED')";
 
 /// Columns of a checkpoint.
 pub(super) const CHECKPOINT: &str =
@@ -508,10 +530,13 @@ macro_rules! decoders {
         }
 
         pub(super) fn agent(row: &$row) -> Result<AgentRow> {
+            let mut agent: handoffd_core::domain::agent::Agent =
+                serde_json::from_str(get(row, "doc")?).map_err(|err| unreadable("doc", err))?;
+            // The row is found by its column, whatever the document says.
+            agent.agent_id = parse(row, "agent_id")?;
             Ok(AgentRow {
                 tenant: parse(row, "tenant")?,
-                agent: serde_json::from_str(get(row, "doc")?)
-                    .map_err(|err| unreadable("doc", err))?,
+                agent,
                 secrets: get(row, "secrets")?,
                 created_at: micros(row, "created_at")?,
                 updated_at: micros(row, "updated_at")?,

@@ -112,6 +112,8 @@ pub enum RecordKind {
     LegalHoldPlaced,
     /// A legal hold was released.
     LegalHoldReleased,
+    /// Rows without a committed state were found, and are committed to as they stood: written by an earlier version.
+    StateAdopted,
 }
 
 impl RecordKind {
@@ -172,11 +174,37 @@ impl RecordKind {
             Self::ErasureCompleted => "ERASURE_COMPLETED",
             Self::LegalHoldPlaced => "LEGAL_HOLD_PLACED",
             Self::LegalHoldReleased => "LEGAL_HOLD_RELEASED",
+            Self::StateAdopted => "STATE_ADOPTED",
         }
     }
 }
 
 impl RecordKind {
+    /// The kinds about objects whose state steers the broker: what an administrator did, and what of it an endpoint made
+    /// the broker do.
+    pub const ABOUT_STATE: [Self; 20] = [
+        Self::AgentCreated,
+        Self::AgentUpdated,
+        Self::AgentDeleted,
+        Self::EndpointDisabled,
+        Self::EndpointFailing,
+        Self::EndpointRecovered,
+        Self::SecretRotated,
+        Self::ContractPut,
+        Self::PayloadSchemaPut,
+        Self::KeyCreated,
+        Self::KeyRevoked,
+        Self::SubscriptionCreated,
+        Self::SubscriptionUpdated,
+        Self::SubscriptionDeleted,
+        Self::SubscriptionDisabled,
+        Self::SubscriptionReplayed,
+        Self::LegalHoldPlaced,
+        Self::LegalHoldReleased,
+        Self::BudgetChanged,
+        Self::StateAdopted,
+    ];
+
     /// Whether retention removes the content of such a record. Contents on the broker's set-up, on rules that a
     /// later reader needs (contracts, payload schemas), and on erasures and holds stay.
     #[must_use]
@@ -234,7 +262,8 @@ impl RecordKind {
             | Self::Erased
             | Self::ErasureCompleted
             | Self::LegalHoldPlaced
-            | Self::LegalHoldReleased => false,
+            | Self::LegalHoldReleased
+            | Self::StateAdopted => false,
         }
     }
 }

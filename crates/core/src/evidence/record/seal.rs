@@ -4,8 +4,8 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::{
-    Actor, ClassifierFacts, LogHead, PayloadSchemaRef, RecordDraft, RecordParty, RulingContract,
-    SafetyFacts, SpendingFacts, StreamFacts,
+    Actor, AdoptionFacts, ChangeFacts, ClassifierFacts, LogHead, PayloadSchemaRef, RecordDraft,
+    RecordParty, RulingContract, SafetyFacts, SpendingFacts, StreamFacts,
 };
 use crate::domain::canonical;
 use crate::domain::group::GroupFacts;
@@ -82,6 +82,10 @@ struct RecordBody<'a> {
     group: Option<GroupFacts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     opinion: Option<&'a ClassifierFacts>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    changes: &'a [ChangeFacts],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    adoption: Option<AdoptionFacts>,
 }
 
 /// A record with its leaf index and hash.
@@ -153,6 +157,8 @@ pub fn seal(head: &mut LogHead, draft: &RecordDraft) -> SealedRecord {
         stream: draft.stream,
         group: draft.group,
         opinion: draft.opinion.as_ref(),
+        changes: &draft.changes,
+        adoption: draft.adoption,
     };
     // A struct of texts and finite numbers always serialises.
     let body = canonical::to_vec(&serde_json::to_value(&body).unwrap_or_default());

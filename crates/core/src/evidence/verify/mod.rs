@@ -9,11 +9,13 @@ use time::format_description::well_known::Rfc3339;
 use super::commitment::{Codec, CommitmentSubject, hash_text, unpack};
 use super::erasure::ErasureGaps;
 use super::merkle::Hash;
+use crate::domain::handoff::ALL_UNAVAILABLE;
 
 pub mod groups;
 pub mod opinions;
 mod place;
 pub mod record;
+pub mod states;
 pub mod streams;
 mod tree;
 
@@ -61,6 +63,12 @@ pub struct VerificationReport {
     pub root: Option<String>,
     /// Tree heads kept elsewhere that match this log.
     pub tree_heads: u64,
+    /// Rows of agents, keys, contracts and so on that are as the log's records commit to them.
+    pub committed_rows: u64,
+    /// Such rows that an earlier version wrote, and no record commits to.
+    pub uncommitted_rows: u64,
+    /// Agents and subscriptions whose secrets could not be compared: without the master key, or without a commitment.
+    pub secrets_not_compared: u64,
     /// The first defect; `None` for an intact log.
     pub first_fault: Option<LogDefect>,
 }
@@ -329,6 +337,13 @@ impl Verifier {
         self.tree.take_nodes()
     }
 
+    /// Counts the rows that were compared with committed states.
+    pub const fn rows(&mut self, committed: u64, uncommitted: u64, secrets_not_compared: u64) {
+        self.report.committed_rows = committed;
+        self.report.uncommitted_rows = uncommitted;
+        self.report.secrets_not_compared = secrets_not_compared;
+    }
+
     /// Reports a defect found beside the entries; only the first one counts.
     pub fn fault(&mut self, fault: LogDefect) {
         self.report.first_fault.get_or_insert(fault);
@@ -505,6 +520,14 @@ fn columns(body: &Value, entry: &LogEntry<'_>) -> Result<(), EntryDefect> {
         return Err(("flip", "the time's column disagrees with the record".to_owned()));
     }
     Ok(())
+}
+
+/// Whether records say a reason. Of words of a receiver they say that it gave some: the words are in the content. The broker's own
+/// words where nobody could take over stand in no record.
+#[must_use]
+pub fn says_reason(recorded: &[String], reason: &str) -> bool {
+    reason == ALL_UNAVAILABLE
+        || recorded.iter().any(|known| known == reason || known.ends_with("_BY_RECEIVER"))
 }
 
 fn stated_index(body: &[u8]) -> Option<i64> {

@@ -141,13 +141,14 @@ impl Tables {
     pub(super) fn list_records(
         &self,
         tenant: &TenantId,
-        of: impl Fn(Option<TaskId>) -> bool,
+        of: impl Fn(Option<TaskId>, RecordKind) -> bool,
         from: i64,
         limit: i64,
         contents: bool,
     ) -> Vec<StoredRecord> {
         let Some(log) = self.logs.get(tenant) else { return Vec::new() };
-        let wanted = log.records.iter().filter(|one| one.sealed.leaf_index >= from && of(one.task));
+        let wanted = log.records.iter();
+        let wanted = wanted.filter(|one| one.sealed.leaf_index >= from && of(one.task, one.kind));
         let stored = |one: &MemoryRecord| StoredRecord {
             leaf_index: one.sealed.leaf_index,
             hash: one.sealed.hash.to_vec(),

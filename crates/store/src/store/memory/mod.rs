@@ -25,7 +25,7 @@ use handoffd_core::domain::task::Task;
 use handoffd_core::evidence::append::AppendedRecords;
 use handoffd_core::evidence::erasure::DataSlot;
 use handoffd_core::evidence::merkle::Hash;
-use handoffd_core::evidence::record::{LogHead, SealedRecord};
+use handoffd_core::evidence::record::{LogHead, RecordKind, SealedRecord};
 use tokio::sync::broadcast;
 
 mod absent;
@@ -325,8 +325,21 @@ impl LogStore for MemoryStore {
         contents: bool,
     ) -> Result<Vec<StoredRecord>> {
         self.ask("list_records", |tables| {
-            let of = |own| task.is_none() || own == task;
+            let of = |own, _| task.is_none() || own == task;
             Ok(tables.list_records(tenant, of, from, limit, contents))
+        })
+        .await
+    }
+
+    async fn list_state_records(
+        &self,
+        tenant: &TenantId,
+        from: i64,
+        limit: i64,
+    ) -> Result<Vec<StoredRecord>> {
+        self.ask("list_state_records", |tables| {
+            let of = |_, kind| RecordKind::ABOUT_STATE.contains(&kind);
+            Ok(tables.list_records(tenant, of, from, limit, true))
         })
         .await
     }
@@ -339,7 +352,7 @@ impl LogStore for MemoryStore {
         limit: i64,
     ) -> Result<Vec<StoredRecord>> {
         self.ask("list_task_records", |tables| {
-            let of = |own: Option<TaskId>| own.is_some_and(|own| tasks.contains(&own));
+            let of = |own: Option<TaskId>, _| own.is_some_and(|own| tasks.contains(&own));
             Ok(tables.list_records(tenant, of, from, limit, false))
         })
         .await

@@ -8,7 +8,7 @@ use sqlx::postgres::{PgExecutor, PgPool, PgRow};
 use super::batch::column;
 use super::failure::failed;
 use super::{PostgresStore, rows};
-use crate::store::rows::KEPT;
+use crate::store::rows::{ABOUT_STATE, KEPT, WhichRecords};
 use crate::store::{
     HandoffKey, LogStore, Result, SaltedContent, StoreError, StoredContent, StoredPersonal,
     StoredRecord, TreeKeyRow,
@@ -289,7 +289,7 @@ pub(super) async fn find_content(
 pub(super) async fn list_records(
     store: &PostgresStore,
     tenant: &TenantId,
-    task: Option<TaskId>,
+    which: WhichRecords,
     from: i64,
     limit: i64,
     contents: bool,
@@ -299,8 +299,14 @@ pub(super) async fn list_records(
          FROM audit.records WHERE tenant = ",
     );
     query.push_bind(tenant.as_str()).push(" AND leaf_index >= ").push_bind(from);
-    if let Some(task) = task {
-        query.push(" AND task_id = ").push_bind(task.to_string());
+    match which {
+        WhichRecords::All => {}
+        WhichRecords::OfTask(task) => {
+            query.push(" AND task_id = ").push_bind(task.to_string());
+        }
+        WhichRecords::AboutState => {
+            query.push(" AND ").push(ABOUT_STATE);
+        }
     }
     query.push(" ORDER BY leaf_index LIMIT ").push_bind(limit);
     let found = query.build().fetch_all(&store.log).await.map_err(failed)?;

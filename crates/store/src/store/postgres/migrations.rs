@@ -58,12 +58,15 @@ pub(super) const OPERATIONS: MigrationSet = &[
     (35, "requests", include_str!("../../../../../migrations/postgres/0035_requests.sql")),
     (36, "waiting", include_str!("../../../../../migrations/postgres/0036_waiting.sql")),
     (39, "takeover", include_str!("../../../../../migrations/postgres/0039_takeover.sql")),
+    (40, "states", include_str!("../../../../../migrations/postgres/0040_states.sql")),
     (45, "users", include_str!("../../../../../migrations/postgres/0045_users.sql")),
 ];
 
 /// Migrations of a separate log database. A change of the schema `audit` above is repeated here.
-pub(super) const AUDIT: MigrationSet =
-    &[(1, "log", include_str!("../../../../../migrations/postgres-audit/0001_log.sql"))];
+pub(super) const AUDIT: MigrationSet = &[
+    (1, "log", include_str!("../../../../../migrations/postgres-audit/0001_log.sql")),
+    (2, "states", include_str!("../../../../../migrations/postgres-audit/0002_states.sql")),
+];
 
 fn all(known: MigrationSet) -> Vec<Migration> {
     known

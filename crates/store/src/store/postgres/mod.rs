@@ -13,6 +13,7 @@ use sqlx::postgres::PgPool;
 use sqlx::{ConnectOptions, Connection};
 
 use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
+use crate::store::rows::WhichRecords;
 use crate::store::{
     AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointRow, ClaimKey,
     ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, DeliveryClaim, Depths, DirectoryStore,
@@ -447,7 +448,17 @@ impl LogStore for PostgresStore {
         limit: i64,
         contents: bool,
     ) -> Result<Vec<StoredRecord>> {
-        answered(log::list_records(self, tenant, task, from, limit, contents)).await
+        answered(log::list_records(self, tenant, task.into(), from, limit, contents)).await
+    }
+
+    async fn list_state_records(
+        &self,
+        tenant: &TenantId,
+        from: i64,
+        limit: i64,
+    ) -> Result<Vec<StoredRecord>> {
+        let which = WhichRecords::AboutState;
+        answered(log::list_records(self, tenant, which, from, limit, true)).await
     }
 
     async fn list_task_records(

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::batch::json;
 use super::db::{Db, Pieces, Row};
 use super::rows;
-use crate::store::rows::{HEAD, KEPT};
+use crate::store::rows::{ABOUT_STATE, HEAD, KEPT, WhichRecords};
 use crate::store::{
     HandoffKey, Result, SaltedContent, StoreError, StoredContent, StoredPersonal, StoredRecord,
     TreeKeyRow,
@@ -196,7 +196,7 @@ pub(super) fn list_unrecorded(db: &Db, tenant: &TenantId) -> Result<Vec<String>>
 pub(super) fn list_records(
     db: &Db,
     tenant: &TenantId,
-    task: Option<TaskId>,
+    which: WhichRecords,
     from: i64,
     limit: i64,
     contents: bool,
@@ -214,8 +214,14 @@ pub(super) fn list_records(
         query.push(" FROM audit_records AS r");
     }
     query.push(" WHERE r.tenant = ").push_bind(tenant.as_str().to_owned());
-    if let Some(task) = task {
-        query.push(" AND r.task_id = ").push_bind(task.to_string());
+    match which {
+        WhichRecords::All => {}
+        WhichRecords::OfTask(task) => {
+            query.push(" AND r.task_id = ").push_bind(task.to_string());
+        }
+        WhichRecords::AboutState => {
+            query.push(format!(" AND r.{ABOUT_STATE}"));
+        }
     }
     query.push(" AND r.leaf_index >= ").push_bind(from);
     query.push(" ORDER BY r.leaf_index LIMIT ").push_bind(limit.max(0));

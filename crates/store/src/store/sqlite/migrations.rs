@@ -43,6 +43,7 @@ pub(super) const KNOWN: &[(i64, &str, &str)] = &[
     (35, "requests", include_str!("../../../../../migrations/sqlite/0035_requests.sql")),
     (36, "waiting", include_str!("../../../../../migrations/sqlite/0036_waiting.sql")),
     (39, "takeover", include_str!("../../../../../migrations/sqlite/0039_takeover.sql")),
+    (40, "states", include_str!("../../../../../migrations/sqlite/0040_states.sql")),
     (45, "users", include_str!("../../../../../migrations/sqlite/0045_users.sql")),
 ];
 

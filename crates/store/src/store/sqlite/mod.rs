@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use tokio::sync::Mutex;
 
 use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
+use crate::store::rows::WhichRecords;
 use crate::store::{
     AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointRow, ClaimKey,
     ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, DeliveryClaim, Depths, DirectoryStore,
@@ -281,7 +282,17 @@ impl LogStore for SqliteStore {
         limit: i64,
         contents: bool,
     ) -> Result<Vec<StoredRecord>> {
-        self.read(|db| log::list_records(db, tenant, task, from, limit, contents)).await
+        self.read(|db| log::list_records(db, tenant, task.into(), from, limit, contents)).await
+    }
+
+    async fn list_state_records(
+        &self,
+        tenant: &TenantId,
+        from: i64,
+        limit: i64,
+    ) -> Result<Vec<StoredRecord>> {
+        let which = WhichRecords::AboutState;
+        self.read(|db| log::list_records(db, tenant, which, from, limit, true)).await
     }
 
     async fn list_task_records(
