@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use memchr::memmem;
 
+use super::order::words::OTHER_ATTACKS;
 use super::rules::{FieldClass, Rules, Tier};
 use super::sequence::SequenceMatch;
 
@@ -47,47 +48,195 @@ pub(super) fn without_mentions(
     }
     let fences: LazyCell<Vec<usize>, _> = LazyCell::new(|| fences(text));
     let conditions = conditions(rules, fires);
-    let talked = |at: usize, reach: usize| {
+    let talked = |stretch: &Range<usize>, fire: &SequenceMatch| {
         rules.mention().is_some_and(|talk| {
-            let from = (talk, at.saturating_sub(reach));
-            let next = conditions.partition_point(|one| (one.rule, one.start) < from);
-            conditions.get(next).is_some_and(|one| one.rule == talk && one.start <= at + reach)
+            let next =
+                conditions.partition_point(|one| (one.rule, one.start) < (talk, stretch.start));
+            let within = conditions[next..]
+                .iter()
+                .take_while(|one| one.rule == talk && one.start < stretch.end);
+            // A wrapper that calls itself an attack is about nothing.
+            within
+                .take(COVERING)
+                .any(|one| !(fire.start..fire.end.max(fire.start + 1)).contains(&one.start))
         })
     };
-    let talked_within = |line: &Range<usize>| {
-        rules.mention().is_some_and(|talk| {
-            let from = (talk, line.start);
-            let next = conditions.partition_point(|one| (one.rule, one.start) < from);
-            conditions.get(next).is_some_and(|one| one.rule == talk && one.start < line.end)
+    // Words such as "attack" say so where nothing but the sentence stands between them and what is quoted.
+    let said_of_it = |stretch: &Range<usize>, fire: &SequenceMatch| {
+        rules.mention_near().is_some_and(|talk| {
+            let next =
+                conditions.partition_point(|one| (one.rule, one.start) < (talk, stretch.start));
+            let words = conditions[next..].iter().take_while(|one| one.rule == talk);
+            words.take_while(|one| one.start < stretch.end.min(fire.start)).any(|one| {
+                one.end <= fire.start && is_said_before(text, one, stretch.end.min(fire.start))
+            })
         })
     };
-    // In a tool's output and in data what is taken for a mention is marked; elsewhere it would pass.
-    let passes = !matches!(class, FieldClass::ToolOutput | FieldClass::Data);
-    let addressed = rules.addressed().filter(|_| passes);
+    let introduced = |block: usize, fire: &SequenceMatch| {
+        let introduces = |line: &Range<usize>| {
+            let said = text[line.clone()].trim_end().trim_end_matches(['*', '_']);
+            (said.starts_with('#') || said.ends_with([':', '\u{ff1a}'])) && said_of_it(line, fire)
+        };
+        subjects(text, block).iter().any(|stretch| talked(stretch, fire) || introduces(stretch))
+    };
     let told = |fire: &SequenceMatch| {
         rules.except(fire.rule).is_some_and(|other| covered(&conditions, other, fire.start))
-            && !addressed.is_some_and(|other| covered(&conditions, other, fire.start))
+            && !rules.addressed().is_some_and(|other| covered(&conditions, other, fire.start))
     };
     let excepted: Vec<bool> = fires
         .iter()
         .map(|fire| {
             told(fire)
                 || in_code_name(text, fire)
-                || !passes && ends_in_code_name(text, fire)
+                || ends_in_code_name(text, fire)
                 || is_link_title(text, fire)
+                || is_section(text, fire)
+                || is_terminal(text, fire)
+                || is_header(text, fire)
+                || is_named_token(text, fire)
                 || rules.all()[usize::from(fire.rule)].except.is_some()
                     && (in_address(text, fire) || in_link_title(text, fire))
-                || talked(fire.start, TALK) && is_quoted(text, fire)
-                || talked(fire.start, FENCED) && in_fence(&fences, fire.start, fire.end)
-                || !passes && talked(fire.start, TALK) && in_table(text, fire)
-                || !passes
-                    && talked(fire.start, FENCED)
-                    && (list_item(text, fire).is_some_and(|line| talked_within(&line))
-                        || introduction(text, fire).is_some_and(|line| talked_within(&line)))
+                || is_quoted(text, fire)
+                    && (talked(&paragraph(text, fire.start), fire)
+                        || said_of_it(&paragraph(text, fire.start), fire))
+                || fence_around(&fences, fire.start, fire.end)
+                    .is_some_and(|block| introduced(block, fire))
+                || in_table(text, fire)
+                    && (line_around(text, fire).is_some_and(|line| talked(&line, fire))
+                        || introduced(fire.start, fire))
+                || list_item(text, fire).is_some_and(|line| talked(&line, fire))
+                || introduction(text, fire)
+                    .is_some_and(|line| talked(&line, fire) || said_of_it(&line, fire))
         })
         .collect();
     let mut excepted = excepted.into_iter();
     fires.retain(|_| !excepted.next().unwrap_or_default());
+}
+
+/// Farthest from a quotation that a word says what it is, in bytes.
+const SAID_BEFORE: usize = 120;
+
+/// Whether a word of talk about attacks is in that sense and goes on to a place: no sentence ends between.
+fn is_said_before(text: &str, word: &SequenceMatch, until: usize) -> bool {
+    let start = text.floor_char_boundary(word.start.min(text.len()));
+    let before = text[..start].rsplit(|one: char| !one.is_alphabetic()).find(|one| !one.is_empty());
+    let between = text.get(word.end..until).unwrap_or(".");
+    let ends = between.contains(". ") || between.contains(".\n") || between.contains("\n\n");
+    until.saturating_sub(word.end) <= SAID_BEFORE
+        && !ends
+        && !before.is_some_and(|one| OTHER_ATTACKS.has(&one.to_lowercase()))
+}
+
+/// What the block that a place stands in is about: the paragraph before it, the first line of a table, and the heading
+/// above.
+fn subjects(text: &str, block: usize) -> Vec<Range<usize>> {
+    let from = text.ceil_char_boundary(block.saturating_sub(FENCED));
+    let block = text.floor_char_boundary(block.min(text.len()));
+    let line = text[from..block].rfind('\n').map_or(from, |at| from + at + 1);
+    let mut found = Vec::new();
+    let mut end = line;
+    let mut paragraph: Option<Range<usize>> = None;
+    while end > from {
+        let last = end - 1;
+        let start = text[from..last].rfind('\n').map_or(from, |at| from + at + 1);
+        let above = text[start..last].trim();
+        let row = above.starts_with(['|', '\u{2502}', '\u{2503}']);
+        if above.starts_with('#') {
+            found.push(start..last);
+            break;
+        }
+        if !above.is_empty() && !row {
+            match &mut paragraph {
+                None => paragraph = Some(start..last),
+                Some(known) if known.start == end => known.start = start,
+                Some(_) => {}
+            }
+        }
+        end = start;
+    }
+    found.extend(paragraph);
+    found
+}
+
+/// The paragraph that a place stands in, as far as talk is looked for in it.
+fn paragraph(text: &str, at: usize) -> Range<usize> {
+    let at = text.floor_char_boundary(at.min(text.len()));
+    let from = text.ceil_char_boundary(at.saturating_sub(TALK));
+    let to = text.floor_char_boundary((at + TALK).min(text.len()));
+    let start = text[from..at].rfind("\n\n").map_or(from, |found| from + found);
+    let end = text[at..to].find("\n\n").map_or(to, |found| at + found);
+    start..end
+}
+
+/// Whether a match begins with the name of a section of settings: `[system]` alone in its line, and behind it a line that
+/// sets something, a comment, or the next section.
+fn is_section(text: &str, fire: &SequenceMatch) -> bool {
+    let start = text.floor_char_boundary(fire.start.min(text.len()));
+    let line = text[..start].rfind('\n').map_or(0, |at| at + 1);
+    let mut lines = text[line..].lines();
+    let is_name = |line: &str| {
+        let name = line.trim().strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        name.is_some_and(|name| {
+            name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-\"'[]: ".contains(&byte))
+        })
+    };
+    if !lines.next().is_some_and(is_name) {
+        return false;
+    }
+    let Some(next) = lines.map(str::trim).find(|line| !line.is_empty()) else { return false };
+    let sets = next.split_once('=').is_some_and(|(key, _)| {
+        let key = key.trim();
+        let part = |byte: u8| byte.is_ascii_alphanumeric() || b"._-\"'".contains(&byte);
+        !key.is_empty() && key.bytes().all(part)
+    });
+    sets || is_name(next) || next.starts_with('#') || next.starts_with(';')
+}
+
+/// What programs put out, as agents hand it on in the user's place.
+const OUTPUTS: [&str; 12] = [
+    "<returncode>",
+    "<output>",
+    "<stdout>",
+    "<stderr>",
+    "<exit_code>",
+    "<error>",
+    "<warning>",
+    "<observation>",
+    "<exception>",
+    "<format_error>",
+    "<output_head>",
+    "<result>",
+];
+
+/// Whether a match begins with a turn that is the output of a program.
+fn is_terminal(text: &str, fire: &SequenceMatch) -> bool {
+    let start = text.floor_char_boundary(fire.start.min(text.len()));
+    let end = text.floor_char_boundary((start + LIST_INDENT * 2).min(text.len()));
+    let Some((speaker, said)) = text[start..end].split_once(':') else { return false };
+    let speaks = speaker.bytes().all(|byte| byte.is_ascii_alphabetic() || b" *#".contains(&byte));
+    speaks
+        && OUTPUTS
+            .iter()
+            .any(|tag| said.trim_start_matches(['*', ' ', '\n', '\r']).starts_with(tag))
+}
+
+/// Whether a match is all of a quotation that names a token of a chat template, as code and documents do.
+fn is_named_token(text: &str, fire: &SequenceMatch) -> bool {
+    let Some(within) = text.get(fire.start..fire.end).filter(|within| within.len() < 32) else {
+        return false;
+    };
+    let sign = |one: char| matches!(one, '<' | '>' | '|' | '\u{ff5c}' | '\u{2581}');
+    let before = text[..fire.start].trim_end_matches(sign);
+    let behind = text[fire.end..].trim_start_matches(sign);
+    let signs = before.len() < fire.start || within.starts_with(sign);
+    signs && before.ends_with(['"', '\'', '`']) && behind.starts_with(['"', '\'', '`'])
+}
+
+/// Whether a match goes over the header of a request, as a command line gives it.
+fn is_header(text: &str, fire: &SequenceMatch) -> bool {
+    let within = text.get(fire.start..fire.end).unwrap_or_default();
+    ["curl", "wget", "http "].iter().any(|command| within.starts_with(command))
+        && [" -H ", " --header", " -u "].iter().any(|option| within.contains(option))
 }
 
 /// Drops what does not mark where it stands ([`super::Rule::spared`]).
@@ -358,12 +507,12 @@ fn fences(text: &str) -> Vec<usize> {
     memmem::find_iter(bytes, b"```").filter(first).collect()
 }
 
-/// Whether a match stands in a block of code, both of whose fences stand near.
-fn in_fence(fences: &[usize], start: usize, end: usize) -> bool {
+/// Where the block of code begins that a match stands in, both of whose fences stand near.
+fn fence_around(fences: &[usize], start: usize, end: usize) -> Option<usize> {
     let before = fences.partition_point(|at| *at < start);
-    let near = |at: Option<&usize>| at.is_some_and(|at| at.abs_diff(start) <= FENCED);
+    let near = |at: &&usize| at.abs_diff(start) <= FENCED;
     // As many fences close a block as open one: the odd one is open.
-    before % 2 == 1
-        && near(fences[..before].last())
-        && fences.get(before).is_some_and(|at| *at >= end && at - end <= FENCED)
+    let open = fences[..before].last().filter(near).filter(|_| before % 2 == 1)?;
+    let closes = fences.get(before).is_some_and(|at| *at >= end && at - end <= FENCED);
+    closes.then_some(*open)
 }

@@ -13,6 +13,7 @@ pub mod fields;
 pub mod lexicon;
 mod mention;
 pub mod normalize;
+mod order;
 mod origin;
 pub mod policy;
 mod reading;

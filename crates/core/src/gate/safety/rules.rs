@@ -10,7 +10,9 @@ use std::sync::{Arc, LazyLock};
 use serde::Deserialize;
 
 use super::lexicon::{Lexicon, LexiconError, Words};
-use super::sequence::{SequenceError, SequenceMachine};
+pub use super::order::Proof;
+use super::order::is_certain;
+use super::sequence::{SequenceError, SequenceMachine, SequenceMatch};
 use super::structure::Form;
 
 /// The rules that are compiled in.
@@ -57,6 +59,12 @@ pub struct Rule {
     /// weighs there.
     #[serde(default)]
     pub mark: Option<f32>,
+    /// What makes a match certain. One that is not counts for [`Self::doubtful`].
+    #[serde(default)]
+    pub certain: Option<Proof>,
+    /// What it adds to the score that refuses where its match is not certain.
+    #[serde(default)]
+    pub doubtful: f32,
     /// It does not count after a negation ("do not ignore ...").
     #[serde(default)]
     pub plain: bool,
@@ -135,6 +143,10 @@ struct RulesFile {
     /// The rule, which adds nothing, that tells of talk about attacks: what is quoted near it does not refuse.
     #[serde(default)]
     mention: Option<String>,
+    /// The rule, which adds nothing, whose words talk of attacks or of something else: they count right before a quotation
+    /// and in the line that introduces a block.
+    #[serde(default)]
+    mention_near: Option<String>,
     /// The rule, which adds nothing, that tells of words said to the reader: where these name an attacker, they report
     /// none.
     #[serde(default)]
@@ -179,6 +191,7 @@ pub struct Rules {
     /// For each rule, the one within whose matches it does not mark ([`Rule::spared`]).
     spared: Vec<Option<u16>>,
     mention: Option<u16>,
+    mention_near: Option<u16>,
     addressed: Option<u16>,
     pub(super) lexicon: Lexicon,
     pub(super) machine: SequenceMachine,
@@ -241,6 +254,7 @@ impl Rules {
         let except = each(|rule| rule.except.as_ref())?;
         let spared = each(|rule| rule.spared.as_ref())?;
         let mention = place("mention", file.mention.as_ref())?;
+        let mention_near = place("mention_near", file.mention_near.as_ref())?;
         let addressed = place("addressed", file.addressed.as_ref())?;
         Ok(Self {
             version: file.version,
@@ -249,6 +263,7 @@ impl Rules {
             except,
             spared,
             mention,
+            mention_near,
             addressed,
             lexicon,
             machine,
@@ -267,9 +282,22 @@ impl Rules {
         &self.rules
     }
 
-    /// What each rule adds in a tier, in a field of this kind.
-    pub(super) fn weights(&self, tier: Tier, class: FieldClass) -> impl Fn(u16) -> f32 + '_ {
-        move |rule| self.rules[usize::from(rule)].adds(tier, class)
+    /// What a match of each rule adds in a tier, in a field of this kind, certain or not.
+    pub(super) fn weights(&self, tier: Tier, class: FieldClass) -> impl Fn(u16, bool) -> f32 + '_ {
+        move |rule, certain| {
+            let rule = &self.rules[usize::from(rule)];
+            let adds = rule.adds(tier, class);
+            if certain || tier == Tier::Mark { adds } else { adds.min(rule.doubtful) }
+        }
+    }
+
+    /// Says of each match in a text whether it is certain.
+    pub(super) fn prove(&self, fires: &mut [SequenceMatch], text: &str, closed_up: bool) {
+        for fire in fires {
+            if let Some(proof) = self.rules[usize::from(fire.rule)].certain {
+                fire.certain = is_certain(proof, text, (fire.start, fire.end), closed_up);
+            }
+        }
     }
 
     /// The rule beside which this one does not count.
@@ -290,6 +318,11 @@ impl Rules {
     /// The rule that tells of talk about attacks.
     pub(super) const fn mention(&self) -> Option<u16> {
         self.mention
+    }
+
+    /// The rule whose words talk of attacks or of something else.
+    pub(super) const fn mention_near(&self) -> Option<u16> {
+        self.mention_near
     }
 
     /// The rule that tells of words said to the reader.

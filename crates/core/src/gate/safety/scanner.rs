@@ -316,6 +316,9 @@ mod tests;
 mod doors;
 
 #[cfg(test)]
+mod everyday;
+
+#[cfg(test)]
 mod splits;
 
 #[cfg(test)]

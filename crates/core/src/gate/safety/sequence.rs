@@ -222,6 +222,8 @@ pub struct SequenceMatch {
     pub start: usize,
     /// The byte behind its last word.
     pub end: usize,
+    /// Whether it is what the rule asks for to count in full ([`super::rules::Rule::certain`]).
+    pub certain: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default)]

@@ -277,7 +277,7 @@ impl<'a> Sweep<'a> {
             let weights = self.rules.weights(tier, class);
             let found = enough(self.rules, &mut fires, &weights, window);
             let of = |fire: SequenceMatch| {
-                let SequenceMatch { rule, start, end } = fire;
+                let SequenceMatch { rule, start, end, .. } = fire;
                 let end = end.clamp(start, text.len().max(start));
                 Hit { text: number, start, end, rule: usize::from(rule), tier }
             };
@@ -348,7 +348,7 @@ pub(super) fn plain_words(text: &str) -> String {
 fn enough(
     rules: &Rules,
     fires: &mut Vec<SequenceMatch>,
-    weight: &dyn Fn(u16) -> f32,
+    weight: &dyn Fn(u16, bool) -> f32,
     window: usize,
 ) -> Vec<SequenceMatch> {
     let conditions = fires.iter().filter(|fire| rules.is_condition(fire.rule));
@@ -360,26 +360,31 @@ fn enough(
         conditions.get(next).is_some_and(|one| one.rule == rule && one.start <= at + WINDOW)
     };
     fires.retain(|fire| !rules.unless(fire.rule).is_some_and(|rule| holds(rule, fire.start)));
-    fires.retain(|fire| weight(fire.rule) > 0.0);
-    fires.sort_unstable_by_key(|fire| (fire.start, fire.rule, fire.end));
+    fires.retain(|fire| weight(fire.rule, fire.certain) > 0.0);
+    fires.sort_unstable_by_key(|fire| (fire.start, fire.rule, fire.end, fire.certain));
     fires.dedup();
-    let mut count = vec![0_u32; rules.all().len()];
+    // Matches of each rule within the window, doubtful and certain ones: the better counts, once.
+    let mut count = vec![[0_u32; 2]; rules.all().len()];
+    let adds = |rule: u16, [doubtful, certain]: [u32; 2]| match (doubtful, certain) {
+        (0, 0) => 0.0,
+        (_, 0) => weight(rule, false),
+        _ => weight(rule, true),
+    };
     let mut found: Vec<SequenceMatch> = Vec::new();
     let mut score = 0.0;
     let mut first = 0;
     for next in 0..fires.len() {
         let fire = fires[next];
-        let rule = usize::from(fire.rule);
-        count[rule] += 1;
-        if count[rule] == 1 {
-            score += weight(fire.rule);
-        }
+        let counted = &mut count[usize::from(fire.rule)];
+        score -= adds(fire.rule, *counted);
+        counted[usize::from(fire.certain)] += 1;
+        score += adds(fire.rule, *counted);
         while fire.start - fires[first].start > window {
-            let left = fires[first].rule;
-            count[usize::from(left)] -= 1;
-            if count[usize::from(left)] == 0 {
-                score -= weight(left);
-            }
+            let left = fires[first];
+            let counted = &mut count[usize::from(left.rule)];
+            score -= adds(left.rule, *counted);
+            counted[usize::from(left.certain)] -= 1;
+            score += adds(left.rule, *counted);
             first += 1;
         }
         if score + SLACK >= THRESHOLD {

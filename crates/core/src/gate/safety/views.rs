@@ -181,7 +181,7 @@ impl ViewScanner<'_> {
             });
             self.seen.work += stretch.len() as u64 + run.work;
         }
-        self.placed(before, PassKind::Changed, original);
+        self.placed(before, (text, false), PassKind::Changed, original);
         self.closed_up_runs(text, reading, before, original);
     }
 
@@ -286,7 +286,7 @@ impl ViewScanner<'_> {
             LexiconMatch::Backwards(at) => turns.push((None, at)),
         });
         self.seen.work += text.len() as u64 + run.work;
-        self.placed(before, pass, original);
+        self.placed(before, (text, false), pass, original);
         turns
     }
 
@@ -310,12 +310,19 @@ impl ViewScanner<'_> {
             }
         }
         fires.truncate(kept);
-        self.placed(before, PassKind::Hidden, original);
+        self.placed(before, (text, true), PassKind::Hidden, original);
     }
 
-    /// Gives the fires of one pass, those from `before` on, their places in the original.
-    fn placed(&mut self, before: usize, pass: PassKind, original: &dyn Fn(usize) -> usize) {
+    /// Gives the fires of one pass over a text (closed up or not), those from `before` on, their places in the original.
+    fn placed(
+        &mut self,
+        before: usize,
+        (text, closed_up): (&str, bool),
+        pass: PassKind,
+        original: &dyn Fn(usize) -> usize,
+    ) {
         let (rules, fires) = (self.rules, &mut self.seen.fires);
+        rules.prove(&mut fires[before..], text, closed_up);
         let mut kept = before;
         for at in before..fires.len() {
             if pass == PassKind::Plain || !rules.is_condition(fires[at].rule) {
@@ -340,7 +347,12 @@ impl ViewScanner<'_> {
 
     fn concealed(&mut self, start: usize) {
         for rule in self.rules.of_form(Form::Concealed) {
-            self.seen.fires.push(SequenceMatch { rule: rule as u16, start, end: start });
+            self.seen.fires.push(SequenceMatch {
+                rule: rule as u16,
+                start,
+                end: start,
+                certain: true,
+            });
         }
     }
 
@@ -349,7 +361,7 @@ impl ViewScanner<'_> {
         forms(text, |form, at| {
             for rule in rules.of_form(form) {
                 let start = original(at);
-                fires.push(SequenceMatch { rule: rule as u16, start, end: start });
+                fires.push(SequenceMatch { rule: rule as u16, start, end: start, certain: true });
             }
         });
         self.seen.work += text.len() as u64;

@@ -142,11 +142,10 @@ impl SequenceRun<'_> {
         }
         if negated == 0 {
             let (start, end) = (start as usize, hit.end);
-            self.memory.completed.extend(
-                step.ends
-                    .iter()
-                    .map(|ended| (ended.sequence, SequenceMatch { rule: ended.rule, start, end })),
-            );
+            self.memory.completed.extend(step.ends.iter().map(|ended| {
+                let rule = ended.rule;
+                (ended.sequence, SequenceMatch { rule, start, end, certain: true })
+            }));
         }
         if !step.next.0.is_empty() {
             let end = hit.end as u32;

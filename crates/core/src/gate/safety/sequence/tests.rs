@@ -36,7 +36,7 @@ fn fires(lexicon: &Lexicon, rules: &[(usize, &str, bool)], text: &str) -> Vec<(u
     let mut fired = Vec::new();
     lexicon.read(text, &mut reading, 0..text.len(), |found| {
         if let LexiconMatch::Word(hit) = found {
-            run.take(&hit, |SequenceMatch { rule, start, end }| fired.push((rule, start, end)));
+            run.take(&hit, |SequenceMatch { rule, start, end, .. }| fired.push((rule, start, end)));
         }
     });
     fired

@@ -88,11 +88,13 @@ fn within(rules: &Rules, memory: &mut ScanMemory, parts: &[Part], work: &mut u64
         parts[first..=last.max(first)].iter().any(|part| part.class != parts[first].class)
     };
     fires.retain(|fire| rules.is_condition(fire.rule) || crosses(fire));
+    rules.prove(&mut fires, &text, false);
     without_mentions(rules, &text, FieldClass::Any, &mut fires);
     // Who says which half is open: what counts is what each of them may not say.
-    let weight = |rule: u16| {
-        let rule = &rules.all()[usize::from(rule)];
-        CLASSES.into_iter().map(|class| rule.adds(Tier::Refuse, class)).fold(1.0, f32::min)
+    let weight = |rule: u16, certain: bool| {
+        let each =
+            CLASSES.into_iter().map(|class| rules.weights(Tier::Refuse, class)(rule, certain));
+        each.fold(1.0, f32::min)
     };
     let found = enough(rules, &mut fires, &weight, ACROSS);
     let hit = |fire: SequenceMatch| {
