@@ -34,7 +34,7 @@ if (!values.binary || !PLATFORMS.includes(values.platform))
   throw new Error(`usage: pack.mjs --binary FILE [--platform ${PLATFORMS.join("|")}] [--out FOLDER]`);
 
 const manifest = JSON.parse(readFileSync(join(home, "package.json"), "utf8"));
-const { version, license } = manifest;
+const { version, license, repository } = manifest;
 if (values.platform === here) {
   const said = spawnSync(values.binary, ["--version"], { encoding: "utf8" }).stdout?.trim();
   if (said !== `handoffd ${version}`)
@@ -66,6 +66,7 @@ const platform = stage(values.platform, {
   version,
   description: `The broker's binary of handoffd for ${values.platform}.`,
   license,
+  repository,
   os: [os],
   cpu: [cpu],
   preferUnplugged: true,
