@@ -203,6 +203,7 @@ async fn verify_all(
             contents: Some(contents),
             heads,
             state: !args.log_only,
+            rows: !args.log_only,
             vault: vault.as_ref(),
             progress: &|done, total| {
                 bar.set_length(total);

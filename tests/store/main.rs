@@ -84,8 +84,7 @@ macro_rules! in_memory_too {
 
 in_memory_too! {
     states:
-        records_about_state_are_listed_apart_with_their_contents,
-        rows_of_an_earlier_version_are_counted_and_added_ones_found;
+        records_about_state_are_listed_apart_with_their_contents;
     schema:
         a_tenant_keeps_its_first_log,
         a_fact_keeps_its_first_value;

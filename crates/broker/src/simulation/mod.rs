@@ -171,7 +171,8 @@ async fn settle_up(world: &World) -> u64 {
         }
     }
     let report =
-        verify_log(&world.store, &tenant(), LogCheck::default()).await.expect("memory answers");
+        // Agents of the simulation are put into the store without a record.
+        verify_log(&world.store, &tenant(), LogCheck { rows: false, ..LogCheck::default() }).await.expect("memory answers");
     if let Some(fault) = &report.first_fault {
         world.books().violate(|| format!("the log does not verify: {fault:?}"));
     }

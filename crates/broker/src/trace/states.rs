@@ -158,11 +158,9 @@ impl ToldStates {
         if excused || said.is_empty() {
             return None;
         }
-        let mut members = said.iter().map(|(name, values)| {
-            format!("/{name} {}, its records say {}", values["row"], values["record"])
-        });
-        let why = format!("handoff {id} stands with {}", members.next().unwrap_or_default());
-        drop(members);
+        let (name, values) = said.iter().next()?;
+        let (is, was) = (&values["row"], &values["record"]);
+        let why = format!("handoff {id} stands with /{name} {is}, its records say {was}");
         entry.insert("rowDiffers".to_owned(), Value::Object(said));
         told.statuses.last().map(|(.., leaf)| (*leaf, why))
     }
