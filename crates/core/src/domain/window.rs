@@ -1,6 +1,8 @@
 //! The receiver's context window: what is registered of it, what a contract says instead, and what the broker measured
 //! of a message against it (specification §10.1).
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::money::Usd;
@@ -266,6 +268,49 @@ impl CompressedBy {
     }
 }
 
+/// What a sentence is, by its form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum SentenceClass {
+    Constraint,
+    Warning,
+    Change,
+    Commitment,
+    Decision,
+    Question,
+    Reason,
+    /// It states none of these, and has figures.
+    Figures,
+    Other,
+}
+
+impl SentenceClass {
+    /// Whether it must not be lost by its form.
+    #[must_use]
+    pub const fn is_statement(self) -> bool {
+        !matches!(self, Self::Figures | Self::Other)
+    }
+}
+
+/// Sentences of one class, and those of them that a summary has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SentenceCount {
+    pub of: u64,
+    pub kept: u64,
+}
+
+/// Sentences by class; classes without one are left out.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SentenceCounts(pub BTreeMap<SentenceClass, SentenceCount>);
+
+impl SentenceCounts {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 /// A compression's result: figures and codes alone, for the record and the delivered message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -288,6 +333,9 @@ pub struct CompressionFacts {
     pub facts_kept: u64,
     /// Those of them that the check appended.
     pub facts_appended: u64,
+    /// All sentences of what was replaced by class, with those that the summary has as they were said.
+    #[serde(skip_serializing_if = "SentenceCounts::is_empty", default)]
+    pub sentences: SentenceCounts,
     /// Whether the message is within its receiver's limit now.
     pub fits: bool,
     /// What the call of a model cost.

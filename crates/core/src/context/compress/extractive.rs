@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use super::facts::{FactKind, figures, plain, statement};
+use super::facts::{FactKind, Statement, figures, plain, statement};
 use super::sentences::sentences;
 use super::{CompressionPlan, ReplacedTurn, tokens_of};
 
@@ -19,15 +19,23 @@ struct Candidate<'t> {
     order: usize,
 }
 
-/// What a statement of a kind is worth.
+/// What a statement is worth.
+const fn worth_of_statement(stated: Statement) -> f64 {
+    match stated.rank() {
+        0 => 9.0,
+        1 => 8.0,
+        3 => 3.0,
+        4 | 5 => 2.2,
+        _ => 0.8,
+    }
+}
+
+/// What a figure of a kind is worth.
 const fn worth_of(kind: FactKind) -> f64 {
     match kind {
-        FactKind::Constraint => 6.0,
-        FactKind::Flag | FactKind::OpenDecision => 5.0,
-        FactKind::Decision => 4.5,
         FactKind::Amount | FactKind::Date => 1.5,
         FactKind::Id => 1.2,
-        FactKind::Number => 0.6,
+        _ => 0.6,
     }
 }
 
@@ -73,7 +81,7 @@ pub fn summary(plan: &CompressionPlan) -> String {
 const LINE: u64 = 8;
 
 fn worth(text: &str, role: &str) -> f64 {
-    let stated = statement(text).map_or(0.0, worth_of);
+    let stated = statement(text).map_or(0.0, worth_of_statement);
     let figures: f64 = figures(text).iter().take(4).map(|fact| worth_of(fact.kind)).sum();
     let of_role = match role {
         "tool" | "function" => 0.6,

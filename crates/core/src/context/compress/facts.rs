@@ -5,23 +5,30 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use regex::{Regex, RegexSet};
+use regex::Regex;
 use serde::{Deserialize, Serialize};
 
 use super::sentences::sentences;
+pub use super::statements::{Statement, statement};
 
 /// The kinds of facts, the most needed first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum FactKind {
-    /// What must or must not be done.
+    /// What must or must not be done: modal verbs, orders and their negations.
     Constraint,
     /// A warning, a risk, a flag.
     Flag,
-    /// What is still to be decided.
-    OpenDecision,
+    /// What goes otherwise than was said before.
+    Change,
+    /// What somebody promises to do.
+    Commitment,
     /// A decision, with its reason where one is given.
     Decision,
+    /// What is still to be decided, or asked.
+    OpenDecision,
+    /// Why something is so.
+    Reason,
     /// An amount of money, a percentage.
     Amount,
     /// A date or a time.
@@ -33,11 +40,14 @@ pub enum FactKind {
 
 impl FactKind {
     /// All kinds, the most needed first.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::Constraint,
         Self::Flag,
-        Self::OpenDecision,
+        Self::Change,
+        Self::Commitment,
         Self::Decision,
+        Self::OpenDecision,
+        Self::Reason,
         Self::Amount,
         Self::Date,
         Self::Id,
@@ -47,7 +57,7 @@ impl FactKind {
     /// Whether the fact is a whole sentence.
     #[must_use]
     pub const fn is_statement(self) -> bool {
-        matches!(self, Self::Constraint | Self::Flag | Self::OpenDecision | Self::Decision)
+        !matches!(self, Self::Amount | Self::Date | Self::Id | Self::Number)
     }
 }
 
@@ -89,31 +99,6 @@ static FIGURES: LazyLock<Vec<(FactKind, Regex)>> = LazyLock::new(|| {
     compiled.collect()
 });
 
-/// Statements by their words, in the order of [`STATEMENTS`].
-static WORDS: LazyLock<RegexSet> = LazyLock::new(|| {
-    let patterns = STATEMENTS.map(|(_, words)| words);
-    RegexSet::new(patterns).unwrap_or_else(|_| RegexSet::empty())
-});
-
-const STATEMENTS: [(FactKind, &str); 4] = [
-    (
-        FactKind::Constraint,
-        r"(?i)\b(?:must|must not|mustn't|shall(?: not)?|may not|cannot exceed|never|no more than|at most|at least|not (?:allowed|permitted)|forbidden|prohibited|is required|are required|limited to|muss|müssen|darf|dürfen|niemals|höchstens|mindestens|verboten|untersagt|ist erforderlich|begrenzt auf)\b|必须|不得|禁止|只能|不能超过|不超过|至少|最多|限于",
-    ),
-    (
-        FactKind::Flag,
-        r"(?i)\b(?:warning|caution|alert|risk|red flag|flagged|danger|Warnung|Achtung|Vorsicht|Risiko|Gefahr|markiert)\b|警告|风险|警示|危险|标记",
-    ),
-    (
-        FactKind::OpenDecision,
-        r"(?i)\b(?:undecided|to be decided|still open|open (?:question|decision|point)|remains open|pending|tbd|awaiting|not yet (?:decided|agreed|confirmed)|noch offen|bleibt offen|offene[rn]? (?:Frage|Entscheidung|Punkt)|ausstehend|steht (?:noch )?aus|noch nicht (?:entschieden|vereinbart|bestätigt))\b|待定|未决|待决定|尚未决定|待确认|尚待",
-    ),
-    (
-        FactKind::Decision,
-        r"(?i)\b(?:decided|agreed|approved|rejected|chose|concluded|resolved to|entschieden|beschlossen|vereinbart|genehmigt|abgelehnt|einigten)\b|决定|同意|批准|拒绝|商定|选定",
-    ),
-];
-
 /// The figures of a text, each place once.
 #[must_use]
 pub fn figures(text: &str) -> Vec<Fact<'_>> {
@@ -135,20 +120,14 @@ pub fn figures(text: &str) -> Vec<Fact<'_>> {
     found
 }
 
-/// What a sentence states, the most needed kind where it states several.
-#[must_use]
-pub fn statement(sentence: &str) -> Option<FactKind> {
-    WORDS.matches(sentence).into_iter().map(|at| STATEMENTS[at].0).min()
-}
-
 /// All facts of a text: of each sentence what it states, and its figures.
 #[must_use]
 pub fn facts(text: &str) -> Vec<Fact<'_>> {
     let mut found = figures(text);
     for at in sentences(text) {
         let sentence = &text[at.clone()];
-        if let Some(kind) = statement(sentence) {
-            found.push(Fact { kind, text: sentence, at });
+        if let Some(stated) = statement(sentence) {
+            found.push(Fact { kind: stated.kind, text: sentence, at });
         }
     }
     found.sort_by_key(|fact| (fact.at.start, fact.kind));
@@ -260,7 +239,7 @@ mod tests {
             ("We agreed on arbitration because courts are slow.", Some(FactKind::Decision)),
             ("The weather was fine.", None),
         ] {
-            assert_eq!(statement(sentence), kind, "{sentence}");
+            assert_eq!(statement(sentence).map(|stated| stated.kind), kind, "{sentence}");
         }
     }
 

@@ -5,12 +5,12 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use super::facts::{Fact, FactKind, facts, holds, plain};
+use super::facts::{Fact, FactKind, Statement, facts, figures, holds, plain, statement};
 use super::sentences::sentences;
 use super::tokens_of;
-use crate::domain::window::Tokenizer;
+use crate::domain::window::{SentenceClass, SentenceCounts, Tokenizer};
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fidelity {
     /// The summary, with what was appended.
     pub summary: String,
@@ -20,7 +20,12 @@ pub struct Fidelity {
     pub kept: u64,
     /// Those of them that were appended.
     pub appended: u64,
+    /// All sentences of what was replaced by class, and how many of each the summary holds as they stand.
+    pub sentences: SentenceCounts,
 }
+
+/// Under this share of the statements of what was replaced, in percent, the summary says how many it lacks.
+pub const FLOOR: u64 = 80;
 
 /// Bytes around a figure that go along with it, on either side.
 const AROUND: usize = 60;
@@ -40,7 +45,14 @@ impl Fidelity {
         let missing: Vec<&Fact<'_>> = all.iter().filter(|fact| !holds(&held, fact)).collect();
         if missing.is_empty() {
             let facts = count(all.len());
-            return Self { summary: summary.to_owned(), facts, kept: facts, appended: 0 };
+            let sentences = counted(replaced, &held);
+            return Self {
+                summary: summary.to_owned(),
+                facts,
+                kept: facts,
+                appended: 0,
+                sentences,
+            };
         }
         let lines = appendix(replaced, &missing);
         let cost = |text: &str| tokens_of(text, tokenizer) + 2;
@@ -70,7 +82,7 @@ impl Fidelity {
             text.push_str("\n- ");
             text.push_str(&line);
         }
-        let measured = Self::of(&all, &text);
+        let measured = Self::of(&all, replaced, &text);
         let before = plain(summary);
         let already = all.iter().filter(|fact| holds(&before, fact)).count();
         let appended = measured.kept.saturating_sub(count(already));
@@ -80,10 +92,36 @@ impl Fidelity {
     /// Measures a summary as it is.
     #[must_use]
     pub fn measure(replaced: &str, summary: &str) -> Self {
-        Self::of(&distinct(replaced), summary)
+        Self::of(&distinct(replaced), replaced, summary)
     }
 
-    fn of(all: &[Fact<'_>], summary: &str) -> Self {
+    /// The same with so many tokens less, what is needed least first.
+    #[must_use]
+    pub fn shortened(&self, replaced: &str, over: u64, tokenizer: Tokenizer) -> Self {
+        let mut summary = without(&self.summary, over, tokenizer);
+        if summary.len() >= self.summary.len() {
+            summary.clear();
+        }
+        let appended = self.appended;
+        let shorter = Self::measure(replaced, &summary);
+        Self { appended: appended.min(shorter.kept), ..shorter }
+    }
+
+    /// The statements of what was replaced, and those that the summary holds.
+    #[must_use]
+    pub fn stated(&self) -> (u64, u64) {
+        let stated = self.sentences.0.iter().filter(|(class, _)| class.is_statement());
+        stated.fold((0, 0), |(of, kept), (_, count)| (of + count.of, kept + count.kept))
+    }
+
+    /// Whether too few of them are held.
+    #[must_use]
+    pub fn is_under_floor(&self) -> bool {
+        let (of, kept) = self.stated();
+        kept * 100 < of * FLOOR
+    }
+
+    fn of(all: &[Fact<'_>], replaced: &str, summary: &str) -> Self {
         let held = plain(summary);
         let kept = all.iter().filter(|fact| holds(&held, fact)).count();
         Self {
@@ -91,12 +129,59 @@ impl Fidelity {
             facts: count(all.len()),
             kept: count(kept),
             appended: 0,
+            sentences: counted(replaced, &held),
         }
     }
 }
 
 fn count(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+/// All sentences of a text by class, and those that another text, made plain, holds as they stand. Each sentence counts
+/// once.
+fn counted(text: &str, held: &str) -> SentenceCounts {
+    let mut seen = HashSet::new();
+    let mut counts = SentenceCounts::default();
+    for at in sentences(text) {
+        let sentence = &text[at.clone()];
+        if !seen.insert(plain(sentence)) {
+            continue;
+        }
+        let class = match statement(sentence) {
+            Some(stated) => class_of(stated.kind),
+            None if !figures(sentence).is_empty() => SentenceClass::Figures,
+            None => SentenceClass::Other,
+        };
+        let fact = Fact { kind: FactKind::Constraint, text: sentence, at };
+        let count = counts.0.entry(class).or_default();
+        count.of += 1;
+        count.kept += u64::from(holds(held, &fact));
+    }
+    counts
+}
+
+/// The class of a sentence that states this.
+const fn class_of(kind: FactKind) -> SentenceClass {
+    match kind {
+        FactKind::Constraint => SentenceClass::Constraint,
+        FactKind::Flag => SentenceClass::Warning,
+        FactKind::Change => SentenceClass::Change,
+        FactKind::Commitment => SentenceClass::Commitment,
+        FactKind::Decision => SentenceClass::Decision,
+        FactKind::OpenDecision => SentenceClass::Question,
+        FactKind::Reason => SentenceClass::Reason,
+        _ => SentenceClass::Figures,
+    }
+}
+
+/// How much a missing fact is needed: lower is needed more.
+fn rank(fact: &Fact<'_>) -> u8 {
+    match fact.kind {
+        FactKind::Amount | FactKind::Date | FactKind::Id => 2,
+        FactKind::Number => 6,
+        _ => statement(fact.text).map_or(7, Statement::rank),
+    }
 }
 
 /// The facts of a text, each once.
@@ -109,14 +194,14 @@ fn distinct(text: &str) -> Vec<Fact<'_>> {
 
 /// The lines to append for missing facts: a line a sentence, the sentences with the most needed facts first.
 fn appendix(replaced: &str, missing: &[&Fact<'_>]) -> Vec<String> {
-    let mut by_sentence: Vec<(FactKind, Range<usize>)> = Vec::new();
+    let mut by_sentence: Vec<(u8, Range<usize>)> = Vec::new();
     let all = sentences(replaced);
     for sentence in all {
         let within: Vec<&&Fact<'_>> = missing
             .iter()
             .filter(|fact| fact.at.start >= sentence.start && fact.at.end <= sentence.end)
             .collect();
-        let Some(kind) = within.iter().map(|fact| fact.kind).min() else { continue };
+        let Some(kind) = within.iter().map(|fact| rank(fact)).min() else { continue };
         let whole = within.iter().any(|fact| fact.kind.is_statement());
         let from = within.iter().map(|fact| fact.at.start).min().unwrap_or(sentence.start);
         let to = within.iter().map(|fact| fact.at.end).max().unwrap_or(sentence.end);
@@ -150,9 +235,12 @@ fn around(text: &str, at: Range<usize>, sentence: &Range<usize>) -> Range<usize>
 /// the fewest.
 fn without(summary: &str, over: u64, tokenizer: Tokenizer) -> String {
     let lines: Vec<&str> = summary.split('\n').collect();
-    let mut by_facts: Vec<(usize, usize)> =
-        lines.iter().enumerate().map(|(at, line)| (facts(line).len(), at)).collect();
-    by_facts.sort_by_key(|(facts, at)| (*facts, usize::MAX - at));
+    let worth = |line: &str| -> u64 {
+        facts(line).iter().map(|fact| 1 << (7 - u64::from(rank(fact).min(7)))).sum()
+    };
+    let mut by_facts: Vec<(u64, usize)> =
+        lines.iter().enumerate().map(|(at, line)| (worth(line), at)).collect();
+    by_facts.sort_by_key(|(worth, at)| (*worth, usize::MAX - at));
     let mut gone = HashSet::new();
     let mut freed = 0;
     for (_, at) in by_facts {

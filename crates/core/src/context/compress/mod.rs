@@ -17,6 +17,7 @@ pub mod extractive;
 pub mod facts;
 pub mod fidelity;
 pub mod sentences;
+pub mod statements;
 
 use fidelity::Fidelity;
 
@@ -62,8 +63,7 @@ pub struct CompressionPlan {
 /// Tokens for what the broker writes about the compression itself.
 const OVERHEAD: u64 = 120;
 
-/// The share of a limit that a summary has at least, in percent: where turns and state leave no room, facts go before the
-/// limit.
+/// The share of a limit that a summary is written for at least, in percent: what does not fit then is cut by lines.
 const LEAST_SHARE: u64 = 5;
 
 impl CompressionPlan {
@@ -179,22 +179,40 @@ impl CompressionPlan {
     #[must_use]
     pub fn apply(&self, summary: &str, by: CompressedBy) -> CompressedMessage {
         let replaced = self.replaced_text();
-        let checked = Fidelity::check(&replaced, summary, self.room, self.tokenizer);
-        self.assemble(&checked, by)
+        let mut checked = Fidelity::check(&replaced, summary, self.room, self.tokenizer);
+        let mut made = self.assemble(&checked, by, true);
+        // A line costs more in the message than by itself: lines go until it fits.
+        while !made.facts.fits && self.fits_without_summary() && !checked.summary.is_empty() {
+            let over = made.facts.tokens - self.limit;
+            checked = checked.shortened(&replaced, over, self.tokenizer);
+            made = self.assemble(&checked, by, true);
+        }
+        if made.facts.fits || !self.fits_without_summary() {
+            made
+        } else {
+            self.assemble(&checked, by, false)
+        }
+    }
+
+    /// Whether the turns that stay leave any room for what was said before them.
+    fn fits_without_summary(&self) -> bool {
+        let empty = Fidelity::default();
+        self.assemble(&empty, CompressedBy::Extractive, false).facts.fits
     }
 
     /// The same without the check: for measuring what the check is worth.
     #[must_use]
     pub fn apply_unchecked(&self, summary: &str, by: CompressedBy) -> CompressedMessage {
         let replaced = self.replaced_text();
-        self.assemble(&Fidelity::measure(&replaced, summary), by)
+        self.assemble(&Fidelity::measure(&replaced, summary), by, true)
     }
 
-    fn assemble(&self, checked: &Fidelity, by: CompressedBy) -> CompressedMessage {
+    /// The message with a checked summary; `warned`: with a line that says how many statements it lacks, where those are many.
+    fn assemble(&self, checked: &Fidelity, by: CompressedBy, warned: bool) -> CompressedMessage {
         let mut message = self.message.clone();
         message.insert("conversationHistoryVerbatim".to_owned(), json!(self.kept));
         if self.needs_summary() {
-            let summary = self.summary(&checked.summary);
+            let summary = self.summary(checked, warned);
             message.insert("conversationHistorySummary".to_owned(), json!(summary));
         }
         let by = if self.needs_summary() { by } else { CompressedBy::Trimming };
@@ -217,6 +235,7 @@ impl CompressionPlan {
             facts: checked.facts,
             facts_kept: checked.kept,
             facts_appended: checked.appended,
+            sentences: checked.sentences.clone(),
             fits: false,
             cost: None,
             fallback: None,
@@ -233,12 +252,17 @@ impl CompressionPlan {
     }
 
     /// The summary as delivered: what it replaces, the sender's own summary, the compressor's.
-    fn summary(&self, written: &str) -> String {
+    fn summary(&self, checked: &Fidelity, warned: bool) -> String {
         let (all, replaced) = (self.original_turns, self.replaced.len());
         let mut summary = format!(
             "[Compressed: {replaced} of {all} turns are summarised below, {} follow verbatim]",
             self.kept.len()
         );
+        if warned && checked.is_under_floor() {
+            let (of, kept) = checked.stated();
+            let _ = write!(summary, "\n[Warning: {} of {of} statements are left out]", of - kept);
+        }
+        let written = &checked.summary;
         for part in [self.earlier.trim(), written.trim()] {
             if !part.is_empty() {
                 summary.push('\n');

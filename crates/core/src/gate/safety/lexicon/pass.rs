@@ -27,7 +27,11 @@ impl Lexicon {
         let bytes = text.as_bytes();
         let mut anywhere = Vec::new();
         if !text.is_ascii() {
-            let keep = |pattern: &Pattern, at| anywhere.push((pattern.sense, pattern.length, at));
+            let keep = |pattern: &Pattern, at: Range<usize>| {
+                if begins_a_word(text, &at) {
+                    anywhere.push((pattern.sense, pattern.length, at));
+                }
+            };
             self.anywhere.each_spaced(reading.bytes(), keep);
         }
         let mut anywhere = anywhere.as_slice();
@@ -136,6 +140,47 @@ impl Lexicon {
             found(WordMatch { sense, languages, start, end, from, to });
         });
     }
+}
+
+/// Letters that Arabic, Persian and Hebrew set before a word without a space, as they are read.
+const PARTICLES: [char; 20] = [
+    'و', 'ف', 'ب', 'ل', 'ك', 'س', 'ا', 'أ', 'ن', 'ت', 'ي', 'ה', 'ו', 'ב', 'ל', 'מ', 'ש', 'כ', 'ת',
+    'נ',
+];
+
+/// Most of these before a word.
+const MOST_PARTICLES: usize = 3;
+
+/// An entry of so few letters is a word by itself, and no part of one.
+const FEW_LETTERS: usize = 3;
+
+/// Whether an entry stands where a word begins, in scripts that set spaces between words and attach particles to them.
+/// Other scripts have no such borders.
+fn begins_a_word(text: &str, at: &Range<usize>) -> bool {
+    let (Some(within), Some(before), Some(behind)) =
+        (text.get(at.clone()), text.get(..at.start), text.get(at.end..))
+    else {
+        return true;
+    };
+    let particles = match within.chars().next() {
+        Some('\u{590}'..='\u{6ff}') => MOST_PARTICLES,
+        Some('\u{900}'..='\u{9ff}') => 0,
+        _ => return true,
+    };
+    let letter =
+        |one: &char| matches!(one, '\u{590}'..='\u{6ff}' | '\u{900}'..='\u{9ff}') && !is_sign(*one);
+    let mut attached = before.chars().rev().take_while(letter);
+    let (few, rest) = (attached.by_ref().take(particles), within.chars().filter(letter).count());
+    let all_particles = few.collect::<Vec<_>>().iter().all(|one| PARTICLES.contains(one));
+    all_particles
+        && attached.next().is_none()
+        && (rest > FEW_LETTERS || !behind.chars().next().is_some_and(|next| letter(&next)))
+}
+
+/// Whether a character of these scripts is a mark of punctuation or a digit.
+const fn is_sign(one: char) -> bool {
+    matches!(one, '\u{60c}' | '\u{61b}' | '\u{61f}' | '\u{66a}'..='\u{66d}' | '\u{6d4}' | '\u{660}'..='\u{669}'
+        | '\u{6f0}'..='\u{6f9}' | '\u{964}'..='\u{96f}' | '\u{9e6}'..='\u{9ef}' | '\u{5be}' | '\u{5c0}' | '\u{5c3}')
 }
 
 /// An entry that is under way after a word: as far as its node, from a first byte on, which has a place
