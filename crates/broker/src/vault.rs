@@ -402,6 +402,7 @@ impl AgentSecrets {
                 .map(|known| secret(credentials_place(tenant, owner), known))
                 .transpose()?,
             delivery: delivery.transpose()?,
+            committed: self.committed.clone(),
         })
     }
 

@@ -25,7 +25,7 @@ use base64_token::{
 };
 pub use document::{CredentialMatch, MAX_SIGHTINGS, note, redact, sightings};
 
-const BUILTIN: &str = include_str!("../../../../config/credentials.json");
+const BUILTIN: &str = include_str!("../../assets/credentials.json");
 
 /// A secret with fewer different characters is a placeholder (`AKIAXXXXXXXXXXXXXXXX`).
 const MIN_DISTINCT: usize = 6;

@@ -32,9 +32,9 @@ use messages::{MAX_ECHO, MAX_NAME, nearest, sentence, shown};
 const MAJOR: u32 = 2;
 
 const DOCUMENTS: &[&str] = &[
-    include_str!("../../../../schemas/handoff/2.0.json"),
-    include_str!("../../../../schemas/handoff/2.1.json"),
-    include_str!("../../../../schemas/handoff/2.2.json"),
+    include_str!("../../assets/handoff-2.0.json"),
+    include_str!("../../assets/handoff-2.1.json"),
+    include_str!("../../assets/handoff-2.2.json"),
 ];
 
 /// Where a message says which schema it is of.

@@ -14,7 +14,7 @@ use crate::domain::json;
 use crate::gate::schema::DocumentSchema;
 
 /// The schema of a context, draft-07, as it is served.
-pub const CONTEXT_SCHEMA: &str = include_str!("../../../../schemas/sw4rm/handoff-context.json");
+pub const CONTEXT_SCHEMA: &str = include_str!("../../assets/handoff-context.json");
 
 /// Where a context stands in a request.
 const SNAPSHOT: &str = "/context_snapshot";

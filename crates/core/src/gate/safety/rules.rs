@@ -16,7 +16,7 @@ use super::sequence::{SequenceError, SequenceMachine, SequenceMatch};
 use super::structure::Form;
 
 /// The rules that are compiled in.
-const BUILTIN: &str = include_str!("../../../../../config/safety-rules.json");
+const BUILTIN: &str = include_str!("../../../assets/safety-rules.json");
 
 /// What kind of field a text stands in: the same words weigh differently in each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
