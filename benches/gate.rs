@@ -409,6 +409,7 @@ fn submission(at: Micros) -> Command {
         context: None,
         stream: None,
         conversation_id: None,
+        user_ref: None,
         digest_salt: vec![2; 16],
         digest: vec![3; 32],
         traceparent: String::new(),

@@ -54,6 +54,7 @@ fn handoff(pair: usize) -> Handoff {
         stream: None,
         questions: Vec::new(),
         conversation_id: None,
+        user_ref: None,
         topped_up: Usd(0),
         reason: None,
         traceparent: String::new(),

@@ -266,6 +266,15 @@ pub struct RecordGroup {
     pub outcome: Option<String>,
 }
 
+/// Sentences of a class, and those of them that the summary has as they were said.
+#[derive(ToSchema)]
+pub struct RecordSentences {
+    /// Different sentences.
+    pub of: u64,
+    /// Those that are kept.
+    pub kept: u64,
+}
+
 /// What a compression came to: figures and codes.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
@@ -290,6 +299,10 @@ pub struct RecordCompression {
     pub facts_kept: u64,
     /// Those of them that the fidelity check appended.
     pub facts_appended: u64,
+    /// All sentences of what was replaced by class (`constraint`, `warning`, `change`, `commitment`, `decision`, `question`,
+    /// `reason`, `figures`, `other`).
+    #[schema(nullable = false, value_type = Option<std::collections::BTreeMap<String, RecordSentences>>)]
+    pub sentences: Option<std::collections::BTreeMap<String, RecordSentences>>,
     /// Whether the message is within its receiver's limit now.
     pub fits: bool,
     /// What the call of a model cost.

@@ -129,24 +129,21 @@ fn other(broker: &Broker, table: &str, column: &str) -> String {
     };
     match (table, column) {
         (_, "key_hash" | "sha256" | "subject_key") => bytes.to_owned(),
-        ("agents", "doc") => {
+        ("agents" | "subscriptions", "doc") => {
             "replace(doc, '\"description\":\"as it was\"', '\"description\":\"changed\"')"
                 .to_owned()
         }
         ("contracts", "doc") => {
             "replace(doc, '\"timeout_ms\":20000', '\"timeout_ms\":90000')".to_owned()
         }
-        ("subscriptions", "doc") => {
-            "replace(doc, '\"description\":\"as it was\"', '\"description\":\"changed\"')"
-                .to_owned()
-        }
         ("payload_schemas", "doc") => "'{}'".to_owned(),
         // Sealed for another agent or subscription: it does not open.
         (_, "secrets") => "replace(secrets, '\"sealed\":\"', '\"sealed\":\"AAAA')".to_owned(),
         ("api_keys", "role") => "'admin'".to_owned(),
-        ("legal_holds", "task_id") => "'7a000000-0000-4000-8000-000000000001'".to_owned(),
+        ("legal_holds", "task_id") | ("subscriptions", "subscription_id") => {
+            "'7a000000-0000-4000-8000-000000000001'".to_owned()
+        }
         (_, "version") => "'9.9.9'".to_owned(),
-        ("subscriptions", "subscription_id") => "'7a000000-0000-4000-8000-000000000001'".to_owned(),
         (_, "created_at" | "updated_at" | "placed_at" | "ordinal") => format!("{column} + 1"),
         (_, "usd_nanos") => "usd_nanos + 1000000000".to_owned(),
         (_, "window_s") => "7200".to_owned(),
@@ -395,7 +392,7 @@ both! {
         past_the_broker(broker, &format!("UPDATE tasks SET status = 'CANCELED' WHERE task_id = '{task}'")).await;
         let trace = broker.admin.get(&format!("{}/trace", done.task_path())).await.expect(200).body;
         assert_eq!((&trace["status"], &trace["verification"]["ok"]), (&json!("COMPLETED"), &json!(false)));
-        let page = html(&trace, &[done.0.clone()], &ReportFacts::default());
+        let page = html(&trace, std::slice::from_ref(&done.0), &ReportFacts::default());
         assert!(page.contains("The database contradicts the records") && page.contains("CANCELED"), "{page}");
         past_the_broker(broker, &format!("UPDATE tasks SET status = 'COMPLETED' WHERE task_id = '{task}'")).await;
         well(broker).await;

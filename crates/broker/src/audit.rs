@@ -716,10 +716,10 @@ fn compare(
         let detail = format!("handoff {id} stands as {stands}, its last record says {said}");
         return Some(state(leaf_index, detail));
     }
-    // Of a handoff that is tried again it can be the reason of an attempt, which no record has; of a completed one it is what
-    // its receiver did next.
+    // Of a handoff that is tried again, or was canceled between two attempts, it can be the reason of an attempt, which no
+    // record has; of a completed one it is what its receiver did next.
     if handoff.status.is_final()
-        && handoff.status != HandoffStatus::Completed
+        && !matches!(handoff.status, HandoffStatus::Completed | HandoffStatus::Canceled)
         && let Some(reason) = &handoff.reason
         && !says_reason(&recorded.reasons, reason)
     {

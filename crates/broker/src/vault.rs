@@ -112,7 +112,7 @@ impl Vault {
     /// # Errors
     /// As [`Vault::seal`].
     pub fn seal_derived(&self, next: &Self) -> Result<Vec<u8>, VaultError> {
-        let keys = [&*self.pseudonyms, &*self.claims, &*self.runs].map(|key| key.as_slice());
+        let keys = [&*self.pseudonyms, &*self.claims, &*self.runs].map(<[u8; 32]>::as_slice);
         next.seal(DERIVED, &Zeroizing::new(keys.concat()))
     }
 
@@ -128,7 +128,7 @@ impl Vault {
         };
         let [pseudonyms, claims, runs] = [pseudonyms, claims, runs].map(|key| Zeroizing::new(*key));
         let tokens = token_cipher(&claims)?;
-        Ok(Self { pseudonyms, tokens, claims, runs, ..self })
+        Ok(Self { pseudonyms, claims, runs, tokens, ..self })
     }
 
     /// Seals a token that others keep and give back; it opens under a later master key, too.
@@ -152,7 +152,7 @@ impl Vault {
     /// # Errors
     /// [`VaultError::DoesNotOpen`].
     pub fn reseal(&self, next: &Self, place: &str, sealed: &[u8]) -> Result<Vec<u8>, VaultError> {
-        next.seal(place, &*self.open(place, sealed)?)
+        next.seal(place, &self.open(place, sealed)?)
     }
 
     /// A keyed hash of a data subject's id or a salt. Deterministic; guesses cannot be verified without the master key.

@@ -120,7 +120,9 @@ async fn judge_now(
     let mut from = 0;
     loop {
         let page = store.list_task_records(tenant, &[task], from, TASK_RECORDS).await?;
-        page.iter().for_each(|record| told.add(record));
+        for record in &page {
+            told.add(record);
+        }
         match page.last() {
             Some(last) if page.len() as i64 == TASK_RECORDS => from = last.leaf_index + 1,
             _ => break,
@@ -268,19 +270,15 @@ fn judge_escalations(
                 && Some(one.at) == row.resolved_at
                 && one.said.reason.as_deref() == Some(resolution.as_str())
         };
-        match ends.iter().position(is_end) {
-            Some(place) => {
-                ends.remove(place);
-            }
-            None => {
-                let detail = format!(
-                    "escalation {} stands as resolved ({}), and no record says so",
-                    row.id,
-                    resolution.as_str()
-                );
-                return Some((made.leaf_index, detail));
-            }
-        }
+        let Some(place) = ends.iter().position(is_end) else {
+            let detail = format!(
+                "escalation {} stands as resolved ({}), and no record says so",
+                row.id,
+                resolution.as_str()
+            );
+            return Some((made.leaf_index, detail));
+        };
+        ends.remove(place);
     }
     if let Some(made) = made.first() {
         let detail = "an escalation has this record, and its row is gone".to_owned();

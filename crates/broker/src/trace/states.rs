@@ -116,10 +116,10 @@ impl ToldStates {
         {
             found.push(("endedAt", json!(at), json!(ended)));
         }
-        // Of an open one it can be the reason of an attempt, which no record has; of a completed one it is what its receiver
+        // Of an open or a canceled one it can be the reason of an attempt, which no record has; of a completed one it is what its receiver
         // did next.
         if row.status.is_final()
-            && row.status != HandoffStatus::Completed
+            && !matches!(row.status, HandoffStatus::Completed | HandoffStatus::Canceled)
             && let Some(reason) = &row.reason
             && !says_reason(&told.reasons, reason)
         {

@@ -229,12 +229,7 @@ impl Tables {
         for (key, (handoff, _)) in handoffs {
             let mut handoff = handoff.clone();
             if let Some(born) = self.handoffs.remove(key) {
-                // What a handoff is born with stays.
-                (handoff.digest_salt, handoff.digest) = (born.digest_salt, born.digest);
-                handoff.origin = born.origin;
-                handoff.tracestate = born.tracestate;
-                handoff.conversation_id = born.conversation_id;
-                handoff.user_ref = born.user_ref;
+                keep_born(&mut handoff, born);
             }
             self.handoffs.insert(key.clone(), handoff);
         }
@@ -293,6 +288,15 @@ impl Tables {
             }
         }
     }
+}
+
+/// What a handoff is born with stays.
+fn keep_born(handoff: &mut Handoff, born: Handoff) {
+    (handoff.digest_salt, handoff.digest) = (born.digest_salt, born.digest);
+    handoff.origin = born.origin;
+    handoff.tracestate = born.tracestate;
+    handoff.conversation_id = born.conversation_id;
+    handoff.user_ref = born.user_ref;
 }
 
 /// Checks that new rows do not exist and known rows do.
