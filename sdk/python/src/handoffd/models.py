@@ -3166,6 +3166,58 @@ class RecordActor(BaseModel):
     """
 
 
+class RecordAdoption(BaseModel):
+    """
+    Rows that had no committed state, and have one from this record on.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    as_of: Annotated[int, Field(alias="asOf")]
+    """
+    The log's size when their rows were read.
+    """
+    objects: int
+    """
+    How many objects.
+    """
+
+
+class RecordChange(BaseModel):
+    """
+    An object that an administrative record changed: its id and the names of what changed. The values are in the record's content.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    changed: list[str] | None = None
+    """
+    Names of the members that changed; absent where it was made or removed.
+    """
+    id: str
+    """
+    Its id; of a cap its window, behind the agent's id where it is an agent's.
+    """
+    object: str
+    """
+    What it is: `agent`, `key`, `legalHold`, `cap`, `subscription`.
+    """
+    removed: bool | None = None
+    """
+    Whether it was removed.
+    """
+    role: str | None = None
+    """
+    The role of a key.
+    """
+
+
 class RecordContract(BaseModel):
     """
     A version of a contract or of a payload schema.
@@ -3260,9 +3312,13 @@ class RecordFault(BaseModel):
         defer_build=True,
         populate_by_name=True,
     )
+    detail: str | None = None
+    """
+    The same in words; of `state` with both values.
+    """
     fault: str
     """
-    What is wrong: a code.
+    What is wrong: a code. `state` where a row of the database is not what the records say; the trace goes by the records.
     """
     leaf_index: Annotated[int, Field(alias="leafIndex")]
     """
@@ -3414,6 +3470,26 @@ class RecordRetention(BaseModel):
     data: int
     """
     Personal data purged, counted.
+    """
+
+
+class RecordSentences(BaseModel):
+    """
+    Sentences of a class, and those of them that the summary has as they were said.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    kept: int
+    """
+    Those that are kept.
+    """
+    of: int
+    """
+    Different sentences.
     """
 
 
@@ -3734,6 +3810,26 @@ class RotatedView(BaseModel):
     webhook_secret: Annotated[str | None, Field(alias="webhookSecret")] = None
     """
     The broker signs its deliveries to the agent with it.
+    """
+
+
+class RowDifference(BaseModel):
+    """
+    A value of a row that is not what the records say.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    record: str | None = None
+    """
+    By the records.
+    """
+    row: str | None = None
+    """
+    In the row.
     """
 
 
@@ -5587,6 +5683,7 @@ class DatumRecord(BaseModel):
             "ERASURE_COMPLETED",
             "LEGAL_HOLD_PLACED",
             "LEGAL_HOLD_RELEASED",
+            "STATE_ADOPTED",
         ]
         | str
     )
@@ -8082,6 +8179,11 @@ class RecordCompression(BaseModel):
     """
     Turns of the message as submitted.
     """
+    sentences: dict[str, RecordSentences] | None = None
+    """
+    All sentences of what was replaced by class (`constraint`, `warning`, `change`, `commitment`, `decision`, `question`,
+    `reason`, `figures`, `other`).
+    """
     tokenizer: Literal["o200k", "cl100k", "estimate"] | str
     """
     How the tokens were counted.
@@ -8705,6 +8807,11 @@ class TraceHandoff(BaseModel):
     """
     Between which regions the data went, and on what basis.
     """
+    row_differs: Annotated[dict[str, RowDifference] | None, Field(alias="rowDiffers")] = None
+    """
+    Members in which the database's row differs from the records, each with both values (`row`, `record`). The entry has
+    the record's, and `verification` names the fault `state`.
+    """
     status: (
         Literal[
             "PENDING",
@@ -8757,6 +8864,10 @@ class TraceRecord(BaseModel):
     """
     The actor that caused it.
     """
+    adoption: RecordAdoption | None = None
+    """
+    What a `STATE_ADOPTED` record commits to.
+    """
     attempts: int | None = None
     """
     Attempts at delivery under a contract, by the time of the verdict.
@@ -8764,6 +8875,10 @@ class TraceRecord(BaseModel):
     audit_event: Annotated[str | None, Field(alias="auditEvent")] = None
     """
     What the contract calls the edge's events.
+    """
+    changes: list[RecordChange] | None = None
+    """
+    What an administrative record changed.
     """
     checkpoint_commitment: Annotated[str | None, Field(alias="checkpointCommitment")] = None
     """
@@ -8861,6 +8976,7 @@ class TraceRecord(BaseModel):
             "ERASURE_COMPLETED",
             "LEGAL_HOLD_PLACED",
             "LEGAL_HOLD_RELEASED",
+            "STATE_ADOPTED",
         ]
         | str
     )
@@ -10318,6 +10434,10 @@ class Record(BaseModel):
     """
     The actor that caused it.
     """
+    adoption: RecordAdoption | None = None
+    """
+    What a `STATE_ADOPTED` record commits to.
+    """
     attempts: int | None = None
     """
     Attempts at delivery under a contract, by the time of the verdict.
@@ -10325,6 +10445,10 @@ class Record(BaseModel):
     audit_event: Annotated[str | None, Field(alias="auditEvent")] = None
     """
     What the contract calls the edge's events.
+    """
+    changes: list[RecordChange] | None = None
+    """
+    What an administrative record changed.
     """
     checkpoint_commitment: Annotated[str | None, Field(alias="checkpointCommitment")] = None
     """
@@ -10417,6 +10541,7 @@ class Record(BaseModel):
             "ERASURE_COMPLETED",
             "LEGAL_HOLD_PLACED",
             "LEGAL_HOLD_RELEASED",
+            "STATE_ADOPTED",
         ]
         | str
     )

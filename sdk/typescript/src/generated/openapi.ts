@@ -6014,6 +6014,8 @@ export interface components {
         Record: {
             /** @description The actor that caused it. */
             actor: components["schemas"]["RecordActor"];
+            /** @description What a `STATE_ADOPTED` record commits to. */
+            adoption?: components["schemas"]["RecordAdoption"];
             /**
              * Format: int64
              * @description Attempts at delivery under a contract, by the time of the verdict.
@@ -6021,6 +6023,8 @@ export interface components {
             attempts?: number;
             /** @description What the contract calls the edge's events. */
             auditEvent?: string;
+            /** @description What an administrative record changed. */
+            changes?: components["schemas"]["RecordChange"][];
             /** @description `sha256:…`, a commitment to the checkpoint. */
             checkpointCommitment?: string;
             /** @description What the message's compression came to. */
@@ -6120,6 +6124,36 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
+        /** @description Rows that had no committed state, and have one from this record on. */
+        RecordAdoption: {
+            /**
+             * Format: int64
+             * @description The log's size when their rows were read.
+             */
+            asOf: number;
+            /**
+             * Format: int64
+             * @description How many objects.
+             */
+            objects: number;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description An object that an administrative record changed: its id and the names of what changed. The values are in the record's content. */
+        RecordChange: {
+            /** @description Names of the members that changed; absent where it was made or removed. */
+            changed?: string[];
+            /** @description Its id; of a cap its window, behind the agent's id where it is an agent's. */
+            id: string;
+            /** @description What it is: `agent`, `key`, `legalHold`, `cap`, `subscription`. */
+            object: string;
+            /** @description Whether it was removed. */
+            removed?: boolean;
+            /** @description The role of a key. */
+            role?: string;
+        } & {
+            [key: string]: unknown;
+        };
         /** @description What an external classifier said. */
         RecordClassifier: {
             /** @description The model, or the style it speaks. */
@@ -6178,6 +6212,13 @@ export interface components {
              * @description Turns of the message as submitted.
              */
             originalTurns: number;
+            /**
+             * @description All sentences of what was replaced by class (`constraint`, `warning`, `change`, `commitment`, `decision`, `question`,
+             *     `reason`, `figures`, `other`).
+             */
+            sentences?: {
+                [key: string]: components["schemas"]["RecordSentences"];
+            };
             /** @description How the tokens were counted. */
             tokenizer: components["schemas"]["Tokenizer"];
             /**
@@ -6255,7 +6296,9 @@ export interface components {
         };
         /** @description A fault in a record. */
         RecordFault: {
-            /** @description What is wrong: a code. */
+            /** @description The same in words; of `state` with both values. */
+            detail?: string;
+            /** @description What is wrong: a code. `state` where a row of the database is not what the records say; the trace goes by the records. */
             fault: string;
             /**
              * Format: int64
@@ -6298,7 +6341,7 @@ export interface components {
             [key: string]: unknown;
         };
         /** @description The kind of a record. A later version may have more. */
-        RecordKind: ("HANDOFF" | "REFUSED" | "NO_OP" | "DEAD_LETTERED" | "ACCEPTED" | "TAKEN_OVER" | "REJECTED" | "INPUT_REQUESTED" | "INPUT_PROVIDED" | "COMPLETED" | "FAILED" | "EXPIRED" | "COMPRESSED" | "CHUNK" | "STREAM_CLOSED" | "SECOND_OPINION" | "RETURNED" | "GROUP_ENDED" | "ROLLED_BACK" | "CHECKPOINT" | "TASK_COMPLETED" | "TASK_CANCELED" | "CANCELED" | "ESCALATED" | "ESCALATION_RESOLVED" | "RELEASED" | "DISCARDED" | "RELEASE_REFUSED" | "BUDGET_CHANGED" | "CHECKPOINT_RESTORED" | "AGENT_CREATED" | "AGENT_UPDATED" | "AGENT_DELETED" | "ENDPOINT_DISABLED" | "ENDPOINT_FAILING" | "ENDPOINT_RECOVERED" | "SECRET_ROTATED" | "CONTRACT_PUT" | "PAYLOAD_SCHEMA_PUT" | "KEY_CREATED" | "KEY_REVOKED" | "TREE_KEY_CHANGED" | "MASTER_KEY_CHANGED" | "SUBSCRIPTION_CREATED" | "SUBSCRIPTION_UPDATED" | "SUBSCRIPTION_DELETED" | "SUBSCRIPTION_DISABLED" | "SUBSCRIPTION_REPLAYED" | "ERASURE_REQUESTED" | "ERASED" | "ERASURE_COMPLETED" | "LEGAL_HOLD_PLACED" | "LEGAL_HOLD_RELEASED") | (string & {});
+        RecordKind: ("HANDOFF" | "REFUSED" | "NO_OP" | "DEAD_LETTERED" | "ACCEPTED" | "TAKEN_OVER" | "REJECTED" | "INPUT_REQUESTED" | "INPUT_PROVIDED" | "COMPLETED" | "FAILED" | "EXPIRED" | "COMPRESSED" | "CHUNK" | "STREAM_CLOSED" | "SECOND_OPINION" | "RETURNED" | "GROUP_ENDED" | "ROLLED_BACK" | "CHECKPOINT" | "TASK_COMPLETED" | "TASK_CANCELED" | "CANCELED" | "ESCALATED" | "ESCALATION_RESOLVED" | "RELEASED" | "DISCARDED" | "RELEASE_REFUSED" | "BUDGET_CHANGED" | "CHECKPOINT_RESTORED" | "AGENT_CREATED" | "AGENT_UPDATED" | "AGENT_DELETED" | "ENDPOINT_DISABLED" | "ENDPOINT_FAILING" | "ENDPOINT_RECOVERED" | "SECRET_ROTATED" | "CONTRACT_PUT" | "PAYLOAD_SCHEMA_PUT" | "KEY_CREATED" | "KEY_REVOKED" | "TREE_KEY_CHANGED" | "MASTER_KEY_CHANGED" | "SUBSCRIPTION_CREATED" | "SUBSCRIPTION_UPDATED" | "SUBSCRIPTION_DELETED" | "SUBSCRIPTION_DISABLED" | "SUBSCRIPTION_REPLAYED" | "ERASURE_REQUESTED" | "ERASED" | "ERASURE_COMPLETED" | "LEGAL_HOLD_PLACED" | "LEGAL_HOLD_RELEASED" | "STATE_ADOPTED") | (string & {});
         /** @description An agent as it was when the record was made. */
         RecordParty: {
             /** @description Id of the agent. */
@@ -6356,6 +6399,21 @@ export interface components {
             observed?: string[];
             /** @description The version of the rules. */
             rules: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description Sentences of a class, and those of them that the summary has as they were said. */
+        RecordSentences: {
+            /**
+             * Format: int64
+             * @description Those that are kept.
+             */
+            kept: number;
+            /**
+             * Format: int64
+             * @description Different sentences.
+             */
+            of: number;
         } & {
             [key: string]: unknown;
         };
@@ -6582,6 +6640,13 @@ export interface components {
             signingSecret?: string | null;
             /** @description The broker signs its deliveries to the agent with it. */
             webhookSecret?: string | null;
+        };
+        /** @description A value of a row that is not what the records say. */
+        RowDifference: {
+            /** @description By the records. */
+            record?: string | null;
+            /** @description In the row. */
+            row?: string | null;
         };
         /** @description What is not said is as it is now. */
         SafetyBody: {
@@ -7236,6 +7301,13 @@ export interface components {
             reason?: string | null;
             /** @description Between which regions the data went, and on what basis. */
             residency?: components["schemas"]["RecordResidency"];
+            /**
+             * @description Members in which the database's row differs from the records, each with both values (`row`, `record`). The entry has
+             *     the record's, and `verification` names the fault `state`.
+             */
+            rowDiffers?: {
+                [key: string]: components["schemas"]["RowDifference"];
+            };
             /** @description Its status. */
             status?: components["schemas"]["HandoffStatus"];
             /** @description Its stream, where the message comes in pieces; the chunks are at /handoffs/{handoffId}/chunks. */
@@ -7287,6 +7359,8 @@ export interface components {
         TraceRecord: {
             /** @description The actor that caused it. */
             actor: components["schemas"]["RecordActor"];
+            /** @description What a `STATE_ADOPTED` record commits to. */
+            adoption?: components["schemas"]["RecordAdoption"];
             /**
              * Format: int64
              * @description Attempts at delivery under a contract, by the time of the verdict.
@@ -7294,6 +7368,8 @@ export interface components {
             attempts?: number;
             /** @description What the contract calls the edge's events. */
             auditEvent?: string;
+            /** @description What an administrative record changed. */
+            changes?: components["schemas"]["RecordChange"][];
             /** @description `sha256:…`, a commitment to the checkpoint. */
             checkpointCommitment?: string;
             /** @description What the message's compression came to. */
