@@ -257,6 +257,11 @@ both! {
         post(&mut examples, &b.api, "askHandoff", &format!("{}/ask", asked.path()), question).await;
         let given = json!({ "answer": "The first." });
         post(&mut examples, &a.api, "answerHandoff", &format!("{}/answer", asked.path()), given).await;
+        post(&mut examples, admin, "searchUser", "/users/search", json!({ "userId": "jana" })).await;
+        let many = json!({ "filter": { "fromAgent": "a" }, "action": "cancel", "reason": "called off", "dryRun": true });
+        post(&mut examples, admin, "resolveEscalations", "/escalations/resolve", many).await;
+        let many = json!({ "filter": { "ids": [asked.task()] }, "reason": "called off" });
+        post(&mut examples, admin, "cancelTasks", "/tasks/cancel", many).await;
         assert_eq!(examples.kept, examples.keyed(), "every POST that changes something is posted twice here");
     }
 

@@ -150,14 +150,14 @@ export class Handoffs extends Service {
     return pages((cursor) => this.list({ ...query, ...(cursor === undefined ? {} : { cursor }) }));
   }
   /** One page of refused messages, the newest first: ids, codes and places. Operator. */
-  listRefusals(query: Query_<"listRefusals"> = {}): Promise<Answer<"listRefusals">> {
+  refusals(query: Query_<"listRefusals"> = {}): Promise<Answer<"listRefusals">> {
     return this.transport.call("listRefusals", split(query));
   }
   /** All refused messages that fit, page by page. */
   iterateRefusals(
     query: Query_<"listRefusals"> = {},
   ): AsyncGenerator<Answer<"listRefusals">["items"][number], void> {
-    return pages((cursor) => this.listRefusals({ ...query, ...(cursor === undefined ? {} : { cursor }) }));
+    return pages((cursor) => this.refusals({ ...query, ...(cursor === undefined ? {} : { cursor }) }));
   }
   /** The handed-over context as one guarded user turn, in text. */
   async prompt(handoffId: string, query: Omit<Query_<"getPrompt">, "format"> = {}): Promise<string> {

@@ -191,6 +191,10 @@ export class DataSubjects extends Service {
   get(subjectId: string, options?: CallOptions): Promise<Answer<"getDataSubject">> {
     return this.transport.call("getDataSubject", { path: { subjectId }, ...options });
   }
+  /** The reference to a user, by which tasks, handoffs and costs are listed. Operator. */
+  search(body: Body<"searchUser">, options?: CallOptions): Promise<Answer<"searchUser">> {
+    return this.transport.call("searchUser", { body, ...options });
+  }
   /** Erases a person's data; the answer is the certificate, or says where it will be. */
   erase(
     subjectId: string,
@@ -309,5 +313,12 @@ export class Escalations extends Service {
     options?: CallOptions,
   ): Promise<Answer<"resolveEscalation">> {
     return this.transport.call("resolveEscalation", { path: { escalationId }, body, ...options });
+  }
+  /** Decides those that fit a filter alike, at the given rate; with `dryRun` they are counted. Operator. */
+  resolveMany(
+    body: Body<"resolveEscalations">,
+    options?: CallOptions,
+  ): Promise<Answer<"resolveEscalations">> {
+    return this.transport.call("resolveEscalations", { body, ...options });
   }
 }

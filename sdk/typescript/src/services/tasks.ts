@@ -80,6 +80,14 @@ export class Tasks extends Service {
   cancel(taskId: string, body: Body<"cancelTask">, options?: CallOptions): Promise<Answer<"cancelTask">> {
     return this.transport.call("cancelTask", { path: { taskId }, body, ...options });
   }
+  /** Cancels those that fit a filter, at the given rate; with `dryRun` they are counted. Operator. */
+  cancelMany(body: Body<"cancelTasks">, options?: CallOptions): Promise<Answer<"cancelTasks">> {
+    return this.transport.call("cancelTasks", { body, ...options });
+  }
+  /** What tasks cost, by day, edge and agent. Operator. */
+  costs(query: Query_<"listCosts"> = {}): Promise<Answer<"listCosts">> {
+    return this.transport.call("listCosts", split(query));
+  }
   /** Declares a task done: its holder, or an operator. */
   complete(taskId: string, output?: unknown, options?: CallOptions): Promise<Answer<"completeTask">> {
     const body = output === undefined ? {} : { output };

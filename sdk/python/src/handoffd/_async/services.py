@@ -924,7 +924,7 @@ class DataSubjects:
             await self._transport.call("GET", f"/data-subjects/{quoted(subject_id)}/erasures/{quoted(erasure_id)}"),
         )
 
-    async def search_user(self, *, user_id: str, idempotency_key: str | None = None) -> models.UserView:
+    async def search(self, *, user_id: str, idempotency_key: str | None = None) -> models.UserView:
         """Find the reference to a user, by which tasks, handoffs and costs can be listed.
 
         Args:
@@ -1205,7 +1205,7 @@ class Escalations:
     def __init__(self, transport: AsyncTransport) -> None:
         self._transport = transport
 
-    async def resolve_escalations(
+    async def resolve_many(
         self,
         *,
         action: str,
@@ -1890,7 +1890,7 @@ class Handoffs:
             ),
         )
 
-    async def list_refusals(
+    async def refusals(
         self,
         *,
         from_agent: str | None = None,
@@ -1940,7 +1940,7 @@ class Handoffs:
             ),
         )
 
-    async def iterate_list_refusals(
+    async def iterate_refusals(
         self,
         *,
         from_agent: str | None = None,
@@ -1952,10 +1952,10 @@ class Handoffs:
         to: str | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[models.RefusalView]:
-        """Each item of `list_refusals`, page after page; arguments and errors as there."""
+        """Each item of `refusals`, page after page; arguments and errors as there."""
         cursor: str | None = None
         while True:
-            page = await self.list_refusals(
+            page = await self.refusals(
                 from_agent=from_agent,
                 to_agent=to_agent,
                 task_id=task_id,
@@ -2680,7 +2680,7 @@ class Tasks:
     def __init__(self, transport: AsyncTransport) -> None:
         self._transport = transport
 
-    async def list_costs(
+    async def costs(
         self,
         *,
         from_: str | None = None,
@@ -2725,7 +2725,7 @@ class Tasks:
             ),
         )
 
-    async def cancel_tasks(
+    async def cancel_many(
         self,
         *,
         filter: models.TaskSelection | Mapping[str, Any],
@@ -3144,7 +3144,7 @@ OPERATIONS: dict[str, str] = {
     "getDataSubject": "data_subjects.get",
     "eraseDataSubject": "data_subjects.erase",
     "getErasure": "data_subjects.erasure",
-    "searchUser": "data_subjects.search_user",
+    "searchUser": "data_subjects.search",
     "listDeadLetters": "dead_letters.list",
     "discardDeadLetters": "dead_letters.discard_many",
     "releaseDeadLetters": "dead_letters.release_many",
@@ -3152,7 +3152,7 @@ OPERATIONS: dict[str, str] = {
     "discardDeadLetter": "dead_letters.discard",
     "releaseDeadLetter": "dead_letters.release",
     "listEscalations": "escalations.list",
-    "resolveEscalations": "escalations.resolve_escalations",
+    "resolveEscalations": "escalations.resolve_many",
     "getEscalation": "escalations.get",
     "resolveEscalation": "escalations.resolve",
     "listEvents": "events.list",
@@ -3172,7 +3172,7 @@ OPERATIONS: dict[str, str] = {
     "getHistory": "handoffs.get_history",
     "rejectHandoff": "handoffs.reject",
     "takeOverHandoff": "handoffs.take_over",
-    "listRefusals": "handoffs.list_refusals",
+    "listRefusals": "handoffs.refusals",
     "listKeys": "keys.list",
     "createKey": "keys.create",
     "revokeKey": "keys.revoke",
@@ -3201,9 +3201,9 @@ OPERATIONS: dict[str, str] = {
     "listSubscriptionDeliveries": "subscriptions.deliveries",
     "replaySubscription": "subscriptions.replay",
     "rotateSubscriptionSecret": "subscriptions.rotate_secret",
-    "listCosts": "tasks.list_costs",
+    "listCosts": "tasks.costs",
     "listTasks": "tasks.list",
-    "cancelTasks": "tasks.cancel_tasks",
+    "cancelTasks": "tasks.cancel_many",
     "getTask": "tasks.get",
     "getBlame": "tasks.blame",
     "topUpTask": "tasks.top_up",

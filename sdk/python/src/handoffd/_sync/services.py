@@ -920,7 +920,7 @@ class DataSubjects:
             self._transport.call("GET", f"/data-subjects/{quoted(subject_id)}/erasures/{quoted(erasure_id)}"),
         )
 
-    def search_user(self, *, user_id: str, idempotency_key: str | None = None) -> models.UserView:
+    def search(self, *, user_id: str, idempotency_key: str | None = None) -> models.UserView:
         """Find the reference to a user, by which tasks, handoffs and costs can be listed.
 
         Args:
@@ -1201,7 +1201,7 @@ class Escalations:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def resolve_escalations(
+    def resolve_many(
         self,
         *,
         action: str,
@@ -1886,7 +1886,7 @@ class Handoffs:
             ),
         )
 
-    def list_refusals(
+    def refusals(
         self,
         *,
         from_agent: str | None = None,
@@ -1936,7 +1936,7 @@ class Handoffs:
             ),
         )
 
-    def iterate_list_refusals(
+    def iterate_refusals(
         self,
         *,
         from_agent: str | None = None,
@@ -1948,10 +1948,10 @@ class Handoffs:
         to: str | None = None,
         limit: int | None = None,
     ) -> Iterator[models.RefusalView]:
-        """Each item of `list_refusals`, page after page; arguments and errors as there."""
+        """Each item of `refusals`, page after page; arguments and errors as there."""
         cursor: str | None = None
         while True:
-            page = self.list_refusals(
+            page = self.refusals(
                 from_agent=from_agent,
                 to_agent=to_agent,
                 task_id=task_id,
@@ -2672,7 +2672,7 @@ class Tasks:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def list_costs(
+    def costs(
         self,
         *,
         from_: str | None = None,
@@ -2717,7 +2717,7 @@ class Tasks:
             ),
         )
 
-    def cancel_tasks(
+    def cancel_many(
         self,
         *,
         filter: models.TaskSelection | Mapping[str, Any],
@@ -3136,7 +3136,7 @@ OPERATIONS: dict[str, str] = {
     "getDataSubject": "data_subjects.get",
     "eraseDataSubject": "data_subjects.erase",
     "getErasure": "data_subjects.erasure",
-    "searchUser": "data_subjects.search_user",
+    "searchUser": "data_subjects.search",
     "listDeadLetters": "dead_letters.list",
     "discardDeadLetters": "dead_letters.discard_many",
     "releaseDeadLetters": "dead_letters.release_many",
@@ -3144,7 +3144,7 @@ OPERATIONS: dict[str, str] = {
     "discardDeadLetter": "dead_letters.discard",
     "releaseDeadLetter": "dead_letters.release",
     "listEscalations": "escalations.list",
-    "resolveEscalations": "escalations.resolve_escalations",
+    "resolveEscalations": "escalations.resolve_many",
     "getEscalation": "escalations.get",
     "resolveEscalation": "escalations.resolve",
     "listEvents": "events.list",
@@ -3164,7 +3164,7 @@ OPERATIONS: dict[str, str] = {
     "getHistory": "handoffs.get_history",
     "rejectHandoff": "handoffs.reject",
     "takeOverHandoff": "handoffs.take_over",
-    "listRefusals": "handoffs.list_refusals",
+    "listRefusals": "handoffs.refusals",
     "listKeys": "keys.list",
     "createKey": "keys.create",
     "revokeKey": "keys.revoke",
@@ -3193,9 +3193,9 @@ OPERATIONS: dict[str, str] = {
     "listSubscriptionDeliveries": "subscriptions.deliveries",
     "replaySubscription": "subscriptions.replay",
     "rotateSubscriptionSecret": "subscriptions.rotate_secret",
-    "listCosts": "tasks.list_costs",
+    "listCosts": "tasks.costs",
     "listTasks": "tasks.list",
-    "cancelTasks": "tasks.cancel_tasks",
+    "cancelTasks": "tasks.cancel_many",
     "getTask": "tasks.get",
     "getBlame": "tasks.blame",
     "topUpTask": "tasks.top_up",
