@@ -123,6 +123,9 @@ pub async fn an_archive_without_room_moves_nothing(site: Arc<Site>) {
     ];
     let broker = Broker::start(&site, &settings).await;
     let world = World::new(&broker, Vec::new()).await;
+    // What the registration of agents left is moved first.
+    archived(&site, &settings).await;
+    let set_up = objects(folder.path());
     let tasks = about(&broker, &world, 40).await;
     let before = traces(&broker, &tasks).await;
     // There is room for the lease's row, and not for a segment.
@@ -138,7 +141,7 @@ pub async fn an_archive_without_room_moves_nothing(site: Arc<Site>) {
     assert_eq!(traces(&broker, &tasks).await, before);
     assert_eq!(archived(&site, &settings).await["contents"].as_u64(), Some(40));
     assert_eq!(archived(&site, &settings).await["orphans"].as_u64(), Some(0));
-    assert_eq!(objects(folder.path()), 2);
+    assert_eq!(objects(folder.path()) - set_up, 2);
     assert_eq!(traces(&broker, &tasks).await, before);
     broker.stop().await;
     site.verify_with(&settings).await;
