@@ -15,6 +15,8 @@ pub mod groups;
 pub mod opinions;
 mod place;
 pub mod record;
+// Rows of a database: agents and subscriptions are read with the types of the gate.
+#[cfg(feature = "gate")]
 pub mod states;
 pub mod streams;
 mod tree;
