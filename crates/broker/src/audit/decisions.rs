@@ -35,7 +35,7 @@ struct Said {
 }
 
 impl Said {
-    /// Who decided, as a row names it.
+    /// The key or agent that decided, by the name that the row has.
     fn person(&self) -> Option<String> {
         let actor = self.actor.as_ref()?;
         let agent = actor.agent_id.as_ref().map(ToString::to_string);
@@ -284,7 +284,7 @@ fn judge_escalations(
         let detail = "an escalation has this record, and its row is gone".to_owned();
         return Some((made.leaf_index, detail));
     }
-    // What a record resolved waits for nobody.
+    // A record resolved this escalation, so its row may not be open.
     let end = ends.first()?;
     Some((
         end.leaf_index,

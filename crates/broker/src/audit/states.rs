@@ -57,7 +57,7 @@ pub async fn read_on(
     }
 }
 
-/// What a comparison of all rows found.
+/// The result of comparing all rows with their records.
 #[derive(Debug, Default)]
 pub(super) struct Compared {
     pub(super) committed: u64,
@@ -85,7 +85,7 @@ pub(super) async fn compare(
         let before = from;
         from = read_on(store, contents, tenant, (book, from)).await?;
         compared = compare_all(tenant, book, &rows, vault, size);
-        // Where no record came meanwhile the rows are those of the records.
+        // No record was added between the two reads, so the difference is not a change under way.
         if compared.fault.is_none() || from == before {
             break;
         }
