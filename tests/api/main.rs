@@ -29,6 +29,8 @@ mod conformance;
 mod context;
 mod contracts;
 mod crowd;
+#[path = "../support/databases.rs"]
+mod databases;
 mod delivery;
 mod described;
 mod doors;

@@ -4,7 +4,8 @@
 use serde_json::json;
 use sqlx::Connection;
 
-use crate::harness::{Broker, Kind, on_server, run, until};
+use crate::databases::on_server;
+use crate::harness::{Broker, Kind, run, until};
 use crate::message::Message;
 
 const SETTINGS: crate::harness::Settings<'static> =
@@ -304,7 +305,7 @@ async fn a_database_that_is_not_utf_8_is_refused_at_the_start() {
     let name = format!("handoffd_api_{}", handoffd::clock::random_id().simple());
     on_server(format!("CREATE DATABASE {name} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0"))
         .await;
-    let mut url = crate::harness::server();
+    let mut url = crate::databases::server();
     url.set_path(&name);
     let options = handoffd::store::postgres::PostgresOptions::default();
     let refused = handoffd::store::postgres::PostgresStore::open(url.as_str(), options).await;

@@ -17,6 +17,8 @@ mod collector;
 mod connections;
 mod crash;
 mod cuts;
+#[path = "../support/databases.rs"]
+mod databases;
 mod erasures;
 mod events;
 mod failover;

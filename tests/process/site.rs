@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use base64::Engine;
 use futures_util::FutureExt;
-use handoffd::clock::{random, random_id};
+use handoffd::clock::random;
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, Connection};
 use tokio::process::Command;
 
+use crate::databases::{migrated_database, migrated_pair, on_server};
 use crate::proxy::Proxy;
 
 /// The first admin key of every broker here.
@@ -53,28 +54,6 @@ fn install_crypto() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-fn server() -> url::Url {
-    std::env::var("HANDOFFD_TEST_POSTGRES_URL")
-        .expect("no HANDOFFD_TEST_POSTGRES_URL: run scripts/test, which brings a Postgres server")
-        .parse()
-        .expect("HANDOFFD_TEST_POSTGRES_URL is a URL")
-}
-
-async fn on_server(sql: String) {
-    let mut connection = sqlx::PgConnection::connect(server().as_str()).await.unwrap();
-    sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
-    connection.close().await.unwrap();
-}
-
-/// A new database on the server: its URL.
-async fn database() -> String {
-    let name = format!("handoffd_test_{}", random_id().simple());
-    on_server(format!("CREATE DATABASE {name}")).await;
-    let mut url = server();
-    url.set_path(&name);
-    url.into()
-}
-
 /// 32 random bytes in base64.
 pub fn master_key() -> String {
     base64::engine::general_purpose::STANDARD.encode(random::<32>())
@@ -84,11 +63,13 @@ impl Site {
     async fn new(side: Side) -> Self {
         install_crypto();
         let folder = tempfile::tempdir().unwrap();
-        let url = match side {
-            Side::Sqlite => format!("sqlite:{}", folder.path().join("broker.db").display()),
-            Side::Postgres | Side::Apart => database().await,
+        let (url, audit) = match side {
+            Side::Sqlite => {
+                (format!("sqlite:{}", folder.path().join("broker.db").display()), String::new())
+            }
+            Side::Postgres => (migrated_database().await, String::new()),
+            Side::Apart => migrated_pair().await,
         };
-        let audit = if side == Side::Apart { database().await } else { String::new() };
         Self { side, url, audit, master_key: master_key(), folder }
     }
 

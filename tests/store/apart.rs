@@ -10,8 +10,9 @@ use std::time::Duration;
 use handoffd::store::{AdminStore, Store, StoreError};
 use tokio::time::Instant;
 
+use crate::databases::{database, on_server};
 use crate::fixture::{given, handoff_id, needs, plan, submit, transact};
-use crate::harness::{Bed, Side, acme, database, drop_database, name, on_server, open_with};
+use crate::harness::{Bed, Side, acme, drop_database, name, open_with};
 use crate::tamper::verify;
 
 /// Nothing here waits longer for what must come.

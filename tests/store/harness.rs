@@ -12,6 +12,8 @@ use handoffd::store::sqlite::{SqliteOptions, SqliteStore};
 use handoffd::store::{Store, StoreError};
 use sqlx::{AssertSqlSafe, Connection, Row};
 
+use crate::databases::{database, migrated_database, migrated_pair, on_server};
+
 /// Which store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
@@ -52,7 +54,7 @@ pub async fn run<F>(side: Side, case: impl FnOnce(Arc<Bed>) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let bed = Arc::new(Bed::bare(side).await);
+    let bed = Arc::new(Bed::migrated(side).await);
     bed.store.migrate().await.unwrap();
     bed.store.ensure_tenant(&acme(), "log-acme", Micros(1)).await.unwrap();
     let outcome = AssertUnwindSafe(case(bed.clone())).catch_unwind().await;
@@ -60,19 +62,6 @@ where
     if let Err(panic) = outcome {
         std::panic::resume_unwind(panic);
     }
-}
-
-fn server() -> url::Url {
-    std::env::var("HANDOFFD_TEST_POSTGRES_URL")
-        .expect("no HANDOFFD_TEST_POSTGRES_URL: run scripts/test, which brings a Postgres server")
-        .parse()
-        .expect("HANDOFFD_TEST_POSTGRES_URL is a URL")
-}
-
-pub async fn on_server(sql: String) {
-    let mut connection = sqlx::PgConnection::connect(server().as_str()).await.unwrap();
-    sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
-    connection.close().await.unwrap();
 }
 
 async fn open(url: &str, audit: Option<&str>) -> Arc<dyn Store> {
@@ -83,15 +72,6 @@ async fn open(url: &str, audit: Option<&str>) -> Arc<dyn Store> {
 pub async fn open_with(url: &str, audit: Option<&str>) -> Result<PostgresStore, StoreError> {
     let audit_url = audit.map(str::to_owned);
     PostgresStore::open(url, PostgresOptions { audit_url, ..PostgresOptions::default() }).await
-}
-
-/// A new database on the server: its URL.
-pub async fn database() -> String {
-    let name = format!("handoffd_test_{}", random_id().simple());
-    let mut url = server();
-    on_server(format!("CREATE DATABASE {name}")).await;
-    url.set_path(&name);
-    url.into()
 }
 
 /// A URL that names a server which does not answer, and then the database's.
@@ -119,6 +99,27 @@ impl Bed {
     /// An empty database, opened; one to serve from is migrated, by its owner.
     pub async fn bare(side: Side) -> Self {
         match side {
+            Side::Sqlite | Side::Memory => Self::on(side, String::new(), None).await,
+            Side::Apart => Self::on(side, database().await, Some(database().await)).await,
+            _ => Self::on(side, database().await, None).await,
+        }
+    }
+
+    /// A database that is migrated already where its server has copies of one, opened.
+    async fn migrated(side: Side) -> Self {
+        match side {
+            Side::Sqlite | Side::Memory => Self::on(side, String::new(), None).await,
+            Side::Apart => {
+                let (url, audit) = migrated_pair().await;
+                Self::on(side, url, Some(audit)).await
+            }
+            _ => Self::on(side, migrated_database().await, None).await,
+        }
+    }
+
+    /// Opens what the server has; SQLite and memory make their own.
+    async fn on(side: Side, url: String, audit: Option<String>) -> Self {
+        match side {
             Side::Sqlite => {
                 let folder = tempfile::tempdir().unwrap();
                 let url = format!("sqlite:{}", folder.path().join("store.db").display());
@@ -133,29 +134,26 @@ impl Bed {
                 }
             }
             Side::Postgres => {
-                let url = database().await;
                 let store = open(&url, None).await;
                 Self { side, store, url, role: None, audit: None, folder: None }
             }
             Side::Encrypted => {
-                let mut url: url::Url = database().await.parse().unwrap();
+                let mut url: url::Url = url.parse().unwrap();
                 url.query_pairs_mut().append_pair("sslmode", "require");
                 let url = String::from(url);
                 let store = open(&url, None).await;
                 Self { side, store, url, role: None, audit: None, folder: None }
             }
             Side::Several => {
-                let url = database().await;
                 let store = open(&behind_a_dead_server(&url), None).await;
                 Self { side, store, url, role: None, audit: None, folder: None }
             }
             Side::Apart => {
-                let (url, audit) = (database().await, database().await);
-                let store = open(&url, Some(&audit)).await;
-                Self { side, store, url, role: None, audit: Some(audit), folder: None }
+                let store = open(&url, audit.as_deref()).await;
+                Self { side, store, url, role: None, audit, folder: None }
             }
             Side::Serving => {
-                let bed = Box::pin(Self::bare(Side::Postgres)).await;
+                let bed = Box::pin(Self::on(Side::Postgres, url, None)).await;
                 bed.store.migrate().await.unwrap();
                 let role = format!("handoffd_{}", random_id().simple());
                 bed.store.grant_serving(&role).await.unwrap();

@@ -11,6 +11,8 @@ mod batches;
 mod caps;
 mod cold;
 mod contracts;
+#[path = "../support/databases.rs"]
+mod databases;
 mod deliveries;
 mod encrypted;
 mod erasure;
