@@ -35,6 +35,7 @@ mod serve;
 mod trace;
 mod validate;
 mod verify;
+mod why;
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,6 +105,8 @@ enum Commands {
     Purge(purge::Args),
     /// Show the history of a task, from a running broker
     Trace(trace::Args),
+    /// Say why a task does not go on, since when, and what ends the wait, from a running broker
+    Why(trace::Args),
     /// Check contracts, in files or of a running broker; exit 1 on errors
     Lint(lint::Args),
     /// Check an audit log, or an exported one, against the contracts; exit 1 if something does not conform
@@ -207,6 +210,7 @@ pub fn main() -> i32 {
             Commands::Archive(args) => Box::pin(archive::run(args, config, output)).await,
             Commands::Purge(args) => Box::pin(purge::run(args, config, output)).await,
             Commands::Trace(args) => trace::run(args, config, output).await,
+            Commands::Why(args) => why::run(args, config, output).await,
             Commands::Lint(args) => lint::run(args, config, form).await,
             Commands::Conformance(args) => Box::pin(conformance::run(args, config, output)).await,
             Commands::Validate(args) => validate::run(&args, output),

@@ -16,12 +16,12 @@ use handoffd_core::gate::completeness::INITIAL;
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
     /// The task's UUID
-    task: TaskId,
+    pub(super) task: TaskId,
     #[command(flatten)]
-    reach: Reach,
+    pub(super) reach: Reach,
     /// The key; the admin key in auth.keys_dir or the data directory unless said
     #[arg(long, env = "HANDOFFD_API_KEY", hide_env_values = true)]
-    key: Option<String>,
+    pub(super) key: Option<String>,
 }
 
 /// Fetches a trace and prints it.

@@ -82,6 +82,8 @@ impl From<&DeadLetterRow> for DeadLetterView {
 pub struct ListParams {
     /// `OPEN`, `RELEASED` or `DISCARDED`.
     status: Option<String>,
+    /// Only of this task.
+    task_id: Option<String>,
     /// With this primary reason.
     reason: Option<String>,
     /// Only from this sender.
@@ -121,6 +123,7 @@ pub(super) async fn list(
     };
     let filter = DeadLetterFilter {
         status: params.status.as_deref().map(status).transpose()?,
+        task_id: parameter("taskId", params.task_id.as_deref())?,
         reason: params.reason,
         source: parameter("fromAgent", params.from_agent.as_deref())?,
         target: parameter("toAgent", params.to_agent.as_deref())?,
@@ -406,7 +409,7 @@ fn selection(filter: BulkFilter) -> Result<DeadLetterSelection, Problem> {
         return Err(wrong("/filter", "say which: at least one condition"));
     }
     let status = Some(DeadLetterStatus::Open);
-    let filter = DeadLetterFilter { status, reason, source, target, from, until };
+    let filter = DeadLetterFilter { status, task_id: None, reason, source, target, from, until };
     Ok(DeadLetterSelection { filter, ids })
 }
 

@@ -67,6 +67,7 @@ pub mod verdicts;
 pub mod views;
 mod waiting;
 pub mod what_if;
+pub mod why;
 
 use handoffd_broker::compress::CompressionStep;
 use handoffd_broker::config::Config;

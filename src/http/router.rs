@@ -15,7 +15,7 @@ use super::{
     contracts, cost, costs, data_subjects, dead_letters, docs, escalations, events, handoffs,
     history, inbox, keys, layer, legal_holds, matching, once, prompt, queries, questions, refusals,
     schemas, service, streams, subscriptions, tasks, tiles, trace, transports, users, verdicts,
-    what_if,
+    what_if, why,
 };
 
 #[derive(OpenApi)]
@@ -91,6 +91,7 @@ macro_rules! table {
             .routes($routes!(trace::trace))
             .routes($routes!(blame::blame))
             .routes($routes!(cost::cost))
+            .routes($routes!(why::explain))
             .routes($routes!(costs::costs))
             .routes($routes!(users::search))
             .routes($routes!(tasks::complete))

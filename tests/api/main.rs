@@ -98,3 +98,4 @@ mod transport_temporal;
 mod unreadable;
 mod verdicts;
 mod what_if;
+mod why;

@@ -66,6 +66,7 @@ const ROOMS: &[Room] = &[
     ),
     narrow("account", 1, &["domain"], "what a task cost, from records alone: pure"),
     room("costs", 5, "what many tasks cost: pure, and read from the records"),
+    room("why", 5, "why a task does not go on: pure, and read from the store"),
     narrow(
         "vault",
         2,

@@ -35,4 +35,5 @@ pub mod transport;
 pub mod tree;
 pub mod vault;
 pub mod web_keys;
+pub mod why;
 pub mod witness;

@@ -23,3 +23,5 @@ pub mod prompt;
 pub mod report;
 #[cfg(feature = "gate")]
 pub mod sw4rm;
+#[cfg(feature = "gate")]
+pub mod why;

@@ -100,7 +100,7 @@ NAMES = {
     "listTasks": "tasks.list", "getTask": "tasks.get", "getBlame": "tasks.blame", "topUpTask": "tasks.top_up",
     "cancelTask": "tasks.cancel", "listCheckpoints": "tasks.checkpoints", "getCheckpoint": "tasks.checkpoint",
     "putCheckpoint": "tasks.put_checkpoint", "restoreCheckpoint": "tasks.restore_checkpoint",
-    "completeTask": "tasks.complete", "getTaskCost": "tasks.cost",
+    "completeTask": "tasks.complete", "getTaskCost": "tasks.cost", "explainTask": "tasks.why",
 }  # fmt: skip
 
 # Written by hand in `_async/client.py`: streams, and answers of several kinds.

@@ -90,6 +90,7 @@ pub(super) const RESOURCE: Resource = Resource {
                     Kind::Choice(&["OPEN", "RELEASED", "DISCARDED"]),
                     "In this state",
                 ),
+                Arg::query("task", "taskId", Kind::Text, "Of this task"),
                 Arg::query("reason", "reason", Kind::Text, "With this primary reason"),
                 Arg::query("from-agent", "fromAgent", Kind::Text, "From this agent"),
                 Arg::query("to-agent", "toAgent", Kind::Text, "To this agent"),

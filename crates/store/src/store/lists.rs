@@ -55,6 +55,8 @@ pub struct TaskFilter {
 pub struct DeadLetterFilter {
     /// Only dead letters with this status.
     pub status: Option<DeadLetterStatus>,
+    /// Only dead letters of this task.
+    pub task_id: Option<TaskId>,
     /// Only dead letters with this primary reason.
     pub reason: Option<String>,
     /// Only dead letters from this agent.
@@ -72,6 +74,7 @@ impl DeadLetterFilter {
     #[must_use]
     pub fn takes(&self, row: &DeadLetterRow) -> bool {
         self.status.is_none_or(|status| row.status == status)
+            && self.task_id.is_none_or(|task| row.task_id == task)
             && self.reason.as_ref().is_none_or(|reason| row.reason == *reason)
             && self.source.as_ref().is_none_or(|source| row.source == *source)
             && self.target.as_ref().is_none_or(|target| row.target.as_ref() == Some(target))

@@ -273,6 +273,8 @@ pub trait OutboxStore: Send + Sync {
         receivers: &[ReceiverKey],
         now: Micros,
     ) -> Result<Vec<ReceiverKey>>;
+    /// Deliveries of a task that wait, in their order.
+    async fn list_queued(&self, task: &TaskKey, limit: i64) -> Result<Vec<OutboxRow>>;
     /// A receiver's claimable handoffs, without a claim.
     async fn list_waiting(
         &self,

@@ -68,6 +68,10 @@ export class Tasks extends Service {
   cost(taskId: string, options?: CallOptions): Promise<Answer<"getTaskCost">> {
     return this.transport.call("getTaskCost", { path: { taskId }, ...options });
   }
+  /** Why a task does not go on, the most urgent reason first. Operator or auditor. */
+  why(taskId: string, options?: CallOptions): Promise<Answer<"explainTask">> {
+    return this.transport.call("explainTask", { path: { taskId }, ...options });
+  }
   /** The hop that wrote a value of the state, by its RFC 6901 pointer. */
   blame(taskId: string, query: Query_<"getBlame">): Promise<Answer<"getBlame">> {
     return this.transport.call("getBlame", { path: { taskId }, ...split(query) });

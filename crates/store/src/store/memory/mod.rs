@@ -406,6 +406,10 @@ impl OutboxStore for MemoryStore {
         self.ask("list_due_among", |tables| Ok(tables.list_due_among(receivers, now))).await
     }
 
+    async fn list_queued(&self, task: &TaskKey, limit: i64) -> Result<Vec<OutboxRow>> {
+        self.ask("list_queued", |tables| Ok(tables.list_queued(task, limit))).await
+    }
+
     async fn list_waiting(
         &self,
         receiver: &ReceiverKey,

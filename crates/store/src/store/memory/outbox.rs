@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::store::{
     ClaimKey, ClaimRelease, DeliveryClaim, HandoffKey, OutboxRow, ReceiverKey, Result, ReturnRow,
-    StoreError,
+    StoreError, TaskKey,
 };
 use handoffd_core::domain::handoff::DeliveryMode;
 use handoffd_core::domain::ids::Micros;
@@ -85,6 +85,14 @@ impl Tables {
         let returns = self.due_returns(now).map(|row| (row.tenant.clone(), row.agent.clone()));
         let due: BTreeSet<_> = due.chain(returns).collect();
         due.into_iter().filter(|receiver| receivers.contains(receiver)).collect()
+    }
+
+    pub(super) fn list_queued(&self, (tenant, task): &TaskKey, limit: i64) -> Vec<OutboxRow> {
+        let own = |row: &&OutboxRow| row.tenant == *tenant && row.task_id == *task;
+        let mut rows: Vec<_> = self.outbox.values().filter(own).cloned().collect();
+        rows.sort_by_key(|row| row.seq);
+        rows.truncate(bounded(limit));
+        rows
     }
 
     pub(super) fn list_waiting(

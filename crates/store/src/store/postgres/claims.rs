@@ -9,7 +9,7 @@ use super::rows;
 use crate::store::rows::{HANDOFF, OUTBOX, RETURN, unreadable};
 use crate::store::{
     AgentKey, ClaimKey, ClaimRelease, DeliveryClaim, Depths, OutboxRow, ReceiverKey, Result,
-    ReturnRow,
+    ReturnRow, TaskKey,
 };
 use handoffd_core::domain::handoff::{DeliveryMode, Handoff};
 use handoffd_core::domain::ids::Micros;
@@ -85,6 +85,19 @@ pub(super) async fn list_due_among(
 /// Condition: the first row of its task, and unclaimed at `$1`.
 const FREE_FIRST: &str = "o.visible_at <= $1 AND NOT EXISTS (SELECT 1 FROM outbox AS e \
      WHERE e.tenant = o.tenant AND e.task_id = o.task_id AND e.seq < o.seq)";
+
+/// Deliveries of a task that wait, in their order.
+pub(super) async fn list_queued(
+    pool: &PgPool,
+    (tenant, task): &TaskKey,
+    limit: i64,
+) -> Result<Vec<OutboxRow>> {
+    let sql = format!(
+        "SELECT {OUTBOX} FROM outbox AS o WHERE o.tenant = $1 AND o.task_id = $2 ORDER BY o.seq LIMIT $3"
+    );
+    let query = sqlx::query(AssertSqlSafe(sql)).bind(tenant.as_str()).bind(task.to_string());
+    query.bind(limit).fetch_all(pool).await.map_err(failed)?.iter().map(rows::outbox).collect()
+}
 
 /// A receiver's claimable handoffs.
 pub(super) async fn list_waiting(

@@ -517,6 +517,10 @@ impl OutboxStore for PostgresStore {
         answered(claims::list_due_among(&self.pool, receivers, now)).await
     }
 
+    async fn list_queued(&self, task: &TaskKey, limit: i64) -> Result<Vec<OutboxRow>> {
+        answered(claims::list_queued(&self.pool, task, limit)).await
+    }
+
     async fn list_waiting(
         &self,
         receiver: &ReceiverKey,

@@ -361,6 +361,7 @@ pub(super) async fn list_dead_letters(
         // In the text: the index of the open ones serves a statement that says which it reads.
         query.push(" AND status = '").push(status).push("'");
     }
+    only(&mut query, "task_id", filter.task_id.map(|task| task.to_string()).as_deref());
     only(&mut query, "reason", filter.reason.as_deref());
     only(&mut query, "source", filter.source.as_ref().map(AgentId::as_str));
     only(&mut query, "target", filter.target.as_ref().map(AgentId::as_str));

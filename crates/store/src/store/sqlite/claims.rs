@@ -8,7 +8,7 @@ use super::log::unpacked;
 use super::rows;
 use crate::store::rows::{OUTBOX, RETURN};
 use crate::store::{
-    ClaimKey, ClaimRelease, DeliveryClaim, OutboxRow, ReceiverKey, Result, ReturnRow,
+    ClaimKey, ClaimRelease, DeliveryClaim, OutboxRow, ReceiverKey, Result, ReturnRow, TaskKey,
 };
 use handoffd_core::domain::handoff::DeliveryMode;
 use handoffd_core::domain::ids::{HandoffId, Micros, TenantId};
@@ -74,6 +74,15 @@ pub(super) fn list_due_among(
 /// Condition: the first row of its task, and unclaimed.
 const FREE_FIRST: &str = "o.visible_at <= ? AND NOT EXISTS (SELECT 1 FROM outbox AS before \
      WHERE before.tenant = o.tenant AND before.task_id = o.task_id AND before.seq < o.seq)";
+
+/// See [`crate::store::OutboxStore::list_queued`].
+pub(super) fn list_queued(db: &Db, (tenant, task): &TaskKey, limit: i64) -> Result<Vec<OutboxRow>> {
+    let sql = format!(
+        "SELECT {OUTBOX} FROM outbox AS o WHERE o.tenant = ? AND o.task_id = ? ORDER BY o.seq LIMIT ?"
+    );
+    let query = db.query(&sql).bind(tenant.as_str()).bind(task.to_string());
+    query.bind(limit.max(0)).list(rows::outbox)
+}
 
 /// See [`crate::store::OutboxStore::list_waiting`].
 pub(super) fn list_waiting(

@@ -345,6 +345,10 @@ impl OutboxStore for SqliteStore {
         self.read(|db| claims::list_due_among(db, receivers, now)).await
     }
 
+    async fn list_queued(&self, task: &TaskKey, limit: i64) -> Result<Vec<OutboxRow>> {
+        self.read(|db| claims::list_queued(db, task, limit)).await
+    }
+
     async fn list_waiting(
         &self,
         receiver: &ReceiverKey,

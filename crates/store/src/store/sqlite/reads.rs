@@ -322,12 +322,13 @@ pub(super) fn list_dead_letters(
     after: Option<&Cursor>,
     limit: i64,
 ) -> Result<Vec<DeadLetterRow>> {
-    let DeadLetterFilter { status, reason, source, target, from, until } = filter;
+    let DeadLetterFilter { status, task_id, reason, source, target, from, until } = filter;
     let mut list = NewestQuery::new(DEAD_LETTER, "dead_letters AS x", tenant);
     if let Some(status) = status {
         // In the text: the index of the open ones serves a statement that says which it reads.
         list.term(&format!("x.status = '{}'", status.as_str()));
     }
+    list.filter("x.task_id = {}", task_id.map(|task| task.to_string()));
     list.filter("x.reason = {}", reason.clone());
     list.filter("x.source = {}", source.as_ref().map(ToString::to_string));
     list.filter("x.target = {}", target.as_ref().map(ToString::to_string));

@@ -1,0 +1,131 @@
+//! Reads what a task may wait for out of the store, for [`handoffd_core::why`].
+
+use std::collections::HashMap;
+
+use handoffd_core::domain::dead_letter::DeadLetterStatus;
+use handoffd_core::domain::escalation::EscalationStatus;
+use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
+use handoffd_core::domain::ids::{AgentId, HandoffId, Micros};
+use handoffd_core::domain::task::Task;
+use handoffd_core::why::{
+    OpenDeadLetter, OpenHandoff, QueuedDelivery, Receiver, TaskSituation, Wait,
+};
+use handoffd_store::store::{
+    AgentRow, DeadLetterFilter, EscalationFilter, HandoffFilter, KeyRow, OutboxRow, Store,
+    StoreError,
+};
+
+use crate::directory::Agents;
+
+/// Rows of each kind that are looked at: a task rarely has more than a few open.
+const MAX_ROWS: i64 = 50;
+
+/// Why a task does not go on, the most urgent reason first.
+///
+/// # Errors
+/// [`StoreError`] where the store cannot be read.
+pub async fn waits(
+    store: &dyn Store,
+    agents: &Agents,
+    task: &Task,
+    now: Micros,
+) -> Result<Vec<Wait>, StoreError> {
+    let key = (task.tenant.clone(), task.id);
+    let queued = store.list_queued(&key, MAX_ROWS).await?;
+    let mut open = Vec::new();
+    for status in [HandoffStatus::Pending, HandoffStatus::Accepted, HandoffStatus::InputRequired] {
+        open.extend(newest(store, task, Some(status), MAX_ROWS).await?);
+    }
+    let place = |handoff: &Handoff| queued.iter().position(|row| row.handoff_id == handoff.id);
+    open.sort_by_key(|handoff| (place(handoff), handoff.created_at));
+    let newest = newest(store, task, None, 1).await?;
+    let escalations =
+        EscalationFilter { status: Some(EscalationStatus::Open), task_id: Some(task.id) };
+    let escalations = store.list_escalations(&task.tenant, &escalations, None, MAX_ROWS).await?;
+    let dead = DeadLetterFilter {
+        status: Some(DeadLetterStatus::Open),
+        task_id: Some(task.id),
+        ..DeadLetterFilter::default()
+    };
+    let dead = store.list_dead_letters(&task.tenant, &dead, None, MAX_ROWS).await?;
+    let uses = key_uses(store, task, &open).await?;
+    let situation = TaskSituation {
+        now,
+        task,
+        open: open.iter().map(|handoff| opened(handoff, &queued, agents, &uses)).collect(),
+        newest: newest.first(),
+        escalations: &escalations,
+        dead_letters: dead
+            .into_iter()
+            .map(|row| OpenDeadLetter {
+                handoff_id: row.handoff_id,
+                source: row.source,
+                reason: row.reason,
+                created_at: row.created_at,
+            })
+            .collect(),
+    };
+    Ok(handoffd_core::why::waits(&situation))
+}
+
+async fn newest(
+    store: &dyn Store,
+    task: &Task,
+    status: Option<HandoffStatus>,
+    limit: i64,
+) -> Result<Vec<Handoff>, StoreError> {
+    let filter = HandoffFilter { task_id: Some(task.id), status, ..HandoffFilter::default() };
+    store.list_handoffs(&task.tenant, &filter, None, limit).await
+}
+
+/// When a key of each agent was last used; read only where a handoff is open.
+async fn key_uses(
+    store: &dyn Store,
+    task: &Task,
+    open: &[Handoff],
+) -> Result<HashMap<AgentId, Micros>, StoreError> {
+    let mut uses = HashMap::new();
+    if open.is_empty() {
+        return Ok(uses);
+    }
+    let by_key = store.list_key_uses(&task.tenant).await?;
+    for KeyRow { key_id, agent, .. } in store.list_keys(&task.tenant).await? {
+        if let (Some(agent), Some(at)) = (agent, by_key.get(&key_id)) {
+            let last = uses.entry(agent).or_insert(*at);
+            *last = (*last).max(*at);
+        }
+    }
+    Ok(uses)
+}
+
+fn opened<'a>(
+    handoff: &'a Handoff,
+    queued: &[OutboxRow],
+    agents: &Agents,
+    uses: &HashMap<AgentId, Micros>,
+) -> OpenHandoff<'a> {
+    let receiver = |AgentRow { agent, .. }: &AgentRow| Receiver {
+        state: agent.state,
+        disabled: agent.delivery.disabled,
+        failures: agent.delivery.failing.map_or(0, |failing| failing.failures),
+        key_used_at: uses.get(&agent.agent_id).copied(),
+    };
+    OpenHandoff {
+        handoff,
+        queued: delivery(handoff.id, queued),
+        receiver: agents.row(&handoff.target).map(receiver),
+    }
+}
+
+/// Rows are in the order of delivery: the first of a task is delivered before all others.
+fn delivery(handoff: HandoffId, queued: &[OutboxRow]) -> Option<QueuedDelivery> {
+    let place = queued.iter().position(|row| row.handoff_id == handoff)?;
+    let row = &queued[place];
+    Some(QueuedDelivery {
+        behind: (place > 0).then(|| queued[0].handoff_id),
+        visible_at: row.visible_at,
+        attempts: row.attempt,
+        busy: row.busy,
+        claimed: row.claimed_by.is_some(),
+    })
+}
