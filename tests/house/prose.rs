@@ -37,7 +37,8 @@ const GENERATED: [&str; 6] = [
 const HERE: &str = "tests/house/prose.rs";
 
 /// Words of others, which stay as they are, with their source.
-const FIXED: [(&str, &str); 7] = [
+const FIXED: [(&str, &str); 8] = [
+    ("the answer is no", "exit code 1 of every command, docs/cli.md"),
     ("What it means", "a section of each error page and runbook, tests/house/docs.rs"),
     ("Agent busy", "the Jazz pattern's answer of an agent without room, docs/doors/jazz.md"),
     (
@@ -61,7 +62,7 @@ const PLAIN: [&str; 3] = [" longer", " more than", " fewer than"];
 /// The start of a sentence that has a clause as its subject or its condition.
 static SUBJECTS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r#"(?m)(?:\A\s*|[.!?:;]["')*]*\s+|^\s*\n\s*|^\s*(?:[-*#>]+|\d+\.)\s+|\|\s+)\**(?:What|Where)\s"#,
+        r#"(?m)(?:\A\s*|[.!?:;]["')*]*\s+|^\s*\n\s*|^\s*(?:[-*>]+|\d+\.)\s+|\|\s+)\**(?:What|Where)\s"#,
     )
 });
 
