@@ -170,7 +170,7 @@ fn source(language: Language, text: &str) -> Texts {
             }
         }
         i = i.min(bytes.len());
-        let newlines = bytes[start..i].iter().filter(|byte| **byte == b'\n').count();
+        let newlines = text[start..i].matches('\n').count();
         code.extend(std::iter::repeat_n('\n', newlines));
         line = first_line + newlines;
     }
