@@ -92,7 +92,7 @@ impl ApiRequest {
     }
 }
 
-/// What the API answered.
+/// The API's answer.
 #[derive(Debug, Clone)]
 pub(super) struct ApiAnswer {
     pub(super) status: StatusCode,

@@ -17,7 +17,7 @@ const INITIAL: &str = "INITIAL";
 /// Arguments that do not become part of the message.
 const OF_THE_CALL: [&str; 2] = ["requestId", "waitSeconds"];
 
-/// What a message needs besides the arguments.
+/// The facts that a message needs besides the arguments.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct MessageContext {
     pub(super) agent: String,
@@ -30,13 +30,13 @@ pub(super) struct MessageContext {
     /// W3C trace context.
     pub(super) traceparent: String,
     pub(super) tracestate: Option<String>,
-    /// What was spent on the task, and what is left, as the broker has it; none for a new task.
+    /// The spent and the remaining amount of the task, as the broker has them; none for a new task.
     pub(super) funds: Option<Funds>,
     /// The task of the parent handoff.
     pub(super) parent_task: Option<String>,
     /// The door.
     pub(super) door: &'static str,
-    /// What the protocol says and the message has no field for: `extensions.<door>`.
+    /// Members of the protocol without a field in the message: `extensions.<door>`.
     pub(super) extension: Map<String, Value>,
     /// Members of the message that the arguments do not give; they go before those that they do. `extensions` is added to.
     pub(super) members: Map<String, Value>,
@@ -106,7 +106,7 @@ pub(super) fn arguments_digest(arguments: &Map<String, Value>) -> String {
     format!("sha256:{}", hex::encode(Sha256::digest(&bytes)))
 }
 
-/// The begin of a task, where a summary is asked for and none is given: the task itself stands in full beside it.
+/// The begin of a task in place of a missing summary: the whole task is beside it.
 pub(super) fn summary_of(task: &str) -> String {
     task.chars().take(SUMMARY).collect()
 }
@@ -127,7 +127,7 @@ pub(super) fn of_contract_tool(
     arguments
 }
 
-/// Nano-dollars are the smallest amount: what floating point adds beyond is no money.
+/// Nano-dollars are the smallest amount: digits that floating point adds beyond them are not money.
 fn money(usd: f64) -> f64 {
     (usd * 1e9).round() / 1e9
 }

@@ -25,7 +25,7 @@ pub use self::a2a::out::Follow;
 use crate::http::{Api, router};
 use handoffd_broker::issuer::Issuer;
 
-/// What doors know of the world outside, beyond the API.
+/// The facts that doors know beyond the API.
 #[derive(Clone)]
 pub struct Outside {
     /// Knows callers at the MCP door by their tokens; `None` where no issuer is set.

@@ -1,4 +1,4 @@
-//! Names under which a door takes requests (docs/doors/README.md): a page in somebody's browser cannot reach a broker on that
+//! Names under which a door takes requests (docs/doors/README.md): a page in a browser cannot reach a broker on that
 //! machine or in that network.
 
 use axum::http::header;

@@ -1,4 +1,4 @@
-//! What comes in by a queue instead of by HTTP: verdicts of receivers on reply channels, and handoffs of senders.
+//! Messages from queues instead of HTTP: verdicts of receivers on reply channels, and handoffs of senders.
 //!
 //! A queue carries no key: who speaks is proven by the message's own signature. What follows is what follows from the
 //! same request over HTTP.

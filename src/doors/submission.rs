@@ -23,14 +23,14 @@ pub(super) const ANOTHER_REQUEST: &str =
 pub(super) struct Committed {
     /// Its id.
     pub(super) id: String,
-    /// What the API answered; none where the request repeated an earlier one.
+    /// The API's answer; none if the request repeated an earlier one.
     pub(super) view: Option<Value>,
     /// The handoff's own page with its message, as it was committed; none where the request repeated an earlier one.
     pub(super) page: Option<Value>,
 }
 
 impl Committed {
-    /// What the gate warns of; none where the request repeated an earlier one.
+    /// The gate's warnings; none if the request repeated an earlier one.
     pub(super) fn warnings(&self) -> Option<&Value> {
         let warnings = self.view.as_ref()?.get("warnings")?;
         warnings.as_array().is_some_and(|list| !list.is_empty()).then_some(warnings)
@@ -86,7 +86,7 @@ pub(super) struct Submission<'a> {
     pub(super) request: Option<&'a str>,
     /// The digest by which a repeated request is known.
     pub(super) digest: String,
-    /// What the protocol says and the message has no field for.
+    /// Members of the protocol without a field in the message.
     pub(super) extension: Map<String, Value>,
     /// The handoff's id, where the sender's own is one; else derived from `request`.
     pub(super) handoff: Option<String>,
@@ -158,7 +158,7 @@ impl Submission<'_> {
     async fn context(&mut self, ids: Ids) -> MessageContext {
         let text = |name: &str| self.arguments.get(name).and_then(Value::as_str);
         let (mut funds, mut parent_task) = (None, None);
-        // What cannot be read counts as unknown here: the gate says what is wrong with it.
+        // An unreadable value counts as unknown here: the gate names its fault.
         if let Some(parent) = text("parentHandoffId") {
             let asked = ApiRequest::get(&["handoffs", parent]);
             if let Ok(found) = self.front.call(self.caller, asked).await.success() {

@@ -1,12 +1,11 @@
-//! The state diagrams in ARCHITECTURE.md are those of the code: each transition stands there, and none
-//! besides.
+//! The state diagrams in docs/states.md have each transition of the code, and no other.
 
 use std::collections::BTreeSet;
 
 use handoffd::domain::handoff::{HandoffEvent, HandoffStatus};
 use handoffd::domain::task::{TaskEvent, TaskStatus};
 
-const ARCHITECTURE: &str = include_str!("../../ARCHITECTURE.md");
+const PAGE: &str = include_str!("../../docs/states.md");
 
 /// One arrow: from, to, and what happened.
 type Arrow = (String, String, String);
@@ -53,8 +52,8 @@ fn tasks() -> Machine {
 
 /// The part of the document under a heading.
 fn section(heading: &str) -> &'static str {
-    let start = ARCHITECTURE.find(heading).unwrap_or_else(|| panic!("no heading {heading}"));
-    let rest = &ARCHITECTURE[start + heading.len()..];
+    let start = PAGE.find(heading).unwrap_or_else(|| panic!("no heading {heading}"));
+    let rest = &PAGE[start + heading.len()..];
     let end = rest.find("\n### ").into_iter().chain(rest.find("\n## ")).min();
     &rest[..end.unwrap_or(rest.len())]
 }

@@ -3,7 +3,7 @@
 //! Cargo keeps the crates apart: core knows neither sqlx, tokio nor axum, and none knows one above it. Within a crate, and for
 //! the doors, the tables below rule. Reads all sources, finds every path that starts at the crate root (`crate::x`, also in groups
 //! and through `super::super`), and fails on an edge that the tables below do not let through.
-//! The tables are the rule; `ARCHITECTURE.md` draws the same picture. A new room needs a line here.
+//! The tables are the rule. A new room needs a line here and a row in the README of its crate.
 //!
 //! Comments, strings and what stands under `#[cfg(test)]` do not count: a doc link may point up,
 //! and a unit test may use whatever it needs.
@@ -445,7 +445,7 @@ fn faults(path: &str, source: &str) -> Vec<String> {
     let name = module.first().copied().unwrap_or("lib");
     let Some(room) = ROOMS.iter().find(|room| room.name == name) else {
         return vec![format!(
-            "{path}:1: `{name}` has no rank; give it a line in tests/house/layering.rs, and a place in ARCHITECTURE.md"
+            "{path}:1: `{name}` has no rank; give it a line in tests/house/layering.rs, and a row in the README of its crate"
         )];
     };
     let tokens = without_tests(&tokens(source));
@@ -510,7 +510,7 @@ fn imports_point_down_only() {
             writeln!(report, "{fault}").expect("writing to a string");
         }
     }
-    assert!(report.is_empty(), "the layering of ARCHITECTURE.md is broken:\n{report}");
+    assert!(report.is_empty(), "imports point up:\n{report}");
 }
 
 #[test]

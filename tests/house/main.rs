@@ -8,6 +8,7 @@ mod docs;
 mod layering;
 mod licences;
 mod openapi;
+mod prose;
 mod signing;
 mod verifier;
 mod watching;

@@ -1,7 +1,7 @@
 //! Who else lives: brokers that share a store say so by a heartbeat, and lose their webhook claims to the
 //! others when they fall silent.
 //!
-//! A heartbeat is a value that changes; nobody compares it with a clock. A broker is silent when the
+//! A heartbeat is a value that changes; it is compared with no clock. A broker is silent when the
 //! value that this broker reads has stayed the same for long enough by this broker's own monotonic
 //! clock, so it does not matter how far the machines' clocks are apart.
 

@@ -128,7 +128,7 @@ impl Feed {
     pub async fn position_at(&self, tenant: &TenantId, at: Micros) -> Result<Position> {
         let size = self.store.find_head(tenant).await?.map_or(0, |head| head.size);
         let early = at.0.saturating_sub(SKEW_US);
-        // Everything up to `low` is early; what stands behind `high` is not.
+        // Everything up to `low` is early; everything after `high` is not.
         let (mut low, mut high) = (-1, size);
         while low + 1 < high {
             let middle = low + (high - low) / 2;
@@ -218,7 +218,7 @@ impl Feed {
             Some(id) => self.store.find_content(tenant, id).await?,
             None => None,
         };
-        // What is cold by now is much older than any event that is kept, unless the settings say so.
+        // Cold contents are much older than any kept event, unless the settings say so.
         Ok(match content.map(|content| content.kept) {
             Some(ContentStorage::Hot(_, codec, bytes)) => unpack(codec, &bytes)
                 .ok()

@@ -157,7 +157,7 @@ const CLOCK_LOOK: Duration = Duration::from_secs(1);
 /// machine takes between the reads of two clocks.
 const CLOCK_STEP_US: i64 = 500_000;
 
-/// Notices when somebody sets the machine's clock, until the broker stops. Nothing moves by that: see
+/// Notices a change of the machine's clock, until the broker stops. Nothing moves by that: see
 /// [`SystemClock`](handoffd_store::clock::SystemClock).
 pub async fn watch_clock(
     clock: Arc<dyn Clock>,
@@ -234,7 +234,7 @@ pub async fn tend(store: Arc<dyn Store>, stopping: CancellationToken) {
     }
 }
 
-/// Resolves all half-done batches now. At a start there is no reason to wait until a batch was found twice.
+/// Resolves all half-done batches now. A start need not wait until a batch was found twice.
 ///
 /// # Errors
 /// [`StoreError`] where a batch cannot be found or resolved.
@@ -291,7 +291,7 @@ async fn forget(
 ) -> Result<(), StoreError> {
     for tenant in store.list_tenants().await? {
         while !stopping.is_cancelled() && store.delete_events(&tenant, cutoff).await? > 0 {
-            // Whoever waits for the store's writer goes first.
+            // Waiters for the store's writer go first.
             tokio::task::yield_now().await;
         }
         while !stopping.is_cancelled() && store.delete_refusals(&tenant, cutoff).await? > 0 {

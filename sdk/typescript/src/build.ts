@@ -40,7 +40,7 @@ export type LooseToolCall = Loose<ToolCall> & {
 };
 
 /**
- * What an agent knows when it hands over. Only `agentId` and `task` are needed.
+ * An agent's knowledge at a handoff. Only `agentId` and `task` are needed.
  *
  * Ids: with `step`, `handoffId`, `executionId` and (without `run`) `taskId` are derived from it, so that the same step, done
  * again after a crash, is the same handoff. Without it they are random.
@@ -50,7 +50,7 @@ export interface AgentState {
   readonly agentId: string;
   /** Semantic version of the sender; `1.0.0` unless said. */
   readonly agentVersion?: string | undefined;
-  /** What the receiver is to do. */
+  /** The work for the receiver. */
   readonly task: string;
   /** `currentState`: from what the receiver goes on. */
   readonly state?: Free | undefined;
@@ -406,7 +406,7 @@ async function fit(message: HandoffMessage, options: BuildOptions): Promise<Hand
   let keep = all.length - exchanges.cut(Math.max(0, all.length - wanted));
   let fitted = keep === all.length ? message : await trimmed(message, keep, options);
   if (size(fitted) > limit) fitted = withoutCachedResults(fitted);
-  // The size of the summary is known only once it is made: each step leaves out half of what may go.
+  // The size of the summary is known only once it is made: each step leaves out half of the removable turns.
   while (size(fitted) > limit) {
     const least = all.length - exchanges.before(all.length - KEEP_TURNS);
     if (keep <= least)

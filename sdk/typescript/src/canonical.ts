@@ -15,7 +15,7 @@ export function jsonOf(value: unknown, name: string | number = ""): unknown {
 /**
  * The JSON of a request's body. Members that are `undefined` are left out, and a value with `toJSON` is what that gives. @internal
  *
- * @throws TypeError with the RFC 6901 pointer of what JSON cannot hold.
+ * @throws TypeError with the RFC 6901 pointer of a value that JSON cannot hold.
  */
 export function encoded(body: unknown): string {
   const pointers = new Map<unknown, string>();
@@ -29,7 +29,7 @@ export function encoded(body: unknown): string {
   });
 }
 
-/** What a value is that `JSON.stringify` refuses or replaces by another; `undefined` for all others. */
+/** The name of a value that `JSON.stringify` refuses or replaces by another; `undefined` for all others. */
 function notJson(value: unknown): string | undefined {
   if (typeof value === "number") return Number.isFinite(value) ? undefined : String(value);
   if (typeof value === "function" || typeof value === "symbol" || typeof value === "bigint")

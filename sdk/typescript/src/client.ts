@@ -55,7 +55,7 @@ export interface ClientOptions extends Partial<Omit<TransportOptions, "key">> {
   readonly key?: string | undefined;
 }
 
-/** What a sender says of a handoff, its own id excepted: that is the client's. */
+/** A sender's statements on a handoff, except its own id, which is the client's. */
 export type Given = Omit<AgentState, "agentId"> & { readonly agentId?: never };
 
 /** How a message is built, and how it is submitted. */
@@ -74,11 +74,11 @@ export const OPTIONS = [
   ...["signal", "timeoutMs", "retries"],
 ];
 
-/** Where a broker listens that was started without settings. */
+/** The address of a broker that was started without settings. */
 export const DEFAULT_URL = "http://127.0.0.1:8080";
 
 /**
- * A client of one broker under one key. A property stands for each resource of the API.
+ * A client of one broker under one key. It has a property for each resource of the API.
  *
  * `url` and `apiKey` are taken from `HANDOFFD_URL` and `HANDOFFD_API_KEY` unless said.
  */
@@ -283,7 +283,7 @@ export class Client {
   }
 
   /**
-   * Cancels a task: what is not delivered is withdrawn, and whoever works on it may finish within the grace.
+   * Cancels a task: undelivered handoffs are withdrawn, and the holder may finish within the grace.
    *
    * @param reason Why, in words; kept with the record.
    * @param options `graceMs` is the broker's setting unless said.
@@ -397,7 +397,7 @@ export class HandoffStream {
   }
 }
 
-/** What a receiver said of its refusal or failure. */
+/** A receiver's words on its refusal or failure. */
 function wordsOf(verdict: unknown): string | undefined {
   const { error, details } = (verdict ?? {}) as { error?: unknown; details?: unknown };
   const said = typeof error === "object" && error !== null ? (error as { message?: unknown }).message : error;

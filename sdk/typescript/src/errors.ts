@@ -80,7 +80,7 @@ export class VerificationError extends HandoffdError {
 }
 
 /**
- * The broker refused a request. `code` is one of docs/errors; a subclass stands for each code, so that
+ * The broker refused a request. `code` is one of docs/errors; each code has a subclass, so that
  * `catch (error) { if (error instanceof StaleLeaseError) … }` reads as meant.
  */
 export class ProblemError extends HandoffdError {
@@ -146,7 +146,7 @@ export class IncompleteContextError extends ProblemError {}
 export class ConflictError extends ProblemError {}
 /**
  * 409: another step of the same name was handed off before. The id is taken, and receiver, task, state, subtasks, constraints or history
- * differ; the same step again is no error. Give the new step a name of its own.
+ * differ; the same step again is not an error. Give the new step a name of its own.
  */
 export class StepReusedError extends ConflictError {
   override name = "StepReusedError";

@@ -32,7 +32,7 @@ function mapped(given: unknown, change: (text: string) => string, name: string |
   return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, mapped(one, change, key)]));
 }
 
-/** Text as it is, or as it stands inside JSON text. */
+/** Text as it is, or as inside JSON text. */
 function inForm(text: string, form: string): string {
   return form === "t" ? text : JSON.stringify(text).slice(1, -1);
 }
@@ -71,7 +71,7 @@ export function folded<T>(value: T, key: string): T {
   return eachTurn(value, (turn, form) => `handoffd:${key}:${nameOf(turn)}:${form}`) as T;
 }
 
-/** What {@link folded} was given, with the turns as the broker renders them now. */
+/** The input of {@link folded}, with the turns as the broker renders them now. */
 export async function unfolded<T>(value: T, key: string, client: Client): Promise<T> {
   const texts = new Map<string, string>();
   const wanted = new Map<string, Turn>();
@@ -98,7 +98,7 @@ async function rendered({ kind, handoffId }: Turn, client: Client): Promise<stri
   }
 }
 
-/** What a message asks for: `taskDescription`, or of an `INITIAL` handoff the first open subtask, else `taskSummary`. */
+/** The task of a message: `taskDescription`, or of an `INITIAL` handoff the first open subtask, else `taskSummary`. */
 export function taskOf(message: Partial<HandoffMessage>): string {
   const { taskDescription = "", remainingSubtasks, taskSummary } = message;
   if (taskDescription !== INITIAL) return taskDescription;

@@ -1,7 +1,7 @@
 /**
  * The SDK of handoffd: build, check and send handoff messages, work on them, verify what the broker says.
  *
- * What needs the file system or the broker's binary is in `handoffd/local`.
+ * Functions that need the file system or the broker's binary are in `handoffd/local`.
  *
  * @packageDocumentation
  */

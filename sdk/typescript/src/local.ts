@@ -1,4 +1,4 @@
-// What needs the file system or the binary: Node, Deno and Bun.
+// Functions that need the file system or the binary: Node, Deno and Bun.
 
 import { spawn } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";

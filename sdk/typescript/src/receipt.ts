@@ -2,7 +2,7 @@ import { type Bytes, concat, equalBytes, fromBase64, fromHex, sha256, toHex, utf
 import { VerificationError } from "./errors.js";
 import type { Receipt } from "./types.js";
 
-/** What a receipt proves: the record's place among the leaves of a signed tree. */
+/** The statement of a receipt: the record's place among the leaves of a signed tree. */
 export interface VerifiedReceipt {
   /** The log's name, as the tree head has it. */
   readonly origin: string;
@@ -37,7 +37,7 @@ export async function verifyReceipt(
   return { origin, leafIndex: receipt.leafIndex, treeSize: size, rootHash: toHex(root) };
 }
 
-/** A receipt comes over a wire: what has another type is no receipt. */
+/** A receipt comes over a wire: a value of another type is not a receipt. */
 function checkTypes(given: unknown): void {
   const { treeHead, recordHash, logId, inclusionProof } = (given ?? {}) as Partial<Record<string, unknown>>;
   const texts = [treeHead, recordHash, logId, ...(Array.isArray(inclusionProof) ? inclusionProof : [null])];

@@ -1,7 +1,7 @@
 import { sha256, toHex, utf8 } from "./bytes.js";
 import { canonicalize, type Json } from "./canonical.js";
 
-/** What a digest is made of: a message, or the part of one that is known. */
+/** The input of a digest: a message, or the part of one that is known. */
 type Parts = Readonly<Record<string, unknown>>;
 
 /**

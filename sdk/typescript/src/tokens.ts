@@ -37,7 +37,7 @@ function fill(length: number, weight: number): number[] {
   return Array.from({ length }, () => weight);
 }
 
-/** Tokens of a text, rounded up: within half and twice of what the vocabularies `o200k` and `cl100k` count. */
+/** Tokens of a text, rounded up: within half and twice the count of the vocabularies `o200k` and `cl100k`. */
 export function estimateTokens(text: string): number {
   return Math.ceil(utf8(text).reduce((sum, byte) => sum + (WEIGHTS[byte] ?? 0), 0) / 64);
 }

@@ -40,7 +40,7 @@ export interface CallOptions {
 }
 
 export interface TransportOptions {
-  /** Where the broker listens, such as `http://127.0.0.1:8080`. */
+  /** The broker's address, such as `http://127.0.0.1:8080`. */
   readonly url: string;
   /** The API key. */
   readonly key?: string | undefined;
@@ -94,7 +94,7 @@ export class Transport {
     this.#base = options.url.replace(/\/+$/, "");
     if (!/^https?:\/\//.test(this.#base))
       throw new TypeError(`the broker's URL begins with http:// or https://: ${options.url}`);
-    // What a header cannot hold is refused here, where no error repeats the key.
+    // A value that a header cannot hold is refused here, where no error repeats the key.
     if (options.key !== undefined && !/^[!-~]*$/.test(options.key.trim()))
       throw new TypeError("the API key has characters that no key has");
   }
@@ -220,7 +220,7 @@ export class WholeAnswer {
     return utf8Text(this.bytes);
   }
 
-  /** @throws AnswerError where the body is no JSON. */
+  /** @throws AnswerError if the body is not JSON. */
   json(): unknown {
     try {
       return JSON.parse(this.text());

@@ -18,7 +18,7 @@ export type ToolCall = HandoffMessage["toolCallHistory"][number];
 
 /** A registered agent. */
 export type Agent = ApiSchemas["AgentView"];
-/** What registers an agent. */
+/** The registration of an agent. */
 export type AgentSpec = ApiSchemas["AgentSpec"];
 /** A new agent with its key and secrets, which are shown this once. */
 export type CreatedAgent = ApiSchemas["CreatedAgentView"];
@@ -48,5 +48,5 @@ export type Checkpoint = ApiSchemas["CheckpointView"];
 export type HandoffEvent = ApiSchemas["Event"];
 /** The type of an event. */
 export type EventType = ApiSchemas["EventType"];
-/** What of a taken message does not hold in full. */
+/** A part of an accepted message that is not fully enforced. */
 export type Warning = ApiSchemas["WarningView"];

@@ -22,12 +22,12 @@ export interface VerifiedWebhook {
   readonly timestamp: Date;
   /** The parsed body: a handoff message, a chunk, a test, or an event for callbacks and subscriptions. */
   readonly payload: unknown;
-  /** What a handoff's delivery says beside its body; absent for an event. */
+  /** The headers of a handoff's delivery; absent for an event. */
   readonly delivery?: WebhookDelivery;
 }
 
 /**
- * What a delivery carries. `message` is there for a handoff alone. `chunk` is the number, from 1, of a piece of a message that comes in
+ * The content of a delivery. `message` is present for a handoff alone. `chunk` is the number, from 1, of a piece of a message that comes in
  * pieces. `test` marks a test of the transport, which an operator sends: no handoff is behind it.
  */
 export type DeliveryContent =
@@ -35,7 +35,7 @@ export type DeliveryContent =
       readonly test: false;
       readonly chunk?: undefined;
       readonly message: HandoffMessage;
-      /** What is to be done: the task's description, or the first open subtask of an `INITIAL` handoff. */
+      /** The work: the task's description, or the first open subtask of an `INITIAL` handoff. */
       readonly task: string;
     }
   | { readonly test: false; readonly chunk: number; readonly message?: undefined; readonly task?: undefined }
@@ -46,7 +46,7 @@ export type DeliveryContent =
       readonly task?: undefined;
     };
 
-/** What a handoff's delivery says beside its body. */
+/** The headers of a handoff's delivery. */
 export type WebhookDelivery = DeliveryContent & {
   readonly handoffId: string;
   readonly taskId: string;
@@ -181,7 +181,7 @@ export function accepted(details?: unknown): { status: "ACCEPTED"; details?: unk
   return details === undefined ? { status: "ACCEPTED" } : { status: "ACCEPTED", details };
 }
 
-/** The body of a receiver's answer that does not take it. A code in capitals, digits and underscores stands in the record. */
+/** The body of a receiver's answer that does not take it. The record has a code in capitals, digits and underscores. */
 export function rejected(
   reason: string,
   details?: unknown,

@@ -37,7 +37,7 @@ const HANDLER_ERROR = "HANDLER_ERROR";
 
 /** Code and words of a receiver that says no. */
 abstract class Refusal extends HandoffdError {
-  /** Capitals, digits and underscores, such as `MISSING_CLAUSE_TEXT`; stands in the audit record. */
+  /** Capitals, digits and underscores, such as `MISSING_CLAUSE_TEXT`; the audit record has it. */
   readonly code: string;
   /** More about it, for the sender. */
   readonly details: unknown;
@@ -72,7 +72,7 @@ export class WorkerStoppedError extends HandoffdError {
   override name = "WorkerStoppedError";
 }
 
-/** What a handler may return in place of a bare result: rounds and a summary beside it. */
+/** A handler's return value in place of a bare result: rounds and a summary beside it. */
 export class Completed {
   readonly said: Completion;
 
@@ -92,7 +92,7 @@ export interface PromptExtent {
   readonly maxTokens?: number;
 }
 
-/** Of what a {@link Worker} makes a job. */
+/** The input from which a {@link Worker} makes a job. */
 export type JobParts = Pick<
   Job,
   "handoffId" | "taskId" | "message" | "attempt" | "fencingToken" | "traceparent" | "resumed"
@@ -149,7 +149,7 @@ export class Job {
     this.#completionTokens = tokenSpent.completion;
   }
 
-  /** What is to be done: the task's description, or the first open subtask of an `INITIAL` handoff. */
+  /** The work: the task's description, or the first open subtask of an `INITIAL` handoff. */
   get task(): string {
     return taskOf(this.message);
   }
@@ -206,7 +206,7 @@ export class Job {
     });
   }
 
-  /** What this run saved last; `undefined` where it saved nothing. */
+  /** The last saved state of this run; `undefined` without one. */
   restore(): Promise<Record<string, unknown> | undefined> {
     return this.client.restore(this.taskId, this.executionId);
   }
@@ -375,7 +375,7 @@ export class Job {
     this.#abort.abort(reason);
   }
 
-  /** What was spent by now, cumulative; none where this agent spent nothing. @internal */
+  /** The amount spent up to now, cumulative; none if this agent spent nothing. @internal */
   get cost(): { costTracking?: SaidCost } {
     if (!this.#spentHere) return {};
     const tokenSpent = { prompt: this.#promptTokens, completion: this.#completionTokens };
@@ -383,7 +383,7 @@ export class Job {
   }
 }
 
-/** What a worker tells of its work, for logs. It holds no content of a message. */
+/** A worker's events, for logs. It holds no content of a message. */
 export type WorkerEvent =
   | {
       readonly type: "claimed" | "resumed" | "accepted" | "completed" | "settled";
@@ -407,7 +407,7 @@ export interface WorkerOptions {
    * the handler returns. 0, unless said: accepted before the handler starts.
    */
   readonly acceptWithinMs?: number;
-  /** What `currentState` must hold; a message without it is rejected with `INCOMPLETE_CONTEXT`. */
+  /** Members that `currentState` must have; a message without one is rejected with `INCOMPLETE_CONTEXT`. */
   readonly requiredState?: readonly string[];
   /**
    * Milliseconds between heartbeats; {@link HEARTBEAT_MS} unless said, a third of the lease where that is less. The broker is told, and
@@ -429,7 +429,7 @@ export interface WorkerOptions {
    */
   readonly onQuestion?: (item: QuestionItem, client: Client) => unknown;
   /**
-   * What happens, for logs. Without it what goes wrong is written to standard error with `console.error`, as
+   * Receives events, for logs. Without it errors are written to standard error with `console.error`, as
    * `handoffd.worker <agentId>: …`: handlers that throw, handoffs that are lost, a broker that does not answer.
    */
   readonly onEvent?: (event: WorkerEvent) => void;
@@ -437,7 +437,7 @@ export interface WorkerOptions {
   readonly graceMs?: number;
 }
 
-/** The work on one handoff. What it returns is the result: any JSON, or {@link Completed}. */
+/** The work on one handoff. Its return value is the result: any JSON, or {@link Completed}. */
 export type JobHandler = (job: Job) => unknown;
 
 /**
@@ -573,7 +573,7 @@ export class Worker {
     }
   }
 
-  /** What an inbox says of handoffs that this agent sent; answering takes its time, and claims go on. */
+  /** Questions and returns of handoffs that this agent sent; answering takes its time, and claims go on. */
   #takeWords({ returns, questions }: Answer<"pollInbox">): void {
     for (const item of returns ?? []) this.#takeBack(item);
     for (const item of questions ?? []) void this.#question(item);
@@ -594,7 +594,7 @@ export class Worker {
       this.#takeWords(await this.#client.handoffs.inbox(this.agentId, { wait, max: 0, retries: 0, signal }));
     } catch (error) {
       if (signal.aborted) return;
-      // An older broker has no such poll. What is refused to all polls ends the worker at the next one.
+      // An older broker has no such poll. A refusal of all polls ends the worker at the next one.
       if (error instanceof InvalidRequestError || isRefused(error)) this.#hears = false;
       else await this.#pause(error);
     }
@@ -900,7 +900,7 @@ function isRefused(error: unknown): boolean {
   return error instanceof UnauthenticatedError || error instanceof ForbiddenError;
 }
 
-/** What an error says, as text that a verdict can carry. */
+/** An error's message, as text that a verdict can carry. */
 function wordsOf(error: unknown): string {
   let words: string;
   try {

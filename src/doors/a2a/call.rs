@@ -97,7 +97,7 @@ impl Call {
     /// sends.
     pub(super) async fn read(&self, id: &str, seconds: u64) -> Result<Standing, Refused> {
         let seconds = seconds.to_string();
-        // Also without a wait: a receiver that handed the task on is followed to whoever has it.
+        // Also without a wait: after a receiver that handed the task on, the wait follows the next holder.
         let query =
             [("include", "message,questions"), ("wait", seconds.as_str()), ("until", "asked")];
         let asked = ApiRequest::get(&["handoffs", id]).with(&query);

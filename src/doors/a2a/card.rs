@@ -136,7 +136,7 @@ pub(super) fn signed(mut card: Value, notary: &Notary, base: &str) -> Value {
     card
 }
 
-/// The entity tag of a card: a hash of what it says.
+/// The entity tag of a card: a hash of its content.
 pub(super) fn entity_tag(card: &Value) -> String {
     format!("\"{}\"", URL_SAFE_NO_PAD.encode(&Sha256::digest(canonical::to_vec(card))[..16]))
 }

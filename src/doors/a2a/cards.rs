@@ -111,7 +111,7 @@ async fn find(
         {
             return Ok((row, true));
         }
-        // Whether there is such an agent is nobody's business without a key.
+        // Without a key the answer does not reveal whether the agent exists.
         let why = "this card needs a key of the agent's tenant";
         return Err(Problem::new(Code::Unauthenticated, why).into());
     };

@@ -20,9 +20,9 @@ pub(super) enum ErrorKind {
     UnsupportedOperation,
     ContentTypeNotSupported,
     VersionNotSupported,
-    /// The body is no JSON.
+    /// The body is not JSON.
     Parse,
-    /// The JSON is no request of JSON-RPC.
+    /// The JSON is not a request of JSON-RPC.
     InvalidRequest,
     MethodNotFound,
     InvalidParams,
@@ -231,7 +231,7 @@ impl From<Refusal> for Refused {
 
 /// The refusal to read a task: one that is another's is as unknown as one that was never made.
 pub(super) fn unread(answer: ApiAnswer) -> Refused {
-    // An id that is no UUID is 404 at the API too.
+    // An id that is not a UUID is 404 at the API too.
     if answer.status == StatusCode::NOT_FOUND { A2aError::no_task() } else { answer.into() }
 }
 

@@ -62,7 +62,7 @@ impl FeedStream {
     }
 }
 
-/// Takes what stands before an empty line.
+/// Takes the bytes before an empty line.
 fn take_block(read: &mut Vec<u8>) -> Option<String> {
     let end = read.windows(2).position(|two| two == b"\n\n")?;
     let block: Vec<u8> = read.drain(..end + 2).collect();

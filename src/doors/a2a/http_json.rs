@@ -101,7 +101,7 @@ async fn answer(
     let Some(members) = params.as_object_mut() else {
         return Err(A2aError::invalid("", "the body must be an object"));
     };
-    // What the path says goes before the body.
+    // The path takes precedence over the body.
     members.extend(given);
     let mut response = match method.run(call, params).await? {
         Outcome::Json(value) => {

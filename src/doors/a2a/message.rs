@@ -45,7 +45,7 @@ fn state_of(parts: &[Part]) -> Option<Value> {
     }
 }
 
-/// Files of a message, and where each stands: the message keeps them whole.
+/// Files of a message, each with its place: the message keeps them whole.
 fn files_of(parts: &[Part]) -> Vec<Value> {
     let files =
         parts.iter().enumerate().filter(|(_, part)| part.raw.is_some() || part.url.is_some());

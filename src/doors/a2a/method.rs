@@ -24,7 +24,7 @@ pub(super) enum Method {
     GetExtendedAgentCard,
 }
 
-/// What a method gives.
+/// The result of a method.
 pub(super) enum Outcome {
     Json(Value),
     Stream(Box<Updates>),

@@ -360,7 +360,7 @@ pub(super) async fn list(call: &Call, request: ListTasksRequest) -> Result<Value
     };
     let mut tasks = Vec::with_capacity(page.len());
     for one in &page {
-        // What the pages of the API leave out: message, result, question.
+        // The pages of the API leave these out: message, result, question.
         let whole = call.read(one.id(), 0).await?;
         tasks.push(whole.task(shown));
     }

@@ -23,11 +23,11 @@ use handoffd_core::domain::event::Position;
 pub(super) struct Updates {
     call: Call,
     feed: Option<FeedStream>,
-    /// The task and what stands in its place.
+    /// The task and its replacement.
     handoffs: HashSet<String>,
     id: String,
     context: String,
-    /// What was told last.
+    /// The last update.
     told: TaskState,
     ready: VecDeque<(Option<String>, Value)>,
     /// A stream that follows a message ends with the client's turn, a question too; a subscription at the end alone.

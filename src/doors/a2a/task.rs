@@ -7,7 +7,7 @@ use super::message::original;
 use handoffd_core::domain::a2a::{TaskState, named_context};
 use handoffd_core::domain::handoff::{HANDED_ON, HandoffStatus};
 
-/// A handoff, and what stands in its place.
+/// A handoff and its replacement.
 #[derive(Debug, Clone)]
 pub(super) struct Standing {
     /// The handoff's own page.
@@ -16,7 +16,7 @@ pub(super) struct Standing {
     pub(super) successor: Option<Value>,
 }
 
-/// What to show of a task.
+/// The parts of a task to show.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shown {
     /// Most messages of the history; none for all.
@@ -32,7 +32,7 @@ impl Standing {
         self.successor.as_ref().unwrap_or(&self.view)
     }
 
-    /// The task's id: that of the handoff, whatever stands in its place.
+    /// The task's id: that of the handoff, also after a replacement.
     pub(super) fn id(&self) -> &str {
         self.view["handoffId"].as_str().unwrap_or_default()
     }
@@ -46,7 +46,7 @@ impl Standing {
         self.view["taskId"].as_str().unwrap_or_default()
     }
 
-    /// Where the task stands. A receiver that handed the task on has not ended it.
+    /// The task's state. A receiver that handed the task on has not ended it.
     pub(super) fn state(&self) -> TaskState {
         let page = self.last();
         let status = page["status"].as_str().and_then(HandoffStatus::parse);
@@ -82,7 +82,7 @@ impl Standing {
         }
     }
 
-    /// Since when it stands there, RFC 3339.
+    /// The begin of that state, RFC 3339.
     pub(super) fn since(&self) -> &str {
         let page = self.last();
         let asked = match self.state() {
@@ -165,7 +165,7 @@ impl Standing {
                 rest.remove("a2a");
                 (!rest.is_empty()).then_some(Value::Object(rest))
             }
-            // What is no artifact of the protocol is told as it is.
+            // A value that is not an artifact of the protocol stays unchanged.
             _ => {
                 artifacts.clear();
                 Some(result.clone())
@@ -439,7 +439,7 @@ mod tests {
             (&told[0], &told[1]["artifactId"], &told[2]["parts"][0]["data"]),
             (&own, &json!("artifact-2"), &json!({ "sum": 7 }))
         );
-        // What is no artifact of the protocol is not lost.
+        // A value that is not an artifact of the protocol is not lost.
         let wrong = json!({ "a2a": { "artifacts": [{ "parts": [{}] }] } });
         assert_eq!(of(wrong.clone())[0]["parts"][0]["data"], wrong);
         assert!(of(Value::Null).is_empty());
@@ -456,7 +456,7 @@ mod tests {
             (&said["messageId"], &said["role"], &said["contextId"]),
             (&json!("r"), &json!("ROLE_AGENT"), &json!("t"))
         );
-        // What does not fit the protocol is left out.
+        // Members outside the protocol are left out.
         let mut message = json!({ "messageId": 7, "metadata": "x", "extensions": { "a": 1 }, "parts": [{ "text": "hello" }] });
         for id in [json!(7), json!("")] {
             message["messageId"] = id;

@@ -93,7 +93,7 @@ pub(super) async fn list(
     Box::pin(answered(&api, "list_agents", &place, work)).await
 }
 
-/// What to find an agent for: a capability, or a task.
+/// The search for an agent: by a capability, or by a task.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FindParams {

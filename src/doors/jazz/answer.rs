@@ -1,4 +1,4 @@
-//! What the door answers: results with the handoff named in headers, and refusals as the API's problems.
+//! The door's answers: results with the handoff named in headers, and refusals as the API's problems.
 
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
@@ -15,7 +15,7 @@ use handoffd_core::domain::strategy::RoutingStrategy;
 const HANDOFF: HeaderName = HeaderName::from_static("handoff-id");
 const STRATEGY: HeaderName = HeaderName::from_static("handoff-strategy");
 
-/// What a problem says of the request.
+/// The members of a problem.
 pub(super) struct ProblemContext {
     path: String,
     id: String,

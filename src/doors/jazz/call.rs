@@ -59,7 +59,7 @@ pub(super) struct Choice<'a> {
     pub(super) by: &'static str,
 }
 
-/// What a submission has besides the request.
+/// The facts of a submission besides the request.
 #[derive(Debug, Default)]
 pub(super) struct SubmissionOptions<'a> {
     /// The digest by which a repeated request is known.
@@ -105,7 +105,7 @@ impl Call {
         self.agents.roster.find(own).ok_or_else(|| Problem::not_found("agent"))
     }
 
-    /// An agent's name; its id where there is no such agent.
+    /// An agent's name; its id if the agent is unknown.
     pub(super) fn name_of<'a>(&'a self, id: &'a str) -> &'a str {
         let parsed: Option<AgentId> = id.parse().ok();
         parsed.and_then(|id| self.agents.roster.find(&id)).map_or(id, |agent| agent.name.as_str())
@@ -257,7 +257,7 @@ impl Call {
     /// The API's refusal.
     pub(super) async fn standing(&self, id: &str, seconds: u64) -> Result<Standing, ApiAnswer> {
         let wait = seconds.to_string();
-        // Also without a wait: a receiver that handed the task on is followed to whoever has it.
+        // Also without a wait: after a receiver that handed the task on, the wait follows the next holder.
         let query = [("include", "message"), ("wait", wait.as_str()), ("until", "asked")];
         let view = self.ask(ApiRequest::get(&["handoffs", id]).with(&query)).await.success()?.json;
         let successor = match view["successorId"].as_str() {

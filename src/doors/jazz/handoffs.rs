@@ -143,7 +143,7 @@ pub(super) async fn read(
     observed(&api, "get_handoff", answered).await
 }
 
-/// What the specialist's runner takes: its input as a guarded turn, a conversation of its own, the rounds that it may take.
+/// The arguments of the specialist's runner: its input as a guarded turn, a conversation of its own, the rounds that it may take.
 pub(super) async fn run(
     State(api): State<Api>,
     Extension(door): Extension<Jazz>,

@@ -1,4 +1,4 @@
-//! What came of earlier handoffs: the router's `success_rate`, and recommendations for those who choose themselves (seed 004,
+//! Outcomes of earlier handoffs: the router's `success_rate`, and recommendations for those who choose themselves (seed 004,
 //! phases 4 and 5). Read from the store at each call: nothing is kept here.
 
 use std::cmp::Reverse;

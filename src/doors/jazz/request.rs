@@ -109,7 +109,7 @@ pub(super) struct ToolCall {
     pub(super) execution: ExecutionContext,
 }
 
-/// Where an agent stands when it calls the tool.
+/// An agent's position when it calls the tool.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct ExecutionContext {

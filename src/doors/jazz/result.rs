@@ -1,4 +1,4 @@
-//! What became of a handoff, as `HandoffResult` tells it (seed 004, docs/doors/jazz.md). Pure.
+//! The outcome of a handoff as a `HandoffResult` (seed 004, docs/doors/jazz.md). Pure.
 
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -7,7 +7,7 @@ use time::format_description::well_known::Rfc3339;
 use super::request::request_id;
 use handoffd_core::domain::handoff::{HANDED_ON, HandoffStatus, RETURNED, is_in_own_words};
 
-/// A handoff, and what stands in its place.
+/// A handoff and its replacement.
 #[derive(Debug, Clone)]
 pub(super) struct Standing {
     /// The handoff's own page.
@@ -91,7 +91,7 @@ impl Standing {
         }
     }
 
-    /// What to do about a handoff that is still open.
+    /// The next step for a handoff that is still open.
     fn open_words(&self) -> String {
         let id = self.handoff();
         if self.asks() {

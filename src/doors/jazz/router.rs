@@ -28,7 +28,7 @@ pub(super) fn available<'a>(agents: &'a Agents, own: Option<&Agent>) -> Vec<&'a 
     found
 }
 
-/// Those that can do what is asked for, in their order: by capability or specialization; where nobody is, by tag.
+/// Those that can do what is asked for, in their order: by capability or specialization; without any, by tag.
 pub(super) fn matching<'a>(available: &[&'a Agent], wanted: SpecialistQuery<'_>) -> Vec<&'a Agent> {
     let able = |agent: &&&Agent| wanted.required.iter().all(|one| agent.can(one));
     let able: Vec<&Agent> = available.iter().filter(able).copied().collect();

@@ -34,7 +34,7 @@ struct ToolParams {
     tag: Option<String>,
 }
 
-/// The tools of the calling agent: none where it may hand off to nobody, so that its model never sees the choice.
+/// The tools of the calling agent: none if its allowlist is empty, so that its model never sees the choice.
 pub(super) async fn list(
     State(api): State<Api>,
     Extension(door): Extension<Jazz>,
@@ -177,7 +177,7 @@ struct Dispatched {
     replayed: bool,
 }
 
-/// Why there is no handoff.
+/// The reason for a missing handoff.
 enum NotDispatched {
     /// The router finds no specialist.
     Nobody(RoutingStrategy),
@@ -200,7 +200,7 @@ fn count_refused(call: &Call, strategy: RoutingStrategy) {
     outcomes.with_label_values(&[strategy.as_str(), "refused"]).inc();
 }
 
-/// What a client asks for that names no agent.
+/// The search of a client that names no agent.
 struct SpecialistRequest<'a> {
     kind: &'a str,
     task: &'a str,

@@ -38,7 +38,7 @@ Available specialists:
 
 You remain the primary interface to the user. Specialists help you accomplish tasks, but you maintain the conversation thread.";
 
-/// The answer of a router that finds nobody.
+/// The answer of a router that finds no agent.
 pub(super) const NONE: &str = "NONE";
 
 /// The tool's definition.
@@ -79,7 +79,7 @@ pub(super) fn guidance(specialists: &[String]) -> String {
     GUIDANCE.replace("{specialist_list}", &specialists.join("\n"))
 }
 
-/// What the agent can do where no specialist is found.
+/// The agent's options without a specialist.
 pub(super) fn no_specialist(kind: &str) -> String {
     format!(
         "No specialist found for capability: {kind}. Please handle this task yourself or ask the user for guidance."
@@ -91,12 +91,12 @@ pub(super) fn failed(name: &str, why: &str) -> String {
     format!("Handoff to {name} failed: {why}")
 }
 
-/// How a handoff stands that goes on.
+/// The state of an open handoff.
 pub(super) fn open(name: &str, why: &str) -> String {
     format!("Handoff to {name} goes on: {why}")
 }
 
-/// What a handoff came to.
+/// The outcome of a handoff.
 pub(super) fn completed(name: &str, kind: &str, task: &str) -> String {
     format!("{name} ({kind} specialist) completed the task: {task}")
 }

@@ -1,4 +1,4 @@
-//! What a tool answers: text for the model, structured content for programs, refusals it can act on (specification §11.1).
+//! The answers of tools: text for the model, structured content for programs, refusals it can act on (specification §11.1).
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ use handoffd_core::domain::handoff::is_in_own_words;
 /// Most findings that a refusal's text lists; the structured content has all.
 const SHOWN: usize = 10;
 
-/// What a tool answers.
+/// The answer of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ToolAnswer {
     /// For the model: a sentence, or a guarded block.
@@ -138,7 +138,7 @@ pub(super) const ARGUMENTS: [(&str, &str); 18] = [
     ("provenance", "provenance"),
 ];
 
-/// A place in words: the argument that it stands for, where there is one.
+/// A place in words: its argument, if it has one.
 fn place(pointer: &str) -> String {
     let mut segments = pointer.trim_start_matches('/').split('/');
     let first = segments.next().unwrap_or_default();
@@ -149,7 +149,7 @@ fn place(pointer: &str) -> String {
     }
 }
 
-/// What a model does about a refusal.
+/// A model's next step after a refusal.
 fn advice(code: Code) -> &'static str {
     match code {
         Code::InvalidRequest

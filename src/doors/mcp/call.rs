@@ -108,7 +108,7 @@ impl ToolCall<'_> {
         let found = self.success(ApiRequest::get(&["agents", "match"]).with(&query)).await?;
         let most = self.arguments.get("limit").and_then(Value::as_u64).unwrap_or(SHOWN_AGENTS);
         let mut items = found.json["items"].as_array().cloned().unwrap_or_default();
-        // An agent is shown whom it may hand off to, and nobody else.
+        // An agent sees only the agents to which it may hand off.
         if let Some(id) = &self.principal.agent {
             let agents = self.api.intake.directory.agents(&self.principal.tenant).await;
             let agents = agents.map_err(|err| ToolAnswer::problem(&Problem::from(err)))?;

@@ -36,7 +36,7 @@ pub(super) fn refused(message: &Value) -> Option<Response> {
     Some(error(id, ErrorCode::INVALID_PARAMS, wrong).into_response())
 }
 
-/// Why an object is no message of JSON-RPC 2.0.
+/// The reason why an object is not a message of JSON-RPC 2.0.
 fn malformed(members: &Map<String, Value>) -> Option<String> {
     let has = |name: &str| members.contains_key(name);
     if members.get("id").is_some_and(|id| !is_id(id)) {

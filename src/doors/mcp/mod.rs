@@ -44,7 +44,7 @@ const PATH: &str = "/mcp";
 /// The media types of the protocol's answers.
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
-/// An answer of the door's own that is no protocol message: most bytes of its text.
+/// An answer of the door's own outside the protocol: most bytes of its text.
 const MAX_TEXT: usize = 4096;
 
 type McpService<H> = StreamableHttpService<H, NeverSessionManager>;

@@ -16,7 +16,7 @@ pub(super) async fn take_next(call: &ToolCall<'_>) -> Result<ToolAnswer, ToolAns
         let seconds = progress.step().to_string();
         let asked =
             ApiRequest::get(&["agents", &agent, "inbox"]).with(&[("wait", &seconds), ("max", "1")]);
-        // Not cut short: what a poll has claimed would then be held by nobody until its claim runs out.
+        // Not cut short: a handoff that the poll has claimed would have no holder until its claim runs out.
         let inbox =
             call.ask(asked).await.success().map_err(|refused| ToolAnswer::refused(&refused))?;
         if let Some(item) = inbox.json.pointer("/items/0") {

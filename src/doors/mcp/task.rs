@@ -21,7 +21,7 @@ fn status_of(standing: &Standing) -> TaskStatus {
     }
 }
 
-/// A handoff as the task that stands for it.
+/// A handoff as a task of the protocol.
 pub(super) fn task_of(standing: &Standing) -> Task {
     let view = &standing.view;
     let text = |name: &str| view.get(name).and_then(Value::as_str);

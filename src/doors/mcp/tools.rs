@@ -18,7 +18,7 @@ use handoffd_store::store::Role;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Audience {
-    /// Agents that may hand off to somebody.
+    /// Agents that may hand off to at least one agent.
     Sender,
     /// Agents that take handoffs.
     Receiver,
@@ -113,7 +113,7 @@ pub(super) fn of_role(role: Role) -> Vec<Tool> {
         .collect()
 }
 
-/// The tools of an agent: `hand_off` and `find_agents` where its allowlist reaches somebody, with the tools that its
+/// The tools of an agent: `hand_off` and `find_agents` if its allowlist reaches an agent, with the tools that its
 /// contracts name beside `hand_off`; the receiver's where it takes handoffs.
 pub(super) fn of_agent(agent: &Agent, roster: &Roster, contracts: &[ContractTool]) -> Vec<Tool> {
     let reached = reachable(agent, roster);

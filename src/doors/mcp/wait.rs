@@ -43,7 +43,7 @@ impl<'a> Progress<'a> {
         (left.as_millis().div_ceil(1_000) as u64).min(STEP)
     }
 
-    /// Tells how it stands.
+    /// Reports the state.
     pub(super) async fn tell(&self, message: String) {
         let Some(token) = &self.token else { return };
         let note =
@@ -55,7 +55,7 @@ impl<'a> Progress<'a> {
     }
 }
 
-/// A handoff, and what stands in its place.
+/// A handoff and its replacement.
 #[derive(Debug, Clone)]
 pub(super) struct Standing {
     /// The handoff's own page.
@@ -87,13 +87,13 @@ impl Standing {
             && self.status() == Some(HandoffStatus::Accepted)
     }
 
-    /// Whether the handoff has ended, and nothing stands in its place that is still open.
+    /// Whether the handoff has ended without an open replacement.
     pub(super) fn has_ended(&self) -> bool {
         self.status().is_none_or(HandoffStatus::is_final)
     }
 }
 
-/// What a caller waits for: its next turn.
+/// The goal of a caller's wait: its next turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
     /// The sender's: the end, or a question.

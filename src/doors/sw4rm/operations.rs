@@ -169,7 +169,7 @@ async fn submit(
     let standing = read(call, &committed.id, wait).await?;
     let mut response = standing.response(call.agent());
     warn(&mut response, &mapped.warnings);
-    // What the gate warns of, it says once.
+    // The gate's warnings come once.
     warn_of(&mut response, view.as_ref());
     Ok(axum::Json(response).into_response())
 }

@@ -82,13 +82,13 @@ pub(super) struct MappedRequest {
     pub(super) arguments: Map<String, Value>,
     /// Members of the message besides.
     pub(super) members: Map<String, Value>,
-    /// What the message has no member for.
+    /// Members of the request without a member in the message.
     pub(super) extension: Map<String, Value>,
     /// The sender's own id of the request.
     pub(super) request_id: Option<String>,
     /// The digest by which a repeated request is known.
     pub(super) digest: String,
-    /// What of the request does not hold in full.
+    /// Parts of the request with a limited effect.
     pub(super) warnings: Vec<Warning>,
 }
 
@@ -216,7 +216,7 @@ fn addressee(
     }
 }
 
-/// What the message has no member for; of it, what the broker does not hold.
+/// Members of the request without a member in the message, and those that the broker does not enforce.
 fn extension(
     body: &Value,
     mapping: &Mapping,

@@ -7,7 +7,7 @@ use handoffd_core::domain::handoff::HandoffStatus;
 use handoffd_core::domain::warning::Warning;
 use handoffd_core::sw4rm::{ALL_UNAVAILABLE, Status};
 
-/// A handoff, and what stands in its place.
+/// A handoff and its replacement.
 #[derive(Debug, Clone)]
 pub(super) struct Standing {
     /// The handoff's own page.
@@ -22,7 +22,7 @@ fn receives(page: &Value, agent: Option<&str>) -> bool {
 }
 
 impl Standing {
-    /// The page that counts for an agent: a receiver's own handoff, and for others what stands in its place at last.
+    /// The page that counts for an agent: a receiver's own handoff, and for others its last replacement.
     fn page(&self, agent: Option<&str>) -> &Value {
         let own = receives(&self.view, agent);
         self.successor.as_ref().filter(|_| !own).unwrap_or(&self.view)

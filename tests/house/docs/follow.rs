@@ -36,7 +36,7 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|err| panic!("{}: {err}", path.display()))
 }
 
-/// README, docs and runbooks, and the pages for contributors. The change log tells of what was.
+/// The README of each crate, docs and runbooks, and the pages for contributors. The change log tells of what was.
 fn pages() -> Vec<Page> {
     fn below(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in std::fs::read_dir(folder).expect("a readable folder") {
@@ -48,10 +48,19 @@ fn pages() -> Vec<Page> {
             }
         }
     }
-    let mut found: Vec<PathBuf> =
-        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"]
-            .map(|name| root().join(name))
-            .into();
+    let mut found: Vec<PathBuf> = [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "src/README.md",
+        "crates/core/README.md",
+        "crates/store/README.md",
+        "crates/broker/README.md",
+        "crates/verify/README.md",
+    ]
+    .map(|name| root().join(name))
+    .into();
     below(&root().join("docs"), &mut found);
     found.sort();
     assert!(found.len() > 60, "the documentation has pages");

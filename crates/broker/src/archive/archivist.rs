@@ -374,7 +374,7 @@ impl Archivist {
                     continue;
                 };
                 before += bytes.len() as u64;
-                // What does not unpack was tampered with: it stays where the verifier finds it.
+                // A content that does not unpack was tampered with: it stays where the verifier finds it.
                 let Ok(frame) = pack(codec, &bytes) else { continue };
                 items.push(SegmentItem {
                     id: pending.content.id,

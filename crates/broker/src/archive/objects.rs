@@ -126,7 +126,7 @@ impl Objects {
         found.bytes().await.map_err(|err| failed(key, err))
     }
 
-    /// Removes an object; a missing one is no error.
+    /// Removes an object; a missing one is not an error.
     pub(super) async fn delete(&self, key: &str) -> Result<(), ArchiveError> {
         let objects = self.open().await?;
         match objects.delete(&self.path(key)).await {
@@ -166,7 +166,7 @@ impl Objects {
         if let ObjectBackend::Folder(root) = &self.site
             && !root.try_exists().map_err(|err| away(&root.display(), &err))?
         {
-            // Nobody made it yet.
+            // It does not exist yet.
             return Ok(Vec::new());
         }
         let objects = self.open().await?;

@@ -32,7 +32,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// The largest message, in bytes, that is compressed where it is: a fraction of a millisecond.
 const INLINE_LIMIT: usize = 4 * 1024;
 
-/// The most that a model's summary may cost, as a share of what the sender says it has spent (seed 000 §9).
+/// The most that a model's summary may cost, as a share of the sender's stated spending (seed 000 §9).
 pub const COST_SHARE: f64 = 0.05;
 
 /// The input of a model: what it condenses, and how much it may write.
@@ -40,7 +40,7 @@ pub const COST_SHARE: f64 = 0.05;
 pub struct SummaryRequest {
     /// The turns to condense, a line or more each, behind the role.
     pub turns: String,
-    /// The sender's own summary of what came before.
+    /// The sender's own summary of the earlier turns.
     pub earlier: String,
     /// Tokens that the summary may have.
     pub room: u64,

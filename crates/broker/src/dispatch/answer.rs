@@ -22,7 +22,7 @@ pub struct AnswerFields {
     pub details: Option<Value>,
     /// The answer's `metadata`, if present (seed 001).
     pub metadata: Option<Value>,
-    /// The note of what of these and of the reason could not be kept as it came.
+    /// The note of the parts of these and of the reason that could not be kept unchanged.
     pub unreadable: Option<Value>,
 }
 
@@ -86,7 +86,7 @@ pub struct AttemptFailure {
     pub detail: String,
     /// JSON pointer of the agent's setting that causes the failure, where one does.
     pub field: Option<&'static str>,
-    /// What the server answered, for the operator who tests a delivery; never logged.
+    /// The server's answer, for the operator who tests a delivery; never logged.
     pub answered: Option<String>,
 }
 
@@ -305,7 +305,7 @@ fn read_verdict(body: &[u8]) -> Result<AnswerVerdict, VerdictError> {
     Ok(AnswerVerdict::Rejected { reason, fields })
 }
 
-/// The members of an answer that have its verdict. One that stands twice is no verdict: its values could differ.
+/// The members of an answer that have its verdict. A repeated one is not a verdict: its values could differ.
 const VERDICT_MEMBERS: [&str; 2] = ["accepted", "status"];
 
 /// A reason that is not a string is stored as its JSON text.

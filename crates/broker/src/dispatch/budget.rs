@@ -2,7 +2,7 @@
 //! fails under load gets its usual load and a little more, not a multiple of it.
 //!
 //! The budget is a token bucket that may go into debt. Each first attempt adds a fraction of a token, and each second
-//! adds a few; each retry takes one. Where no token is left, the retry is deferred to the time at which the constant
+//! adds a few; each retry takes one. Without a token the retry is deferred to the time at which the constant
 //! rate alone will have paid for it. Retries are deferred, never dropped, so a debt is also a queue. Pure: the caller
 //! passes the time. After Finagle's `RetryBudget` (20 % and ten a second), which drops instead.
 

@@ -145,7 +145,7 @@ impl ChunkSender {
                 let served = this.serve(service.key()).await;
                 drop(service);
                 match served {
-                    // What was committed while the lease was held found it taken.
+                    // A chunk that was committed during the lease found it taken.
                     Ok(()) => this.0.parts.ledger.look_for_chunks(),
                     Err(err) => tracing::warn!(error = %err, "chunks could not be sent"),
                 }
@@ -216,7 +216,7 @@ impl ChunkSender {
             }
             Ok(None) => Err(None),
             Err(err) => {
-                // Nobody was asked: no attempt failed.
+                // No request was sent: no attempt failed.
                 tracing::warn!(error = %err, "the receiver of a stream cannot be read");
                 self.write(key, &served.line, settings.poll, true).await?;
                 return Ok(false);

@@ -185,7 +185,7 @@ impl Dispatcher {
             let wake = next.map(|at| at.since(parts.clock.now()));
             tokio::select! {
                 // In order, so that a run can be repeated. A poll looks for everybody and is due again
-                // only a period later: it keeps nobody from being heard.
+                // only a period later: it delays no other receiver.
                 biased;
                 () = parts.stopping.cancelled() => return,
                 () = tokio::time::sleep_until(poll_at) => {
@@ -270,7 +270,7 @@ impl Dispatcher {
         futures_util::stream::iter(receivers)
             .for_each_concurrent(CLAIMS_AT_ONCE, |receiver| async move {
                 self.fill(&receiver, most).await;
-                // Whoever had nothing to claim passes its turn on.
+                // A receiver without work passes its turn on.
                 self.next_turns();
             })
             .await;
@@ -428,7 +428,7 @@ impl Outbound for Dispatcher {
 
     fn nudge(&self, receiver: &ReceiverKey) {
         if self.0.lanes.must_look(receiver) {
-            // The loop lives as long as the broker; a nudge after it is for nobody.
+            // The loop lives as long as the broker; a nudge after it has no effect.
             let _ = self.0.nudges.send(Nudge::Receiver(receiver.clone()));
         }
     }

@@ -126,7 +126,7 @@ impl EgressPolicy {
     /// it is called.
     ///
     /// # Errors
-    /// [`EgressDenied`]: the text is no absolute URL, has another scheme, a user name, a password or port 0, or names
+    /// [`EgressDenied`]: the text is not an absolute URL, has another scheme, a user name, a password or port 0, or names
     /// a refused address.
     pub fn check_url(&self, text: &str) -> Result<Url, EgressDenied> {
         let url = Url::parse(text).map_err(EgressDenied::Syntax)?;

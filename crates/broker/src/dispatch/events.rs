@@ -142,7 +142,7 @@ impl EventPublisher {
         let PublisherDependencies { ledger, settings, stopping, .. } = &self.0.parts;
         let mut renew_at = tokio::time::Instant::now() + settings.lease / 3;
         let mut poll_at = tokio::time::Instant::now();
-        // Until then no event is looked for: nobody subscribes. One that is told meanwhile is looked for afterwards.
+        // Without subscribers no event is read until then; a notification in between causes a read afterwards.
         let mut quiet: Option<tokio::time::Instant> = None;
         // As of the last poll.
         let mut subscribed = false;
@@ -185,7 +185,7 @@ impl EventPublisher {
         }
     }
 
-    /// Serves subscribers with unpublished events. Where nobody subscribes, returns until when events need not be looked
+    /// Serves subscribers with unpublished events. Without subscribers, returns until when events need not be looked
     /// for: a look after each commit would cost a round trip, and find nothing.
     async fn look(&self, subscribed: &mut bool) -> Option<tokio::time::Instant> {
         if self.find_subscribers().await || *subscribed {
@@ -212,7 +212,7 @@ impl EventPublisher {
                 let pause = this.serve(service.key()).await;
                 drop(service);
                 let PublisherDependencies { ledger, stopping, .. } = &this.0.parts;
-                // What was committed while the lease was held found it taken.
+                // An event that was committed during the lease found it taken.
                 match pause {
                     Ok(None) => ledger.look_for_events(),
                     Ok(Some(pause)) => tokio::select! {
@@ -233,7 +233,7 @@ impl EventPublisher {
         let now = clock.now();
         let until = now.plus(settings.lease);
         let Some(cursor) = store.claim_cursor(key, broker, now, until).await? else {
-            // Somebody else tells it; the poll comes back to it.
+            // Another broker serves it; the poll comes back to it.
             return Ok(Some(settings.poll));
         };
         let mut line = SubscriberStream {

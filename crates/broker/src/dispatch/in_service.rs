@@ -1,4 +1,4 @@
-//! What is in service on this broker: each key once, and a limited number of keys at a time.
+//! The keys in service on this broker: each key once, and a limited number of keys at a time.
 
 use std::collections::HashSet;
 use std::hash::Hash;

@@ -85,7 +85,7 @@ impl Inboxes {
                 tracing::debug!(error = %err, "listening for notifications failed; the poll continues");
                 tokio::time::sleep(LISTEN_PAUSE).await;
             }
-            // Whatever was said while nobody listened.
+            // Covers notifications while there was no listener.
             heard.notify_one();
         }
     }

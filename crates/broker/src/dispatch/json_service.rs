@@ -85,7 +85,7 @@ impl JsonService {
     }
 }
 
-/// A streamed chat answer (server-sent events with `delta`s) as one; `None` where it is no such stream, or did not end.
+/// A streamed chat answer (server-sent events with `delta`s) as one; `None` if it is not such a stream, or did not end.
 fn streamed(text: &str) -> Option<Value> {
     let (mut said, mut reason, mut usage, mut ended) = (String::new(), None, Value::Null, false);
     for line in text.lines() {

@@ -314,7 +314,7 @@ impl Lanes {
     }
 
     /// Number of receivers by breaker state: closed, open, half open. An open one that nothing was tried on since long after its
-    /// cool-down is left out: nothing is for it, and nobody knows how it is. Drops idle lanes beyond [`MAX_IDLE`].
+    /// cool-down is left out: it has no work, and its state is unknown. Drops idle lanes beyond [`MAX_IDLE`].
     pub(super) fn census(&self, now: Micros) -> [(BreakerState, i64); 3] {
         let mut state = self.lock();
         if state.lanes.len() > MAX_IDLE {

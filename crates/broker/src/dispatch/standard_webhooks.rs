@@ -139,7 +139,7 @@ pub enum VerifyError {
 /// Entries of other versions (`v1a`) and malformed ones are skipped.
 ///
 /// # Errors
-/// [`VerifyError`]: the timestamp is no number or further from `now_s` than `tolerance`, or no signature matches.
+/// [`VerifyError`]: the timestamp is not a number or is further from `now_s` than `tolerance`, or no signature matches.
 pub fn verify(
     secrets: &[WebhookSecret],
     id: &str,

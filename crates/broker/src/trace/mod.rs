@@ -332,7 +332,7 @@ impl Parties {
 struct CurrentHandoffs {
     /// The present state of each, by id.
     states: HashMap<String, Value>,
-    /// What the row of each says of its state.
+    /// The state in the row of each.
     rows: HashMap<String, RowState>,
     /// The ids of those that the reader sends or receives.
     own: HashSet<String>,

@@ -9,7 +9,7 @@ use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
 use handoffd_core::domain::ids::Micros;
 use handoffd_core::evidence::verify::says_reason;
 
-/// What a handoff's row says of its state.
+/// The state in a handoff's row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RowState {
     status: HandoffStatus,
@@ -29,7 +29,7 @@ impl From<&Handoff> for RowState {
     }
 }
 
-/// What the records of one handoff say.
+/// The state in the records of one handoff.
 #[derive(Debug, Default)]
 struct Told {
     /// Each status with its time and leaf index, in log order.
@@ -38,7 +38,7 @@ struct Told {
     accepted: Option<String>,
 }
 
-/// What the records of a task say of its handoffs, by their ids.
+/// The states in the records of a task's handoffs, by their ids.
 #[derive(Debug, Default)]
 pub(super) struct ToldStates {
     handoffs: HashMap<String, Told>,
@@ -148,7 +148,7 @@ impl ToldStates {
         let excused = now.is_none_or(|now| now != row && was_there);
         let mut said = Map::new();
         for (name, is, was) in Self::differences(told, row) {
-            // A reader who is no party sees no reason.
+            // A reader outside the handoff sees no reason.
             if name == "reason" && entry.get(name).is_none_or(Value::is_null) {
                 continue;
             }

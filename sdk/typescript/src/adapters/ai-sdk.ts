@@ -123,7 +123,7 @@ interface PendingCall {
   readonly input: TransferInput;
 }
 
-/** What the broker keeps of a run, in the checkpoint of its handoffs. */
+/** A run's state at the broker, in the checkpoint of its handoffs. */
 interface SavedRun {
   readonly [name: string]: unknown;
   readonly framework: "ai-sdk";
@@ -225,13 +225,13 @@ function openCalls(messages: readonly AnyMessage[], routes: Readonly<Record<stri
     }));
 }
 
-/** What a worker's model call gets: the guarded context as messages, and the signal that aborts with the lease. */
+/** The arguments of a worker's model call: the guarded context as messages, and the signal that aborts with the lease. */
 export interface WorkerTurn {
   readonly messages: { role: "user"; content: string }[];
   readonly abortSignal: AbortSignal;
 }
 
-/** What `generateText` and agents of the AI SDK answer, as far as the adapter reads it. */
+/** The answer of `generateText` and of agents of the AI SDK, as far as the adapter reads it. */
 export interface Generated {
   readonly text: string;
   readonly output?: unknown;
@@ -243,7 +243,7 @@ export interface Generated {
   };
 }
 
-/** What a handoff's verdict says of a model's run. */
+/** The figures of a model's run in a handoff's verdict. */
 export interface ModelHandlerOptions {
   /** US dollars of a call by its tokens. Without it tokens alone are told. */
   readonly price?: (tokens: { readonly prompt: number; readonly completion: number }) => number;

@@ -34,7 +34,7 @@ export type {
   TransferSchema,
 } from "./transfer.js";
 
-/** What Mastra gives a tool of an agent, as far as the adapter reads it. */
+/** Mastra's arguments of an agent's tool, as far as the adapter reads them. */
 export interface ToolContext {
   readonly abortSignal?: AbortSignal | undefined;
   readonly agent?:
@@ -42,7 +42,7 @@ export interface ToolContext {
         readonly toolCallId: string;
         // biome-ignore lint/suspicious/noExplicitAny: the framework's own type
         readonly messages: any[];
-        /** Ends this part of the run; the payload stands in its result. */
+        /** Ends this part of the run; its result has the payload. */
         // biome-ignore lint/suspicious/noExplicitAny: the framework's own type
         readonly suspend: (payload: any) => Promise<void>;
         readonly resumeData?: unknown;
@@ -50,7 +50,7 @@ export interface ToolContext {
     | undefined;
 }
 
-/** What `createTool` takes. */
+/** The arguments of `createTool`. */
 export interface TransferToolConfig<Result> {
   readonly id: string;
   readonly description: string;
@@ -91,7 +91,7 @@ export function remoteAgent(
   };
 }
 
-/** What `createTool` takes for a tool that suspends. */
+/** The arguments of `createTool` for a tool that suspends. */
 export interface SuspendingToolConfig extends TransferToolConfig<string | undefined> {
   readonly suspendSchema: AnySchema;
   readonly resumeSchema: AnySchema;
@@ -156,13 +156,13 @@ export interface SnapshotStore {
   persistWorkflowSnapshot(snapshot: Snapshot): Promise<void>;
 }
 
-/** What `agent.generate` answers, as far as the adapter reads it. */
+/** The answer of `agent.generate`, as far as the adapter reads it. */
 export interface AgentResult {
   readonly finishReason?: string | undefined;
   readonly suspendPayload?: unknown;
 }
 
-/** What the adapter calls of an agent: `generate` for the first part of a run, `resumeGenerate` for the others. */
+/** The methods of an agent that the adapter calls: `generate` for the first part of a run, `resumeGenerate` for the others. */
 export interface ResumableAgent<Result extends AgentResult> {
   /** The first part of a run. */
   // biome-ignore lint/suspicious/noExplicitAny: the framework's own types
@@ -178,7 +178,7 @@ interface SuspendedCall {
   readonly suspendPayload: { readonly input: TransferInput; readonly messages: readonly unknown[] };
 }
 
-/** What the broker keeps of a run, in the checkpoint of its handoffs. */
+/** A run's state at the broker, in the checkpoint of its handoffs. */
 interface SavedRun {
   readonly [name: string]: unknown;
   readonly framework: "mastra";
@@ -196,7 +196,7 @@ interface SavedRun {
  *
  * @param store The domain of Mastra's storage that keeps suspended runs, as `getStore` answers it.
  * @param routes Receivers by the name of the tool that hands off to them. A suspension of another tool is returned as it is.
- * @throws TypeError where there is no store.
+ * @throws TypeError without a store.
  * @throws WaitTimeoutError after `withinMs`; a later call of the same run goes on.
  */
 export function durableRuns<Result extends AgentResult>(
@@ -247,7 +247,7 @@ export function durableRuns<Result extends AgentResult>(
   };
 }
 
-/** What the worker's handler calls of an agent. */
+/** The methods of an agent that the worker's handler calls. */
 export interface GeneratingAgent {
   /** A whole run. */
   // biome-ignore lint/suspicious/noExplicitAny: the framework's own types

@@ -1,13 +1,13 @@
-// What the adapters share: the tool by which a model hands off, and a framework's values as JSON.
+// The common part of the adapters: the tool by which a model hands off, and a framework's values as JSON.
 
 import type { Client, Given } from "../client.js";
 import { NotFoundError } from "../errors.js";
 import type { CallOptions } from "../transport.js";
 import type { Handoff } from "../types.js";
 
-/** What a model says when it hands off. */
+/** The arguments of a model's handoff. */
 export interface TransferInput {
-  /** What the receiver is to do. */
+  /** The work for the receiver. */
   readonly task: string;
   /** Why the model hands over. */
   readonly reason?: string | undefined;
@@ -17,11 +17,11 @@ export interface TransferInput {
 export interface Route {
   /** An agent's id, `type:<agentType>`, `capability:<name>`. */
   readonly target: string;
-  /** What the receiver is for, in words for the model. */
+  /** The receiver's purpose, in words for the model. */
   readonly description: string;
   /** `key:value` limits on the work. */
   readonly constraints?: readonly string[];
-  /** More of what the handoff says: state, budget, metadata. */
+  /** Further members of the handoff: state, budget, metadata. */
   readonly given?: (input: TransferInput) => Partial<Given>;
 }
 
@@ -35,16 +35,16 @@ const JSON_SCHEMA = {
   additionalProperties: false,
 } as const;
 
-/** What is wrong with a model's arguments. */
+/** The faults of a model's arguments. */
 export interface Issue {
   readonly message: string;
 }
 
 /** The JSON Schemas of a Standard JSON Schema. */
 export interface StandardJsonSchema {
-  /** Of what a validation takes. */
+  /** The type of a validation's input. */
   readonly input: (options: unknown) => Record<string, unknown>;
-  /** Of what it gives. */
+  /** The type of its output. */
   readonly output: (options: unknown) => Record<string, unknown>;
 }
 

@@ -28,7 +28,7 @@ export interface SubmitOptions extends CallOptions {
   readonly idempotencyKey?: string | undefined;
   /** W3C trace context of the request; a valid one goes before the message's. */
   readonly traceparent?: string | undefined;
-  /** What vendors add to the trace context. */
+  /** The vendors' additions to the trace context. */
   readonly tracestate?: string | undefined;
   /** The token by which the sender holds `parentHandoffId`: refused where another worker took that over. */
   readonly fencingToken?: number | undefined;
@@ -42,9 +42,9 @@ export interface Sent extends Submitted {
   readonly replayed: boolean;
 }
 
-/** What a receiver says at the end of its part. Further members are kept with the record. */
+/** A receiver's statement at the end of its part. Further members are kept with the record. */
 export type Completion = Omit<Body<"completeHandoff">, "fencingToken">;
-/** What was spent on a task by now, cumulative as in a message. */
+/** The amount spent on a task up to now, cumulative as in a message. */
 export type SaidCost = NonNullable<Completion["costTracking"]>;
 
 /** How a question or an answer is sent. */
@@ -53,7 +53,7 @@ export interface DialogueOptions extends CallOptions {
   readonly idempotencyKey?: string | undefined;
 }
 
-/** What the holder of a lease says of itself. */
+/** A lease holder's statement on itself. */
 export interface LeaseOptions extends CallOptions {
   /** How often the broker will hear of this worker, in milliseconds: after four such intervals of silence another one may take over. */
   readonly heartbeatIntervalMs?: number | undefined;
@@ -67,7 +67,7 @@ export interface WaitOptions extends CallOptions {
 
 /** Handoffs: submissions, verdicts, inboxes. */
 export class Handoffs extends Service {
-  /** The message that a claim check stands for, by the token of its link. */
+  /** The message behind a claim check, by the token of its link. */
   claimed(token: string, options?: CallOptions): Promise<Answer<"readClaim">> {
     return this.transport.call("readClaim", { path: { token }, ...options });
   }
@@ -207,7 +207,7 @@ export class Handoffs extends Service {
     const body = { fencingToken, ...(heartbeatIntervalMs === undefined ? {} : { heartbeatIntervalMs }) };
     return this.transport.call("acceptHandoff", { path: { handoffId }, body, ...rest });
   }
-  /** A reason in capitals, digits and underscores stands in the record as it is. Only before an acceptance. */
+  /** The record has a reason in capitals, digits and underscores unchanged. Only before an acceptance. */
   reject(
     handoffId: string,
     fencingToken: number,

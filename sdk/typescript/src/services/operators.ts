@@ -1,4 +1,4 @@
-// What operators and auditors do: agents, allowlist, log, caps, contracts, persons, decisions.
+// The work of operators and auditors: agents, allowlist, log, caps, contracts, persons, decisions.
 
 import type { Answer, Body, CallOptions } from "../transport.js";
 import { pages, type Query_, Service, split } from "./service.js";
@@ -175,7 +175,7 @@ export class Contracts extends Service {
   put(contractId: string, body: Body<"putContract">, options?: CallOptions): Promise<Answer<"putContract">> {
     return this.transport.call("putContract", { path: { contractId }, body, ...options });
   }
-  /** What the linter says of contracts; nothing is stored. */
+  /** The linter's findings on contracts; nothing is stored. */
   lint(body: Body<"lintContracts">, options?: CallOptions): Promise<Answer<"lintContracts">> {
     return this.transport.call("lintContracts", { body, ...options });
   }
@@ -306,7 +306,7 @@ export class Escalations extends Service {
   get(escalationId: string, options?: CallOptions): Promise<Answer<"getEscalation">> {
     return this.transport.call("getEscalation", { path: { escalationId }, ...options });
   }
-  /** Decides: `action` says what becomes of the task; who decided and why becomes a record. Operator. */
+  /** Decides: `action` decides the task's next step; the decider and the reason become a record. Operator. */
   resolve(
     escalationId: string,
     body: Body<"resolveEscalation">,

@@ -1,4 +1,4 @@
-// What the classes of the resources share.
+// The common part of the resources' classes.
 
 import type { CallOptions, OperationId, Query, Transport } from "../transport.js";
 

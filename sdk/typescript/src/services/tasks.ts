@@ -64,7 +64,7 @@ export class Tasks extends Service {
     };
     return (await this.transport.send("getTrace", request)).bytes;
   }
-  /** What a task cost, hop by hop, in US dollars and tokens. */
+  /** The cost of a task, hop by hop, in US dollars and tokens. */
   cost(taskId: string, options?: CallOptions): Promise<Answer<"getTaskCost">> {
     return this.transport.call("getTaskCost", { path: { taskId }, ...options });
   }
@@ -88,7 +88,7 @@ export class Tasks extends Service {
   cancelMany(body: Body<"cancelTasks">, options?: CallOptions): Promise<Answer<"cancelTasks">> {
     return this.transport.call("cancelTasks", { body, ...options });
   }
-  /** What tasks cost, by day, edge and agent. Operator. */
+  /** The cost of tasks, by day, edge and agent. Operator. */
   costs(query: Query_<"listCosts"> = {}): Promise<Answer<"listCosts">> {
     return this.transport.call("listCosts", split(query));
   }

@@ -53,7 +53,7 @@ const UNCHECKED: readonly UncheckedStage[] = [
   ...(["safety", "credentials"] as const),
 ];
 
-/** What the receiver asks for, where the caller knows it. */
+/** The receiver's requirements, if the caller knows them. */
 export interface ValidationOptions {
   /** Members that `currentState` must have (`requiredState` of the receiving agent); dots go deeper. */
   readonly requiredState?: readonly string[];
@@ -165,7 +165,7 @@ function failure(stage: Failure["stage"], code: ErrorCode, pointer: string, mess
 
 type Message = { [name: string]: Json };
 
-/** What is wrong with the form of a signature that is there. Whether it is the sender's, the secret's owner knows. */
+/** The faults in the form of a present signature. Only the secret's owner can tell whether it is the sender's. */
 function signatureFailures(message: Message): Failure[] {
   const given = member(message, "signature");
   if (given === undefined || (typeof given === "string" && /^hmac-sha256:[0-9a-fA-F]{64}$/.test(given)))
@@ -305,7 +305,7 @@ function sampled(message: Message, schema: Schema, found: Found): Message {
   return copy;
 }
 
-/** What a schema cannot say. */
+/** Rules that a schema cannot express. */
 function semantics(message: Message, found: Found): void {
   const version = at(message, "/fromAgent/agentVersion");
   if (typeof version === "string" && version !== "" && !isVersion(version))
@@ -348,7 +348,7 @@ function address(entry: Json | undefined): Message {
   return isObject(entry) ? entry : {};
 }
 
-/** What the schema document cannot say of a message to several receivers (specification §10.4). */
+/** Rules for a message to several receivers that the schema document cannot express (specification §10.4). */
 function receivers(message: Message, found: Found): void {
   const entries = member(message, "receiverList");
   if (!Array.isArray(entries)) {
@@ -450,7 +450,7 @@ function opens(message: Message): boolean {
   return at(message, "/stream/open") === true;
 }
 
-/** What a stream cannot be combined with. */
+/** Members that exclude a stream. */
 function openingFailures(message: Message): Failure[] {
   if (!opens(message)) return [];
   const cases: [boolean, string, string][] = [
@@ -472,7 +472,7 @@ function completenessFailures(message: Message, requiredState: readonly string[]
   const incomplete = (pointer: string, text: string): void => {
     failures.push(failure("completeness", "INCOMPLETE_CONTEXT", pointer, text));
   };
-  // What was done may follow in chunks.
+  // Completed work may follow in chunks.
   const begins = message.taskDescription === INITIAL || opens(message);
   if (!begins && list(message, "/completedSubtasks").length === 0)
     incomplete(

@@ -40,7 +40,7 @@ export function trim(text: string): string {
   return text.replace(/^\p{White_Space}+|\p{White_Space}+$/gu, "");
 }
 
-/** The number of comparators that restrict anything; `undefined` for what is no alternative. */
+/** The number of comparators that restrict anything; `undefined` for an invalid alternative. */
 function comparators(text: string): number | undefined {
   const words = trim(text).split(/\p{White_Space}+/u);
   if (words.length === 3 && words[1] === "-") {
@@ -66,7 +66,7 @@ function comparators(text: string): number | undefined {
   return count;
 }
 
-/** Whether the version of a comparator restricts anything; `undefined` for what is no version. */
+/** Whether the version of a comparator restricts anything; `undefined` for an invalid version. */
 function comparator(given: string, strict: boolean): boolean | undefined {
   let text = given.startsWith("v") ? given.slice(1) : given;
   const plus = text.indexOf("+");

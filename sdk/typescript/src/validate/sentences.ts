@@ -7,7 +7,7 @@ import type { SchemaError } from "./engine.js";
 import { kindOf } from "./strict-json.js";
 
 export const MAX_ECHO = 80;
-/** Longest unknown name, in bytes, that stands in a pointer or is compared with known names. */
+/** Longest unknown name, in bytes, that a pointer has or that is compared with known names. */
 export const MAX_NAME = 256;
 const NEAR = 0.7;
 
@@ -35,7 +35,7 @@ function typeName(name: string): string {
   return name === "null" ? name : `${/^[aio]/.test(name) ? "an" : "a"} ${name}`;
 }
 
-/** What is wrong, for the person who wrote the sender. */
+/** The fault, for the author of the sender. */
 export function sentence({ keyword, schema, pointer, value }: SchemaError): string {
   const is = mayEcho(pointer) ? shown(value) : "";
   const limit = (name: "minimum" | "maximum"): string => schema["x-limit"]?.[name] ?? String(schema[name]);

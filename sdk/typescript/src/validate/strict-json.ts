@@ -51,7 +51,7 @@ export function strictParse(
   return inside.unsafeInteger ? { fault: inside.unsafeInteger } : { value };
 }
 
-/** What kind of JSON value it is, with its article. */
+/** The kind of a JSON value, with its article. */
 export function kindOf(value: Json): string {
   if (value === null) return "null";
   if (Array.isArray(value)) return "an array";

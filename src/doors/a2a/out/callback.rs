@@ -1,4 +1,4 @@
-//! Push notifications of remote agents. What they say is not believed: a notification wakes the broker, which asks the agent.
+//! Push notifications of remote agents. Their content is not trusted: a notification wakes the broker, which asks the agent.
 
 use axum::Extension;
 use axum::extract::{Path, State};

@@ -36,7 +36,7 @@ const CANCELS: u32 = 20;
 /// How long the broker goes on to withdraw the task of a handoff that ended.
 const WITHDRAW: Duration = Duration::from_hours(24);
 
-/// What follows a look at a task.
+/// The next step after a read of a task.
 enum Round {
     /// Look again at the pace of a task that changed just now.
     Soon,
@@ -126,7 +126,7 @@ impl Follower {
             return Round::End;
         }
         let Some(agent) = self.agent(&handoff).await else {
-            // The agent is gone, or is reached in another way by now. The lease runs out.
+            // The agent is gone, or has another transport. The lease runs out.
             return if handoff.status.is_final() { Round::End } else { Round::Away(None) };
         };
         let state = Arc::clone(&self.state);
@@ -178,7 +178,7 @@ impl Follower {
         Ok(Some(task))
     }
 
-    /// What the acceptance's record names.
+    /// The id that the acceptance's record names.
     async fn recorded(&self, handoff: &Handoff) -> Result<Option<RemoteRef>, CallFault> {
         let (tenant, kind) = (&handoff.tenant, HandoffStatus::Accepted.as_str());
         let found = results::find_said(&self.state.api, tenant, handoff.task_id, handoff.id, kind);
@@ -447,7 +447,7 @@ fn retry_after(refused: &ApiAnswer) -> Option<Duration> {
     refused.retry_after.map(Duration::from_secs)
 }
 
-/// What follows the API's answer to a verdict.
+/// The next step after the API's answer to a verdict.
 fn verdict_round(said: &ApiAnswer) -> Round {
     match said.status.as_u16() {
         // The handoff is looked at again: it ended, or another said something meanwhile.

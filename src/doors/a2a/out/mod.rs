@@ -1,7 +1,7 @@
 //! The way out (specification §11.2): tasks at remote A2A agents, followed to their end in the agents' names.
 //!
-//! Nothing is kept here. A task's id stands in the record of the handoff's acceptance, and the handoff's lease says whether a
-//! broker follows it: a look over the open handoffs finds those whose lease nobody extends. Two brokers that follow the same
+//! Nothing is kept here. The record of the handoff's acceptance has the task's id, and the handoff's lease says whether a
+//! broker follows it: a scan of the open handoffs finds those whose lease no broker extends. Two brokers that follow the same
 //! task for a moment say the same verdicts.
 
 mod callback;
@@ -34,7 +34,7 @@ const DOOR: &str = "a2a-out";
 const CALLS: usize = 64;
 /// Calls to one of them: an agent that is slow or away delays no other.
 const CALLS_OF_AGENT: usize = 8;
-/// Interval at which handoffs that nobody follows are looked for; a heartbeat's where leases are short.
+/// Interval of the search for handoffs without a follower; a heartbeat's if leases are short.
 const LOOK: Duration = Duration::from_secs(5);
 /// Handoffs read at once.
 const PAGE: i64 = 200;
@@ -50,7 +50,7 @@ const PAGES: usize = 10;
 const BEATS: u32 = 6;
 /// Longest time between two heartbeats.
 const BEAT_MAX: Duration = Duration::from_secs(30);
-/// Missed heartbeats after which a handoff counts as followed by nobody.
+/// Missed heartbeats after which a handoff counts as without a follower.
 const MISSED: u32 = 3;
 
 /// Follows remote tasks. Clones share all state.
@@ -73,11 +73,11 @@ pub(super) struct FollowState {
 pub(super) struct Followed {
     /// Wakes its follower.
     pub(super) nudge: Notify,
-    /// What an attempt found, until the follower takes it.
+    /// The finding of an attempt, until the follower takes it.
     pub(super) found: Mutex<Option<RemoteRef>>,
 }
 
-/// What the last look over ended handoffs left.
+/// The rest of the last scan of ended handoffs.
 #[derive(Default)]
 struct EndedLook {
     /// When it began; `None` before the first.
@@ -96,7 +96,7 @@ impl FollowState {
         let key = (tenant.clone(), agent.clone());
         let own = {
             let mut all = self.calls_of_agent.lock().unwrap_or_else(PoisonError::into_inner);
-            // Those of agents that nobody calls any more go.
+            // Those of agents without calls are dropped.
             all.retain(|other, calls| *other == key || Arc::strong_count(calls) > 1);
             Arc::clone(all.entry(key).or_insert_with(|| Arc::new(Semaphore::new(CALLS_OF_AGENT))))
         };
@@ -180,7 +180,7 @@ impl Follow {
         }
     }
 
-    /// Wakes the follower of a handoff that its agent tells of; one that nobody follows here is followed.
+    /// Wakes the follower of a handoff that its agent notifies; starts one if there is none here.
     pub(super) fn nudge(&self, key: HandoffKey) {
         self.follow(key, None);
     }
@@ -189,7 +189,7 @@ impl Follow {
         self.0.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks for handoffs that nobody follows, and for those that ended while their task may live.
+    /// Looks for handoffs without a follower, and for those that ended while their task may live.
     async fn look(&self, alone: bool, before: &EndedLook) -> Result<EndedLook, StoreError> {
         let api = &self.0.api;
         let first = before.at.is_none();
@@ -210,7 +210,7 @@ impl Follow {
         Ok(ended)
     }
 
-    /// Follows an agent's accepted handoffs whose lease nobody extends; all of them for `all`.
+    /// Follows an agent's accepted handoffs whose lease no broker extends; all of them for `all`.
     async fn look_at(
         &self,
         tenant: &TenantId,

@@ -1,4 +1,4 @@
-//! What a remote task asks for, seen against its handoff (docs/doors/a2a.md#out). Pure.
+//! The next step for a remote task, by its state and its handoff (docs/doors/a2a.md#out). Pure.
 
 use serde_json::{Value, json};
 
@@ -34,13 +34,13 @@ pub(super) enum AnswerDelivery {
     Done,
 }
 
-/// What the broker does next.
+/// The broker's next action.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Step {
     Wait,
     /// Send the answer of that question to the agent.
     Answer(u32, Value),
-    /// With the result, and the broker's note of what of the agent's answer could not be kept.
+    /// With the result, and the broker's note of the parts of the agent's answer that could not be kept.
     Complete(Option<Value>, Option<Value>),
     Fail {
         code: &'static str,
@@ -86,7 +86,7 @@ fn held(ours: &HandoffState, status: HandoffStatus, remote: &RemoteTask) -> Step
     }
 }
 
-/// What a task that waits for input asks.
+/// The question of a task that waits for input.
 pub(super) fn question(remote: &RemoteTask) -> Value {
     remote.words().unwrap_or_else(|| json!(UNSAID))
 }
@@ -132,7 +132,7 @@ mod tests {
         HandoffState { status, questions: 1, question: Some(question) }
     }
 
-    /// The remote task asks something else by now.
+    /// The remote task asks another question.
     fn moved(mut ours: HandoffState) -> HandoffState {
         ours.question.as_mut().unwrap().stands = false;
         ours

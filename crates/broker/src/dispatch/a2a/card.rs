@@ -5,7 +5,7 @@ use url::Url;
 
 /// The version of the protocol that the broker speaks.
 pub const VERSION: &str = "1.0";
-/// Where a card stands below an agent's address (RFC 8615).
+/// The path of a card below an agent's address (RFC 8615).
 const WELL_KNOWN: &str = ".well-known/agent-card.json";
 
 /// How requests are written.
@@ -42,7 +42,7 @@ pub enum CardSignature {
     Verified,
 }
 
-/// Why a card serves nobody.
+/// The reason why a card cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CardFault {
     #[error("the agent card is no JSON object with supportedInterfaces")]

@@ -74,7 +74,7 @@ pub enum CallFault {
     Busy(Option<Duration>),
     /// The endpoint is permanently gone.
     Gone,
-    /// The agent's card serves nobody.
+    /// The agent's card cannot be used.
     Card(CardFault),
     /// The agent answered with an error of the protocol.
     Refused(RemoteRefusal),

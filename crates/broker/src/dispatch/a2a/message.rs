@@ -7,14 +7,14 @@ use super::card::RemoteCard;
 /// The broker's own extension of the protocol: fields of a handoff in `metadata`.
 pub const EXTENSION: &str = "urn:handoffd:a2a:handoff:1";
 
-/// Where an agent tells of a task's changes.
+/// The address at which an agent reports a task's changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Callback {
     pub url: String,
     pub token: String,
 }
 
-/// What goes out beside the message itself.
+/// The parts sent beside the message itself.
 #[derive(Debug)]
 pub struct Outgoing<'a> {
     pub handoff_id: &'a str,

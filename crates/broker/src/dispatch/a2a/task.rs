@@ -48,7 +48,7 @@ pub struct RemoteTask {
     words: Vec<Value>,
     artifacts: Vec<Value>,
     history: Vec<Value>,
-    /// The broker's own note of what of the agent's answer could not be kept.
+    /// The broker's own note of the parts of the agent's answer that could not be kept.
     pub unreadable: Option<Value>,
     /// Differs once anything of the task changes.
     pub version: u64,
@@ -158,7 +158,7 @@ fn identifier(value: &Value) -> Option<String> {
     fits.then(|| text.to_owned())
 }
 
-/// A number that stands for all that the agent tells of the task but the messages that it repeats.
+/// A digest of the agent's statements on the task, without the messages that it repeats.
 fn version(task: &Value) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();

@@ -41,7 +41,7 @@ pub struct WireRequest {
     pub content_type: &'static str,
 }
 
-/// What an agent refuses, by the protocol's own names.
+/// An agent's refusals, by the protocol's own names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteRefusal {
     /// Such as `TASK_NOT_FOUND`; the HTTP status or the JSON-RPC code where the agent names no reason.

@@ -25,7 +25,7 @@ impl Dispatcher {
         let settings = &self.0.parts.settings;
         let now = self.0.parts.clock.now();
         let again = |retry_after: Option<Duration>, why: &str| {
-            // Who names a time is busy until then: that is no attempt, and only the verdict's time ends it.
+            // A receiver that names a time is busy until then: that does not count as an attempt, and only the verdict's time ends it.
             let busy = retry_after.is_some();
             let made = claim.attempt - claim.busy - i32::from(busy);
             let attempts = u32::try_from(made).unwrap_or(0);
@@ -76,7 +76,7 @@ impl Dispatcher {
                 (Outcome::Received { verdict_by }, None, Health::Answered)
             }
             AttemptOutcome::Busy { reached: true, .. } if !claim.idempotent => {
-                // Bytes were sent to it: whatever it answers, there is no other attempt.
+                // Bytes were sent: after any answer there is no other attempt.
                 (Outcome::GivenUp { why: "RECEIVER_BUSY".to_owned() }, None, Health::Answered)
             }
             AttemptOutcome::Busy { retry_after, .. } => {
@@ -147,7 +147,7 @@ impl Dispatcher {
         let receiver = (claim.tenant.clone(), claim.target.clone());
         let mut pause = SETTLE_PAUSE;
         loop {
-            // Where handoffs wait for the slot of this one, it is free as soon as can be.
+            // If handoffs wait for this slot, it becomes free as soon as possible.
             let in_no_hurry = self.0.lanes.has_room(&receiver);
             match ledger.settle(command.clone(), in_no_hurry).await {
                 Ok(Reply::Superseded) => {

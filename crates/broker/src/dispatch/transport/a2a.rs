@@ -132,11 +132,11 @@ fn is_taken(header: &str) -> bool {
 }
 /// How long a task that is only submitted may turn into a refusal before it counts as accepted.
 const FIRST_WORD: Duration = Duration::from_secs(1);
-/// What stays of an attempt's time behind the last look.
+/// The rest of an attempt's time after the last read.
 const SPARE: Duration = Duration::from_millis(50);
 /// Pauses between looks meanwhile.
 const LOOK: Duration = Duration::from_millis(100);
-/// What a callback's token is sealed for.
+/// The content of a callback's sealed token.
 const CALLBACK: &str = "a2a-callback";
 /// The path of callbacks below the broker's public URL.
 pub const CALLBACK_PATH: &str = "/callbacks/a2a";
@@ -412,7 +412,7 @@ impl A2aTransport {
         scan.await.unwrap_or(false)
     }
 
-    /// Tells the follower of a handoff's remote task. Nobody follows once the broker stops; the next one looks for it.
+    /// Tells the follower of a handoff's remote task. No follower runs after the broker stops; the next broker looks for it.
     fn tell(&self, attempt: &Attempt, remote: Option<RemoteRef>) {
         if !attempt.envelope.test {
             let handoff = (attempt.endpoint.tenant.clone(), attempt.envelope.handoff_id);
@@ -420,7 +420,7 @@ impl A2aTransport {
         }
     }
 
-    /// What the agent's answer means for the handoff.
+    /// The effect of the agent's answer on the handoff.
     async fn outcome(&self, attempt: &Attempt, sent: Result<Sent, CallFault>) -> AttemptOutcome {
         let remote = match sent {
             Ok(Sent::Message(message)) => RemoteRef::Message(message),
@@ -556,7 +556,7 @@ impl Transport for A2aTransport {
         }
     }
 
-    /// Reads the card and asks for tasks of a context that nobody has: nothing is carried out.
+    /// Reads the card and asks for tasks of a context that does not exist: nothing is carried out.
     async fn test(&self, attempt: Attempt) -> Result<String, AttemptFailure> {
         let agent = remote_agent(&attempt.endpoint, attempt.timeout).ok_or_else(|| {
             AttemptFailure::unreached(

@@ -34,7 +34,7 @@ const SCHEMES: &[Scheme] = &[
     Scheme { name: "amqps", port: 5671, tls: true },
 ];
 
-/// What RabbitMQ 4 takes unless its `max_message_size` says otherwise; the protocol does not tell.
+/// The limit of RabbitMQ 4 unless its `max_message_size` says otherwise; the protocol does not report it.
 const MAX_MESSAGE: usize = 16 * 1024 * 1024;
 
 /// Longest name of the protocol, in bytes.
@@ -120,7 +120,7 @@ impl AmqpTransport {
         }
         let sent = connection.publish(exchange, &routing_key, properties, &payload, until).await;
         if sent.as_ref().is_err_and(|failure| failure.class == FailureClass::Timeout) {
-            // The server is slow, or the line is dead and nobody said so: the next attempt dials anew.
+            // The server is slow, or the connection is dead without notice: the next attempt dials again.
             self.publishing.forget(key(&endpoint));
         }
         sent
@@ -231,7 +231,7 @@ impl Transport for AmqpTransport {
     }
 }
 
-/// What agents share a connection by.
+/// The key by which agents share a connection.
 fn key(endpoint: &Endpoint) -> ConnectionKey {
     let credentials: Vec<&str> =
         DESCRIPTION.credential_fields.iter().map(|field| field.key).collect();

@@ -24,11 +24,11 @@ pub struct Envelope {
     pub timestamp_s: i64,
     /// Signing secrets of the receiver, at least one; two during a rotation.
     pub secrets: Vec<WebhookSecret>,
-    /// Where the whole body is, if the sent body only stands for it.
+    /// The place of the whole body, if a document replaces it.
     pub claim_check: Option<String>,
     /// Content coding of the sent body.
     pub coding: Option<&'static str>,
-    /// Set for a test, which is no handoff.
+    /// Set for a test, which is not a handoff.
     pub test: bool,
 }
 

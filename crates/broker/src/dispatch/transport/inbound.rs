@@ -24,7 +24,7 @@ pub trait Inbound: Send + Sync {
     /// The server did not take the answer or the parked message: the message stays unacknowledged.
     async fn settle(self, disposition: Disposition) -> Result<(), AttemptFailure>;
 
-    /// Tells the server that the message is still at work, where it would deliver it to somebody else meanwhile.
+    /// Tells the server that the message is still at work, so that it delivers the message to no other consumer.
     async fn hold(&self) {}
 }
 
@@ -33,7 +33,7 @@ pub trait Inbound: Send + Sync {
 /// now is offered again after the pause, before later ones of its order.
 ///
 /// # Errors
-/// The first failure of the connection. What is not acknowledged by then is delivered again by the server.
+/// The first failure of the connection. The server delivers unacknowledged messages again.
 pub async fn drain<M: Inbound>(
     messages: impl Stream<Item = Result<M, AttemptFailure>> + Send,
     sink: &dyn Sink,

@@ -209,7 +209,7 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// The body as it is sent: in its content coding, or a document that stands for it.
+    /// The sent body: in its content coding, or a document that replaces it.
     #[must_use]
     pub fn sent_body(&self) -> Bytes {
         match (&self.envelope.claim_check, &self.encoded) {
@@ -233,7 +233,7 @@ impl Attempt {
     }
 }
 
-/// What became of an attempt.
+/// The outcome of an attempt.
 #[derive(Debug)]
 pub struct Publication {
     pub outcome: AttemptOutcome,

@@ -33,7 +33,7 @@ const SCHEMES: &[Scheme] = &[
     Scheme { name: "tls", port: 4222, tls: true },
 ];
 
-/// What a server takes unless its `max_payload` says otherwise (1 MiB), less room for the headers of NATS itself.
+/// A server's limit unless its `max_payload` says otherwise (1 MiB), less room for the headers of NATS itself.
 const MAX_MESSAGE: usize = 1_048_576 - 1_024;
 
 const SUBJECT: &str = "/delivery/config/subject";
@@ -133,7 +133,7 @@ impl NatsTransport {
         let connection = self.connection(&endpoint, until).await?;
         let sent = connection.publish(subject, headers, payload, until).await;
         if sent.as_ref().is_err_and(|failure| failure.class == FailureClass::Timeout) {
-            // The server is slow, or the line is dead and nobody said so: the next attempt dials anew.
+            // The server is slow, or the connection is dead without notice: the next attempt dials again.
             self.connections.forget(key(&endpoint));
         }
         sent
@@ -239,7 +239,7 @@ impl Transport for NatsTransport {
     }
 }
 
-/// What agents share a connection by.
+/// The key by which agents share a connection.
 fn key(endpoint: &Endpoint) -> ConnectionKey {
     let credentials: Vec<&str> =
         DESCRIPTION.credential_fields.iter().map(|field| field.key).collect();

@@ -142,7 +142,7 @@ impl RedisTransport {
 
 /// Whether a connection is of no further use. A refused login is one, too: the next connection may log in.
 fn broken(error: &RedisError) -> bool {
-    // A server that was demoted answers until somebody closes the connection; the name leads to its successor.
+    // A server that was demoted answers until the connection is closed; the name leads to its successor.
     let demoted = matches!(error.code(), Some("READONLY" | "MASTERDOWN" | "NOAUTH"));
     demoted || error.is_unrecoverable_error() || error.is_io_error()
 }

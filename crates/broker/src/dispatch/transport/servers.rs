@@ -102,7 +102,7 @@ pub async fn resolve(
     policy.resolve(&server.host, server.port).await.map_err(|failure| failure.at(SERVER))
 }
 
-/// What a TLS connection trusts and shows.
+/// The trusted and the own certificates of a TLS connection.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TlsSettings<'a> {
     /// PEM certificates that are trusted instead of the system's.

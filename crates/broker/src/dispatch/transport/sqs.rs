@@ -113,7 +113,7 @@ pub const DESCRIPTION: TransportDescription = TransportDescription {
     intake: true,
 };
 
-/// What the operator's settings say of SQS (`transports.sqs`).
+/// The operator's settings of SQS (`transports.sqs`).
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
     /// The queues for which the broker's own role signs.
@@ -133,7 +133,7 @@ pub struct Intake {
     pub keys: Option<Arc<AwsCredential>>,
     /// The queue for problem documents.
     pub answers_url: Option<String>,
-    /// The queue for what is no message.
+    /// The queue for invalid messages.
     pub parked_url: String,
 }
 
@@ -160,7 +160,7 @@ impl SqsTransport {
         let credentials = if let Some(keys) = keys(&endpoint.credentials) {
             Arc::new(StaticCredentialProvider::new(keys)) as AwsCredentialProvider
         } else {
-            // The settings may name fewer queues by now than when the agent was registered.
+            // The settings may name fewer queues than at the agent's registration.
             let mut refused = Vec::new();
             self.check_role(&endpoint.tenant, config.map(), &mut refused);
             let named = refused.pop().map_or(Ok(()), |(_, why)| Err(why));

@@ -56,7 +56,7 @@ pub fn text_body<'a>(
     }
 }
 
-/// The bytes that a text stands for, after its codings were undone, the last one first.
+/// The bytes of a text after its codings were undone, the last one first.
 ///
 /// # Errors
 /// Why they cannot be.

@@ -171,7 +171,7 @@ impl Connection {
         }
     }
 
-    /// A channel in confirm mode that nobody else uses.
+    /// A channel in confirm mode without other users.
     async fn channel(&self) -> Result<Channel, AttemptFailure> {
         let spare = || self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
         while let Some(channel) = spare() {

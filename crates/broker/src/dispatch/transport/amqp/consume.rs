@@ -1,4 +1,4 @@
-//! What comes in by AMQP: verdicts on reply queues, and handoffs. Brokers that share a database consume the same queue,
+//! Messages by AMQP: verdicts on reply queues, and handoffs. Brokers that share a database consume the same queue,
 //! so each message goes to one of them.
 
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(super) const OPENING: Duration = Duration::from_secs(10);
 /// Messages that the server sends ahead of their acknowledgement, and that are at work at once.
 const AT_ONCE: u16 = 32;
 
-/// Where answers and parked messages go.
+/// The queues for answers and parked messages.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Outlets<'a> {
     /// The queue of the problem documents of refused messages. A message's own `reply-to` is not followed: its sender
@@ -48,7 +48,7 @@ impl Connection {
         stopping: &CancellationToken,
     ) -> Result<(), AttemptFailure> {
         let (until, name) = (Instant::now() + OPENING, short(queue, REPLY_TO)?);
-        // The consumer before this one may have ended because somebody deleted the queue.
+        // The consumer before this one may have ended because the queue was deleted.
         self.doubt(queue);
         self.ensure_queue(queue, until).await?;
         let opening = async {
@@ -70,7 +70,7 @@ impl Connection {
             Err(error) => Err(broke(&error)),
         });
         let outcome = drain(received, sink, stopping, AT_ONCE.into()).await;
-        // What is not acknowledged goes back to the queue.
+        // An unacknowledged message goes back to the queue.
         let _ = channel.close(200, "".into()).await;
         if outcome.is_ok() && !stopping.is_cancelled() {
             let why = "the server ended the consumer";
@@ -131,7 +131,7 @@ impl Received<'_> {
 
     async fn park(&self, reason: &str) -> Result<(), AttemptFailure> {
         let Some(queue) = self.outlets.parked else { return Ok(()) };
-        // `CC` and `BCC` route a message to further queues, with the rights of whoever publishes it; `x-` headers are the server's.
+        // `CC` and `BCC` route a message to further queues, with the rights of its publisher; `x-` headers are the server's.
         let sent = self.delivery.properties.headers().clone().unwrap_or_default();
         let mut headers = FieldTable::default();
         for (name, value) in sent.inner() {

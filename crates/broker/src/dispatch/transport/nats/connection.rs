@@ -263,7 +263,7 @@ fn unacknowledged(error: &PublishError) -> AttemptFailure {
     }
 }
 
-/// What JetStream refused, it did not keep.
+/// JetStream does not keep a message that it refuses.
 fn refused(refusal: &jetstream::Error) -> AttemptFailure {
     let failure = |class, why, at| {
         AttemptFailure::unreached(class, why).at(at).answered(&refusal.to_string())

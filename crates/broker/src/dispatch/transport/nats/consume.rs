@@ -1,4 +1,4 @@
-//! What comes in by NATS: verdicts on reply subjects, and handoffs. Brokers that share a database share the durable
+//! Messages by NATS: verdicts on reply subjects, and handoffs. Brokers that share a database share the durable
 //! consumers, so each message goes to one of them.
 
 use std::time::Duration;
@@ -32,7 +32,7 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 /// The header by which an answer names the message that it answers.
 const IN_REPLY_TO: &str = "Handoff-In-Reply-To";
 
-/// Where answers and parked messages go.
+/// The subjects for answers and parked messages.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Outlets<'a> {
     /// Takes the problem documents of refused messages.
@@ -169,7 +169,7 @@ impl Received<'_> {
         kept
     }
 
-    /// An id by which the server drops repeats of what is published about this message.
+    /// An id by which the server drops repeated answers to this message.
     fn id(&self, what: &str) -> String {
         match self.message.info() {
             Ok(info) => format!("{}.{}.{what}", info.stream, info.stream_sequence),

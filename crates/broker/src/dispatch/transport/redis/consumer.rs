@@ -104,7 +104,7 @@ impl<'a> Consumer<'a> {
             Ok(found) => {
                 Ok(found.into_iter().flat_map(|found| found.keys).flat_map(|key| key.ids).collect())
             }
-            // The server came back empty, or somebody deleted the stream, maybe during the wait.
+            // The server came back empty, or the stream was deleted, maybe during the wait.
             Err(Error::Redis(error)) if matches!(error.code(), Some("NOGROUP" | "UNBLOCKED")) => {
                 self.join(connection).await?;
                 Ok(Vec::new())
@@ -142,7 +142,7 @@ impl<'a> Consumer<'a> {
             .into_iter()
             .map(|entry| {
                 let body = entry.map.get(BODY).and_then(bytes_of);
-                // The sink counts such an entry as one that is no message; the copy has what the entry holds.
+                // The sink counts such an entry as invalid; the copy has the entry's fields.
                 let without = body.is_none().then(|| fields_of(&entry));
                 ((entry.id, without), body.unwrap_or_default())
             })

@@ -190,7 +190,7 @@ fn is_tls_alert(text: &str) -> bool {
     text.contains("received fatal alert")
 }
 
-/// What an error means. `sent`: the command may have been carried out, unless the server itself says otherwise.
+/// The meaning of an error. `sent`: the command may have been carried out, unless the server itself says otherwise.
 pub(super) fn failure_of(error: &RedisError, sent: bool) -> AttemptFailure {
     const LOGIN: &str = "/delivery/credentials/password";
     let answer = error.to_string();

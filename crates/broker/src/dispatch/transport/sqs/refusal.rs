@@ -1,4 +1,4 @@
-//! What an error of SQS means for an attempt. Pure.
+//! The meaning of an SQS error for an attempt. Pure.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl CallError {
     #[must_use]
     pub fn outcome(self) -> AttemptOutcome {
         match self {
-            // What the guard refuses today it refuses tomorrow.
+            // The guard's refusal is permanent.
             Self::Transport(failure)
                 if matches!(failure.class, FailureClass::Egress | FailureClass::Request) =>
             {
@@ -42,7 +42,7 @@ impl CallError {
         }
     }
 
-    /// The failure of an operation that is no attempt.
+    /// The failure of an operation other than an attempt.
     #[must_use]
     pub fn failure(self) -> AttemptFailure {
         match self.outcome() {

@@ -135,7 +135,7 @@ impl Questions<'_> {
                 Ok(verdicts) => return Ok(verdicts),
                 Err(why) => why,
             },
-            // No connection, or nobody there who speaks HTTP: the caller pauses. A query without worker ends by time.
+            // No connection, or no HTTP server there: the caller pauses. A query without worker ends by time.
             Err(CallError::Transport(failure)) if failure.class != FailureClass::Timeout => {
                 return Err(failure);
             }

@@ -12,7 +12,7 @@ use handoffd_core::domain::lenient;
 /// Longest workflow id that Temporal takes.
 const MAX_WORKFLOW_ID: usize = 1_000;
 
-/// What a template of workflow ids may name.
+/// The names in a template of workflow ids.
 const PLACEHOLDERS: [&str; 3] = ["taskId", "handoffId", "agentId"];
 
 /// The ids that a workflow's id is made of.
@@ -131,7 +131,7 @@ pub fn verdicts(answer: &Value) -> Result<Vec<Vec<u8>>, String> {
     if data.trim_ascii() == b"null" {
         return Ok(Vec::new());
     }
-    // A verdict may hold what is no JSON in the strict sense: only its end is looked for.
+    // A verdict may hold text that is not strict JSON: only its end is looked for.
     let list = lenient::elements(&data).ok_or_else(|| "its payload is not JSON".to_owned())?;
     Ok(list
         .into_iter()
