@@ -1,6 +1,8 @@
 //! `?explain=true` of a dead letter: why the safety rules refuse it, in words of the message. It is for the people who decide
 //! and is computed from the kept content: no record, log line or answer to a sender has any of it.
 
+use std::collections::HashSet;
+
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -96,7 +98,12 @@ pub(super) async fn explained(
         failure.pointer == one.finding.pointer
             && failure.rule.as_deref() == Some(one.finding.rule.as_str())
     };
-    found.retain(|one| safety.iter().any(|failure| of(one, failure)));
+    // A place that is refused may be marked by the same rule as well: it is told once, as what refuses comes first.
+    let mut told = HashSet::new();
+    found.retain(|one| {
+        let place = (one.finding.rule.clone(), one.finding.pointer.clone());
+        safety.iter().any(|failure| of(one, failure)) && told.insert(place)
+    });
     let unexplained = safety.iter().filter(|failure| !found.iter().any(|one| of(one, failure)));
     Ok(ExplanationView {
         rules: api.intake.scanner().version().to_owned(),
