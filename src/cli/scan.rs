@@ -12,9 +12,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answer::answer;
+use super::plain::plain;
 use super::{Exit, Output};
 use handoffd_core::domain::json;
-use handoffd_core::gate::safety::{FieldClass, ScanReport, Scanner};
+use handoffd_core::gate::safety::{Explanation, FieldClass, SafetyFinding, Scanner, Tier};
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
@@ -26,6 +27,9 @@ pub(super) struct Args {
     /// recall and false alarms by kind, and texts a second
     #[arg(long)]
     eval: bool,
+    /// Say of each finding which words were matched, why it is certain, and which exception would fit
+    #[arg(long, conflicts_with = "eval")]
+    explain: bool,
     /// What a text is scanned as (a JSON document's fields say it themselves, with --eval its kind)
     #[arg(long = "as", value_enum, default_value = "tool-output", value_name = "CLASS")]
     class: Class,
@@ -66,44 +70,84 @@ fn scan(args: &Args, output: Output) -> Result<Exit, String> {
     for file in &args.files {
         let mut bytes = Vec::new();
         open(file)?.read_to_end(&mut bytes).map_err(|err| named(file, err))?;
-        let ScanReport { findings, marks, .. } =
-            if let Ok(document @ (Value::Object(_) | Value::Array(_))) = json::parse(&bytes) {
-                scanner.report(&document, &[], &mut |_, _| {})
-            } else {
-                let text = String::from_utf8(bytes).map_err(|err| named(file, err.utf8_error()))?;
-                scanner.report_text(&text, args.class.into())
-            };
-        refused |= !findings.is_empty();
-        for (tier, found) in [("refuse", findings), ("mark", marks)] {
-            all.extend(found.into_iter().map(|one| (file.display().to_string(), tier, one)));
-        }
+        let found = if let Ok(document @ (Value::Object(_) | Value::Array(_))) = json::parse(&bytes)
+        {
+            scanner.explain(&document, &[])
+        } else {
+            let text = String::from_utf8(bytes).map_err(|err| named(file, err.utf8_error()))?;
+            scanner.explain_text(&text, args.class.into())
+        };
+        refused |= found.iter().any(|one| one.tier == Tier::Refuse);
+        let (findings, marks): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|one| one.tier == Tier::Refuse);
+        all.extend(findings.into_iter().chain(marks).map(|one| (file.display().to_string(), one)));
     }
     let text = match output {
         Output::Json => {
-            let findings: Vec<Value> = all
-                .iter()
-                .map(|(file, tier, finding)| {
-                    json!({
-                        "file": file, "tier": tier, "rule": finding.rule, "family": finding.family,
-                        "pointer": finding.pointer, "offset": finding.offset,
-                        "excerpt": finding.excerpt,
-                    })
-                })
-                .collect();
+            let findings: Vec<Value> =
+                all.iter().map(|(file, one)| told(file, one, args.explain)).collect();
             json!({ "rules": scanner.version(), "findings": findings }).to_string()
         }
         Output::Text if all.is_empty() => "nothing found".to_owned(),
         Output::Text => {
-            let lines = all.iter().map(|(file, tier, finding)| {
-                format!(
-                    "{file}{}:{}: {tier}: {} ({}): {}\n",
-                    finding.pointer, finding.offset, finding.rule, finding.family, finding.excerpt
-                )
-            });
+            let lines = all.iter().map(|(file, one)| line(file, one, args.explain));
             lines.collect::<Vec<_>>().concat()
         }
     };
     Ok(answer(&text, if refused { Exit::No } else { Exit::Success }))
+}
+
+const fn tier(one: &Explanation) -> &'static str {
+    match one.tier {
+        Tier::Refuse => "refuse",
+        Tier::Mark => "mark",
+    }
+}
+
+/// A finding as JSON.
+fn told(file: &str, one: &Explanation, explain: bool) -> Value {
+    let finding = &one.finding;
+    let mut told = json!({
+        "file": file, "tier": tier(one), "rule": finding.rule, "family": finding.family,
+        "pointer": finding.pointer, "offset": finding.offset, "excerpt": finding.excerpt,
+    });
+    if explain {
+        let (setting, value) = one.setting();
+        told["fieldClass"] = json!(one.class.as_str());
+        told["words"] = json!(one.words);
+        told["certain"] = json!(one.certainty.as_str());
+        told["because"] = json!(one.certainty.because());
+        told["order"] = json!(one.order);
+        told["with"] = json!(one.with);
+        told["exception"] =
+            json!({ setting: value, "field": one.field(), "rules": [finding.rule] });
+    }
+    told
+}
+
+/// A finding on a line, and why on further ones.
+fn line(file: &str, one: &Explanation, explain: bool) -> String {
+    let SafetyFinding { rule, family, pointer, offset, excerpt, .. } = &one.finding;
+    let mut text =
+        format!("{file}{pointer}:{offset}: {}: {rule} ({family}): {excerpt}\n", tier(one));
+    if explain {
+        let (setting, value) = one.setting();
+        let field = one.field();
+        let field = if field.is_empty() { String::new() } else { format!(", field = {field:?}") };
+        let order = one.order.iter().map(|order| format!("  then:      {}\n", plain(order)));
+        let with = Some(one.with.join(", ")).filter(|with| !with.is_empty());
+        let with = with.iter().map(|with| format!("  with:      {with}\n"));
+        let said = [
+            format!("  words:     {}\n", plain(&one.words)),
+            order.collect(),
+            format!("  as:        {}\n", one.class.as_str()),
+            format!("  because:   {}\n", one.certainty.because()),
+            with.collect(),
+            format!("  exception: {setting} = {value:?}{field}, rules = [{rule:?}]\n"),
+        ];
+        text.push_str(&said.concat());
+    }
+    text
 }
 
 /// A line of an evaluation; other members are left alone.

@@ -6,8 +6,9 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{Auditor, Operator};
+use super::auth::{Auditor, Operator, forbidden, operates};
 use super::escalations::reason_of;
+use super::explanation::{ExplanationView, explained};
 use super::extract::{
     Id, Json, Params, page_size, parameter, read_cursor, rfc3339, time_parameter,
 };
@@ -55,6 +56,9 @@ pub struct DeadLetterView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<super::views::StoredMessage>)]
     pub message: Option<Value>,
+    /// Why the safety rules refuse it, where `explain` asks; computed anew each time and kept nowhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<Box<ExplanationView>>,
 }
 
 impl From<&DeadLetterRow> for DeadLetterView {
@@ -71,6 +75,7 @@ impl From<&DeadLetterRow> for DeadLetterView {
             resolved_at: row.resolved_at.map(Micros::rfc3339),
             resolved_by: row.resolved_by.clone(),
             message: None,
+            explanation: None,
         }
     }
 }
@@ -146,13 +151,23 @@ pub(super) async fn list(
     )))
 }
 
+/// Query of one.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ExplainParams {
+    /// `true` adds why the safety rules refuse it, in words of the message; operators and admins only.
+    explain: Option<bool>,
+}
+
 /// Read one dead letter with its message.
 #[utoipa::path(
     get, path = "/dead-letters/{handoffId}", tag = "dead letters", operation_id = "getDeadLetter",
-    params(("handoffId" = String, Path, description = "The handoff's UUID")),
+    params(("handoffId" = String, Path, description = "The handoff's UUID"), ExplainParams),
     responses(
         (status = 200, description = "The dead letter", body = DeadLetterView),
-        (status = 403, description = "An agent's key"),
+        (status = 400, description = "A malformed parameter"),
+        (status = 403, description = "An agent's key, or `explain` with an auditor's"),
         (status = 404, description = "No such dead letter"),
     )
 )]
@@ -160,13 +175,21 @@ pub(super) async fn get(
     State(api): State<Api>,
     Auditor(principal): Auditor,
     Id(id): Id<HandoffId>,
+    Params(params): Params<ExplainParams>,
 ) -> Result<axum::Json<DeadLetterView>, Problem> {
+    let explain = params.explain.unwrap_or_default();
+    if explain && !operates(&principal) {
+        return Err(forbidden("an operator"));
+    }
     let key = (principal.tenant.clone(), id);
     let row =
         api.store.find_dead_letter(&key).await?.ok_or_else(|| Problem::not_found("dead letter"))?;
     let mut view = DeadLetterView::from(&row);
     if let Some(content) = api.store.find_handoff(&key).await?.and_then(|found| found.content_id) {
         view.message = api.contents.find_json(&principal.tenant, content).await?;
+    }
+    if explain {
+        view.explanation = Some(Box::new(explained(&api, &row, &mut view.message).await?));
     }
     Ok(axum::Json(view))
 }

@@ -29,6 +29,7 @@ pub mod document;
 pub mod escalations;
 pub mod events;
 mod examples;
+pub mod explanation;
 pub mod extract;
 pub mod fair;
 mod groups;

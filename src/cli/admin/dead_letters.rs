@@ -10,6 +10,12 @@ use crate::cli::client::{Body, Request};
 const RATE_UNLESS_SAID: u64 = 50;
 const MAX_BULK: u64 = 1_000;
 
+const EXPLAIN: Arg = Arg::query(
+    "explain",
+    "explain",
+    Kind::Flag,
+    "Say why the safety rules refuse it, in words of the message, and which exception would fit",
+);
 const HANDOFF: Arg = Arg::path("HANDOFF", "The handoff's UUID");
 const OUTCOME: Shape = Shape::Rows {
     at: "/items",
@@ -117,7 +123,7 @@ pub(super) const RESOURCE: Resource = Resource {
             name: "show",
             about: "Show one with its message and what was found in it",
             path: "/dead-letters/{HANDOFF}",
-            args: &[HANDOFF],
+            args: &[HANDOFF, EXPLAIN],
             ..Action::READ
         },
         Action {

@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use super::{ClassifiedText, ClassifierAnswer};
 use crate::dispatch::json_service::{chat, chat_answer};
-use handoffd_core::gate::safety::FieldClass;
 
 pub use crate::config::ClassifierStyle as Style;
 
@@ -21,7 +20,7 @@ pub(super) fn question(style: Style, model: &str, texts: &[ClassifiedText]) -> V
             let texts: Vec<Value> = texts
                 .iter()
                 .map(|text| {
-                    let field = field(text.class);
+                    let field = text.class.as_str();
                     json!({ "pointer": text.pointer, "field": field, "text": text.text })
                 })
                 .collect();
@@ -34,19 +33,10 @@ pub(super) fn question(style: Style, model: &str, texts: &[ClassifiedText]) -> V
         Style::OpenaiChat => {
             let texts: Vec<Value> = texts
                 .iter()
-                .map(|text| json!({ "field": field(text.class), "text": text.text }))
+                .map(|text| json!({ "field": text.class.as_str(), "text": text.text }))
                 .collect();
             chat(model, TASK, &texts.into())
         }
-    }
-}
-
-const fn field(class: FieldClass) -> &'static str {
-    match class {
-        FieldClass::UserTurn => "user_turn",
-        FieldClass::ToolOutput => "tool_output",
-        FieldClass::Task => "task",
-        FieldClass::Data | FieldClass::Any => "data",
     }
 }
 

@@ -9,6 +9,7 @@ use super::{Intake, IntakeError};
 use crate::ledger::command::LedgerError;
 use handoffd_core::domain::ids::{HandoffId, TaskId, TenantId};
 use handoffd_core::evidence::commitment::{Codec, unpack};
+use handoffd_core::gate::safety::Explanation;
 use handoffd_core::gate::{GateVerdict, PassedMessage};
 use handoffd_store::store::{ContentStorage, HandoffFilter};
 
@@ -20,6 +21,10 @@ const MOST_BYTES: usize = 8 << 20;
 
 /// A message as the store packs it.
 type PackedMessage = (Codec, Vec<u8>);
+
+fn read((codec, bytes): &PackedMessage) -> Option<Value> {
+    unpack(*codec, bytes).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok())
+}
 
 impl Intake {
     /// Judges a message that passed once more if a text of it may repeat a tool's output of an earlier hop.
@@ -39,15 +44,31 @@ impl Intake {
         }
         let (gate, tenant, at) = (Arc::clone(&self.gate), tenant.clone(), self.clock.now());
         let run = move |passed: Box<PassedMessage>| {
-            let read = |(codec, bytes): &PackedMessage| -> Option<Value> {
-                unpack(*codec, bytes).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok())
-            };
             let earlier: Vec<Value> = earlier.iter().filter_map(read).collect();
             gate.beside_earlier(passed, (&tenant, at), &earlier)
         };
         // A thread of its own: packed, a long message may be as small as a short one.
         let judging = tokio::task::spawn_blocking(move || run(passed));
         Ok(judging.await.map_err(|err| LedgerError::Internal(err.to_string()))?)
+    }
+
+    /// Explains what the safety rules find in a kept message, beside the earlier messages of its task. Nothing of it is kept.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn explain(
+        &self,
+        tenant: &TenantId,
+        (task, handoff): (TaskId, HandoffId),
+        message: Value,
+    ) -> Result<(Vec<Explanation>, Value), IntakeError> {
+        let earlier = self.messages_of(tenant, task, handoff).await?;
+        let scanner = self.scanner();
+        let explaining = tokio::task::spawn_blocking(move || {
+            let earlier: Vec<Value> = earlier.iter().filter_map(read).collect();
+            (scanner.explain(&message, &earlier), message)
+        });
+        Ok(explaining.await.map_err(|err| LedgerError::Internal(err.to_string()))?)
     }
 
     /// The packed messages of a task, except one handoff's, as far as they are at hand.

@@ -1010,6 +1010,42 @@ class FilterView(BaseModel):
     """
 
 
+class FittingException(BaseModel):
+    """
+    Members of a `[[safety.exceptions]]` that would let a finding pass.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    agent: str
+    """
+    The sender.
+    """
+    field: str
+    """
+    The field and all below it.
+    """
+    mode: str | None = None
+    """
+    `observe`: recorded, and delivered. Of a finding that is certain.
+    """
+    orders: str | None = None
+    """
+    `mark`: fenced, and delivered. Of a mark; the contract of the edge and the receiver have the same member.
+    """
+    rules: list[str]
+    """
+    The rule.
+    """
+    to: str | None = None
+    """
+    The receiver, where there is one.
+    """
+
+
 class HandoffAcceptedEventData(BaseModel):
     model_config = ConfigDict(
         extra="allow",
@@ -6041,6 +6077,67 @@ class EventSchemasView(BaseModel):
     """
 
 
+class ExplainedFinding(BaseModel):
+    """
+    A finding, in words.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    because: str
+    """
+    The same as a sentence.
+    """
+    certain: str
+    """
+    Why it is certain: `ORDER_FOLLOWS`, `ORDER_ITSELF`, `FORM`, `ADDRESSED_AND_TOGETHER`, `TOGETHER`, or `MARK` where it is
+    not and `orders` refuses it.
+    """
+    exception: FittingException
+    """
+    The exception for the future.
+    """
+    family: str
+    """
+    Its family of attacks.
+    """
+    field_class: Annotated[str, Field(alias="fieldClass")]
+    """
+    What the text was judged as: `tool_output`, `user_turn`, `task` or `data`.
+    """
+    offset: int
+    """
+    First byte of the match in that text.
+    """
+    order: str | None = None
+    """
+    The words that follow the match, for `ORDER_FOLLOWS`.
+    """
+    pointer: str
+    """
+    JSON pointer of the text.
+    """
+    rule: str
+    """
+    The rule.
+    """
+    waive: str
+    """
+    The entry of `waive` with which a release lets it pass, this once.
+    """
+    with_: Annotated[list[str], Field(alias="with")]
+    """
+    Other rules that count beside it.
+    """
+    words: str
+    """
+    What the rule matched, as the scan read it (decoded, disguises undone). It may be an attack: show it as text.
+    """
+
+
 class FailureView(BaseModel):
     """
     One finding of the gate, or of the request's check.
@@ -10044,59 +10141,6 @@ class CreatedAgentView(AgentView):
     """
 
 
-class DeadLetterView(BaseModel):
-    """
-    A dead letter: a handoff kept for a person.
-    """
-
-    model_config = ConfigDict(
-        extra="allow",
-        defer_build=True,
-        populate_by_name=True,
-    )
-    created_at: Annotated[AwareDatetime, Field(alias="createdAt")]
-    """
-    When it was kept, RFC 3339.
-    """
-    failures: list[FailureView]
-    """
-    Everything that the gate found.
-    """
-    from_agent: Annotated[str, Field(alias="fromAgent")]
-    """
-    Id of the agent that sent it.
-    """
-    handoff_id: Annotated[str, Field(alias="handoffId")]
-    """
-    The handoff's id, and the dead letter's.
-    """
-    message: StoredMessage | None = None
-    reason: str
-    """
-    Code of the primary reason: an error's, or the end of the handoff that nobody decided on in time.
-    """
-    resolved_at: Annotated[AwareDatetime | None, Field(alias="resolvedAt")] = None
-    """
-    When it was decided on, RFC 3339.
-    """
-    resolved_by: Annotated[str | None, Field(alias="resolvedBy")] = None
-    """
-    By whom: a key's id. The words are with the record.
-    """
-    status: Literal["OPEN", "RELEASED", "DISCARDED"] | str
-    """
-    `OPEN`, `RELEASED` or `DISCARDED`.
-    """
-    task_id: Annotated[str, Field(alias="taskId")]
-    """
-    UUID of the handoff's task.
-    """
-    to_agent: Annotated[str | None, Field(alias="toAgent")] = None
-    """
-    To whom, where that was found.
-    """
-
-
 class EventDeliveriesView(BaseModel):
     """
     The last attempts.
@@ -10110,6 +10154,31 @@ class EventDeliveriesView(BaseModel):
     items: list[EventDeliveryView]
     """
     Newest first; the last 1 000 are remembered.
+    """
+
+
+class ExplanationView(BaseModel):
+    """
+    Why the safety rules refuse a message.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    findings: list[ExplainedFinding]
+    """
+    Each finding that refused it and that the rules of now find as well.
+    """
+    rules: str
+    """
+    Version of the rules that explain it: those of now.
+    """
+    unexplained: list[FailureView]
+    """
+    Findings of the safety stage that cannot be explained: a classifier's, one in content that is not kept (personal data,
+    erased, past its time), or one that the rules of now do not find.
     """
 
 
@@ -10316,26 +10385,6 @@ class LintView(BaseModel):
     contracts: list[LintedContract]
     """
     One a contract, in the order in which they were sent.
-    """
-
-
-class PageDeadLetterView(BaseModel):
-    """
-    One page of a list, newest first.
-    """
-
-    model_config = ConfigDict(
-        extra="allow",
-        defer_build=True,
-        populate_by_name=True,
-    )
-    items: list[DeadLetterView]
-    """
-    The rows of this page.
-    """
-    next_cursor: Annotated[str | None, Field(alias="nextCursor")] = None
-    """
-    Give this as `cursor` for the next page; absent on the last.
     """
 
 
@@ -10752,4 +10801,78 @@ class WhatIfView(BaseModel):
     handoffs: WhatIfCounts
     """
     Of the newest handoffs.
+    """
+
+
+class DeadLetterView(BaseModel):
+    """
+    A dead letter: a handoff kept for a person.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    created_at: Annotated[AwareDatetime, Field(alias="createdAt")]
+    """
+    When it was kept, RFC 3339.
+    """
+    explanation: ExplanationView | None = None
+    failures: list[FailureView]
+    """
+    Everything that the gate found.
+    """
+    from_agent: Annotated[str, Field(alias="fromAgent")]
+    """
+    Id of the agent that sent it.
+    """
+    handoff_id: Annotated[str, Field(alias="handoffId")]
+    """
+    The handoff's id, and the dead letter's.
+    """
+    message: StoredMessage | None = None
+    reason: str
+    """
+    Code of the primary reason: an error's, or the end of the handoff that nobody decided on in time.
+    """
+    resolved_at: Annotated[AwareDatetime | None, Field(alias="resolvedAt")] = None
+    """
+    When it was decided on, RFC 3339.
+    """
+    resolved_by: Annotated[str | None, Field(alias="resolvedBy")] = None
+    """
+    By whom: a key's id. The words are with the record.
+    """
+    status: Literal["OPEN", "RELEASED", "DISCARDED"] | str
+    """
+    `OPEN`, `RELEASED` or `DISCARDED`.
+    """
+    task_id: Annotated[str, Field(alias="taskId")]
+    """
+    UUID of the handoff's task.
+    """
+    to_agent: Annotated[str | None, Field(alias="toAgent")] = None
+    """
+    To whom, where that was found.
+    """
+
+
+class PageDeadLetterView(BaseModel):
+    """
+    One page of a list, newest first.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    items: list[DeadLetterView]
+    """
+    The rows of this page.
+    """
+    next_cursor: Annotated[str | None, Field(alias="nextCursor")] = None
+    """
+    Give this as `cursor` for the next page; absent on the last.
     """

@@ -3075,6 +3075,7 @@ export interface components {
              * @description When it was kept, RFC 3339.
              */
             createdAt: string;
+            explanation?: components["schemas"]["ExplanationView"] | null;
             /** @description Everything that the gate found. */
             failures: components["schemas"]["FailureView"][];
             /** @description Id of the agent that sent it. */
@@ -3446,6 +3447,48 @@ export interface components {
         };
         /** @description What happened; /schemas/events/{type} has the form of each. A later version may have more. */
         EventType: ("agent.handoff.occurred" | "handoff.accepted" | "handoff.rejected" | "handoff.refused" | "handoff.completed" | "handoff.returned" | "handoff.input_required" | "handoff.input_provided" | "handoff.group_ended" | "handoff.rolled_back" | "handoff.dead_lettered" | "handoff.escalated" | "handoff.failed" | "handoff.expired" | "handoff.canceled" | "handoff.stream_closed" | "handoff.stream_aborted" | "agent.endpoint_disabled" | "agent.endpoint_failing" | "task.completed" | "task.canceled" | "task.budget_changed" | "alert.raised") | (string & {});
+        /** @description A finding, in words. */
+        ExplainedFinding: {
+            /** @description The same as a sentence. */
+            because: string;
+            /**
+             * @description Why it is certain: `ORDER_FOLLOWS`, `ORDER_ITSELF`, `FORM`, `ADDRESSED_AND_TOGETHER`, `TOGETHER`, or `MARK` where it is
+             *     not and `orders` refuses it.
+             */
+            certain: string;
+            /** @description The exception for the future. */
+            exception: components["schemas"]["FittingException"];
+            /** @description Its family of attacks. */
+            family: string;
+            /** @description What the text was judged as: `tool_output`, `user_turn`, `task` or `data`. */
+            fieldClass: string;
+            /** @description First byte of the match in that text. */
+            offset: number;
+            /** @description The words that follow the match, for `ORDER_FOLLOWS`. */
+            order?: string | null;
+            /** @description JSON pointer of the text. */
+            pointer: string;
+            /** @description The rule. */
+            rule: string;
+            /** @description The entry of `waive` with which a release lets it pass, this once. */
+            waive: string;
+            /** @description Other rules that count beside it. */
+            with: string[];
+            /** @description What the rule matched, as the scan read it (decoded, disguises undone). It may be an attack: show it as text. */
+            words: string;
+        };
+        /** @description Why the safety rules refuse a message. */
+        ExplanationView: {
+            /** @description Each finding that refused it and that the rules of now find as well. */
+            findings: components["schemas"]["ExplainedFinding"][];
+            /** @description Version of the rules that explain it: those of now. */
+            rules: string;
+            /**
+             * @description Findings of the safety stage that cannot be explained: a classifier's, one in content that is not kept (personal data,
+             *     erased, past its time), or one that the rules of now do not find.
+             */
+            unexplained: components["schemas"]["FailureView"][];
+        };
         /** @description Why a receiver gives up. */
         FailBody: {
             costTracking?: components["schemas"]["SaidCost"] | null;
@@ -3507,6 +3550,21 @@ export interface components {
              * @description Events of this task.
              */
             taskId?: string | null;
+        };
+        /** @description Members of a `[[safety.exceptions]]` that would let a finding pass. */
+        FittingException: {
+            /** @description The sender. */
+            agent: string;
+            /** @description The field and all below it. */
+            field: string;
+            /** @description `observe`: recorded, and delivered. Of a finding that is certain. */
+            mode?: string | null;
+            /** @description `mark`: fenced, and delivered. Of a mark; the contract of the edge and the receiver have the same member. */
+            orders?: string | null;
+            /** @description The rule. */
+            rules: string[];
+            /** @description The receiver, where there is one. */
+            to?: string | null;
         };
         /** @description Something that the gate found, without its words. */
         GateFinding: {
@@ -5404,6 +5462,7 @@ export interface components {
                  * @description When it was kept, RFC 3339.
                  */
                 createdAt: string;
+                explanation?: components["schemas"]["ExplanationView"] | null;
                 /** @description Everything that the gate found. */
                 failures: components["schemas"]["FailureView"][];
                 /** @description Id of the agent that sent it. */
@@ -9850,7 +9909,10 @@ export interface operations {
     };
     getDeadLetter: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description `true` adds why the safety rules refuse it, in words of the message; operators and admins only. */
+                explain?: boolean;
+            };
             header?: never;
             path: {
                 /** @description The handoff's UUID */
@@ -9869,8 +9931,17 @@ export interface operations {
                     "application/json": components["schemas"]["DeadLetterView"];
                 };
             };
+            /** @description A malformed parameter */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
             401: components["responses"]["NoKey"];
-            /** @description An agent's key */
+            /** @description An agent's key, or `explain` with an auditor's */
             403: {
                 headers: {
                     [name: string]: unknown;

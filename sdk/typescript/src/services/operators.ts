@@ -255,8 +255,9 @@ export class DeadLetters extends Service {
     return pages((cursor) => this.list({ ...query, ...(cursor === undefined ? {} : { cursor }) }));
   }
   /** One dead letter, with what the gate found. */
-  get(handoffId: string, options?: CallOptions): Promise<Answer<"getDeadLetter">> {
-    return this.transport.call("getDeadLetter", { path: { handoffId }, ...options });
+  /** `explain: true` adds why the safety rules refuse it; for operators. */
+  get(handoffId: string, query: Query_<"getDeadLetter"> = {}): Promise<Answer<"getDeadLetter">> {
+    return this.transport.call("getDeadLetter", { path: { handoffId }, ...split(query) });
   }
   /** Upholds an appeal: the gate runs afresh, with the findings in `waive` let pass. */
   release(

@@ -311,9 +311,9 @@ fn a_summary_that_says_nothing_loses_no_planted_fact_either() {
 /// Everyday statements of seven classes, in ordinary words.
 const STATEMENTS: &str = include_str!("../../../../../tests/corpora/statements.tsv");
 
-fn stated(language: Language) -> Vec<(&'static str, &'static str)> {
+fn stated(statements: &str, language: Language) -> Vec<(&str, &str)> {
     let code = ["en", "de", "zh"][language as usize];
-    let rows = STATEMENTS.lines().filter_map(|line| {
+    let rows = statements.lines().filter_map(|line| {
         let mut parts = line.split('\t');
         (parts.next() == Some(code)).then_some((parts.next()?, parts.next()?))
     });
@@ -322,11 +322,11 @@ fn stated(language: Language) -> Vec<(&'static str, &'static str)> {
 
 /// How many of the statements are kept of a history of so many tokens of `talk` that they are planted in, at a window of a
 /// quarter, and those that are lost.
-fn kept_of(
-    statements: &[(&'static str, &'static str)],
+fn kept_of<'s>(
+    statements: &[(&'s str, &'s str)],
     tokens: u64,
     mut talk: impl FnMut() -> Option<String>,
-) -> (usize, Vec<&'static str>) {
+) -> (usize, Vec<&'s str>) {
     let (mut turns, mut have, mut planted) = (Vec::new(), 0, 0);
     let each = tokens / (statements.len() as u64 + 2);
     while have < tokens {
@@ -348,7 +348,7 @@ fn kept_of(
     let made = plan.apply(&extractive::summary(&plan), CompressedBy::Extractive);
     assert!(made.facts.fits, "{:?}", made.facts);
     let text = plain(&made.message.to_string());
-    let lost: Vec<&str> = statements[..planted]
+    let lost: Vec<&'s str> = statements[..planted]
         .iter()
         .map(|(_, sentence)| *sentence)
         .filter(|sentence| {
@@ -362,7 +362,7 @@ fn kept_of(
 #[test]
 fn c2_everyday_statements_survive_a_window_of_a_quarter() {
     for language in [Language::English, Language::German, Language::Chinese] {
-        let statements = stated(language);
+        let statements = stated(STATEMENTS, language);
         let mut dice = Seeded(11);
         let talk = || {
             let mut said = String::new();
@@ -380,11 +380,15 @@ fn c2_everyday_statements_survive_a_window_of_a_quarter() {
     }
 }
 
-/// The same within prose of others: `HANDOFFD_PROSE` is a directory with `en.txt`, `de.txt` and `zh.txt`, a sentence a line.
+/// The same within prose of others: `HANDOFFD_PROSE` is a directory with `en.txt`, `de.txt` and `zh.txt`, a sentence a line;
+/// `HANDOFFD_STATEMENTS` a file of other statements, in the form of `tests/corpora/statements.tsv`.
 #[test]
 #[ignore = "reads texts of others, which are not kept here"]
 fn c2_everyday_statements_within_prose() {
     let directory = std::env::var("HANDOFFD_PROSE").expect("a directory of texts");
+    let file = std::env::var_os("HANDOFFD_STATEMENTS");
+    let read = |path| std::fs::read_to_string(path).expect("statements");
+    let statements = file.map_or_else(|| STATEMENTS.to_owned(), read);
     for language in [Language::English, Language::German, Language::Chinese] {
         let code = ["en", "de", "zh"][language as usize];
         let prose = std::fs::read_to_string(format!("{directory}/{code}.txt")).expect("prose");
@@ -395,7 +399,7 @@ fn c2_everyday_statements_within_prose() {
                 let three: Vec<&str> = lines.by_ref().take(3).collect();
                 (!three.is_empty()).then(|| three.join(" "))
             };
-            let (planted, lost) = kept_of(&stated(language), tokens, talk);
+            let (planted, lost) = kept_of(&stated(&statements, language), tokens, talk);
             println!("{code} {tokens}: {} of {planted} kept, lost {lost:#?}", planted - lost.len());
         }
     }

@@ -28,7 +28,7 @@ mod words;
 use crate::domain::failure::{Code, Failure, Stage};
 
 pub use rules::{FieldClass, Rule, Tier};
-pub use scanner::{SafetyFinding, ScanReport, Scanner};
+pub use scanner::{Certainty, Explanation, SafetyFinding, ScanReport, Scanner};
 
 /// The failure that stands for a finding. Names the rule and the place; the text itself is not
 /// repeated, since the answer and the logs are read elsewhere than the dead letter.

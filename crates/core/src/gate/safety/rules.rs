@@ -34,6 +34,19 @@ pub enum FieldClass {
     Any,
 }
 
+impl FieldClass {
+    /// Its name in the rules, for a classifier and in an explanation.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::UserTurn => "user_turn",
+            Self::ToolOutput => "tool_output",
+            Self::Task => "task",
+            Self::Data | Self::Any => "data",
+        }
+    }
+}
+
 /// What becomes of a place that scores enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Tier {
@@ -59,6 +72,10 @@ pub struct Rule {
     /// weighs there.
     #[serde(default)]
     pub mark: Option<f32>,
+    /// What it adds to the score that marks a place in a user's turn, over 0 to 1: an attempt to talk a model out of its
+    /// bounds is one whoever says it.
+    #[serde(default)]
+    pub turn: Option<f32>,
     /// What makes a match certain. One that is not counts for [`Self::doubtful`].
     #[serde(default)]
     pub certain: Option<Proof>,
@@ -99,6 +116,7 @@ impl Rule {
             (Tier::Mark, FieldClass::ToolOutput | FieldClass::Data) => {
                 self.mark.unwrap_or_else(|| self.weight(class))
             }
+            (Tier::Mark, FieldClass::UserTurn) => self.turn.unwrap_or(0.0),
             (Tier::Mark, _) => 0.0,
         }
     }
@@ -107,7 +125,7 @@ impl Rule {
     /// [`Self::except`], [`Self::spared`]).
     #[must_use]
     pub fn is_condition(&self) -> bool {
-        self.weight(FieldClass::Any) <= 0.0 && self.mark.is_none()
+        self.weight(FieldClass::Any) <= 0.0 && self.mark.is_none() && self.turn.is_none()
     }
 
     /// What it weighs in a field of this kind; 0 where it does not apply. For [`FieldClass::Any`]: the
@@ -378,8 +396,9 @@ mod tests {
         let ids: BTreeSet<&str> = rules.all().iter().map(|rule| rule.id.as_str()).collect();
         assert_eq!(ids.len(), rules.all().len());
         for rule in rules.all() {
-            assert!(!rule.weight.is_empty() || rule.mark.is_some(), "{}", rule.id);
-            let mut weights = rule.weight.values().chain(&rule.mark);
+            let counts = !rule.weight.is_empty() || rule.mark.is_some() || rule.turn.is_some();
+            assert!(counts, "{}", rule.id);
+            let mut weights = rule.weight.values().chain(&rule.mark).chain(&rule.turn);
             assert!(weights.all(|weight| (0.0..=1.0).contains(weight)), "{}", rule.id);
         }
     }

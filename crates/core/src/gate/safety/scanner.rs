@@ -131,6 +131,16 @@ impl Scanner {
 
     /// Reads the texts that `texts` shows, and once more where something is to be reported.
     fn sweep(&self, texts: &mut EachText<'_>, earlier: &[Value]) -> ScanReport {
+        let (hits, open) = self.hits(texts, earlier);
+        let mut report = ScanReport { open, ..ScanReport::default() };
+        if !hits.is_empty() {
+            self.name(&hits, texts, &mut report);
+        }
+        report
+    }
+
+    /// What the rules hit, in the order of the texts, and whether some text waits for the output that it repeats.
+    fn hits(&self, texts: &mut EachText<'_>, earlier: &[Value]) -> (Vec<Hit>, bool) {
         let mut memory = ScanMemory::default();
         let mut sweep = Sweep::new(&self.rules, &mut memory);
         texts(&mut |one| sweep.take(one.number, one.text, one.class, one.standing));
@@ -154,47 +164,36 @@ impl Scanner {
                 });
             }
         }
-        let mut report = ScanReport { open: !repeats.is_empty(), ..ScanReport::default() };
-        if !hits.is_empty() {
-            hits.sort_unstable();
-            self.name(&hits, texts, &mut report);
-        }
-        report
+        hits.sort_unstable();
+        (hits, !repeats.is_empty())
     }
 
     /// Names what was hit, by the texts that it stands in.
     fn name(&self, hits: &[Hit], texts: &mut EachText<'_>, report: &mut ScanReport) {
-        let mut left = hits;
-        texts(&mut |one| {
-            let skipped = left.partition_point(|hit| hit.text < one.number);
-            left = &left[skipped..];
-            let (here, rest) = left.split_at(left.partition_point(|hit| hit.text == one.number));
-            left = rest;
-            for hit in here {
-                let refused = |other: &Hit| {
-                    other.tier == Tier::Refuse
-                        && other.start < hit.end
-                        && hit.start < other.end.max(other.start + 1)
-                };
+        each_hit(hits, texts, &mut |one, here| {
+            for hit in counted(here) {
                 let list = match hit.tier {
                     Tier::Refuse => &mut report.findings,
-                    Tier::Mark if here.iter().any(refused) => continue,
                     Tier::Mark => &mut report.marks,
                 };
                 if list.len() < MAX_FINDINGS {
-                    let rule = &self.rules()[hit.rule];
-                    let (offset, end) = one.within(hit);
-                    list.push(SafetyFinding {
-                        rule: rule.id.clone(),
-                        family: rule.family.clone(),
-                        pointer: one.place.pointer(),
-                        offset,
-                        end,
-                        excerpt: excerpt(one.text, hit.start),
-                    });
+                    list.push(self.finding(one, hit));
                 }
             }
         });
+    }
+
+    fn finding(&self, one: &ScannedText<'_, '_, '_>, hit: &Hit) -> SafetyFinding {
+        let rule = &self.rules()[hit.rule];
+        let (offset, end) = one.within(hit);
+        SafetyFinding {
+            rule: rule.id.clone(),
+            family: rule.family.clone(),
+            pointer: one.place.pointer(),
+            offset,
+            end,
+            excerpt: excerpt(one.text, hit.start),
+        }
     }
 
     /// The ids of all rules that match a text in any of its views, whatever the score.
@@ -216,6 +215,36 @@ impl Scanner {
     pub fn work(&self, text: &str) -> u64 {
         look(&self.rules, text, &mut ScanMemory::default(), 0..usize::MAX).work
     }
+}
+
+/// Shows each text that was hit with its hits.
+fn each_hit(
+    hits: &[Hit],
+    texts: &mut EachText<'_>,
+    visit: &mut dyn FnMut(&ScannedText<'_, '_, '_>, &[Hit]),
+) {
+    let mut left = hits;
+    texts(&mut |one| {
+        let skipped = left.partition_point(|hit| hit.text < one.number);
+        left = &left[skipped..];
+        let (here, rest) = left.split_at(left.partition_point(|hit| hit.text == one.number));
+        left = rest;
+        if !here.is_empty() {
+            visit(one, here);
+        }
+    });
+}
+
+/// The hits in a text that are told: a mark is not, where a rule that refuses covers the place.
+fn counted(here: &[Hit]) -> impl Iterator<Item = &Hit> {
+    here.iter().filter(|hit| {
+        let refused = |other: &Hit| {
+            other.tier == Tier::Refuse
+                && other.start < hit.end
+                && hit.start < other.end.max(other.start + 1)
+        };
+        hit.tier == Tier::Refuse || !here.iter().any(refused)
+    })
 }
 
 /// Shows texts; the same ones each time it is called.
@@ -308,6 +337,10 @@ fn excerpt(text: &str, offset: usize) -> String {
         .map(|(character, hidden)| if hidden || character.is_control() { ' ' } else { character })
         .collect()
 }
+
+mod explain;
+
+pub use explain::{Certainty, Explanation};
 
 #[cfg(test)]
 mod tests;

@@ -10,6 +10,7 @@ use super::reading::Reading;
 use super::rules::{FieldClass, Rules};
 use super::sequence::{ScanMemory, SequenceMatch};
 use super::structure::{Form, forms};
+use crate::domain::unseen;
 
 /// Layers of encoding that are undone.
 const DEPTH: usize = 4;
@@ -37,6 +38,51 @@ pub(super) struct ViewScan {
     pub work: u64,
 }
 
+/// What a rule matched, in the words of the view that it was found in.
+#[derive(Debug, Clone)]
+pub(super) struct Witness {
+    pub rule: u16,
+    /// Its place in the text.
+    pub start: usize,
+    pub certain: bool,
+    pub words: String,
+    /// What follows it there.
+    pub after: String,
+}
+
+/// Most characters of what a rule matched, and of what follows it.
+const SHOWN: (usize, usize) = (300, 120);
+
+impl Witness {
+    fn new(fire: &SequenceMatch, text: &str, start: usize) -> Self {
+        let from = text.floor_char_boundary(fire.start.min(text.len()));
+        let to = text.ceil_char_boundary(fire.end.clamp(from, text.len()));
+        Self {
+            rule: fire.rule,
+            start,
+            certain: fire.certain,
+            words: shown(&text[from..to], SHOWN.0),
+            after: shown(&text[to..], SHOWN.1),
+        }
+    }
+}
+
+/// The beginning of a text on one line, without what is not seen.
+pub(super) fn shown(text: &str, most: usize) -> String {
+    let each = unseen::each(text).take(most);
+    let plain = each.map(|(one, hidden)| if hidden || one.is_control() { ' ' } else { one });
+    plain.collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Reads a text in all its views once more, and tells what each rule matched in words.
+pub(super) fn witnesses(rules: &Rules, text: &str) -> Vec<Witness> {
+    let (memory, seen) = (&mut ScanMemory::default(), ViewScan::default());
+    let witnesses = Some(Vec::new());
+    let mut looker = ViewScanner { rules, memory, unheard: 0..0, turned: None, seen, witnesses };
+    looker.view(text, 0, false, &|offset| offset);
+    looker.witnesses.unwrap_or_default()
+}
+
 /// Reads a text in all its views. The words in `unheard` are not kept.
 pub(super) fn look(
     rules: &Rules,
@@ -45,7 +91,7 @@ pub(super) fn look(
     unheard: Range<usize>,
 ) -> ViewScan {
     let seen = ViewScan::default();
-    let mut looker = ViewScanner { rules, memory, unheard, turned: None, seen };
+    let mut looker = ViewScanner { rules, memory, unheard, turned: None, seen, witnesses: None };
     looker.forms(text, &|offset| offset);
     looker.view(text, 0, false, &|offset| offset);
     looker.seen
@@ -58,6 +104,8 @@ struct ViewScanner<'a> {
     /// How the text at hand was turned from the one above it, where it was.
     turned: Option<Option<u8>>,
     seen: ViewScan,
+    /// What was matched, in words, where that is asked for.
+    witnesses: Option<Vec<Witness>>,
 }
 
 /// The origin of a pass's text.
@@ -323,6 +371,10 @@ impl ViewScanner<'_> {
     ) {
         let (rules, fires) = (self.rules, &mut self.seen.fires);
         rules.prove(&mut fires[before..], text, closed_up);
+        if let Some(witnesses) = &mut self.witnesses {
+            let tell = |fire: &SequenceMatch| Witness::new(fire, text, original(fire.start));
+            witnesses.extend(fires[before..].iter().map(tell));
+        }
         let mut kept = before;
         for at in before..fires.len() {
             if pass == PassKind::Plain || !rules.is_condition(fires[at].rule) {

@@ -1040,18 +1040,22 @@ class DeadLetters:
             ),
         )
 
-    def get(self, handoff_id: str) -> models.DeadLetterView:
+    def get(self, handoff_id: str, *, explain: bool | None = None) -> models.DeadLetterView:
         """Read one dead letter with its message.
 
         Args:
             handoff_id: The handoff's UUID
+            explain: `true` adds why the safety rules refuse it, in words of the message; operators and admins only.
 
         Raises:
-            ProblemError: 401: No valid key; 403: An agent's key; 404: No such dead letter; 503: The store is away,
-                or the broker takes no more requests.
+            ProblemError: 400: A malformed parameter; 401: No valid key; 403: An agent's key, or `explain` with an
+                auditor's; 404: No such dead letter; 503: The store is away, or the broker takes no more requests.
             TransportError: The broker did not answer.
         """
-        return _model(models.DeadLetterView, self._transport.call("GET", f"/dead-letters/{quoted(handoff_id)}"))
+        return _model(
+            models.DeadLetterView,
+            self._transport.call("GET", f"/dead-letters/{quoted(handoff_id)}", query={"explain": explain}),
+        )
 
     def discard(self, handoff_id: str, *, reason: str, idempotency_key: str | None = None) -> models.DeadLetterView:
         """Never deliver a dead letter.
