@@ -29,6 +29,7 @@ mod conformance;
 mod context;
 mod contracts;
 mod crowd;
+mod declared;
 mod delivery;
 mod described;
 mod doors;
