@@ -17,11 +17,9 @@ pub(super) fn needed(step: &Step) -> BTreeMap<String, SecretRef> {
     let Some(want) = &step.want else { return BTreeMap::new() };
     let sends = match (&step.action, want.key.kind) {
         (Action::Create, _) => true,
-        (Action::Update, Kind::Agent) => {
-            agent_patch(step).get("delivery").is_some_and(|delivery| {
-                delivery.get("credentials").is_some_and(|names| *names != json!({}))
-            })
-        }
+        (Action::Update, Kind::Agent) => agent_patch(step)
+            .get("delivery")
+            .is_some_and(|delivery| delivery.get("credentials").is_some()),
         _ => false,
     };
     if sends { want.secrets.clone() } else { BTreeMap::new() }

@@ -12,7 +12,7 @@ use super::held::Held;
 use super::object::{Key, Kind, Object, Objects, default_agent, members};
 use super::plan::{Action, plan};
 use super::read::read;
-use super::requests::{Secrets, requests};
+use super::requests::{Secrets, needed, requests};
 use crate::cli::client::Body;
 use handoffd_core::contract::document::Document;
 use handoffd_core::domain::agent::{Agent, AgentSpec};
@@ -224,7 +224,8 @@ fn what_a_file_may_not_say_is_named_with_its_place() {
 /// Applies the requests of a step to objects as the broker does, by the broker's own code.
 fn carried(have: &mut Objects, step: &super::plan::Step) {
     let key = step.key().clone();
-    for request in requests(step, &Secrets::new()) {
+    let secrets: Secrets = needed(step).into_keys().map(|name| (name, "x".to_owned())).collect();
+    for request in requests(step, &secrets) {
         let body = match &request.body {
             Some(Body::Json(Value::Object(body))) => body.clone(),
             _ => Map::new(),
@@ -255,9 +256,8 @@ fn carried(have: &mut Objects, step: &super::plan::Step) {
                     .delivery
                     .as_ref()
                     .is_some_and(|one| one.mode.is_some_and(|mode| mode != before.delivery.mode));
-                let wanted = step.want.as_ref().map(|want| want.secrets.keys().cloned().collect());
                 let set = match sent {
-                    Some(_) => wanted.unwrap_or_default(),
+                    Some(sent) => sent.0.keys().cloned().collect(),
                     None if moved => Vec::new(),
                     None => names(&before),
                 };
