@@ -1,11 +1,13 @@
 //! A broker's objects as files.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
 
 use super::held::{Held, is_written};
 use super::object::{Key, Kind, Object};
@@ -82,11 +84,10 @@ fn encoded(name: &str) -> String {
         if plain || (byte == b'.' && place > 0) {
             out.push(char::from(byte));
         } else {
-            out.push_str(&format!("%{byte:02X}"));
+            let _ = write!(out, "%{byte:02X}");
         }
     }
     if out.len() > MAX_NAME {
-        use sha2::{Digest, Sha256};
         let hash = hex::encode(Sha256::digest(name.as_bytes()));
         out.truncate(MAX_NAME - 17);
         out.push('-');
@@ -109,7 +110,7 @@ fn variable(agent: &str, name: &str) -> String {
         match byte {
             b'-' => out.push('_'),
             byte if byte.is_ascii_alphanumeric() => out.push(char::from(byte.to_ascii_uppercase())),
-            byte => out.push_str(&format!("_{byte:02X}")),
+            byte => _ = write!(out, "_{byte:02X}"),
         }
     }
     out

@@ -152,10 +152,7 @@ fn declared_cap(members: Map<String, Value>) -> Result<Object, Fault> {
     only(&members, &["window", "agentId", "usd", "tokens"])?;
     let window: Window =
         text(&members, "window")?.parse().map_err(|err| fault("/window", format!("{err}")))?;
-    let agent = match members.contains_key("agentId") {
-        true => Some(agent_id(&members)?),
-        false => None,
-    };
+    let agent = members.contains_key("agentId").then(|| agent_id(&members)).transpose()?;
     let usd = match members.get("usd") {
         None => None,
         Some(Value::String(text)) => {
@@ -193,10 +190,8 @@ fn declared_schema(members: Map<String, Value>) -> Result<Object, Fault> {
     let (id, version) = (text(&members, "schemaId")?, text(&members, "version")?);
     let parsed: Version = semver("/version", version)?;
     SchemaName::new(id, version).map_err(|why| fault("", why))?;
-    let migration = match members.contains_key("migration") {
-        true => Some(text(&members, "migration")?),
-        false => None,
-    };
+    let migration =
+        members.contains_key("migration").then(|| text(&members, "migration")).transpose()?;
     let body = members.get("schema").ok_or_else(|| fault("/schema", "is missing"))?;
     schema::compile(body).map_err(|why| fault("/schema", why))?;
     Ok(payload_schema(id, parsed, body.clone(), migration))

@@ -1,6 +1,7 @@
 //! `handoffd init`: two agents, the edge between them and its contract as files for `handoffd apply`, and a sender and a
 //! receiver in the language of the folder.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args as ClapArgs, ValueEnum};
@@ -179,13 +180,15 @@ fn shown(folder: &Path, language: Language, files: &[PathBuf], output: Output) -
         return json!({ "files": files, "commands": commands }).to_string();
     }
     let mut out = String::new();
-    for path in files.iter().filter(|path| !path.starts_with(Path::new(OBJECTS).join(".schemas"))) {
-        out.push_str(&format!("wrote {}\n", plain(&folder.join(path).display().to_string())));
+    let hidden = Path::new(OBJECTS).join(".schemas");
+    for path in files.iter().filter(|path| !path.starts_with(&hidden)) {
+        let _ = writeln!(out, "wrote {}", plain(&folder.join(path).display().to_string()));
     }
     let [apply, run] = commands;
-    out.push_str(&format!(
-        "\nBeside `handoffd serve`, in the folder where it was started:\n\n  {apply}\n  {run}\n\n{KEYS} will hold keys: keep it out of the repository.\n"
-    ));
+    let _ = writeln!(
+        out,
+        "\nBeside `handoffd serve`, in the folder where it was started:\n\n  {apply}\n  {run}\n\n{KEYS} will hold keys: keep it out of the repository."
+    );
     out
 }
 
