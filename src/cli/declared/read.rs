@@ -45,9 +45,9 @@ pub(super) fn read(value: &Value) -> Result<Object, Vec<Fault>> {
     let one = |result: Result<Object, Fault>| result.map_err(|fault| vec![fault]);
     match kind {
         Kind::Contract => declared_contract(members),
-        Kind::PayloadSchema => one(declared_schema(members)),
+        Kind::PayloadSchema => one(declared_schema(&members)),
         Kind::Agent => one(no_null(&members, "").and_then(|()| declared_agent(members))),
-        Kind::Cap => one(no_null(&members, "").and_then(|()| declared_cap(members))),
+        Kind::Cap => one(no_null(&members, "").and_then(|()| declared_cap(&members))),
         Kind::Subscription => {
             one(no_null(&members, "").and_then(|()| declared_subscription(members)))
         }
@@ -148,11 +148,11 @@ fn declared_subscription(mut members: Map<String, Value>) -> Result<Object, Faul
     Ok(object)
 }
 
-fn declared_cap(members: Map<String, Value>) -> Result<Object, Fault> {
-    only(&members, &["window", "agentId", "usd", "tokens"])?;
+fn declared_cap(members: &Map<String, Value>) -> Result<Object, Fault> {
+    only(members, &["window", "agentId", "usd", "tokens"])?;
     let window: Window =
-        text(&members, "window")?.parse().map_err(|err| fault("/window", format!("{err}")))?;
-    let agent = members.contains_key("agentId").then(|| agent_id(&members)).transpose()?;
+        text(members, "window")?.parse().map_err(|err| fault("/window", format!("{err}")))?;
+    let agent = members.contains_key("agentId").then(|| agent_id(members)).transpose()?;
     let usd = match members.get("usd") {
         None => None,
         Some(Value::String(text)) => {
@@ -185,13 +185,13 @@ fn declared_allowlist(mut members: Map<String, Value>) -> Result<Object, Fault> 
     Ok(allowlist(id.as_str(), targets.iter().map(ToString::to_string).collect()))
 }
 
-fn declared_schema(members: Map<String, Value>) -> Result<Object, Fault> {
-    only(&members, &["schemaId", "version", "migration", "schema"])?;
-    let (id, version) = (text(&members, "schemaId")?, text(&members, "version")?);
+fn declared_schema(members: &Map<String, Value>) -> Result<Object, Fault> {
+    only(members, &["schemaId", "version", "migration", "schema"])?;
+    let (id, version) = (text(members, "schemaId")?, text(members, "version")?);
     let parsed: Version = semver("/version", version)?;
     SchemaName::new(id, version).map_err(|why| fault("", why))?;
     let migration =
-        members.contains_key("migration").then(|| text(&members, "migration")).transpose()?;
+        members.contains_key("migration").then(|| text(members, "migration")).transpose()?;
     let body = members.get("schema").ok_or_else(|| fault("/schema", "is missing"))?;
     schema::compile(body).map_err(|why| fault("/schema", why))?;
     Ok(payload_schema(id, parsed, body.clone(), migration))

@@ -162,7 +162,7 @@ fn delivery_patch(have: &Map<String, Value>, want: &Map<String, Value>) -> Map<S
     // The broker asks for credentials anew where their server changes, and keeps those of the same one.
     let wanted = want["credentialsSet"] != json!([]);
     let address = ["mode", "url", "config"].iter().any(|name| patch.contains_key(*name));
-    if have["credentialsSet"] != want["credentialsSet"] && !(another && !wanted)
+    if (have["credentialsSet"] != want["credentialsSet"] && (wanted || !another))
         || (wanted && address)
     {
         patch.insert("credentials".to_owned(), json!({}));

@@ -107,7 +107,7 @@ fn is_plain(text: &str) -> bool {
         && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
         && text.len() <= MAX_PLAIN
         && !TAKEN.iter().any(|word| text.eq_ignore_ascii_case(word))
-        && bytes.iter().zip(bytes.iter().skip(1).chain(&[b' '])).all(|(byte, next)| match byte {
+        && bytes.iter().zip(bytes.iter().skip(1).chain(b" ")).all(|(byte, next)| match byte {
             b' ' => next.is_ascii_alphanumeric(),
             b':' => next.is_ascii_alphanumeric() || *next == b'/',
             byte => byte.is_ascii_alphanumeric() || b"_./@-".contains(byte),
