@@ -19,9 +19,11 @@ mod client;
 mod completions;
 mod compress;
 mod conformance;
+mod declared;
 mod demo;
 mod export;
 mod healthcheck;
+mod init;
 mod key;
 mod lint;
 mod man;
@@ -124,6 +126,14 @@ enum Commands {
     Key(key::Commands),
     #[command(flatten)]
     Admin(admin::ActionRequest),
+    /// Write two agents, the edge between them and its contract as files, and a sender and a receiver that run
+    Init(init::Args),
+    /// Make a broker's objects those that the files of a folder declare; prints the plan first
+    Apply(declared::ApplyArgs),
+    /// Compare a broker with the files of a folder; exit 1 if they differ, 2 on any error
+    Diff(declared::DiffArgs),
+    /// Write the objects of a broker as files that `apply` reads
+    Dump(declared::DumpArgs),
     /// Print the completions of a shell
     Completions(completions::Args),
     /// Print the manual page, or write one for each command
@@ -219,6 +229,10 @@ pub fn main() -> i32 {
             Commands::Mcp(args) => mcp::run(args, config).await,
             Commands::Key(command) => Box::pin(key::run(command, config, output)).await,
             Commands::Admin(asked) => admin::run(asked, config, output).await,
+            Commands::Init(args) => init::run(&args, output),
+            Commands::Apply(args) => Box::pin(declared::apply(args, config, output)).await,
+            Commands::Diff(args) => Box::pin(declared::diff(args, config, output)).await,
+            Commands::Dump(args) => Box::pin(declared::dump(args, config, output)).await,
             Commands::Completions(args) => completions::run(&args),
             Commands::Man(args) => man::run(&args),
             Commands::Openapi => openapi::run(),

@@ -31,6 +31,7 @@ mod contracts;
 mod crowd;
 #[path = "../support/databases.rs"]
 mod databases;
+mod declared;
 mod delivery;
 mod described;
 mod doors;

@@ -4,6 +4,7 @@
 
 mod answers;
 mod demo;
+mod init;
 mod keys;
 mod lint;
 mod quickstart;

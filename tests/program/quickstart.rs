@@ -16,13 +16,13 @@ fn body() -> &'static str {
 }
 
 /// A broker on a free port; killed when dropped.
-struct Broker {
+pub struct Broker {
     child: Child,
-    base: String,
+    pub base: String,
 }
 
 impl Broker {
-    fn start(folder: &Path) -> Self {
+    pub fn start(folder: &Path) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_handoffd"))
             .arg("serve")
             .current_dir(folder)
