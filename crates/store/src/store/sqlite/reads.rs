@@ -340,11 +340,12 @@ pub(super) fn tasks(tenant: &TenantId, filter: &TaskFilter) -> NewestQuery {
     };
     list.filter("c.closed_as = {}", ended.map(|status| status.as_str().to_owned()));
     list.filter("x.status = {}", status.map(|status| status.as_str().to_owned()));
-    list.filter(
-        "x.task_id IN (SELECT u.task_id FROM handoffs AS u \
-         WHERE u.tenant = x.tenant AND u.user_ref = {})",
-        user.clone(),
-    );
+    if let Some(user) = user {
+        // With the tenant as a value the user's tasks are looked up once, and not for each task.
+        list.query.push(" AND x.task_id IN (SELECT u.task_id FROM handoffs AS u WHERE u.tenant = ");
+        list.query.push_bind(tenant.as_str().to_owned()).push(" AND u.user_ref = ");
+        list.query.push_bind(user.clone()).push(")");
+    }
     let begun = if ended.is_some() { "c.begun_at" } else { "x.created_at" };
     list.time(&format!("{begun} >= "), *from);
     list.time(&format!("{begun} < "), *until);
