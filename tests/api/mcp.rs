@@ -712,7 +712,7 @@ both! {
             ("reject", br#""reason":"NO","details":NaN"#.to_vec(), "NO_VALUE"),
             ("reject", b"\"reason\":\"NO\",\"details\":\"caf\xe9\"".to_vec(), "NOT_UTF8"),
             ("complete", deep.into_bytes(), "NESTING"),
-            ("complete", br#""summary":"a","summary":"b""#.to_vec(), "REPEATED"),
+            ("complete", br#""result":1,"summary":"a","summary":"b""#.to_vec(), "REPEATED"),
             ("accept", Vec::new(), ""),
         ];
         let call = async |name: &str, arguments: &[u8]| {
