@@ -21,7 +21,7 @@ use handoffd_core::contract::lint::{
 };
 use handoffd_core::contract::registry::Registry;
 use handoffd_core::contract::shelf::SchemaName;
-use handoffd_core::contract::{Contract, read as read_contract, report};
+use handoffd_core::contract::{Contract, read as read_contract, report, whole};
 use handoffd_core::domain::agent::Agent;
 use handoffd_store::clock::{Clock, SystemClock};
 
@@ -226,20 +226,8 @@ fn contract(subject: &LintSubject) -> Option<Contract> {
 
 /// A payload schema beside the contract's file goes along with it.
 pub(in crate::cli) fn with_schema(document: Document, file: &Path) -> Document {
-    let Some(name) = schema_path(&document).map(str::to_owned) else { return document };
     let folder = file.parent().unwrap_or_else(|| Path::new("."));
-    let Ok(bytes) = std::fs::read(folder.join(&name)) else { return document };
-    let schema = serde_json::from_slice(&bytes).ok().or_else(|| {
-        let text = String::from_utf8_lossy(&bytes);
-        Document::parse(&text).ok().map(|document| document.value().clone())
-    });
-    let mut value = document.value().clone();
-    let (Some(schema), Some(clauses)) = (schema, value.as_object_mut()) else { return document };
-    let schemas = clauses.entry("schemas").or_insert_with(|| Value::Object(serde_json::Map::new()));
-    if let Some(schemas) = schemas.as_object_mut() {
-        schemas.entry(name).or_insert(schema);
-    }
-    Document::from_value(value)
+    whole::with_schema(document, |name| std::fs::read(folder.join(name)).ok())
 }
 
 /// The contracts in files and folders; at least one.

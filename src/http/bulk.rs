@@ -11,11 +11,12 @@ use utoipa::ToSchema;
 
 use super::Api;
 use super::auth::Operator;
-use super::escalations::{reason_of, resolve_one};
+use super::escalations::{Action, reason_of, resolution_of, resolve_one};
 use super::extract::{Json, rfc3339};
 use super::problem::{BadBody, Busy, Problem, wrong};
 use super::tasks::{cancel_one, grace_of};
 use super::users::user_parameter;
+use handoffd_broker::directory::Principal;
 use handoffd_core::domain::escalation::{Escalation, EscalationStatus, Resolution};
 use handoffd_core::domain::ids::{AgentId, EscalationId, Micros, TaskId, TenantId};
 use handoffd_core::domain::task::{Task, TaskStatus};
@@ -135,31 +136,6 @@ pub struct EscalationSelection {
     ids: Option<Vec<EscalationId>>,
 }
 
-/// What a person decides on many escalations. Reassignment is a decision on one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum BulkAction {
-    /// The same receiver once more; where the recovery is under way, it goes on.
-    Retry,
-    /// Back to the sender's checkpoint.
-    Rollback,
-    /// Withdraw the task.
-    Cancel,
-    /// The task is done.
-    Complete,
-}
-
-impl BulkAction {
-    const fn resolution(self) -> Resolution {
-        match self {
-            Self::Retry => Resolution::Retry,
-            Self::Rollback => Resolution::RollBack,
-            Self::Cancel => Resolution::Cancel,
-            Self::Complete => Resolution::Complete,
-        }
-    }
-}
-
 /// Escalations to resolve, 1 000 at most.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -167,7 +143,11 @@ pub struct ResolveManyBody {
     /// Which; at least one condition.
     filter: EscalationSelection,
     /// What a person decides on each.
-    action: BulkAction,
+    action: Action,
+    /// To whom; for `reassign`, and for no other action.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    agent_id: Option<AgentId>,
     /// Why, 1 to 2 000 characters; kept with each record.
     reason: String,
     /// Decisions a second, 1 to 1 000; 50 unless said.
@@ -201,19 +181,8 @@ pub(super) async fn cancel_tasks(
     let grace = grace_of(&api, grace_ms)?;
     let rate = rate_of(rate_per_second)?;
     let (ids, more) = select_tasks(&api, &principal.tenant, filter).await?;
-    let mut run = BulkRun::new(&api, "cancel", rate, (dry_run, ids.len(), more));
-    for id in ids {
-        if !run.goes_on().await {
-            break;
-        }
-        let outcome = if dry_run {
-            Ok(())
-        } else {
-            cancel_one(&api, &principal, id, reason, grace).await.map(drop)
-        };
-        run.note(id.to_string(), outcome);
-    }
-    Ok(axum::Json(run.results))
+    let decision = CancelEach { reason, grace };
+    Ok(axum::Json(decide(&api, &principal, &decision, (ids, more), (rate, dry_run)).await))
 }
 
 /// Resolve many escalations: those open that fit a filter, at the given rate.
@@ -233,24 +202,13 @@ pub(super) async fn resolve_escalations(
     Operator(principal): Operator,
     Json(said): Json<ResolveManyBody>,
 ) -> Result<axum::Json<BulkResults>, Problem> {
-    let ResolveManyBody { filter, action, reason, rate_per_second, dry_run } = said;
+    let ResolveManyBody { filter, action, agent_id, reason, rate_per_second, dry_run } = said;
     let reason = reason_of(&reason)?;
+    let resolution = resolution_of(action, agent_id)?;
     let rate = rate_of(rate_per_second)?;
-    let (rows, more) = select_escalations(&api, &principal.tenant, filter).await?;
-    let mut run = BulkRun::new(&api, "resolve", rate, (dry_run, rows.len(), more));
-    for row in rows {
-        if !run.goes_on().await {
-            break;
-        }
-        let outcome = if dry_run {
-            Ok(())
-        } else {
-            let resolution = action.resolution();
-            resolve_one(&api, &principal, &row, resolution, reason).await.map(drop)
-        };
-        run.note(row.id.to_string(), outcome);
-    }
-    Ok(axum::Json(run.results))
+    let selected = select_escalations(&api, &principal.tenant, filter).await?;
+    let decision = ResolveEach { resolution, reason };
+    Ok(axum::Json(decide(&api, &principal, &decision, selected, (rate, dry_run)).await))
 }
 
 fn rate_of(asked: Option<u32>) -> Result<u32, Problem> {
@@ -261,56 +219,95 @@ fn rate_of(asked: Option<u32>) -> Result<u32, Problem> {
     Ok(rate)
 }
 
-/// A bulk decision under way.
-struct BulkRun<'a> {
-    api: &'a Api,
-    verb: &'static str,
-    pace: tokio::time::Interval,
-    results: BulkResults,
+/// A decision on each of many.
+trait BulkDecision: Sync {
+    type Target: Send + Sync;
+    /// The result of one in a trial, and otherwise.
+    const RESULTS: [&'static str; 2];
+    fn id(target: &Self::Target) -> String;
+    fn decide(
+        &self,
+        api: &Api,
+        principal: &Principal,
+        target: &Self::Target,
+    ) -> impl Future<Output = Result<(), Problem>> + Send;
 }
 
-impl<'a> BulkRun<'a> {
-    fn new(
-        api: &'a Api,
-        verb: &'static str,
-        rate: u32,
-        (dry_run, matched, more): (bool, usize, bool),
-    ) -> Self {
-        let mut pace = tokio::time::interval(Duration::from_secs(1) / rate);
-        pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let results = BulkResults { dry_run, matched, more, ..BulkResults::default() };
-        Self { api, verb, pace, results }
+/// Tasks are withdrawn.
+struct CancelEach<'a> {
+    reason: &'a str,
+    /// In milliseconds.
+    grace: u64,
+}
+
+impl BulkDecision for CancelEach<'_> {
+    type Target = TaskId;
+    const RESULTS: [&'static str; 2] = ["would cancel", "canceled"];
+
+    fn id(target: &TaskId) -> String {
+        target.to_string()
     }
 
-    /// Waits for the turn of the next; false where the broker stops.
-    async fn goes_on(&mut self) -> bool {
-        if self.results.dry_run {
-            return true;
-        }
-        tokio::select! {
-            _ = self.pace.tick() => true,
-            () = self.api.stopping.cancelled() => {
-                self.results.more = true;
-                false
+    async fn decide(&self, api: &Api, by: &Principal, target: &TaskId) -> Result<(), Problem> {
+        cancel_one(api, by, *target, self.reason, self.grace).await.map(drop)
+    }
+}
+
+/// Escalations are resolved in one way.
+struct ResolveEach<'a> {
+    resolution: Resolution,
+    reason: &'a str,
+}
+
+impl BulkDecision for ResolveEach<'_> {
+    type Target = Escalation;
+    const RESULTS: [&'static str; 2] = ["would resolve", "resolved"];
+
+    fn id(target: &Escalation) -> String {
+        target.id.to_string()
+    }
+
+    async fn decide(&self, api: &Api, by: &Principal, target: &Escalation) -> Result<(), Problem> {
+        resolve_one(api, by, target, self.resolution.clone(), self.reason).await.map(drop)
+    }
+}
+
+/// Decides on each target, `rate` a second; ends early where the broker stops. One that fails does not end the others, and a
+/// dry run decides nothing and does not wait.
+async fn decide<D: BulkDecision>(
+    api: &Api,
+    principal: &Principal,
+    decision: &D,
+    (targets, more): (Vec<D::Target>, bool),
+    (rate, dry_run): (u32, bool),
+) -> BulkResults {
+    let mut pace = tokio::time::interval(Duration::from_secs(1) / rate);
+    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let matched = targets.len();
+    let mut results = BulkResults { dry_run, matched, more, ..BulkResults::default() };
+    let [would, done] = D::RESULTS;
+    for target in targets {
+        let outcome = if dry_run {
+            Ok(would)
+        } else {
+            tokio::select! {
+                _ = pace.tick() => {}
+                () = api.stopping.cancelled() => {
+                    results.more = true;
+                    break;
+                }
             }
-        }
-    }
-
-    fn note(&mut self, id: String, outcome: Result<(), Problem>) {
+            decision.decide(api, principal, &target).await.map(|()| done)
+        };
         let (count, result, error) = match outcome {
-            Ok(()) => {
-                let result = match (self.results.dry_run, self.verb) {
-                    (true, verb) => format!("would {verb}"),
-                    (false, "cancel") => "canceled".to_owned(),
-                    (false, verb) => format!("{verb}d"),
-                };
-                (&mut self.results.done, result, None)
-            }
-            Err(problem) => (&mut self.results.failed, "failed".to_owned(), Some(problem.detail)),
+            Ok(result) => (&mut results.done, result, None),
+            Err(problem) => (&mut results.failed, "failed", Some(problem.detail)),
         };
         *count += 1;
-        self.results.items.push(BulkResult { id, result, error });
+        let (id, result) = (D::id(&target), result.to_owned());
+        results.items.push(BulkResult { id, result, error });
     }
+    results
 }
 
 fn moment(pointer: &str, text: Option<&str>) -> Result<Option<Micros>, Problem> {

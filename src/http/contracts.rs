@@ -1,5 +1,7 @@
 //! `/contracts`: the documents about edges (specification §4.4).
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -14,13 +16,16 @@ use super::open;
 use super::problem::{BadBody, Busy, Problem, WarningView};
 use handoffd_broker::directory::{Agents, Principal};
 use handoffd_broker::ledger::command::{Kind, PutContract, Reply, content};
+use handoffd_core::contract::catalog::Catalog;
 use handoffd_core::contract::document::{Document, DocumentError};
 use handoffd_core::contract::enforce::CompiledContract;
 use handoffd_core::contract::level::Level;
 use handoffd_core::contract::lint::{LintContext, LintReport, LintSubject, SchemaFile, lint};
 use handoffd_core::contract::registry::Registry;
 use handoffd_core::contract::shelf::SchemaName;
-use handoffd_core::contract::{Contract, DefectKind, Deprecation, SchemaRef, read, report};
+use handoffd_core::contract::{
+    Contract, ContractDefect, DefectKind, Deprecation, SchemaRef, read, report, whole,
+};
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::failure::{Code, Failure, Stage, escaped};
 use handoffd_core::domain::warning::{Warning, WarningCode};
@@ -209,19 +214,12 @@ pub(super) async fn put(
     Id(id): Id<String>,
     Text(text): Text,
 ) -> Result<(StatusCode, axum::Json<Value>), Problem> {
+    let there = api.intake.directory.contracts(&principal.tenant).await?;
     let named = id.clone();
     // To read a contract compiles its schemas.
-    let read = heavy(OWN_THREAD, move || {
-        let document = Document::parse(&text).map_err(|err| unreadable(&err))?;
-        let mut value = document.value().clone();
-        if let Some(object) = value.as_object_mut() {
-            object.entry("id").or_insert_with(|| json!(named));
-        }
-        let document = Document::from_value(value);
-        let (contract, faults) = read(&document);
-        Ok::<_, Problem>((document, contract, faults))
-    });
-    let (document, mut contract, faults) = read.await??;
+    let stored = Arc::clone(&there);
+    let (document, mut contract, faults) =
+        heavy(OWN_THREAD, move || as_put(&text, &named, &stored)).await??;
     let mut failures: Vec<Failure> = faults
         .iter()
         .filter(|fault| fault.kind == DefectKind::Invalid)
@@ -240,7 +238,6 @@ pub(super) async fn put(
     let doc = canonical::to_vec(document.value());
     let now = api.now();
     // What was taken by an earlier version of the broker stays taken: only what is new is refused.
-    let there = api.intake.directory.contracts(&principal.tenant).await?;
     let there = there.find(&id, Some(&contract.version())).is_some();
     if !there && let Some(failure) = unresolved(&contract) {
         return Err(Problem::refusal(vec![failure], false));
@@ -281,6 +278,38 @@ pub(super) async fn put(
         shown["warnings"] = json!(warnings.iter().map(WarningView::from).collect::<Vec<_>>());
     }
     Ok((if added { StatusCode::CREATED } else { StatusCode::OK }, axum::Json(shown)))
+}
+
+/// A contract's text as a document under the id of its path, read. The comment that justifies `full` becomes a member, as
+/// the linter reads it; a version that is stored without it stays the same.
+fn as_put(
+    text: &str,
+    named: &str,
+    there: &Catalog,
+) -> Result<(Document, Contract, Vec<ContractDefect>), Problem> {
+    let document = Document::parse(text).map_err(|err| unreadable(&err))?;
+    let under_id = |mut value: Value| {
+        if let Some(object) = value.as_object_mut() {
+            object.entry("id").or_insert_with(|| json!(named));
+        }
+        Document::from_value(value)
+    };
+    let plain = under_id(document.value().clone());
+    let Some(justified) = whole::justified(&document, "").map(under_id) else {
+        let (contract, faults) = read(&plain);
+        return Ok((plain, contract, faults));
+    };
+    let (contract, faults) = read(&justified);
+    let stored = there.find(named, Some(&contract.version()));
+    let same = |ready: &CompiledContract| {
+        ready.doc().as_bytes() == canonical::to_vec(plain.value()).as_slice()
+    };
+    Ok(if stored.is_some_and(|ready| same(ready)) {
+        let (contract, faults) = read(&plain);
+        (plain, contract, faults)
+    } else {
+        (justified, contract, faults)
+    })
 }
 
 /// A payload schema that the broker cannot hold a message against.
@@ -456,12 +485,12 @@ pub(super) async fn lint_all(
 ) -> Result<axum::Json<Value>, Problem> {
     let refuse = |pointer: &str, why: String| Problem::refusal(vec![wrong(pointer, why)], false);
     let parsed = heavy(OWN_THREAD, move || Document::parse_large(&text)).await?;
-    let whole = parsed.map_err(|err| unreadable(&err))?;
-    let Some(contracts) = whole.value().get("contracts") else {
-        let reports = judge(&api, &principal, vec![(String::new(), whole)], None).await?;
+    let sent = parsed.map_err(|err| unreadable(&err))?;
+    let Some(contracts) = sent.value().get("contracts") else {
+        let reports = judge(&api, &principal, vec![(String::new(), sent)], None).await?;
         return Ok(axum::Json(report::json(&reports)));
     };
-    let members = whole.value().as_object().into_iter().flat_map(|members| members.keys());
+    let members = sent.value().as_object().into_iter().flat_map(|members| members.keys());
     if let Some(name) =
         members.into_iter().find(|name| !["contracts", "registry"].contains(&name.as_str()))
     {
@@ -472,7 +501,7 @@ pub(super) async fn lint_all(
         contracts.as_array().filter(|listed| listed.len() <= MAX_LINTED).ok_or_else(|| {
             refuse("/contracts", format!("`contracts` must be a list of at most {MAX_LINTED}"))
         })?;
-    let registry = match whole.value().get("registry").filter(|value| !value.is_null()) {
+    let registry = match sent.value().get("registry").filter(|value| !value.is_null()) {
         None => None,
         Some(value) => {
             Some(Registry::deserialize(value).map_err(|err| refuse("/registry", err.to_string()))?)
@@ -482,6 +511,7 @@ pub(super) async fn lint_all(
     let parsed = heavy(OWN_THREAD, move || {
         let document = |(at, one): (usize, &Value)| {
             let file = format!("/contracts/{at}");
+            let justified = whole::justified(&sent, &file);
             let document = match one.as_str() {
                 Some(text) => Document::parse(text).map_err(|err| {
                     let DocumentError { place, message } = err;
@@ -490,7 +520,7 @@ pub(super) async fn lint_all(
                         format!("line {}, column {}: {message}", place.line, place.column),
                     )
                 })?,
-                None => Document::from_value(one.clone()),
+                None => Document::from_value(justified.unwrap_or_else(|| one.clone())),
             };
             Ok::<_, Problem>((file, document))
         };

@@ -243,16 +243,24 @@ pub(super) async fn resolve(
         .find_escalation(&(principal.tenant.clone(), id))
         .await?
         .ok_or_else(|| Problem::not_found("escalation"))?;
-    let resolution = match (said.action, &said.agent_id) {
-        (Action::Reassign, Some(agent)) => Resolution::Reassign(agent.clone()),
+    let resolution = resolution_of(said.action, said.agent_id)?;
+    resolve_one(&api, &principal, &row, resolution, reason).await.map(axum::Json)
+}
+
+/// A person's decision, with the agent that `reassign` names.
+///
+/// # Errors
+/// 422 where an agent is named for another action, or none for this one.
+pub(super) fn resolution_of(action: Action, agent: Option<AgentId>) -> Result<Resolution, Problem> {
+    Ok(match (action, agent) {
+        (Action::Reassign, Some(agent)) => Resolution::Reassign(agent),
         (Action::Reassign, None) => return Err(wrong("/agentId", "say to whom")),
         (_, Some(_)) => return Err(wrong("/agentId", "only reassign takes an agent")),
         (Action::Retry, None) => Resolution::Retry,
         (Action::Rollback, None) => Resolution::RollBack,
         (Action::Cancel, None) => Resolution::Cancel,
         (Action::Complete, None) => Resolution::Complete,
-    };
-    resolve_one(&api, &principal, &row, resolution, reason).await.map(axum::Json)
+    })
 }
 
 /// Decides on an escalation.

@@ -508,13 +508,14 @@ pub(super) async fn get(
     Id(id): Id<HandoffId>,
     Params(params): Params<GetParams>,
 ) -> Result<axum::Json<HandoffView>, Problem> {
-    let mut handoff = match find(&api, &principal, id).await {
-        Ok(handoff) => handoff,
-        Err(problem) => {
-            let page = groups::page(&api, &principal, id, &params).await?;
-            return page.map(axum::Json).ok_or(problem);
-        }
-    };
+    let found = find(&api, &principal, id).await;
+    // A dead letter to several receivers that was released has the id of its group.
+    if !found.as_ref().is_ok_and(|handoff| handoff.status != HandoffStatus::DeadLettered)
+        && let Some(page) = groups::page(&api, &principal, id, &params).await?
+    {
+        return Ok(axum::Json(page));
+    }
+    let mut handoff = found?;
     let mut last = None;
     if let Some(wait) = Wait::asked(params.wait, params.until.as_deref())? {
         last = Some(waiting::for_it(&api, handoff.clone(), None, wait).await?)

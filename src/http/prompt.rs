@@ -206,13 +206,13 @@ pub(super) async fn result_prompt(
     Params(params): Params<ResultPromptParams>,
 ) -> Result<Response, Problem> {
     let as_messages = as_messages(params.format.as_deref())?;
-    let handoff = match super::handoffs::find(&api, &principal, id).await {
-        Ok(handoff) => handoff,
-        Err(problem) => {
-            let branches = groups::branch_results(&api, &principal, id).await?.ok_or(problem)?;
-            return group_prompt(&api, id, as_messages, branches).await;
-        }
-    };
+    let found = super::handoffs::find(&api, &principal, id).await;
+    if !found.as_ref().is_ok_and(|handoff| handoff.status != HandoffStatus::DeadLettered)
+        && let Some(branches) = groups::branch_results(&api, &principal, id).await?
+    {
+        return group_prompt(&api, id, as_messages, branches).await;
+    }
+    let handoff = found?;
     let scanner = api.intake.scanner();
     let origin = origin(&handoff, &handoff.target, &handoff.target_version);
     if matches!(handoff.status, HandoffStatus::Rejected | HandoffStatus::Failed)

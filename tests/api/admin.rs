@@ -338,6 +338,52 @@ both! {
     }
 }
 
+both! {
+    with [("HANDOFFD_CONTRACTS__MINIMUM_LEVEL", "L3")]
+    // FINDINGS G6: a review by the file's hash, and a comment that justifies the whole history.
+    async fn a_contract_in_a_file_is_one_to_lint_put_and_a_handoff(broker: Broker) {
+        use sha2::{Digest, Sha256};
+        broker.pull("lead", &[]).await;
+        let a = json!({ "agentId": "triage-agent", "handoffTargets": ["refund-agent"], "supervisorId": "lead" });
+        let a = broker.agent(a).await;
+        broker.agent(json!({ "agentId": "refund-agent", "agentType": "refund", "domains": ["billing"], "permissions": ["perm:refund:read"] })).await;
+        let reviewed = hex::encode(Sha256::digest(SCHEMA));
+        let text = CONTRACT.replace("history_strategy: summary", "history_strategy: full # disputes quote it");
+        let (folder, path) = file(&format!("{text}reviewed_by: {{name: j.doe, at: 2026-11-02, sha256: {reviewed}}}\n"));
+        let beside = folder.path().join("schemas");
+        std::fs::create_dir(&beside).unwrap();
+        std::fs::write(beside.join("refund-handoff@1.2.0.json"), SCHEMA).unwrap();
+        for words in ["lint", "contracts lint"] {
+            let found = ask(broker, &format!("{words} {path}")).await;
+            let found = &found["contracts"][0];
+            assert_eq!((&found["level"], &found["findings"]), (&json!("L3"), &json!([])), "{words}: {found}");
+        }
+        for _ in 0..2 {
+            let put = ask(broker, &format!("contracts put {path}")).await;
+            assert_eq!((&put["meta"]["level"], &put["meta"]["findings"]), (&json!("L3"), &json!([])), "{put}");
+            assert!(put["warnings"].is_null(), "{put}");
+            assert_eq!(put["payload"]["history_justification"], "disputes quote it");
+        }
+        let held = ask(broker, "lint --broker").await;
+        assert_eq!((&held["contracts"][0]["level"], &held["contracts"][0]["findings"]), (&json!("L3"), &json!([])), "{held}");
+        let message = Message::review("triage-agent", "refund-agent")
+            .set("/taskSummary", json!("Refund order 7"))
+            .set("/provenance", json!({ "order_id": "7", "message_ids": ["m-1"] }))
+            .set("/historyStrategy", json!("full"))
+            .set("/constraints", json!(["policy_window_days:30"]))
+            .set("/currentState", json!({ "intent": "refund", "confidence": 0.9 }));
+        a.submit(&message).await.expect(202);
+        // A version that was stored without the comment's words stays the same.
+        let bare = "id: a-to-b\nversion: 1.0.0\nsource: a\ntarget: b\npayload:\n  schema: {type: object}\n  history_strategy: full";
+        let (_folder, stored) = file(&format!("{bare}\n"));
+        let stored = ask(broker, &format!("contracts put {stored}")).await;
+        let (_folder, again) = file(&format!("{bare} # by law\n"));
+        let again = ask(broker, &format!("contracts put {again}")).await;
+        assert_eq!(again["meta"]["sha256"], stored["meta"]["sha256"]);
+        assert_eq!(again["payload"]["history_justification"], Value::Null);
+    }
+}
+
 /// What the command writes to a terminal of its own.
 async fn on_a_terminal(broker: &Broker, no_color: &str, words: &str) -> String {
     let command = format!("stty cols 100; '{}' {words}", env!("CARGO_BIN_EXE_handoffd"));

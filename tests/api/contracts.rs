@@ -230,6 +230,29 @@ both! {
         }
     }
 
+    // FINDINGS K6
+    async fn a_key_whose_answer_the_dedupe_key_gave_is_kept(broker: Broker) {
+        let (triage, refund) = parties(broker).await;
+        let mut by_source = example();
+        by_source["recovery"]["on_reject"] = json!("source");
+        put(&broker.admin, &by_source).await.expect(201);
+        let (first, repeat) = (order("7"), order("7"));
+        triage.submit(&first).await.expect(202);
+        let key = [("idempotency-key", "k-1")];
+        for _ in 0..2 {
+            let again = triage.api.submit_with(&repeat, &key).await.expect(202);
+            assert_eq!((&again.body["handoffId"], again.header("idempotency-replayed")), (&first["handoffId"], "true"));
+        }
+        triage.api.submit_with(&order("8"), &key).await.refused(422, "CONFLICT");
+        // Once the first use is over, the same message under its key goes out.
+        let token = refund.claim_one().await;
+        refund.say(&first, "reject", token, json!({ "reason": "NO" })).await.expect(200);
+        let sent = triage.api.submit_with(&repeat, &key).await.expect(202);
+        assert_eq!(sent.body["handoffId"], repeat["handoffId"]);
+        let again = triage.api.submit_with(&repeat, &key).await.expect(202);
+        assert_eq!((&again.body["handoffId"], again.header("idempotency-replayed")), (&repeat["handoffId"], "true"));
+    }
+
     async fn another_agent_of_the_type_hears_of_no_handoff_that_it_cannot_read(broker: Broker) {
         parties(broker).await;
         let mut by_type = example();

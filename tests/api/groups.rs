@@ -449,17 +449,59 @@ both! {
         assert_eq!(states(&ended), ["CANCELED", "CANCELED"]);
     }
 
-    async fn a114_a_dead_letter_to_several_is_one_and_is_not_released(broker: Broker) {
-        let (a, _) = crowd(broker, &["b", "c"]).await;
-        let message = to_all(Message::initial("a", "b"), &["b", "c"]).set("/conversationHistorySummary", json!(INJECTION));
+    // FINDINGS D6
+    async fn a_dead_letter_to_several_is_one_and_is_released_as_the_group_that_was_submitted(broker: Broker) {
+        let (a, all) = crowd(broker, &["b", "c"]).await;
+        let message = to_all(Message::initial("a", "b").cost(0.0, 1.0), &["b", "c"])
+            .set("/join", json!("any"))
+            .set("/conversationHistorySummary", json!(INJECTION));
         a.submit(&message).await.refused(422, "SAFETY_VIOLATION");
         let letters = broker.admin.get("/dead-letters").await.expect(200).body;
         assert_eq!((letters["items"].as_array().unwrap().len(), &letters["items"][0]["handoffId"]), (1, &message["handoffId"]));
+        let release = format!("/dead-letters/{}/release", message.id());
+        let waive = json!(["/conversationHistorySummary"]);
+        broker.admin.post(&release, &json!({ "reason": "looked" })).await.refused(422, "SAFETY_VIOLATION");
+        let dry = json!({ "filter": { "ids": [message.id()] }, "reason": "looked", "waive": waive, "dryRun": true });
+        let dry = broker.admin.post("/dead-letters/release", &dry).await.expect(200).body;
+        assert_eq!((&dry["done"], &dry["items"][0]["result"]), (&json!(1), &json!("would release")), "{dry}");
+        assert_eq!(group(broker, &message).await["status"], "DEAD_LETTERED");
+        let waived = json!({ "reason": "looked", "waive": waive });
+        let released = broker.admin.post(&release, &waived).await.expect(200).body;
+        assert_eq!(released["status"], "RELEASED");
+        let open = group(broker, &message).await;
+        assert_eq!((&open["status"], &open["group"]["join"], states(&open)), (&json!("PENDING"), &json!("any"), vec!["PENDING", "PENDING"]), "{open}");
+        broker.admin.post(&release, &waived).await.refused(409, "CONFLICT");
+        // The same message again finds the group.
+        let again = a.submit(&message).await.expect(202);
+        assert_eq!((again.header("idempotency-replayed"), &again.body["group"]["of"]), ("true", &json!(2)));
+        let b = take(&all[0]).await;
+        done(&all[0], &b, json!(1)).await;
+        let ended = group(broker, &message).await;
+        assert_eq!((&ended["status"], &ended["result"]), (&json!("COMPLETED"), &json!([1, null])), "{ended}");
+        assert_eq!(states(&ended), ["COMPLETED", "CANCELED"]);
+        let kinds = broker.kinds(&message).await;
+        let count = |kind: &str| kinds.iter().filter(|one| *one == kind).count();
+        assert_eq!([count("DEAD_LETTERED"), count("RELEASED"), count("HANDOFF"), count("GROUP_ENDED")], [1, 1, 2, 1], "{kinds:?}");
+    }
+
+    // FINDINGS D6
+    async fn a_dead_letter_to_several_is_released_to_all_or_to_none(broker: Broker) {
+        let (a, all) = crowd(broker, &["b", "c"]).await;
+        let message = to_all(Message::initial("a", "b"), &["b", "c"]).set("/conversationHistorySummary", json!(INJECTION));
+        a.submit(&message).await.refused(422, "SAFETY_VIOLATION");
         let path = format!("/dead-letters/{}", message.id());
-        let waived = json!({ "reason": "looked", "waive": ["SAFETY_VIOLATION:/conversationHistorySummary", "/conversationHistorySummary"] });
-        let refused = broker.admin.post(&format!("{path}/release"), &waived).await;
-        assert_eq!(refused.status, 422, "{}", refused.body);
-        assert!(refused.pointers().contains(&"/receiverList"), "{}", refused.body);
+        let waived = json!({ "reason": "looked", "waive": ["/conversationHistorySummary"] });
+        // While another handoff of the task is on its way, the list waits.
+        let other = Message::initial("a", "b").set("/taskId", message["taskId"].clone());
+        a.submit(&other).await.expect(202);
+        broker.admin.post(&format!("{path}/release"), &waived).await.refused(409, "CONFLICT");
+        let held = claim(&all[0]).await;
+        say(&all[0], &held, "reject", json!({ "reason": "NO" })).await.expect(200);
+        broker.admin.delete("/agents/c").await.expect(204);
+        let refused = broker.admin.post(&format!("{path}/release"), &waived).await.refused(403, "FORBIDDEN");
+        assert!(refused.pointers().iter().all(|pointer| pointer.starts_with("/receiverList/1")), "{}", refused.body);
+        assert_eq!(broker.admin.get(&path).await.expect(200).body["status"], "OPEN");
+        assert!(all[0].claim(1).await.is_empty());
         broker.admin.post(&format!("{path}/discard"), &json!({ "reason": "no" })).await.expect(200);
     }
 

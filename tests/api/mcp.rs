@@ -703,6 +703,57 @@ both! {
         assert_eq!(handoffs(broker).await, before);
     }
 
+    // FINDINGS D1
+    async fn a_clear_verdict_of_a_model_holds_and_its_record_says_what_was_not_kept(broker: Broker) {
+        let (a, b, _, to) = pair(broker).await;
+        let deep = format!(r#""result":{}{}"#, "[".repeat(2_000), "]".repeat(2_000));
+        let cases = [
+            ("reject", br#""reason":"NO","details":"half \ud83d""#.to_vec(), "LONE_SURROGATE"),
+            ("reject", br#""reason":"NO","details":NaN"#.to_vec(), "NO_VALUE"),
+            ("reject", b"\"reason\":\"NO\",\"details\":\"caf\xe9\"".to_vec(), "NOT_UTF8"),
+            ("complete", deep.into_bytes(), "NESTING"),
+            ("complete", br#""result":1,"summary":"a","summary":"b""#.to_vec(), "REPEATED"),
+            ("accept", Vec::new(), ""),
+        ];
+        let call = async |name: &str, arguments: &[u8]| {
+            let params = json!({ "name": name, "arguments": "HERE" });
+            let body = to.body("tools/call", params.clone()).to_string();
+            let (before, after) = body.split_once("\"HERE\"").unwrap();
+            let whole = [b"\xef\xbb\xbf", before.as_bytes(), arguments, after.as_bytes()].concat();
+            to.request("tools/call", &params).body(whole).send().await.unwrap()
+        };
+        for (tool, beside, why) in cases {
+            let message = Message::initial("a", "b");
+            a.submit(&message).await.expect(202);
+            let id = format!(r#"{{"handoffId":"{}","#, message.id());
+            let token = format!(r#""fencingToken":{}"#, b.claim_one().await);
+            // A byte order mark alone leaves nothing to say.
+            let rest = if why.is_empty() { Vec::new() } else { [b",", &beside[..]].concat() };
+            let answer = call(tool, &[id.as_bytes(), token.as_bytes(), &rest, b"}"].concat()).await;
+            assert_eq!(answer.status(), 200, "{why}");
+            let answer: Value = answer.json().await.unwrap();
+            let said = &answer["result"]["structuredContent"];
+            let status = format!("{}ED", tool.to_uppercase().trim_end_matches('E'));
+            assert_eq!(said["status"], status, "{why}: {answer}");
+            let trace = broker.trace(&message).await;
+            let records = trace["records"].as_array().unwrap();
+            let record = records.iter().find(|record| record["kind"] == status.as_str()).unwrap();
+            let note = &record["content"]["handoffd"]["unreadable"][0];
+            if why.is_empty() {
+                assert!(note.is_null() && said["warnings"].is_null(), "{record}");
+            } else {
+                assert_eq!((&note["why"], &said["warnings"][0]["code"]), (&json!(why), &json!("UNREADABLE")), "{record}");
+                let known = ["/details", "/result", "/conversationSummary"];
+                let pointer = note["pointer"].as_str().unwrap();
+                assert!(known.iter().any(|name| pointer.starts_with(name)), "{note}");
+            }
+        }
+        // Which handoff and which token has to be clear, and so has every other call.
+        let twice = br#"{"handoffId":"x","fencingToken":1,"fencingToken":2,"reason":"NO"}"#;
+        assert_eq!(call("reject", twice).await.status(), 400);
+        assert_eq!(call("hand_off", br#"{"target":"b","task":"half \ud83d"}"#).await.status(), 400);
+    }
+
     async fn a_whole_number_is_an_integer_however_it_is_written(broker: Broker) {
         let a = broker.pull("a", &["b", "c"]).await;
         for id in ["b", "c"] {

@@ -171,16 +171,29 @@ both! {
         let open = broker.admin.get("/escalations?status=OPEN").await.expect(200).body;
         assert_eq!(open["items"].as_array().unwrap().len(), 2, "{open}");
         let resolve = async |body: Value| broker.admin.post("/escalations/resolve", &body).await;
+        // One goes to another receiver.
+        let c = broker.pull("c", &[]).await;
+        let ids = json!([open["items"][1]["escalationId"]]);
+        let mut reassign = json!({ "filter": { "ids": ids }, "action": "reassign", "agentId": "nobody", "reason": "b is away" });
+        let failed = resolve(reassign.clone()).await.expect(200).body;
+        assert_eq!((&failed["failed"], &failed["done"]), (&json!(1), &json!(0)), "{failed}");
+        reassign["agentId"] = json!("c");
+        for (name, value) in [("agentId", Value::Null), ("action", json!("cancel"))] {
+            let mut unfit = reassign.clone();
+            unfit[name] = value;
+            assert_eq!(resolve(unfit).await.refused(422, "SCHEMA_INVALID").pointers(), ["/agentId"]);
+        }
+        let done = resolve(reassign).await.expect(200).body;
+        assert_eq!((&done["done"], &done["items"][0]["result"]), (&json!(1), &json!("resolved")), "{done}");
+        assert_eq!(c.claim(5).await.len(), 1);
         let mut body = json!({ "filter": { "fromAgent": "a" }, "action": "cancel", "reason": "called off", "dryRun": true });
         let dry = resolve(body.clone()).await.expect(200).body;
-        assert_eq!((&dry["matched"], &dry["items"][0]["result"]), (&json!(2), &json!("would resolve")));
+        assert_eq!((&dry["matched"], &dry["items"][0]["result"]), (&json!(1), &json!("would resolve")));
         body["dryRun"] = json!(false);
         let done = resolve(body.clone()).await.expect(200).body;
-        assert_eq!((&done["done"], &done["items"][0]["result"]), (&json!(2), &json!("resolved")), "{done}");
-        assert_eq!(broker.task(&messages[0]).await["status"], "CANCELED");
+        assert_eq!((&done["done"], &done["items"][0]["result"]), (&json!(1), &json!("resolved")), "{done}");
+        assert_eq!(broker.task(messages.last().unwrap()).await["status"], "CANCELED");
         assert_eq!(resolve(body).await.expect(200).body["matched"], 0);
-        let reassign = json!({ "filter": { "fromAgent": "a" }, "action": "reassign", "reason": "x" });
-        resolve(reassign).await.refused(422, "SCHEMA_INVALID");
         resolve(json!({ "filter": {}, "action": "retry", "reason": "x" })).await.refused(422, "SCHEMA_INVALID");
     }
 

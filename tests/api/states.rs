@@ -91,6 +91,7 @@ const AT_WORK: &[&str] = &[
     "refusals",
     "paused_agents",
     "waiting_tasks",
+    "closed_tasks",
     "agent_changes",
     "two_phase",
     "_sqlx_migrations",

@@ -135,6 +135,30 @@ both! {
         }
     }
 
+    // FINDINGS G3
+    async fn a_handoff_that_the_end_of_its_task_ends_is_counted_by_its_status(broker: Broker) {
+        let (a, b) = broker.pull_pair().await;
+        let withdrawn = Message::initial("a", "b");
+        a.submit(&withdrawn).await.expect(202);
+        a.api.post(&format!("{}/cancel", withdrawn.task_path()), &json!({ "reason": "enough" })).await.expect(200);
+        let held = Message::initial("a", "b");
+        a.submit(&held).await.expect(202);
+        let token = b.claim_one().await;
+        b.say(&held, "accept", token, json!({})).await.expect(200);
+        b.api.post(&format!("{}/complete", held.task_path()), &json!({ "output": 1 })).await.expect(200);
+        let said = Message::initial("a", "b");
+        a.submit(&said).await.expect(202);
+        let token = b.claim_one().await;
+        for _ in 0..2 {
+            b.say(&said, "reject", token, json!({ "reason": "NO" })).await.expect(200);
+        }
+        let metrics = broker.admin.metrics().await;
+        for status in ["CANCELED", "ACCEPTED", "COMPLETED", "REJECTED"] {
+            let line = format!("handoff_handoffs_total{{status=\"{status}\"}} 1");
+            assert!(metrics.lines().any(|one| one == line), "no `{line}`");
+        }
+    }
+
     async fn a_task_is_completed_by_its_holder_or_an_operator(broker: Broker) {
         let (a, b) = broker.pull_pair().await;
         let message = Message::initial("a", "b");

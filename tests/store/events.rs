@@ -157,8 +157,9 @@ pub async fn old_events_are_deleted_oldest_first(bed: Arc<Bed>) {
     assert_eq!(left, [at(1, 0), at(1, 1), at(2, 0), at(2, 1)]);
 }
 
-pub async fn subscriptions_are_made_changed_found_and_removed(bed: Arc<Bed>) {
-    let mut row = SubscriptionRow {
+/// A subscription of `alice`.
+pub fn subscription_row() -> SubscriptionRow {
+    SubscriptionRow {
         tenant: acme(),
         id: SubscriptionId(Uuid::from_u128(1)),
         subscription: Subscription {
@@ -180,7 +181,11 @@ pub async fn subscriptions_are_made_changed_found_and_removed(bed: Arc<Bed>) {
         secrets: "{}".to_owned(),
         created_at: Micros(5),
         updated_at: Micros(5),
-    };
+    }
+}
+
+pub async fn subscriptions_are_made_changed_found_and_removed(bed: Arc<Bed>) {
+    let mut row = subscription_row();
     let key = (acme(), row.id);
     for description in ["first", "second"] {
         row.subscription.description = description.to_owned();

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use handoffd::clock::random_id;
 use handoffd::domain::ids::{Micros, TenantId};
+use handoffd::store::plans::ListFilter;
 use handoffd::store::postgres::{PostgresOptions, PostgresStore};
 use handoffd::store::sqlite::{SqliteOptions, SqliteStore};
 use handoffd::store::{Store, StoreError};
@@ -184,6 +185,20 @@ impl Bed {
     /// The store as the owner of the database.
     pub async fn owner(&self) -> Arc<dyn Store> {
         open(&self.url, self.audit.as_deref()).await
+    }
+
+    /// How the database carries out the first page of a list.
+    pub async fn explain(&self, list: &ListFilter) -> Vec<String> {
+        match self.side {
+            Side::Sqlite => {
+                let store = SqliteStore::open(&self.url, SqliteOptions::beside()).await.unwrap();
+                store.explain_list(&acme(), list).await.unwrap()
+            }
+            _ => {
+                let store = open_with(&self.url, self.audit.as_deref()).await.unwrap();
+                store.explain_list(&acme(), list).await.unwrap()
+            }
+        }
     }
 
     /// A plain connection under the store's own role.

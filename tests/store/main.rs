@@ -23,11 +23,13 @@ mod harness;
 use handoffd::store::memory;
 mod opinions;
 mod outage;
+mod plans;
 mod reads;
 mod recovery;
 mod roles;
 mod schema;
 mod schemas;
+mod seals;
 mod servers;
 mod states;
 mod streams;
@@ -153,6 +155,8 @@ in_memory_too! {
         what_waits_follows_its_receiver,
         what_waits_is_listed,
         depths_are_counted;
+    plans:
+        tasks_that_ended_are_listed_by_how_they_ended_newest_first;
     reads:
         pages_have_no_gaps_and_no_repeats,
         pages_of_tasks_and_dead_letters_end,
@@ -288,6 +292,11 @@ on_both_sides! {
         contents_become_cold_all_or_none,
         what_is_erased_while_cold_is_found_and_moved_out,
         a_cold_content_is_never_delivered_empty;
+    plans:
+        each_filter_of_a_list_is_served_by_an_index,
+        tasks_that_ended_are_listed_by_how_they_ended_newest_first;
+    seals:
+        what_is_sealed_is_sealed_anew_as_a_whole_or_not_at_all;
     reads:
         pages_have_no_gaps_and_no_repeats,
         pages_of_tasks_and_dead_letters_end,

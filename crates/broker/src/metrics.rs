@@ -162,11 +162,6 @@ impl Metrics {
 
     /// Counts a handoff's transition to its new status.
     pub fn count_transition(&self, handoff: &Handoff) {
-        // An accepted handoff with questions is one whose question was answered: it was counted when it was accepted.
-        let resumed = handoff.status == HandoffStatus::Accepted && !handoff.questions.is_empty();
-        if handoff.status == HandoffStatus::Pending || resumed {
-            return;
-        }
         let moment = match handoff.status {
             HandoffStatus::Accepted => Some(Moment::Accepted),
             HandoffStatus::Rejected => Some(Moment::Rejected),

@@ -7,6 +7,7 @@ use super::resource::{Action, Arg, Column, Kind, Resource, Shape, Verb};
 use crate::cli::client::{Body, Request};
 use crate::cli::lint::with_schema;
 use handoffd_core::contract::document::Document;
+use handoffd_core::contract::whole;
 
 const CONTRACT: Arg = Arg::path("CONTRACT", "The contract's id");
 const FILE: Arg = Arg::planned(
@@ -98,7 +99,7 @@ pub(super) const RESOURCE: Resource = Resource {
 
 /// A contract's text as it goes to the broker: with the payload schema that it names as a file beside it. The
 /// broker reads no files, and says what is wrong with a text that is no contract.
-pub(super) fn whole(text: String, path: &str) -> String {
+pub(super) fn self_contained(text: String, path: &str) -> String {
     let Ok(document) = Document::parse(&text) else { return text };
     let brought = document.value().get("schemas").cloned();
     let with = with_schema(document, Path::new(path));
@@ -109,7 +110,7 @@ fn document(given: &ArgValues) -> Result<Value, String> {
     let document = Document::parse(given.one("FILE").unwrap_or_default()).map_err(|err| {
         format!("the file, line {}, column {}: {}", err.place.line, err.place.column, err.message)
     })?;
-    Ok(document.value().clone())
+    Ok(whole::justified(&document, "").unwrap_or_else(|| document.value().clone()))
 }
 
 /// Where a contract goes: its own id says so.

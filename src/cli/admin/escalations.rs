@@ -73,10 +73,11 @@ pub(super) const RESOURCE: Resource = Resource {
                 Arg::body(
                     "action",
                     "/action",
-                    Kind::Choice(&["retry", "rollback", "cancel", "complete"]),
+                    Kind::Choice(&["retry", "reassign", "rollback", "cancel", "complete"]),
                     "What to do with each",
                 )
                 .needed(),
+                Arg::body("agent", "/agentId", Kind::Text, "To whom; for reassign"),
                 Arg::body("task", "/filter/taskId", Kind::Text, "Of those open: of this task"),
                 Arg::body(
                     "of-reason",

@@ -292,7 +292,7 @@ fn given(action: &Action, matches: &ArgMatches) -> Result<ArgValues, AdminError>
             for path in &mut texts {
                 let text = read(path).map_err(|err| AdminError::Input(format!("{path}: {err}")))?;
                 *path = match arg.kind {
-                    Kind::Contract => contracts::whole(text, path),
+                    Kind::Contract => contracts::self_contained(text, path),
                     _ => text,
                 };
             }

@@ -7,10 +7,13 @@ use axum::response::{IntoResponse, Response};
 use rmcp::model::ErrorCode;
 use serde_json::{Map, Value, json};
 
-use handoffd_core::domain::json::MAX_SAFE_INTEGER;
+use handoffd_core::domain::json::{self, MAX_SAFE_INTEGER};
+use handoffd_core::domain::lenient::{self, Lenient, UnreadableParts};
 
 /// Longest id of a request that an answer repeats, in bytes.
 const ID_MAX: usize = 1_024;
+/// A byte order mark, which counts for nothing before a verdict.
+const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// The answer to a message of the wrong form, in the protocol's own words, under the message's id where it has one. What is
 /// no JSON-RPC message is answered with 400.
@@ -34,6 +37,29 @@ pub(super) fn refused(message: &Value) -> Option<Response> {
         return None;
     };
     Some(error(id, ErrorCode::INVALID_PARAMS, wrong).into_response())
+}
+
+/// The receiver's tools that give a verdict.
+const VERDICTS: [&str; 5] = ["accept", "reject", "complete", "fail", "heartbeat"];
+
+/// A call that gives a verdict, if the strict reader refuses only its arguments: the message as the protocol's library takes
+/// it, and the parts of the arguments that could not be kept. The rest of the message, the handoff and the token must be clear.
+pub(super) fn clear_verdict(bytes: &[u8]) -> Option<(Value, UnreadableParts)> {
+    let bytes = bytes.strip_prefix(BOM).unwrap_or(bytes);
+    let place = lenient::place_of(bytes, &["params", "arguments"])?;
+    let around = [&bytes[..place.start], b"{}", &bytes[place.end..]].concat();
+    let mut message = json::parse(&around).ok()?;
+    let tool = message.pointer("/params/name").and_then(Value::as_str);
+    if message["method"] != "tools/call" || !tool.is_some_and(|tool| VERDICTS.contains(&tool)) {
+        return None;
+    }
+    let read = Lenient::read(&bytes[place])?;
+    if ["handoffId", "fencingToken"].into_iter().any(|name| read.repeats(name)) {
+        return None;
+    }
+    let Lenient { members, unreadable, .. } = read;
+    message["params"]["arguments"] = Value::Object(members);
+    Some((message, unreadable))
 }
 
 /// The reason why an object is not a message of JSON-RPC 2.0.
@@ -79,6 +105,35 @@ fn error(id: Option<&Value>, code: ErrorCode, message: &str) -> Json<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// FINDINGS D1
+    #[test]
+    fn a_verdict_is_clear_where_only_its_arguments_are_not() {
+        let call = |around: &str, tool: &str, arguments: &str| {
+            let start = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"#;
+            format!(r#"{start}"{tool}","arguments":{arguments}}}{around}}}"#)
+        };
+        let half = r#"{"handoffId":"x","fencingToken":1,"details":"a\ud83d"}"#;
+        let (message, unreadable) = clear_verdict(call("", "reject", half).as_bytes()).unwrap();
+        assert_eq!(message["params"]["arguments"]["details"], "a\u{fffd}");
+        assert_eq!(
+            (message["id"].as_i64(), unreadable.named[0].pointer.as_str()),
+            (Some(1), "/details")
+        );
+        let whole = format!("\u{feff}{}", call("", "accept", r#"{"fencingToken":1}"#));
+        assert!(clear_verdict(whole.as_bytes()).unwrap().1.is_empty());
+        for unclear in [
+            call("", "hand_off", half),
+            call(r#","x":"\ud83d""#, "reject", half),
+            call(r#","id":2"#, "reject", half),
+            call(r#","params":{}"#, "reject", half),
+            call("", "reject", r#"{"fencingToken":1,"fencingToken":2}"#),
+            call("", "reject", r#"["\ud83d"]"#),
+            call("", "reject", r#"{"details":"#),
+        ] {
+            assert!(clear_verdict(unclear.as_bytes()).is_none(), "{unclear}");
+        }
+    }
 
     #[test]
     fn a_request_of_the_wrong_form_is_refused_as_what_it_is() {

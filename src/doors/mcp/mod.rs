@@ -30,7 +30,7 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use self::server::McpServer;
 use super::front::FrontDoor;
 use super::names::Names;
-use crate::http::extract::{JsonBytes, parse};
+use crate::http::extract::{JsonBytes, heavy, parse};
 use crate::http::layer::Written;
 use crate::http::problem::Problem;
 use crate::http::{Api, authority};
@@ -118,15 +118,31 @@ async fn handle<H: ServerHandler>(
         let whole = Request::from_parts(parts.clone(), body);
         let read = JsonBytes::from_request(whole, &api).await?;
         // The API reads no document with two members of one name; the protocol's parser would take the last.
-        let message = parse(read.bytes.clone()).await?;
+        let (message, unreadable) = match parse(read.bytes.clone()).await {
+            Ok(message) => (message, None),
+            // Status first: what beside a clear verdict cannot be kept does not undo it.
+            Err(problem) => {
+                let whole = read.bytes.clone();
+                let clear = heavy(whole.len(), move || envelope::clear_verdict(&whole)).await?;
+                let (message, unreadable) = clear.ok_or(problem)?;
+                (message, Some(unreadable))
+            }
+        };
         if let Some(refused) = envelope::refused(&message) {
             return answered(refused).await;
         }
         let read = read.into_body();
         share = BodyShare(read.guard);
-        decoded(&mut parts.headers, read.bytes.len());
+        let bytes = match unreadable {
+            None => read.bytes,
+            Some(unreadable) => {
+                parts.extensions.insert(unreadable);
+                message.to_string().into()
+            }
+        };
+        decoded(&mut parts.headers, bytes.len());
         name_accepted(&mut parts.headers);
-        Body::from(read.bytes)
+        Body::from(bytes)
     } else {
         body
     };

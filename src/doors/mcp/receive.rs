@@ -1,5 +1,6 @@
 //! The receiver's tools: `take_next`, and its verdicts.
 
+use axum::http::request::Parts;
 use serde_json::{Map, Value, json};
 
 use super::super::front::ApiRequest;
@@ -7,6 +8,7 @@ use super::answer::{ToolAnswer, ids, without_words};
 use super::call::ToolCall;
 use super::hand_off::{meta_of, wait_of};
 use super::wait::Progress;
+use handoffd_core::domain::lenient::UnreadableParts;
 
 /// Claims the next handoff, or a task that came back; waits for one where there is none.
 pub(super) async fn take_next(call: &ToolCall<'_>) -> Result<ToolAnswer, ToolAnswer> {
@@ -97,7 +99,8 @@ async fn question(call: &ToolCall<'_>, item: &Value) -> ToolAnswer {
 pub(super) async fn verdict(call: &ToolCall<'_>, verb: &str) -> Result<ToolAnswer, ToolAnswer> {
     let id = call.text("handoffId").unwrap_or_default().to_owned();
     let body = body(verb, &call.arguments);
-    let answer = call.ask(ApiRequest::post(&["handoffs", &id, verb], body)).await;
+    let asked = ApiRequest::post(&["handoffs", &id, verb], body).without(unreadable(call));
+    let answer = call.ask(asked).await;
     let answer = answer.success().map_err(|refused| ToolAnswer::refused(&refused))?;
     let text = match verb {
         "accept" => {
@@ -114,6 +117,26 @@ pub(super) async fn verdict(call: &ToolCall<'_>, verb: &str) -> Result<ToolAnswe
         structured["warnings"] = warnings.clone();
     }
     Ok(ToolAnswer::done(text, without_words(structured)))
+}
+
+/// The parts of the arguments that could not be kept as they came, by their places in the verdict's body.
+fn unreadable(call: &ToolCall<'_>) -> UnreadableParts {
+    let parts = call.context.extensions.get::<Parts>();
+    let mut unreadable = parts
+        .and_then(|parts| parts.extensions.get::<UnreadableParts>())
+        .cloned()
+        .unwrap_or_default();
+    for part in &mut unreadable.named {
+        for (argument, member) in
+            [("/summary", "/conversationSummary"), ("/spentUsd", "/costTracking/costSpentSoFarUSD")]
+        {
+            let rest = part.pointer.strip_prefix(argument);
+            if let Some(rest) = rest.filter(|rest| rest.is_empty() || rest.starts_with('/')) {
+                part.pointer = format!("{member}{rest}");
+            }
+        }
+    }
+    unreadable
 }
 
 /// The body of a verdict.

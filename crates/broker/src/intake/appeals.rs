@@ -7,16 +7,16 @@ use serde_json::Value;
 use super::draft::{repeat_of, ruling, subtasks};
 use super::opinion::OpinionTime;
 use super::repeat::{FirstUse, RENEWALS};
-use super::{Intake, IntakeError, actor};
+use super::{Intake, IntakeError, actor, groups};
 use crate::directory::{Agents, Principal};
 use crate::ledger::command::{
-    Command, Discard, KeepDeadLetter, Kind, LedgerError, Release, Reply, content,
+    Command, Discard, KeepDeadLetter, Kind, LedgerError, Release, ReleaseGroup, Reply, content,
 };
 use handoffd_core::contract::enforce::CompiledContract;
 use handoffd_core::domain::agent::Agent;
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::dead_letter::DeadLetterStatus;
-use handoffd_core::domain::failure::{Code, Failure, Stage};
+use handoffd_core::domain::failure::{Failure, Stage};
 use handoffd_core::domain::handoff::Handoff;
 use handoffd_core::domain::ids::{AgentId, HandoffId, Micros};
 use handoffd_core::domain::message::Message;
@@ -26,7 +26,7 @@ use handoffd_core::domain::residency::ResidencyRules;
 use handoffd_core::domain::window::ContextFacts;
 use handoffd_core::evidence::record::SafetyFacts;
 use handoffd_core::gate::{
-    GateLookup, GateVerdict, OtherEdges, PassedMessage, RefusedMessage, budget,
+    GateLookup, GateVerdict, OtherEdges, PassedGroup, PassedMessage, RefusedMessage, budget,
 };
 use handoffd_store::store::{DeadLetterRow, StoreError};
 
@@ -60,6 +60,8 @@ struct RejudgedMessage {
     /// The other edges that it may take.
     others: OtherEdges,
     context: Option<ContextFacts>,
+    /// The receivers of a message to many, where each was found.
+    group: Option<PassedGroup>,
     /// Rules that observe or mark the message, and the classifier's verdict on it.
     safety: Option<SafetyFacts>,
     failures: Vec<Failure>,
@@ -142,9 +144,13 @@ impl Intake {
         let value = self.message_of(&handoff, kept).await?;
         let agents = self.directory.agents(&principal.tenant).await?;
         let judged = self.judged_again(principal, &agents, &handoff.source, value).await?;
-        let RejudgedMessage { routed, contract, others, context, safety, failures } = judged;
+        let RejudgedMessage { routed, contract, others, context, group, safety, failures } = judged;
         let (waived, refused): (Vec<_>, Vec<_>) = failures.into_iter().partition(|finding| {
             let waivable = match finding.stage {
+                // A list asks no person.
+                Stage::Contract if group.is_some() => {
+                    finding.rule.as_deref() != Some("human_in_loop")
+                }
                 // Without a receiver there is nothing to waive.
                 Stage::Route => routed.is_some(),
                 // Nobody can say who somebody else is.
@@ -161,8 +167,19 @@ impl Intake {
             "reason": appeal.reason, "waived": waived, "refused": refused,
         });
         let content = content(&canonical::to_vec(&words), now);
-        let mut kind = match routed {
-            Some((message, target)) if refused.is_empty() => {
+        let mut kind = match (routed, group) {
+            (Some((message, _)), Some(group)) if refused.is_empty() => {
+                Kind::ReleaseGroup(Box::new(ReleaseGroup {
+                    handoff_id: id,
+                    task_id: handoff.task_id,
+                    group: groups::released(
+                        principal, &agents, &message, &group, safety, &handoff, now,
+                    ),
+                    waived,
+                    content,
+                }))
+            }
+            (Some((message, target)), None) if refused.is_empty() => {
                 let policy = contract.map(|ready| ready.policy().clone()).unwrap_or_default();
                 let source = agents.roster.find(&handoff.source);
                 Kind::Release(Box::new(Release {
@@ -235,39 +252,49 @@ impl Intake {
             self.beside_earlier(&principal.tenant, self.gate.again(value, &lookup)).await?;
         let (verdict, mut safety) =
             self.with_second_opinion(principal, verdict, OpinionTime::Before).await?;
-        let (message, target, contract, others, context, mut failures) = match verdict {
-            // Its receivers are several, and a dead letter is one handoff.
-            GateVerdict::Pass(passed) if passed.group.is_some() => {
-                (None, None, None, OtherEdges::default(), None, vec![to_many()])
-            }
+        let (message, target, contract, others, context, group, mut failures) = match verdict {
             GateVerdict::Pass(passed) => {
-                let PassedMessage { message, target, contract, others, context, .. } = *passed;
-                (Some(message), Some(target), contract, others, context, Vec::new())
+                let PassedMessage { message, target, contract, others, context, group, .. } =
+                    *passed;
+                (Some(message), Some(target), contract, others, context, group, Vec::new())
             }
             GateVerdict::Refused(mut refused) => {
-                let message = refused.message.as_ref();
-                if message.is_some_and(|message| message.fan_out().is_some()) {
-                    refused.failures.push(to_many());
-                } else if safety.is_none() {
+                if safety.is_none() {
                     // What a person may waive is no reason to leave the rest unread.
                     let (more, facts) = self.read_on(principal, &refused).await?;
                     refused.failures.extend(more);
                     safety = facts;
                 }
-                let RefusedMessage { message, target, contract, others, context, failures, .. } =
-                    *refused;
-                (message, target, contract, others, context, failures)
+                let RefusedMessage {
+                    message,
+                    target,
+                    contract,
+                    others,
+                    context,
+                    failures,
+                    group,
+                    ..
+                } = *refused;
+                let first = group.as_ref().and_then(|group| group.branches.first());
+                let target = target.or_else(|| first.map(|branch| Arc::clone(&branch.target)));
+                (message, target, contract, others, context, group, failures)
             }
             GateVerdict::Malformed(failure) => {
-                (None, None, None, OtherEdges::default(), None, vec![failure])
+                (None, None, None, OtherEdges::default(), None, None, vec![failure])
             }
         };
         let routed = message.zip(target);
-        if let Some((message, target)) = &routed {
-            let edges = (contract.as_ref(), &others);
-            failures.extend(self.guarded(&principal.tenant, message, target, edges).await?);
-        }
-        Ok(RejudgedMessage { routed, contract, others, context, safety, failures })
+        failures.extend(match (&routed, &group) {
+            (Some((message, _)), Some(group)) => {
+                self.guarded_group(&principal.tenant, message, &group.branches).await?
+            }
+            (Some((message, target)), None) => {
+                let edges = (contract.as_ref(), &others);
+                self.guarded(&principal.tenant, message, target, edges).await?
+            }
+            (None, _) => Vec::new(),
+        });
+        Ok(RejudgedMessage { routed, contract, others, context, group, safety, failures })
     }
 
     /// Ends a dead letter: it will not be delivered.
@@ -337,12 +364,6 @@ impl Intake {
 
 fn away(err: StoreError) -> IntakeError {
     Arc::new(err).into()
-}
-
-/// The failure of a dead letter that was addressed to many.
-fn to_many() -> Failure {
-    let why = "a message to many is not released: discard it, and its sender submits it again, mended or to each receiver alone";
-    Failure::new(Stage::Route, Code::NoCapableAgent, "/receiverList", why)
 }
 
 #[cfg(test)]

@@ -207,6 +207,7 @@ pub(super) fn repeat_of(policy: &EdgePolicy, message: &Message) -> Option<Repeat
         key: format!("{}:{}", contract.id, hex::encode(hash.finalize())),
         window: Duration::from_millis(dedupe.window_ms),
         over: None,
+        answered: None,
     })
 }
 

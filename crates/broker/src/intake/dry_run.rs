@@ -111,7 +111,9 @@ impl Intake {
                 Err(vec![no_part()])
             }
             GateVerdict::Pass(passed) if passed.group.is_some() => {
-                let failures = self.guarded_group(&principal.tenant, &passed).await?;
+                let branches = passed.group.as_ref().map_or(&[][..], |group| &group.branches);
+                let failures =
+                    self.guarded_group(&principal.tenant, &passed.message, branches).await?;
                 if failures.is_empty() { Ok(passed.warnings) } else { Err(failures) }
             }
             GateVerdict::Pass(passed) => {

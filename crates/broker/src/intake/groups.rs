@@ -14,7 +14,7 @@ use crate::ledger::{Committed, Outgoing};
 use handoffd_core::domain::failure::{Code, Failure, Stage};
 use handoffd_core::domain::funds::FundsRequest;
 use handoffd_core::domain::group::{BranchPlace, branch_id};
-use handoffd_core::domain::handoff::HandoffDraft;
+use handoffd_core::domain::handoff::{Handoff, HandoffDraft};
 use handoffd_core::domain::ids::{Micros, TenantId};
 use handoffd_core::domain::message::Message;
 use handoffd_core::domain::policy::EdgePolicy;
@@ -72,10 +72,10 @@ impl Intake {
     pub(super) async fn guarded_group(
         &self,
         tenant: &TenantId,
-        passed: &PassedMessage,
+        message: &Message,
+        branches: &[PassedBranch],
     ) -> Result<Vec<Failure>, IntakeError> {
-        let (message, envelope) = (&passed.message, passed.message.envelope());
-        let branches = passed.group.as_ref().map_or(&[][..], |group| &group.branches);
+        let envelope = message.envelope();
         let mut failures: Vec<Failure> = Vec::new();
         for (index, branch) in branches.iter().enumerate() {
             let found = self.guarded(
@@ -115,6 +115,34 @@ impl Intake {
 
 fn place(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
+}
+
+/// The group of a dead letter as it was submitted: what tells a copy of its message, its trace and its person are those
+/// of the dead letter.
+pub(super) fn released(
+    principal: &Principal,
+    agents: &Agents,
+    message: &Message,
+    group: &PassedGroup,
+    safety: Option<SafetyFacts>,
+    letter: &Handoff,
+    now: Micros,
+) -> SubmitGroup {
+    let body = Bytes::from(message.content());
+    let request = Request::default();
+    let mut wanted = wanted(principal, agents, message, (&body, group), safety, &request, now);
+    // It was kept with the checkpoint that it brought.
+    wanted.base.require_checkpoint = false;
+    let branches = wanted.branches.iter_mut().map(|branch| &mut branch.handoff);
+    for draft in branches.chain([&mut wanted.base.handoff]) {
+        draft.digest.clone_from(&letter.digest);
+        draft.digest_salt.clone_from(&letter.digest_salt);
+        draft.user_ref.clone_from(&letter.user_ref);
+        draft.traceparent.clone_from(&letter.traceparent);
+        draft.tracestate.clone_from(&letter.tracestate);
+        draft.span.clone_from(&letter.span);
+    }
+    wanted
 }
 
 /// The group as the ledger commits it.

@@ -284,7 +284,10 @@ fn dead_letter(
 
 /// A refused message as one that passes; what the rules found in it stands as observed. `None` where it has no receiver.
 fn as_passed(refused: &RefusedMessage) -> Option<Box<PassedMessage>> {
-    let (message, target) = (refused.message.as_ref()?, refused.target.as_ref()?);
+    let group = refused.group.clone();
+    let first = group.as_ref().and_then(|group| group.branches.first());
+    let target = refused.target.as_ref().or(first.map(|branch| &branch.target))?;
+    let message = refused.message.as_ref()?;
     Some(Box::new(PassedMessage {
         message: message.clone(),
         target: Arc::clone(target),
@@ -297,7 +300,7 @@ fn as_passed(refused: &RefusedMessage) -> Option<Box<PassedMessage>> {
         warnings: Vec::new(),
         residency: None,
         context: refused.context,
-        group: None,
+        group,
     }))
 }
 

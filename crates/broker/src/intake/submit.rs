@@ -123,7 +123,13 @@ impl Intake {
                     }
                     reply = self.ledger.submit(command, outgoing).await;
                 }
-                (FirstUse::Counts(handoff), _) => {
+                (FirstUse::Counts(handoff), kept) => {
+                    if let Some((command, outgoing)) = kept
+                        && request.idempotency_key.is_some()
+                        && principal.agent.as_ref() == Some(&handoff.source)
+                    {
+                        self.keep_key(command.clone(), outgoing.clone(), over).await?;
+                    }
                     first = Some(handoff);
                     break;
                 }
@@ -156,6 +162,25 @@ impl Intake {
                 Some(first) => Self::answer_with_first(principal, first, contract, warnings),
                 None => Err(err.into()),
             },
+            Err(err) => Err(err.into()),
+        }
+    }
+
+    /// Keeps the key of a submission whose contract's dedupe key gave the answer: `answered` is the use that counts. One that
+    /// was renewed in between keeps nothing.
+    async fn keep_key(
+        &self,
+        mut command: Command,
+        outgoing: Outgoing,
+        answered: Option<(HandoffId, Micros)>,
+    ) -> Result<(), IntakeError> {
+        if let Kind::Submit(submit) = &mut command.kind
+            && let Some(repeat) = &mut submit.repeat
+        {
+            repeat.answered = answered;
+        }
+        match self.ledger.submit(command, outgoing).await.map_err(LedgerError::from) {
+            Ok(_) | Err(LedgerError::Repeat { .. }) => Ok(()),
             Err(err) => Err(err.into()),
         }
     }

@@ -100,6 +100,8 @@ pub enum Kind {
     Resolve(Box<Resolve>),
     /// Deliver a dead letter after all.
     Release(Box<Release>),
+    /// Delivers a dead letter to several receivers after all.
+    ReleaseGroup(Box<ReleaseGroup>),
     /// Record that the gate refuses a dead letter again.
     KeepDeadLetter(Box<KeepDeadLetter>),
     /// Never deliver a dead letter.
@@ -178,6 +180,7 @@ impl Kind {
             Self::RestoreCheckpoint(_) => "restore_checkpoint",
             Self::Resolve(_) => "resolve",
             Self::Release(_) => "release",
+            Self::ReleaseGroup(_) => "release_group",
             Self::KeepDeadLetter(_) => "keep_dead_letter",
             Self::Discard(_) => "discard",
             Self::CreateAgent(_) => "create_agent",
@@ -663,6 +666,9 @@ pub struct Repeat {
     pub window: Duration,
     /// A use that no longer counts, by its handoff and its time: what it was for has ended badly.
     pub over: Option<(HandoffId, Micros)>,
+    /// A use that counts, by its handoff and its time: the sender gets its handoff as the answer, and the submission's
+    /// `Idempotency-Key` is kept.
+    pub answered: Option<(HandoffId, Micros)>,
 }
 
 /// A task to withdraw.
@@ -763,6 +769,19 @@ pub struct Release {
     pub safety: Option<SafetyFacts>,
     /// The key of the contract's dedupe rule, with its window.
     pub repeat: Option<Repeat>,
+    /// Findings that a person waived by name.
+    pub waived: Vec<Failure>,
+    /// The appeal: reason and waived findings.
+    pub content: RecordContent,
+}
+
+/// An upheld appeal about a message to several receivers: its group is committed as at its submission.
+#[derive(Debug, Clone)]
+pub struct ReleaseGroup {
+    pub handoff_id: HandoffId,
+    pub task_id: TaskId,
+    /// The group, under the dead letter's id.
+    pub group: SubmitGroup,
     /// Findings that a person waived by name.
     pub waived: Vec<Failure>,
     /// The appeal: reason and waived findings.

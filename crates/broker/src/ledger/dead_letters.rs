@@ -1,11 +1,12 @@
 //! Decisions on dead letters: an appeal upheld, refused again, or the end of it.
 
 use super::caps;
-use super::command::{Command, Discard, KeepDeadLetter, LedgerError, Release, Reply};
+use super::command::{Command, Discard, KeepDeadLetter, LedgerError, Release, ReleaseGroup, Reply};
 use super::context::Context;
 use super::contracts;
 use super::crossing::{CrossingOrigin, HandoffCrossing, resent};
 use super::decide::Decision;
+use super::groups;
 use super::plan::Change;
 use super::streams;
 use super::submit::{ask_person, draft_of, guard};
@@ -68,7 +69,7 @@ pub(super) fn release(
             &release.content,
         ));
     }
-    super::groups::may_hand_on(&task)?;
+    groups::may_hand_on(&task)?;
     streams::parent_must_be_whole(state, command, (handoff.parent_id, &handoff.source))?;
     let seen = contracts::refuse_repeat(state, command, release.repeat.as_ref(), handoff.id)?;
     if task.handoffs == 0 {
@@ -108,6 +109,36 @@ pub(super) fn release(
     changes.extend(ask_person(command, context, &mut task, &handoff)?);
     changes.extend([Change::Task(task), Change::DeadLetter(row.clone())]);
     Ok((changes, Reply::DeadLetter { row, handoff, refused: Vec::new() }))
+}
+
+/// An appeal about a message to several receivers was upheld: its group is committed as at a submission, all branches or
+/// none. The dead letter's own handoff stays one; the group's branches are handoffs of their own.
+pub(super) fn release_group(
+    state: &BatchState,
+    command: &Command,
+    context: &Context,
+    release: &ReleaseGroup,
+) -> Decision {
+    let ReleaseGroup { group, waived, content, .. } = release;
+    let (row, handoff, task) = open(state, command, release.task_id, release.handoff_id)?;
+    let mut task = task.clone();
+    let committed =
+        groups::release(state, command, context, (&mut task, handoff), (group, waived))?;
+    let changes = match committed {
+        Ok(changes) => changes,
+        Err(refused) => {
+            return Ok(refuse_again(command, row, handoff, (waived, refused), content));
+        }
+    };
+    let mut decision = draft_of(command, RecordKind::Released, handoff);
+    decision.content = Some(content.clone());
+    decision.reason = Some(row.reason.clone());
+    let row = decided(command, row, DeadLetterStatus::Released);
+    let mut all = vec![Change::Record(Box::new(decision))];
+    all.extend(changes);
+    all.extend([Change::Task(task), Change::DeadLetter(row.clone())]);
+    let handoff = handoff.clone();
+    Ok((all, Reply::DeadLetter { row, handoff, refused: Vec::new() }))
 }
 
 /// The handoff of a dead letter, open again, with the receiver and the rules of the fresh gate run.

@@ -27,7 +27,10 @@ pub fn decide(state: &BatchState, command: &Command, context: &Context) -> Decis
         states::commit(state, spare, &mut decided.0);
     }
     // What is refused and goes on to a recovery is asked for by nobody who could be told of a cap.
-    let checked = matches!(command.kind, Kind::Submit(_) | Kind::SubmitGroup(_) | Kind::Release(_));
+    let checked = matches!(
+        command.kind,
+        Kind::Submit(_) | Kind::SubmitGroup(_) | Kind::Release(_) | Kind::ReleaseGroup(_)
+    );
     caps::charge(state, command, context, checked, &mut decided.0);
     if event_before_record(&decided.0) {
         // The feed orders an event by its record.
@@ -67,6 +70,9 @@ fn decide_on(state: &BatchState, command: &Command, context: &Context) -> Decisi
         Kind::RestoreCheckpoint(restore) => tasks::restore(state, command, restore),
         Kind::Resolve(resolve) => escalations::resolve(state, command, context, resolve),
         Kind::Release(release) => dead_letters::release(state, command, context, release),
+        Kind::ReleaseGroup(release) => {
+            dead_letters::release_group(state, command, context, release)
+        }
         Kind::KeepDeadLetter(keep) => dead_letters::keep(state, command, keep),
         Kind::Discard(discard) => dead_letters::discard(state, command, discard),
         Kind::CreateAgent(create) => agents::create(state, command, create),

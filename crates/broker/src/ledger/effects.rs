@@ -6,6 +6,7 @@ use super::command::{self, Kind, LedgerError, Reply};
 use super::{Committed, Job, LedgerAnswer, Outgoing, ReservedSlot, Shared};
 use crate::metrics::Metrics;
 use handoffd_core::domain::cap::Defaults;
+use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::event::EventType;
 use handoffd_core::domain::group::{GroupFacts, GroupStatus};
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
@@ -13,7 +14,7 @@ use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
 use handoffd_core::domain::stream;
 use handoffd_core::evidence::record::{ClassifierFacts, RecordDraft, RecordKind};
 use handoffd_store::fault::Step;
-use handoffd_store::store::{DeliveryClaim, HandoffKey, ReceiverKey, Writes};
+use handoffd_store::store::{DeadLetterRow, DeliveryClaim, HandoffKey, ReceiverKey, Writes};
 
 /// What one batch has to count, log and signal once it is durable.
 #[derive(Default)]
@@ -142,6 +143,9 @@ impl Shared {
             if let Some(opinion) = &note.opinion {
                 self.metrics.classifier_verdicts.with_label_values(&[&opinion.verdict]).inc();
             }
+            if let Some(handoff) = &note.moved {
+                self.metrics.count_transition(handoff);
+            }
             note.warn();
         }
     }
@@ -215,7 +219,6 @@ impl Shared {
                     }
                 }
                 if !repeated {
-                    self.metrics.count_transition(handoff);
                     audit_line(handoff);
                 }
                 self.metrics.observe_latency(handoff, latency);
@@ -226,7 +229,8 @@ impl Shared {
             Reply::Escalation { .. }
             | Reply::Refused { undone: Some(_), .. }
             | Reply::DeadLetter {
-                handoff: Handoff { status: HandoffStatus::Pending, .. }, ..
+                row: DeadLetterRow { status: DeadLetterStatus::Released, .. },
+                ..
             } => {}
             _ => return,
         }
@@ -313,6 +317,8 @@ impl Shared {
 struct RecordNote {
     kind: RecordKind,
     incident: Option<Incident>,
+    /// The handoff with the status that it reached.
+    moved: Option<Box<Handoff>>,
     /// What a group came to.
     group: Option<GroupFacts>,
     /// Whether it commits a branch of a group.
@@ -351,9 +357,15 @@ impl RecordNote {
                 reason: draft.reason.clone().or_else(|| draft.opinion.as_ref()?.label.clone()),
             }
         });
+        let moved = reached(draft.kind).and_then(|status| {
+            let key = draft.handoff_id.map(|id| (draft.tenant.clone(), id))?;
+            let (row, _) = writes.handoffs.get(&key)?;
+            // A later command of the batch may have moved it on.
+            Some(Box::new(Handoff { status, ..row.clone() }))
+        });
         let group = draft.group.filter(|_| draft.kind == RecordKind::GroupEnded);
         let forks = draft.kind == RecordKind::Handoff && draft.group.is_some();
-        Self { kind: draft.kind, incident, group, forks, opinion: draft.opinion.clone() }
+        Self { kind: draft.kind, incident, moved, group, forks, opinion: draft.opinion.clone() }
     }
 
     /// A line for each incident.
@@ -387,6 +399,20 @@ fn audit_line(handoff: &Handoff) {
             status = handoff.status.as_str(),
             "contract event"
         );
+    }
+}
+
+/// The status that a handoff reached by a record of this kind: each is counted once, whatever command wrote it.
+const fn reached(kind: RecordKind) -> Option<HandoffStatus> {
+    match kind {
+        RecordKind::Accepted => Some(HandoffStatus::Accepted),
+        RecordKind::Rejected => Some(HandoffStatus::Rejected),
+        RecordKind::InputRequested => Some(HandoffStatus::InputRequired),
+        RecordKind::Completed => Some(HandoffStatus::Completed),
+        RecordKind::Failed => Some(HandoffStatus::Failed),
+        RecordKind::Expired => Some(HandoffStatus::Expired),
+        RecordKind::Canceled => Some(HandoffStatus::Canceled),
+        _ => None,
     }
 }
 

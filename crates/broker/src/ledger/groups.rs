@@ -18,8 +18,8 @@ use super::plan::Change;
 use super::refusal::refuse_here;
 use super::streams;
 use super::submit::{
-    checkpoint, guard, held_by_sender, is_same, loop_guard, open_funds, publish, remember_key,
-    replay, run_of, submitted, task_of,
+    checkpoint, guard, held_by_sender, is_key_kept, is_same, loop_guard, open_funds, publish,
+    remember_key, replay, run_of, submitted, task_of,
 };
 use handoffd_core::domain::cap::CapExceeded;
 use handoffd_core::domain::escalation::FAILURES_TO_ESCALATE;
@@ -30,7 +30,9 @@ use handoffd_core::domain::group::{
     Branch, BranchPlace, GROUP_FAILED, Group, GroupStatus, JOIN_DECIDED, Join, OnReject, Standing,
     branch_id,
 };
-use handoffd_core::domain::handoff::{Handoff, HandoffCommit, HandoffDraft, HandoffStatus};
+use handoffd_core::domain::handoff::{
+    CheckpointRef, Handoff, HandoffCommit, HandoffDraft, HandoffStatus,
+};
 use handoffd_core::domain::ids::{AgentId, HandoffId};
 use handoffd_core::domain::policy::EdgePolicy;
 use handoffd_core::domain::residency::ResidencyFacts;
@@ -92,11 +94,72 @@ pub(super) fn submit(
         // very group or another. To insert the task is a conflict, all is read anew, and nobody sees this answer.
         return Ok((vec![Change::Task(task)], Reply::Recorded));
     }
+    may_begin(state, command, &task, base)?;
+    task.status = task.status.next(TaskEvent::Submit)?;
+    let run = run_of(state, command, &base.handoff);
+    let CheckedGroup { failures, over, funds } =
+        check(state, command, context, (&task, run.last), (wanted, &[]));
+    if !failures.is_empty() {
+        if over.is_none() && !state.tasks.contains_key(&(command.tenant.clone(), task.id)) {
+            // Refusals on a task that does not exist are counted by a command of their own.
+            return Err(LedgerError::Refused(failures));
+        }
+        return Ok(refuse_here(state, command, context, base, (failures, over)));
+    }
+    let (checkpoint, stored) = checkpoint(command, base, run);
+    let mut changes: Vec<Change> = stored.into_iter().collect();
+    task.funds = funds.or_else(|| task.funds.take());
+    let committing = GroupCommit { wanted, checkpoint: Some(checkpoint), released: false };
+    let (group, handoffs, committed) = committing.commit(state, command, context, &mut task);
+    changes.extend(committed);
+    if !is_key_kept(state, command, base) {
+        changes.extend(remember_key(command, base.idempotency_key.as_ref(), &base.handoff));
+    }
+    changes.push(Change::Task(task));
+    Ok((changes, Reply::Group { group: Box::new(group), handoffs, replayed: false }))
+}
+
+/// The commit of a dead letter as the group that its message asks for, or the findings that keep it. The
+/// caller writes the task.
+pub(super) fn release(
+    state: &BatchState,
+    command: &Command,
+    context: &Context,
+    (task, letter): (&mut Task, &Handoff),
+    (wanted, waived): (&SubmitGroup, &[Failure]),
+) -> Result<Result<Vec<Change>, Vec<Failure>>, LedgerError> {
+    may_begin(state, command, task, &wanted.base).map_err(|err| match err {
+        LedgerError::NotHolder => LedgerError::Conflict(format!(
+            "the task is with {}: a list is sent by the agent that has the task",
+            task.holder
+        )),
+        other => other,
+    })?;
+    task.status = task.status.next(TaskEvent::Submit)?;
+    let CheckedGroup { failures, funds, .. } =
+        check(state, command, context, (task, None), (wanted, waived));
+    if !failures.is_empty() {
+        return Ok(Err(failures));
+    }
+    task.funds = funds.or_else(|| task.funds.take());
+    let checkpoint = letter.checkpoint.zip(letter.checkpoint_commitment);
+    let committing = GroupCommit { wanted, checkpoint, released: true };
+    let (_, _, changes) = committing.commit(state, command, context, task);
+    Ok(Ok(changes))
+}
+
+/// Refuses a list by an agent that does not have the task, or while something of it is on its way.
+fn may_begin(
+    state: &BatchState,
+    command: &Command,
+    task: &Task,
+    base: &Submit,
+) -> Result<(), LedgerError> {
     if task.holder != base.handoff.source {
         return Err(LedgerError::NotHolder);
     }
     held_by_sender(state, command, base)?;
-    may_hand_on(&task)?;
+    may_hand_on(task)?;
     let parent = (base.handoff.parent_id, &base.handoff.source);
     streams::parent_must_be_whole(state, command, parent)?;
     // One that was sent before, and is not answered, would take the task from under its group.
@@ -110,61 +173,73 @@ pub(super) fn submit(
                 .to_owned(),
         ));
     }
-    task.status = task.status.next(TaskEvent::Submit)?;
-    let run = run_of(state, command, &base.handoff);
-    let CheckedGroup { failures, over, funds } =
-        check(state, command, context, (&task, run.last), wanted);
-    if !failures.is_empty() {
-        if over.is_none() && !state.tasks.contains_key(&(command.tenant.clone(), task.id)) {
-            // Refusals on a task that does not exist are counted by a command of their own.
-            return Err(LedgerError::Refused(failures));
+    Ok(())
+}
+
+/// A group about to be committed.
+struct GroupCommit<'a> {
+    wanted: &'a SubmitGroup,
+    /// The checkpoint that a rollback restores, with its commitment.
+    checkpoint: Option<(CheckpointRef, [u8; 32])>,
+    /// A person released it: the broker is the actor of its records.
+    released: bool,
+}
+
+impl GroupCommit<'_> {
+    /// Commits the branches on their task; returns the group, its handoffs and the changes. The caller writes the task.
+    fn commit(
+        self,
+        state: &BatchState,
+        command: &Command,
+        context: &Context,
+        task: &mut Task,
+    ) -> (Group, Vec<Handoff>, Vec<Change>) {
+        let Self { wanted, checkpoint, released } = self;
+        let base = &wanted.base;
+        // All of them stand in the same place of the task's order: one slow receiver keeps no other waiting.
+        let place = task.handoffs + 1;
+        let seq = Some(place);
+        let (mut handoffs, mut branches, mut changes) = (Vec::new(), Vec::new(), Vec::new());
+        for branch in &wanted.branches {
+            let mut handoff = branch.handoff.clone().committed(HandoffCommit {
+                content: (base.content.id, base.content.part.commitment),
+                checkpoint,
+                fencing_token: task.fence,
+                topped_up: task.topped_up,
+            });
+            let mut draft = recorded(command, wanted, branch, &handoff);
+            if released {
+                draft.actor = Actor::broker();
+                draft.reason = Some(RecordKind::Released.as_str().to_owned());
+            }
+            let origin = CrossingOrigin::Message { subtasks: &base.subtasks };
+            let priority = base.priority;
+            let crossing = HandoffCrossing { state, command, context, origin, priority, seq };
+            changes.extend(crossing.cross(task, &mut handoff, draft));
+            let (agent, status) = (handoff.target.clone(), handoff.status);
+            branches.push(Branch { handoff: handoff.id, agent, status });
+            handoffs.push(handoff);
         }
-        return Ok(refuse_here(state, command, context, base, (failures, over)));
+        let of = u32::try_from(branches.len()).unwrap_or(u32::MAX);
+        task.course.beside += i64::from(of) - 1;
+        let group = Group {
+            id: base.handoff.id,
+            source: base.handoff.source.clone(),
+            of,
+            join: wanted.join,
+            on_reject: wanted.on_reject,
+            status: GroupStatus::Pending,
+            reason: None,
+            branches,
+            stand_ins: BTreeMap::new(),
+            seq: place,
+            created_at: command.at,
+            accepted_at: None,
+            ended_at: None,
+        };
+        task.course.groups.push(group.clone());
+        (group, handoffs, changes)
     }
-    let (checkpoint, stored) = checkpoint(command, base, run);
-    let mut changes: Vec<Change> = stored.into_iter().collect();
-    task.funds = funds.or_else(|| task.funds.take());
-    // All of them stand in the same place of the task's order: one slow receiver keeps no other waiting.
-    let place = task.handoffs + 1;
-    let seq = Some(place);
-    let (mut handoffs, mut branches) = (Vec::new(), Vec::new());
-    for branch in &wanted.branches {
-        let mut handoff = branch.handoff.clone().committed(HandoffCommit {
-            content: (base.content.id, base.content.part.commitment),
-            checkpoint: Some(checkpoint),
-            fencing_token: task.fence,
-            topped_up: task.topped_up,
-        });
-        let draft = recorded(command, wanted, branch, &handoff);
-        let origin = CrossingOrigin::Message { subtasks: &base.subtasks };
-        let priority = base.priority;
-        let crossing = HandoffCrossing { state, command, context, origin, priority, seq };
-        changes.extend(crossing.cross(&mut task, &mut handoff, draft));
-        let (agent, status) = (handoff.target.clone(), handoff.status);
-        branches.push(Branch { handoff: handoff.id, agent, status });
-        handoffs.push(handoff);
-    }
-    let of = u32::try_from(branches.len()).unwrap_or(u32::MAX);
-    task.course.beside += i64::from(of) - 1;
-    let group = Group {
-        id: base.handoff.id,
-        source: base.handoff.source.clone(),
-        of,
-        join: wanted.join,
-        on_reject: wanted.on_reject,
-        status: GroupStatus::Pending,
-        reason: None,
-        branches,
-        stand_ins: BTreeMap::new(),
-        seq: place,
-        created_at: command.at,
-        accepted_at: None,
-        ended_at: None,
-    };
-    task.course.groups.push(group.clone());
-    changes.extend(remember_key(command, base.idempotency_key.as_ref(), &base.handoff));
-    changes.push(Change::Task(task));
-    Ok((changes, Reply::Group { group: Box::new(group), handoffs, replayed: false }))
 }
 
 /// The answer to a message that was committed before, by its first branch; or to one whose id is taken.
@@ -270,14 +345,14 @@ fn at_receiver(index: usize, failure: Failure) -> Failure {
     Failure { pointer, ..failure }
 }
 
-/// Checks the message once, each branch against the loop guard, and the sum of the branches against the task's
-/// funds and the caps.
+/// The findings on a group besides those in `waived`: the message is checked once, each branch against the loop guard, and
+/// the sum of the branches against the task's funds and the caps.
 fn check(
     state: &BatchState,
     command: &Command,
     context: &Context,
     (task, last): (&Task, Option<&LastCheckpoint>),
-    wanted: &SubmitGroup,
+    (wanted, waived): (&SubmitGroup, &[Failure]),
 ) -> CheckedGroup {
     let base = &wanted.base;
     let progress = task.course.progress(&base.subtasks);
@@ -294,6 +369,7 @@ fn check(
         failures.push(no_checkpoint());
     }
     let funds = open_funds(task, base, context, &mut failures);
+    failures.retain(|failure| !waived.contains(failure));
     let mut over = None;
     let current = funds.as_deref().or(task.funds.as_deref());
     if failures.is_empty()

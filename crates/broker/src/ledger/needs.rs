@@ -1,8 +1,8 @@
 //! The rows that a command reads. The store loads and locks them for the whole batch before any command is decided.
 
 use super::command::{
-    AppendChunk, Command, Kind, Outcome, Refuse, Release, Settle, StreamEnd, Submit, Verdict,
-    VerdictKind,
+    AppendChunk, Command, Kind, Outcome, Refuse, Release, Settle, StreamEnd, Submit, SubmitGroup,
+    Verdict, VerdictKind,
 };
 use super::contracts;
 use handoffd_core::domain::event::Subscriber;
@@ -17,11 +17,11 @@ pub fn needs(command: &Command, needs: &mut Needs) {
     rows.caps(&command.kind);
     match &command.kind {
         Kind::Submit(submit) => rows.submission(command, submit),
-        Kind::SubmitGroup(group) => {
-            rows.submission(command, &group.base);
-            rows.open(group.base.handoff.task_id);
-            let ids = group.branches.iter().map(|branch| branch.handoff.id);
-            rows.needs.handoffs.extend(ids.map(|id| (command.tenant.clone(), id)));
+        Kind::SubmitGroup(group) => rows.group(command, group),
+        Kind::ReleaseGroup(release) => {
+            rows.group(command, &release.group);
+            rows.handoff(release.task_id, release.handoff_id);
+            rows.dead_letter(release.handoff_id);
         }
         Kind::Refuse(refuse) => rows.refusal(command, refuse),
         Kind::Verdict(verdict) => rows.verdict(verdict),
@@ -134,6 +134,7 @@ pub(super) fn submitted(kind: &Kind) -> Option<&Submit> {
     match kind {
         Kind::Submit(submit) => Some(submit),
         Kind::SubmitGroup(group) => Some(&group.base),
+        Kind::ReleaseGroup(release) => Some(&release.group.base),
         Kind::Refuse(refuse) => refuse.recovery.as_deref(),
         _ => None,
     }
@@ -228,9 +229,12 @@ impl CommandNeeds<'_> {
             return;
         }
         let parties = self.needs.caps.entry(self.tenant.clone()).or_default();
-        if let Kind::SubmitGroup(group) = kind {
-            parties.extend(group.branches.iter().map(|branch| branch.handoff.target.clone()));
-        }
+        let branches = match kind {
+            Kind::SubmitGroup(group) => &group.branches[..],
+            Kind::ReleaseGroup(release) => &release.group.branches,
+            _ => &[],
+        };
+        parties.extend(branches.iter().map(|branch| branch.handoff.target.clone()));
         if let Some(submit) = submitted(kind) {
             parties.extend([submit.handoff.source.clone(), submit.handoff.target.clone()]);
         } else if let Kind::Release(release) = kind {
@@ -248,7 +252,16 @@ impl CommandNeeds<'_> {
         self.edges(handoff.task_id);
         self.run(handoff.task_id, handoff.source_execution, &handoff.source);
         self.needs.repeats.extend(contracts::repeat_key(command, submit.repeat.as_ref()));
+        let answered = submit.repeat.as_ref().and_then(|repeat| repeat.answered);
+        self.needs.handoffs.extend(answered.map(|(id, _)| (self.tenant.clone(), id)));
         self.idempotency(&handoff.source, submit.idempotency_key.as_ref());
+    }
+
+    fn group(&mut self, command: &Command, group: &SubmitGroup) {
+        self.submission(command, &group.base);
+        self.open(group.base.handoff.task_id);
+        let ids = group.branches.iter().map(|branch| branch.handoff.id);
+        self.needs.handoffs.extend(ids.map(|id| (command.tenant.clone(), id)));
     }
 
     fn refusal(&mut self, command: &Command, refuse: &Refuse) {

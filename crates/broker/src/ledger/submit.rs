@@ -56,7 +56,11 @@ pub(super) fn submit(
     if !no_op {
         groups::may_hand_on(&task)?;
     }
-    let seen = contracts::refuse_repeat(state, command, submit.repeat.as_ref(), submit.handoff.id)?;
+    let repeat = submit.repeat.as_ref();
+    let seen = match contracts::refuse_repeat(state, command, repeat, submit.handoff.id) {
+        Err(repeated) => return answered_before(state, command, submit, repeated),
+        Ok(seen) => seen,
+    };
     if !no_op {
         task.status = task.status.next(TaskEvent::Submit)?;
     }
@@ -90,7 +94,9 @@ pub(super) fn submit(
         let crossing = HandoffCrossing { state, command, context, origin, priority, seq };
         changes.extend(crossing.cross(&mut task, &mut handoff, draft));
     }
-    changes.extend(remember_key(command, submit.idempotency_key.as_ref(), &handoff));
+    if !is_key_kept(state, command, submit) {
+        changes.extend(remember_key(command, submit.idempotency_key.as_ref(), &handoff));
+    }
     changes.extend(seen);
     changes.extend(opinions::due(command, submit));
     if !no_op {
@@ -155,12 +161,41 @@ fn repeated(
     if let Some(known) = groups::again(state, command, submit.handoff.id, &submit.whole) {
         return known.map(Some);
     }
-    // The key is read after the handoffs: a copy of this very submission that was committed in between
-    // shows as a key without its handoff. To insert it then collides, and all is read anew.
+    // The key is read after the handoffs: a copy of this very submission that was committed in between shows as a key
+    // without its handoff. To insert the handoff then collides, and all is read anew.
     if used.is_some_and(|used| used.handoff_id != submit.handoff.id) {
         return Err(LedgerError::IdempotencyMismatch);
     }
     Ok(None)
+}
+
+/// The answer to a repeat under a contract's dedupe key: the first handoff where the caller found that it counts, with the
+/// key of this submission kept, so that another message under the key is refused.
+fn answered_before(
+    state: &BatchState,
+    command: &Command,
+    submit: &Submit,
+    repeated: LedgerError,
+) -> Decision {
+    let LedgerError::Repeat { first, seen_at } = repeated else { return Err(repeated) };
+    let answered = submit.repeat.as_ref().and_then(|repeat| repeat.answered);
+    let known = state.handoffs.get(&(command.tenant.clone(), first));
+    let Some(known) = known.filter(|_| answered == Some((first, seen_at))) else {
+        return Err(LedgerError::Repeat { first, seen_at });
+    };
+    let mut changes = Vec::new();
+    if !is_key_kept(state, command, submit) {
+        changes.extend(remember_key(command, submit.idempotency_key.as_ref(), &submit.handoff));
+    }
+    Ok((changes, Reply::Submitted { handoff: known.clone(), replayed: true }))
+}
+
+/// Whether the submission's `Idempotency-Key` is stored, as one whose repeat was dropped left it.
+pub(super) fn is_key_kept(state: &BatchState, command: &Command, submit: &Submit) -> bool {
+    submit.idempotency_key.as_ref().is_some_and(|name| {
+        let key = (command.tenant.clone(), submit.handoff.source.clone(), name.clone());
+        state.idempotency.contains_key(&key)
+    })
 }
 
 /// The sender's run on its task, as it is stored.

@@ -392,7 +392,7 @@ instruments! {
         ),
         pub handoffs: counters(
             "handoff_handoffs_total",
-            "Handoffs by the status they reached.",
+            "Handoffs by the status they reached, also with the end of their task or group.",
             &["status"],
         ),
         pub questions: counters(

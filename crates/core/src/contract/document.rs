@@ -50,7 +50,16 @@ pub struct DocumentError {
 pub struct Document {
     value: Value,
     places: BTreeMap<String, DocumentPosition>,
-    commented: Vec<bool>,
+    /// One a line.
+    comments: Vec<Option<LineComment>>,
+}
+
+/// A comment with words in it.
+#[derive(Debug, Clone)]
+struct LineComment {
+    text: String,
+    /// It has the line for itself.
+    alone: bool,
 }
 
 impl Document {
@@ -101,13 +110,13 @@ impl Document {
         };
         let mut places = BTreeMap::new();
         let value = node.settle(&mut String::new(), &mut places);
-        Ok(Self { value, places, commented: text.lines().map(has_comment).collect() })
+        Ok(Self { value, places, comments: text.lines().map(comment_of).collect() })
     }
 
     /// A document from a value: every position is [`DocumentPosition::START`].
     #[must_use]
     pub const fn from_value(value: Value) -> Self {
-        Self { value, places: BTreeMap::new(), commented: Vec::new() }
+        Self { value, places: BTreeMap::new(), comments: Vec::new() }
     }
 
     #[must_use]
@@ -130,19 +139,28 @@ impl Document {
         }
     }
 
-    /// Whether the line of `pointer`, or the one above it, carries a comment (YAML only).
+    /// The comment on the line of `pointer`, or else the one above it, with all its lines (YAML only).
     #[must_use]
-    pub fn is_commented(&self, pointer: &str) -> bool {
-        let Some(place) = self.places.get(pointer) else { return false };
-        let line = usize::try_from(place.line).unwrap_or(usize::MAX);
-        [line, line.wrapping_sub(1)]
-            .into_iter()
-            .any(|line| self.commented.get(line.wrapping_sub(1)).copied().unwrap_or(false))
+    pub fn comment(&self, pointer: &str) -> Option<String> {
+        let place = self.places.get(pointer)?;
+        let line = usize::try_from(place.line).ok()?.checked_sub(1)?;
+        let on = |line: usize| self.comments.get(line).and_then(Option::as_ref);
+        if let Some(own) = on(line) {
+            return Some(own.text.clone());
+        }
+        let last = on(line.checked_sub(1)?)?;
+        let mut block = vec![last.text.as_str()];
+        if last.alone {
+            let above = (0..line - 1).rev().map_while(|line| on(line).filter(|one| one.alone));
+            block.extend(above.map(|one| one.text.as_str()));
+        }
+        block.reverse();
+        Some(block.join(" "))
     }
 }
 
 /// A comment with words in it, at the line's end or alone.
-fn has_comment(line: &str) -> bool {
+fn comment_of(line: &str) -> Option<LineComment> {
     let mut quote = None;
     let mut before = ' ';
     for (at, c) in line.char_indices() {
@@ -150,13 +168,16 @@ fn has_comment(line: &str) -> bool {
             (Some(open), c) if c == open => quote = None,
             (None, '\'' | '"') if before.is_whitespace() => quote = Some(c),
             (None, '#') if before.is_whitespace() => {
-                return line[at..].chars().any(char::is_alphanumeric);
+                let text = line[at..].trim_matches(|c: char| c == '#' || c.is_whitespace());
+                let alone = line[..at].trim().is_empty();
+                let words = text.chars().any(char::is_alphanumeric);
+                return words.then(|| LineComment { text: text.to_owned(), alone });
             }
             _ => {}
         }
         before = c;
     }
-    false
+    None
 }
 
 fn options(nodes: usize) -> serde_saphyr::Options {
@@ -335,8 +356,17 @@ mod tests {
         assert_eq!(yaml.place("/recovery/max_retries"), DocumentPosition { line: 3, column: 3 });
         assert_eq!(yaml.place("/recovery/absent/deep"), DocumentPosition { line: 2, column: 1 });
         assert_eq!(json.place("/recovery/on_reject").line, 3);
-        assert!(yaml.is_commented("/recovery/max_retries"));
-        assert!(!yaml.is_commented("/id"));
+        assert_eq!(yaml.comment("/recovery/max_retries").as_deref(), Some("why"));
+        assert_eq!(yaml.comment("/id"), None);
+    }
+
+    #[test]
+    fn a_comment_is_the_one_on_the_line_or_the_block_above_it() {
+        let text = "# about all\n\n# First,\n#   second.\na: 1\nb: '# no' # own\n# ---\nc: 3\nd: 4 # of d\ne: 5\n";
+        let document = Document::parse(text).unwrap();
+        let comments = ["/a", "/b", "/c", "/d", "/e"].map(|at| document.comment(at));
+        let wanted = [Some("First, second."), Some("own"), None, Some("of d"), Some("of d")];
+        assert_eq!(comments, wanted.map(|text| text.map(str::to_owned)));
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod rules;
 mod subject;
 
 pub use rules::{LintRule, RULES, Severity};
+pub(super) use subject::schema_text;
 pub use subject::{EnforceableSchema, LintSubject, SchemaFile, schema_name, schema_path};
 
 /// A finding of a rule.

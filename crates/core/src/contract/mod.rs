@@ -27,6 +27,7 @@ pub mod schema;
 pub mod shelf;
 mod spelling;
 pub mod versions;
+pub mod whole;
 
 use crate::domain::ids::AgentId;
 use crate::domain::policy::{

@@ -204,6 +204,21 @@ impl<'b> Lenient<'b> {
     }
 }
 
+/// The byte range of the value under these names in a document of objects; `None` if a name is absent or repeated, or the
+/// structure is broken.
+#[must_use]
+pub fn place_of(bytes: &[u8], names: &[&str]) -> Option<Range<usize>> {
+    let tree = Tree::parse(bytes)?;
+    let mut at = ROOT;
+    for name in names {
+        let Kind::Object(members) = &tree.nodes.get(at)?.kind else { return None };
+        let mut found = members.iter().filter(|(key, _)| tree.text(key).0 == *name);
+        let ((_, node), None) = (found.next()?, found.next()) else { return None };
+        at = *node;
+    }
+    Some(tree.nodes.get(at)?.range.clone())
+}
+
 /// The elements of an array, or the one value that is there, each as the bytes that it came as. `None` where the structure
 /// is broken.
 #[must_use]

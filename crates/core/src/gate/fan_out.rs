@@ -1,6 +1,7 @@
 //! A message to many (specification §10.4): what depends on the message alone is judged once, what depends on the edge
 //! for each receiver. One receiver that cannot have it refuses the whole list.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{
@@ -20,7 +21,8 @@ use crate::domain::residency::{ResidencyFacts, ResidencyRules};
 use crate::domain::warning::{Warning, WarningCode};
 use crate::domain::window::ContextFacts;
 
-/// The receivers of an accepted message to many.
+/// The receivers of a message to many, each with what rules its edge.
+#[derive(Clone)]
 pub struct PassedGroup {
     /// How many of them are needed.
     pub join: Join,
@@ -30,7 +32,8 @@ pub struct PassedGroup {
     pub branches: Vec<PassedBranch>,
 }
 
-/// One receiver of an accepted message to many.
+/// One receiver of a message to many.
+#[derive(Clone)]
 pub struct PassedBranch {
     /// The receiver as addressed.
     pub to: Address,
@@ -50,6 +53,13 @@ impl PassedGroup {
     pub(super) fn edges(&self) -> Vec<ScannedEdge<'_>> {
         let edges = self.branches.iter();
         edges.map(|one| (Some(&*one.target), one.contract.as_deref())).collect()
+    }
+
+    /// Whether each receiver of the list has a branch, and no agent has two.
+    fn is_whole(&self, list: &FanOut) -> bool {
+        let agents: BTreeSet<&AgentId> =
+            self.branches.iter().map(|branch| &branch.target.agent_id).collect();
+        agents.len() == list.receivers.len() && agents.len() == self.branches.len()
     }
 }
 
@@ -131,6 +141,7 @@ impl Gate {
                 observed,
                 allowlist: violation,
                 context: None,
+                group: Some(group).filter(|group| group.is_whole(&list)),
             }));
         };
         warnings.extend(unheld::orders(&marked));

@@ -156,6 +156,8 @@ pub struct RefusedMessage {
     pub allowlist: Option<AllowlistViolation>,
     /// The message against its receiver's context window, where the route was resolved.
     pub context: Option<ContextFacts>,
+    /// The receivers of a message to many, where each was found.
+    pub group: Option<PassedGroup>,
     /// `taskId` and `handoffId`, where readable although the schema stage failed.
     pub ids: (Option<TaskId>, Option<HandoffId>),
     /// The readable fields, where the schema stage failed.
@@ -224,6 +226,7 @@ impl RefusedMessage {
             observed: Vec::new(),
             allowlist: None,
             context: None,
+            group: None,
         }))
     }
 
@@ -248,6 +251,7 @@ impl RefusedMessage {
             observed: Vec::new(),
             allowlist: None,
             context: None,
+            group: None,
         }
     }
 
@@ -258,9 +262,10 @@ impl RefusedMessage {
         finding: safety::SafetyFinding,
         failure: Failure,
     ) -> Self {
-        let PassedMessage { message, target, contract, others, observed, context, .. } = passed;
+        let PassedMessage { message, target, contract, others, observed, context, group, .. } =
+            passed;
         let refused = Self::after_gate(message, target, contract, vec![failure]);
-        Self { findings: vec![finding], others, observed, context, ..refused }
+        Self { findings: vec![finding], others, observed, context, group, ..refused }
     }
 
     /// The primary reason (specification §2.2).
@@ -432,9 +437,9 @@ impl Gate {
             return GateVerdict::Pass(passed);
         }
         let failures = findings.iter().map(safety::to_failure).collect();
-        let PassedMessage { message, target, contract, others, context, .. } = *passed;
+        let PassedMessage { message, target, contract, others, context, group, .. } = *passed;
         let refused = RefusedMessage::after_gate(message, target, contract, failures);
-        let refused = RefusedMessage { others, findings, observed, context, ..refused };
+        let refused = RefusedMessage { others, findings, observed, context, group, ..refused };
         GateVerdict::Refused(Box::new(refused))
     }
 
@@ -598,6 +603,7 @@ impl Gate {
                 observed: scanned.judged.observed,
                 allowlist: found.violation,
                 context: measured,
+                group: None,
             })),
         }
     }

@@ -43,6 +43,8 @@ mod lists;
 #[cfg(feature = "simulation")]
 pub mod memory;
 pub mod opinions;
+#[cfg(feature = "simulation")]
+pub mod plans;
 pub mod postgres;
 mod purge;
 pub mod refusals;

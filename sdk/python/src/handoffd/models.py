@@ -3699,9 +3699,13 @@ class ResolveManyBody(BaseModel):
         defer_build=True,
         populate_by_name=True,
     )
-    action: Literal["retry", "rollback", "cancel", "complete"] | str
+    action: Literal["retry", "reassign", "rollback", "cancel", "complete"] | str
     """
     What a person decides on each.
+    """
+    agent_id: Annotated[str | None, Field(alias="agentId")] = None
+    """
+    To whom; for `reassign`, and for no other action.
     """
     dry_run: Annotated[bool | None, Field(alias="dryRun")] = None
     """

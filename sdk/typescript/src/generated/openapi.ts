@@ -2286,8 +2286,6 @@ export interface components {
             /** @description Why, 1 to 2 000 characters; kept with the record. */
             reason: string;
         };
-        /** @description What a person decides on many escalations. Reassignment is a decision on one. */
-        BulkAction: ("retry" | "rollback" | "cancel" | "complete") | (string & {});
         /** @description Decide on many dead letters, 1 000 at most. */
         BulkBody: {
             /** @description Say what would happen, and change nothing. */
@@ -6602,7 +6600,9 @@ export interface components {
         /** @description Escalations to resolve, 1 000 at most. */
         ResolveManyBody: {
             /** @description What a person decides on each. */
-            action: components["schemas"]["BulkAction"];
+            action: components["schemas"]["Action"];
+            /** @description To whom; for `reassign`, and for no other action. */
+            agentId?: string | null;
             /** @description Say what would happen, and change nothing. */
             dryRun?: boolean;
             /** @description Which; at least one condition. */

@@ -132,7 +132,7 @@ impl ContractFindings<'_> {
         match contract.payload.history_strategy {
             Some(HistoryStrategy::Full) => {
                 if contract.payload.history_justification.is_none()
-                    && !self.document.is_commented(pointer)
+                    && self.document.comment(pointer).is_none()
                 {
                     self.add(
                         "full-history",

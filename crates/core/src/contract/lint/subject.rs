@@ -59,12 +59,8 @@ impl SchemaFile {
     /// A schema's file as read: JSON, or YAML.
     #[must_use]
     pub fn found(name: &str, bytes: &[u8]) -> Self {
-        let parsed = serde_json::from_slice::<Value>(bytes).or_else(|err| {
-            let text = String::from_utf8_lossy(bytes);
-            let read = Document::parse(&text).map(|document| document.value().clone());
-            read.map_err(|_| err.to_string())
-        });
-        let document = match parsed.and_then(|document| Self::registered(&document)) {
+        let parsed = schema_text(bytes).and_then(|document| Self::registered(&document));
+        let document = match parsed {
             Ok(document) => document,
             Err(why) => return Self::Unfit(format!("`{name}` cannot be enforced: {why}")),
         };
@@ -95,6 +91,18 @@ impl SchemaFile {
             document: document.clone(),
         }))
     }
+}
+
+/// The document of a schema's file: JSON, or YAML.
+///
+/// # Errors
+/// Why it is neither, in a sentence.
+pub(crate) fn schema_text(bytes: &[u8]) -> Result<Value, String> {
+    serde_json::from_slice(bytes).or_else(|err| {
+        let text = String::from_utf8_lossy(bytes);
+        let read = Document::parse(&text).map(|document| document.value().clone());
+        read.map_err(|_| err.to_string())
+    })
 }
 
 /// The registered schema that a document names.

@@ -47,6 +47,8 @@ mod joined;
 mod log;
 mod migrations;
 mod opinions;
+#[cfg(feature = "simulation")]
+mod plans;
 mod reads;
 mod recovery;
 mod refusals;

@@ -15,7 +15,7 @@ use crate::store::{
 use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
-use handoffd_core::domain::task::Task;
+use handoffd_core::domain::task::{Task, TaskStatus};
 
 /// Keeps the first value of a fact. The read is a statement of its own, so that it sees what a
 /// concurrent first writer committed.
@@ -195,28 +195,54 @@ pub(super) fn within_time(
     from: Option<Micros>,
     until: Option<Micros>,
 ) {
+    within_time_of(query, "created_at", from, until);
+}
+
+/// The same with another column of time.
+fn within_time_of(
+    query: &mut QueryBuilder<Postgres>,
+    column: &str,
+    from: Option<Micros>,
+    until: Option<Micros>,
+) {
     if let Some(from) = from {
-        query.push(" AND created_at >= ").push_bind(from.0);
+        query.push(format_args!(" AND {column} >= ")).push_bind(from.0);
     }
     if let Some(until) = until {
-        query.push(" AND created_at < ").push_bind(until.0);
+        query.push(format_args!(" AND {column} < ")).push_bind(until.0);
     }
 }
 
-/// Appends the cursor condition and order: newest first, strictly after the cursor.
-pub(super) async fn page(
-    mut query: QueryBuilder<Postgres>,
-    pool: &PgPool,
-    id: &str,
-    after: Option<&Cursor>,
-    limit: i64,
-) -> Result<Vec<PgRow>> {
-    if let Some((at, last)) = after {
-        query.push(" AND (created_at, ").push(id).push(") < (").push_bind(at.0);
-        query.push(", ").push_bind(last.as_str()).push(")");
+/// A list, newest first: its columns of time and id, by which a page goes on strictly after the cursor.
+pub(super) struct NewestQuery<'a> {
+    query: QueryBuilder<Postgres>,
+    order: [&'a str; 2],
+}
+
+impl<'a> NewestQuery<'a> {
+    pub(super) const fn new(query: QueryBuilder<Postgres>, id: &'a str) -> Self {
+        Self { query, order: ["created_at", id] }
     }
-    query.push(" ORDER BY created_at DESC, ").push(id).push(" DESC LIMIT ").push_bind(limit);
-    query.build().fetch_all(pool).await.map_err(failed)
+
+    pub(super) async fn fetch(
+        self,
+        pool: &PgPool,
+        after: Option<&Cursor>,
+        limit: i64,
+    ) -> Result<Vec<PgRow>> {
+        self.page(after, limit).build().fetch_all(pool).await.map_err(failed)
+    }
+
+    /// The whole statement.
+    pub(super) fn page(self, after: Option<&Cursor>, limit: i64) -> QueryBuilder<Postgres> {
+        let Self { mut query, order: [time, id] } = self;
+        if let Some((at, last)) = after {
+            query.push(format_args!(" AND ({time}, {id}) < (")).push_bind(at.0);
+            query.push(", ").push_bind(last.as_str()).push(")");
+        }
+        query.push(format_args!(" ORDER BY {time} DESC, {id} DESC LIMIT ")).push_bind(limit);
+        query
+    }
 }
 
 /// Handoffs, newest first.
@@ -227,6 +253,11 @@ pub(super) async fn list_handoffs(
     after: Option<&Cursor>,
     limit: i64,
 ) -> Result<Vec<Handoff>> {
+    let found = handoffs(tenant, filter).fetch(pool, after, limit).await?;
+    found.iter().map(rows::handoff).collect()
+}
+
+pub(super) fn handoffs(tenant: &TenantId, filter: &HandoffFilter) -> NewestQuery<'static> {
     let mut query = list(HANDOFF, "handoffs", tenant);
     let task = filter.task_id.map(|id| id.to_string());
     only(&mut query, "task_id", task.as_deref());
@@ -248,7 +279,7 @@ pub(super) async fn list_handoffs(
         query.push(" AND (source = ").push_bind(party.as_str());
         query.push(" OR target = ").push_bind(party.as_str()).push(")");
     }
-    page(query, pool, "handoff_id", after, limit).await?.iter().map(rows::handoff).collect()
+    NewestQuery::new(query, "handoff_id")
 }
 
 pub(super) async fn find_task(pool: &PgPool, key: &TaskKey) -> Result<Option<Task>> {
@@ -273,14 +304,26 @@ pub(super) async fn list_tasks(
     after: Option<&Cursor>,
     limit: i64,
 ) -> Result<Vec<Task>> {
-    let mut query = list(TASK, "tasks", tenant);
-    only(&mut query, "status", filter.status.map(handoffd_core::domain::task::TaskStatus::as_str));
+    let found = tasks(tenant, filter).fetch(pool, after, limit).await?;
+    found.iter().map(rows::task).collect()
+}
+
+pub(super) fn tasks(tenant: &TenantId, filter: &TaskFilter) -> NewestQuery<'static> {
+    let ended = filter.status.filter(|status| status.is_final());
+    // The tasks that ended in one way are found by their own table.
+    let (tables, begun) = match ended {
+        Some(_) => ("closed_tasks AS c JOIN tasks USING (tenant, task_id)", "begun_at"),
+        None => ("tasks", "created_at"),
+    };
+    let mut query = list(TASK, tables, tenant);
+    only(&mut query, "closed_as", ended.map(TaskStatus::as_str));
+    only(&mut query, "status", filter.status.map(TaskStatus::as_str));
     if let Some(user) = &filter.user {
         query.push(" AND task_id IN (SELECT u.task_id FROM handoffs AS u WHERE u.tenant = ");
         query.push_bind(tenant.as_str()).push(" AND u.user_ref = ");
         query.push_bind(user.as_str()).push(")");
     }
-    within_time(&mut query, filter.from, filter.until);
+    within_time_of(&mut query, begun, filter.from, filter.until);
     if let Some(left) = filter.left_at_most {
         query.push(" AND remaining_nanos <= ").push_bind(left.0);
     }
@@ -293,7 +336,7 @@ pub(super) async fn list_tasks(
         query.push(" AND h.task_id = tasks.task_id AND (h.source = ").push_bind(party.as_str());
         query.push(" OR h.target = ").push_bind(party.as_str()).push(")))");
     }
-    page(query, pool, "task_id", after, limit).await?.iter().map(rows::task).collect()
+    NewestQuery { query, order: [begun, "task_id"] }
 }
 
 /// A run's checkpoint of that number, or its last; of one agent where given.
@@ -356,6 +399,11 @@ pub(super) async fn list_dead_letters(
     after: Option<&Cursor>,
     limit: i64,
 ) -> Result<Vec<DeadLetterRow>> {
+    let found = dead_letters(tenant, filter).fetch(pool, after, limit).await?;
+    found.iter().map(rows::dead_letter).collect()
+}
+
+pub(super) fn dead_letters(tenant: &TenantId, filter: &DeadLetterFilter) -> NewestQuery<'static> {
     let mut query = list(DEAD_LETTER, "dead_letters", tenant);
     if let Some(status) = filter.status.map(DeadLetterStatus::as_str) {
         // In the text: the index of the open ones serves a statement that says which it reads.
@@ -366,7 +414,7 @@ pub(super) async fn list_dead_letters(
     only(&mut query, "source", filter.source.as_ref().map(AgentId::as_str));
     only(&mut query, "target", filter.target.as_ref().map(AgentId::as_str));
     within_time(&mut query, filter.from, filter.until);
-    page(query, pool, "handoff_id", after, limit).await?.iter().map(rows::dead_letter).collect()
+    NewestQuery::new(query, "handoff_id")
 }
 
 pub(super) async fn find_dead_letter(

@@ -4,7 +4,7 @@ use super::batch::{REFUSALS, bind};
 use super::call::Call;
 use super::failure::failed;
 use super::joined::{JoinedStatement, WriteMode};
-use super::reads::{list, only, page, within_time};
+use super::reads::{NewestQuery, list, only, within_time};
 use super::writes::json;
 use super::{PostgresStore, answered, rows};
 use crate::store::refusals::{RefusalFilter, RefusalRow, RefusalStore};
@@ -33,6 +33,18 @@ pub(super) fn write(joined: &mut JoinedStatement, writes: &Writes) {
     joined.put(&REFUSALS, WriteMode::Insert, &writes.refusals, |_| 0, columns);
 }
 
+pub(super) fn refusals(tenant: &TenantId, filter: &RefusalFilter) -> NewestQuery<'static> {
+    let mut query = list(REFUSAL, "refusals", tenant);
+    only(&mut query, "source", filter.source.as_ref().map(AgentId::as_str));
+    only(&mut query, "target", filter.target.as_ref().map(AgentId::as_str));
+    let task = filter.task_id.map(|id| id.to_string());
+    only(&mut query, "task_id", task.as_deref());
+    only(&mut query, "code", filter.code.as_deref());
+    only(&mut query, "pointer", filter.pointer.as_deref());
+    within_time(&mut query, filter.from, filter.until);
+    NewestQuery::new(query, "refusal_id")
+}
+
 #[async_trait]
 impl RefusalStore for PostgresStore {
     async fn list_refusals(
@@ -43,15 +55,7 @@ impl RefusalStore for PostgresStore {
         limit: i64,
     ) -> Result<Vec<RefusalRow>> {
         answered(async {
-            let mut query = list(REFUSAL, "refusals", tenant);
-            only(&mut query, "source", filter.source.as_ref().map(AgentId::as_str));
-            only(&mut query, "target", filter.target.as_ref().map(AgentId::as_str));
-            let task = filter.task_id.map(|id| id.to_string());
-            only(&mut query, "task_id", task.as_deref());
-            only(&mut query, "code", filter.code.as_deref());
-            only(&mut query, "pointer", filter.pointer.as_deref());
-            within_time(&mut query, filter.from, filter.until);
-            let found = page(query, &self.pool, "refusal_id", after, limit).await?;
+            let found = refusals(tenant, filter).fetch(&self.pool, after, limit).await?;
             found.iter().map(rows::refusal).collect()
         })
         .await

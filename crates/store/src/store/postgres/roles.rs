@@ -49,6 +49,7 @@ pub(super) const OPERATIONS: TableRights = &[
     ("request_keys", "SELECT, INSERT, UPDATE (answer), DELETE"),
     ("paused_agents", "SELECT"),
     ("waiting_tasks", "SELECT"),
+    ("closed_tasks", "SELECT"),
     ("refusals", "SELECT, INSERT, DELETE"),
     ("dead_letters", "SELECT, INSERT, UPDATE"),
     ("escalations", "SELECT, INSERT, UPDATE"),

@@ -223,6 +223,13 @@ impl Pieces {
         self
     }
 
+    /// The same statement behind a prefix.
+    #[cfg(feature = "simulation")]
+    pub(super) fn before(mut self, prefix: &str) -> Self {
+        self.sql.insert_str(0, prefix);
+        self
+    }
+
     /// The statement with its values.
     pub(super) fn build(self, db: &Db) -> Query<'_> {
         self.values.into_iter().fold(db.query(&self.sql), Query::bind)

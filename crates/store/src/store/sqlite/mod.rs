@@ -42,6 +42,8 @@ mod events;
 mod log;
 mod migrations;
 mod opinions;
+#[cfg(feature = "simulation")]
+mod plans;
 mod reads;
 mod recovery;
 mod refusals;

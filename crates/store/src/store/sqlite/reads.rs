@@ -9,6 +9,7 @@ use crate::store::{
     AgentRow, CheckpointRow, Cursor, DeadLetterFilter, DeadLetterRow, Depths, HandoffFilter,
     HandoffKey, KeyRow, MOST_OPEN, Result, RunKey, TaskFilter, TaskKey,
 };
+use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
 use handoffd_core::domain::task::Task;
@@ -196,30 +197,46 @@ pub(super) fn list_checkpoints_at(db: &Db, at: &[(RunKey, i64)]) -> Result<Vec<C
 }
 
 /// A list of a tenant's rows, newest first, to which filters are added; the table is called `x`.
-pub(super) struct NewestQuery(Pieces);
+pub(super) struct NewestQuery {
+    query: Pieces,
+    /// The columns of time and id by which it goes on.
+    order: [String; 2],
+}
 
 impl NewestQuery {
-    pub(super) fn new(columns: &str, table: &str, tenant: &TenantId) -> Self {
-        let mut query = Pieces::new(format!("SELECT {columns} FROM {table} WHERE x.tenant = "));
+    pub(super) fn new(columns: &str, table: &str, id: &str, tenant: &TenantId) -> Self {
+        let order = ["x.created_at".to_owned(), format!("x.{id}")];
+        Self::over(columns, (table, "x"), order, tenant)
+    }
+
+    /// A list that goes by the columns of another table than `x`, its leader.
+    fn over(
+        columns: &str,
+        (tables, leader): (&str, &str),
+        order: [String; 2],
+        tenant: &TenantId,
+    ) -> Self {
+        let text = format!("SELECT {columns} FROM {tables} WHERE {leader}.tenant = ");
+        let mut query = Pieces::new(text);
         query.push_bind(tenant.as_str().to_owned());
-        Self(query)
+        Self { query, order }
     }
 
     /// Adds a condition `sql`, in which each `{}` is the value.
     pub(super) fn filter(&mut self, sql: &str, value: Option<String>) {
         let Some(value) = value else { return };
-        self.0.push(" AND ");
+        self.query.push(" AND ");
         for (n, piece) in sql.split("{}").enumerate() {
             if n > 0 {
-                self.0.push_bind(value.clone());
+                self.query.push_bind(value.clone());
             }
-            self.0.push(piece);
+            self.query.push(piece);
         }
     }
 
     /// Adds a condition without a value.
-    fn term(&mut self, sql: &str) {
-        self.0.push(" AND ").push(sql);
+    pub(super) fn term(&mut self, sql: &str) {
+        self.query.push(" AND ").push(sql);
     }
 
     /// Adds a comparison of a column with a time.
@@ -230,25 +247,30 @@ impl NewestQuery {
     /// Adds a comparison of a column with a number.
     fn number(&mut self, sql: &str, value: Option<i64>) {
         if let Some(value) = value {
-            self.0.push(" AND ").push(sql).push_bind(value);
+            self.query.push(" AND ").push(sql).push_bind(value);
         }
     }
 
     pub(super) fn fetch<T>(
-        mut self,
+        self,
         db: &Db,
-        id: &str,
         after: Option<&Cursor>,
         limit: i64,
         read: fn(&Row<'_>) -> Result<T>,
     ) -> Result<Vec<T>> {
+        self.page(after, limit).build(db).list(read)
+    }
+
+    /// The whole statement.
+    pub(super) fn page(self, after: Option<&Cursor>, limit: i64) -> Pieces {
+        let Self { mut query, order: [time, id] } = self;
         if let Some((at, last)) = after {
-            self.0.push(format!(" AND (x.created_at, x.{id}) < ("));
-            self.0.push_bind(at.0).push(", ").push_bind(last.clone()).push(")");
+            query.push(format!(" AND ({time}, {id}) < ("));
+            query.push_bind(at.0).push(", ").push_bind(last.clone()).push(")");
         }
-        self.0.push(format!(" ORDER BY x.created_at DESC, x.{id} DESC LIMIT "));
-        self.0.push_bind(limit.max(0));
-        self.0.build(db).list(read)
+        query.push(format!(" ORDER BY {time} DESC, {id} DESC LIMIT "));
+        query.push_bind(limit.max(0));
+        query
     }
 }
 
@@ -260,12 +282,20 @@ pub(super) fn list_handoffs(
     after: Option<&Cursor>,
     limit: i64,
 ) -> Result<Vec<Handoff>> {
+    handoffs(tenant, filter).fetch(db, after, limit, rows::handoff)
+}
+
+pub(super) fn handoffs(tenant: &TenantId, filter: &HandoffFilter) -> NewestQuery {
     let HandoffFilter { task_id, status, source, target, conversation, party, from, until, user } =
         filter;
     // Left alone, SQLite walks all of the tenant's handoffs to save itself sorting a task's few.
-    let table =
-        if task_id.is_some() { "handoffs AS x INDEXED BY handoffs_task" } else { "handoffs AS x" };
-    let mut list = NewestQuery::new(HANDOFF, table, tenant);
+    // So it would for a conversation's.
+    let table = match (task_id, conversation) {
+        (Some(_), _) => "handoffs AS x INDEXED BY handoffs_task",
+        (None, Some(_)) => "handoffs AS x INDEXED BY handoffs_conversation",
+        (None, None) => "handoffs AS x",
+    };
+    let mut list = NewestQuery::new(HANDOFF, table, "handoff_id", tenant);
     list.filter("x.task_id = {}", task_id.map(|id| id.to_string()));
     list.filter("x.status = {}", status.map(|status| status.stored().to_owned()));
     if status.is_some_and(HandoffStatus::is_final) {
@@ -282,7 +312,7 @@ pub(super) fn list_handoffs(
     list.filter("x.source = {}", source.as_ref().map(ToString::to_string));
     list.filter("x.target = {}", target.as_ref().map(ToString::to_string));
     list.filter("(x.source = {} OR x.target = {})", party.as_ref().map(ToString::to_string));
-    list.fetch(db, "handoff_id", after, limit, rows::handoff)
+    list
 }
 
 /// See [`crate::store::HandoffStore::list_tasks`]. An agent has a part in a task that it holds, and in one
@@ -294,16 +324,31 @@ pub(super) fn list_tasks(
     after: Option<&Cursor>,
     limit: i64,
 ) -> Result<Vec<Task>> {
+    tasks(tenant, filter).fetch(db, after, limit, rows::task)
+}
+
+pub(super) fn tasks(tenant: &TenantId, filter: &TaskFilter) -> NewestQuery {
     let TaskFilter { status, party, from, until, left_at_most, spent_at_least, user } = filter;
-    let mut list = NewestQuery::new(TASK, "tasks AS x", tenant);
+    let ended = status.filter(|status| status.is_final());
+    let mut list = if ended.is_some() {
+        // In this order: the tasks that ended so are found by their own table.
+        let tables = "closed_tasks AS c CROSS JOIN tasks AS x USING (tenant, task_id)";
+        let order = ["c.begun_at".to_owned(), "c.task_id".to_owned()];
+        NewestQuery::over(TASK, (tables, "c"), order, tenant)
+    } else {
+        NewestQuery::new(TASK, "tasks AS x", "task_id", tenant)
+    };
+    list.filter("c.closed_as = {}", ended.map(|status| status.as_str().to_owned()));
     list.filter("x.status = {}", status.map(|status| status.as_str().to_owned()));
-    list.filter(
-        "x.task_id IN (SELECT u.task_id FROM handoffs AS u \
-         WHERE u.tenant = x.tenant AND u.user_ref = {})",
-        user.clone(),
-    );
-    list.time("x.created_at >= ", *from);
-    list.time("x.created_at < ", *until);
+    if let Some(user) = user {
+        // With the tenant as a value the user's tasks are looked up once, and not for each task.
+        list.query.push(" AND x.task_id IN (SELECT u.task_id FROM handoffs AS u WHERE u.tenant = ");
+        list.query.push_bind(tenant.as_str().to_owned()).push(" AND u.user_ref = ");
+        list.query.push_bind(user.clone()).push(")");
+    }
+    let begun = if ended.is_some() { "c.begun_at" } else { "x.created_at" };
+    list.time(&format!("{begun} >= "), *from);
+    list.time(&format!("{begun} < "), *until);
     list.number("x.remaining_nanos <= ", left_at_most.map(|usd| usd.0));
     list.number("x.spent_nanos >= ", spent_at_least.map(|usd| usd.0));
     list.filter(
@@ -311,7 +356,7 @@ pub(super) fn list_tasks(
          AND h.task_id = x.task_id AND (h.source = {} OR h.target = {})))",
         party.as_ref().map(ToString::to_string),
     );
-    list.fetch(db, "task_id", after, limit, rows::task)
+    list
 }
 
 /// See [`crate::store::HandoffStore::list_dead_letters`].
@@ -322,11 +367,18 @@ pub(super) fn list_dead_letters(
     after: Option<&Cursor>,
     limit: i64,
 ) -> Result<Vec<DeadLetterRow>> {
+    dead_letters(tenant, filter).fetch(db, after, limit, rows::dead_letter)
+}
+
+pub(super) fn dead_letters(tenant: &TenantId, filter: &DeadLetterFilter) -> NewestQuery {
     let DeadLetterFilter { status, task_id, reason, source, target, from, until } = filter;
-    let mut list = NewestQuery::new(DEAD_LETTER, "dead_letters AS x", tenant);
+    let mut list = NewestQuery::new(DEAD_LETTER, "dead_letters AS x", "handoff_id", tenant);
     if let Some(status) = status {
         // In the text: the index of the open ones serves a statement that says which it reads.
         list.term(&format!("x.status = '{}'", status.as_str()));
+        if *status != DeadLetterStatus::Open {
+            list.term("x.status <> 'OPEN'");
+        }
     }
     list.filter("x.task_id = {}", task_id.map(|task| task.to_string()));
     list.filter("x.reason = {}", reason.clone());
@@ -334,7 +386,7 @@ pub(super) fn list_dead_letters(
     list.filter("x.target = {}", target.as_ref().map(ToString::to_string));
     list.time("x.created_at >= ", *from);
     list.time("x.created_at < ", *until);
-    list.fetch(db, "handoff_id", after, limit, rows::dead_letter)
+    list
 }
 
 /// See [`crate::store::HandoffStore::list_overdue`].

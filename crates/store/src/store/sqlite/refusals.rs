@@ -30,6 +30,19 @@ pub(super) fn write(db: &Db, writes: &Writes) -> Result<()> {
     Ok(())
 }
 
+pub(super) fn refusals(tenant: &TenantId, filter: &RefusalFilter) -> NewestQuery {
+    let RefusalFilter { source, target, task_id, code, pointer, from, until } = filter;
+    let mut list = NewestQuery::new(REFUSAL, "refusals AS x", "refusal_id", tenant);
+    list.filter("x.source = {}", source.as_ref().map(ToString::to_string));
+    list.filter("x.target = {}", target.as_ref().map(ToString::to_string));
+    list.filter("x.task_id = {}", task_id.map(|id| id.to_string()));
+    list.filter("x.code = {}", code.clone());
+    list.filter("x.pointer = {}", pointer.clone());
+    list.time("x.created_at >= ", *from);
+    list.time("x.created_at < ", *until);
+    list
+}
+
 #[async_trait]
 impl RefusalStore for SqliteStore {
     async fn list_refusals(
@@ -39,19 +52,7 @@ impl RefusalStore for SqliteStore {
         after: Option<&Cursor>,
         limit: i64,
     ) -> Result<Vec<RefusalRow>> {
-        let RefusalFilter { source, target, task_id, code, pointer, from, until } = filter;
-        self.read(|db| {
-            let mut list = NewestQuery::new(REFUSAL, "refusals AS x", tenant);
-            list.filter("x.source = {}", source.as_ref().map(ToString::to_string));
-            list.filter("x.target = {}", target.as_ref().map(ToString::to_string));
-            list.filter("x.task_id = {}", task_id.map(|id| id.to_string()));
-            list.filter("x.code = {}", code.clone());
-            list.filter("x.pointer = {}", pointer.clone());
-            list.time("x.created_at >= ", *from);
-            list.time("x.created_at < ", *until);
-            list.fetch(db, "refusal_id", after, limit, rows::refusal)
-        })
-        .await
+        self.read(|db| refusals(tenant, filter).fetch(db, after, limit, rows::refusal)).await
     }
 
     async fn delete_refusals(&self, tenant: &TenantId, before: Micros) -> Result<u64> {

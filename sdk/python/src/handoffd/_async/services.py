@@ -1215,6 +1215,7 @@ class Escalations:
         action: str,
         filter: models.EscalationSelection | Mapping[str, Any],
         reason: str,
+        agent_id: str | Unset | None = UNSET,
         dry_run: bool | Unset | None = UNSET,
         rate_per_second: int | Unset | None = UNSET,
         idempotency_key: str | None = None,
@@ -1223,6 +1224,7 @@ class Escalations:
 
         Args:
             action: What a person decides on each.
+            agent_id: To whom; for `reassign`, and for no other action.
             dry_run: Say what would happen, and change nothing.
             filter: Which; at least one condition.
             rate_per_second: Decisions a second, 1 to 1 000; 50 unless said.
@@ -1244,7 +1246,14 @@ class Escalations:
                 "POST",
                 "/escalations/resolve",
                 body=body_of(
-                    {"action": action, "dryRun": dry_run, "filter": filter, "ratePerSecond": rate_per_second, "reason": reason}
+                    {
+                        "action": action,
+                        "agentId": agent_id,
+                        "dryRun": dry_run,
+                        "filter": filter,
+                        "ratePerSecond": rate_per_second,
+                        "reason": reason,
+                    }
                 ),
                 headers=headers_of({"Idempotency-Key": idempotency_key}),
                 repeatable=idempotency_key is not None,
