@@ -42,6 +42,7 @@ mod fields;
 mod findings;
 mod gate;
 mod groups;
+mod hops;
 mod hostile;
 mod inbox;
 mod jazz;
