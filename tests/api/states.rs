@@ -177,6 +177,12 @@ async fn work(broker: &Broker) -> Vec<(&'static str, String)> {
     let sqlite = broker.url.starts_with("sqlite:");
     let log = if sqlite { "audit_records" } else { "audit.records" };
     let leaf = format!("leaf_index = (SELECT leaf_index FROM {log} WHERE {commit})");
+    // The oldest event may be gone: they are deleted from there on.
+    let second = format!("kind = 'HANDOFF' AND handoff_id = '{}'", again.id());
+    let event =
+        format!("leaf_index = (SELECT leaf_index FROM {log} WHERE {second}) AND ordinal = 0");
+    let nodes = if sqlite { "audit_nodes" } else { "audit.nodes" };
+    let node = format!("idx = 0 AND level = (SELECT min(level) FROM {nodes})");
     let content = format!("content_id = (SELECT content_id FROM {log} WHERE {commit})");
     let checkpoint =
         |name: &str| format!("(SELECT checkpoint_{name} FROM handoffs WHERE {handoff})");
@@ -185,7 +191,7 @@ async fn work(broker: &Broker) -> Vec<(&'static str, String)> {
         ("tasks", format!("task_id = '{task}'")),
         ("dead_letters", "tenant IS NOT NULL".to_owned()),
         ("escalations", format!("task_id = '{asked_of}'")),
-        ("events", format!("{leaf} AND ordinal = 0")),
+        ("events", event),
         ("contents", content),
         ("personal_data", leaf.clone()),
         (
@@ -194,7 +200,7 @@ async fn work(broker: &Broker) -> Vec<(&'static str, String)> {
         ),
         ("audit_records", commit),
         ("audit_log_heads", "tenant IS NOT NULL".to_owned()),
-        ("audit_nodes", "level = 0 AND idx = 0".to_owned()),
+        ("audit_nodes", node),
     ]
 }
 

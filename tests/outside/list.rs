@@ -83,6 +83,11 @@ pub const OUTSIDE: &[(&str, &[&str], &str)] = &[
         "the size over which a receipt is made: a false one makes no proof",
     ),
     (
+        "audit_nodes",
+        &["idx"],
+        "the place of a node of the tree: a false one makes a proof that fails",
+    ),
+    (
         "audit_tree_keys",
         &[ALL],
         "public keys: give the verifier the log's key with `--key`, and none of the database counts",

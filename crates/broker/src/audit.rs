@@ -435,6 +435,8 @@ struct RecordedState {
     times: Vec<Micros>,
     /// The reasons of its records: an end has one of them.
     reasons: Vec<String>,
+    /// What its message is under, by the record that has the message: its commit, or the end of its stream.
+    message: Option<(i64, String)>,
     /// When its receiver accepted; none again once it is committed anew.
     accepted: Option<(i64, Micros)>,
 }
@@ -445,6 +447,7 @@ struct RecordedState {
 struct StatedState {
     status: Option<String>,
     reason: Option<String>,
+    message_commitment: Option<String>,
     checkpoint_commitment: Option<String>,
 }
 
@@ -569,6 +572,10 @@ impl RecordedTasks {
         if record.kind == RecordKind::Accepted.as_str() {
             state.accepted = Some((record.leaf_index, record.recorded_at));
         }
+        let has_message = makes_a_row(record) || record.kind == RecordKind::StreamClosed.as_str();
+        if let Some(commitment) = stated.message_commitment.filter(|_| has_message) {
+            state.message = Some((record.leaf_index, commitment));
+        }
         state.reasons.extend(stated.reason);
         if let Some(status) = stated.status {
             state.times.push(record.recorded_at);
@@ -659,7 +666,22 @@ fn compare(
         let detail = format!("handoff {id} stands with {place} {is}, its record says {was}");
         return Some(state(leaf_index, detail));
     }
+    if let (Some((leaf_index, was)), Some(is)) = (&recorded.message, &handoff.commitment)
+        && hash_text(is) != *was
+    {
+        let is = hash_text(is);
+        let detail = format!("handoff {id} stands with /commitment {is}, its record says {was}");
+        return Some(state(*leaf_index, detail));
+    }
     let (leaf_index, commitment) = recorded.checkpoint?;
+    if let Some(is) = handoff.checkpoint_commitment.map(|is| hash_text(&is))
+        && is != commitment
+    {
+        let detail = format!(
+            "handoff {id} stands with /checkpointCommitment {is}, its record says {commitment}"
+        );
+        return Some(state(leaf_index, detail));
+    }
     compare_checkpoint(handoff, (leaf_index, &commitment), checkpoints, verifier)
 }
 

@@ -141,6 +141,12 @@ async fn judge_now(
 struct Stated {
     from_agent: RecordParty,
     to_agent: RecordParty,
+    group: Option<StatedGroup>,
+}
+
+#[derive(Debug, Deserialize)]
+struct StatedGroup {
+    id: String,
 }
 
 /// How the events of a record differ from it.
@@ -166,8 +172,12 @@ fn difference(record: &StoredRecord, events: &[EventRow]) -> Option<String> {
         if let Some(task) = event.task_id {
             members.push(("/taskId", task.to_string(), text(record.task_id.clone())));
         }
+        let stated: Stated = serde_json::from_slice(&record.body).unwrap_or_default();
         if let Some(handoff) = event.handoff_id {
-            members.push(("/handoffId", handoff.to_string(), text(record.handoff_id.clone())));
+            // The end of a group is about the group's own id.
+            let of_group = stated.group.as_ref().map(|group| group.id.clone());
+            let was = record.handoff_id.clone().or(of_group);
+            members.push(("/handoffId", handoff.to_string(), text(was)));
         }
         let own = TOLD.iter().find(|(_, kind)| *kind == event.kind);
         if let Some((of, _)) = own.filter(|(of, _)| of.as_str() != kind) {
@@ -178,7 +188,6 @@ fn difference(record: &StoredRecord, events: &[EventRow]) -> Option<String> {
             ));
         }
         if event.kind == EventType::HandoffOccurred {
-            let stated: Stated = serde_json::from_slice(&record.body).unwrap_or_default();
             let agent = |agent: Option<&_>| text(agent.map(ToString::to_string));
             let (from, to) = (stated.from_agent.agent_id, stated.to_agent.agent_id);
             members.push(("/source", agent(event.source.as_ref()), agent(from.as_ref())));
