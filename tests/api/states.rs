@@ -318,8 +318,7 @@ both! {
         for (table, at) in rows.iter().filter(|(table, _)| !table.starts_with("audit_")) {
             past_the_broker(broker, &format!("CREATE TABLE kept AS SELECT * FROM {table}")).await;
             past_the_broker(broker, &format!("DELETE FROM {table} WHERE {at}")).await;
-            let fault = beside.fault().await.unwrap_or_else(|| panic!("a row of {table} was taken away unseen"));
-            assert!(fault.contains("gone") || fault.contains("missing") || fault.contains("no record"), "{table}: {fault}");
+            assert!(beside.fault().await.is_some(), "a row of {table} was taken away unseen");
             past_the_broker(broker, &format!("DELETE FROM {table}; INSERT INTO {table} SELECT * FROM kept; DROP TABLE kept")).await;
         }
         assert_eq!(beside.fault().await, None);

@@ -177,7 +177,10 @@ fn difference(record: &StoredRecord, events: &[EventRow]) -> Option<String> {
             // The end of a group is about the group's own id.
             let of_group = stated.group.as_ref().map(|group| group.id.clone());
             let was = record.handoff_id.clone().or(of_group);
-            members.push(("/handoffId", handoff.to_string(), text(was)));
+            // An alert names the handoff that made a person be asked, also where the record is about the task alone.
+            if was.is_some() || event.kind != EventType::AlertRaised {
+                members.push(("/handoffId", handoff.to_string(), text(was)));
+            }
         }
         let own = TOLD.iter().find(|(_, kind)| *kind == event.kind);
         if let Some((of, _)) = own.filter(|(of, _)| of.as_str() != kind) {
