@@ -155,6 +155,12 @@ fn change_keys(files: &mut Files, change: impl FnOnce(&mut Value)) {
     files.insert("keys.json".to_owned(), keys.to_string().into_bytes());
 }
 
+fn in_trace(files: &mut Files, change: impl FnOnce(&mut Value)) {
+    let mut trace: Value = serde_json::from_slice(&files["trace.json"]).unwrap();
+    change(&mut trace);
+    files.insert("trace.json".to_owned(), trace.to_string().into_bytes());
+}
+
 /// A change, done to all of a bundle's files.
 type Tampering = fn(&mut Files);
 
@@ -332,6 +338,33 @@ const TAMPERINGS: &[(&str, &str, Tampering)] = &[
         let mut trace: Value = serde_json::from_slice(&files["trace.json"]).unwrap();
         trace["handoffs"][0]["status"] = json!("COMPLETED");
         files.insert("trace.json".to_owned(), trace.to_string().into_bytes());
+    }),
+    ("the task's status changed in the trace", "state", |files| {
+        in_trace(files, |trace| trace["status"] = json!("CANCELED"));
+    }),
+    ("a time of acceptance changed in the trace", "state", |files| {
+        in_trace(files, |trace| {
+            trace["handoffs"][0]["acceptedAt"] = json!("2030-01-01T00:00:00.000000Z");
+        });
+    }),
+    ("a time of an end changed in the trace", "state", |files| {
+        in_trace(files, |trace| {
+            trace["handoffs"][0]["endedAt"] = json!("2030-01-01T00:00:00.000000Z");
+        });
+    }),
+    ("a reason changed in the trace", "state", |files| {
+        in_trace(files, |trace| trace["handoffs"][0]["reason"] = json!("OTHER_REASON"));
+    }),
+    ("a row that contradicts its records, and a verification that says well", "trace", |files| {
+        in_trace(files, |trace| {
+            trace["handoffs"][0]["rowDiffers"] = json!({ "status": { "row": "A", "record": "B" } });
+        });
+    }),
+    ("a count changed in the trace's verification", "trace", |files| {
+        in_trace(files, |trace| trace["verification"]["contents"] = json!(99));
+    }),
+    ("a fault in the trace's verification that says well", "trace", |files| {
+        in_trace(files, |trace| trace["verification"]["firstBad"] = json!({ "leafIndex": 0 }));
     }),
     ("a record left out of the trace", "trace", |files| {
         let mut trace: Value = serde_json::from_slice(&files["trace.json"]).unwrap();

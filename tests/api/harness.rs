@@ -13,7 +13,10 @@ use handoffd::archive::Contents;
 use handoffd::audit::{LogCheck, verify_log};
 use handoffd::clock::random_id;
 use handoffd::config::Config;
-use handoffd::store::Store;
+use handoffd::domain::ids::Micros;
+use handoffd::evidence::record::{Actor, RecordDraft, RecordKind};
+use handoffd::store::{Needs, Store, Writes};
+use handoffd::vault::Vault;
 use reqwest::Method;
 use reqwest::header::HeaderMap;
 use rmcp::ServerHandler;
@@ -401,6 +404,22 @@ impl Broker {
         store.close().await;
     }
 
+    /// The broker's store, opened beside it.
+    pub async fn store(&self) -> Arc<dyn Store> {
+        app::open_store(&self.configured(), Access::Beside).await.unwrap()
+    }
+
+    /// Stops the broker, and opens its store as `handoffd verify` does.
+    pub async fn beside(&self) -> Beside {
+        let old = self.running.lock().await.take().unwrap();
+        within("an orderly stop", old.stop()).await;
+        let config = self.configured();
+        let store = app::open_store(&config, Access::Beside).await.unwrap();
+        let contents = app::open_archive(&config).unwrap().contents(Arc::clone(&store));
+        let vault = app::known_vault(&config, &*store).await.unwrap();
+        Beside { store, contents, vault }
+    }
+
     fn caller_of(&self, running: &Running) -> Caller {
         Caller { base: format!("http://{}", running.address), ..self.admin.clone() }
     }
@@ -425,6 +444,44 @@ pub async fn command(settings: &[(String, String)], arguments: &[&str]) -> std::
     command.args(arguments);
     command.envs(settings.iter().map(|(name, value)| (name, value)));
     within("the command's end", command.output()).await.unwrap()
+}
+
+/// The store of a broker that was stopped.
+pub struct Beside {
+    pub store: Arc<dyn Store>,
+    contents: Contents,
+    vault: Option<Vault>,
+}
+
+impl Beside {
+    /// What a verification of the one tenant finds: a fault, or why it ended.
+    pub async fn fault(&self) -> Option<String> {
+        let tenants = self.store.list_tenants().await.unwrap();
+        let check = LogCheck {
+            contents: Some(&self.contents),
+            vault: self.vault.as_ref(),
+            ..LogCheck::default()
+        };
+        match verify_log(&*self.store, &tenants[0], check).await {
+            Ok(report) => {
+                report.first_fault.map(|fault| format!("{}: {}", fault.fault, fault.detail))
+            }
+            Err(err) => Some(err.to_string()),
+        }
+    }
+
+    /// Adds records to the log until a tile of its tree is full.
+    pub async fn lengthen(&self, records: usize) {
+        let tenant = self.store.list_tenants().await.unwrap().remove(0);
+        let kind = RecordKind::MasterKeyChanged;
+        let draft = RecordDraft::new(tenant, kind, Micros(7), Actor::broker());
+        let writes = Writes { records: vec![draft; records], ..Writes::default() };
+        self.store.transact(&Needs::default(), &mut |_| writes.clone()).await.unwrap();
+    }
+
+    pub async fn close(self) {
+        self.store.close().await;
+    }
 }
 
 /// The verifier says well: log, tree, contents, handoffs and their checkpoints.

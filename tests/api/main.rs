@@ -45,6 +45,7 @@ mod fields;
 mod findings;
 mod gate;
 mod groups;
+mod hops;
 mod hostile;
 mod inbox;
 mod jazz;

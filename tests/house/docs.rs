@@ -6,6 +6,9 @@ use handoffd::domain::failure::Code;
 use handoffd::domain::warning::WarningCode;
 use serde_json::Value;
 
+#[path = "../outside/list.rs"]
+mod outside;
+
 mod citations;
 mod follow;
 mod proofs;
@@ -47,6 +50,18 @@ fn every_code_has_a_page_and_every_page_a_code() {
         .filter(|stem| stem != "README")
         .collect();
     assert_eq!(pages, codes, "left: docs/errors/*.md; right: the registry of codes");
+}
+
+/// FINDINGS E1: the list of columns that `verify` does not look at is the one that a test works by.
+#[test]
+fn the_columns_outside_are_those_that_the_test_leaves_out() {
+    let path = folder().with_file_name("evidence.md");
+    let text = std::fs::read_to_string(path).expect("docs/evidence.md is there");
+    let (_, after) = text.split_once("These columns are outside.").expect("the list of columns");
+    let (_, rows) = after.split_once("|---|---|---|\n").expect("a table");
+    let shown: Vec<&str> = rows.lines().take_while(|line| line.starts_with('|')).collect();
+    assert_eq!(shown, outside::lines(), "left: docs/evidence.md; right: tests/outside/list.rs");
+    assert!(outside::OUTSIDE.iter().all(|(_, _, why)| why.len() > 5), "each has a reason");
 }
 
 #[test]

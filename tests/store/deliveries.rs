@@ -106,6 +106,20 @@ pub async fn only_the_first_of_a_task_is_claimed(bed: Arc<Bed>) {
     assert_eq!(claim(&bed.store, "dave", 10).await, []);
 }
 
+/// FINDINGS E2 of 0.3.0: an outbox row's target was changed, and the message went there.
+pub async fn a_row_for_another_receiver_than_its_handoffs_is_not_sent(bed: Arc<Bed>) {
+    submit(&bed.store, &[given(1, 1), given(2, 2).to("carol")]).await;
+    let of = handoff_id(1);
+    let sql = format!("UPDATE outbox SET target = 'carol' WHERE handoff_id = '{of}'");
+    assert_eq!(bed.raw().await.run(&sql).await.unwrap(), 1);
+    assert_eq!(
+        ids(&claim(&bed.store, "carol", 10).await),
+        [handoff_id(2)],
+        "its neighbour is sent"
+    );
+    assert_eq!(claim(&bed.store, "bob", 10).await, []);
+}
+
 pub async fn nothing_is_claimed_before_its_time(bed: Arc<Bed>) {
     let one = given(1, 1).at(500);
     let bob = one.receiver();

@@ -246,6 +246,7 @@ on_both_sides! {
         a_claim_has_what_an_attempt_needs,
         a_claim_of_a_compressed_message_has_what_was_sent,
         only_the_first_of_a_task_is_claimed,
+        a_row_for_another_receiver_than_its_handoffs_is_not_sent,
         a_return_is_in_one_inbox_until_it_is_taken_out,
         nothing_is_claimed_before_its_time,
         a_claim_takes_the_oldest_first_and_no_more_than_asked,

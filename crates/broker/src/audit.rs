@@ -8,7 +8,6 @@ use crate::archive::{ArchiveError, Contents};
 use crate::vault::Vault;
 use handoffd_core::domain::handoff::{Cost, Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{HandoffId, Micros, TaskId, TenantId};
-use handoffd_core::domain::task::{Task, TaskStatus};
 use handoffd_core::evidence::commitment::{CommitmentSubject, hash_text, unpack};
 use handoffd_core::evidence::record::{RecordKind, RecordParty};
 use handoffd_core::evidence::verify::record::opens_packed;
@@ -20,15 +19,19 @@ use handoffd_core::evidence::verify::{
 use handoffd_store::store::cold::ColdError;
 use handoffd_store::store::{
     CheckpointRow, ContentStorage, Cursor, HandoffFilter, Result, RunKey, Store, StoreError,
-    StoredRecord, TaskFilter,
+    StoredRecord,
 };
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 mod decisions;
+mod events;
 pub mod states;
+mod tasks;
 
 use decisions::ToldDecisions;
+use events::EventWalk;
+use tasks::TaskTotals;
 
 /// Records, or handoffs, read at once.
 const PAGE: i64 = 512;
@@ -44,7 +47,8 @@ pub struct LogCheck<'a> {
     pub heads: Vec<TrustedHead>,
     /// Whether to compare the rows beside the log with their records.
     pub state: bool,
-    /// Whether to compare the rows that steer the broker with the states that records commit to.
+    /// Whether to compare events with their records, and the rows that steer the broker with the states that records commit
+    /// to. The store in memory keeps neither.
     pub rows: bool,
     /// The master key; without it secrets are not compared.
     pub vault: Option<&'a Vault>,
@@ -82,7 +86,10 @@ pub async fn verify_log(
     let mut verifier =
         Verifier::against(head.log_id.clone(), check.heads).of_tenant(tenant.as_str());
     let total = u64::try_from(head.size).unwrap_or(0);
-    let mut told = ToldRows::default();
+    // Records with which a handoff's row is made; a handoff that was a dead letter and released has two.
+    let mut made = 0;
+    let mut totals = TaskTotals::default();
+    let mut events = EventWalk::default();
     let mut book = StateBook::default();
     let mut decided = ToldDecisions::default();
     let read = async |from: i64| -> Result<Vec<StoredRecord>> {
@@ -100,7 +107,8 @@ pub async fn verify_log(
         let from = last.leaf_index + 1;
         // The next page is read while this one is hashed.
         let (checked, following) = tokio::join!(check_entries(page), read(from));
-        for (record, alone) in &mut checked? {
+        let mut checked = checked?;
+        for (record, alone) in &mut checked {
             if record.leaf_index < head.size
                 && let Some(alone) = alone.take()
             {
@@ -108,11 +116,18 @@ pub async fn verify_log(
                 cold_fault(&mut verifier, record)?;
                 subject_fault(&mut verifier, record);
                 if check.state {
-                    told.add(record);
+                    made += u64::from(makes_a_row(record));
+                    totals.add(record);
                     states::enter(&mut book, record);
                     decided.add(record);
                 }
             }
+        }
+        let beside = check.state && check.rows;
+        if beside && verifier.report().first_fault.is_none() {
+            let records = checked.iter().map(|(record, _)| record);
+            let records = records.filter(|record| record.leaf_index < head.size);
+            events.compare(store, tenant, records).await?;
         }
         compare_nodes(store, tenant, &mut verifier, head.tree.size()).await?;
         (check.progress)(verifier.report().records, total);
@@ -136,14 +151,20 @@ pub async fn verify_log(
     }
     if check.state && verifier.report().first_fault.is_none() {
         let rows = compare_handoffs(store, tenant, head.size, &mut verifier).await?;
-        if told.made > rows && verifier.report().first_fault.is_none() {
+        if made > rows && verifier.report().first_fault.is_none() {
             find_gone(store, tenant, head.size, &mut verifier).await?;
         }
         if verifier.report().first_fault.is_none() {
-            compare_tasks(store, tenant, &told, &mut verifier).await?;
+            tasks::compare(store, tenant, &totals, (head.size, &mut verifier)).await?;
         }
         if verifier.report().first_fault.is_none() {
             decisions::compare(store, tenant, &decided, (head.size, &mut verifier)).await?;
+        }
+        if check.rows
+            && verifier.report().first_fault.is_none()
+            && let Some(fault) = events.finish(store, tenant).await?
+        {
+            verifier.fault(fault);
         }
         if check.rows && verifier.report().first_fault.is_none() {
             let (book, means) = ((&mut book, head.size), (check.contents, check.vault));
@@ -308,42 +329,6 @@ async fn find_surplus(
     Ok(())
 }
 
-/// Rows that the log tells of. Memory grows with the number of tasks that have ended.
-#[derive(Debug, Default)]
-struct ToldRows {
-    /// Records with which a handoff's row is made; a handoff that was a dead letter and released has two.
-    made: u64,
-    /// The record that ended each task, and the status that the task has since.
-    ended: HashMap<String, (i64, TaskStatus)>,
-}
-
-impl ToldRows {
-    fn add(&mut self, record: &StoredRecord) {
-        if MAKE_A_ROW.iter().any(|kind| record.kind == kind.as_str()) && record.handoff_id.is_some()
-        {
-            self.made += 1;
-        }
-        let status = if record.kind == RecordKind::TaskCompleted.as_str() {
-            TaskStatus::Completed
-        } else if record.kind == RecordKind::TaskCanceled.as_str() {
-            TaskStatus::Canceled
-        } else {
-            return;
-        };
-        if let Some(task) = &record.task_id {
-            self.ended.insert(task.clone(), (record.leaf_index, status));
-        }
-    }
-
-    /// Whether a task's row ended as its records say, or has not ended as they say.
-    fn agrees(&self, task: &Task) -> bool {
-        match self.ended.get(&task.id.to_string()) {
-            Some((_, status)) => task.status == *status,
-            None => !task.status.is_final(),
-        }
-    }
-}
-
 /// Names the first handoff whose row is gone: rows of handoffs are never removed.
 async fn find_gone(
     store: &dyn Store,
@@ -357,10 +342,9 @@ async fn find_gone(
         let Some(last) = page.last() else { return Ok(()) };
         from = last.leaf_index + 1;
         for record in &page {
-            if !MAKE_A_ROW.iter().any(|kind| record.kind == kind.as_str()) {
+            let Some(id) = record.handoff_id.as_deref().filter(|_| makes_a_row(record)) else {
                 continue;
-            }
-            let Some(id) = record.handoff_id.as_deref() else { continue };
+            };
             let there = match id.parse::<HandoffId>() {
                 Ok(id) => store.find_handoff(&(tenant.clone(), id)).await?.is_some(),
                 Err(_) => false,
@@ -373,78 +357,6 @@ async fn find_gone(
         }
     }
     Ok(())
-}
-
-/// Compares each task's end with its records.
-async fn compare_tasks(
-    store: &dyn Store,
-    tenant: &TenantId,
-    told: &ToldRows,
-    verifier: &mut Verifier,
-) -> Result<()> {
-    let mut after: Option<Cursor> = None;
-    let mut met = 0;
-    loop {
-        let page = store.list_tasks(tenant, &TaskFilter::default(), after.as_ref(), PAGE).await?;
-        let Some(last) = page.last() else { break };
-        after = Some((last.created_at, last.id.to_string()));
-        for task in &page {
-            met += usize::from(told.ended.contains_key(&task.id.to_string()));
-            if !told.agrees(task)
-                && let Some(fault) = compare_task(store, tenant, task.id).await?
-            {
-                verifier.fault(fault);
-                return Ok(());
-            }
-        }
-    }
-    if met < told.ended.len() {
-        for (task, (leaf_index, _)) in &told.ended {
-            let there = match task.parse::<TaskId>() {
-                Ok(id) => store.find_task(&(tenant.clone(), id)).await?.is_some(),
-                Err(_) => false,
-            };
-            if !there {
-                let detail = format!("task {task} has this record, and its row is gone");
-                verifier.beside(*leaf_index, "state", detail);
-                return Ok(());
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Compares a task with all its records as they are now: it may have ended since the check began.
-async fn compare_task(
-    store: &dyn Store,
-    tenant: &TenantId,
-    id: TaskId,
-) -> Result<Option<LogDefect>> {
-    let key = (tenant.clone(), id);
-    let Some(task) = store.find_task(&key).await? else { return Ok(None) };
-    store.settle_log(tenant).await?;
-    let mut told = ToldRows::default();
-    let mut from = 0;
-    loop {
-        let page = store.list_task_records(tenant, &[id], from, TASK_RECORDS).await?;
-        for record in &page {
-            told.add(record);
-        }
-        match page.last() {
-            Some(record) if page.len() as i64 == TASK_RECORDS => from = record.leaf_index + 1,
-            _ => break,
-        }
-    }
-    if told.agrees(&task) || store.find_task(&key).await?.as_ref() != Some(&task) {
-        return Ok(None);
-    }
-    let stands = task.status.as_str();
-    let (leaf_index, said) = match told.ended.get(&id.to_string()) {
-        Some((leaf_index, status)) => (*leaf_index, format!("its record says {}", status.as_str())),
-        None => (0, "no record says that it ended".to_owned()),
-    };
-    let detail = format!("task {id} stands as {stands}, {said}");
-    Ok(Some(LogDefect { leaf_index, fault: "state", detail }))
 }
 
 /// Compares each handoff's state with its last record, and its checkpoint with its commitment. A page of handoffs
@@ -500,6 +412,11 @@ async fn compare_handoffs(
     }
 }
 
+/// Whether a handoff's row is made with a record.
+fn makes_a_row(record: &StoredRecord) -> bool {
+    record.handoff_id.is_some() && MAKE_A_ROW.iter().any(|kind| record.kind == kind.as_str())
+}
+
 /// The kinds of the record with which a handoff's row is made.
 const MAKE_A_ROW: [RecordKind; 3] =
     [RecordKind::Handoff, RecordKind::NoOp, RecordKind::DeadLettered];
@@ -519,6 +436,8 @@ struct RecordedState {
     times: Vec<Micros>,
     /// The reasons of its records: an end has one of them.
     reasons: Vec<String>,
+    /// What its message is under, by the record that has the message: its commit, or the end of its stream.
+    message: Option<(i64, String)>,
     /// When its receiver accepted; none again once it is committed anew.
     accepted: Option<(i64, Micros)>,
 }
@@ -529,6 +448,7 @@ struct RecordedState {
 struct StatedState {
     status: Option<String>,
     reason: Option<String>,
+    message_commitment: Option<String>,
     checkpoint_commitment: Option<String>,
 }
 
@@ -653,6 +573,10 @@ impl RecordedTasks {
         if record.kind == RecordKind::Accepted.as_str() {
             state.accepted = Some((record.leaf_index, record.recorded_at));
         }
+        let has_message = makes_a_row(record) || record.kind == RecordKind::StreamClosed.as_str();
+        if let Some(commitment) = stated.message_commitment.filter(|_| has_message) {
+            state.message = Some((record.leaf_index, commitment));
+        }
         state.reasons.extend(stated.reason);
         if let Some(status) = stated.status {
             state.times.push(record.recorded_at);
@@ -743,7 +667,22 @@ fn compare(
         let detail = format!("handoff {id} stands with {place} {is}, its record says {was}");
         return Some(state(leaf_index, detail));
     }
+    if let (Some((leaf_index, was)), Some(is)) = (&recorded.message, &handoff.commitment)
+        && hash_text(is) != *was
+    {
+        let is = hash_text(is);
+        let detail = format!("handoff {id} stands with /commitment {is}, its record says {was}");
+        return Some(state(*leaf_index, detail));
+    }
     let (leaf_index, commitment) = recorded.checkpoint?;
+    if let Some(is) = handoff.checkpoint_commitment.map(|is| hash_text(&is))
+        && is != commitment
+    {
+        let detail = format!(
+            "handoff {id} stands with /checkpointCommitment {is}, its record says {commitment}"
+        );
+        return Some(state(leaf_index, detail));
+    }
     compare_checkpoint(handoff, (leaf_index, &commitment), checkpoints, verifier)
 }
 

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::{PAGE, TASK_RECORDS};
 use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::escalation::Escalation;
-use handoffd_core::domain::ids::{HandoffId, Micros, TaskId, TenantId};
+use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
 use handoffd_core::evidence::record::{Actor, RecordKind, RecordParty};
 use handoffd_core::evidence::verify::{LogDefect, Verifier};
 use handoffd_store::store::{
@@ -31,7 +31,8 @@ struct Decision {
 struct Said {
     reason: Option<String>,
     actor: Option<Actor>,
-    from_agent: RecordParty,
+    from_agent: Option<RecordParty>,
+    to_agent: Option<RecordParty>,
 }
 
 impl Said {
@@ -208,7 +209,14 @@ fn judge_letters(
         let at = |at: Option<Micros>| at.map_or_else(|| "none".to_owned(), Micros::rfc3339);
         let text = |text: Option<&str>| text.unwrap_or("none").to_owned();
         let person = end.and_then(|end| end.said.person());
-        let source = made.said.from_agent.agent_id.as_ref();
+        let party = |party: &Option<RecordParty>| party.as_ref()?.agent_id.clone();
+        let source = party(&made.said.from_agent);
+        // A letter that nobody answered has the receiver of its handoff.
+        let target = match &made.said.from_agent {
+            Some(_) => party(&made.said.to_agent),
+            None => row.target.clone(),
+        };
+        let agent = |agent: Option<&AgentId>| text(agent.map(AgentId::as_str));
         let members = [
             ("/status", row.status.as_str().to_owned(), status.as_str().to_owned()),
             ("/createdAt", at(Some(row.created_at)), at(Some(made.at))),
@@ -218,8 +226,9 @@ fn judge_letters(
             (
                 "/source",
                 row.source.to_string(),
-                source.map_or_else(|| row.source.to_string(), ToString::to_string),
+                source.map_or_else(|| row.source.to_string(), |agent| agent.to_string()),
             ),
+            ("/target", agent(row.target.as_ref()), agent(target.as_ref())),
         ];
         if let Some((place, is, was)) = members.into_iter().find(|(_, is, was)| is != was) {
             let leaf_index = end.unwrap_or(made).leaf_index;
@@ -257,10 +266,20 @@ fn judge_escalations(
             return Some((size, detail));
         };
         let made = made.remove(place);
+        if let Some(detail) = parties_differ(row, &made.said) {
+            return Some((made.leaf_index, detail));
+        }
         if row.is_open() != row.resolution.is_none() {
             let (id, status) = (row.id, row.status.as_str());
             let detail = format!(
                 "escalation {id} stands as {status}, and its own resolution says otherwise"
+            );
+            return Some((made.leaf_index, detail));
+        }
+        if row.is_open() && (row.resolved_at.is_some() || row.resolved_by.is_some()) {
+            let (id, task) = (row.id, row.task_id);
+            let detail = format!(
+                "escalation {id} of task {task} is open, and names a time or a person of its end"
             );
             return Some((made.leaf_index, detail));
         }
@@ -290,4 +309,14 @@ fn judge_escalations(
         end.leaf_index,
         "an escalation has this record of its end, and its row says otherwise".to_owned(),
     ))
+}
+
+/// How the agents of an escalation differ from its record. Records of earlier versions name none.
+fn parties_differ(row: &Escalation, said: &Said) -> Option<String> {
+    let differs = |place: &str, is: &AgentId, was: &Option<RecordParty>| {
+        let was = was.as_ref()?.agent_id.as_ref().filter(|was| *was != is)?;
+        Some(format!("escalation {} stands with {place} {is}, its record says {was}", row.id))
+    };
+    differs("/source", &row.source, &said.from_agent)
+        .or_else(|| differs("/target", &row.target, &said.to_agent))
 }

@@ -178,6 +178,7 @@ fn compare_secrets(
     compared: &mut Compared,
 ) -> Option<(i64, String)> {
     let name = format!("{} {}", row.object.words(), row.id);
+    let leaf_index = book.leaf_index(row.object, &row.id)?;
     if let Some(subject) = &row.subject {
         let Some(vault) = vault else {
             compared.secrets_not_compared += 1;
@@ -185,8 +186,9 @@ fn compare_secrets(
         };
         let key = hash_text(&vault.subject_key(tenant, subject));
         let other = row.state["subjectKey"] != key;
-        return other
-            .then(|| (0, format!("{name} stands with another person than its record says")));
+        return other.then(|| {
+            (leaf_index, format!("{name} stands with another person than its record says"))
+        });
     }
     let sealed = AgentSecrets::parse(row.sealed.as_ref()?);
     let Some((vault, committed)) = vault.zip(book.secrets(row.object, &row.id)) else {
@@ -202,7 +204,9 @@ fn compare_secrets(
     };
     match opens {
         Ok(true) => None,
-        Ok(false) => Some((0, format!("{name} stands with other secrets than its record says"))),
-        Err(err) => Some((0, format!("{name}: {err}"))),
+        Ok(false) => {
+            Some((leaf_index, format!("{name} stands with other secrets than its record says")))
+        }
+        Err(err) => Some((leaf_index, format!("{name}: {err}"))),
     }
 }

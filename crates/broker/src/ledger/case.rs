@@ -19,7 +19,7 @@ use handoffd_core::domain::latency::LatencySample;
 use handoffd_core::domain::lease::HolderPulse;
 use handoffd_core::domain::progress::Edge;
 use handoffd_core::domain::task::{Task, TaskEvent, TaskStatus};
-use handoffd_core::evidence::record::{Actor, RecordContent, RecordDraft, RecordKind};
+use handoffd_core::evidence::record::{Actor, RecordContent, RecordDraft, RecordKind, RecordParty};
 use handoffd_store::store::BatchState;
 
 /// A handoff with its task, as they are and as they will be.
@@ -286,6 +286,7 @@ impl<'a> Case<'a> {
         self.changes.push(returns::note(self.command, &mut self.task, &self.handoff, &to));
         let mut draft = draft_of(self.command, RecordKind::Returned, &self.handoff);
         draft.actor = Actor::broker();
+        draft.to = Some(party(&to));
         self.push(draft);
         let event = Event::of_handoff(EventType::HandoffReturned, &self.handoff, self.command.at)
             .with("returnedTo", to.as_str())
@@ -492,11 +493,17 @@ pub(super) fn escalation_of(
     }
 }
 
+/// An agent in a record that is about it.
+pub(super) fn party(agent: &AgentId) -> RecordParty {
+    RecordParty { agent_id: Some(agent.clone()), ..RecordParty::default() }
+}
+
 /// A person is asked about a handoff: the row, its record and its event.
 pub(super) fn asked(command: &Command, handoff: &Handoff, row: Escalation) -> [Change; 3] {
     let mut draft = draft_of(command, RecordKind::Escalated, handoff);
     draft.actor = Actor::broker();
     draft.reason = Some(row.reason.clone());
+    (draft.from, draft.to) = (Some(party(&row.source)), Some(party(&row.target)));
     let mut event = Event::of_handoff(EventType::HandoffEscalated, handoff, command.at)
         .with("reason", row.reason.as_str())
         .with("escalationId", row.id.to_string());
@@ -513,6 +520,7 @@ pub(super) fn asked_of_nobody(command: &Command, task: &Task, row: Escalation) -
     draft.task_id = Some(task.id);
     draft.status = Some(task.status.as_str());
     draft.reason = Some(row.reason.clone());
+    (draft.from, draft.to) = (Some(party(&row.source)), Some(party(&row.target)));
     let event = Event::of_task(EventType::HandoffEscalated, task, command.at)
         .with("reason", row.reason.as_str())
         .with("escalationId", row.id.to_string());

@@ -1,6 +1,6 @@
 //! Decisions on refusals: the record, the dead letter, and the failure that counts against the sender.
 
-use super::case::{Case, addressed, escalation};
+use super::case::{Case, addressed, escalation, party};
 use super::command::{Command, Counted, DeadLetter, LedgerError, Refuse, Reply, Submit, Undone};
 use super::context::Context;
 use super::decide::{Decided, Decision};
@@ -423,7 +423,9 @@ fn give_up(
     task.updated_at = command.at;
     let target = counted.target.as_ref().unwrap_or(&counted.by);
     let row = escalation(command, context, task.id, (&counted.by, target), code);
-    changes.push(Change::Record(Box::new(draft(RecordKind::Escalated, &task))));
+    let mut record = draft(RecordKind::Escalated, &task);
+    (record.from, record.to) = (Some(party(&row.source)), Some(party(&row.target)));
+    changes.push(Change::Record(Box::new(record)));
     let id = row.id.to_string();
     changes.push(publish(about(EventType::HandoffEscalated, &task).with("escalationId", id)));
     changes.push(publish(alert(Alert::HandoffEscalated, &task)));

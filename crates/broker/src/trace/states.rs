@@ -111,10 +111,14 @@ impl ToldStates {
         if accepted != told.accepted {
             found.push(("acceptedAt", json!(accepted), json!(told.accepted)));
         }
-        if let Some(at) = row.ended_at.map(Micros::rfc3339)
-            && told.statuses.iter().all(|(_, known, _)| *known != at)
-        {
-            found.push(("endedAt", json!(at), json!(ended)));
+        let is_open = HandoffStatus::parse(last).is_some_and(|last| !last.is_final());
+        let at = row.ended_at.map(Micros::rfc3339);
+        let fits = match &at {
+            Some(at) => !is_open && told.statuses.iter().any(|(_, known, _)| known == at),
+            None => is_open,
+        };
+        if !fits {
+            found.push(("endedAt", json!(at), json!(Some(ended).filter(|_| !is_open))));
         }
         // Of an open or a canceled one it can be the reason of an attempt, which no record has; of a completed one it is what its receiver
         // did next.

@@ -7,6 +7,7 @@ pub mod log;
 mod open;
 mod path;
 mod read;
+mod states;
 mod walk;
 
 pub use log::{LogReport, is_zstd, read_log, verify_log};

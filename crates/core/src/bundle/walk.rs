@@ -1,19 +1,20 @@
 //! Checks the records of a bundle in one pass against their proofs, their contents and the trace.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::format::{
-    BundleContentState, BundleManifest, CONTRACT_PUT, CommitmentLine, ContentKind, ERASED,
+    BundleContentState, BundleManifest, CONTRACT_PUT, CommitmentLine, ContentKind, ERASED, FORMAT,
     FORMAT_2, ProofLine, SCHEMA_PUT, contract_name, erased_slots, message_of, schema_name,
     schema_of_contract,
 };
 use super::open::OpenBundle;
 use super::path::root_of;
 use super::read::{BundleDefect, BundleReport};
+use super::states::RecordedStates;
 use crate::account::{Account, HopCost};
 use crate::context::growth::ContextGrowth;
 use crate::evidence::commitment::{CommitmentSubject, hash_of_text};
@@ -46,8 +47,7 @@ const VERDICTS: &[&str] = &[
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Trace<'a> {
     pub(super) task_id: String,
-    #[serde(rename = "status")]
-    _status: Option<String>,
+    status: Option<String>,
     #[serde(borrow)]
     handoffs: Vec<&'a RawValue>,
     #[serde(borrow)]
@@ -100,9 +100,11 @@ pub(super) struct WalkState {
     task_records: usize,
     handoffs: usize,
     committed: BTreeSet<String>,
-    /// The last status of each handoff by the records, with the leaf index; and by the trace.
-    statuses: HashMap<String, (i64, String)>,
-    traced: HashMap<String, String>,
+    /// The states by the records, and the entry of each handoff in the trace.
+    states: RecordedStates,
+    traced: BTreeMap<String, Value>,
+    /// Messages of the task's records that are kept, and those that are erased.
+    messages: (u64, u64),
     gaps: BTreeSet<(i64, i64)>,
     groups: GroupCheck,
     opinions: OpinionCheck,
@@ -333,15 +335,13 @@ impl BundleWalk<'_> {
     fn state(&mut self, record: &Record<'_>) -> Result<(), BundleDefect> {
         self.seen.groups.take(record.body).map_err(|detail| record.fault("group", detail))?;
         self.seen.opinions.take(record.body).map_err(|detail| record.fault("opinion", detail))?;
+        self.seen.states.take(record.leaf, record.body);
         let Some(id) = record.text("handoffId") else { return Ok(()) };
         if record.kind == "HANDOFF" {
             self.seen.committed.insert(id.to_owned());
         } else if VERDICTS.contains(&record.kind) && !self.seen.committed.contains(id) {
             let detail = format!("the record of handoff {id}, of which it speaks, is missing");
             return Err(record.fault("drop", detail));
-        }
-        if let Some(status) = record.text("status") {
-            self.seen.statuses.insert(id.to_owned(), (record.leaf, status.to_owned()));
         }
         Ok(())
     }
@@ -358,8 +358,14 @@ impl BundleWalk<'_> {
         self.seen.task_records += 1;
         let entry: Value = serde_json::from_str(entry.get()).unwrap_or_default();
         let content = match content {
-            Some(Opening::Kept(value)) => Some(value),
-            _ => None,
+            Some(Opening::Kept(value)) => {
+                self.seen.messages.0 += 1;
+                Some(value)
+            }
+            gone => {
+                self.seen.messages.1 += u64::from(gone.is_some());
+                None
+            }
         };
         let mut expected = record.body.clone();
         if let Some(object) = expected.as_object_mut() {
@@ -382,7 +388,8 @@ impl BundleWalk<'_> {
         let entry = entry.ok_or_else(|| wrong("the trace ends before this handoff"))?;
         self.seen.handoffs += 1;
         let entry: Value = serde_json::from_str(entry.get()).unwrap_or_default();
-        let description = content.as_ref().and_then(|content| content.get("taskDescription"));
+        let of_content = |name: &str| content.as_ref().and_then(|content| content.get(name));
+        let summary = of_content("taskSummary").filter(|summary| summary.is_string());
         // What an end says of cost and size comes later.
         self.seen.costs.push((record.leaf, entry.get("cost").cloned().unwrap_or_default()));
         self.seen.contexts.push((record.leaf, entry.get("context").cloned()));
@@ -397,15 +404,20 @@ impl BundleWalk<'_> {
             ("toAgent", body("toAgent")),
             ("contract", body("contract")),
             ("costTracking", body("costAtHandoff")),
-            ("taskDescription", description),
+            ("taskDescription", of_content("taskDescription")),
+            ("taskSummary", summary),
+            ("residency", body("residency")),
+            ("group", body("group")),
+            // The trace of a row that contradicts its records says so, and proves nothing.
+            ("rowDiffers", None),
         ] {
             if entry.get(name).unwrap_or(&Value::Null) != expected.unwrap_or(&Value::Null) {
                 return Err(wrong(&format!("the trace shows another {name} of the handoff")));
             }
         }
         let id = record.text("handoffId");
-        if let (Some(id), Some(status)) = (id, entry.get("status").and_then(Value::as_str)) {
-            self.seen.traced.insert(id.to_owned(), status.to_owned());
+        if let Some(id) = id {
+            self.seen.traced.insert(id.to_owned(), entry);
         }
         if let (Some(messages), Some(content)) = (&mut self.messages, content) {
             messages.push(message_of(id, content));
@@ -430,13 +442,7 @@ impl BundleWalk<'_> {
             let detail = format!("it names payload schema {schema}, which is not in the bundle");
             return Err(BundleDefect::at(*leaf, "payload-schema", detail));
         }
-        for (id, status) in &seen.traced {
-            if let Some((leaf, said)) = seen.statuses.get(id).filter(|(_, said)| said != status) {
-                let detail =
-                    format!("handoff {id} stands as {status}, its last record says {said}");
-                return Err(BundleDefect::at(*leaf, "state", detail));
-            }
-        }
+        self.compare_states()?;
         let trace = &self.trace;
         let wrong =
             |what: &str| BundleDefect::new("trace", format!("the trace shows other {what}"));
@@ -462,13 +468,42 @@ impl BundleWalk<'_> {
         if trace.agents != seen.account.agents() {
             return Err(wrong("agents"));
         }
-        let said = trace.verification.get("records").and_then(Value::as_u64);
-        if trace.verification.get("ok") != Some(&Value::Bool(true))
-            || said != Some(seen.task_records as u64)
-        {
+        if self.own_verification_differs() {
             return Err(wrong("findings of its own verification"));
         }
         Ok(())
+    }
+
+    /// Derives the states of the task and its handoffs from the records, and compares the trace with them.
+    fn compare_states(&self) -> Result<(), BundleDefect> {
+        let states = &self.seen.states;
+        for (id, entry) in &self.seen.traced {
+            // Traces of earlier forms may lag behind in times.
+            let lags = self.manifest.format != FORMAT;
+            let differs = states.status_differs(id, entry);
+            let differs = differs.or_else(|| states.times_differ(id, entry).filter(|_| !lags));
+            if let Some((leaf, detail)) = differs {
+                return Err(BundleDefect::at(leaf, "state", detail));
+            }
+        }
+        match states.task_differs(self.trace.status.as_deref()) {
+            Some((Some(leaf), detail)) => Err(BundleDefect::at(leaf, "state", detail)),
+            Some((None, detail)) => Err(BundleDefect::new("state", detail)),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the trace says of its own check what this one does not find.
+    fn own_verification_differs(&self) -> bool {
+        let shown = &self.trace.verification;
+        let count = |name: &str| shown.get(name).and_then(Value::as_u64);
+        let (kept, erased) = self.seen.messages;
+        let counts = (count("records"), count("contents"), count("erased"));
+        shown.get("ok") != Some(&Value::Bool(true))
+            || shown.get("firstBad").is_some_and(|bad| !bad.is_null())
+            || counts != (Some(self.seen.task_records as u64), Some(kept), Some(erased))
+            || count("purged").unwrap_or(0) > erased
+            || count("unavailable").unwrap_or(0) > 0
     }
 }
 

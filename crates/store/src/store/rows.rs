@@ -275,6 +275,15 @@ macro_rules! decoders {
             Ok((parse(row, "task_id")?, CheckpointRef { execution_id, seq: get(row, "seq")? }))
         }
 
+        /// Rejects a claim whose outbox row names another receiver than its handoff: the row was changed past the broker.
+        pub(super) fn addressed(row: &$row) -> Result<()> {
+            let (target, addressee): (&str, &str) = (get(row, "target")?, get(row, "addressee")?);
+            if target == addressee {
+                return Ok(());
+            }
+            Err(unreadable("target", format!("the handoff is for {addressee}")))
+        }
+
         /// The bytes to deliver of a content without bytes: none where erased. Rejects one that is only cold,
         /// by its columns `salt` and `segment`.
         pub(super) fn erased(row: &$row) -> Result<Vec<u8>> {

@@ -257,6 +257,12 @@ impl StateBook {
         }))
     }
 
+    /// The leaf index of the last record about an object.
+    #[must_use]
+    pub fn leaf_index(&self, object: StateObject, id: &str) -> Option<i64> {
+        self.objects.get(&object)?.get(id).map(|(leaf_index, _)| *leaf_index)
+    }
+
     /// The commitment to an object's secrets, where its records have one.
     #[must_use]
     pub fn secrets(&self, object: StateObject, id: &str) -> Option<&str> {

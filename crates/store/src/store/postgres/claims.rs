@@ -170,7 +170,7 @@ const CLAIM: &str = "WITH due AS MATERIALIZED ( \
        RETURNING o.tenant, o.handoff_id, o.task_id, o.seq, o.target, o.priority, o.attempt, o.busy, \
          o.created_at) \
      SELECT c.tenant, c.handoff_id, c.task_id, c.target, c.attempt, \
-       c.busy, h.deadline_at, h.fencing_token, h.idempotent, h.attempts, h.reason, h.policy, h.traceparent, h.tracestate, h.span, h.context, h.sent_id, k.codec, k.bytes, k.salt, k.segment, p.codecs, p.parts \
+       c.busy, h.deadline_at, h.fencing_token, h.idempotent, h.attempts, h.reason, h.policy, h.traceparent, h.tracestate, h.span, h.context, h.sent_id, h.target AS addressee, k.codec, k.bytes, k.salt, k.segment, p.codecs, p.parts \
      FROM claimed AS c \
      JOIN handoffs AS h ON h.tenant = c.tenant AND h.handoff_id = c.handoff_id \
      LEFT JOIN contents AS k ON k.tenant = h.tenant AND k.content_id = COALESCE(h.sent_id, h.content_id) \
@@ -219,6 +219,7 @@ pub(super) async fn claim(
 }
 
 fn claimed(row: &PgRow) -> Result<DeliveryClaim> {
+    rows::addressed(row)?;
     let bytes: Option<&[u8]> = rows::get(row, "bytes")?;
     let body = match bytes {
         Some(bytes) => open(rows::codec(row)?, bytes)?,

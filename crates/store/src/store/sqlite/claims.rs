@@ -134,7 +134,7 @@ pub(super) fn claim(
     let mut ids = Vec::new();
     let mut claims: Vec<DeliveryClaim> = Vec::new();
     db.query("SELECT o.tenant, o.handoff_id, o.task_id, o.target, o.attempt, \
-           o.busy, h.deadline_at, h.fencing_token, h.idempotent, h.attempts, h.reason, h.policy, h.traceparent, h.tracestate, h.span, h.context, h.sent_id, c.codec, c.bytes, c.salt, c.segment \
+           o.busy, h.deadline_at, h.fencing_token, h.idempotent, h.attempts, h.reason, h.policy, h.traceparent, h.tracestate, h.span, h.context, h.sent_id, h.target AS addressee, c.codec, c.bytes, c.salt, c.segment \
          FROM outbox AS o \
          JOIN handoffs AS h ON h.tenant = o.tenant AND h.handoff_id = o.handoff_id \
          LEFT JOIN contents AS c ON c.tenant = h.tenant AND c.content_id = coalesce(h.sent_id, h.content_id) \
@@ -182,6 +182,7 @@ pub(super) fn claim(
 }
 
 fn claimed(row: &Row<'_>) -> Result<DeliveryClaim> {
+    rows::addressed(row)?;
     // Erased since: the attempt goes on, with nothing to show. What is only cold is not erased, and
     // must not go out empty: open handoffs are held back from the archive, so this is a fault.
     let body = match rows::get::<Option<&[u8]>>(row, "bytes")? {
