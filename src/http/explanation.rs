@@ -38,9 +38,9 @@ pub struct ExplainedFinding {
     pub pointer: String,
     /// First byte of the match in that text.
     pub offset: usize,
-    /// What the text was judged as: `tool_output`, `user_turn`, `task` or `data`.
+    /// The class of the text: `tool_output`, `user_turn`, `task` or `data`.
     pub field_class: String,
-    /// What the rule matched, as the scan read it (decoded, disguises undone). It may be an attack: show it as text.
+    /// The words that the rule matched, as the scan read them (decoded, disguises undone). It may be an attack: show it as text.
     pub words: String,
     /// Why it is certain: `ORDER_FOLLOWS`, `ORDER_ITSELF`, `FORM`, `ADDRESSED_AND_TOGETHER`, `TOGETHER`, or `MARK` where it is
     /// not and `orders` refuses it.

@@ -34,7 +34,7 @@ pub enum AwaitedKind {
 pub struct NextEventView {
     /// When it comes, RFC 3339.
     pub at: String,
-    /// What happens then, in words.
+    /// The event in words.
     pub event: String,
 }
 

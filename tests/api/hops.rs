@@ -1,7 +1,5 @@
 //! Tasks as long as `gate.max_hops` may allow: every page that shows a task shows these, and nothing recurses over hops.
 
-use std::time::Instant;
-
 use handoffd::bundle::{VerifyOptions, verify};
 use handoffd::clock::random_id;
 use handoffd::domain::course::Course;
@@ -17,6 +15,7 @@ use handoffd::evidence::record::{
 };
 use handoffd::store::{Needs, Store, Writes};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::harness::{Broker, Kind, run};
 

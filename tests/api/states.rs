@@ -83,9 +83,16 @@ fn other(Column { table, name, of_type, .. }: &Column) -> String {
         }
         (
             _,
-            "task_id" | "handoff_id" | "parent_id" | "content_id" | "event_id" | "subscription_id",
+            "task_id"
+            | "handoff_id"
+            | "parent_id"
+            | "content_id"
+            | "event_id"
+            | "subscription_id"
+            | "source_execution"
+            | "checkpoint_execution"
+            | "execution_id",
         ) => uuid.to_owned(),
-        (_, "source_execution" | "checkpoint_execution" | "execution_id") => uuid.to_owned(),
         (_, "version") => "'9.9.9'".to_owned(),
         (_, "window_s") => "7200".to_owned(),
         (_, "usd_nanos") => "usd_nanos + 1000000000".to_owned(),

@@ -189,16 +189,12 @@ impl Bed {
 
     /// How the database carries out the first page of a list.
     pub async fn explain(&self, list: &ListFilter) -> Vec<String> {
-        match self.side {
-            Side::Sqlite => {
-                let store = SqliteStore::open(&self.url, SqliteOptions::beside()).await.unwrap();
-                store.explain_list(&acme(), list).await.unwrap()
-            }
-            _ => {
-                let store = open_with(&self.url, self.audit.as_deref()).await.unwrap();
-                store.explain_list(&acme(), list).await.unwrap()
-            }
+        if self.side == Side::Sqlite {
+            let store = SqliteStore::open(&self.url, SqliteOptions::beside()).await.unwrap();
+            return store.explain_list(&acme(), list).await.unwrap();
         }
+        let store = open_with(&self.url, self.audit.as_deref()).await.unwrap();
+        store.explain_list(&acme(), list).await.unwrap()
     }
 
     /// A plain connection under the store's own role.

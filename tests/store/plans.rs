@@ -18,9 +18,15 @@ use crate::harness::{Bed, Side, acme};
 /// No index of its own: the tenant's rows are walked by an index, on SQLite newest first till the page is full.
 const WALK: &[&str] = &["_created", "_time", "Index Scan using"];
 
-/// Each documented filter of the lists by itself, with the indexes of which one serves it. A new member of a filter does not
-/// compile until it has a case here.
-fn cases() -> Vec<(ListFilter, &'static [&'static str])> {
+/// A list, and the indexes of which one serves it.
+type Case = (ListFilter, &'static [&'static str]);
+
+/// Each documented filter of the lists by itself. A new member of a filter does not compile until it has a case here.
+fn cases() -> Vec<Case> {
+    [handoffs(), tasks(), dead_letters(), escalations(), refusals()].into_iter().flatten().collect()
+}
+
+fn handoffs() -> Vec<Case> {
     let (a, at) = (agent("s1"), Micros(5));
     let none = HandoffFilter::default();
     let HandoffFilter {
@@ -35,7 +41,7 @@ fn cases() -> Vec<(ListFilter, &'static [&'static str])> {
         user: _,
     } = &none;
     let of = |filter| ListFilter::Handoffs(filter);
-    let mut cases: Vec<(ListFilter, &[&str])> = vec![
+    let mut cases: Vec<Case> = vec![
         (of(HandoffFilter { task_id: Some(task_id(1)), ..none.clone() }), &["handoffs_task"]),
         (
             of(HandoffFilter { conversation: Some("c1".to_owned()), ..none.clone() }),
@@ -44,7 +50,7 @@ fn cases() -> Vec<(ListFilter, &'static [&'static str])> {
         (of(HandoffFilter { user: Some("u1".to_owned()), ..none.clone() }), &["handoffs_user"]),
         (of(HandoffFilter { source: Some(a.clone()), ..none.clone() }), WALK),
         (of(HandoffFilter { target: Some(a.clone()), ..none.clone() }), WALK),
-        (of(HandoffFilter { party: Some(a.clone()), ..none.clone() }), WALK),
+        (of(HandoffFilter { party: Some(a), ..none.clone() }), WALK),
         (of(HandoffFilter { from: Some(at), ..none.clone() }), WALK),
         (of(HandoffFilter { until: Some(at), ..none.clone() }), WALK),
     ];
@@ -53,6 +59,11 @@ fn cases() -> Vec<(ListFilter, &'static [&'static str])> {
             if status.is_final() { &["handoffs_closed"] } else { &["handoffs_open", "_created"] };
         cases.push((of(HandoffFilter { status: Some(status), ..none.clone() }), by));
     }
+    cases
+}
+
+fn tasks() -> Vec<Case> {
+    let (a, at) = (agent("s1"), Micros(5));
     let none = TaskFilter::default();
     let TaskFilter {
         status: _,
@@ -64,14 +75,14 @@ fn cases() -> Vec<(ListFilter, &'static [&'static str])> {
         user: _,
     } = &none;
     let of = |filter| ListFilter::Tasks(filter);
-    cases.extend([
-        (of(TaskFilter { party: Some(a.clone()), ..none.clone() }), WALK),
+    let mut cases: Vec<Case> = vec![
+        (of(TaskFilter { party: Some(a), ..none.clone() }), WALK),
         (of(TaskFilter { from: Some(at), ..none.clone() }), WALK),
         (of(TaskFilter { until: Some(at), ..none.clone() }), WALK),
         (of(TaskFilter { left_at_most: Some(Usd(1)), ..none.clone() }), WALK),
         (of(TaskFilter { spent_at_least: Some(Usd(1)), ..none.clone() }), WALK),
         (of(TaskFilter { user: Some("u1".to_owned()), ..none.clone() }), &["handoffs_user"]),
-    ]);
+    ];
     for status in TaskStatus::ALL {
         // `closed_tasks` has its key alone.
         let by: &[&str] =
@@ -81,16 +92,30 @@ fn cases() -> Vec<(ListFilter, &'static [&'static str])> {
             TaskFilter { status: Some(status), from: Some(at), until: Some(at), ..none.clone() };
         cases.push((of(within), by));
     }
+    cases
+}
+
+fn dead_letters() -> Vec<Case> {
+    let (a, at) = (agent("s1"), Micros(5));
     let none = DeadLetterFilter::default();
-    let DeadLetterFilter { status: _, reason: _, source: _, target: _, from: _, until: _ } = &none;
+    let DeadLetterFilter {
+        status: _,
+        task_id: _,
+        reason: _,
+        source: _,
+        target: _,
+        from: _,
+        until: _,
+    } = &none;
     let of = |filter| ListFilter::DeadLetters(filter);
-    cases.extend([
+    let mut cases: Vec<Case> = vec![
+        (of(DeadLetterFilter { task_id: Some(task_id(1)), ..none.clone() }), WALK),
         (of(DeadLetterFilter { reason: Some("R1".to_owned()), ..none.clone() }), WALK),
         (of(DeadLetterFilter { source: Some(a.clone()), ..none.clone() }), WALK),
-        (of(DeadLetterFilter { target: Some(a.clone()), ..none.clone() }), WALK),
+        (of(DeadLetterFilter { target: Some(a), ..none.clone() }), WALK),
         (of(DeadLetterFilter { from: Some(at), ..none.clone() }), WALK),
         (of(DeadLetterFilter { until: Some(at), ..none.clone() }), WALK),
-    ]);
+    ];
     for status in DeadLetterStatus::ALL {
         let by: &[&str] = if status == DeadLetterStatus::Open {
             &["dead_letters_open"]
@@ -99,13 +124,17 @@ fn cases() -> Vec<(ListFilter, &'static [&'static str])> {
         };
         cases.push((of(DeadLetterFilter { status: Some(status), ..none.clone() }), by));
     }
+    cases
+}
+
+fn escalations() -> Vec<Case> {
     let none = EscalationFilter::default();
     let EscalationFilter { status: _, task_id: _ } = &none;
     let of = |filter| ListFilter::Escalations(filter);
-    cases.push((
+    let mut cases: Vec<Case> = vec![(
         of(EscalationFilter { task_id: Some(task_id(1)), ..none.clone() }),
         &["escalations_task"],
-    ));
+    )];
     for status in EscalationStatus::ALL {
         let by: &[&str] = if status == EscalationStatus::Open {
             &["escalations_open", "escalations_created"]
@@ -114,11 +143,16 @@ fn cases() -> Vec<(ListFilter, &'static [&'static str])> {
         };
         cases.push((of(EscalationFilter { status: Some(status), ..none.clone() }), by));
     }
+    cases
+}
+
+fn refusals() -> Vec<Case> {
+    let (a, at) = (agent("s1"), Micros(5));
     let none = RefusalFilter::default();
     let RefusalFilter { source: _, target: _, task_id: _, code: _, pointer: _, from: _, until: _ } =
         &none;
     let of = |filter| ListFilter::Refusals(filter);
-    cases.extend([
+    vec![
         (of(RefusalFilter { source: Some(a.clone()), ..none.clone() }), &["refusals_source"][..]),
         (of(RefusalFilter { target: Some(a), ..none.clone() }), WALK),
         (of(RefusalFilter { task_id: Some(task_id(1)), ..none.clone() }), WALK),
@@ -129,8 +163,7 @@ fn cases() -> Vec<(ListFilter, &'static [&'static str])> {
         ),
         (of(RefusalFilter { from: Some(at), ..none.clone() }), WALK),
         (of(RefusalFilter { until: Some(at), ..none }), WALK),
-    ]);
-    cases
+    ]
 }
 
 /// Rows by which Postgres can tell what an index saves: of each task, state, user and code a share.

@@ -436,7 +436,7 @@ struct RecordedState {
     times: Vec<Micros>,
     /// The reasons of its records: an end has one of them.
     reasons: Vec<String>,
-    /// What its message is under, by the record that has the message: its commit, or the end of its stream.
+    /// The commitment of its message, by the record that has the message: its commit, or the end of its stream.
     message: Option<(i64, String)>,
     /// When its receiver accepted; none again once it is committed anew.
     accepted: Option<(i64, Micros)>,

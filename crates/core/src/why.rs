@@ -508,5 +508,4 @@ fn in_words(time: Duration) -> String {
 }
 
 #[cfg(test)]
-#[path = "why_tests.rs"]
 mod tests;

@@ -83,7 +83,7 @@ pub(super) fn secrets(plan: &Plan, declared: &Declared) -> Result<Vec<Secrets>, 
 fn secret(from: &SecretRef, folder: &Path) -> Result<String, String> {
     let text = match from {
         SecretRef::Env(name) => {
-            std::env::var(name).map_err(|_| "there is no such variable".to_owned())?
+            std::env::var(name).map_err(|_| "the variable is not set".to_owned())?
         }
         SecretRef::File(path) => {
             std::fs::read_to_string(folder.join(path)).map_err(|err| err.to_string())?

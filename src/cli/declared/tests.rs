@@ -19,12 +19,16 @@ use handoffd_core::domain::agent::{Agent, AgentSpec};
 use handoffd_core::domain::event::SubscriptionSpec;
 use handoffd_core::gate::schema::DocumentSchema;
 
-fn object(value: Value) -> Object {
-    read(&value).unwrap_or_else(|faults| panic!("{faults:?}: {value}"))
+fn object(value: &Value) -> Object {
+    read(value).unwrap_or_else(|faults| panic!("{faults:?}: {value}"))
 }
 
 fn objects(values: impl IntoIterator<Item = Value>) -> Objects {
-    values.into_iter().map(object).map(|object| (object.key.clone(), object)).collect()
+    values
+        .into_iter()
+        .map(|value| object(&value))
+        .map(|object| (object.key.clone(), object))
+        .collect()
 }
 
 /// One object of each kind with every member that its schema names.
@@ -118,7 +122,7 @@ fn the_schemas_are_what_the_code_reads() {
         let (schema, name) = (schema(kind), kind.name());
         let judge = DocumentSchema::new(&schema).unwrap();
         assert_eq!(judge.check(sample), [], "{name}");
-        assert_eq!(object(sample.clone()).key.kind, kind);
+        assert_eq!(object(sample).key.kind, kind);
         let stated: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
         for member in stated {
             assert!(sample.get(member).is_some(), "{name}: the sample has no {member}");
@@ -137,7 +141,10 @@ fn the_schemas_are_what_the_code_reads() {
         for member in schema["required"].as_array().unwrap() {
             let mut without = sample.clone();
             without.as_object_mut().unwrap().remove(member.as_str().unwrap());
-            assert!(read(&without).is_err() && judge.check(&without) != [], "{name}: {member}");
+            assert!(
+                read(&without).is_err() && !judge.check(&without).is_empty(),
+                "{name}: {member}"
+            );
         }
         let mut places = Vec::new();
         closed(&schema, &schema, sample, "", &mut places);
@@ -551,7 +558,7 @@ fn files_are_read_with_the_line_of_each_defect() {
 fn subscriptions_of_one_name_are_told_apart_and_not_dumped() {
     let mut held = Held::default();
     for id in ["1", "2", "3"] {
-        let mut one = object(json!({ "kind": "Subscription", "url": "http://127.0.0.1:1/e" }));
+        let mut one = object(&json!({ "kind": "Subscription", "url": "http://127.0.0.1:1/e" }));
         one.handle = Some(id.to_owned());
         held.put(one);
     }

@@ -211,7 +211,7 @@ fn judge_letters(
         let person = end.and_then(|end| end.said.person());
         let party = |party: &Option<RecordParty>| party.as_ref()?.agent_id.clone();
         let source = party(&made.said.from_agent);
-        // A letter that nobody answered has the receiver of its handoff.
+        // A letter without an answer has the receiver of its handoff.
         let target = match &made.said.from_agent {
             Some(_) => party(&made.said.to_agent),
             None => row.target.clone(),

@@ -114,7 +114,7 @@ struct TaskHistory {
     stated: Option<Usd>,
     /// The budget left by the last message, with its leaf index.
     remaining: Option<(i64, Usd)>,
-    /// The sum of what records count as spent; `None` where an earlier version counted nothing.
+    /// The sum that records count as spent; `None` where an earlier version counted nothing.
     spent: Option<Usd>,
     top_ups: Vec<i64>,
     parties: HashMap<String, Parties>,
@@ -394,7 +394,9 @@ async fn judge_now(
             let page = store.list_records(tenant, Some(id), from, PAGE, true).await?;
             let Some(last) = page.last() else { break };
             from = last.leaf_index + 1;
-            page.iter().for_each(|record| totals.add(record));
+            for record in &page {
+                totals.add(record);
+            }
         }
     }
     let found = history.difference(&task, (&totals, size));

@@ -68,7 +68,7 @@ pub struct Rule {
     /// kind that is not named does not have it.
     #[serde(default)]
     pub weight: BTreeMap<FieldClass, f32>,
-    /// What it adds to the score that marks a place in a tool's output or in data, over 0 to 1; without it, what it
+    /// Its share of the score that marks a place in a tool's output or in data, over 0 to 1; without it, what it
     /// weighs there.
     #[serde(default)]
     pub mark: Option<f32>,

@@ -38,7 +38,7 @@ pub(super) struct ViewScan {
     pub work: u64,
 }
 
-/// What a rule matched, in the words of the view that it was found in.
+/// The place that a rule matched, in the words of the view that it was found in.
 #[derive(Debug, Clone)]
 pub(super) struct Witness {
     pub rule: u16,
@@ -46,11 +46,11 @@ pub(super) struct Witness {
     pub start: usize,
     pub certain: bool,
     pub words: String,
-    /// What follows it there.
+    /// The text behind it there.
     pub after: String,
 }
 
-/// Most characters of what a rule matched, and of what follows it.
+/// Most characters of a match, and of the text behind it.
 const SHOWN: (usize, usize) = (300, 120);
 
 impl Witness {
@@ -104,7 +104,7 @@ struct ViewScanner<'a> {
     /// How the text at hand was turned from the one above it, where it was.
     turned: Option<Option<u8>>,
     seen: ViewScan,
-    /// What was matched, in words, where that is asked for.
+    /// The matches in words, where that is asked for.
     witnesses: Option<Vec<Witness>>,
 }
 

@@ -18,7 +18,7 @@ const BESIDE: usize = 12;
 /// Most characters of a place whose words only a form tells.
 const PLACE: usize = 120;
 
-/// What makes a finding certain, or leaves it a mark.
+/// The reason why a finding is certain, or a mark alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Certainty {
     /// An override or a demand, and an order that follows it.
@@ -78,11 +78,11 @@ pub struct Explanation {
     pub tier: Tier,
     /// The kind of field that the text was judged as.
     pub class: FieldClass,
-    /// What the rule matched, as the scan read it: decoded, unfolded, put together.
+    /// The words that the rule matched, as the scan read it: decoded, unfolded, put together.
     pub words: String,
-    /// What follows it, where an order that follows makes it certain.
+    /// The order that follows and makes it certain.
     pub order: Option<String>,
-    /// What makes it certain.
+    /// The reason why it is certain.
     pub certainty: Certainty,
     /// The other rules that count beside it, where it does not suffice by itself.
     pub with: Vec<String>,
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(one.setting(), ("orders", "mark"));
     }
 
-    /// Both say the same of every text: an explanation is no second judgement.
+    /// Both say the same of every text: an explanation judges nothing anew.
     #[test]
     fn each_finding_and_mark_is_explained_and_nothing_else() {
         let everyday = include_str!("../../../../../../tests/corpora/everyday.tsv");
