@@ -2707,6 +2707,26 @@ class MessageVersionRange(RootModel[str]):
     """
 
 
+class NextEventView(BaseModel):
+    """
+    An event that comes without a person.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    at: AwareDatetime
+    """
+    When it comes, RFC 3339.
+    """
+    event: str
+    """
+    The event in words.
+    """
+
+
 class NodeView(BaseModel):
     """
     An agent as a node of the allowlist's graph.
@@ -3646,6 +3666,30 @@ class ReleaseBody(BaseModel):
     waive: list[str] | None = None
     """
     The findings to waive: each by its pointer, as `CODE:pointer`, or as `rule:name`.
+    """
+
+
+class RemedyView(BaseModel):
+    """
+    A request that ends a wait.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    command: str
+    """
+    The same by the command line.
+    """
+    effect: str
+    """
+    Its effect, in words.
+    """
+    request: str
+    """
+    Method and path of the API.
     """
 
 
@@ -4804,6 +4848,75 @@ class VerificationView(BaseModel):
     """
 
 
+class WaitView(BaseModel):
+    """
+    One reason why a task does not go on.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    attempts: int
+    """
+    Attempts at its delivery begun so far.
+    """
+    awaited: Literal["agent", "person", "broker", "nobody"] | str
+    """
+    Who ends the wait.
+    """
+    awaited_agent_id: Annotated[str | None, Field(alias="awaitedAgentId")] = None
+    """
+    The agent that is waited for.
+    """
+    cause: (
+        Literal[
+            "ESCALATED",
+            "DEAD_LETTERED",
+            "RECEIVER_DELETED",
+            "ENDPOINT_DISABLED",
+            "RECEIVER_PAUSED",
+            "BUDGET_USED_UP",
+            "IDLE",
+            "RETRYING",
+            "NOT_FETCHED",
+            "QUESTION_OPEN",
+            "STREAM_OPEN",
+            "VERDICT_DUE",
+            "RECEIVER_WORKS",
+            "DELIVERY_DUE",
+            "BEHIND",
+            "ENDED",
+        ]
+        | str
+    )
+    """
+    The reason as a code.
+    """
+    handoff_id: Annotated[str | None, Field(alias="handoffId")] = None
+    """
+    The handoff that waits, or the last one.
+    """
+    last_error: Annotated[str | None, Field(alias="lastError")] = None
+    """
+    Why the last attempt failed, or the handoff ended: a code.
+    """
+    next: NextEventView | None = None
+    remedies: list[RemedyView]
+    """
+    Requests that end the wait; an operator's key may make them.
+    """
+    sentence: str
+    """
+    The reason in one sentence.
+    """
+    since: str
+    """
+    When the wait began, RFC 3339.
+    """
+
+
 class WarningView(BaseModel):
     """
     A shortfall that refuses nothing: something was taken and does not hold in full.
@@ -4906,6 +5019,44 @@ class WhatIfCounts(BaseModel):
     same: int
     """
     As it is now.
+    """
+
+
+class WhyView(BaseModel):
+    """
+    Why a task does not go on.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    sentence: str
+    """
+    The first reason's sentence.
+    """
+    status: (
+        Literal[
+            "PENDING_HANDOFF",
+            "HANDING_OFF",
+            "RUNNING",
+            "ESCALATED",
+            "COMPLETED",
+            "CANCELED",
+        ]
+        | str
+    )
+    """
+    Its status.
+    """
+    task_id: Annotated[str, Field(alias="taskId")]
+    """
+    UUID of the task.
+    """
+    waits: list[WaitView]
+    """
+    All reasons, the most urgent one first; at least one.
     """
 
 
@@ -6110,7 +6261,7 @@ class ExplainedFinding(BaseModel):
     """
     field_class: Annotated[str, Field(alias="fieldClass")]
     """
-    What the text was judged as: `tool_output`, `user_turn`, `task` or `data`.
+    The class of the text: `tool_output`, `user_turn`, `task` or `data`.
     """
     offset: int
     """
@@ -6138,7 +6289,7 @@ class ExplainedFinding(BaseModel):
     """
     words: str
     """
-    What the rule matched, as the scan read it (decoded, disguises undone). It may be an attack: show it as text.
+    The words that the rule matched, as the scan read them (decoded, disguises undone). It may be an attack: show it as text.
     """
 
 

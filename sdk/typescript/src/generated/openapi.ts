@@ -1628,6 +1628,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/tasks/{taskId}/why": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Why a task does not go on: who it waits for, since when, what was tried, what comes next, and what ends the wait. */
+        get: operations["explainTask"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/transports": {
         parameters: {
             query?: never;
@@ -2201,6 +2218,8 @@ export interface components {
             /** @description Whether the question waits for its answer. */
             state: components["schemas"]["QuestionState"];
         };
+        /** @description Who ends a wait. */
+        AwaitedKind: ("agent" | "person" | "broker" | "nobody") | (string & {});
         /** @description What a hop did to a value. */
         BlameStep: {
             /** @description Id of the agent that sent it. */
@@ -3458,7 +3477,7 @@ export interface components {
             exception: components["schemas"]["FittingException"];
             /** @description Its family of attacks. */
             family: string;
-            /** @description What the text was judged as: `tool_output`, `user_turn`, `task` or `data`. */
+            /** @description The class of the text: `tool_output`, `user_turn`, `task` or `data`. */
             fieldClass: string;
             /** @description First byte of the match in that text. */
             offset: number;
@@ -3472,7 +3491,7 @@ export interface components {
             waive: string;
             /** @description Other rules that count beside it. */
             with: string[];
-            /** @description What the rule matched, as the scan read it (decoded, disguises undone). It may be an attack: show it as text. */
+            /** @description The words that the rule matched, as the scan read them (decoded, disguises undone). It may be an attack: show it as text. */
             words: string;
         };
         /** @description Why the safety rules refuse a message. */
@@ -5395,6 +5414,16 @@ export interface components {
         MessageUuid: string;
         /** @description A range of semantic versions as npm writes them, for example `>=1.5.0`, `^1.5 || ^2.0`; a bare version is that version alone, `*` takes any release. */
         MessageVersionRange: string;
+        /** @description An event that comes without a person. */
+        NextEventView: {
+            /**
+             * Format: date-time
+             * @description When it comes, RFC 3339.
+             */
+            at: string;
+            /** @description The event in words. */
+            event: string;
+        };
         /** @description An agent as a node of the allowlist's graph. */
         NodeView: {
             /** @description Id of the agent. */
@@ -6583,6 +6612,15 @@ export interface components {
             /** @description The findings to waive: each by its pointer, as `CODE:pointer`, or as `rule:name`. */
             waive?: string[];
         };
+        /** @description A request that ends a wait. */
+        RemedyView: {
+            /** @description The same by the command line. */
+            command: string;
+            /** @description Its effect, in words. */
+            effect: string;
+            /** @description Method and path of the API. */
+            request: string;
+        };
         /** @description From where on to tell again. */
         ReplayBody: {
             /** @description A cursor: everything behind it; or a time, RFC 3339: everything from then on. */
@@ -7722,6 +7760,36 @@ export interface components {
         VersionRange: string;
         /** @description By how much a version number has to rise. A later version may have more. */
         VersionStep: ("patch" | "minor" | "major") | (string & {});
+        /** @description Why a task waits, by how much it asks of a person: the first of a task's waits is the one to look at. */
+        WaitCause: ("ESCALATED" | "DEAD_LETTERED" | "RECEIVER_DELETED" | "ENDPOINT_DISABLED" | "RECEIVER_PAUSED" | "BUDGET_USED_UP" | "IDLE" | "RETRYING" | "NOT_FETCHED" | "QUESTION_OPEN" | "STREAM_OPEN" | "VERDICT_DUE" | "RECEIVER_WORKS" | "DELIVERY_DUE" | "BEHIND" | "ENDED") | (string & {});
+        /** @description One reason why a task does not go on. */
+        WaitView: {
+            /**
+             * Format: int32
+             * @description Attempts at its delivery begun so far.
+             */
+            attempts: number;
+            /** @description Who ends the wait. */
+            awaited: components["schemas"]["AwaitedKind"];
+            /** @description The agent that is waited for. */
+            awaitedAgentId?: string | null;
+            /** @description The reason as a code. */
+            cause: components["schemas"]["WaitCause"];
+            /**
+             * Format: uuid
+             * @description The handoff that waits, or the last one.
+             */
+            handoffId?: string | null;
+            /** @description Why the last attempt failed, or the handoff ended: a code. */
+            lastError?: string | null;
+            next?: components["schemas"]["NextEventView"] | null;
+            /** @description Requests that end the wait; an operator's key may make them. */
+            remedies: components["schemas"]["RemedyView"][];
+            /** @description The reason in one sentence. */
+            sentence: string;
+            /** @description When the wait began, RFC 3339. */
+            since: string;
+        };
         /** @description What is taken and does not hold in full; docs/warnings.md explains each. A later version may have more. */
         WarningCode: ("WITHOUT_EFFECT" | "UNKNOWN_AGENT" | "ENDPOINT_REFUSED" | "NO_ROOM" | "NOTHING_HELD" | "CONTRACT_FINDING" | "BELOW_MINIMUM_LEVEL" | "CONTRACT_UNKNOWN" | "CLAUSE_NOT_ENFORCED" | "DEDUPE_KEY_ABSENT" | "TRACE_ID_ABSENT" | "RESIDENCY_CROSSING" | "AGENT_VERSION_MISMATCH" | "SCHEMA_DOWNGRADED" | "TRACE_RESTARTED" | "CREDENTIAL_FOUND" | "CONTEXT_OVER_LIMIT" | "EMBEDDED_BINARY" | "ORDER_IN_DATA" | "OPINION_PENDING" | "UNREADABLE") | (string & {});
         /** @description A shortfall that refuses nothing: something was taken and does not hold in full. */
@@ -7792,6 +7860,20 @@ export interface components {
             deadLetters: components["schemas"]["WhatIfCounts"];
             /** @description Of the newest handoffs. */
             handoffs: components["schemas"]["WhatIfCounts"];
+        };
+        /** @description Why a task does not go on. */
+        WhyView: {
+            /** @description The first reason's sentence. */
+            sentence: string;
+            /** @description Its status. */
+            status: components["schemas"]["TaskStatus"];
+            /**
+             * Format: uuid
+             * @description UUID of the task.
+             */
+            taskId: string;
+            /** @description All reasons, the most urgent one first; at least one. */
+            waits: components["schemas"]["WaitView"][];
         };
     };
     responses: {
@@ -9734,6 +9816,8 @@ export interface operations {
             query?: {
                 /** @description `OPEN`, `RELEASED` or `DISCARDED`. */
                 status?: string;
+                /** @description Only of this task. */
+                taskId?: string;
                 /** @description With this primary reason. */
                 reason?: string;
                 /** @description Only from this sender. */
@@ -13767,6 +13851,50 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDetails"];
                 };
             };
+            default: components["responses"]["Refused"];
+        };
+    };
+    explainTask: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The task's UUID */
+                taskId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The reasons, the most urgent one first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WhyView"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description An agent's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such task */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
             default: components["responses"]["Refused"];
         };
     };

@@ -22,6 +22,7 @@ export const OPERATIONS = {
   discardDeadLetter: ["POST", "/dead-letters/{handoffId}/discard"],
   discardDeadLetters: ["POST", "/dead-letters/discard"],
   eraseDataSubject: ["DELETE", "/data-subjects/{subjectId}"],
+  explainTask: ["GET", "/tasks/{taskId}/why"],
   failHandoff: ["POST", "/handoffs/{handoffId}/fail"],
   getAgent: ["GET", "/agents/{agentId}"],
   getAllowlist: ["GET", "/allowlist"],

@@ -1129,6 +1129,7 @@ class DeadLetters:
         self,
         *,
         status: str | None = None,
+        task_id: str | None = None,
         reason: str | None = None,
         from_agent: str | None = None,
         to_agent: str | None = None,
@@ -1141,6 +1142,7 @@ class DeadLetters:
 
         Args:
             status: `OPEN`, `RELEASED` or `DISCARDED`.
+            task_id: Only of this task.
             reason: With this primary reason.
             from_agent: Only from this sender.
             to_agent: Only to this receiver.
@@ -1161,6 +1163,7 @@ class DeadLetters:
                 "/dead-letters",
                 query={
                     "status": status,
+                    "taskId": task_id,
                     "reason": reason,
                     "fromAgent": from_agent,
                     "toAgent": to_agent,
@@ -1176,6 +1179,7 @@ class DeadLetters:
         self,
         *,
         status: str | None = None,
+        task_id: str | None = None,
         reason: str | None = None,
         from_agent: str | None = None,
         to_agent: str | None = None,
@@ -1188,6 +1192,7 @@ class DeadLetters:
         while True:
             page = await self.list(
                 status=status,
+                task_id=task_id,
                 reason=reason,
                 from_agent=from_agent,
                 to_agent=to_agent,
@@ -3024,6 +3029,19 @@ class Tasks:
         """
         return _model(models.TaskCostView, await self._transport.call("GET", f"/tasks/{quoted(task_id)}/cost"))
 
+    async def why(self, task_id: str) -> models.WhyView:
+        """Why a task does not go on: who it waits for, since when, what was tried, what comes next, and what ends the wait.
+
+        Args:
+            task_id: The task's UUID
+
+        Raises:
+            ProblemError: 401: No valid key; 403: An agent's key; 404: No such task; 503: Overloaded, or the store
+                is away: nothing was written.
+            TransportError: The broker did not answer.
+        """
+        return _model(models.WhyView, await self._transport.call("GET", f"/tasks/{quoted(task_id)}/why"))
+
     async def list(
         self,
         *,
@@ -3227,4 +3245,5 @@ OPERATIONS: dict[str, str] = {
     "restoreCheckpoint": "tasks.restore_checkpoint",
     "completeTask": "tasks.complete",
     "getTaskCost": "tasks.cost",
+    "explainTask": "tasks.why",
 }

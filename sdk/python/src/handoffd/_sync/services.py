@@ -1125,6 +1125,7 @@ class DeadLetters:
         self,
         *,
         status: str | None = None,
+        task_id: str | None = None,
         reason: str | None = None,
         from_agent: str | None = None,
         to_agent: str | None = None,
@@ -1137,6 +1138,7 @@ class DeadLetters:
 
         Args:
             status: `OPEN`, `RELEASED` or `DISCARDED`.
+            task_id: Only of this task.
             reason: With this primary reason.
             from_agent: Only from this sender.
             to_agent: Only to this receiver.
@@ -1157,6 +1159,7 @@ class DeadLetters:
                 "/dead-letters",
                 query={
                     "status": status,
+                    "taskId": task_id,
                     "reason": reason,
                     "fromAgent": from_agent,
                     "toAgent": to_agent,
@@ -1172,6 +1175,7 @@ class DeadLetters:
         self,
         *,
         status: str | None = None,
+        task_id: str | None = None,
         reason: str | None = None,
         from_agent: str | None = None,
         to_agent: str | None = None,
@@ -1184,6 +1188,7 @@ class DeadLetters:
         while True:
             page = self.list(
                 status=status,
+                task_id=task_id,
                 reason=reason,
                 from_agent=from_agent,
                 to_agent=to_agent,
@@ -3016,6 +3021,19 @@ class Tasks:
         """
         return _model(models.TaskCostView, self._transport.call("GET", f"/tasks/{quoted(task_id)}/cost"))
 
+    def why(self, task_id: str) -> models.WhyView:
+        """Why a task does not go on: who it waits for, since when, what was tried, what comes next, and what ends the wait.
+
+        Args:
+            task_id: The task's UUID
+
+        Raises:
+            ProblemError: 401: No valid key; 403: An agent's key; 404: No such task; 503: Overloaded, or the store
+                is away: nothing was written.
+            TransportError: The broker did not answer.
+        """
+        return _model(models.WhyView, self._transport.call("GET", f"/tasks/{quoted(task_id)}/why"))
+
     def list(
         self,
         *,
@@ -3219,4 +3237,5 @@ OPERATIONS: dict[str, str] = {
     "restoreCheckpoint": "tasks.restore_checkpoint",
     "completeTask": "tasks.complete",
     "getTaskCost": "tasks.cost",
+    "explainTask": "tasks.why",
 }
