@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::PAGE;
 use handoffd_core::domain::event::{Event, EventType, Position};
-use handoffd_core::domain::ids::{Micros, TenantId};
+use handoffd_core::domain::ids::{Micros, TaskId, TenantId};
 use handoffd_core::evidence::record::{RecordKind, RecordParty};
 use handoffd_core::evidence::verify::LogDefect;
 use handoffd_store::store::StoredRecord;
@@ -64,7 +64,7 @@ impl EventWalk {
             }
             let events = self.take(store, tenant, record.leaf_index).await?;
             self.begun |= !events.is_empty();
-            if self.begun && difference(record, &events).is_some() {
+            if self.begun && difference(record, &events, true).is_some() {
                 self.fault = judge_now(store, tenant, record).await?;
             }
         }
@@ -131,8 +131,34 @@ async fn judge_now(
     let before = Position::behind(record.leaf_index - 1);
     let mut events = store.list_events(tenant, EventScope::All, before, PAGE).await?;
     events.retain(|row| row.position.leaf_index <= record.leaf_index);
-    let detail = difference(record, &events);
+    let detail = difference(record, &events, !completed_before(store, tenant, record).await?);
     Ok(detail.map(|detail| LogDefect { leaf_index: record.leaf_index, fault: "state", detail }))
+}
+
+/// Whether a record is the later report of a receiver that handed the task on: its handoff was completed before, and the
+/// report has no event.
+async fn completed_before(
+    store: &dyn Store,
+    tenant: &TenantId,
+    record: &StoredRecord,
+) -> Result<bool> {
+    let task = record.task_id.as_deref().and_then(|id| id.parse::<TaskId>().ok());
+    let (true, Some(task)) = (record.kind == RecordKind::Completed.as_str(), task) else {
+        return Ok(false);
+    };
+    let mut from = 0;
+    loop {
+        let page = store.list_records(tenant, Some(task), from, PAGE, false).await?;
+        let before = page.iter().take_while(|one| one.leaf_index < record.leaf_index);
+        if before.clone().any(|one| one.kind == record.kind && one.handoff_id == record.handoff_id)
+        {
+            return Ok(true);
+        }
+        match page.last() {
+            Some(last) if before.count() == page.len() => from = last.leaf_index + 1,
+            _ => return Ok(false),
+        }
+    }
 }
 
 /// The members of a record that its event repeats.
@@ -149,8 +175,8 @@ struct StatedGroup {
     id: String,
 }
 
-/// How the events of a record differ from it.
-fn difference(record: &StoredRecord, events: &[EventRow]) -> Option<String> {
+/// How the events of a record differ from it. Where it `tells`, a record of a kind that comes with an event has one.
+fn difference(record: &StoredRecord, events: &[EventRow], tells: bool) -> Option<String> {
     let kind = &record.kind;
     let told = TOLD.iter().find(|(of, _)| of.as_str() == kind);
     for (row, ordinal) in events.iter().zip(0..) {
@@ -169,11 +195,14 @@ fn difference(record: &StoredRecord, events: &[EventRow]) -> Option<String> {
             ("/eventId", id.to_string(), of_record.to_string()),
             ("/time", event.at.rfc3339(), Micros::rfc3339(record.recorded_at)),
         ];
-        if let Some(task) = event.task_id {
+        // A refusal is listed under the ids that its sender stated; its record may be of another task, or of the handoff
+        // that stands in.
+        let stated_by_sender = event.kind == EventType::HandoffRefused;
+        if let Some(task) = event.task_id.filter(|_| !stated_by_sender) {
             members.push(("/taskId", task.to_string(), text(record.task_id.clone())));
         }
         let stated: Stated = serde_json::from_slice(&record.body).unwrap_or_default();
-        if let Some(handoff) = event.handoff_id {
+        if let Some(handoff) = event.handoff_id.filter(|_| !stated_by_sender) {
             // The end of a group is about the group's own id.
             let of_group = stated.group.as_ref().map(|group| group.id.clone());
             let was = record.handoff_id.clone().or(of_group);
@@ -211,7 +240,7 @@ fn difference(record: &StoredRecord, events: &[EventRow]) -> Option<String> {
             return Some(format!("event {id} stands with {place} {is}, its record says {was}"));
         }
     }
-    let (_, needed) = told?;
+    let (_, needed) = told.filter(|_| tells)?;
     let there = events.iter().any(|row| row.event.kind == *needed);
     (!there).then(|| format!("the event {needed} of this {kind} is gone"))
 }

@@ -361,7 +361,8 @@ impl RecordNote {
             let key = draft.handoff_id.map(|id| (draft.tenant.clone(), id))?;
             let (row, _) = writes.handoffs.get(&key)?;
             // A later command of the batch may have moved it on.
-            Some(Box::new(Handoff { status, ..row.clone() }))
+            let ended_at = row.ended_at.filter(|_| status.is_final());
+            Some(Box::new(Handoff { status, ended_at, ..row.clone() }))
         });
         let group = draft.group.filter(|_| draft.kind == RecordKind::GroupEnded);
         let forks = draft.kind == RecordKind::Handoff && draft.group.is_some();
