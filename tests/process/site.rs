@@ -201,6 +201,13 @@ impl Site {
         connection.close().await.unwrap();
     }
 
+    /// Makes the database anew, without any table, on Postgres.
+    pub async fn empty(&self) {
+        let name = self.url.rsplit('/').next().unwrap();
+        on_server(format!("DROP DATABASE {name} WITH (FORCE)")).await;
+        on_server(format!("CREATE DATABASE {name}")).await;
+    }
+
     /// Runs a statement past the brokers, on Postgres.
     pub async fn sql(&self, sql: &str) {
         let mut connection = sqlx::PgConnection::connect(&self.url).await.unwrap();

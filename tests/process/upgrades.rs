@@ -61,6 +61,7 @@ async fn opens_goes_on_and_verifies(site: Arc<Site>, release: &str, records: u64
         Side::Postgres | Side::Apart => {
             let dump = unpacked(&format!("{release}.postgres.sql.gz"));
             let dump = String::from_utf8(dump).unwrap();
+            site.empty().await;
             site.sql(&dump).await;
         }
     }

@@ -112,6 +112,8 @@ struct TaskHistory {
     handoffs: i64,
     /// The highest figure that a message stated; `None` where one cannot be read.
     stated: Option<Usd>,
+    /// The figures of the refused message that began it, which 0.1.0 and 0.2.0 took over.
+    letter: Option<Cost>,
     /// The budget left by the last message, with its leaf index.
     remaining: Option<(i64, Usd)>,
     /// The sum that records count as spent; `None` where an earlier version counted nothing.
@@ -159,10 +161,14 @@ impl TaskHistory {
         self.begun = Some(record.recorded_at);
         self.spent = Some(Usd(0));
         let by_message = matches!(kind, RecordKind::Handoff | RecordKind::NoOp);
-        // A message that begins a task states its first figure; a refused one states none.
-        self.stated = Some(if by_message { Usd(i64::MIN) } else { Usd(0) });
-        self.remaining = Some((record.leaf_index, Usd(0)));
-        if by_message || kind == RecordKind::DeadLettered {
+        let refused = kind == RecordKind::DeadLettered;
+        self.letter = if refused { stated_cost(stated) } else { None };
+        // A message that begins a task states its first figure; a refused one states none. Of 0.1.0 it cannot be read.
+        let unread = refused && stated.cost_at_handoff.is_some() && self.letter.is_none();
+        let first = if by_message { Usd(i64::MIN) } else { Usd(0) };
+        self.stated = (!unread).then_some(first);
+        self.remaining = (!unread).then_some((record.leaf_index, Usd(0)));
+        if by_message || refused {
             self.opened_by.clone_from(&stated.from_agent.agent_id);
             self.hold(record.leaf_index, stated.from_agent.agent_id.clone());
         }
@@ -174,8 +180,7 @@ impl TaskHistory {
     }
 
     fn state_cost(&mut self, leaf: i64, stated: &StatedMove) {
-        let cost = stated.cost_at_handoff.clone();
-        let cost = cost.and_then(|cost| serde_json::from_value::<Cost>(cost).ok());
+        let cost = stated_cost(stated);
         self.stated = self.stated.zip(cost).map(|(before, cost)| before.max(cost.spent));
         self.remaining = cost.map(|cost| (leaf, cost.remaining));
     }
@@ -270,6 +275,16 @@ impl TaskHistory {
         let added = self.added(totals, -1);
         let since = self.remaining.and_then(|(leaf, _)| self.added(totals, leaf));
         let remaining = self.remaining.zip(since).map(|((_, left), since)| left.plus(since));
+        let stated = self.stated.map(|was| match &self.letter {
+            Some(letter) if task.spent == was.max(letter.spent) => task.spent,
+            _ => was,
+        });
+        let remaining = remaining.map(|was| match &self.letter {
+            Some(letter) if self.handoffs == 0 && task.remaining == letter.remaining => {
+                task.remaining
+            }
+            _ => was,
+        });
         differs(first, "/createdAt", task.created_at.rfc3339(), begun.rfc3339())
             .or_else(|| {
                 let (is, was) = opened_by?;
@@ -282,7 +297,7 @@ impl TaskHistory {
             .or_else(|| {
                 differs(last, "/handoffs", task.handoffs.to_string(), self.handoffs.to_string())
             })
-            .or_else(|| usd(last, "/stated", task.spent, self.stated))
+            .or_else(|| usd(last, "/stated", task.spent, stated))
             .or_else(|| usd(last, "/remaining", task.remaining, remaining))
             .or_else(|| usd(last, "/toppedUp", task.topped_up, added))
             .or_else(|| {
@@ -298,6 +313,11 @@ impl TaskHistory {
             .map(|leaf| totals.top_ups.get(leaf).copied().flatten())
             .try_fold(Usd(0), |sum, added| Some(sum.plus(added?)))
     }
+}
+
+/// The figures of a record's message.
+fn stated_cost(stated: &StatedMove) -> Option<Cost> {
+    serde_json::from_value(stated.cost_at_handoff.clone()?).ok()
 }
 
 /// The kinds of records that move a task.
