@@ -175,7 +175,7 @@ struct StatedGroup {
     id: String,
 }
 
-/// How the events of a record differ from it. Where it `tells`, a record of a kind that comes with an event has one.
+/// How the events of a record differ from it. `tells`: the record needs the event of its kind.
 fn difference(record: &StoredRecord, events: &[EventRow], tells: bool) -> Option<String> {
     let kind = &record.kind;
     let told = TOLD.iter().find(|(of, _)| of.as_str() == kind);

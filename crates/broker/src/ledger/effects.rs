@@ -16,7 +16,7 @@ use handoffd_core::evidence::record::{ClassifierFacts, RecordDraft, RecordKind};
 use handoffd_store::fault::Step;
 use handoffd_store::store::{DeadLetterRow, DeliveryClaim, HandoffKey, ReceiverKey, Writes};
 
-/// What one batch has to count, log and signal once it is durable.
+/// The events that one batch has to count, log and signal once it is durable.
 #[derive(Default)]
 pub(super) struct CommitEffects {
     events: Vec<(TenantId, EventType)>,
