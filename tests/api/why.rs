@@ -81,6 +81,31 @@ both! {
         assert_eq!(broker.admin.get(&other).await.expect(200).body["items"], json!([]));
     }
 
+    async fn a_later_handoff_of_a_task_waits_for_the_first_and_a_branch_for_no_other(broker: Broker) {
+        let (a, _) = broker.pull_pair().await;
+        let message = Message::review("a", "b");
+        a.submit(&message).await.expect(202);
+        let later = message.again();
+        a.submit(&later).await.expect(202);
+        let why = broker.admin.get(&format!("{}/why", message.task_path())).await.expect(200).body;
+        let of = |handoff: &Message| {
+            let waits = why["waits"].as_array().unwrap();
+            waits.iter().find(|wait| wait["handoffId"] == handoff["handoffId"]).unwrap()["cause"].clone()
+        };
+        assert_eq!((of(&message), of(&later)), (json!("NOT_FETCHED"), json!("BEHIND")), "{why}");
+        broker.pull("c", &[]).await;
+        broker.admin.post("/agents/a/handoff-targets/c", &json!(null)).await.expect(200);
+        let group = Message::review("a", "b").set("/schemaVersion", json!("2.2")).set("/toAgent", json!({ "agentId": "b" })).set(
+            "/receiverList",
+            json!([{ "agentId": "b" }, { "agentId": "c" }]),
+        );
+        let answer = a.submit(&group).await;
+        assert_eq!(answer.status, 202, "{answer:?}");
+        let why = broker.admin.get(&format!("{}/why", group.task_path())).await.expect(200).body;
+        let causes: Vec<_> = why["waits"].as_array().unwrap().iter().map(|wait| &wait["cause"]).collect();
+        assert_eq!(causes, ["NOT_FETCHED", "NOT_FETCHED"], "{why}");
+    }
+
     async fn people_read_it_by_the_api_and_by_the_command(broker: Broker) {
         let (a, _) = broker.pull_pair().await;
         let message = Message::review("a", "b");

@@ -18,7 +18,7 @@ use handoffd_store::store::{
 use crate::directory::Agents;
 
 /// Rows of each kind that are looked at: a task rarely has more than a few open.
-const MAX_ROWS: i64 = 50;
+const MAX_ROWS: i64 = 500;
 
 /// Why a task does not go on, the most urgent reason first.
 ///
@@ -117,12 +117,12 @@ fn opened<'a>(
     }
 }
 
-/// Rows are in the order of delivery: the first of a task is delivered before all others.
+/// Rows are in the order of delivery. The branches of a group have one place, so they wait for no branch of it.
 fn delivery(handoff: HandoffId, queued: &[OutboxRow]) -> Option<QueuedDelivery> {
-    let place = queued.iter().position(|row| row.handoff_id == handoff)?;
-    let row = &queued[place];
+    let row = queued.iter().find(|row| row.handoff_id == handoff)?;
+    let first = queued.first().filter(|first| first.seq < row.seq);
     Some(QueuedDelivery {
-        behind: (place > 0).then(|| queued[0].handoff_id),
+        behind: first.map(|first| first.handoff_id),
         visible_at: row.visible_at,
         attempts: row.attempt,
         busy: row.busy,

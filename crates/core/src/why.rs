@@ -210,7 +210,7 @@ impl Wait {
 fn ended(at: &TaskSituation<'_>) -> Wait {
     let task = at.task;
     let sentence = format!(
-        "The task is {} since {}; nothing waits.",
+        "The task has been {} for {}; nothing waits.",
         task.status.as_str(),
         in_words(at.now.since(task.updated_at)),
     );
@@ -241,7 +241,7 @@ fn escalated(one: &Escalation, now: Micros) -> Wait {
 
 fn dead_lettered(one: &OpenDeadLetter, now: Micros) -> Wait {
     let sentence = format!(
-        "The gate refused a message of {} ({}); a person has to release or discard it, since {}.",
+        "The gate refused a message of {} ({}); a person has had to release or discard it for {}.",
         one.source,
         one.reason,
         in_words(now.since(one.created_at)),
@@ -434,7 +434,8 @@ fn undelivered(
         return wait(WaitCause::Behind, Awaited::Broker, sentence);
     }
     if receiver.state == AgentState::Paused {
-        let sentence = format!("{target} is paused; the handoff is held for it since {waited}.");
+        let sentence =
+            format!("{target} is paused; the handoff has been held for it for {waited}.");
         return wait(WaitCause::ReceiverPaused, Awaited::Person, sentence).remedy(
             "Lets the agent take handoffs again.",
             format!("handoffd agents resume {target}"),
@@ -443,7 +444,7 @@ fn undelivered(
     }
     if receiver.disabled && !pulled {
         let sentence = format!(
-            "The endpoint of {target} is disabled after failures; the handoff waits since {waited}."
+            "The endpoint of {target} is disabled after failures; the handoff has waited for {waited}."
         );
         return wait(WaitCause::EndpointDisabled, Awaited::Person, sentence)
             .next(handoff.deadline_at, expires)
