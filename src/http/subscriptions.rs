@@ -1,5 +1,7 @@
 //! `/subscriptions`: who is told of events. Operators subscribe to anything; an agent to a handoff that it sends.
 
+use std::time::Duration;
+
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode};
 use serde::Deserialize;
@@ -28,7 +30,7 @@ use handoffd_core::domain::residency::CrossingParty;
 use handoffd_core::domain::warning::{Warning, WarningCode};
 use handoffd_core::evidence::record::RecordContent;
 use handoffd_store::clock;
-use handoffd_store::store::events::SubscriptionRow;
+use handoffd_store::store::events::{CursorKey, SubscriptionRow};
 
 pub mod views;
 
@@ -36,6 +38,11 @@ use views::{
     EventDeliveriesView, EventDeliveryView, ProgressView, ReplayBody, RotateSubscriptionBody,
     RotatedSecretView, SubscriptionBody, SubscriptionView, SubscriptionsView,
 };
+
+/// Longest wait of a replay for the cursor of events that are under way, which is written at least every 250 ms.
+const CURSOR_WAIT: Duration = Duration::from_secs(5);
+/// Pause between two looks at that cursor.
+const CURSOR_LOOK: Duration = Duration::from_millis(20);
 
 /// The warning on a subscriber in another region; a refusal where the policy refuses it.
 fn crossed(api: &Api, subscription: &Subscription) -> Result<Option<Warning>, Problem> {
@@ -405,7 +412,7 @@ pub(super) async fn replay(
     find(&api, &principal, id).await?;
     let to: Position = position(&api, &principal.tenant, &body.since).await?;
     let key = (principal.tenant.clone(), Subscriber::Subscription(id));
-    if api.store.find_cursor(&key).await?.is_some_and(|cursor| cursor.position < to) {
+    if !told(&api, &key, to).await? {
         return Err(wrong(
             "/since",
             "is ahead of what the subscription was told: a replay goes back",
@@ -415,6 +422,24 @@ pub(super) async fn replay(
     let change = SubscriptionChange::Replay(to);
     let view = changed(&api, &principal, id, change, &what).await?;
     Ok((StatusCode::ACCEPTED, axum::Json(view)))
+}
+
+/// Whether a subscription was told of the events up to a position. While events are under way the cursor follows what
+/// the endpoint has answered a moment later, so an endpoint that asks at once for what it has just heard waits for it.
+async fn told(api: &Api, key: &CursorKey, to: Position) -> Result<bool, Problem> {
+    let asked = tokio::time::Instant::now();
+    loop {
+        let Some(cursor) = api.store.find_cursor(key).await? else {
+            return Ok(true);
+        };
+        if cursor.position >= to {
+            return Ok(true);
+        }
+        if cursor.lease_until <= api.now() || asked.elapsed() >= CURSOR_WAIT {
+            return Ok(false);
+        }
+        tokio::time::sleep(CURSOR_LOOK).await;
+    }
 }
 
 /// Query of the attempts.

@@ -236,6 +236,37 @@ both! {
         broker.admin.post(&replay, &json!({ "since": "yesterday" })).await.refused(400, "INVALID_REQUEST");
     }
 
+    async fn a_replay_from_what_was_just_heard_waits_for_what_is_under_way(broker: Broker) {
+        let (a, _, _hook) = broker.pair(vec![]).await;
+        let (heard, go) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+        let receiver = {
+            let (heard, go) = (heard.clone(), go.clone());
+            let held = move |delivery: Delivery| {
+                let (heard, go) = (heard.clone(), go.clone());
+                async move {
+                    if delivery.body["type"] == "handoff.accepted" {
+                        heard.add_permits(1);
+                        go.acquire().await.unwrap().forget();
+                    }
+                    bare(200)
+                }
+            };
+            broker.receiver(held).await
+        };
+        let made = subscribe(broker, &receiver, json!({})).await;
+        a.submit_and_wait(&Message::initial("a", "b")).await.expect(200);
+        let first = receiver.next().await.body;
+        // The second event is held by the endpoint: what the first one was answered with is not written yet.
+        heard.acquire().await.unwrap().forget();
+        let replay = {
+            let (admin, path) = (broker.admin.clone(), format!("{}/replay", path(&made)));
+            tokio::spawn(async move { admin.post(&path, &json!({ "since": first["cursor"] })).await })
+        };
+        go.add_permits(2);
+        replay.await.unwrap().expect(202);
+        assert_eq!(types(&receiver, 2).await, ["handoff.accepted"; 2]);
+    }
+
     with [QUICK, QUICK_CAP]
     async fn a_sender_is_told_at_its_callback_what_it_goes_on_from(broker: Broker) {
         let no = answer(200, &json!({ "status": "REJECTED", "reason": "the lease is not signed" }));
