@@ -23,9 +23,12 @@ pub struct Args {
     /// The broker's address, such as http://127.0.0.1:8080. The kit registers agents there and hands tasks over: use a test broker
     #[arg(required_unless_present = "list", default_value = "")]
     pub url: String,
-    /// A key that may register agents, read the audit log and place contracts
-    #[arg(long, env = "HANDOFFD_ADMIN_KEY", hide_env_values = true, default_value = "", value_name = "KEY")]
-    pub key: String,
+    /// A file with an operator's key, which registers agents, reads the audit log and places contracts
+    #[arg(long, env = "HANDOFFD_API_KEY_FILE", value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
+    /// That key itself
+    #[arg(long, env = "HANDOFFD_API_KEY", hide_env_values = true)]
+    pub key: Option<String>,
     /// A YAML file with the broker's paths and words, where they are not the canonical ones
     #[arg(long, value_name = "FILE")]
     pub map: Option<PathBuf>,

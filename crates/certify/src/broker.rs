@@ -70,7 +70,9 @@ impl Answer {
 
     pub(crate) fn text_at(&self, pointer: &str) -> Result<String, String> {
         let found = self.body.pointer(pointer).and_then(Value::as_str);
-        found.map(str::to_owned).ok_or_else(|| format!("an answer has no {pointer}: {}", short(&self.text)))
+        found
+            .map(str::to_owned)
+            .ok_or_else(|| format!("an answer has no {pointer}: {}", short(&self.text)))
     }
 }
 
@@ -90,7 +92,8 @@ impl Broker {
         let unreachable = |why: String| CertifyError::Unreachable { url: url.to_owned(), why };
         // A broker of another process-wide setting may be there already; either serves.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = reqwest::Client::builder().timeout(ANSWER).redirect(reqwest::redirect::Policy::none());
+        let client =
+            reqwest::Client::builder().timeout(ANSWER).redirect(reqwest::redirect::Policy::none());
         let client = client.build().map_err(|err| unreachable(err.to_string()))?;
         let run = Uuid::new_v4().simple().to_string()[..8].to_owned();
         let base = url.trim_end_matches('/').to_owned();
@@ -106,7 +109,10 @@ impl Broker {
         let agents = broker.map.agents.clone();
         let looked = broker.get(&agents).await.map_err(&unreachable)?;
         if !looked.status.is_success() {
-            return Err(unreachable(format!("GET {agents} under the given key: {}", looked.status)));
+            return Err(unreachable(format!(
+                "GET {agents} under the given key: {}",
+                looked.status
+            )));
         }
         broker.product = broker.stated_product().await;
         Ok(broker)
@@ -140,7 +146,8 @@ impl Broker {
         }
         let response = request.send().await.map_err(|err| format!("{path}: {err}"))?;
         let status = response.status();
-        let replayed = response.headers().get("idempotency-replayed").is_some_and(|value| value == "true");
+        let replayed =
+            response.headers().get("idempotency-replayed").is_some_and(|value| value == "true");
         let text = response.text().await.map_err(|err| format!("{path}: {err}"))?;
         let body = serde_json::from_str(&text).unwrap_or_default();
         Ok(Answer { status, body, text, replayed })
@@ -160,13 +167,24 @@ impl Broker {
     }
 
     /// Sends JSON under the operator's key.
-    pub(crate) async fn send(&self, method: Method, path: &str, body: &Value) -> Result<Answer, String> {
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: &Value,
+    ) -> Result<Answer, String> {
         let body = body.to_string().into_bytes();
         self.request(method, path, Some(&self.key), &[], Some(body)).await
     }
 
     /// Sends JSON under an agent's key.
-    pub(crate) async fn as_agent(&self, agent: &Agent, method: Method, path: &str, body: &Value) -> Result<Answer, String> {
+    pub(crate) async fn as_agent(
+        &self,
+        agent: &Agent,
+        method: Method,
+        path: &str,
+        body: &Value,
+    ) -> Result<Answer, String> {
         let body = body.to_string().into_bytes();
         self.request(method, path, Some(&agent.key), &[], Some(body)).await
     }
@@ -180,7 +198,8 @@ impl Broker {
     /// Registers an agent.
     pub(crate) async fn agent(&self, spec: Value) -> Result<Agent, String> {
         let path = self.map.agents.clone();
-        let made = self.send(Method::POST, &path, &spec).await?.expect(201, "registering an agent")?;
+        let made =
+            self.send(Method::POST, &path, &spec).await?.expect(201, "registering an agent")?;
         let id = spec["agentId"].as_str().unwrap_or_default().to_owned();
         let webhook_secret = made.body.pointer(&self.map.webhook_secret).and_then(Value::as_str);
         Ok(Agent {
@@ -201,14 +220,16 @@ impl Broker {
         let to = self.name("receiver");
         let delivery = json!({ "mode": "webhook", "url": receiver.url });
         let b = self.agent(json!({ "agentId": to, "delivery": delivery })).await?;
-        let a = self.agent(json!({ "agentId": self.name("sender"), "handoffTargets": [b.id] })).await?;
+        let a =
+            self.agent(json!({ "agentId": self.name("sender"), "handoffTargets": [b.id] })).await?;
         Ok((a, b))
     }
 
     /// A sender and a receiver that takes its handoffs from its inbox.
     pub(crate) async fn pull_pair(&self) -> Result<(Agent, Agent), String> {
         let b = self.agent(json!({ "agentId": self.name("receiver") })).await?;
-        let a = self.agent(json!({ "agentId": self.name("sender"), "handoffTargets": [b.id] })).await?;
+        let a =
+            self.agent(json!({ "agentId": self.name("sender"), "handoffTargets": [b.id] })).await?;
         Ok((a, b))
     }
 
@@ -219,10 +240,15 @@ impl Broker {
     }
 
     /// Submits a message and waits up to a minute for the verdict.
-    pub(crate) async fn submit_and_wait(&self, agent: &Agent, message: &Message) -> Result<Answer, String> {
+    pub(crate) async fn submit_and_wait(
+        &self,
+        agent: &Agent,
+        message: &Message,
+    ) -> Result<Answer, String> {
         let body = message.value().to_string().into_bytes();
         let path = self.map.submit.clone();
-        self.request(Method::POST, &path, Some(&agent.key), &[("prefer", "wait=60")], Some(body)).await
+        self.request(Method::POST, &path, Some(&agent.key), &[("prefer", "wait=60")], Some(body))
+            .await
     }
 
     pub(crate) fn handoff_path(&self, message: &Message) -> String {
@@ -249,7 +275,10 @@ impl Broker {
                 return Ok(status);
             }
             if began.elapsed() > REACHED {
-                return Err(format!("{path} is {status} after {} s, and not {wanted:?}", REACHED.as_secs()));
+                return Err(format!(
+                    "{path} is {status} after {} s, and not {wanted:?}",
+                    REACHED.as_secs()
+                ));
             }
             tokio::time::sleep(LOOK).await;
         }

@@ -16,6 +16,7 @@ mod message;
 mod receiver;
 pub mod report;
 
+use std::io::IsTerminal;
 use std::time::Instant;
 
 use crate::broker::Broker;
@@ -50,31 +51,30 @@ pub(crate) struct Bench {
     pub(crate) rate: u32,
 }
 
-/// Runs the claims that were asked for, one after the other.
+/// Runs the claims that were asked for, one after the other; says of each when it begins.
 ///
 /// # Errors
 /// [`CertifyError`]: the broker cannot be driven at all, or the arguments name what does not exist.
-pub async fn run(args: &Args, told: impl Fn(&Outcome)) -> Result<Report, CertifyError> {
+pub async fn run(args: &Args, began: impl Fn(&Claim)) -> Result<Report, CertifyError> {
     let map = match &args.map {
         Some(path) => Map::read(path)?,
         None => Map::default(),
     };
     let asked = selected(&args.only)?;
-    let broker = Broker::connect(&args.url, &args.key, map).await?;
+    let broker = Broker::connect(&args.url, args.key.as_deref().unwrap_or_default(), map).await?;
     let product = broker.product.clone();
     let hooks = Hooks::of(args);
     let bench = Bench { broker, hooks, handoffs: args.handoffs, rate: args.rate };
     let mut outcomes = Vec::new();
     for claim in asked {
-        let outcome = examine(&bench, claim).await;
-        told(&outcome);
-        outcomes.push(outcome);
+        began(claim);
+        outcomes.push(examine(&bench, claim).await);
     }
     Ok(Report::new(&args.url, product, outcomes))
 }
 
-/// Runs the command: prints each outcome to standard error as it comes. Returns the report for standard output, and whether
-/// nothing failed.
+/// Runs the command; a terminal at standard error sees which claim is under way. Returns the report for standard output, and
+/// whether nothing failed.
 ///
 /// # Errors
 /// [`CertifyError`]: the broker cannot be driven, or a file cannot be read or written.
@@ -82,7 +82,13 @@ pub async fn command(args: &Args) -> Result<(String, bool), CertifyError> {
     if args.list {
         return Ok((listed(), true));
     }
-    let report = run(args, |outcome| eprintln!("{}", outcome.line())).await?;
+    let watched = std::io::stderr().is_terminal();
+    let began = |claim: &Claim| {
+        if watched {
+            eprintln!("… {}", claim.promise);
+        }
+    };
+    let report = run(args, began).await?;
     for file in &args.file {
         report.write(file)?;
     }
@@ -91,7 +97,10 @@ pub async fn command(args: &Args) -> Result<(String, bool), CertifyError> {
 
 /// The claims with their sources.
 fn listed() -> String {
-    CLAIMS.iter().map(|claim| format!("{:<19} {} ({})\n", claim.id, claim.promise, claim.source)).collect()
+    CLAIMS
+        .iter()
+        .map(|claim| format!("{:<19} {} ({})\n", claim.id, claim.promise, claim.source))
+        .collect()
 }
 
 fn selected(only: &[String]) -> Result<Vec<&'static Claim>, CertifyError> {
@@ -99,7 +108,10 @@ fn selected(only: &[String]) -> Result<Vec<&'static Claim>, CertifyError> {
     if let Some(id) = unknown {
         return Err(CertifyError::UnknownClaim(id.clone()));
     }
-    Ok(CLAIMS.iter().filter(|claim| only.is_empty() || only.iter().any(|id| id == claim.id)).collect())
+    Ok(CLAIMS
+        .iter()
+        .filter(|claim| only.is_empty() || only.iter().any(|id| id == claim.id))
+        .collect())
 }
 
 /// Examines one claim. A check that stops early has failed, by the sentence with which it stopped.

@@ -17,7 +17,14 @@ struct Cli {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let args = Cli::parse().args;
+    let mut args = Cli::parse().args;
+    match key(&args) {
+        Ok(key) => args.key = key,
+        Err(why) => {
+            eprintln!("handoffd-certify: {why}");
+            return ExitCode::from(2);
+        }
+    }
     match handoffd_certify::command(&args).await {
         Ok((text, holds)) => {
             // A reader that stops reading is no error.
@@ -29,4 +36,11 @@ async fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// The operator's key: of the file, where one is named.
+fn key(args: &Args) -> Result<Option<String>, String> {
+    let Some(file) = &args.key_file else { return Ok(args.key.clone()) };
+    let read = std::fs::read_to_string(file).map_err(|err| format!("{}: {err}", file.display()))?;
+    Ok(Some(read.trim().to_owned()))
 }

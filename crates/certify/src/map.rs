@@ -55,7 +55,8 @@ impl Map {
         let wrong = |why: String| CertifyError::File { file: path.display().to_string(), why };
         let text = std::fs::read_to_string(path).map_err(|err| wrong(err.to_string()))?;
         let map: Self = serde_saphyr::from_str(&text).map_err(|err| wrong(err.to_string()))?;
-        let unknown = |id: &&String| !crate::claims::CLAIMS.iter().any(|claim| claim.id == id.as_str());
+        let unknown =
+            |id: &&String| !crate::claims::CLAIMS.iter().any(|claim| claim.id == id.as_str());
         match map.not_claimed.iter().find(unknown) {
             Some(id) => Err(wrong(format!("not_claimed names {id}, which is no claim"))),
             None => Ok(map),
@@ -76,10 +77,17 @@ mod tests {
     fn a_mapping_file_states_only_what_differs_and_no_unknown_member() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("map.yaml");
-        std::fs::write(&file, "submit: /v2/transfers\nstatuses: {queued: PENDING}\nnot_claimed: [budget]\n").unwrap();
+        std::fs::write(
+            &file,
+            "submit: /v2/transfers\nstatuses: {queued: PENDING}\nnot_claimed: [budget]\n",
+        )
+        .unwrap();
         let map = Map::read(&file).unwrap();
         assert_eq!((map.submit.as_str(), map.task.as_str()), ("/v2/transfers", "/tasks/{id}"));
-        assert_eq!((map.status_word("queued"), map.status_word("ACCEPTED")), ("PENDING", "ACCEPTED"));
+        assert_eq!(
+            (map.status_word("queued"), map.status_word("ACCEPTED")),
+            ("PENDING", "ACCEPTED")
+        );
         for wrong in ["submitt: /x\n", "not_claimed: [budgett]\n"] {
             std::fs::write(&file, wrong).unwrap();
             assert!(Map::read(&file).unwrap_err().to_string().contains("map.yaml"), "{wrong}");

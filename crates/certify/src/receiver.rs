@@ -87,7 +87,9 @@ impl IntoResponse for Say {
         };
         match self {
             Self::Accept => json(StatusCode::OK, json!({ "status": "ACCEPTED" })),
-            Self::Reject(reason) => json(StatusCode::OK, json!({ "status": "REJECTED", "reason": reason })),
+            Self::Reject(reason) => {
+                json(StatusCode::OK, json!({ "status": "REJECTED", "reason": reason }))
+            }
             Self::Later => StatusCode::ACCEPTED.into_response(),
             Self::Busy => StatusCode::SERVICE_UNAVAILABLE.into_response(),
             Self::Fail => StatusCode::INTERNAL_SERVER_ERROR.into_response(),

@@ -51,7 +51,12 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    pub(crate) fn new(claim: &'static Claim, verdict: Verdict, evidence: impl Into<String>, began: Instant) -> Self {
+    pub(crate) fn new(
+        claim: &'static Claim,
+        verdict: Verdict,
+        evidence: impl Into<String>,
+        began: Instant,
+    ) -> Self {
         Self {
             claim: claim.id,
             promise: claim.promise,
@@ -221,8 +226,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("report.json");
         report().write(&file).unwrap();
-        let read: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        let read: serde_json::Value =
+            serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
         assert_eq!(read["failed"], 1);
-        assert!(report().write(&folder.path().join("report.pdf")).unwrap_err().to_string().contains("ending"));
+        assert!(
+            report()
+                .write(&folder.path().join("report.pdf"))
+                .unwrap_err()
+                .to_string()
+                .contains("ending")
+        );
     }
 }

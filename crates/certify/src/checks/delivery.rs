@@ -16,13 +16,17 @@ pub(crate) async fn delivered(bench: &Bench) -> Result<String, String> {
     let (a, b, receiver) = bench.accepting().await?;
     let messages = bench.submit_all(&a, &b, bench.handoffs).await?;
     for message in &messages {
-        bench.broker.becomes(&bench.broker.handoff_path(message), &["ACCEPTED", "COMPLETED"]).await?;
+        bench
+            .broker
+            .becomes(&bench.broker.handoff_path(message), &["ACCEPTED", "COMPLETED"])
+            .await?;
     }
     let arrived = by_handoff(&receiver.log());
     let lost = messages.iter().filter(|message| !arrived.contains_key(message.id())).count();
     let doubled = arrived.values().filter(|ids| ids.len() > 1).count();
     let strangers = arrived.len() + lost - messages.len();
-    let counted = format!("{} acknowledged, {lost} lost, {doubled} delivered twice", messages.len());
+    let counted =
+        format!("{} acknowledged, {lost} lost, {doubled} delivered twice", messages.len());
     ensure(lost == 0 && doubled == 0 && strangers == 0, || counted.clone())?;
     Ok(counted)
 }
@@ -35,10 +39,16 @@ pub(crate) async fn repeat(bench: &Bench) -> Result<String, String> {
     for _ in 0..2 {
         let again = bench.broker.submit(&a, &message).await?;
         let taken = again.status.is_success() && again.replayed;
-        ensure(taken, || format!("a repeat was answered {} without Idempotency-Replayed", again.status))?;
+        ensure(taken, || {
+            format!("a repeat was answered {} without Idempotency-Replayed", again.status)
+        })?;
     }
     let other = message.clone().set("/taskDescription", json!("Check the payment terms"));
-    bench.broker.submit(&a, &other).await?.refused(409, "CONFLICT", "other content under the same id")?;
+    bench.broker.submit(&a, &other).await?.refused(
+        409,
+        "CONFLICT",
+        "other content under the same id",
+    )?;
     let sentinel = Message::first(&a, &b);
     bench.broker.submit_and_wait(&a, &sentinel).await?.expect(200, "a later submission")?;
     let came = by_handoff(&receiver.log()).get(message.id()).map_or(0, Vec::len);
@@ -49,7 +59,9 @@ pub(crate) async fn repeat(bench: &Bench) -> Result<String, String> {
 /// A receiver that is busy, then fails, then accepts.
 pub(crate) async fn retried(bench: &Bench) -> Result<String, String> {
     let script = [Say::Busy, Say::Fail];
-    let receiver = bench.scripted(move |_, earlier| script.get(earlier).cloned().unwrap_or(Say::Accept)).await?;
+    let receiver = bench
+        .scripted(move |_, earlier| script.get(earlier).cloned().unwrap_or(Say::Accept))
+        .await?;
     let (a, b) = bench.broker.pair(&receiver).await?;
     let message = Message::first(&a, &b);
     bench.broker.submit(&a, &message).await?.expect(202, "a submission")?;
@@ -67,8 +79,12 @@ pub(crate) async fn signed(bench: &Bench) -> Result<String, String> {
     bench.broker.submit_and_wait(&a, &Message::first(&a, &b)).await?.expect(200, "a submission")?;
     let log = receiver.log();
     let delivery = log.first().ok_or("nothing was delivered")?;
-    ensure(delivery.signed_by(&b.webhook_secret), || "the receiver's secret did not sign the delivery".to_owned())?;
-    ensure(!delivery.signed_by(&a.webhook_secret), || "another agent's secret fits the signature".to_owned())?;
+    ensure(delivery.signed_by(&b.webhook_secret), || {
+        "the receiver's secret did not sign the delivery".to_owned()
+    })?;
+    ensure(!delivery.signed_by(&a.webhook_secret), || {
+        "another agent's secret fits the signature".to_owned()
+    })?;
     Ok("HMAC-SHA256 over id, time and body fits the receiver's secret alone".to_owned())
 }
 
@@ -81,7 +97,9 @@ pub(crate) async fn private_checkpoint(bench: &Bench) -> Result<String, String> 
     let log = receiver.log();
     let delivered = log.first().ok_or("nothing was delivered")?.message();
     ensure(delivered["taskId"] == message.task(), || "the delivery is not the message".to_owned())?;
-    ensure(!delivered.to_string().contains(MARK), || "the delivery has the sender's checkpoint".to_owned())?;
+    ensure(!delivered.to_string().contains(MARK), || {
+        "the delivery has the sender's checkpoint".to_owned()
+    })?;
     Ok("the message came without the checkpoint".to_owned())
 }
 
@@ -102,15 +120,22 @@ pub(crate) async fn fenced(bench: &Bench) -> Result<String, String> {
     let mut tokens = Vec::new();
     while tokens.len() < 2 {
         tokens.extend(claim(bench, &b).await?);
-        ensure(began.elapsed() < REACHED, || "a claim that nobody answered never came back".to_owned())?;
+        ensure(began.elapsed() < REACHED, || {
+            "a claim that nobody answered never came back".to_owned()
+        })?;
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let (old, new) = (tokens[0], tokens[1]);
     ensure(new > old, || format!("the second claim's token {new} is not above the first's {old}"))?;
     let accept = format!("{}/accept", bench.broker.handoff_path(&message));
-    let stale = bench.broker.as_agent(&b, Method::POST, &accept, &json!({ "fencingToken": old })).await?;
+    let stale =
+        bench.broker.as_agent(&b, Method::POST, &accept, &json!({ "fencingToken": old })).await?;
     stale.refused(409, "STALE_LEASE", "accepting under the lapsed token")?;
-    let good = bench.broker.as_agent(&b, Method::POST, &accept, &json!({ "fencingToken": new })).await?;
+    let good =
+        bench.broker.as_agent(&b, Method::POST, &accept, &json!({ "fencingToken": new })).await?;
     good.expect(200, "accepting under the newer token")?;
-    Ok(format!("claimed again after {:.0} s; token {old}: 409, token {new}: accepted", began.elapsed().as_secs_f64()))
+    Ok(format!(
+        "claimed again after {:.0} s; token {old}: 409, token {new}: accepted",
+        began.elapsed().as_secs_f64()
+    ))
 }

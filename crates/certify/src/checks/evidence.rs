@@ -45,7 +45,12 @@ fn root(leaves: &[Hash]) -> Hash {
         [one] => *one,
         _ => {
             let (left, right) = leaves.split_at(leaves.len().next_power_of_two() / 2);
-            Sha256::new().chain_update([1]).chain_update(root(left)).chain_update(root(right)).finalize().into()
+            Sha256::new()
+                .chain_update([1])
+                .chain_update(root(left))
+                .chain_update(root(right))
+                .finalize()
+                .into()
         }
     }
 }
@@ -57,13 +62,18 @@ async fn leaves(bench: &Bench, size: usize) -> Result<Vec<Hash>, String> {
         let limit = (size - leaves.len()).min(500);
         let path = format!("/audit/records?from={}&limit={limit}", leaves.len());
         let answer = bench.broker.get(&path).await?.expect(200, "reading records")?;
-        let page: Page<'_> = serde_json::from_str(&answer.text).map_err(|err| format!("{path}: {err}"))?;
-        ensure(!page.records.is_empty(), || format!("the log ends at {} of {size} records", leaves.len()))?;
+        let page: Page<'_> =
+            serde_json::from_str(&answer.text).map_err(|err| format!("{path}: {err}"))?;
+        ensure(!page.records.is_empty(), || {
+            format!("the log ends at {} of {size} records", leaves.len())
+        })?;
         for row in page.records {
             let record = row.record.ok_or_else(|| format!("record {} is no JSON", leaves.len()))?;
             let hash = leaf(record.get().as_bytes());
             let stated = format!("sha256:{}", hex(&hash));
-            ensure(row.record_hash == stated, || format!("record {} hashes to {stated}, stated is {}", leaves.len(), row.record_hash))?;
+            ensure(row.record_hash == stated, || {
+                format!("record {} hashes to {stated}, stated is {}", leaves.len(), row.record_hash)
+            })?;
             leaves.push(hash);
         }
     }
@@ -77,33 +87,53 @@ fn hex(bytes: &[u8]) -> String {
 /// Size and root of a signed tree head: the second and third line of its note (C2SP tlog-checkpoint).
 fn head_of(note: &str) -> Result<(usize, Vec<u8>), String> {
     let mut lines = note.lines().skip(1);
-    let size = lines.next().and_then(|line| line.parse().ok()).ok_or("the tree head has no size")?;
-    let root = lines.next().and_then(|line| BASE64.decode(line).ok()).ok_or("the tree head has no root")?;
+    let size =
+        lines.next().and_then(|line| line.parse().ok()).ok_or("the tree head has no size")?;
+    let root = lines
+        .next()
+        .and_then(|line| BASE64.decode(line).ok())
+        .ok_or("the tree head has no root")?;
     Ok((size, root))
 }
 
 /// Recomputes the log from its records, and looks a receipt up in it.
 pub(crate) async fn log(bench: &Bench) -> Result<String, String> {
     let (a, b, _receiver) = bench.accepting().await?;
-    let sent = bench.broker.submit(&a, &Message::first(&a, &b)).await?.expect(202, "a submission")?;
+    let sent =
+        bench.broker.submit(&a, &Message::first(&a, &b)).await?.expect(202, "a submission")?;
     let (hash, note) = (sent.text_at("/receipt/recordHash")?, sent.text_at("/receipt/treeHead")?);
-    let place = sent.body.pointer("/receipt/leafIndex").and_then(Value::as_u64).ok_or("the receipt has no place")?;
+    let place = sent
+        .body
+        .pointer("/receipt/leafIndex")
+        .and_then(Value::as_u64)
+        .ok_or("the receipt has no place")?;
     let (size, signed) = head_of(&note)?;
     let leaves = leaves(bench, size).await?;
-    ensure(root(&leaves)[..] == signed, || format!("{size} records hash to {}, and not to the signed root", hex(&root(&leaves))))?;
-    let named = leaves.get(usize::try_from(place).unwrap_or(usize::MAX)).map(|leaf| format!("sha256:{}", hex(leaf)));
-    ensure(named.as_deref() == Some(hash.as_str()), || format!("record {place} is {named:?}, the receipt says {hash}"))?;
+    ensure(root(&leaves)[..] == signed, || {
+        format!("{size} records hash to {}, and not to the signed root", hex(&root(&leaves)))
+    })?;
+    let named = leaves
+        .get(usize::try_from(place).unwrap_or(usize::MAX))
+        .map(|leaf| format!("sha256:{}", hex(leaf)));
+    ensure(named.as_deref() == Some(hash.as_str()), || {
+        format!("record {place} is {named:?}, the receipt says {hash}")
+    })?;
     Ok(format!("{size} records recomputed to the signed root; the receipt names record {place}"))
 }
 
 /// A refused message leaves a record.
 pub(crate) async fn refusals_recorded(bench: &Bench) -> Result<String, String> {
     let (a, b, _receiver) = bench.accepting().await?;
-    let before = bench.broker.get("/audit/tree-head").await?.expect(200, "reading the tree head")?;
+    let before =
+        bench.broker.get("/audit/tree-head").await?.expect(200, "reading the tree head")?;
     let from = before.body["treeSize"].as_u64().ok_or("the tree head has no treeSize")?;
     let message = Message::first(&a, &b).cost(1.0, 0.0);
     bench.broker.submit(&a, &message).await?.refused(422, "BUDGET_EXHAUSTED", "nothing left")?;
-    let listed = bench.broker.get(&format!("/audit/records?from={from}&limit=500")).await?.expect(200, "reading records")?;
+    let listed = bench
+        .broker
+        .get(&format!("/audit/records?from={from}&limit=500"))
+        .await?
+        .expect(200, "reading records")?;
     let records = listed.body["records"].as_array().cloned().unwrap_or_default();
     let found = records.iter().find(|row| row["record"].to_string().contains(message.id()));
     let found = found.ok_or("no record names the refused message")?;
@@ -114,7 +144,10 @@ pub(crate) async fn refusals_recorded(bench: &Bench) -> Result<String, String> {
 pub(crate) async fn trace(bench: &Bench) -> Result<String, String> {
     let (a, b, receiver) = bench.accepting().await?;
     let delivery = serde_json::json!({ "mode": "webhook", "url": receiver.url });
-    let c = bench.broker.agent(serde_json::json!({ "agentId": bench.broker.name("third"), "delivery": delivery })).await?;
+    let c = bench
+        .broker
+        .agent(serde_json::json!({ "agentId": bench.broker.name("third"), "delivery": delivery }))
+        .await?;
     bench.broker.change(&b, &serde_json::json!({ "handoffTargets": [c.id] })).await?;
     let first = Message::first(&a, &b).cost(0.10, 0.90);
     let second = first.next(&b, &c).cost(0.35, 0.65);
@@ -123,11 +156,18 @@ pub(crate) async fn trace(bench: &Bench) -> Result<String, String> {
     }
     let path = format!("{}/trace", bench.broker.task_path(&first));
     let trace = bench.broker.get(&path).await?.expect(200, "reading the trace")?.body;
-    let ids: Vec<&str> = trace["handoffs"].as_array().into_iter().flatten().filter_map(|one| one["handoffId"].as_str()).collect();
+    let ids: Vec<&str> = trace["handoffs"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|one| one["handoffId"].as_str())
+        .collect();
     ensure(ids == [first.id(), second.id()], || format!("the trace's handoffs are {ids:?}"))?;
     let total = trace["cost"]["totalUSD"].as_f64().unwrap_or(f64::NAN);
     ensure((total - 0.35).abs() < 1e-9, || format!("the trace's cost is {total} and not 0.35"))?;
-    ensure(trace["verification"]["ok"] == true, || format!("the trace says {}", trace["verification"]))?;
+    ensure(trace["verification"]["ok"] == true, || {
+        format!("the trace says {}", trace["verification"])
+    })?;
     Ok("2 hops in order, 0.35 USD in all, evidence verified".to_owned())
 }
 
@@ -135,7 +175,9 @@ pub(crate) async fn trace(bench: &Bench) -> Result<String, String> {
 pub(crate) async fn tampering(bench: &Bench) -> Check {
     match altered(bench).await {
         Ok(Some(evidence)) => Check::Holds(evidence),
-        Ok(None) => Check::Unsupported("needs --verifier, a command that checks a bundle".to_owned()),
+        Ok(None) => {
+            Check::Unsupported("needs --verifier, a command that checks a bundle".to_owned())
+        }
         Err(why) => Check::Broken(why),
     }
 }
@@ -158,7 +200,11 @@ async fn altered(bench: &Bench) -> Result<Option<String>, String> {
     }
     let entries = unpack(&bundle)?;
     let mut found = 0;
-    for (place, (name, _)) in entries.iter().enumerate().filter(|(_, (name, content))| is_evidence(name) && !content.is_empty()) {
+    for (place, (name, _)) in entries
+        .iter()
+        .enumerate()
+        .filter(|(_, (name, content))| is_evidence(name) && !content.is_empty())
+    {
         let ok = judge(&pack(&entries, place)?).await? == Some(true);
         ensure(!ok, || format!("one altered byte in {name} passes the verifier"))?;
         found += 1;
@@ -195,7 +241,8 @@ fn pack(entries: &Entries, altered: usize) -> Result<Vec<u8>, String> {
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
     for (place, (name, content)) in entries.iter().enumerate() {
         writer.start_file(name.as_str(), SimpleFileOptions::default()).map_err(wrong)?;
-        let content = if place == altered { with_one_byte_altered(content) } else { content.clone() };
+        let content =
+            if place == altered { with_one_byte_altered(content) } else { content.clone() };
         writer.write_all(&content).map_err(|err| err.to_string())?;
     }
     Ok(writer.finish().map_err(wrong)?.into_inner())
@@ -204,7 +251,9 @@ fn pack(entries: &Entries, altered: usize) -> Result<Vec<u8>, String> {
 fn with_one_byte_altered(content: &[u8]) -> Vec<u8> {
     let mut content = content.to_vec();
     let middle = content.len() / 2;
-    let place = (middle..content.len()).chain(0..middle).find(|place| content[*place].is_ascii_alphanumeric());
+    let place = (middle..content.len())
+        .chain(0..middle)
+        .find(|place| content[*place].is_ascii_alphanumeric());
     if let Some(byte) = place.and_then(|place| content.get_mut(place)) {
         *byte = if *byte == b'1' { b'2' } else { b'1' };
     }

@@ -15,7 +15,9 @@ use crate::receiver::Say;
 /// Kills the broker in the middle of many submissions, and starts it again.
 pub(crate) async fn killed(bench: &Bench) -> Check {
     if bench.hooks.crash.is_none() {
-        return Check::Unsupported("needs --kill and --start, the commands that end and start the broker".to_owned());
+        return Check::Unsupported(
+            "needs --kill and --start, the commands that end and start the broker".to_owned(),
+        );
     }
     crashed(bench).await.into()
 }
@@ -41,7 +43,11 @@ async fn crashed(bench: &Bench) -> Result<String, String> {
     let end = AtomicBool::new(false);
     let senders = join_all((0..SENDERS).map(|_| submitting(bench, &a, &b, &end)));
     let faults = async {
-        wait_for(|| receiver.log().len() >= bench.handoffs / 2, "the broker delivers before the kill").await?;
+        wait_for(
+            || receiver.log().len() >= bench.handoffs / 2,
+            "the broker delivers before the kill",
+        )
+        .await?;
         crash.kill().await?;
         let killed = Instant::now();
         let had = receiver.log().len();
@@ -49,7 +55,11 @@ async fn crashed(bench: &Bench) -> Result<String, String> {
         // The first delivery after the start ends the outage for a user.
         wait_for(|| receiver.log().len() > had, "the broker delivers after the start").await?;
         let resumed = killed.elapsed();
-        wait_for(|| receiver.log().len() >= had + bench.handoffs / 2, "the broker goes on delivering").await?;
+        wait_for(
+            || receiver.log().len() >= had + bench.handoffs / 2,
+            "the broker goes on delivering",
+        )
+        .await?;
         end.store(true, Ordering::Relaxed);
         Ok::<Duration, String>(resumed)
     };
@@ -61,7 +71,10 @@ async fn crashed(bench: &Bench) -> Result<String, String> {
     let (sent, resumed) = tokio::join!(senders, faults);
     let (messages, resumed) = (sent.concat(), resumed?);
     for message in &messages {
-        bench.broker.becomes(&bench.broker.handoff_path(message), &["ACCEPTED", "COMPLETED"]).await?;
+        bench
+            .broker
+            .becomes(&bench.broker.handoff_path(message), &["ACCEPTED", "COMPLETED"])
+            .await?;
     }
     let arrived = by_handoff(&receiver.log());
     let lost = messages.iter().filter(|message| !arrived.contains_key(message.id())).count();
@@ -79,7 +92,9 @@ async fn crashed(bench: &Bench) -> Result<String, String> {
 async fn wait_for(holds: impl Fn() -> bool, hope: &str) -> Result<(), String> {
     let began = Instant::now();
     while !holds() {
-        ensure(began.elapsed() < REACHED, || format!("after {} s it is not true that {hope}", REACHED.as_secs()))?;
+        ensure(began.elapsed() < REACHED, || {
+            format!("after {} s it is not true that {hope}", REACHED.as_secs())
+        })?;
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     Ok(())
@@ -99,9 +114,18 @@ pub(crate) async fn latency(bench: &Bench) -> Result<String, String> {
         answer.expect(200, "a submission that waits for its verdict")?;
         Ok::<Duration, String>(due.elapsed())
     };
-    let times: Result<Vec<Duration>, String> = join_all((0..count).map(one)).await.into_iter().collect();
+    let times: Result<Vec<Duration>, String> =
+        join_all((0..count).map(one)).await.into_iter().collect();
     let mut times = times?;
     times.sort_unstable();
-    let at = |share: usize| times[(times.len() * share / 1_000).min(times.len() - 1)].as_secs_f64() * 1_000.0;
-    Ok(format!("{count} verdicts at {}/s: p50 {:.1} ms, p99 {:.1} ms, slowest {:.1} ms", bench.rate, at(500), at(990), at(1_000)))
+    let at = |share: usize| {
+        times[(times.len() * share / 1_000).min(times.len() - 1)].as_secs_f64() * 1_000.0
+    };
+    Ok(format!(
+        "{count} verdicts at {}/s: p50 {:.1} ms, p99 {:.1} ms, slowest {:.1} ms",
+        bench.rate,
+        at(500),
+        at(990),
+        at(1_000)
+    ))
 }

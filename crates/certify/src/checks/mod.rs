@@ -44,7 +44,12 @@ impl Bench {
 
     /// Submits so many messages from eight senders at once. Returns those that the broker acknowledged; another try follows
     /// each submission that was not answered, until `give_up`.
-    pub(crate) async fn submit_all(&self, a: &Agent, b: &Agent, count: usize) -> Result<Vec<Message>, String> {
+    pub(crate) async fn submit_all(
+        &self,
+        a: &Agent,
+        b: &Agent,
+        count: usize,
+    ) -> Result<Vec<Message>, String> {
         const SENDERS: usize = 8;
         let next = AtomicUsize::new(0);
         let sender = async || {
@@ -56,7 +61,8 @@ impl Bench {
             }
             Ok::<_, String>(acknowledged)
         };
-        let sent: Result<Vec<_>, String> = join_all((0..SENDERS).map(|_| sender())).await.into_iter().collect();
+        let sent: Result<Vec<_>, String> =
+            join_all((0..SENDERS).map(|_| sender())).await.into_iter().collect();
         Ok(sent?.concat())
     }
 }

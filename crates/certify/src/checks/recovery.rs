@@ -11,10 +11,10 @@ use crate::broker::{Agent, REACHED};
 use crate::message::Message;
 use crate::receiver::Say;
 
-/// A state whose parts are easily lost on the way: an exact big number, a text outside ASCII, null, nesting.
+/// A state whose parts are easily lost on the way: the largest exact number of JSON, text outside ASCII, null, nesting.
 fn state() -> Value {
     json!({
-        "cursor": 9_007_199_254_740_993_u64, "note": "Größe 12 m², 数量", "left": null, "done": [], "by": { "page": [1, 2, 3] },
+        "cursor": 9_007_199_254_740_991_u64, "note": "Größe 12 m², 数量", "left": null, "done": [], "by": { "page": [1, 2, 3] },
     })
 }
 
@@ -53,7 +53,9 @@ pub(crate) async fn silent(bench: &Bench) -> Result<String, String> {
         "recovery": { "on_reject": "source", "on_timeout": "source", "on_error": "source", "timeout_ms": 2_000 },
     });
     let put = bench.broker.send(Method::PUT, &format!("/contracts/{id}"), &contract).await?;
-    ensure(put.status.is_success(), || format!("placing the contract: {} {}", put.status, put.text))?;
+    ensure(put.status.is_success(), || {
+        format!("placing the contract: {} {}", put.status, put.text)
+    })?;
     let message = saved(&a, &b)
         .set("/taskSummary", json!("An order to review"))
         .set("/provenance", json!({ "message_ids": ["m1"] }));
@@ -62,7 +64,10 @@ pub(crate) async fn silent(bench: &Bench) -> Result<String, String> {
     bench.broker.becomes(&bench.broker.handoff_path(&message), &["EXPIRED"]).await?;
     let after = began.elapsed();
     is_back(bench, &message).await?;
-    Ok(format!("EXPIRED {:.1} s after the submission (2 s were allowed); the checkpoint is back", after.as_secs_f64()))
+    Ok(format!(
+        "EXPIRED {:.1} s after the submission (2 s were allowed); the checkpoint is back",
+        after.as_secs_f64()
+    ))
 }
 
 /// A receiver that accepts and then fails.
@@ -73,7 +78,11 @@ pub(crate) async fn failed(bench: &Bench) -> Result<String, String> {
     let token = receiver.log().first().ok_or("nothing was delivered")?.token;
     let path = format!("{}/fail", bench.broker.handoff_path(&message));
     let error = json!({ "fencingToken": token, "error": { "code": "TOOL_DOWN", "message": "the archive is closed" } });
-    bench.broker.as_agent(&b, Method::POST, &path, &error).await?.expect(200, "reporting the failure")?;
+    bench
+        .broker
+        .as_agent(&b, Method::POST, &path, &error)
+        .await?
+        .expect(200, "reporting the failure")?;
     bench.broker.becomes(&bench.broker.handoff_path(&message), &["FAILED"]).await?;
     is_back(bench, &message).await?;
     Ok("ACCEPTED, then FAILED; the task is PENDING_HANDOFF, the checkpoint is back".to_owned())
@@ -89,7 +98,7 @@ pub(crate) async fn dead_letter(bench: &Bench) -> Result<String, String> {
     let began = Instant::now();
     let letter = loop {
         let listed = bench.broker.get(&path).await?.expect(200, "listing dead letters")?;
-        if let Some(id) = listed.body.pointer("/items/0/deadLetterId").and_then(Value::as_str) {
+        if let Some(id) = listed.body.pointer("/items/0/handoffId").and_then(Value::as_str) {
             break id.to_owned();
         }
         ensure(began.elapsed() < REACHED, || "the refused attack is no dead letter".to_owned())?;
@@ -97,7 +106,11 @@ pub(crate) async fn dead_letter(bench: &Bench) -> Result<String, String> {
     };
     let path = format!("/dead-letters/{letter}/discard");
     let said = json!({ "reason": "an attack of the certification run" });
-    bench.broker.send(Method::POST, &path, &said).await?.expect(200, "discarding the dead letter")?;
+    bench
+        .broker
+        .send(Method::POST, &path, &said)
+        .await?
+        .expect(200, "discarding the dead letter")?;
     bench.broker.send(Method::POST, &path, &said).await?.expect(409, "discarding it once more")?;
     Ok("listed, discarded with a reason; a second decision: 409".to_owned())
 }
