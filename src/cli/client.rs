@@ -184,15 +184,7 @@ impl Client {
             .ok_or_else(|| {
                 ClientError::Usage(format!("{base} is no URL of a broker: https://host:port"))
             })?;
-        let key = match (&reach.key_file, key) {
-            (Some(path), _) => read_key(path)?,
-            (None, Some(key)) => key,
-            (None, None) if !config.auth.admin_key.is_empty() => config.auth.admin_key.clone(),
-            (None, None) => read_key(&config.keys_dir().join("admin.key"))?,
-        };
-        if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(ClientError::Usage("the key is not one word of ASCII".to_owned()));
-        }
+        let key = key_for(reach.key_file.as_deref(), key, config)?;
         Ok(Self { http, base, key })
     }
 
@@ -289,6 +281,27 @@ pub(super) fn reachable(config: &Config) -> std::net::SocketAddr {
         address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
     }
     address
+}
+
+/// The key of a command: of the file that was named, the environment's, or the configured broker's own.
+///
+/// # Errors
+/// [`ClientError`]: no file has one, or what was found is not one word of ASCII.
+pub(super) fn key_for(
+    file: Option<&Path>,
+    key: Option<String>,
+    config: &Config,
+) -> Result<String, ClientError> {
+    let key = match (file, key) {
+        (Some(path), _) => read_key(path)?,
+        (None, Some(key)) => key,
+        (None, None) if !config.auth.admin_key.is_empty() => config.auth.admin_key.clone(),
+        (None, None) => read_key(&config.keys_dir().join("admin.key"))?,
+    };
+    if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(ClientError::Usage("the key is not one word of ASCII".to_owned()));
+    }
+    Ok(key)
 }
 
 fn read_key(path: &Path) -> Result<String, ClientError> {

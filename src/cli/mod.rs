@@ -15,6 +15,7 @@ mod admin;
 mod answer;
 mod archive;
 mod beside;
+mod certify;
 mod client;
 mod completions;
 mod compress;
@@ -113,6 +114,8 @@ enum Commands {
     Lint(lint::Args),
     /// Check an audit log, or an exported one, against the contracts; exit 1 if something does not conform
     Conformance(conformance::Args),
+    /// Drive a broker from outside, claim by claim, and print which claims hold; exit 1 if one does not
+    Certify(handoffd_certify::Args),
     /// Check a message file against schema, completeness, budget and safety rules
     Validate(validate::Args),
     /// Compress a message file for a context window with the embedded compressor; exit 1 if it does not fit
@@ -223,6 +226,7 @@ pub fn main() -> i32 {
             Commands::Why(args) => why::run(args, config, output).await,
             Commands::Lint(args) => lint::run(args, config, form).await,
             Commands::Conformance(args) => Box::pin(conformance::run(args, config, output)).await,
+            Commands::Certify(args) => Box::pin(certify::run(args, config, output)).await,
             Commands::Validate(args) => validate::run(&args, output),
             Commands::Compress(args) => compress::run(&args, output),
             Commands::Scan(args) => scan::run(&args, output),

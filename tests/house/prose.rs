@@ -12,11 +12,12 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 /// A part of the repository, and the folders and files that it has.
-const PARTS: [(&str, &[&str]); 8] = [
+const PARTS: [(&str, &[&str]); 9] = [
     ("core", &["crates/core/src"]),
     ("store", &["crates/store/src", "crates/store/benches"]),
     ("broker", &["crates/broker/src"]),
     ("verify", &["crates/verify/src"]),
+    ("certify", &["crates/certify/src"]),
     ("src", &["src"]),
     ("tests", &["tests", "benches"]),
     ("sdk", &["sdk/python/src", "sdk/python/tools", "sdk/typescript/src"]),

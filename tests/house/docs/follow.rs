@@ -58,6 +58,7 @@ fn pages() -> Vec<Page> {
         "crates/store/README.md",
         "crates/broker/README.md",
         "crates/verify/README.md",
+        "crates/certify/README.md",
     ]
     .map(|name| root().join(name))
     .into();

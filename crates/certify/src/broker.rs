@@ -1,0 +1,286 @@
+//! The broker under test, as its HTTP API shows it.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::CertifyError;
+use crate::map::Map;
+use crate::message::Message;
+use crate::receiver::Receiver;
+
+/// Longest wait for one answer. A broker that is slower than this does not answer.
+const ANSWER: Duration = Duration::from_secs(90);
+/// Longest wait for a state that the broker reaches by itself.
+pub(crate) const REACHED: Duration = Duration::from_secs(120);
+/// Pause between two looks at a state.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The broker, with the key of its operator.
+pub(crate) struct Broker {
+    base: String,
+    key: String,
+    client: reqwest::Client,
+    pub(crate) map: Map,
+    /// Name and version, as far as the broker states them.
+    pub(crate) product: String,
+    /// Sets this run's agents apart from others.
+    run: String,
+    agents: AtomicU32,
+}
+
+/// An agent of the kit.
+#[derive(Debug, Clone)]
+pub(crate) struct Agent {
+    pub(crate) id: String,
+    pub(crate) key: String,
+    pub(crate) webhook_secret: String,
+}
+
+/// An answer of the broker.
+#[derive(Debug, Clone)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) body: Value,
+    pub(crate) text: String,
+    pub(crate) replayed: bool,
+}
+
+impl Answer {
+    /// The answer, if it has this status.
+    pub(crate) fn expect(self, status: u16, doing: &str) -> Result<Self, String> {
+        if self.status.as_u16() == status {
+            return Ok(self);
+        }
+        Err(format!("{doing}: {} instead of {status}: {}", self.status, short(&self.text)))
+    }
+
+    /// Confirms a refusal: this status, and this code.
+    pub(crate) fn refused(self, status: u16, code: &str, doing: &str) -> Result<Self, String> {
+        let answer = self.expect(status, doing)?;
+        let reason = answer.body["reason"].as_str().or_else(|| answer.body["code"].as_str());
+        if reason == Some(code) {
+            return Ok(answer);
+        }
+        Err(format!("{doing}: the reason is {reason:?} and not {code}"))
+    }
+
+    pub(crate) fn text_at(&self, pointer: &str) -> Result<String, String> {
+        let found = self.body.pointer(pointer).and_then(Value::as_str);
+        found
+            .map(str::to_owned)
+            .ok_or_else(|| format!("an answer has no {pointer}: {}", short(&self.text)))
+    }
+}
+
+/// The beginning of a long text.
+pub(crate) fn short(text: &str) -> String {
+    const SHOWN: usize = 200;
+    let mut shown: String = text.chars().take(SHOWN).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    shown
+}
+
+impl Broker {
+    /// Checks that the broker answers under the key.
+    pub(crate) async fn connect(url: &str, key: &str, map: Map) -> Result<Self, CertifyError> {
+        let unreachable = |why: String| CertifyError::Unreachable { url: url.to_owned(), why };
+        // A broker of another process-wide setting may be there already; either serves.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client =
+            reqwest::Client::builder().timeout(ANSWER).redirect(reqwest::redirect::Policy::none());
+        let client = client.build().map_err(|err| unreachable(err.to_string()))?;
+        let run = Uuid::new_v4().simple().to_string()[..8].to_owned();
+        let base = url.trim_end_matches('/').to_owned();
+        let mut broker = Self {
+            base,
+            key: key.to_owned(),
+            client,
+            map,
+            product: String::new(),
+            run,
+            agents: AtomicU32::new(0),
+        };
+        let agents = broker.map.agents.clone();
+        let looked = broker.get(&agents).await.map_err(&unreachable)?;
+        if !looked.status.is_success() {
+            return Err(unreachable(format!(
+                "GET {agents} under the given key: {}",
+                looked.status
+            )));
+        }
+        broker.product = broker.stated_product().await;
+        Ok(broker)
+    }
+
+    /// Title and version of the broker's OpenAPI document; empty without one.
+    async fn stated_product(&self) -> String {
+        let Ok(document) = self.get("/openapi.json").await else { return String::new() };
+        let info = |name: &str| document.body["info"][name].as_str().unwrap_or_default().to_owned();
+        format!("{} {}", info("title"), info("version")).trim().to_owned()
+    }
+
+    /// Makes a request under a key. An error is a connection that failed, in words.
+    pub(crate) async fn request(
+        &self,
+        method: Method,
+        path: &str,
+        key: Option<&str>,
+        headers: &[(&str, &str)],
+        body: Option<Vec<u8>>,
+    ) -> Result<Answer, String> {
+        let mut request = self.client.request(method, format!("{}{path}", self.base));
+        if let Some(key) = key {
+            request = request.bearer_auth(key);
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        if let Some(body) = body {
+            request = request.header("content-type", "application/json").body(body);
+        }
+        let response = request.send().await.map_err(|err| format!("{path}: {err}"))?;
+        let status = response.status();
+        let replayed =
+            response.headers().get("idempotency-replayed").is_some_and(|value| value == "true");
+        let text = response.text().await.map_err(|err| format!("{path}: {err}"))?;
+        let body = serde_json::from_str(&text).unwrap_or_default();
+        Ok(Answer { status, body, text, replayed })
+    }
+
+    /// Reads under the operator's key.
+    pub(crate) async fn get(&self, path: &str) -> Result<Answer, String> {
+        self.request(Method::GET, path, Some(&self.key), &[], None).await
+    }
+
+    /// The bytes of an answer, under the operator's key.
+    pub(crate) async fn bytes(&self, path: &str) -> Result<Vec<u8>, String> {
+        let sent = self.client.get(format!("{}{path}", self.base)).bearer_auth(&self.key).send();
+        let response = sent.await.and_then(reqwest::Response::error_for_status);
+        let read = response.map_err(|err| format!("{path}: {err}"))?.bytes().await;
+        Ok(read.map_err(|err| format!("{path}: {err}"))?.to_vec())
+    }
+
+    /// Sends JSON under the operator's key.
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: &Value,
+    ) -> Result<Answer, String> {
+        let body = body.to_string().into_bytes();
+        self.request(method, path, Some(&self.key), &[], Some(body)).await
+    }
+
+    /// Sends JSON under an agent's key.
+    pub(crate) async fn as_agent(
+        &self,
+        agent: &Agent,
+        method: Method,
+        path: &str,
+        body: &Value,
+    ) -> Result<Answer, String> {
+        let body = body.to_string().into_bytes();
+        self.request(method, path, Some(&agent.key), &[], Some(body)).await
+    }
+
+    /// A new name for an agent.
+    pub(crate) fn name(&self, role: &str) -> String {
+        let number = self.agents.fetch_add(1, Ordering::Relaxed);
+        format!("certify-{}-{number}-{role}", self.run)
+    }
+
+    /// Registers an agent.
+    pub(crate) async fn agent(&self, spec: Value) -> Result<Agent, String> {
+        let path = self.map.agents.clone();
+        let made =
+            self.send(Method::POST, &path, &spec).await?.expect(201, "registering an agent")?;
+        let id = spec["agentId"].as_str().unwrap_or_default().to_owned();
+        let webhook_secret = made.body.pointer(&self.map.webhook_secret).and_then(Value::as_str);
+        Ok(Agent {
+            id,
+            key: made.text_at(&self.map.api_key)?,
+            webhook_secret: webhook_secret.unwrap_or_default().to_owned(),
+        })
+    }
+
+    /// Changes members of an agent.
+    pub(crate) async fn change(&self, agent: &Agent, change: &Value) -> Result<(), String> {
+        let path = format!("{}/{}", self.map.agents, agent.id);
+        self.send(Method::PATCH, &path, change).await?.expect(200, "changing an agent").map(drop)
+    }
+
+    /// A sender and a receiver at that webhook.
+    pub(crate) async fn pair(&self, receiver: &Receiver) -> Result<(Agent, Agent), String> {
+        let to = self.name("receiver");
+        let delivery = json!({ "mode": "webhook", "url": receiver.url });
+        let b = self.agent(json!({ "agentId": to, "delivery": delivery })).await?;
+        let a =
+            self.agent(json!({ "agentId": self.name("sender"), "handoffTargets": [b.id] })).await?;
+        Ok((a, b))
+    }
+
+    /// A sender and a receiver that takes its handoffs from its inbox.
+    pub(crate) async fn pull_pair(&self) -> Result<(Agent, Agent), String> {
+        let b = self.agent(json!({ "agentId": self.name("receiver") })).await?;
+        let a =
+            self.agent(json!({ "agentId": self.name("sender"), "handoffTargets": [b.id] })).await?;
+        Ok((a, b))
+    }
+
+    /// Submits a message.
+    pub(crate) async fn submit(&self, agent: &Agent, message: &Message) -> Result<Answer, String> {
+        let path = self.map.submit.clone();
+        self.as_agent(agent, Method::POST, &path, message.value()).await
+    }
+
+    /// Submits a message and waits up to a minute for the verdict.
+    pub(crate) async fn submit_and_wait(
+        &self,
+        agent: &Agent,
+        message: &Message,
+    ) -> Result<Answer, String> {
+        let body = message.value().to_string().into_bytes();
+        let path = self.map.submit.clone();
+        self.request(Method::POST, &path, Some(&agent.key), &[("prefer", "wait=60")], Some(body))
+            .await
+    }
+
+    pub(crate) fn handoff_path(&self, message: &Message) -> String {
+        self.map.handoff.replace("{id}", message.id())
+    }
+
+    pub(crate) fn task_path(&self, message: &Message) -> String {
+        self.map.task.replace("{id}", message.task())
+    }
+
+    /// The canonical status of a handoff or task.
+    pub(crate) async fn status(&self, path: &str) -> Result<String, String> {
+        let answer = self.get(path).await?.expect(200, path)?;
+        let word = answer.text_at(&self.map.status)?;
+        Ok(self.map.status_word(&word).to_owned())
+    }
+
+    /// Waits until a handoff or task has one of these statuses.
+    pub(crate) async fn becomes(&self, path: &str, wanted: &[&str]) -> Result<String, String> {
+        let began = Instant::now();
+        loop {
+            let status = self.status(path).await?;
+            if wanted.contains(&status.as_str()) {
+                return Ok(status);
+            }
+            if began.elapsed() > REACHED {
+                return Err(format!(
+                    "{path} is {status} after {} s, and not {wanted:?}",
+                    REACHED.as_secs()
+                ));
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Messages of the kit.
+
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use uuid::Uuid;
+
+use crate::broker::Agent;
+
+/// A canonical message, schema 2.1.
+#[derive(Debug, Clone)]
+pub(crate) struct Message(Value);
+
+impl Message {
+    /// The first handoff of a new task.
+    pub(crate) fn first(from: &Agent, to: &Agent) -> Self {
+        let now = OffsetDateTime::now_utc().format(&Rfc3339).unwrap_or_default();
+        Self(json!({
+            "schemaVersion": "2.1",
+            "handoffId": Uuid::new_v4(),
+            "taskId": Uuid::new_v4(),
+            "parentHandoffId": null,
+            "fromAgent": { "agentId": from.id, "agentVersion": "1.0.0", "executionId": Uuid::new_v4() },
+            "toAgent": { "agentId": to.id },
+            "timestamp": now,
+            "taskDescription": "Check the liability clauses of the supply agreement",
+            "completedSubtasks": [{
+                "subtaskId": "read", "description": "Read the agreement", "result": { "pages": 12 }, "completedAt": now,
+            }],
+            "remainingSubtasks": [{ "subtaskId": "check", "description": "Check clauses 4.2 and 7.1" }],
+            "currentState": { "clauses": ["4.2", "7.1"], "step": 1 },
+            "relevantContext": [],
+            "constraints": [],
+            "costTracking": {
+                "costSpentSoFarUSD": 0.08, "costBudgetRemainingUSD": 0.92,
+                "tokenSpent": { "prompt": 4200, "completion": 1800 },
+            },
+            "conversationHistorySummary": "Two clauses speak of liability.",
+            "conversationHistoryVerbatim": [],
+            "toolCallHistory": [],
+            "traceparent": format!("00-{}-00f067aa0ba902b7-01", Uuid::new_v4().simple()),
+        }))
+    }
+
+    /// The handoff that follows this one on its task.
+    pub(crate) fn next(&self, from: &Agent, to: &Agent) -> Self {
+        Self::first(from, to)
+            .set("/taskId", self.0["taskId"].clone())
+            .set("/parentHandoffId", self.0["handoffId"].clone())
+    }
+
+    /// Sets one member, below members that exist.
+    pub(crate) fn set(mut self, pointer: &str, value: Value) -> Self {
+        let (parent, name) = pointer.rsplit_once('/').unwrap_or(("", pointer));
+        if let Some(Value::Object(members)) = self.0.pointer_mut(parent) {
+            members.insert(name.to_owned(), value);
+        }
+        self
+    }
+
+    /// Takes one member of the message out.
+    pub(crate) fn without(mut self, name: &str) -> Self {
+        if let Value::Object(members) = &mut self.0 {
+            members.remove(name);
+        }
+        self
+    }
+
+    /// Costs of the task so far, and the budget that is left, in US dollars.
+    pub(crate) fn cost(self, spent: f64, left: f64) -> Self {
+        self.set("/costTracking/costSpentSoFarUSD", json!(spent))
+            .set("/costTracking/costBudgetRemainingUSD", json!(left))
+    }
+
+    pub(crate) fn value(&self) -> &Value {
+        &self.0
+    }
+
+    fn text(&self, name: &str) -> &str {
+        self.0[name].as_str().unwrap_or_default()
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        self.text("handoffId")
+    }
+
+    pub(crate) fn task(&self) -> &str {
+        self.text("taskId")
+    }
+}

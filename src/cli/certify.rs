@@ -1,0 +1,45 @@
+//! `handoffd certify URL`: drives a broker from outside, claim by claim (`crates/certify`).
+
+use handoffd_certify::args::Form;
+use handoffd_certify::{Args, CertifyError};
+
+use super::answer::answer;
+use super::client::key_for;
+use super::{Exit, Output};
+use handoffd_broker::config::Config;
+
+/// Runs the kit. Without a verifier given, this program's own `verify` checks the bundles.
+pub(super) async fn run(mut args: Args, config: Config, output: Output) -> Exit {
+    if output == Output::Json {
+        args.form = Form::Json;
+    }
+    if args.verifier.is_none() {
+        args.verifier = own_verifier();
+    }
+    if !args.list {
+        match key_for(args.key_file.as_deref(), args.key.take(), &config) {
+            Ok(key) => args.key = Some(key),
+            Err(err) => {
+                eprintln!("{}", err.shown(output));
+                return err.exit();
+            }
+        }
+    }
+    match handoffd_certify::command(&args).await {
+        Ok((text, holds)) => answer(&text, if holds { Exit::Success } else { Exit::No }),
+        Err(err) => {
+            eprintln!("handoffd: {err}");
+            match err {
+                CertifyError::Unreachable { .. } => Exit::Unreachable,
+                CertifyError::File { .. } | CertifyError::UnknownClaim(_) => Exit::Usage,
+            }
+        }
+    }
+}
+
+/// `verify` of this program, as a command of the shell.
+fn own_verifier() -> Option<String> {
+    let program = std::env::current_exe().ok()?;
+    let quoted = program.to_str()?.replace('\'', "'\\''");
+    Some(format!("'{quoted}' verify"))
+}

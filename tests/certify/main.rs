@@ -1,0 +1,121 @@
+//! The certification kit against this broker: every claim holds, and a broker that breaks one promise fails its claim.
+
+#![allow(unreachable_pub, reason = "nobody's library")]
+
+mod mutant;
+mod served;
+
+use handoffd_certify::Args;
+use handoffd_certify::claims::CLAIMS;
+use handoffd_certify::report::{Report, Verdict};
+
+use crate::mutant::{MUTANTS, Mutant};
+use crate::served::Served;
+
+fn args(url: &str, key: &str) -> Args {
+    Args {
+        url: url.to_owned(),
+        key_file: None,
+        key: Some(key.to_owned()),
+        map: None,
+        only: Vec::new(),
+        kill: None,
+        start: None,
+        verifier: Some(format!("'{}' verify", env!("CARGO_BIN_EXE_handoffd"))),
+        receiver_host: "127.0.0.1".to_owned(),
+        handoffs: 120,
+        rate: 20,
+        form: handoffd_certify::args::Form::Text,
+        file: Vec::new(),
+        list: false,
+    }
+}
+
+async fn certify(args: &Args) -> Report {
+    let report = handoffd_certify::run(args, |_| {}).await.unwrap();
+    println!("{}", report.render(args.form));
+    report
+}
+
+fn failed(report: &Report) -> Vec<&'static str> {
+    report.claims.iter().filter(|one| one.verdict == Verdict::Fail).map(|one| one.claim).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_claim_holds_of_this_broker_through_a_kill() {
+    let broker = Served::start().await;
+    let args = Args {
+        kill: Some(broker.kill_command()),
+        start: Some(broker.start_command()),
+        ..args(&broker.url, &broker.key)
+    };
+    let report = certify(&args).await;
+    assert_eq!(report.passed, CLAIMS.len(), "{}", report.summary());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_without_its_command_is_unsupported_and_one_not_made_is_no_failure() {
+    let broker = Served::start().await;
+    let map = broker.folder.path().join("map.yaml");
+    std::fs::write(&map, "not_claimed: [signed]\n").unwrap();
+    let only = ["killed", "tampering", "signed"].map(str::to_owned).to_vec();
+    let args = Args { map: Some(map), only, verifier: None, ..args(&broker.url, &broker.key) };
+    let report = certify(&args).await;
+    assert_eq!((report.unsupported, report.not_claimed, report.failed), (2, 1, 0));
+}
+
+/// Runs the kit against a mutant; returns the claims that failed.
+async fn against(broker: &Served, mutant: &'static Mutant, only: &[&str]) -> Vec<&'static str> {
+    let proxy = mutant::serve(&broker.url, &broker.key, mutant).await;
+    let mut args = args(&proxy.url, &broker.key);
+    args.only = only.iter().map(|&id| id.to_owned()).collect();
+    if mutant.claim == "tampering" {
+        args.verifier = Some("true".to_owned());
+    }
+    failed(&certify(&args).await)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_that_breaks_a_promise_fails_the_claim() {
+    let broker = Served::start().await;
+    let mut wrong = Vec::new();
+    for mutant in MUTANTS {
+        println!("{}", mutant.breaks);
+        let found = against(&broker, mutant, &[mutant.claim]).await;
+        if found != [mutant.claim] {
+            wrong.push(mutant.breaks);
+        }
+    }
+    assert!(wrong.is_empty(), "not found out: {wrong:?}");
+}
+
+/// Each claim that needs no kill and judges has a mutant.
+#[test]
+fn every_claim_that_judges_has_a_mutant() {
+    for claim in CLAIMS.iter().filter(|claim| !["killed", "latency"].contains(&claim.id)) {
+        assert!(
+            MUTANTS.iter().any(|mutant| mutant.claim == claim.id),
+            "{} has no mutant",
+            claim.id
+        );
+    }
+}
+
+/// The whole table: every mutant against every claim. Some six minutes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "long: the table of docs/certify.md"]
+async fn a_broker_that_breaks_one_promise_fails_no_other_claim() {
+    let mut wrong = Vec::new();
+    let all: Vec<&str> =
+        CLAIMS.iter().map(|claim| claim.id).filter(|id| *id != "latency").collect();
+    for mutant in MUTANTS {
+        // A broker of its own: claims on the log count records from the log's beginning.
+        let broker = Served::start().await;
+        let found = against(&broker, mutant, &all).await;
+        println!("| {} | {} |", mutant.breaks, found.join(", "));
+        if found != [mutant.claim] {
+            wrong.push((mutant.breaks, found));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+}

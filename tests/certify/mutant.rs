@@ -1,0 +1,447 @@
+//! Brokers that break one promise each: this broker behind a proxy that changes what passes, on the way in, on the way back,
+//! and on the way to the receivers.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+/// A broken promise.
+pub struct Mutant {
+    /// What it breaks, in words.
+    pub breaks: &'static str,
+    /// The claim that must fail.
+    pub claim: &'static str,
+    change: Change,
+}
+
+/// Where a mutant differs from the broker.
+enum Change {
+    /// Answers a request of a client itself.
+    Instead(fn(&Proxy, &Asked) -> Option<Said>),
+    /// Changes the broker's answer.
+    Answer(fn(&Proxy, &Asked, &mut Said)),
+    /// Changes a delivery to a receiver.
+    Delivery(fn(&Proxy, &mut HeaderMap, &mut Value)),
+    /// Delivers a second time.
+    Again(fn(&Proxy) -> bool),
+    /// None: the verifier that the kit is given takes everything.
+    Verifier,
+}
+
+/// A client's request.
+struct Asked {
+    method: Method,
+    path: String,
+    query: String,
+    key: String,
+    body: Value,
+}
+
+impl Asked {
+    fn submits(&self) -> bool {
+        self.method == Method::POST && self.path == "/handoffs"
+    }
+}
+
+/// An answer.
+#[derive(Clone)]
+struct Said {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Value,
+    bytes: Bytes,
+    changed: bool,
+}
+
+impl Said {
+    fn json(status: u16, body: Value) -> Self {
+        let status = StatusCode::from_u16(status).unwrap();
+        Self { status, headers: HeaderMap::new(), body, bytes: Bytes::new(), changed: true }
+    }
+
+    fn turn(&mut self, status: u16, body: Value) {
+        *self = Self::json(status, body);
+    }
+
+    fn refuses(&self, code: &str) -> bool {
+        self.status.as_u16() >= 400 && self.body["reason"] == code
+    }
+}
+
+/// What a proxy has seen.
+#[derive(Default)]
+struct Seen {
+    submissions: usize,
+    deliveries: usize,
+    /// Agent by key.
+    agents: HashMap<String, String>,
+    /// The last bad end of a handoff that the kit read.
+    ended: String,
+    checkpoints: HashMap<String, Value>,
+}
+
+pub struct Proxy {
+    broker: String,
+    admin: String,
+    relay: String,
+    mutant: &'static Mutant,
+    client: reqwest::Client,
+    seen: Mutex<Seen>,
+}
+
+fn taken() -> Value {
+    json!({ "status": "PENDING" })
+}
+
+/// Changes a checkpoint that is read after a handoff ended so.
+fn another_state(proxy: &Proxy, asked: &Asked, said: &mut Said, ended: &str) {
+    if asked.path.contains("/checkpoints/") && proxy.seen.lock().unwrap().ended == ended {
+        said.body["state"]["note"] = json!("another");
+        said.changed = true;
+    }
+}
+
+/// Lets a refusal by this code pass for an acceptance.
+fn waves_through(said: &mut Said, code: &str) {
+    if said.refuses(code) {
+        said.turn(202, taken());
+    }
+}
+
+pub static MUTANTS: &[Mutant] = &[
+    Mutant {
+        breaks: "acknowledges one handoff of a hundred and drops it",
+        claim: "delivered",
+        change: Change::Instead(|proxy, asked| {
+            let dropped = asked.submits() && {
+                let mut seen = proxy.seen.lock().unwrap();
+                seen.submissions += 1;
+                seen.submissions == 100
+            };
+            dropped.then(|| Said::json(202, taken()))
+        }),
+    },
+    Mutant {
+        breaks: "delivers one handoff of a hundred twice",
+        claim: "delivered",
+        change: Change::Again(|proxy| proxy.seen.lock().unwrap().deliveries == 50),
+    },
+    Mutant {
+        breaks: "takes other content under a known id",
+        claim: "repeat",
+        change: Change::Answer(|_, asked, said| {
+            if asked.submits() {
+                waves_through(said, "CONFLICT");
+            }
+        }),
+    },
+    Mutant {
+        breaks: "gives each attempt another webhook id",
+        claim: "retried",
+        change: Change::Delivery(|proxy, headers, _| {
+            let attempt = headers.get("handoff-attempt").and_then(|value| value.to_str().ok());
+            if attempt.is_some_and(|attempt| attempt != "1") {
+                let id = format!("msg_{}", proxy.seen.lock().unwrap().deliveries);
+                headers.insert("webhook-id", HeaderValue::from_str(&id).unwrap());
+            }
+        }),
+    },
+    Mutant {
+        breaks: "signs with no secret of the receiver",
+        claim: "signed",
+        change: Change::Delivery(|_, headers, _| {
+            headers.insert("webhook-signature", HeaderValue::from_static("v1,AAAA"));
+        }),
+    },
+    Mutant {
+        breaks: "delivers the sender's checkpoint",
+        claim: "private-checkpoint",
+        change: Change::Delivery(|proxy, _, body| {
+            let id = body["handoffId"].as_str().unwrap_or_default().to_owned();
+            if let Some(state) = proxy.seen.lock().unwrap().checkpoints.get(&id) {
+                body["checkpoint"] = state.clone();
+            }
+        }),
+    },
+    Mutant {
+        breaks: "takes a verdict under a lapsed token",
+        claim: "fenced",
+        change: Change::Answer(|_, _, said| waves_through(said, "STALE_LEASE")),
+    },
+    Mutant {
+        breaks: "takes messages under an unknown key",
+        claim: "authenticated",
+        change: Change::Answer(|_, _, said| waves_through(said, "UNAUTHENTICATED")),
+    },
+    Mutant {
+        breaks: "takes messages in another agent's name",
+        claim: "identity",
+        change: Change::Answer(|proxy, asked, said| {
+            let own = proxy.seen.lock().unwrap().agents.get(&asked.key).cloned();
+            if own.is_some_and(|own| asked.body["fromAgent"]["agentId"] != own.as_str()) {
+                waves_through(said, "FORBIDDEN");
+            }
+        }),
+    },
+    Mutant {
+        breaks: "takes messages to any agent",
+        claim: "allowlist",
+        change: Change::Answer(|proxy, asked, said| {
+            let own = proxy.seen.lock().unwrap().agents.get(&asked.key).cloned();
+            if own.is_some_and(|own| asked.body["fromAgent"]["agentId"] == own.as_str()) {
+                waves_through(said, "FORBIDDEN");
+            }
+        }),
+    },
+    Mutant {
+        breaks: "names no fault of a malformed message",
+        claim: "schema",
+        change: Change::Answer(|_, _, said| {
+            if said.refuses("SCHEMA_INVALID") {
+                said.body["failures"] = json!([]);
+                said.changed = true;
+            }
+        }),
+    },
+    Mutant {
+        breaks: "overlooks an injected order in one language",
+        claim: "injection",
+        change: Change::Answer(|_, asked, said| {
+            if asked.body.to_string().contains("Ignoriere") {
+                waves_through(said, "SAFETY_VIOLATION");
+            }
+        }),
+    },
+    Mutant {
+        breaks: "takes costs that do not add up",
+        claim: "budget",
+        change: Change::Answer(|_, _, said| waves_through(said, "BUDGET_MISMATCH")),
+    },
+    Mutant {
+        breaks: "takes a parent of another task",
+        claim: "lineage",
+        change: Change::Answer(|_, _, said| waves_through(said, "LINEAGE_MISMATCH")),
+    },
+    Mutant {
+        breaks: "never stops a loop",
+        claim: "loop",
+        change: Change::Answer(|_, _, said| {
+            if said.refuses("LOOP_DETECTED") {
+                said.turn(200, json!({ "status": "ACCEPTED" }));
+            }
+        }),
+    },
+    Mutant {
+        breaks: "does not enforce contracts",
+        claim: "contract",
+        change: Change::Answer(|_, _, said| waves_through(said, "CONTRACT_VIOLATION")),
+    },
+    Mutant {
+        breaks: "returns another state after a rejection",
+        claim: "rejected",
+        change: Change::Answer(|proxy, asked, said| another_state(proxy, asked, said, "REJECTED")),
+    },
+    Mutant {
+        breaks: "returns another state after silence",
+        claim: "silent",
+        change: Change::Answer(|proxy, asked, said| another_state(proxy, asked, said, "EXPIRED")),
+    },
+    Mutant {
+        breaks: "returns another state after a failure",
+        claim: "failed",
+        change: Change::Answer(|proxy, asked, said| another_state(proxy, asked, said, "FAILED")),
+    },
+    Mutant {
+        breaks: "lets two people decide one dead letter",
+        claim: "dead-letter",
+        change: Change::Answer(|_, asked, said| {
+            if asked.path.ends_with("/discard") && said.status == StatusCode::CONFLICT {
+                said.turn(200, json!({}));
+            }
+        }),
+    },
+    Mutant {
+        breaks: "states another hash for a record",
+        claim: "log",
+        change: Change::Answer(|_, asked, said| {
+            if asked.path == "/audit/records" && asked.query.contains("from=0&") {
+                said.body["records"][0]["recordHash"] = json!("sha256:00");
+                said.changed = true;
+            }
+        }),
+    },
+    Mutant {
+        breaks: "keeps no record of refusals",
+        claim: "refusals-recorded",
+        change: Change::Answer(|_, asked, said| {
+            if asked.path == "/audit/records" && !asked.query.contains("from=0&") {
+                let records = said.body["records"].as_array_mut().unwrap();
+                records.retain(|row| row["record"]["kind"] != "REFUSED");
+                said.changed = true;
+            }
+        }),
+    },
+    Mutant {
+        breaks: "shows the hops of a task in another order",
+        claim: "trace",
+        change: Change::Answer(|_, asked, said| {
+            if asked.path.ends_with("/trace") && asked.query.is_empty() {
+                said.body["handoffs"].as_array_mut().unwrap().reverse();
+                said.changed = true;
+            }
+        }),
+    },
+    Mutant { breaks: "verifies altered evidence", claim: "tampering", change: Change::Verifier },
+];
+
+/// A proxy that serves until it is dropped.
+pub struct Serving {
+    pub url: String,
+    server: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+pub async fn serve(broker: &str, admin: &str, mutant: &'static Mutant) -> Serving {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let proxy = Arc::new(Proxy {
+        broker: broker.to_owned(),
+        admin: admin.to_owned(),
+        relay: format!("{url}/relay"),
+        mutant,
+        client: reqwest::Client::new(),
+        seen: Mutex::default(),
+    });
+    let router = Router::new().route("/relay", post(relay)).fallback(forward).with_state(proxy);
+    let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    Serving { url, server }
+}
+
+/// Headers that belong to one connection, or to the body as it was.
+const OWN: [HeaderName; 4] =
+    [header::HOST, header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONNECTION];
+
+fn passed_on(headers: &HeaderMap) -> HeaderMap {
+    let mut passed = headers.clone();
+    for name in OWN {
+        passed.remove(name);
+    }
+    passed
+}
+
+/// A client's request, to the broker.
+async fn forward(
+    State(proxy): State<Arc<Proxy>>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let key = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let asked = Asked {
+        method,
+        path: uri.path().to_owned(),
+        query: uri.query().unwrap_or_default().to_owned(),
+        key: key.unwrap_or_default().trim_start_matches("Bearer ").to_owned(),
+        body: serde_json::from_slice(&body).unwrap_or_default(),
+    };
+    if let Change::Instead(instead) = proxy.mutant.change
+        && let Some(said) = instead(&proxy, &asked)
+    {
+        return (said.status, said.body.to_string()).into_response();
+    }
+    let mut said = proxy.pass(&asked, &uri, &headers, body).await;
+    proxy.note(&asked, &said);
+    if let Change::Answer(change) = proxy.mutant.change {
+        change(&proxy, &asked, &mut said);
+    }
+    let content = if said.changed { Bytes::from(said.body.to_string()) } else { said.bytes };
+    (said.status, passed_on(&said.headers), content).into_response()
+}
+
+impl Proxy {
+    async fn pass(&self, asked: &Asked, uri: &Uri, headers: &HeaderMap, body: Bytes) -> Said {
+        // Receivers are reached through the proxy.
+        let body = match asked.body.pointer("/delivery/url").and_then(Value::as_str) {
+            Some(url) => {
+                let mut spec = asked.body.clone();
+                spec["delivery"]["url"] = json!(format!("{}?to={url}", self.relay));
+                Bytes::from(spec.to_string())
+            }
+            None => body,
+        };
+        let mut headers = passed_on(headers);
+        headers.remove(header::ACCEPT_ENCODING);
+        let request = self.client.request(asked.method.clone(), format!("{}{uri}", self.broker));
+        let response = request.headers(headers).body(body).send().await.unwrap();
+        let (status, headers) = (response.status(), response.headers().clone());
+        let bytes = response.bytes().await.unwrap();
+        let body = serde_json::from_slice(&bytes).unwrap_or_default();
+        Said { status, headers, body, bytes, changed: false }
+    }
+
+    fn note(&self, asked: &Asked, said: &Said) {
+        let mut seen = self.seen.lock().unwrap();
+        if let Some(key) = said.body["apiKey"].as_str() {
+            let agent = asked.body["agentId"].as_str().unwrap_or_default();
+            seen.agents.insert(key.to_owned(), agent.to_owned());
+        }
+        let ended = said.body["status"].as_str().unwrap_or_default();
+        if asked.path.starts_with("/handoffs/")
+            && asked.key == self.admin
+            && ["REJECTED", "EXPIRED", "FAILED"].contains(&ended)
+        {
+            seen.ended = ended.to_owned();
+        }
+        if asked.submits() && asked.body["checkpoint"].is_object() {
+            let id = asked.body["handoffId"].as_str().unwrap_or_default();
+            seen.checkpoints.insert(id.to_owned(), asked.body["checkpoint"].clone());
+        }
+    }
+}
+
+/// A delivery, to its receiver.
+async fn relay(
+    State(proxy): State<Arc<Proxy>>,
+    Query(to): Query<HashMap<String, String>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    proxy.seen.lock().unwrap().deliveries += 1;
+    let mut headers = passed_on(&headers);
+    let mut content = body;
+    if let Change::Delivery(change) = proxy.mutant.change {
+        let before: Value = serde_json::from_slice(&content).unwrap_or_default();
+        let mut message = before.clone();
+        change(&proxy, &mut headers, &mut message);
+        if message != before {
+            content = Bytes::from(message.to_string());
+        }
+    }
+    let send = async || {
+        let request = proxy.client.post(&to["to"]).headers(headers.clone()).body(content.clone());
+        request.send().await.unwrap()
+    };
+    if let Change::Again(again) = proxy.mutant.change
+        && again(&proxy)
+    {
+        send().await;
+    }
+    let response = send().await;
+    let (status, kind) = (response.status(), response.headers().get(header::CONTENT_TYPE).cloned());
+    let kind = kind.unwrap_or_else(|| HeaderValue::from_static("application/json"));
+    (status, [(header::CONTENT_TYPE, kind)], response.bytes().await.unwrap()).into_response()
+}

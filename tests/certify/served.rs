@@ -1,0 +1,67 @@
+//! A broker as a process, on SQLite in a folder of its own.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// A broker that runs until it is dropped.
+pub struct Served {
+    pub url: String,
+    pub key: String,
+    pub folder: TempDir,
+}
+
+/// Longest wait for a broker that starts, on a machine with other work.
+const START: Duration = Duration::from_secs(300);
+
+/// A shell line that starts the broker at an address, notes its process, and returns.
+fn start(folder: &Path, listen: &str) -> String {
+    let (folder, program) = (folder.display(), env!("CARGO_BIN_EXE_handoffd"));
+    format!(
+        "cd '{folder}' && HANDOFFD_SERVER__LISTEN={listen} HANDOFFD_EGRESS_ALLOW=127.0.0.0/8 '{program}' serve \
+         >>'{folder}/log' 2>&1 & echo $! >'{folder}/pid'"
+    )
+}
+
+fn shell(line: &str) {
+    let status = Command::new("sh").arg("-c").arg(line).status().unwrap();
+    assert!(status.success(), "{line}");
+}
+
+impl Served {
+    pub async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        shell(&start(folder.path(), "127.0.0.1:0"));
+        let began = Instant::now();
+        let url = loop {
+            let log = std::fs::read_to_string(folder.path().join("log")).unwrap_or_default();
+            let said = log
+                .lines()
+                .find_map(|line| line.split_once("handoffd listens on ")?.1.split(' ').next());
+            if let Some(url) = said {
+                break url.to_owned();
+            }
+            assert!(began.elapsed() < START, "the broker does not start: {log}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        };
+        let key = std::fs::read_to_string(folder.path().join("handoffd-data/admin.key")).unwrap();
+        Self { url, key: key.trim().to_owned(), folder }
+    }
+
+    pub fn kill_command(&self) -> String {
+        format!("kill -9 $(cat '{}/pid')", self.folder.path().display())
+    }
+
+    /// Starts the broker again at the same address.
+    pub fn start_command(&self) -> String {
+        start(self.folder.path(), self.url.trim_start_matches("http://"))
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = Command::new("sh").arg("-c").arg(self.kill_command()).status();
+    }
+}
