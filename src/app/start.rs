@@ -16,6 +16,7 @@ use super::settings::{dispatcher_settings, gate_of, ledger_settings, rules, stre
 use super::store::{Access, open_archive, open_store};
 use super::transports::transports;
 use super::{Running, StartError, background, files, io};
+use crate::console;
 use crate::doors::{self, Follow, Outside};
 use crate::http::fair::Pools;
 use crate::http::places::Bounds;
@@ -26,6 +27,7 @@ use handoffd_broker::claim_check::ClaimLinks;
 use handoffd_broker::classifier::ExternalClassifier;
 use handoffd_broker::compress::{CompressionStep, Summarizer};
 use handoffd_broker::config::{Compressor, Config};
+use handoffd_broker::console_sessions::ConsoleSessions;
 use handoffd_broker::directory::{Directory, Matcher};
 use handoffd_broker::dispatch::a2a::client::AgentClient;
 use handoffd_broker::dispatch::dispatcher::{self, Dispatcher, Nudges};
@@ -63,8 +65,9 @@ const HEALTH_REQUESTS: usize = 256;
 /// # Errors
 /// [`StartError`], with what to do.
 pub async fn start(config: Config) -> Result<Running, StartError> {
+    let router = |api: &Api, outside: &Outside| doors::router(api, outside, console::routes(api));
     // Large, and awaited once.
-    Box::pin(started(config, doors::router)).await
+    Box::pin(started(config, router)).await
 }
 
 /// Starts a broker with this handler behind its MCP door: tests put the conformance suite's fixtures there.
@@ -462,6 +465,12 @@ impl BrokerParts {
             replies: Arc::clone(&self.replies),
             feed,
             eraser,
+            sessions: ConsoleSessions::new(
+                Arc::clone(&self.store),
+                Arc::clone(&self.directory),
+                Arc::clone(&self.clock),
+                &config.console,
+            ),
             compression: Arc::clone(&self.compression),
             metrics: Arc::clone(&self.metrics),
             accepting: Arc::clone(accepting),

@@ -1,6 +1,7 @@
 //! The work of handoffd: intake, ledger, dispatch, recovery, erasure, archive, witness.
 
 pub mod archive;
+pub mod attention;
 pub mod audit;
 pub mod brokers;
 pub mod bundle;
@@ -8,6 +9,7 @@ pub mod claim_check;
 pub mod classifier;
 pub mod compress;
 pub mod config;
+pub mod console_sessions;
 pub mod costs;
 pub mod dead_letters;
 pub mod directory;

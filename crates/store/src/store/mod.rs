@@ -32,10 +32,12 @@ pub use row_types::{
     StoredPersonal, StoredRecord, TreeKeyRow,
 };
 
+pub mod attention;
 mod batch;
 mod budget_column;
 pub mod caps;
 pub mod cold;
+pub mod console_sessions;
 pub mod contracts;
 pub mod erasure;
 pub mod events;
@@ -483,6 +485,8 @@ pub trait Store:
     + opinions::OpinionStore
     + requests::RequestStore
     + refusals::RefusalStore
+    + console_sessions::SessionStore
+    + attention::AttentionStore
 {
 }
 
@@ -503,5 +507,7 @@ impl<T> Store for T where
         + opinions::OpinionStore
         + requests::RequestStore
         + refusals::RefusalStore
+        + console_sessions::SessionStore
+        + attention::AttentionStore
 {
 }

@@ -33,12 +33,14 @@ use handoffd_core::evidence::record::{LogHead, SealedRecord};
 
 mod apart;
 mod append;
+mod attention;
 mod batch;
 mod call;
 mod caps;
 mod claims;
 mod cold;
 mod connect;
+mod console_sessions;
 mod contracts;
 mod erasure;
 mod events;

@@ -30,11 +30,13 @@ use handoffd_core::evidence::merkle::Hash;
 use handoffd_core::evidence::record::{LogHead, SealedRecord};
 
 mod append;
+mod attention;
 mod batch;
 mod caps;
 mod claims;
 mod cold;
 mod connection;
+mod console_sessions;
 mod contracts;
 mod db;
 mod erasure;
