@@ -18,7 +18,7 @@ use tower_service::Service;
 
 use super::arrival::{Arrival, FirstByte};
 use super::authority;
-use super::layer::Refused;
+use super::layer::{self, Refused};
 use super::places::Place;
 use super::unsent::{Held, Sending, unsent};
 
@@ -202,7 +202,10 @@ impl Connected {
         if request.version() >= Version::HTTP_2 && self.place.crowded() {
             return Some(Refused::Unread);
         }
-        authority::of(request).err().map(Refused::Host)
+        if let Err(fault) = authority::of(request) {
+            return Some(Refused::Host(fault));
+        }
+        layer::repeated(request.headers()).map(Refused::Repeated)
     }
 }
 

@@ -28,6 +28,7 @@ use handoffd_core::domain::ids::Micros;
 use handoffd_core::domain::json;
 use handoffd_core::domain::lenient::{Lenient, UnreadableParts};
 use handoffd_core::domain::trace_context::TraceContext;
+use handoffd_core::gate::with_nul;
 use handoffd_store::store::Cursor;
 
 /// The body's bytes: `application/json`, within the size limit, sent in time. A large one is read
@@ -281,19 +282,39 @@ pub struct Json<T>(pub T);
 impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
     type Rejection = Problem;
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
-        let json = is_json(request.headers());
-        let (bytes, _share) = read(request, api).await?;
-        if bytes.is_empty() {
-            return typed(Value::Object(serde_json::Map::new())).map(Self);
+        let value = json_body(request, api).await?;
+        match with_nul(&value) {
+            nuls if nuls.is_empty() => typed(value).map(Self),
+            nuls => Err(Problem::refusal(nuls, false)),
         }
-        if !json {
-            return Err(Problem::new(
-                Code::UnsupportedMediaType,
-                "send the body with `Content-Type: application/json`",
-            ));
-        }
-        typed(parse(bytes).await?).map(Self)
     }
+}
+
+/// As [`Json`], with a document in which a text may have U+0000: a pattern of a JSON Schema names the characters that it
+/// refuses.
+pub struct SchemaJson<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequest<Api> for SchemaJson<T> {
+    type Rejection = Problem;
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
+        typed(json_body(request, api).await?).map(Self)
+    }
+}
+
+/// The value of a JSON body; an empty body is an empty object.
+async fn json_body(request: Request, api: &Api) -> Result<Value, Problem> {
+    let json = is_json(request.headers());
+    let (bytes, _share) = read(request, api).await?;
+    if bytes.is_empty() {
+        return Ok(Value::Object(serde_json::Map::new()));
+    }
+    if !json {
+        return Err(Problem::new(
+            Code::UnsupportedMediaType,
+            "send the body with `Content-Type: application/json`",
+        ));
+    }
+    parse(bytes).await
 }
 
 /// What a receiver says with its verdict: a JSON object, read leniently, since the verdict stands in the request's path.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderValue, Method, StatusCode, Version, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
@@ -46,6 +46,17 @@ pub enum Refused {
     Unread,
     /// Its host cannot be told.
     Host(authority::Fault),
+    /// It has several of a header that a request has once.
+    Repeated(&'static str),
+}
+
+/// Headers of which a request has one. Of several, a proxy may judge the first and the broker go by the last.
+const SINGLE: [&str; 6] =
+    ["authorization", "x-api-key", "content-type", "origin", "last-event-id", "handoff-id"];
+
+/// The first of [`SINGLE`] that these headers have more than once.
+pub fn repeated(headers: &HeaderMap) -> Option<&'static str> {
+    SINGLE.into_iter().find(|name| headers.get_all(*name).iter().nth(1).is_some())
 }
 
 impl Refused {
@@ -62,6 +73,10 @@ impl Refused {
                 Some(Problem::new(Code::Overloaded, why))
             }
             Self::Host(fault) => Some(Problem::new(Code::InvalidRequest, fault.as_str())),
+            Self::Repeated(name) => {
+                let why = format!("one {name} header a request: this one has several");
+                Some(Problem::new(Code::InvalidRequest, why))
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::Api;
 use super::auth::{Auditor, Caller, Operator};
-use super::extract::{Id, Ids, Json, OWN_THREAD, heavy};
+use super::extract::{Id, Ids, OWN_THREAD, SchemaJson, heavy};
 use super::open;
 use super::problem::{BadBody, Busy, FailureView, Problem, view};
 use handoffd_broker::ledger::command::{Kind, PutPayloadSchema, Reply, content};
@@ -328,7 +328,7 @@ pub(super) async fn put(
     State(api): State<Api>,
     Operator(principal): Operator,
     Ids(id, version): Ids<String, String>,
-    Json(body): Json<PutBody>,
+    SchemaJson(body): SchemaJson<PutBody>,
 ) -> Result<(StatusCode, axum::Json<Value>), Problem> {
     let name = SchemaName::new(&id, &version)
         .map_err(|why| Problem::refusal(vec![wrong("", why)], false))?;
@@ -396,7 +396,7 @@ pub(super) async fn compare(
     State(api): State<Api>,
     Auditor(principal): Auditor,
     Id(id): Id<String>,
-    Json(body): Json<CompareBody>,
+    SchemaJson(body): SchemaJson<CompareBody>,
 ) -> Result<axum::Json<Value>, Problem> {
     let CompareBody { schema, version, migration } = body;
     let stated = version.as_deref().unwrap_or("1.0.0");

@@ -90,7 +90,7 @@ async fn changed(
 
 async fn shown(api: &Api, row: &SubscriptionRow) -> Result<SubscriptionView, Problem> {
     let key = (row.tenant.clone(), Subscriber::Subscription(row.id));
-    let mut view = SubscriptionView::from(row);
+    let mut view = SubscriptionView::new(row, &api.intake.vault);
     view.progress = api.store.find_cursor(&key).await?.as_ref().map(ProgressView::from);
     Ok(view)
 }
@@ -266,7 +266,8 @@ pub(super) async fn list(
 ) -> Result<axum::Json<SubscriptionsView>, Problem> {
     let rows = api.store.list_subscriptions(&principal.tenant).await?;
     let own = rows.iter().filter(|row| owns(&principal, row));
-    Ok(axum::Json(SubscriptionsView { items: own.map(SubscriptionView::from).collect() }))
+    let items = own.map(|row| SubscriptionView::new(row, &api.intake.vault)).collect();
+    Ok(axum::Json(SubscriptionsView { items }))
 }
 
 /// Read one subscription, and how far it has been told.

@@ -1,8 +1,9 @@
 //! Contracts from outside: put, read, linted, and held against every message of their edge.
 
+use handoffd::contract::BUILTIN_TOOLS;
 use serde_json::{Value, json};
 
-use crate::harness::{Agent, Broker, Caller, until, within};
+use crate::harness::{Agent, Answer, Broker, Caller, until, within};
 use crate::message::Message;
 use crate::receiver::bare;
 
@@ -16,7 +17,7 @@ fn example() -> Value {
     contract
 }
 
-async fn put(caller: &Caller, contract: &Value) -> crate::harness::Answer {
+async fn put(caller: &Caller, contract: &Value) -> Answer {
     caller.put(&format!("/contracts/{}", contract["id"].as_str().unwrap()), contract).await
 }
 
@@ -99,6 +100,29 @@ both! {
         let stranger = broker.pull("stranger", &[]).await;
         stranger.api.get(path).await.refused(404, "NOT_FOUND");
         assert_eq!(stranger.api.get("/contracts").await.expect(200).body["items"], json!([]));
+    }
+
+    // FINDINGS G6 of 0.3.0
+    async fn a_clause_without_effect_is_told_when_it_is_put(broker: Broker) {
+        let told = |put: &Answer, why: &str| {
+            put.body["meta"]["findings"].as_array().unwrap().iter().any(|one| {
+                one["rule"] == "without-effect" && one["message"].as_str().unwrap().contains(why)
+            })
+        };
+        for (patch, tool) in BUILTIN_TOOLS.into_iter().enumerate() {
+            let mut taken = example();
+            taken["version"] = json!(format!("2.0.{patch}"));
+            taken["trigger"]["tool_call"] = json!(tool);
+            let put = put(&broker.admin, &taken).await.expect(201);
+            assert!(told(&put, "a tool of the broker has this name"), "{tool}: {}", put.text);
+        }
+        for name in ["refund-agent", "refund"] {
+            let mut itself = example();
+            itself["id"] = json!(format!("{name}-to-itself"));
+            (itself["source"], itself["target"]) = (json!(name), json!(name));
+            let put = put(&broker.admin, &itself).await.expect(201);
+            assert!(told(&put, "no handoff of one agent to itself"), "{name}: {}", put.text);
+        }
     }
 
     async fn what_cannot_be_enforced_is_not_kept(broker: Broker) {
@@ -251,6 +275,30 @@ both! {
         assert_eq!(sent.body["handoffId"], repeat["handoffId"]);
         let again = triage.api.submit_with(&repeat, &key).await.expect(202);
         assert_eq!((&again.body["handoffId"], again.header("idempotency-replayed")), (&repeat["handoffId"], "true"));
+    }
+
+    // FINDINGS G2 of 0.3.0
+    async fn after_its_window_a_dedupe_key_answers_what_it_answered_under_an_idempotency_key(broker: Broker) {
+        let (triage, refund) = parties(broker).await;
+        let mut contract = example();
+        put(&broker.admin, &contract).await.expect(201);
+        let (first, repeat) = (order("7"), order("7"));
+        triage.submit(&first).await.expect(202);
+        let key = [("idempotency-key", "k-1")];
+        let send = async || triage.api.submit_with(&repeat, &key).await.expect(202);
+        assert_eq!(send().await.body["handoffId"], first["handoffId"]);
+        contract["version"] = json!("9.0.0");
+        contract["idempotency"]["replay_window_ms"] = json!(1);
+        put(&broker.admin, &contract).await.expect(201);
+        let again = send().await;
+        let answered = (&again.body["handoffId"], again.header("idempotency-replayed"));
+        assert_eq!(answered, (&first["handoffId"], "true"), "a repeat under a key makes no handoff");
+        // A message without the key is no repeat any more.
+        let later = order("7");
+        assert_eq!(triage.submit(&later).await.expect(202).body["handoffId"], later["handoffId"]);
+        let claimed = refund.claim(9).await.len();
+        assert_eq!(claimed, 2, "the first and the later one, and not the repeat");
+        broker.admin.get(&repeat.path()).await.expect(404);
     }
 
     async fn another_agent_of_the_type_hears_of_no_handoff_that_it_cannot_read(broker: Broker) {

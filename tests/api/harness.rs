@@ -257,8 +257,14 @@ impl Broker {
 
     /// Stops the broker and starts another on the same store, on another port.
     pub async fn restart(&self) -> Caller {
+        self.restart_after(async || {}).await
+    }
+
+    /// The same, with something done while no broker runs.
+    pub async fn restart_after(&self, between: impl AsyncFnOnce()) -> Caller {
         let old = self.running.lock().await.take().unwrap();
         within("an orderly stop", old.stop()).await;
+        between().await;
         let config = self.configured();
         let running = app::start(config).await.unwrap();
         let base = format!("http://{}", running.address);

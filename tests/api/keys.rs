@@ -197,4 +197,27 @@ both! {
         let verified = broker.command(&["verify"]).await;
         assert_eq!(verified.status.code(), Some(0), "{verified:?}");
     }
+    // FINDINGS O10 of 0.3.0
+    async fn a_new_master_key_opens_what_the_old_one_sealed(broker: Broker) {
+        let receiver = broker.saying(Vec::new()).await;
+        let a = broker.pull("a", &["b"]).await;
+        broker.webhook("b", &[], &receiver).await;
+        let change = ["key", "master", "--new"];
+        let beside = broker.command(&change).await;
+        assert_eq!(beside.status.code(), Some(3), "{beside:?}");
+        assert!(String::from_utf8_lossy(&beside.stderr).contains("serv"), "{beside:?}");
+        let api = broker
+            .restart_after(async || {
+                let done = broker.command(&change).await;
+                assert!(done.status.success(), "{done:?}");
+                assert!(String::from_utf8_lossy(&done.stdout).contains("sealed under it"), "{done:?}");
+            })
+            .await;
+        // The receiver checks the signature by the secret from before.
+        let message = Message::initial("a", "b");
+        let sender = Caller { key: a.api.key.clone(), ..api.clone() };
+        let wait = [("Prefer", "wait=20")];
+        let sent = sender.submit_with(&message, &wait).await.expect(200);
+        assert_eq!(sent.body["status"], "ACCEPTED");
+    }
 }

@@ -512,6 +512,24 @@ impl Terms {
     }
 }
 
+/// Shows each record of these tasks in log order, page by page and without contents.
+async fn each_task_record(
+    store: &dyn Store,
+    tenant: &TenantId,
+    tasks: &[TaskId],
+    mut take: impl FnMut(&StoredRecord),
+) -> Result<()> {
+    let mut from = 0;
+    loop {
+        let page = store.list_task_records(tenant, tasks, from, TASK_RECORDS).await?;
+        page.iter().for_each(&mut take);
+        match page.last() {
+            Some(last) if page.len() as i64 == TASK_RECORDS => from = last.leaf_index + 1,
+            _ => return Ok(()),
+        }
+    }
+}
+
 /// The states by the records of tasks, so that a task with many handoffs is read once.
 #[derive(Debug, Default)]
 struct RecordedTasks {
@@ -543,17 +561,7 @@ impl RecordedTasks {
             return Ok(());
         }
         let wanted: Vec<TaskId> = missing.iter().copied().collect();
-        let mut from = 0;
-        loop {
-            let page = store.list_task_records(tenant, &wanted, from, TASK_RECORDS).await?;
-            for record in &page {
-                self.add(record);
-            }
-            match page.last() {
-                Some(record) if page.len() as i64 == TASK_RECORDS => from = record.leaf_index + 1,
-                _ => break,
-            }
-        }
+        each_task_record(store, tenant, &wanted, |record| self.add(record)).await?;
         self.tasks.extend(missing);
         Ok(())
     }

@@ -313,6 +313,15 @@ pub struct EndpointCredentials {
     pub token: Option<String>,
 }
 
+impl EndpointCredentials {
+    /// The names of those that are set.
+    #[must_use]
+    pub fn names(&self) -> Vec<&'static str> {
+        let all = [("authorization", &self.authorization), ("token", &self.token)];
+        all.into_iter().filter_map(|(name, value)| value.is_some().then_some(name)).collect()
+    }
+}
+
 /// The secrets of one agent or subscription in stored form: JSON, each sealed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentSecrets {

@@ -1,5 +1,6 @@
 //! The steps of a plan, one after the other, and the secrets that the broker makes on the way.
 
+use std::env::VarError;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -82,9 +83,10 @@ pub(super) fn secrets(plan: &Plan, declared: &Declared) -> Result<Vec<Secrets>, 
 
 fn secret(from: &SecretRef, folder: &Path) -> Result<String, String> {
     let text = match from {
-        SecretRef::Env(name) => {
-            std::env::var(name).map_err(|_| "the variable is not set".to_owned())?
-        }
+        SecretRef::Env(name) => std::env::var(name).map_err(|err| match err {
+            VarError::NotPresent => "the variable is not set".to_owned(),
+            VarError::NotUnicode(_) => "the variable is not valid UTF-8".to_owned(),
+        })?,
         SecretRef::File(path) => {
             std::fs::read_to_string(folder.join(path)).map_err(|err| err.to_string())?
         }

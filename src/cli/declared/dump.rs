@@ -96,17 +96,23 @@ fn encoded(name: &str) -> String {
     out
 }
 
+/// The names of an agent's or a subscription's credentials.
 fn credentials(object: &Object) -> Vec<String> {
-    let names = object.body.get("delivery").and_then(|delivery| delivery.get("credentialsSet"));
+    let owner = match object.key.kind {
+        Kind::Subscription => Some(&object.body),
+        _ => object.body.get("delivery").and_then(Value::as_object),
+    };
+    let names = owner.and_then(|owner| owner.get("credentialsSet"));
     let names = names.and_then(Value::as_array).into_iter().flatten();
     names.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// The variable from which a dumped credential is read: the agent's id and the name, in capitals. Variables that begin with
+/// The variable from which a dumped credential is read: the id of its agent, or the name of its subscription, and its own
+/// name, in capitals. Variables that begin with
 /// `HANDOFFD_` are settings.
-fn variable(agent: &str, name: &str) -> String {
+fn variable(owner: &str, name: &str) -> String {
     let mut out = "SECRET_".to_owned();
-    for byte in agent.bytes().chain(*b"-").chain(name.bytes()) {
+    for byte in owner.bytes().chain(*b"-").chain(name.bytes()) {
         match byte {
             b'-' => out.push('_'),
             byte if byte.is_ascii_alphanumeric() => out.push(char::from(byte.to_ascii_uppercase())),
@@ -124,18 +130,16 @@ pub(super) fn text(object: &Object) -> Result<String, String> {
     if body.get("state").is_some_and(|state| *state == "RUNNABLE") {
         body.remove("state");
     }
-    let names = credentials(object);
-    if let Some(Value::Object(delivery)) = body.get_mut("delivery")
+    let secrets = credentials(object).into_iter().map(|name| {
+        let from = json!({ "secretRef": format!("env:{}", variable(&key.name, &name)) });
+        (name, from)
+    });
+    if body.remove("credentialsSet").is_some() {
+        body.extend(secrets);
+    } else if let Some(Value::Object(delivery)) = body.get_mut("delivery")
         && delivery.remove("credentialsSet").is_some()
     {
-        let secrets: Map<String, Value> = names
-            .into_iter()
-            .map(|name| {
-                let from = json!({ "secretRef": format!("env:{}", variable(&key.name, &name)) });
-                (name, from)
-            })
-            .collect();
-        delivery.insert("credentials".to_owned(), Value::Object(secrets));
+        delivery.insert("credentials".to_owned(), Value::Object(secrets.collect()));
     }
     let schema = format!("../{SCHEMAS}/{}", key.kind.schema_file());
     let text = format!("# yaml-language-server: $schema={schema}\n{}", yaml::document(&body));

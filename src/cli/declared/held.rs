@@ -143,7 +143,10 @@ fn shown_subscription(shown: &Value) -> Result<Object, Fault> {
     if shown.get("disabledReason").is_some() {
         stated.remove("enabled");
     }
-    let mut object = stated_subscription(stated)?;
+    let credentials = shown.get("credentialsSet").and_then(Value::as_array);
+    let credentials: Vec<&str> =
+        credentials.into_iter().flatten().filter_map(Value::as_str).collect();
+    let mut object = stated_subscription(stated, &credentials)?;
     object.handle = shown.get("subscriptionId").and_then(Value::as_str).map(str::to_owned);
     Ok(object)
 }

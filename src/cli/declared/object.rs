@@ -305,10 +305,17 @@ pub(super) fn subscription(one: &Subscription) -> Object {
     Object::new(Key::new(Kind::Subscription, name), body)
 }
 
-/// A subscription from the members that are stated of it.
-pub(super) fn stated_subscription(members: Map<String, Value>) -> Result<Object, Fault> {
+/// A subscription from the members that are stated of it, with the names of its credentials in order.
+pub(super) fn stated_subscription(
+    members: Map<String, Value>,
+    credentials: &[&str],
+) -> Result<Object, Fault> {
     let spec: SubscriptionSpec = typed(Value::Object(members), "")?;
-    Ok(subscription(&spec.make()?))
+    let mut object = subscription(&spec.make()?);
+    if !credentials.is_empty() {
+        object.body.insert("credentialsSet".to_owned(), json!(credentials));
+    }
+    Ok(object)
 }
 
 /// A contract's document, without the broker's `meta`.

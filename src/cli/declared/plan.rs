@@ -146,8 +146,13 @@ fn step(have: Option<&Object>, want: &Object, held: &Objects, declared: &Objects
         before.remove("state");
     }
     let differences = differences(&before, &want.body);
+    let of_credentials = |one: &Difference| one.pointer == "/credentialsSet";
     match (differences.is_empty(), want.key.kind.is_versioned()) {
         (true, _) => None,
+        (false, false) if differences.iter().any(of_credentials) => {
+            let why = "a subscription keeps the credentials that it was made with: remove it (`handoffd subscriptions delete`), and the next run makes it anew";
+            made(Action::Conflict(why.to_owned()), differences)
+        }
         (false, false) => made(Action::Update, differences),
         (false, true) => {
             let why = "the broker has another content under this version, and keeps it: give this content a new version";

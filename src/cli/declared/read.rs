@@ -143,7 +143,8 @@ fn declared_subscription(mut members: Map<String, Value>) -> Result<Object, Faul
             secrets.insert(name.to_owned(), read);
         }
     }
-    let mut object = stated_subscription(members)?;
+    let names: Vec<&str> = secrets.keys().map(String::as_str).collect();
+    let mut object = stated_subscription(members, &names)?;
     object.secrets = secrets;
     Ok(object)
 }

@@ -227,6 +227,7 @@ fn subscription(step: &Step, object: &Object, secrets: &Secrets) -> Request {
         }
         _ => {
             let mut body = object.body.clone();
+            body.remove("credentialsSet");
             body.extend(secrets.iter().map(|(name, value)| (name.clone(), json!(value))));
             request(Method::POST, &["subscriptions"], Some(Value::Object(body)))
         }

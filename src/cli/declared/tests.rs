@@ -575,3 +575,32 @@ fn names_become_names_of_files_and_variables() {
     assert_eq!(path(Kind::Cap, "a/P1D"), "caps/a-P1D.yaml");
     assert!(path(Kind::Subscription, &"é".repeat(200)).len() < 255);
 }
+
+#[test]
+fn credentials_of_a_subscription_are_dumped_as_references_and_never_changed() {
+    let file = |names: &[&str]| {
+        let mut file =
+            json!({ "kind": "Subscription", "description": "d", "url": "http://127.0.0.1:1/e" });
+        for name in names {
+            file[*name] = json!({ "secretRef": "env:T" });
+        }
+        object(&file)
+    };
+    let both = file(&["authorization", "token"]);
+    let text = dump::text(&both).unwrap();
+    assert!(text.contains("env:SECRET_D_AUTHORIZATION"), "{text}");
+    assert!(text.contains("env:SECRET_D_TOKEN"), "{text}");
+    let again = read(Document::parse_large(&text).unwrap().value()).unwrap();
+    assert_eq!(again.body, both.body);
+    let all = |one: Object| Objects::from([(one.key.clone(), one)]);
+    assert!(!plan(&all(both.clone()), &all(again), false).is_drift());
+    for other in [&["token"][..], &[]] {
+        let plan = plan(&all(both.clone()), &all(file(other)), false);
+        assert_eq!(plan.conflicts().count(), 1, "{other:?}");
+    }
+    let created = plan(&Objects::new(), &all(both), false);
+    let secrets = Secrets::from([("token".to_owned(), "t".to_owned())]);
+    let sent = requests(&created.steps[0], &secrets).remove(0);
+    let Some(Body::Json(body)) = sent.body else { panic!("no body") };
+    assert_eq!((&body["token"], body.get("credentialsSet")), (&json!("t"), None));
+}

@@ -5,7 +5,8 @@ use utoipa::ToSchema;
 
 use crate::http::open;
 use crate::http::problem::WarningView;
-use handoffd_core::domain::event::EventFormat;
+use handoffd_broker::vault::{AgentSecrets, Vault};
+use handoffd_core::domain::event::{EventFormat, Subscriber};
 use handoffd_core::domain::ids::Micros;
 use handoffd_store::store::events::{CursorRow, EventDeliveryRow, SubscriptionRow};
 
@@ -40,6 +41,9 @@ pub struct SubscriptionView {
     /// What the transfer of events to its region stands on: a code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transfer_basis: Option<String>,
+    /// The names of the credentials that its endpoint asks for (`authorization`, `token`), never shown; absent where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub credentials_set: Vec<&'static str>,
     /// How far it has been told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<ProgressView>,
@@ -130,9 +134,12 @@ impl From<&CursorRow> for ProgressView {
     }
 }
 
-impl From<&SubscriptionRow> for SubscriptionView {
-    fn from(row: &SubscriptionRow) -> Self {
+impl SubscriptionView {
+    /// Shows a subscription with the names of its credentials, which `vault` opens; one that does not open has none.
+    pub(super) fn new(row: &SubscriptionRow, vault: &Vault) -> Self {
         let it = &row.subscription;
+        let owner = Subscriber::Subscription(row.id);
+        let kept = AgentSecrets::parse(&row.secrets).credentials(vault, &row.tenant, &owner);
         Self {
             subscription_id: row.id.to_string(),
             url: it.url.clone(),
@@ -149,6 +156,7 @@ impl From<&SubscriptionRow> for SubscriptionView {
             disabled_reason: it.disabled_reason.clone(),
             region: it.region.map(|region| region.to_string()),
             transfer_basis: it.transfer_basis.clone(),
+            credentials_set: kept.unwrap_or_default().names(),
             progress: None,
             created_at: row.created_at.rfc3339(),
             updated_at: row.updated_at.rfc3339(),

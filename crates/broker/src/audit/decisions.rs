@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::Deserialize;
 
-use super::{PAGE, TASK_RECORDS};
+use super::{PAGE, each_task_record};
 use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::escalation::Escalation;
 use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
@@ -118,17 +118,7 @@ async fn judge_now(
     let escalations = list_escalations(store, tenant, Some(task)).await?;
     store.settle_log(tenant).await?;
     let mut told = ToldDecisions::default();
-    let mut from = 0;
-    loop {
-        let page = store.list_task_records(tenant, &[task], from, TASK_RECORDS).await?;
-        for record in &page {
-            told.add(record);
-        }
-        match page.last() {
-            Some(last) if page.len() as i64 == TASK_RECORDS => from = last.leaf_index + 1,
-            _ => break,
-        }
-    }
+    each_task_record(store, tenant, &[task], |record| told.add(record)).await?;
     let records = told.0.remove(&task.to_string()).unwrap_or_default();
     let mut letters = Vec::new();
     let ids: HashSet<&String> = records.iter().filter_map(|one| one.handoff.as_ref()).collect();

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{PAGE, TASK_RECORDS};
+use super::{PAGE, each_task_record};
 use handoffd_core::domain::handoff::Cost;
 use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
 use handoffd_core::domain::money::Usd;
@@ -379,21 +379,15 @@ async fn read(
     ids: &[TaskId],
 ) -> Result<HashMap<String, TaskHistory>> {
     let mut histories: HashMap<String, TaskHistory> = HashMap::new();
-    let mut from = 0;
-    loop {
-        let page = store.list_task_records(tenant, ids, from, TASK_RECORDS).await?;
-        for record in &page {
-            let Some(task) = &record.task_id else { continue };
-            match histories.get_mut(task) {
-                Some(history) => history.take(record),
-                None => histories.entry(task.clone()).or_default().take(record),
-            }
+    let take = |record: &StoredRecord| {
+        let Some(task) = &record.task_id else { return };
+        match histories.get_mut(task) {
+            Some(history) => history.take(record),
+            None => histories.entry(task.clone()).or_default().take(record),
         }
-        match page.last() {
-            Some(record) if page.len() as i64 == TASK_RECORDS => from = record.leaf_index + 1,
-            _ => return Ok(histories),
-        }
-    }
+    };
+    each_task_record(store, tenant, ids, take).await?;
+    Ok(histories)
 }
 
 /// Judges a task by its row and records as they are now: it may have moved since the check began.

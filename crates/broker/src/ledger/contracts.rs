@@ -51,14 +51,15 @@ pub(super) fn repeat_key(command: &Command, repeat: Option<&Repeat>) -> Option<R
 
 /// Drops a handoff whose dedupe key was seen with the same value within the window (ruling X20: after
 /// `handoffId` and `Idempotency-Key` have had their say). A use that the caller found to be over does not count; one
-/// that was renewed since, by the release of a dead letter, does.
+/// that was renewed since, by the release of a dead letter, does. `kept` says that the submission's `Idempotency-Key` is stored
+/// without its handoff: the value answered it before, and does so again after the window.
 ///
 /// # Errors
 /// [`LedgerError::Repeat`], with the handoff that was first.
 pub(super) fn refuse_repeat(
     state: &BatchState,
     command: &Command,
-    repeat: Option<&Repeat>,
+    (repeat, kept): (Option<&Repeat>, bool),
     handoff_id: HandoffId,
 ) -> Result<Option<Change>, LedgerError> {
     let (Some(repeat), Some(key)) = (repeat, repeat_key(command, repeat)) else {
@@ -67,7 +68,7 @@ pub(super) fn refuse_repeat(
     // A handoff that was committed before it became a dead letter is no repeat of itself.
     if let Some(seen) = state.repeats.get(&key)
         && seen.handoff_id != handoff_id
-        && command.at.since(seen.seen_at) < repeat.window
+        && (kept || command.at.since(seen.seen_at) < repeat.window)
         && repeat.over != Some((seen.handoff_id, seen.seen_at))
     {
         let (first, seen_at) = (seen.handoff_id, seen.seen_at);

@@ -71,7 +71,8 @@ pub(super) fn release(
     }
     groups::may_hand_on(&task)?;
     streams::parent_must_be_whole(state, command, (handoff.parent_id, &handoff.source))?;
-    let seen = contracts::refuse_repeat(state, command, release.repeat.as_ref(), handoff.id)?;
+    let seen =
+        contracts::refuse_repeat(state, command, (release.repeat.as_ref(), false), handoff.id)?;
     if task.handoffs == 0 {
         let (cost, reserve) = (&handoff.cost, context.rules.reserve);
         let declared = release.declared_budget;

@@ -56,7 +56,7 @@ pub(super) fn submit(
     if !no_op {
         groups::may_hand_on(&task)?;
     }
-    let repeat = submit.repeat.as_ref();
+    let repeat = (submit.repeat.as_ref(), is_key_kept(state, command, submit));
     let seen = match contracts::refuse_repeat(state, command, repeat, submit.handoff.id) {
         Err(repeated) => return answered_before(state, command, submit, repeated),
         Ok(seen) => seen,

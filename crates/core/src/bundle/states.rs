@@ -4,10 +4,8 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
+use crate::domain::handoff::HandoffStatus;
 use crate::evidence::verify::says_reason;
-
-/// Statuses of a handoff that has not ended.
-const OPEN: [&str; 3] = ["PENDING", "ACCEPTED", "INPUT_REQUIRED"];
 
 /// Statuses of an ended handoff whose reason its records need not have.
 const UNTOLD: [&str; 2] = ["COMPLETED", "CANCELED"];
@@ -98,7 +96,7 @@ impl RecordedStates {
                 format!("handoff {id} shows acceptedAt {is}, its records say {was}"),
             ));
         }
-        let is_open = OPEN.contains(&last.as_str());
+        let is_open = HandoffStatus::parse(last).is_some_and(|last| !last.is_final());
         let fits = match shown("endedAt") {
             Some(time) => !is_open && states.times.iter().any(|known| known == time),
             None => is_open,

@@ -73,7 +73,9 @@ struct ContractReader {
 
 impl ContractReader {
     fn contract(&mut self, root: &ObjectCursor<'_>) -> Contract {
-        const KNOWN: [&str; 24] = [
+        const KNOWN: [&str; 25] = [
+            // Of a declared file (`handoffd apply`).
+            "kind",
             "id",
             "version",
             "source",

@@ -8700,6 +8700,10 @@ class SubscriptionView(BaseModel):
     """
     When it was made, RFC 3339.
     """
+    credentials_set: Annotated[list[str] | None, Field(alias="credentialsSet")] = None
+    """
+    The names of the credentials that its endpoint asks for (`authorization`, `token`), never shown; absent where there are none.
+    """
     description: str
     """
     A name for people.

@@ -7158,6 +7158,8 @@ export interface components {
              * @description When it was made, RFC 3339.
              */
             createdAt: string;
+            /** @description The names of the credentials that its endpoint asks for (`authorization`, `token`), never shown; absent where there are none. */
+            credentialsSet?: string[];
             /** @description A name for people. */
             description: string;
             /** @description Why the broker switched it off: `ENDPOINT_GONE` or `FAILING`. */
