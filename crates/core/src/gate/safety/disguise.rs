@@ -6,13 +6,17 @@
 
 mod encoded;
 mod escapes;
+mod joined;
+mod selectors;
 mod spaced;
 mod turned;
 
 pub(in crate::gate::safety) use encoded::encoded;
 pub use escapes::unescaped;
+pub(in crate::gate::safety) use joined::joined;
+pub(in crate::gate::safety) use selectors::selected;
 pub(in crate::gate::safety) use spaced::closed_up;
-pub use turned::{AROUND, reversed, shifted_back, undoes};
+pub use turned::{AROUND, reversed, shifted_back, undoes, words_reversed};
 
 /// Shortest encoded segment that is decoded, in characters.
 pub const MIN_ENCODED: usize = 16;

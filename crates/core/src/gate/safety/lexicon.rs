@@ -22,7 +22,7 @@ use anywhere::{Pattern, SubstringMatcher};
 use build::{EntryTree, GatheredSense, SenseTable, only, reading, shifted};
 
 /// More concepts than this are too many for a `ConceptSet`.
-pub const MAX_CONCEPTS: usize = 256;
+pub const MAX_CONCEPTS: usize = 320;
 
 /// Longest entry as read, in bytes.
 const MAX_ENTRY: usize = 60;
@@ -88,7 +88,7 @@ enum Meaning {
 /// Words by concept, compiled.
 #[derive(Debug)]
 pub struct Lexicon {
-    names: BTreeMap<String, u8>,
+    names: BTreeMap<String, u16>,
     /// Codes of the languages, in order.
     languages: Vec<String>,
     vocabulary: Vocabulary,
@@ -153,7 +153,7 @@ impl Lexicon {
         }
         let mut tree = EntryTree::default();
         for (index, (concept, languages)) in words.iter().enumerate() {
-            names.insert(concept.clone(), index as u8);
+            names.insert(concept.clone(), index as u16);
             for (language, entries) in languages {
                 let place = codes.partition_point(|code| code < language);
                 let sense = GatheredSense { concepts: only(index), languages: 1 << place };

@@ -65,10 +65,34 @@ pub(super) fn is_certain(
     {
         return false;
     }
+    if goes_over_code(&within) || is_passive(&within) {
+        return false;
+    }
     match proof {
         Proof::Bidden => !lately.iter().any(|word| SUBJECTS.has(word)),
         Proof::Followed => is_followed(behind, VIETNAMESE.stands_in(&within)),
     }
+}
+
+/// What ends a line of code before the next.
+const CODE_ENDS: [&str; 13] =
+    ["{", "}", ";", "])", "')", "\")", "`)", "',", "\",", "`,", "']", "\"]", "`]"];
+
+/// Whether a stretch of text goes over the end of a line of code, or on to a path: what stands on both sides is no sentence.
+fn goes_over_code(text: &str) -> bool {
+    let Some((first, _)) = text.split_once('\n') else { return false };
+    let block = |line: &str| line.ends_with(':') && text[first.len() + 1..].starts_with("    ");
+    let mut lines = text.split('\n').map(str::trim_end);
+    let last = lines.next_back().unwrap_or_default();
+    let ends = |line: &str| CODE_ENDS.iter().any(|end| line.ends_with(end));
+    block(first.trim_end())
+        || last.starts_with('/')
+        || lines.any(|line| ends(line) || line.starts_with('/'))
+}
+
+/// Whether a match begins with a verb of Russian that tells of what is done ("is ignored") and orders nothing.
+fn is_passive(text: &str) -> bool {
+    words(text).next().is_some_and(|word| word.ends_with("ется") || word.ends_with("ются"))
 }
 
 /// Whether an order follows a match that this stands behind.
@@ -119,6 +143,7 @@ fn joined(stretch: &str) -> bool {
 fn begins_order(behind: &str) -> bool {
     let mut rest = behind;
     // What closes a value of a document ends what is said there.
+    let mut broken = false;
     while let Some(sign) = rest.chars().next().filter(|one| !one.is_alphanumeric()) {
         if sign == char::from(SEAM) {
             let next = rest[1..].trim_start_matches(|one: char| !one.is_alphanumeric());
@@ -126,6 +151,11 @@ fn begins_order(behind: &str) -> bool {
             return CONNECTIVES.has(&word);
         }
         rest = &rest[sign.len_utf8()..];
+        broken |= sign == '\n';
+        // A path, or an option of a program, at the beginning of a line.
+        if broken && matches!(sign, '/' | '-') && rest.starts_with(char::is_alphanumeric) {
+            return false;
+        }
         if sign == '"' && rest.trim_start_matches(' ').starts_with([',', '}', ']', ')', ';', '\n'])
         {
             return false;
@@ -136,7 +166,14 @@ fn begins_order(behind: &str) -> bool {
         return letters(clause) >= 2 && !clause.is_ascii();
     }
     let word = words(rest).next().unwrap_or_default().to_lowercase();
-    !DECLARES.has(&word)
+    !DECLARES.has(&word) && !tells_in_korean(clause)
+}
+
+/// Whether a clause of Korean tells of something: it ends in the verb's polite form and asks for nothing.
+fn tells_in_korean(clause: &str) -> bool {
+    let asks =
+        ["바랍니다", "부탁드립니다", "해야 합니다", "해야합니다", "요청합니다", "명령합니다"];
+    clause.trim_end().ends_with("니다") && !asks.iter().any(|one| clause.contains(one))
 }
 
 /// A word in lower case, digits among its letters read as the letters they pass for.

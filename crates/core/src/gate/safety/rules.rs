@@ -82,6 +82,9 @@ pub struct Rule {
     /// What it adds to the score that refuses where its match is not certain.
     #[serde(default)]
     pub doubtful: f32,
+    /// It refuses only beside a rule that does not merely support: ordinary work has a role, a turn of speech or a secret too.
+    #[serde(default)]
+    pub supports: bool,
     /// It does not count after a negation ("do not ignore ...").
     #[serde(default)]
     pub plain: bool,
@@ -307,6 +310,11 @@ impl Rules {
             let adds = rule.adds(tier, class);
             if certain || tier == Tier::Mark { adds } else { adds.min(rule.doubtful) }
         }
+    }
+
+    /// Whether a match of a rule may bear a score of a tier, and does not merely support others.
+    pub(super) fn bears(&self, tier: Tier, rule: u16) -> bool {
+        tier == Tier::Mark || !self.rules[usize::from(rule)].supports
     }
 
     /// Says of each match in a text whether it is certain.

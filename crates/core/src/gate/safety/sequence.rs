@@ -12,12 +12,14 @@
 
 use std::collections::BTreeMap;
 
-use super::lexicon::{ConceptSet, Languages, Lexicon, MAX_CONCEPTS, MAX_WORDS};
+use super::lexicon::{ConceptSet, Languages, Lexicon, MAX_CONCEPTS, MAX_WORDS, WordMatch};
 use super::normalize::fold;
 use super::reading::Reading;
 
+mod possible;
 mod run;
 
+use possible::{PossibleSteps, SequenceSlots, SlottedSequence};
 pub use run::SequenceRun;
 
 /// Gap where none is given, in bytes of the reading.
@@ -95,6 +97,16 @@ struct Sequence {
     slots: Vec<(ConceptSet, SequenceSlot)>,
 }
 
+impl Sequence {
+    fn slotted(&self) -> SlottedSequence {
+        SlottedSequence {
+            slots: self.slots.iter().map(|(concepts, _)| *concepts).collect(),
+            reach: self.slots.iter().map(|(_, slot)| slot.gap).sum(),
+            steps: StepSet::default(),
+        }
+    }
+}
+
 /// One slot of the sequences that are alike up to it. A word reads each step that waits for its concepts, so a step has
 /// only what that reading needs.
 #[derive(Debug)]
@@ -129,6 +141,7 @@ pub struct SequenceMachine {
     /// Those that begin a sequence.
     firsts: StepSet,
     conditions: StepConditions,
+    slots: SequenceSlots,
     /// Over how many words a sequence can reach.
     pub(super) reach: u32,
     /// Words through which a negation reaches the next, and the languages they do so in.
@@ -199,6 +212,13 @@ impl StepSet {
             _ => self.0.push((word, bit)),
         }
     }
+
+    /// Adds them to a row of bits.
+    fn add_to(&self, row: &mut [u64]) {
+        for (word, bits) in &self.0 {
+            row[*word] |= bits;
+        }
+    }
 }
 
 /// The concepts of a set, by number.
@@ -252,8 +272,25 @@ pub struct ScanMemory {
     waiting: Vec<WaitingSteps>,
     /// Sequences that the word at hand completes.
     completed: Vec<(u16, SequenceMatch)>,
+    /// The words of the text at hand, and the steps that they make possible.
+    words: Vec<WordMatch>,
+    possible: PossibleSteps,
     /// Readings that are free.
     pub(super) readings: Vec<Reading>,
+}
+
+impl ScanMemory {
+    /// An empty list of words, with memory that was used before.
+    pub(super) fn free_words(&mut self) -> Vec<WordMatch> {
+        let mut words = std::mem::take(&mut self.words);
+        words.clear();
+        words
+    }
+
+    /// Takes a list of words back.
+    pub(super) fn keep_words(&mut self, words: Vec<WordMatch>) {
+        self.words = words;
+    }
 }
 
 /// Which of 64 steps wait for a word.
@@ -273,7 +310,8 @@ impl SequenceMachine {
             concept.is_some_and(|bit| set[bit / 64] >> (bit % 64) & 1 == 1)
         };
         let mut by_concept = vec![StepSet::default(); MAX_CONCEPTS];
-        for (index, set) in self.grow().iter().enumerate() {
+        let (all_concepts, slotted) = self.grow();
+        for (index, set) in all_concepts.iter().enumerate() {
             concepts(set).for_each(|concept| by_concept[concept].push(index));
         }
         let conditions = StepConditions::of(&self.steps);
@@ -289,13 +327,16 @@ impl SequenceMachine {
         });
         self.takes = takes.collect();
         self.conditions = conditions;
+        self.slots = SequenceSlots::new(&slotted, lexicon.senses(), self.steps.len());
     }
 
-    /// Makes the tree of steps, all first ones before all second ones, and so on; gives the concepts of each.
-    fn grow(&mut self) -> Vec<ConceptSet> {
+    /// Makes the tree of steps, all first ones before all second ones, and so on; gives the concepts of each, and the
+    /// sequences with their steps.
+    fn grow(&mut self) -> (Vec<ConceptSet>, Vec<SlottedSequence>) {
         let sequences = std::mem::take(&mut self.sequences);
         let mut all_concepts = Vec::new();
         let mut reached: Vec<Option<u16>> = vec![None; sequences.len()];
+        let mut slotted: Vec<SlottedSequence> = sequences.iter().map(Sequence::slotted).collect();
         let longest = sequences.iter().map(|sequence| sequence.slots.len()).max().unwrap_or(0);
         for depth in 0..longest {
             let mut known = BTreeMap::new();
@@ -317,10 +358,11 @@ impl SequenceMachine {
                     let end = SequenceEnd { sequence: number as u16, rule: sequence.rule };
                     self.steps[usize::from(step)].ends.push(end);
                 }
+                slotted[number].steps.push(usize::from(step));
                 *reached = Some(step);
             }
         }
-        all_concepts
+        (all_concepts, slotted)
     }
 
     /// Lets negations of each language reach through these words of it: "do not *ever* ignore".

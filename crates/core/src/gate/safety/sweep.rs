@@ -252,7 +252,8 @@ impl<'a> Sweep<'a> {
                 // A name or a value of one word orders nothing.
                 fires.retain(|fire| !page.is_word(page.index(fire.start), fire.end));
             }
-            for fire in enough(self.rules, &mut fires, &self.rules.weights(tier, class), window) {
+            let weights = self.rules.weights(tier, class);
+            for fire in enough(self.rules, &mut fires, (tier, &weights), window) {
                 let index = page.index(fire.start);
                 let piece = page.pieces[index];
                 let start = fire.start - piece.start + piece.offset;
@@ -275,7 +276,7 @@ impl<'a> Sweep<'a> {
                 Tier::Mark => without_spared(self.rules, &mut fires),
             }
             let weights = self.rules.weights(tier, class);
-            let found = enough(self.rules, &mut fires, &weights, window);
+            let found = enough(self.rules, &mut fires, (tier, &weights), window);
             let of = |fire: SequenceMatch| {
                 let SequenceMatch { rule, start, end, .. } = fire;
                 let end = end.clamp(start, text.len().max(start));
@@ -292,7 +293,7 @@ impl<'a> Sweep<'a> {
                     Tier::Mark => without_spared(self.rules, &mut fires),
                 }
                 let weights = self.rules.weights(tier, FieldClass::ToolOutput);
-                let found = enough(self.rules, &mut fires, &weights, window);
+                let found = enough(self.rules, &mut fires, (tier, &weights), window);
                 let hits: Vec<Hit> = found.into_iter().map(of).collect();
                 if let Some(words) = stretch(text, &hits) {
                     self.repeats.push(Repeat { hits, words });
@@ -348,7 +349,7 @@ pub(super) fn plain_words(text: &str) -> String {
 fn enough(
     rules: &Rules,
     fires: &mut Vec<SequenceMatch>,
-    weight: &dyn Fn(u16, bool) -> f32,
+    (tier, weight): (Tier, &dyn Fn(u16, bool) -> f32),
     window: usize,
 ) -> Vec<SequenceMatch> {
     let conditions = fires.iter().filter(|fire| rules.is_condition(fire.rule));
@@ -372,6 +373,8 @@ fn enough(
     };
     let mut found: Vec<SequenceMatch> = Vec::new();
     let mut score = 0.0;
+    // Matches within the window of rules that do not merely support.
+    let mut bearing = 0_u32;
     let mut first = 0;
     for next in 0..fires.len() {
         let fire = fires[next];
@@ -379,15 +382,17 @@ fn enough(
         score -= adds(fire.rule, *counted);
         counted[usize::from(fire.certain)] += 1;
         score += adds(fire.rule, *counted);
+        bearing += u32::from(rules.bears(tier, fire.rule));
         while fire.start - fires[first].start > window {
             let left = fires[first];
             let counted = &mut count[usize::from(left.rule)];
             score -= adds(left.rule, *counted);
             counted[usize::from(left.certain)] -= 1;
             score += adds(left.rule, *counted);
+            bearing -= u32::from(rules.bears(tier, left.rule));
             first += 1;
         }
-        if score + SLACK >= THRESHOLD {
+        if bearing > 0 && score + SLACK >= THRESHOLD {
             for fire in &fires[first..=next] {
                 if found.iter().all(|known| known.rule != fire.rule) {
                     found.push(*fire);

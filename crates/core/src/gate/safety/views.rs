@@ -126,6 +126,12 @@ impl ViewScanner<'_> {
     /// `hidden`: it had to be decoded first.
     fn view(&mut self, text: &str, depth: usize, hidden: bool, original: &dyn Fn(usize) -> usize) {
         let folded = normalize::fold(text);
+        if folded.is_some() && depth < DEPTH {
+            for view in disguise::selected(text) {
+                let back = |offset: usize| original(view.original(offset));
+                self.hidden(&view, depth, &back);
+            }
+        }
         if let Some(view) = folded.as_ref().and_then(|_| normalize::fold_without_tags(text)) {
             let of_text = |offset: usize| original(view.original(offset));
             let mut reading = self.reading(&view.text);
@@ -216,18 +222,21 @@ impl ViewScanner<'_> {
             }
             let start = reading.words_back(first, reach);
             let stretch = reading.words_back(start, LEAD)..end;
-            let mut run = rules.machine.begin(text, false, self.memory);
-            let fires = &mut self.seen.fires;
+            let mut words = self.memory.free_words();
             rules.lexicon.read(text, reading, stretch.clone(), |found| {
                 if let LexiconMatch::Word(hit) = found {
-                    run.take(&hit, |fire| {
-                        if fire.start >= start {
-                            keep(rules, fires, before, fire);
-                        }
-                    });
+                    words.push(hit);
+                }
+            });
+            let mut run = rules.machine.begin(text, false, self.memory);
+            let fires = &mut self.seen.fires;
+            run.take_all(&words, |fire| {
+                if fire.start >= start {
+                    keep(rules, fires, before, fire);
                 }
             });
             self.seen.work += stretch.len() as u64 + run.work;
+            self.memory.keep_words(words);
         }
         self.placed(before, (text, false), PassKind::Changed, original);
         self.closed_up_runs(text, reading, before, original);
@@ -258,13 +267,46 @@ impl ViewScanner<'_> {
             Some((view, _)) => (&view.text, &|offset| of_text(view.original(offset))),
             None => (text, of_text),
         };
+        self.joined(plain, reading, back);
         for view in disguise::encoded(plain, reading) {
             let back = |offset: usize| back(view.original(offset));
-            self.forms(&view.text, &back);
-            let turned = self.turned.take();
-            self.view(&view.text, depth + 1, true, &back);
-            self.turned = turned;
+            self.hidden(&view, depth, &back);
         }
+    }
+
+    /// What a text held that had to be decoded, one layer deeper.
+    fn hidden(&mut self, view: &View, depth: usize, original: &dyn Fn(usize) -> usize) {
+        self.forms(&view.text, original);
+        let turned = self.turned.take();
+        self.view(&view.text, depth + 1, true, original);
+        self.turned = turned;
+    }
+
+    /// Words that are written as one. They may be a name in code, so they are never certain, and only what says much by itself
+    /// counts, within one of them.
+    fn joined(&mut self, text: &str, reading: &Reading, original: &dyn Fn(usize) -> usize) {
+        let Some(view) = disguise::joined(text, reading) else { return };
+        let back = |offset: usize| original(view.original(offset));
+        let mut start = 0;
+        let names = view.text.lines().map(|name| {
+            let from = start;
+            start += name.len() + 1;
+            back(from)..back(from + name.len() - 1) + 1
+        });
+        let names: Vec<Range<usize>> = names.collect();
+        let before = self.seen.fires.len();
+        let mut reading = self.reading(&view.text);
+        self.words(&view.text, &mut reading, PassKind::Changed, &back);
+        self.memory.readings.push(reading);
+        let all = self.rules.all();
+        let told = self.seen.fires.split_off(before);
+        self.seen.fires.extend(told.into_iter().filter_map(|fire| {
+            let next = names.partition_point(|name| name.start <= fire.start);
+            let one = next > 0 && fire.end <= names[next - 1].end;
+            let telling = all[usize::from(fire.rule)].weight(FieldClass::Any) >= TELLING;
+            (one && telling).then_some(SequenceMatch { certain: false, ..fire })
+        }));
+        self.seen.work += A_VIEW;
     }
 
     fn turn(
@@ -284,19 +326,21 @@ impl ViewScanner<'_> {
             if covered.iter().any(|(known, until)| known == shift && at <= until) {
                 continue;
             }
-            let view = match shift {
-                Some(shift) => disguise::shifted_back(text, *at, *shift),
-                None => disguise::reversed(text, *at),
+            let views = match shift {
+                Some(shift) => vec![disguise::shifted_back(text, *at, *shift)],
+                None => vec![disguise::reversed(text, *at), disguise::words_reversed(text, *at)],
             };
-            let Some(left) = budget.checked_sub(view.text.len()) else { return };
-            budget = left;
             covered.retain(|(known, _)| known != shift);
             covered.push((*shift, at + disguise::AROUND.1 / 2));
-            let back = |offset: usize| original(view.original(offset));
-            self.forms(&view.text, &back);
-            let turned = self.turned.replace(*shift);
-            self.view(&view.text, (depth + 1).max(DEPTH - 1), true, &back);
-            self.turned = turned;
+            for view in views {
+                let Some(left) = budget.checked_sub(view.text.len()) else { return };
+                budget = left;
+                let back = |offset: usize| original(view.original(offset));
+                self.forms(&view.text, &back);
+                let turned = self.turned.replace(*shift);
+                self.view(&view.text, (depth + 1).max(DEPTH - 1), true, &back);
+                self.turned = turned;
+            }
         }
     }
 
@@ -316,38 +360,46 @@ impl ViewScanner<'_> {
     ) -> Vec<TurnedWord> {
         let mut turns = Vec::new();
         let rules = self.rules;
-        let mut run = rules.machine.begin(text, false, self.memory);
-        let ViewScan { fires, heard, .. } = &mut self.seen;
-        let before = fires.len();
-        let unheard = self.unheard.clone();
+        let mut words = self.memory.free_words();
         rules.lexicon.read(text, reading, 0..text.len(), |found| match found {
-            LexiconMatch::Word(hit) => {
-                if pass == PassKind::Plain {
-                    let (start, end) = (original(hit.start), original(hit.end - 1) + 1);
-                    if end <= unheard.start || start >= unheard.end {
-                        heard.push(WordMatch { start, end, ..hit });
-                    }
-                }
-                run.take(&hit, |fire| keep(rules, fires, before, fire));
-            }
+            LexiconMatch::Word(hit) => words.push(hit),
             LexiconMatch::Shifted(shift, at) => turns.push((Some(shift), at)),
             LexiconMatch::Backwards(at) => turns.push((None, at)),
         });
+        if pass == PassKind::Plain {
+            self.hear(&words, original);
+        }
+        let mut run = rules.machine.begin(text, false, self.memory);
+        let fires = &mut self.seen.fires;
+        let before = fires.len();
+        run.take_all(&words, |fire| keep(rules, fires, before, fire));
         self.seen.work += text.len() as u64 + run.work;
+        self.memory.keep_words(words);
         self.placed(before, (text, false), pass, original);
         turns
+    }
+
+    /// Keeps the words of a text as it came, but for those that stand where nothing is to be heard.
+    fn hear(&mut self, words: &[WordMatch], original: &dyn Fn(usize) -> usize) {
+        for hit in words {
+            let (start, end) = (original(hit.start), original(hit.end - 1) + 1);
+            if end <= self.unheard.start || start >= self.unheard.end {
+                self.seen.heard.push(WordMatch { start, end, ..*hit });
+            }
+        }
     }
 
     /// One pass over a text whose spaces say nothing.
     fn closed_up(&mut self, text: &str, reading: &Reading, original: &dyn Fn(usize) -> usize) {
         let rules = self.rules;
+        let mut words = self.memory.free_words();
+        rules.lexicon.read_closed_up(text, reading, |hit| words.push(hit));
         let mut run = rules.machine.begin(text, true, self.memory);
         let fires = &mut self.seen.fires;
         let before = fires.len();
-        rules.lexicon.read_closed_up(text, reading, |hit| {
-            run.take(&hit, |fire| keep(rules, fires, before, fire));
-        });
+        run.take_all(&words, |fire| keep(rules, fires, before, fire));
         self.seen.work += text.len() as u64 + run.work;
+        self.memory.keep_words(words);
         // Without borders, words turn up by chance: only what says much by itself counts.
         let all = rules.all();
         let mut kept = before;

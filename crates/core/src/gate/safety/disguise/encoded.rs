@@ -141,7 +141,7 @@ fn base32(segment: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-fn readable(bytes: Vec<u8>) -> Option<String> {
+pub(super) fn readable(bytes: Vec<u8>) -> Option<String> {
     if let [0x1f, 0x8b, ..] | [0x78, 0x01 | 0x5e | 0x9c | 0xda, ..] = bytes.as_slice() {
         return readable(unpacked(&bytes)?);
     }

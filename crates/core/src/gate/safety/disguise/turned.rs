@@ -28,6 +28,20 @@ pub fn reversed(text: &str, at: usize) -> View {
     View::opaque(part.chars().rev().collect(), from)
 }
 
+/// What stands around `at`, each word of it backwards in its place.
+#[must_use]
+pub fn words_reversed(text: &str, at: usize) -> View {
+    let (from, part) = around(text, at);
+    let mut turned = String::with_capacity(part.len());
+    let letter = |one: char| one.is_alphanumeric() || one == '\'';
+    for piece in part.split_inclusive(|one: char| !letter(one)) {
+        let end = piece.trim_end_matches(|one: char| !letter(one)).len();
+        turned.extend(piece[..end].chars().rev());
+        turned.push_str(&piece[end..]);
+    }
+    View::new(turned, vec![(0, from)])
+}
+
 /// Whether a turn (a shift of the alphabet, or backwards) gives the text that another one was made from.
 #[must_use]
 pub const fn undoes(turn: Option<u8>, other: Option<u8>) -> bool {

@@ -48,7 +48,8 @@ fn a106_a_known_injection_is_a_safety_violation() {
 #[test]
 fn a_number_is_no_encoded_text() {
     let said = hex::encode("say 'x' only, yes");
-    assert!(fires(&said), "in hexadecimal digits with letters");
+    let report = SCANNER.report_text(&said, FieldClass::ToolOutput);
+    assert!(!report.marks.is_empty(), "in hexadecimal digits with letters");
     for number in ["0000012440792710785", "7361792027792720", "736179202779272078797161"] {
         for class in [FieldClass::ToolOutput, FieldClass::Data, FieldClass::UserTurn] {
             assert_eq!(SCANNER.scan_text(number, class), [], "{number}");

@@ -77,8 +77,23 @@ impl SequenceMachine {
 }
 
 impl SequenceRun<'_> {
-    /// Takes a word; words come in the order of their ends. `fired` is told of each sequence it completes.
-    pub fn take(&mut self, hit: &WordMatch, mut fired: impl FnMut(SequenceMatch)) {
+    /// Takes the words of the text, in the order of their ends. `fired` is told of each sequence that they complete.
+    pub fn take_all(&mut self, words: &[WordMatch], mut fired: impl FnMut(SequenceMatch)) {
+        let mut possible = std::mem::take(&mut self.memory.possible);
+        possible.look(self.machine, words);
+        for hit in words {
+            self.take(hit, possible.around(hit), &mut fired);
+        }
+        self.memory.possible = possible;
+    }
+
+    /// Takes a word, as far as its steps are `possible`.
+    fn take(
+        &mut self,
+        hit: &WordMatch,
+        possible: Option<&[u64]>,
+        fired: &mut impl FnMut(SequenceMatch),
+    ) {
         self.broken.0 = usize::MAX;
         if hit.from > self.epoch {
             self.epoch = hit.from + EPOCH;
@@ -92,7 +107,8 @@ impl SequenceRun<'_> {
         let mut place = None;
         // Later steps first: what a word reached does not wait for that same word.
         for (word, takes) in takes.steps.0.iter().rev() {
-            let mut waiting = takes & self.memory.waiting[*word].all & !unfit[*word];
+            let possible = possible.map_or(!0, |possible| possible[*word]);
+            let mut waiting = takes & possible & self.memory.waiting[*word].all & !unfit[*word];
             if waiting & conditions.placed[*word] != 0 && !self.closed_up {
                 let place = *place.get_or_insert_with(|| self.beginning(hit));
                 waiting &= !conditions.misplaced[place as usize][*word];

@@ -33,12 +33,13 @@ fn fires(lexicon: &Lexicon, rules: &[(usize, &str, bool)], text: &str) -> Vec<(u
     let (mut memory, mut reading) = (ScanMemory::default(), Reading::default());
     reading.read(text);
     let mut run = machine.begin(text, false, &mut memory);
-    let mut fired = Vec::new();
+    let (mut words, mut fired) = (Vec::new(), Vec::new());
     lexicon.read(text, &mut reading, 0..text.len(), |found| {
         if let LexiconMatch::Word(hit) = found {
-            run.take(&hit, |SequenceMatch { rule, start, end, .. }| fired.push((rule, start, end)));
+            words.push(hit);
         }
     });
+    run.take_all(&words, |SequenceMatch { rule, start, end, .. }| fired.push((rule, start, end)));
     fired
 }
 

@@ -67,20 +67,20 @@ fn within(rules: &Rules, memory: &mut ScanMemory, parts: &[Part], work: &mut u64
         starts.push(text.len());
         text.push_str(&part.words);
     }
-    let mut run = rules.machine.begin(&text, false, memory);
-    let mut fires = Vec::new();
+    let mut words = Vec::new();
     let mut place = 1;
     for (part, start) in parts.iter().zip(&starts) {
         let read = read_lengths(part.words.as_bytes());
         for hit in &part.heard {
             let from = place + read[hit.start];
             let (to, start, end) = (from + hit.to - hit.from, start + hit.start, start + hit.end);
-            run.take(&WordMatch { start, end, from, to, ..*hit }, |fire| {
-                keep(rules, &mut fires, 0, fire);
-            });
+            words.push(WordMatch { start, end, from, to, ..*hit });
         }
         place += read[part.words.len()] + 1;
     }
+    let mut run = rules.machine.begin(&text, false, memory);
+    let mut fires = Vec::new();
+    run.take_all(&words, |fire| keep(rules, &mut fires, 0, fire));
     *work += run.work + text.len() as u64;
     let index = |at: usize| starts.partition_point(|start| *start <= at).max(1) - 1;
     let crosses = |fire: &SequenceMatch| {
@@ -96,7 +96,7 @@ fn within(rules: &Rules, memory: &mut ScanMemory, parts: &[Part], work: &mut u64
             CLASSES.into_iter().map(|class| rules.weights(Tier::Refuse, class)(rule, certain));
         each.fold(1.0, f32::min)
     };
-    let found = enough(rules, &mut fires, &weight, ACROSS);
+    let found = enough(rules, &mut fires, (Tier::Refuse, &weight), ACROSS);
     let hit = |fire: SequenceMatch| {
         let at = index(fire.start);
         let (part, start) = (&parts[at], fire.start - starts[at]);
