@@ -16,6 +16,7 @@ use super::settings::{dispatcher_settings, gate_of, ledger_settings, rules, stre
 use super::store::{Access, open_archive, open_store};
 use super::transports::transports;
 use super::{Running, StartError, background, files, io};
+use crate::console;
 use crate::doors::{self, Follow, Outside};
 use crate::http::fair::Pools;
 use crate::http::places::Bounds;
@@ -63,8 +64,9 @@ const HEALTH_REQUESTS: usize = 256;
 /// # Errors
 /// [`StartError`], with what to do.
 pub async fn start(config: Config) -> Result<Running, StartError> {
+    let router = |api: &Api, outside: &Outside| doors::router(api, outside, console::routes(api));
     // Large, and awaited once.
-    Box::pin(started(config, doors::router)).await
+    Box::pin(started(config, router)).await
 }
 
 /// Starts a broker with this handler behind its MCP door: tests put the conformance suite's fixtures there.

@@ -6,7 +6,7 @@
 //! to the receiver again.
 
 mod a2a;
-mod front;
+pub(crate) mod front;
 mod jazz;
 pub mod mcp;
 mod message;
@@ -34,9 +34,9 @@ pub struct Outside {
     pub follow: Follow,
 }
 
-/// The router of the API, with each door that the settings open.
-pub fn router(api: &Api, outside: &Outside) -> Router {
-    router_of(api, outside, mcp::routes)
+/// The router of the API, with each door that the settings open and these routes beside them.
+pub fn router(api: &Api, outside: &Outside, beside: Router<Api>) -> Router {
+    router_of(api, outside, beside, mcp::routes)
 }
 
 /// The same router, with this handler behind the MCP door: tests put the conformance suite's fixtures there.
@@ -46,15 +46,16 @@ pub fn router_with_mcp<H: ServerHandler + Clone>(
     outside: &Outside,
     handler: H,
 ) -> Router {
-    router_of(api, outside, |api, issuer| mcp::routes_to(api, issuer, handler))
+    router_of(api, outside, Router::new(), |api, issuer| mcp::routes_to(api, issuer, handler))
 }
 
 fn router_of(
     api: &Api,
     outside: &Outside,
+    beside: Router<Api>,
     mcp: impl FnOnce(&Api, Option<&Arc<Issuer>>) -> Router<Api>,
 ) -> Router {
-    let mut doors = a2a::out::routes(&outside.follow);
+    let mut doors = a2a::out::routes(&outside.follow).merge(beside);
     if api.config.doors.mcp.enabled {
         doors = doors.merge(mcp(api, outside.issuer.as_ref()));
     }

@@ -27,7 +27,7 @@ const ALWAYS: [&str; 3] = ["/livez", "/readyz", "/metrics"];
 pub const REQUEST_ID: &str = "x-request-id";
 
 /// Where routes of doors begin. Their requests take no slot: each request that a door makes to the API takes one.
-const DOORS: [&str; 4] = ["/mcp", "/a2a/", "/.well-known/", "/adapters/"];
+const DOORS: [&str; 5] = ["/mcp", "/a2a/", "/.well-known/", "/adapters/", "/console"];
 
 /// The door by which a request to the API came; a request without one came by HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

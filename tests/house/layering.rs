@@ -235,10 +235,15 @@ const ROOMS: &[Room] = &[
         ],
         "other protocols: a mapping to the API's requests and back, over the API's own router",
     ),
-    room("app", 9, "the composition root joins all of it, so nothing below may know it"),
-    room("cli", 10, "one file a command, on top of the assembled app"),
-    room("lib", 11, "the map: modules only, so that no room hides behind a re-export"),
-    narrow("main", 11, &["cli"], "parse, call cli, the only exit"),
+    room(
+        "console",
+        9,
+        "pages for people over the API's own router: it asks the API and no store",
+    ),
+    room("app", 10, "the composition root joins all of it, so nothing below may know it"),
+    room("cli", 11, "one file a command, on top of the assembled app"),
+    room("lib", 12, "the map: modules only, so that no room hides behind a re-export"),
+    narrow("main", 12, &["cli"], "parse, call cli, the only exit"),
 ];
 
 /// Edges that no change of ranks may ever open.
