@@ -14,7 +14,7 @@ pub use handoffd_store::{clock, fault, store};
 
 pub mod app;
 pub mod cli;
-mod console;
+pub mod console;
 pub mod doors;
 pub mod http;
 

@@ -13,6 +13,7 @@ use crate::http::Api;
 use handoffd_broker::archive::{self, Archivist};
 use handoffd_broker::brokers::{self, beat};
 use handoffd_broker::config::Config;
+use handoffd_broker::console_sessions;
 use handoffd_broker::dispatch::chunks::{self, ChunkSender};
 use handoffd_broker::dispatch::events::{self, EventPublisher};
 use handoffd_broker::dispatch::inboxes::Inboxes;
@@ -225,6 +226,7 @@ pub(super) fn spawn_events(parts: &BrokerParts, ledger: &Ledger) -> Feed {
         Arc::clone(&parts.store),
         Arc::clone(&parts.clock),
         Duration::from_secs(parts.config.events.retention_days.saturating_mul(86_400)),
+        console_sessions::idle_us(&parts.config.console),
         parts.stopping.clone(),
     ));
     feed

@@ -27,6 +27,7 @@ use handoffd_broker::claim_check::ClaimLinks;
 use handoffd_broker::classifier::ExternalClassifier;
 use handoffd_broker::compress::{CompressionStep, Summarizer};
 use handoffd_broker::config::{Compressor, Config};
+use handoffd_broker::console_sessions::ConsoleSessions;
 use handoffd_broker::directory::{Directory, Matcher};
 use handoffd_broker::dispatch::a2a::client::AgentClient;
 use handoffd_broker::dispatch::dispatcher::{self, Dispatcher, Nudges};
@@ -464,6 +465,12 @@ impl BrokerParts {
             replies: Arc::clone(&self.replies),
             feed,
             eraser,
+            sessions: ConsoleSessions::new(
+                Arc::clone(&self.store),
+                Arc::clone(&self.directory),
+                Arc::clone(&self.clock),
+                &config.console,
+            ),
             compression: Arc::clone(&self.compression),
             metrics: Arc::clone(&self.metrics),
             accepting: Arc::clone(accepting),

@@ -13,7 +13,7 @@ mod json;
 mod live;
 mod pages;
 mod problem;
-mod session;
+pub mod session;
 mod sheet;
 mod text;
 
@@ -33,8 +33,11 @@ use crate::http::layer::Written;
 /// No script, style or image but the console's own, no frame around it, and no form to another site.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'";
 
-/// The routes below `/console`.
+/// The routes below `/console`; none where `console.enabled` is off.
 pub fn routes(api: &Api) -> Router<Api> {
+    if !api.config.console.enabled {
+        return Router::new();
+    }
     let front = FrontDoor::new(api.clone(), "console");
     Router::new()
         .merge(session::routes())
@@ -55,7 +58,8 @@ async fn protect(request: Request, next: Next) -> Response {
     let headers = response.headers_mut();
     let mut set = |name, value| headers.insert(name, HeaderValue::from_static(value));
     set(header::CONTENT_SECURITY_POLICY, POLICY);
-    set(header::REFERRER_POLICY, "no-referrer");
+    // Other sites learn no address; the console's own forms keep their origin, by which they are checked.
+    set(header::REFERRER_POLICY, "same-origin");
     set(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
     set(header::X_FRAME_OPTIONS, "DENY");
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));

@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -40,8 +41,17 @@ const READ: usize = 16 * 1024 - 1;
 /// Steps in which an unfinished head is counted.
 const STEP: usize = 8 * 1024;
 
+/// The address of the other end of a request's connection: the client's, or that of the proxy before the broker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer(pub IpAddr);
+
 /// Wraps a connection and its router.
-pub fn watched<S>(stream: S, router: Router, place: &Arc<Place>) -> (Watched<S>, Connected) {
+pub fn watched<S>(
+    stream: S,
+    peer: Peer,
+    router: Router,
+    place: &Arc<Place>,
+) -> (Watched<S>, Connected) {
     let first = FirstByte::default();
     place.buffers(SILENT);
     let watched = Watched {
@@ -54,7 +64,7 @@ pub fn watched<S>(stream: S, router: Router, place: &Arc<Place>) -> (Watched<S>,
         held: SILENT,
         blocked: false,
     };
-    (watched, Connected { router, first, place: Arc::clone(place) })
+    (watched, Connected { router, peer, first, place: Arc::clone(place) })
 }
 
 /// The stream of one connection.
@@ -174,10 +184,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     }
 }
 
-/// The router of one connection: each request carries its [`Arrival`], and [`Refused`] where it is not served.
+/// The router of one connection: each request carries its [`Arrival`] and [`Peer`], and [`Refused`] where it is not served.
 #[derive(Clone)]
 pub struct Connected {
     router: Router,
+    peer: Peer,
     first: FirstByte,
     place: Arc<Place>,
 }
@@ -217,6 +228,7 @@ where
         if let Some(refused) = self.refused(&request) {
             request.extensions_mut().insert(refused);
         }
+        request.extensions_mut().insert(self.peer);
         request.extensions_mut().insert(first.map_or_else(Arrival::now, Arrival::at));
         let answered = self.router.call(request);
         let first = self.first.clone();

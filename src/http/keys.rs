@@ -200,5 +200,13 @@ pub(super) async fn revoke(
         ));
     }
     let row = carry_out(&api, &principal, Kind::RevokeKey { key_id }).await?;
+    // A session asks for its key at each request: what is left here opens nothing.
+    match api.sessions.end_all(&row.tenant, &row.key_id).await {
+        Ok(0) => {}
+        Ok(ended) => {
+            tracing::info!(tenant = %row.tenant, key_id = row.key_id, ended, "console sessions of a revoked key ended");
+        }
+        Err(err) => tracing::warn!(error = %err, "sessions of a revoked key could not be deleted"),
+    }
     Ok(axum::Json(KeyView::from(&row)))
 }

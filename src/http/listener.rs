@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::connection::{MAX_HEAD, watched};
+use super::connection::{MAX_HEAD, Peer, watched};
 use super::places::{Bounds, Ended, Place, Places, Task};
 use super::unsent::Streams;
 use handoffd_broker::metrics::Metrics;
@@ -90,7 +90,7 @@ pub async fn serve(
             () = closing.cancelled() => break,
         };
         let stream = match accepted {
-            Ok((stream, _)) => stream,
+            Ok((stream, address)) => (stream, Peer(address.ip())),
             // The client went away while it waited: the next may be there.
             Err(err) if is_of_one_connection(&err) => continue,
             Err(err) => {
@@ -153,10 +153,15 @@ struct Listening {
 }
 
 impl Listening {
-    fn serve(&self, stream: TcpStream, place: Arc<Place>, ended: oneshot::Receiver<Ended>) {
+    fn serve(
+        &self,
+        (stream, peer): (TcpStream, Peer),
+        place: Arc<Place>,
+        ended: oneshot::Receiver<Ended>,
+    ) {
         // Small answers are sent at once.
         let _ = stream.set_nodelay(true);
-        let (stream, router) = watched(stream, self.router.clone(), &place);
+        let (stream, router) = watched(stream, peer, self.router.clone(), &place);
         let connection =
             self.builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
         let serving = self.graceful.watch(connection.into_owned());

@@ -54,6 +54,7 @@ pub(crate) mod results;
 pub mod router;
 pub mod schemas;
 pub mod service;
+pub mod sessions;
 mod shape;
 pub mod streams;
 pub mod subscriptions;
@@ -72,6 +73,7 @@ pub mod why;
 
 use handoffd_broker::compress::CompressionStep;
 use handoffd_broker::config::Config;
+use handoffd_broker::console_sessions::ConsoleSessions;
 use handoffd_broker::directory::{Matcher, Principal};
 use handoffd_broker::early_replies::EarlyReplies;
 use handoffd_broker::erasure::Eraser;
@@ -116,6 +118,8 @@ pub struct ApiParts {
     /// Reads events, in the format that subscribers get.
     pub feed: Feed,
     pub eraser: Eraser,
+    /// Logins at the console.
+    pub sessions: ConsoleSessions,
     pub config: Config,
     /// Compresses messages that are too large for their receivers.
     pub compression: Arc<CompressionStep>,

@@ -14,8 +14,8 @@ use super::{
     Api, access_report, agents, allowlist, audit, blame, bulk, caps, checkpoints, claims,
     contracts, cost, costs, data_subjects, dead_letters, docs, escalations, events, handoffs,
     history, inbox, keys, layer, legal_holds, matching, once, prompt, queries, questions, refusals,
-    schemas, service, streams, subscriptions, tasks, tiles, trace, transports, users, verdicts,
-    what_if, why,
+    schemas, service, sessions, streams, subscriptions, tasks, tiles, trace, transports, users,
+    verdicts, what_if, why,
 };
 
 #[derive(OpenApi)]
@@ -121,6 +121,8 @@ macro_rules! table {
             .routes($routes!(what_if::ask))
             .routes($routes!(keys::create, keys::list))
             .routes($routes!(keys::revoke))
+            .routes($routes!(sessions::list))
+            .routes($routes!(sessions::end))
             .routes($routes!(refusals::list))
             .routes($routes!(dead_letters::list))
             .routes($routes!(dead_letters::get))

@@ -26,6 +26,7 @@ mod caps;
 mod claims;
 mod compress;
 mod conformance;
+mod console_sessions;
 mod context;
 mod contracts;
 mod crowd;

@@ -66,6 +66,7 @@ const ROOMS: &[Room] = &[
     ),
     narrow("account", 1, &["domain"], "what a task cost, from records alone: pure"),
     room("costs", 5, "what many tasks cost: pure, and read from the records"),
+    room("attention", 6, "all that waits in a tenant: pure, and read from the store"),
     room("why", 5, "why a task does not go on: pure, and read from the store"),
     narrow(
         "vault",
@@ -142,6 +143,7 @@ const ROOMS: &[Room] = &[
         5,
         "what a transport is to those who do not send: described, registered, heard",
     ),
+    room("console_sessions", 5, "logins of people by a key, over the store and the directory"),
     room("ledger", 4, "the only write path: it knows the store, and nobody's transport"),
     room("intake", 5, "from a sender's bytes through the gate to a command"),
     room("dispatch", 6, "sends what is committed; its outcomes go back as commands to the ledger"),
@@ -235,11 +237,7 @@ const ROOMS: &[Room] = &[
         ],
         "other protocols: a mapping to the API's requests and back, over the API's own router",
     ),
-    room(
-        "console",
-        9,
-        "pages for people over the API's own router: it asks the API and no store",
-    ),
+    room("console", 9, "pages for people over the API's own router: it asks the API and no store"),
     room("app", 10, "the composition root joins all of it, so nothing below may know it"),
     room("cli", 11, "one file a command, on top of the assembled app"),
     room("lib", 12, "the map: modules only, so that no room hides behind a re-export"),

@@ -115,6 +115,11 @@ pub const OUTSIDE: &[(&str, &[&str], &str)] = &[
     ("opinions_due", &[ALL], "questions to a classifier that wait"),
     ("idempotency_keys", &[ALL], "tell a repetition from a new submission"),
     ("request_keys", &[ALL], "tell a repetition from a new request"),
+    (
+        "console_sessions",
+        &[ALL],
+        "who is logged in to the console: the key of each session decides",
+    ),
     ("contract_repeats", &[ALL], "messages that a contract lets pass once"),
     ("task_edges", &[ALL], "figures of the loop guard"),
     ("refused_tasks", &[ALL], "refusals before a task began"),

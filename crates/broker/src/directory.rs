@@ -253,10 +253,30 @@ impl Directory {
             .keys
             .try_get_with_by_ref(&hash, async { self.look_up(&store, &hash).await })
             .await?;
-        let now = self.clock.now();
-        let Some(row) = row.filter(|row| row.expires_at.is_none_or(|until| now < until)) else {
+        match row {
+            Some(row) => self.caller(row).await,
+            None => Ok(None),
+        }
+    }
+
+    /// The caller of a key's row that was just read; `None` if the key is expired, revoked, or not what its record says.
+    ///
+    /// # Errors
+    /// The store is not available.
+    pub async fn principal_of(&self, row: KeyRow) -> Result<Option<Principal>, Arc<StoreError>> {
+        if let Some(guard) = &self.guard
+            && guard.refuses_key(&row).await.map_err(Arc::new)?
+        {
             return Ok(None);
-        };
+        }
+        self.caller(row).await
+    }
+
+    async fn caller(&self, row: KeyRow) -> Result<Option<Principal>, Arc<StoreError>> {
+        let now = self.clock.now();
+        if row.expires_at.is_some_and(|until| now >= until) {
+            return Ok(None);
+        }
         if let Some(agent) = &row.agent {
             // The keys of an agent that was removed are dead, also when another takes its id.
             let is_dead = |agents: &Agents| {

@@ -8,6 +8,7 @@ pub mod claim_check;
 pub mod classifier;
 pub mod compress;
 pub mod config;
+pub mod console_sessions;
 pub mod costs;
 pub mod dead_letters;
 pub mod directory;

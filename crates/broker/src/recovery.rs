@@ -253,13 +253,15 @@ const REFUSALS_KEPT_US: i64 = 24 * 60 * 60 * 1_000_000;
 /// Interval between deletions of old events.
 const FORGET_EVERY: Duration = Duration::from_mins(10);
 
-/// Deletes events and listed refusals older than `keep`, a bounded number at a time, and refused task ids and answers under an
-/// `Idempotency-Key` older than a day. Every broker does so;
+/// Deletes events and listed refusals older than `keep`, a bounded number at a time, refused task ids and answers under an
+/// `Idempotency-Key` older than a day, and sessions of the console that have expired or had no request for `idle_us`
+/// microseconds. Every broker does so;
 /// rows deleted by one are not found by the others.
 pub async fn forget_events(
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     keep: Duration,
+    idle_us: i64,
     stopping: CancellationToken,
 ) {
     let keep = i64::try_from(keep.as_micros()).unwrap_or(i64::MAX);
@@ -271,6 +273,10 @@ pub async fn forget_events(
         }
         if let Err(err) = store.forget_requests(day).await {
             tracing::warn!(error = %err, "old answers to requests could not be deleted");
+        }
+        let idle_since = Micros(now.saturating_sub(idle_us));
+        if let Err(err) = store.forget_sessions(Micros(now), idle_since).await {
+            tracing::warn!(error = %err, "ended sessions of the console could not be deleted");
         }
         let cutoff = Micros(now.saturating_sub(keep));
         if let Err(err) = forget(&*store, cutoff, &stopping).await {

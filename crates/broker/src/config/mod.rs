@@ -65,6 +65,7 @@ pub struct Config {
     pub redaction: Redaction,
     pub log: Log,
     pub doors: Doors,
+    pub console: Console,
     pub transports: Transports,
     /// Variables that were ignored, because Kubernetes sets them beside a Service named `handoffd`.
     #[serde(skip)]
@@ -93,6 +94,30 @@ pub struct Server {
     pub header_timeout_ms: u64,
     pub write_timeout_ms: u64,
     pub stop_timeout_ms: u64,
+}
+
+/// `[console]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Console {
+    pub enabled: bool,
+    pub session_hours: u32,
+    pub idle_minutes: u32,
+    pub logins_per_minute: u32,
+    pub secure_cookie: SecureCookie,
+}
+
+/// When the cookie of a session is for https alone (`console.secure_cookie`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SecureCookie {
+    /// If the login came by https, as far as the request and `server.public_url` tell.
+    Auto,
+    /// In each case; a browser then ignores the cookie of a login by http.
+    Always,
+    /// In no case.
+    Never,
 }
 
 #[derive(Debug, Clone, Deserialize)]

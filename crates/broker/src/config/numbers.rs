@@ -20,6 +20,9 @@ const MAX_HOPS: u32 = 10_000;
 /// Longest time for which a start leaves passed deadlines alone: an hour.
 const MAX_START_GRACE_MS: u64 = 3_600_000;
 
+/// Longest session of the console: 30 days.
+const MAX_SESSION_HOURS: u64 = 720;
+
 /// Longest stop, and longest age of what the directory keeps: a day. The cache panics above a thousand years.
 const DAY_MS: u64 = 86_400_000;
 
@@ -86,6 +89,9 @@ impl Config {
             ("retention.segment_bytes", self.retention.segment_bytes as u64),
             ("doors.a2a.poll_ms", self.doors.a2a.poll_ms),
             ("doors.a2a.silence_ms", self.doors.a2a.silence_ms),
+            ("console.session_hours", u64::from(self.console.session_hours)),
+            ("console.idle_minutes", u64::from(self.console.idle_minutes)),
+            ("console.logins_per_minute", u64::from(self.console.logins_per_minute)),
             ("delivery.retry_budget_per_s", u64::from(self.delivery.retry_budget_per_s)),
         ];
         if let Some((name, _)) = positive.iter().find(|(_, value)| *value == 0) {
@@ -134,6 +140,8 @@ impl Config {
             ("server.header_timeout_ms", self.server.header_timeout_ms, DAY_MS),
             ("server.write_timeout_ms", self.server.write_timeout_ms, DAY_MS),
             ("auth.cache_ttl_ms", self.auth.cache_ttl_ms, DAY_MS),
+            ("console.session_hours", u64::from(self.console.session_hours), MAX_SESSION_HOURS),
+            ("console.idle_minutes", u64::from(self.console.idle_minutes), MAX_SESSION_HOURS * 60),
         ];
         if let Some((name, _, most)) = times.iter().find(|(_, value, most)| value > most) {
             return Err(ConfigError(format!("{name} must be at most {most}")));

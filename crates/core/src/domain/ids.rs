@@ -105,6 +105,11 @@ uuid_id!(
     "subscriptionId"
 );
 uuid_id!(
+    /// One login of a person at the console.
+    SessionId,
+    "sessionId"
+);
+uuid_id!(
     /// One erasure of a data subject.
     ErasureId,
     "erasureId"

@@ -36,6 +36,7 @@ mod batch;
 mod budget_column;
 pub mod caps;
 pub mod cold;
+pub mod console_sessions;
 pub mod contracts;
 pub mod erasure;
 pub mod events;
@@ -483,6 +484,7 @@ pub trait Store:
     + opinions::OpinionStore
     + requests::RequestStore
     + refusals::RefusalStore
+    + console_sessions::SessionStore
 {
 }
 
@@ -503,5 +505,6 @@ impl<T> Store for T where
         + opinions::OpinionStore
         + requests::RequestStore
         + refusals::RefusalStore
+        + console_sessions::SessionStore
 {
 }

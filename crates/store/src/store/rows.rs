@@ -23,6 +23,9 @@ pub(super) const OUTBOX: &str = "tenant, handoff_id, task_id, seq, target, mode,
 pub(super) const KEY: &str =
     "tenant, key_id, key_hash, role, agent_id, label, created_at, expires_at";
 
+/// Columns of a session of the console.
+pub(super) const SESSION: &str = "tenant, session_id, token_hash, key_id, role, created_at, last_seen_at, expires_at, user_agent";
+
 /// Columns of an agent.
 pub(super) const AGENT: &str = "tenant, agent_id, doc, secrets, created_at, updated_at";
 
@@ -765,6 +768,20 @@ macro_rules! decoders {
                 asked: hash32(row, "asked")?,
                 answer: get(row, "answer")?,
                 created_at: micros(row, "created_at")?,
+            })
+        }
+
+        pub(super) fn session(row: &$row) -> Result<$crate::store::console_sessions::SessionRow> {
+            Ok($crate::store::console_sessions::SessionRow {
+                tenant: parse(row, "tenant")?,
+                id: parse(row, "session_id")?,
+                token_hash: hash32(row, "token_hash")?,
+                key_id: get(row, "key_id")?,
+                role: state(row, "role", Role::parse)?,
+                created_at: micros(row, "created_at")?,
+                last_seen_at: micros(row, "last_seen_at")?,
+                expires_at: micros(row, "expires_at")?,
+                user_agent: get(row, "user_agent")?,
             })
         }
 

@@ -4,6 +4,7 @@ use crate::store::caps::CapStore;
 use crate::store::cold::{
     Archivable, ArchiveMark, ColdStore, ExclusiveLease, Frame, PurgeMark, SegmentContents,
 };
+use crate::store::console_sessions::{SessionRow, SessionStore};
 use crate::store::contracts::{ContractRow, ContractStore};
 use crate::store::events::{
     CursorKey, CursorRow, CursorSettle, EventDeliveryRow, EventRow, EventScope, EventStore,
@@ -12,11 +13,11 @@ use crate::store::events::{
 use crate::store::refusals::{RefusalFilter, RefusalRow, RefusalStore};
 use crate::store::requests::{RequestRow, RequestStore};
 use crate::store::schemas::{PayloadSchemaRow, PayloadSchemaStore};
-use crate::store::{Cursor, Result, StoredContent};
+use crate::store::{Cursor, KeyRow, Result, StoredContent};
 use async_trait::async_trait;
 use handoffd_core::domain::cap::Cap;
 use handoffd_core::domain::event::Position;
-use handoffd_core::domain::ids::{AgentId, ContentId, Micros, TenantId};
+use handoffd_core::domain::ids::{AgentId, ContentId, Micros, SessionId, TenantId};
 
 use super::{MemoryStore, absent};
 
@@ -56,6 +57,51 @@ impl RequestStore for MemoryStore {
     }
 
     async fn forget_requests(&self, _before: Micros) -> Result<u64> {
+        absent()
+    }
+}
+
+#[async_trait]
+impl SessionStore for MemoryStore {
+    async fn insert_session(&self, _row: &SessionRow) -> Result<()> {
+        absent()
+    }
+
+    async fn find_session(&self, _token_hash: &[u8; 32]) -> Result<Option<SessionRow>> {
+        absent()
+    }
+
+    async fn find_key_by_id(&self, _tenant: &TenantId, _key_id: &str) -> Result<Option<KeyRow>> {
+        absent()
+    }
+
+    async fn touch_session(&self, _tenant: &TenantId, _id: SessionId, _now: Micros) -> Result<()> {
+        absent()
+    }
+
+    async fn list_sessions(
+        &self,
+        _tenant: &TenantId,
+        _after: Option<&Cursor>,
+        _limit: i64,
+    ) -> Result<Vec<SessionRow>> {
+        absent()
+    }
+
+    async fn delete_session(&self, _tenant: &TenantId, _id: SessionId) -> Result<bool> {
+        absent()
+    }
+
+    async fn delete_sessions_of(
+        &self,
+        _tenant: &TenantId,
+        _key_id: &str,
+        _keep: i64,
+    ) -> Result<u64> {
+        absent()
+    }
+
+    async fn forget_sessions(&self, _now: Micros, _idle_since: Micros) -> Result<u64> {
         absent()
     }
 }

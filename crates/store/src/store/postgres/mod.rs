@@ -39,6 +39,7 @@ mod caps;
 mod claims;
 mod cold;
 mod connect;
+mod console_sessions;
 mod contracts;
 mod erasure;
 mod events;

@@ -47,6 +47,7 @@ pub(super) const OPERATIONS: TableRights = &[
     ("outbox", "SELECT, INSERT, UPDATE, DELETE"),
     ("idempotency_keys", "SELECT, INSERT"),
     ("request_keys", "SELECT, INSERT, UPDATE (answer), DELETE"),
+    ("console_sessions", "SELECT, INSERT, UPDATE (last_seen_at), DELETE"),
     ("paused_agents", "SELECT"),
     ("waiting_tasks", "SELECT"),
     ("closed_tasks", "SELECT"),

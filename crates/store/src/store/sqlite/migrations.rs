@@ -45,6 +45,7 @@ pub(super) const KNOWN: &[(i64, &str, &str)] = &[
     (39, "takeover", include_str!("../../../../../migrations/sqlite/0039_takeover.sql")),
     (40, "states", include_str!("../../../../../migrations/sqlite/0040_states.sql")),
     (45, "users", include_str!("../../../../../migrations/sqlite/0045_users.sql")),
+    (46, "console", include_str!("../../../../../migrations/sqlite/0046_console.sql")),
 ];
 
 /// Where applied migrations stand, in the form of sqlx, which wrote it in 0.1.0.

@@ -35,6 +35,7 @@ mod caps;
 mod claims;
 mod cold;
 mod connection;
+mod console_sessions;
 mod contracts;
 mod db;
 mod erasure;

@@ -1,0 +1,25 @@
+-- Sessions of the console. Same number, name and columns as on the SQLite side.
+-- Expand only: an older binary goes on working beside, and has no console.
+
+-- One row is a login of a person by a key. Deleted at the end of the session.
+CREATE TABLE console_sessions (
+  tenant        text COLLATE "C" NOT NULL,
+  session_id    text COLLATE "C" NOT NULL,
+  -- SHA-256 of the random token that the cookie holds.
+  token_hash    bytea NOT NULL,
+  -- The key of the login, and its role at that time.
+  key_id        text COLLATE "C" NOT NULL,
+  role          text COLLATE "C" NOT NULL,
+  created_at    bigint NOT NULL,
+  -- The last request, to the minute.
+  last_seen_at  bigint NOT NULL,
+  expires_at    bigint NOT NULL,
+  -- The name that the browser gives itself, 120 characters at most; NULL without one.
+  user_agent    text,
+  PRIMARY KEY (tenant, session_id)
+);
+CREATE UNIQUE INDEX console_sessions_token ON console_sessions (token_hash);
+CREATE INDEX console_sessions_time ON console_sessions (tenant, created_at, session_id);
+CREATE INDEX console_sessions_key ON console_sessions (tenant, key_id, created_at);
+CREATE INDEX console_sessions_expiry ON console_sessions (expires_at);
+CREATE INDEX console_sessions_idle ON console_sessions (last_seen_at);
