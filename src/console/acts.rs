@@ -1,7 +1,5 @@
 //! The actions of the pages as a table: each is one request to the API, asked on a page of its own before it is made.
 
-use axum::http::Method;
-
 use super::desk::{Desk, Fields, Refusal, Sent};
 use super::form::{self, BadValue, Form};
 use super::frame::{Flash, link};
@@ -13,6 +11,26 @@ use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::Response;
 use handoffd_store::store::Role;
+
+/// The method of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verb {
+    Post,
+    Put,
+    Patch,
+    Delete,
+}
+
+impl Verb {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+        }
+    }
+}
 
 /// What a field takes.
 #[derive(Debug, Clone, Copy)]
@@ -76,7 +94,7 @@ pub(super) struct Act {
     pub(super) explain: &'static str,
     /// Said when it was carried out.
     pub(super) done: &'static str,
-    pub(super) method: Method,
+    pub(super) method: Verb,
     /// Segments of the path: `{}` is the next object, `{name}` the field of that name.
     pub(super) path: &'static [&'static str],
     pub(super) fields: &'static [Field],
@@ -142,7 +160,7 @@ const fn act(
         button,
         explain: "",
         done: "Done.",
-        method: Method::POST,
+        method: Verb::Post,
         path: &[],
         fields: &[],
         rights: Rights::Operators,
@@ -158,13 +176,21 @@ const fn act(
 
 const RATE: Field = field("ratePerSecond", "Decisions a second", Kind::Number, "--rate")
     .hint("1 to 1000; 50 unless said.");
-const AFTER: Field = field("from", "From", Kind::Line, "--after").hint("RFC 3339, such as 2026-11-28T00:00:00Z.").at("filter/from");
-const BEFORE: Field = field("to", "Until", Kind::Line, "--before").hint("RFC 3339.").at("filter/to");
-const OVERLAP: Field = field("overlapSeconds", "Old secret stays valid for", Kind::Number, "--overlap-seconds")
-    .hint("Seconds; the broker's setting unless said.");
+const AFTER: Field = field("from", "From", Kind::Line, "--after")
+    .hint("RFC 3339, such as 2026-11-28T00:00:00Z.")
+    .at("filter/from");
+const BEFORE: Field =
+    field("to", "Until", Kind::Line, "--before").hint("RFC 3339.").at("filter/to");
+const OVERLAP: Field =
+    field("overlapSeconds", "Old secret stays valid for", Kind::Number, "--overlap-seconds")
+        .hint("Seconds; the broker's setting unless said.");
 const DEAD_LETTERS: &[Field] = &[
-    field("of", "Handoffs", Kind::Lines, "--handoff").at("filter/ids").hint("Ids, one a line; all that fit unless said."),
-    field("rule", "Kept for", Kind::Line, "--of-reason").at("filter/reason").hint("A reason such as SAFETY_VIOLATION."),
+    field("of", "Handoffs", Kind::Lines, "--handoff")
+        .at("filter/ids")
+        .hint("Ids, one a line; all that fit unless said."),
+    field("rule", "Kept for", Kind::Line, "--of-reason")
+        .at("filter/reason")
+        .hint("A reason such as SAFETY_VIOLATION."),
     field("source", "From agent", Kind::Line, "--from-agent").at("filter/source"),
     field("target", "To agent", Kind::Line, "--to-agent").at("filter/target"),
     AFTER,
@@ -181,20 +207,21 @@ const ACTIONS: &[(&str, &str)] = &[
     ("cancel", "Cancel the task"),
     ("complete", "Complete the task"),
 ];
-const ROLES: &[(&str, &str)] = &[
-    ("operator", "Operator"),
-    ("auditor", "Auditor"),
-    ("agent", "Agent"),
-    ("admin", "Admin"),
-];
-const SECRETS: &[(&str, &str)] = &[("webhook", "Webhook: signs deliveries"), ("signing", "Signing: checks its messages")];
+const ROLES: &[(&str, &str)] =
+    &[("operator", "Operator"), ("auditor", "Auditor"), ("agent", "Agent"), ("admin", "Admin")];
+const SECRETS: &[(&str, &str)] =
+    &[("webhook", "Webhook: signs deliveries"), ("signing", "Signing: checks its messages")];
 
-static ACTS: [Act; 29] = [
+static ACTS: [Act; 30] = [
     Act {
         explain: "Open handoffs of the task end. An agent at work gets the grace time to finish; then its lease is void. This cannot be undone.",
         done: "The task is being canceled.",
         path: &["tasks", "{}", "cancel"],
-        fields: &[REASON, field("graceMs", "Grace time", Kind::Number, "--grace-ms").hint("Milliseconds for an agent at work; the broker's setting unless said.")],
+        fields: &[
+            REASON,
+            field("graceMs", "Grace time", Kind::Number, "--grace-ms")
+                .hint("Milliseconds for an agent at work; the broker's setting unless said."),
+        ],
         tone: "bad",
         command: "tasks cancel",
         ..act("cancel-task", "Cancel task", "Cancel task…", "tasks")
@@ -203,7 +230,8 @@ static ACTS: [Act; 29] = [
         explain: "The task ends as completed. Its holder's work counts as its end.",
         done: "The task is completed.",
         path: &["tasks", "{}", "complete"],
-        fields: &[field("output", "Output", Kind::Json, "").hint("JSON, kept with the record; may be left out.")],
+        fields: &[field("output", "Output", Kind::Json, "")
+            .hint("JSON, kept with the record; may be left out.")],
         command: "tasks complete",
         ..act("complete-task", "Complete task", "Complete…", "tasks")
     },
@@ -220,10 +248,26 @@ static ACTS: [Act; 29] = [
         done: "The tasks are being canceled.",
         path: &["tasks", "cancel"],
         fields: &[
-            field("of", "Tasks", Kind::Lines, "--task").at("filter/ids").hint("Ids, one a line; all that fit unless said."),
-            field("status", "Status", Kind::Choice(&[("", "any that has not ended"), ("RUNNING", "Running"), ("PENDING_HANDOFF", "Pending handoff"), ("HANDING_OFF", "Handing off"), ("ESCALATED", "Escalated")]), "--status").at("filter/status"),
+            field("of", "Tasks", Kind::Lines, "--task")
+                .at("filter/ids")
+                .hint("Ids, one a line; all that fit unless said."),
+            field(
+                "status",
+                "Status",
+                Kind::Choice(&[
+                    ("", "any that has not ended"),
+                    ("RUNNING", "Running"),
+                    ("PENDING_HANDOFF", "Pending handoff"),
+                    ("HANDING_OFF", "Handing off"),
+                    ("ESCALATED", "Escalated"),
+                ]),
+                "--status",
+            )
+            .at("filter/status"),
             field("holder", "Held by", Kind::Line, "--holder").at("filter/holder"),
-            field("userRef", "For user", Kind::Line, "--user-ref").at("filter/userRef").hint("A user's reference, not the id."),
+            field("userRef", "For user", Kind::Line, "--user-ref")
+                .at("filter/userRef")
+                .hint("A user's reference, not the id."),
             AFTER,
             BEFORE,
             RATE,
@@ -258,13 +302,28 @@ static ACTS: [Act; 29] = [
         explain: "Releases each open dead letter that fits. A dry run says which would pass the gate and changes nothing.",
         done: "Released.",
         path: &["dead-letters", "release"],
-        fields: &[WAIVE, DEAD_LETTERS[0], DEAD_LETTERS[1], DEAD_LETTERS[2], DEAD_LETTERS[3], AFTER, BEFORE, RATE, REASON],
+        fields: &[
+            WAIVE,
+            DEAD_LETTERS[0],
+            DEAD_LETTERS[1],
+            DEAD_LETTERS[2],
+            DEAD_LETTERS[3],
+            AFTER,
+            BEFORE,
+            RATE,
+            REASON,
+        ],
         tone: "good",
         dry: true,
         shows: true,
         always: &["filter"],
         command: "dead-letters release-all",
-        ..act("release-many", "Release dead letters by filter", "Release by filter…", "dead-letters")
+        ..act(
+            "release-many",
+            "Release dead letters by filter",
+            "Release by filter…",
+            "dead-letters",
+        )
     },
     Act {
         explain: "Discards each open dead letter that fits. A dry run says how many there are and changes nothing.",
@@ -276,7 +335,12 @@ static ACTS: [Act; 29] = [
         shows: true,
         always: &["filter"],
         command: "dead-letters discard-all",
-        ..act("discard-many", "Discard dead letters by filter", "Discard by filter…", "dead-letters")
+        ..act(
+            "discard-many",
+            "Discard dead letters by filter",
+            "Discard by filter…",
+            "dead-letters",
+        )
     },
     Act {
         explain: "Your decision ends the wait and is recorded with your name.",
@@ -298,7 +362,9 @@ static ACTS: [Act; 29] = [
         fields: &[
             field("action", "Decision", Kind::Choice(ACTIONS), "--action").needed(),
             field("agentId", "To agent", Kind::Line, "--agent").hint("For a reassignment alone."),
-            field("of", "Escalations", Kind::Lines, "").at("filter/ids").hint("Ids, one a line; all that fit unless said."),
+            field("of", "Escalations", Kind::Lines, "")
+                .at("filter/ids")
+                .hint("Ids, one a line; all that fit unless said."),
             field("rule", "Open for", Kind::Line, "--of-reason").at("filter/reason"),
             field("fromAgent", "From agent", Kind::Line, "--from-agent").at("filter/fromAgent"),
             field("toAgent", "To agent (filter)", Kind::Line, "--to-agent").at("filter/toAgent"),
@@ -316,7 +382,7 @@ static ACTS: [Act; 29] = [
     Act {
         explain: "Nothing more is delivered to it. Handoffs to it are accepted and wait until it resumes.",
         done: "The receiver is paused; handoffs to it are held.",
-        method: Method::PATCH,
+        method: Verb::Patch,
         path: &["agents", "{}"],
         fields: &[fixed("state", "\"PAUSED\""), fixed("pause", "\"hold\"")],
         command: "agents pause",
@@ -325,7 +391,7 @@ static ACTS: [Act; 29] = [
     Act {
         explain: "Nothing more is delivered to it, and handoffs to it are refused until it resumes.",
         done: "The receiver is paused; handoffs to it are refused.",
-        method: Method::PATCH,
+        method: Verb::Patch,
         path: &["agents", "{}"],
         fields: &[fixed("state", "\"PAUSED\""), fixed("pause", "\"refuse\"")],
         tone: "bad",
@@ -334,7 +400,7 @@ static ACTS: [Act; 29] = [
     Act {
         explain: "Deliveries go on. Handoffs that were held are delivered first.",
         done: "The receiver is at work again.",
-        method: Method::PATCH,
+        method: Verb::Patch,
         path: &["agents", "{}"],
         fields: &[fixed("state", "\"RUNNABLE\"")],
         tone: "good",
@@ -344,7 +410,7 @@ static ACTS: [Act; 29] = [
     Act {
         explain: "Switches the endpoint on again after the broker disabled it.",
         done: "The endpoint is enabled.",
-        method: Method::PATCH,
+        method: Verb::Patch,
         path: &["agents", "{}"],
         fields: &[fixed("delivery/disabled", "false")],
         tone: "good",
@@ -368,7 +434,7 @@ static ACTS: [Act; 29] = [
     Act {
         explain: "The agent is removed. Handoffs to it that are open will not be delivered.",
         done: "The agent is removed.",
-        method: Method::DELETE,
+        method: Verb::Delete,
         path: &["agents", "{}"],
         tone: "bad",
         command: "agents remove",
@@ -379,8 +445,14 @@ static ACTS: [Act; 29] = [
         done: "The edge is added.",
         path: &["agents", "{agent}", "handoff-targets", "{target}"],
         fields: &[
-            field("agent", "Agent", Kind::Line, ".").at("-").needed().hint("The agent that hands off."),
-            field("target", "Target", Kind::Line, ".").at("-").needed().hint("An agent's id, or type:NAME."),
+            field("agent", "Agent", Kind::Line, ".")
+                .at("-")
+                .needed()
+                .hint("The agent that hands off."),
+            field("target", "Target", Kind::Line, ".")
+                .at("-")
+                .needed()
+                .hint("An agent's id, or type:NAME."),
         ],
         tone: "good",
         bare: true,
@@ -390,7 +462,7 @@ static ACTS: [Act; 29] = [
     Act {
         explain: "The agent may not hand off to this target any more. Handoffs under way go on.",
         done: "The edge is removed.",
-        method: Method::DELETE,
+        method: Verb::Delete,
         path: &["agents", "{}", "handoff-targets", "{}"],
         tone: "bad",
         command: "allowlist remove",
@@ -399,7 +471,7 @@ static ACTS: [Act; 29] = [
     Act {
         explain: "Stores a version of the contract, in force at once on its edges. Lint it and ask what-if first.",
         done: "The contract is stored.",
-        method: Method::PUT,
+        method: Verb::Put,
         path: &["contracts", "{contract}"],
         fields: &[
             field("contract", "Contract id", Kind::Line, "").at("-").needed(),
@@ -421,8 +493,12 @@ static ACTS: [Act; 29] = [
         explain: "Judges the newest handoffs and open dead letters under this contract. Nothing is changed.",
         path: &["what-if"],
         fields: &[
-            field("document", "Contract", Kind::Json, "").at("candidate/contract").needed().hint("JSON."),
-            field("handoffs", "Handoffs", Kind::Number, "--handoffs").hint("So many of the newest; 500 unless said."),
+            field("document", "Contract", Kind::Json, "")
+                .at("candidate/contract")
+                .needed()
+                .hint("JSON."),
+            field("handoffs", "Handoffs", Kind::Number, "--handoffs")
+                .hint("So many of the newest; 500 unless said."),
             field("seconds", "Seconds", Kind::Number, "--seconds").hint("1 to 60; 10 unless said."),
         ],
         shows: true,
@@ -432,11 +508,12 @@ static ACTS: [Act; 29] = [
     Act {
         explain: "Nothing of the person or of the task is erased or purged while the hold is in force.",
         done: "The hold is placed.",
-        method: Method::PUT,
+        method: Verb::Put,
         path: &["legal-holds", "{hold}"],
         fields: &[
             field("hold", "Hold id", Kind::Line, ".").at("-").needed(),
-            field("subjectId", "Person", Kind::Line, "--subject").hint("The person whose data stay; or"),
+            field("subjectId", "Person", Kind::Line, "--subject")
+                .hint("The person whose data stay; or"),
             field("taskId", "Task", Kind::Line, "--task").hint("the task on which all stays."),
             REASON,
         ],
@@ -446,7 +523,7 @@ static ACTS: [Act; 29] = [
     Act {
         explain: "Erasure and retention apply again.",
         done: "The hold is released.",
-        method: Method::DELETE,
+        method: Verb::Delete,
         path: &["legal-holds", "{}"],
         fields: &[Field { required: false, ..REASON }],
         tone: "bad",
@@ -460,7 +537,8 @@ static ACTS: [Act; 29] = [
             field("role", "Role", Kind::Choice(ROLES), "--role").needed(),
             field("agentId", "Agent", Kind::Line, "--agent").hint("For an agent's key alone."),
             field("label", "Label", Kind::Line, "--label").hint("For people."),
-            field("expiresAt", "Expires", Kind::Line, "--expires-at").hint("RFC 3339; never unless said."),
+            field("expiresAt", "Expires", Kind::Line, "--expires-at")
+                .hint("RFC 3339; never unless said."),
         ],
         rights: Rights::Admins,
         tone: "good",
@@ -471,7 +549,7 @@ static ACTS: [Act; 29] = [
     Act {
         explain: "Whatever uses this key is refused at once, and its sessions end. This cannot be undone.",
         done: "The key is revoked.",
-        method: Method::DELETE,
+        method: Verb::Delete,
         path: &["keys", "{}"],
         rights: Rights::Admins,
         tone: "bad",
@@ -479,19 +557,35 @@ static ACTS: [Act; 29] = [
         ..act("revoke-key", "Revoke key", "Revoke…", "keys")
     },
     Act {
+        explain: "The browser with this session has to log in again.",
+        done: "The session is ended.",
+        method: Verb::Delete,
+        path: &["sessions", "{}"],
+        tone: "bad",
+        ..act("end-session", "End session", "End…", "sessions")
+    },
+    Act {
         explain: "Events are delivered again from here on; the subscriber sees them twice.",
         done: "The replay has begun.",
         path: &["subscriptions", "{}", "replay"],
-        fields: &[field("since", "Since", Kind::Line, "--since").needed().hint("A cursor, or a time (RFC 3339).")],
+        fields: &[field("since", "Since", Kind::Line, "--since")
+            .needed()
+            .hint("A cursor, or a time (RFC 3339).")],
         command: "subscriptions replay",
         ..act("replay", "Replay subscription", "Replay…", "subscriptions")
     },
     Act {
         explain: "Switches the subscription on or off. Events that it missed are delivered when it is on again.",
         done: "The subscription is changed.",
-        method: Method::PATCH,
+        method: Verb::Patch,
         path: &["subscriptions", "{}"],
-        fields: &[field("enabled", "Deliver", Kind::Choice(&[("true", "on"), ("false", "off")]), "--enabled").needed()],
+        fields: &[field(
+            "enabled",
+            "Deliver",
+            Kind::Choice(&[("true", "on"), ("false", "off")]),
+            "--enabled",
+        )
+        .needed()],
         command: "subscriptions change",
         ..act("switch", "Switch subscription", "Switch on or off…", "subscriptions")
     },
@@ -501,7 +595,12 @@ static ACTS: [Act; 29] = [
         fields: &[OVERLAP],
         shows: true,
         command: "subscriptions rotate-secret",
-        ..act("rotate-subscription", "Rotate the secret of subscription", "Rotate secret…", "subscriptions")
+        ..act(
+            "rotate-subscription",
+            "Rotate the secret of subscription",
+            "Rotate secret…",
+            "subscriptions",
+        )
     },
 ];
 
@@ -516,7 +615,7 @@ pub(super) fn of_request(request: &str) -> Option<(&'static Act, Vec<String>)> {
     let path = path.split('?').next().unwrap_or_default();
     let segments: Vec<&str> = path.split('/').collect();
     let fits = |act: &&Act| {
-        act.method == method
+        act.method.as_str() == method
             && act.path.len() == segments.len()
             && act.path.iter().zip(&segments).all(|(part, said)| *part == "{}" || part == said)
     };
@@ -550,8 +649,9 @@ fn page(desk: &Desk, act: &'static Act, values: &Fields) -> Sheet {
     let form = Form::of(desk, act, &objects(act, &of), &values);
     let section = link(&[act.section], &[]);
     let mut frame = desk.frame(act.section, act.title, &[]);
-    if let Some(name) = frame.places().find(|place| place.section == act.section) {
-        frame.crumbs.push((section, name.label.to_owned()));
+    let above = frame.places().find(|place| place.section == act.section).map(|place| place.label);
+    if let Some(label) = above {
+        frame.crumbs.push((section, label.to_owned()));
     }
     Sheet::new(frame).part("form", "", Content::Ask(form))
 }

@@ -129,7 +129,8 @@ impl FromRequest<Api> for Sent {
         let (parts, body) = request.into_parts();
         let asked = Asked::of(&parts);
         let request = Request::from_parts(parts, body);
-        let Posted(visitor, fields) = Posted::<Vec<(String, String)>>::from_request(request, api).await?;
+        let Posted(visitor, fields) =
+            Posted::<Vec<(String, String)>>::from_request(request, api).await?;
         Ok(Self { desk: asked.desk(visitor, api)?, fields: Fields(fields) })
     }
 }
@@ -177,8 +178,9 @@ impl Desk {
         &self.visitor.csrf
     }
 
-    pub(super) fn here(&self) -> &str {
-        &self.here
+    /// Id of the visitor's session.
+    pub(super) fn session(&self) -> String {
+        self.visitor.session.to_string()
     }
 
     /// The address of this page with some parameters of its query replaced; an empty value leaves one out.
@@ -189,7 +191,9 @@ impl Desk {
         });
         let kept = kept.map(|(name, value)| (name.as_str(), value.as_str()));
         let mut query = form_urlencoded::Serializer::new(String::new());
-        query.extend_pairs(kept.chain(changes.iter().copied()).filter(|(_, value)| !value.is_empty()));
+        query.extend_pairs(
+            kept.chain(changes.iter().copied()).filter(|(_, value)| !value.is_empty()),
+        );
         let query = query.finish();
         if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
     }
@@ -228,7 +232,12 @@ impl Desk {
     }
 
     /// The same with some fields filled in.
-    pub(super) fn may_with(&self, act: &str, of: &[&str], filled: &[(&str, &str)]) -> Option<Button> {
+    pub(super) fn may_with(
+        &self,
+        act: &str,
+        of: &[&str],
+        filled: &[(&str, &str)],
+    ) -> Option<Button> {
         let act = acts::named(act).filter(|act| act.rights.allow(self.role()))?;
         let mut pairs: Vec<(&str, &str)> = of.iter().map(|id| ("of", *id)).collect();
         pairs.extend(filled);

@@ -1,9 +1,8 @@
 //! The form of an action: its fields, the request that it makes, and the same as commands.
 
-use axum::http::Method;
 use url::form_urlencoded;
 
-use super::acts::{Act, Field, Kind};
+use super::acts::{Act, Field, Kind, Verb};
 use super::desk::{Desk, Fields};
 use super::json::Json;
 use super::text;
@@ -20,6 +19,13 @@ pub(super) struct Drawn {
     /// `line`, `number`, `long`, `choice`, `flag`.
     pub(super) kind: &'static str,
     pub(super) options: Vec<(&'static str, &'static str)>,
+}
+
+impl Drawn {
+    /// Whether a choice has this value.
+    pub(super) fn is(&self, word: &str) -> bool {
+        self.value == word
+    }
 }
 
 /// A form as drawn.
@@ -104,8 +110,7 @@ fn value(field: &Field, values: &Fields) -> Result<Option<Json>, BadValue> {
         Kind::Flag => Ok((!given.is_empty()).then_some(Json::Bool(true))),
         Kind::Lines => {
             let lines = values.all(field.name).flat_map(str::lines).map(str::trim);
-            let items: Vec<Json> =
-                lines.filter(|line| !line.is_empty()).map(Json::from).collect();
+            let items: Vec<Json> = lines.filter(|line| !line.is_empty()).map(Json::from).collect();
             Ok((!items.is_empty()).then_some(Json::List(items)))
         }
         _ if given.is_empty() && field.required => bad("needed"),
@@ -188,12 +193,10 @@ pub(super) fn request(
     }
     let body = body(act, values, dry)?;
     let request = match act.method {
-        Method::PUT => ApiRequest::put(&segments, body),
-        Method::PATCH => ApiRequest::patch(&segments, body),
-        Method::DELETE if act.fields.iter().all(|field| field.query) => {
-            ApiRequest::delete(&segments)
-        }
-        Method::DELETE => ApiRequest::delete(&segments).saying(body),
+        Verb::Put => ApiRequest::put(&segments, body),
+        Verb::Patch => ApiRequest::patch(&segments, body),
+        Verb::Delete if act.fields.iter().all(|field| field.query) => ApiRequest::delete(&segments),
+        Verb::Delete => ApiRequest::delete(&segments).saying(body),
         _ if act.bare => ApiRequest::post_bare(&segments),
         _ => ApiRequest::post(&segments, body),
     };
@@ -225,7 +228,7 @@ fn curl(act: &Act, of: &[&str], values: &Fields) -> String {
         .collect();
     let mut out = format!(
         "curl -X {} \"$HANDOFFD_URL/{}\" -H \"Authorization: Bearer $HANDOFFD_API_KEY\"",
-        act.method,
+        act.method.as_str(),
         path.join("/")
     );
     let complete = filled(act, values);
@@ -240,11 +243,13 @@ fn curl(act: &Act, of: &[&str], values: &Fields) -> String {
 /// Values with a mark in each required field that has none.
 fn filled(act: &Act, values: &Fields) -> Fields {
     let mut all = values.clone();
-    for field in act.fields.iter().filter(|field| field.required && values.get(field.name).is_empty()) {
+    for field in
+        act.fields.iter().filter(|field| field.required && values.get(field.name).is_empty())
+    {
         let mark = match field.kind {
             Kind::Number => "1",
             Kind::Json => "{}",
-            Kind::Choice(options) => options.first().map_or("…", |(word, _)| word),
+            Kind::Choice(options) => options.first().map_or("…", |(word, _)| *word),
             _ => "…",
         };
         all.0.push((field.name.to_owned(), mark.to_owned()));

@@ -6,8 +6,7 @@ use url::form_urlencoded::Serializer;
 use handoffd_store::store::Role;
 
 /// Characters of a path segment that stay as they are.
-const SEGMENT: &AsciiSet =
-    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// An address below `/console`, of segments and parameters that are not encoded. Parameters without a value are left out.
 pub(super) fn link(segments: &[&str], pairs: &[(&str, &str)]) -> String {
@@ -70,7 +69,14 @@ pub(super) struct Place {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Roles {
     All,
+    Operators,
     Admins,
+}
+
+impl Place {
+    pub(super) fn href(&self) -> String {
+        if self.section.is_empty() { "/console".to_owned() } else { link(&[self.section], &[]) }
+    }
 }
 
 const fn place(section: &'static str, label: &'static str, key: &'static str) -> Place {
@@ -93,7 +99,7 @@ const PLACES: [Place; 12] = [
     place("evidence", "Evidence", "v"),
     first("Access", place("subscriptions", "Subscriptions", "s")),
     Place { roles: Roles::Admins, ..place("keys", "Keys", "k") },
-    place("sessions", "Sessions", "l"),
+    Place { roles: Roles::Operators, ..place("sessions", "Sessions", "l") },
 ];
 
 /// A message about the last action.
@@ -131,11 +137,11 @@ pub(super) struct Frame {
 
 impl Frame {
     pub(super) fn places(&self) -> impl Iterator<Item = &'static Place> + '_ {
-        PLACES.iter().filter(|place| place.roles == Roles::All || self.role == Role::Admin)
-    }
-
-    pub(super) fn href(place: &Place) -> String {
-        if place.section.is_empty() { "/console".to_owned() } else { link(&[place.section], &[]) }
+        PLACES.iter().filter(|place| match place.roles {
+            Roles::All => true,
+            Roles::Operators => matches!(self.role, Role::Operator | Role::Admin),
+            Roles::Admins => self.role == Role::Admin,
+        })
     }
 
     pub(super) const fn role_name(&self) -> &'static str {

@@ -61,7 +61,8 @@ impl Json {
         match text.as_bytes().first() {
             Some(b'{') => {
                 let members = serde_json::from_str(text).map(|Members(members)| members);
-                let read = |(name, raw): (String, &RawValue)| (name, Self::of(raw.get(), depth + 1));
+                let read =
+                    |(name, raw): (String, &RawValue)| (name, Self::of(raw.get(), depth + 1));
                 Self::Object(members.unwrap_or_default().into_iter().map(read).collect())
             }
             Some(b'[') => {
@@ -202,7 +203,8 @@ impl Serialize for Json {
             Self::Null => to.serialize_unit(),
             Self::Bool(flag) => to.serialize_bool(*flag),
             Self::Number(digits) => {
-                let raw = RawValue::from_string(digits.clone()).map_err(serde::ser::Error::custom)?;
+                let raw =
+                    RawValue::from_string(digits.clone()).map_err(serde::ser::Error::custom)?;
                 raw.serialize(to)
             }
             Self::Text(text) => to.serialize_str(text),

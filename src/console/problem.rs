@@ -58,9 +58,11 @@ pub(super) fn page(desk: &Desk, refusal: &Refusal) -> Sheet {
         ("Code", Cell::code(problem.get("code"))),
         ("Request", Cell::code(problem.get("requestId"))),
     ];
-    let mut sheet = Sheet::new(desk.frame("none", title(refusal.status), &[]))
-        .lead(detail)
-        .part("problem", "", Content::Facts(Facts::of(facts)));
+    let mut sheet = Sheet::new(desk.frame("none", title(refusal.status), &[])).lead(detail).part(
+        "problem",
+        "",
+        Content::Facts(Facts::of(facts)),
+    );
     if let Some(failures) = failures(refusal) {
         sheet = sheet.part("failures", "Findings", failures);
     }

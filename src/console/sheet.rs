@@ -171,8 +171,14 @@ pub(super) fn tone(code: &str) -> &'static str {
         "COMPLETED" | "RUNNABLE" | "RESOLVED" | "RELEASED" | "ACCEPTED_ALL" | "CLOSED"
         | "delivered" | "pass" | "ok" => "good",
         "RUNNING" | "ACCEPTED" | "HANDING_OFF" | "PENDING" | "BUSY" | "RUNNING_ERASURE" => "busy",
-        "ESCALATED" | "INPUT_REQUIRED" | "OPEN" | "PAUSED" | "TIMED_OUT" | "retry"
-        | "newlyPassed" | "observedDifferently" => "warn",
+        "ESCALATED"
+        | "INPUT_REQUIRED"
+        | "OPEN"
+        | "PAUSED"
+        | "TIMED_OUT"
+        | "retry"
+        | "newlyPassed"
+        | "observedDifferently" => "warn",
         "DEAD_LETTERED" | "FAILED" | "REJECTED" | "EXPIRED" | "ABORTED" | "set_aside" | "gone"
         | "refuse" | "newlyRefused" | "error" => "bad",
         _ => "calm",
@@ -213,17 +219,16 @@ impl Table {
         Self { columns: columns.iter().map(column).collect(), empty, ..Self::default() }
     }
 
-    pub(super) fn row(&mut self, cells: Vec<Cell>) {
-        self.rows.push(cells);
-    }
-
     pub(super) fn rows(mut self, rows: impl IntoIterator<Item = Vec<Cell>>) -> Self {
         self.rows.extend(rows);
         self
     }
 
     /// A row's cells with their columns.
-    pub(super) fn cells<'a>(&'a self, row: &'a [Cell]) -> impl Iterator<Item = (&'a Column, &'a Cell)> {
+    pub(super) fn cells<'a>(
+        &'a self,
+        row: &'a [Cell],
+    ) -> impl Iterator<Item = (&'a Column, &'a Cell)> {
         self.columns.iter().zip(row)
     }
 }
@@ -457,6 +462,13 @@ pub(super) struct Filter {
     pub(super) options: Vec<(&'static str, String)>,
 }
 
+impl Filter {
+    /// Whether this value is chosen.
+    fn is(&self, word: &str) -> bool {
+        self.value == word
+    }
+}
+
 /// A whole page.
 #[derive(Template)]
 #[template(path = "sheet.html")]
@@ -468,6 +480,8 @@ pub(super) struct Sheet {
     pub(super) buttons: Vec<Button>,
     pub(super) filters: Vec<Filter>,
     pub(super) parts: Vec<Part>,
+    /// Offers to end all sessions of the visitor's key.
+    pub(super) everywhere: bool,
 }
 
 impl Sheet {
@@ -479,7 +493,13 @@ impl Sheet {
             buttons: vec![],
             filters: vec![],
             parts: vec![],
+            everywhere: false,
         }
+    }
+
+    /// Whether a filter has a value.
+    fn is_narrowed(&self) -> bool {
+        self.filters.iter().any(|filter| !filter.value.is_empty())
     }
 
     pub(super) fn lead(mut self, words: impl Into<String>) -> Self {

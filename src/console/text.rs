@@ -126,7 +126,10 @@ mod tests {
         assert_eq!(duration(2_345_000), "2.3 s");
         assert_eq!(duration(3_661_000_000), "1 h 1 min");
         assert_eq!(duration(-5), "0 ms");
-        assert_eq!(grouped("9007199254740993"), "9\u{202f}007\u{202f}199\u{202f}254\u{202f}740\u{202f}993");
+        assert_eq!(
+            grouped("9007199254740993"),
+            "9\u{202f}007\u{202f}199\u{202f}254\u{202f}740\u{202f}993"
+        );
         assert_eq!(money("0.1"), "$ 0.10");
         assert_eq!(money("1234.5678"), "$ 1\u{202f}234.5678");
         assert_eq!(words("PENDING_HANDOFF"), "Pending handoff");

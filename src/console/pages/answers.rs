@@ -26,7 +26,7 @@ pub(in super::super) fn parts(desk: &Desk, mut sheet: Sheet, answer: &Json) -> S
     for (name, value) in answer.members() {
         match value {
             Json::List(items) if !items.is_empty() => {
-                let shown = items.iter().take(MOST).map(|item| line(item)).collect();
+                let shown = items.iter().take(MOST).map(line).collect();
                 let title = format!("{} ({})", label(name), items.len());
                 sheet = sheet.part("items", title, Content::Quotes(shown));
             }
@@ -61,8 +61,7 @@ fn cell(desk: &Desk, name: &str, value: &Json) -> Cell {
         Json::Number(_) if name.ends_with("Ms") => Cell::millis(value),
         Json::Number(_) => Cell::number(value),
         Json::Bool(_) => Cell::flag(value),
-        Json::Text(word) if name.ends_with("At") || name.ends_with("Until") => {
-            let _ = word;
+        Json::Text(_) if name.ends_with("At") || name.ends_with("Until") => {
             Cell::time(value, desk.now, "never")
         }
         _ => Cell::text(value),

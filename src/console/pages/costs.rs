@@ -8,8 +8,7 @@ use super::super::sheet::{Cell, Content, Facts, Sheet, Table};
 use super::super::text;
 use super::{agent, typed};
 
-const FILTERS: [&str; 7] =
-    ["from", "to", "agentId", "fromAgent", "toAgent", "taskId", "userRef"];
+const FILTERS: [&str; 7] = ["from", "to", "agentId", "fromAgent", "toAgent", "taskId", "userRef"];
 /// Rows that the page draws; all of them are in the API.
 const MOST: usize = 200;
 

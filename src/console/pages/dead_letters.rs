@@ -39,7 +39,8 @@ async fn make_list(desk: &Desk) -> Result<Sheet, Refusal> {
     ];
     let empty = "No dead letter fits.";
     let table = Table::of(&columns, empty).rows(answer.list("items").iter().map(|item| {
-        let first = item.list("failures").first().map_or(&Json::Null, |failure| failure.get("message"));
+        let first =
+            item.list("failures").first().map_or(&Json::Null, |failure| failure.get("message"));
         vec![
             Cell::id(item.get("handoffId")).to(&["dead-letters", item.text("handoffId")]),
             Cell::status(item.get("status")),
@@ -97,12 +98,14 @@ async fn make(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
     let findings = letter.list("explanation/findings");
     let waives: Vec<(&str, &str)> =
         findings.iter().map(|finding| ("waive", finding.text("waive"))).collect();
+    let mut tried = waives.clone();
+    tried.push(("of", id));
     let mut sheet = Sheet::new(frame)
         .status(Cell::status(letter.get("status")))
         .lead(format!("Kept for {}.", text::words(letter.text("reason")).to_lowercase()))
         .buttons([
             desk.may_with("release", &[id], &waives).filter(|_| open),
-            desk.may_with("release-many", &[], &[("of", id)]).filter(|_| open).map(|button| {
+            desk.may_with("release-many", &[], &tried).filter(|_| open).map(|button| {
                 super::super::sheet::Button { label: "Dry run…".to_owned(), tone: "", ..button }
             }),
             desk.may("discard", &[id]).filter(|_| open),
@@ -124,15 +127,19 @@ async fn make(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
     sheet = sheet
         .part("message", "Message", Content::Quotes(message_parts(letter.get("message"), &marks)))
         .note("Text of agents, shown as it came. Fenced parts have a finding.");
-    Ok(sheet.part("about", "About", Content::Facts(Facts::of(vec![
-        ("Handoff", handoff_id(letter.get("handoffId"))),
-        ("Task", task(letter.get("taskId"))),
-        ("From", agent(letter.get("fromAgent"))),
-        ("To", agent(letter.get("toAgent"))),
-        ("Since", Cell::time(letter.get("createdAt"), desk.now, "")),
-        ("Decided", Cell::time(letter.get("resolvedAt"), desk.now, "")),
-        ("Decided by", Cell::code(letter.get("resolvedBy"))),
-    ]))))
+    Ok(sheet.part(
+        "about",
+        "About",
+        Content::Facts(Facts::of(vec![
+            ("Handoff", handoff_id(letter.get("handoffId"))),
+            ("Task", task(letter.get("taskId"))),
+            ("From", agent(letter.get("fromAgent"))),
+            ("To", agent(letter.get("toAgent"))),
+            ("Since", Cell::time(letter.get("createdAt"), desk.now, "")),
+            ("Decided", Cell::time(letter.get("resolvedAt"), desk.now, "")),
+            ("Decided by", Cell::code(letter.get("resolvedBy"))),
+        ])),
+    ))
 }
 
 fn failures_table(failures: &[Json]) -> Table {
@@ -173,7 +180,8 @@ fn around(whole: &str, words: &str) -> String {
     };
     let end = at + words.len();
     let before = whole[..at].char_indices().rev().nth(AROUND).map_or(0, |(index, _)| index);
-    let after = whole[end..].char_indices().nth(AROUND).map_or(whole.len(), |(index, _)| end + index);
+    let after =
+        whole[end..].char_indices().nth(AROUND).map_or(whole.len(), |(index, _)| end + index);
     let (open, close) =
         (if before > 0 { "… " } else { "" }, if after < whole.len() { " …" } else { "" });
     format!("{open}{}▸{words}◂{}{close}", &whole[before..at], &whole[end..after])

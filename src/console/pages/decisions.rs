@@ -39,18 +39,19 @@ async fn make_list(desk: &Desk) -> Result<Sheet, Refusal> {
         ("openedAt", "Since"),
         ("timeoutAt", "Ends"),
     ];
-    let table = Table::of(&columns, "No decision fits.").rows(answer.list("items").iter().map(|item| {
-        vec![
-            Cell::id(item.get("escalationId")).to(&["decisions", item.text("escalationId")]),
-            Cell::status(item.get("status")),
-            Cell::excerpt(item.get("reason"), 80),
-            agent(item.get("fromAgent")),
-            agent(item.get("toAgent")),
-            task(item.get("taskId")),
-            Cell::time(item.get("openedAt"), desk.now, ""),
-            Cell::time(item.get("timeoutAt"), desk.now, ""),
-        ]
-    }));
+    let table =
+        Table::of(&columns, "No decision fits.").rows(answer.list("items").iter().map(|item| {
+            vec![
+                Cell::id(item.get("escalationId")).to(&["decisions", item.text("escalationId")]),
+                Cell::status(item.get("status")),
+                Cell::excerpt(item.get("reason"), 80),
+                agent(item.get("fromAgent")),
+                agent(item.get("toAgent")),
+                task(item.get("taskId")),
+                Cell::time(item.get("openedAt"), desk.now, ""),
+                Cell::time(item.get("timeoutAt"), desk.now, ""),
+            ]
+        }));
     let words = ["OPEN", "RESOLVED", "TIMED_OUT", "ALL"];
     let mut frame = desk.frame("decisions", "Decisions", &[]);
     frame.live = true;
@@ -75,8 +76,11 @@ async fn make(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
     };
     let open = item.text("status") == "OPEN";
     let from = text::visible(item.text("fromAgent"));
-    let mut frame =
-        desk.frame("decisions", format!("{from} asks for a decision"), &[("Decisions", &["decisions"])]);
+    let mut frame = desk.frame(
+        "decisions",
+        format!("{from} asks for a decision"),
+        &[("Decisions", &["decisions"])],
+    );
     task_id.clone_into(&mut frame.watched);
     frame.live = open;
     let outcome = match item.text("defaultAction") {
@@ -91,11 +95,14 @@ async fn make(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
         ("Since", Cell::time(item.get("openedAt"), desk.now, "")),
         ("Spent so far", Cell::money(cost.get("costSpentSoFarUSD"))),
         ("Left to spend", Cell::money(cost.get("costBudgetRemainingUSD"))),
-        ("If nobody decides", Cell::said(if open {
-            format!("{outcome} {}", text::relative(item.text("timeoutAt"), desk.now))
-        } else {
-            String::new()
-        })),
+        (
+            "Without a decision",
+            Cell::said(if open {
+                format!("{outcome} {}", text::relative(item.text("timeoutAt"), desk.now))
+            } else {
+                String::new()
+            }),
+        ),
         ("Decision", Cell::text(item.get("resolution"))),
         ("Decided by", Cell::code(item.get("resolvedBy"))),
         ("Decided", Cell::time(item.get("resolvedAt"), desk.now, "")),

@@ -40,29 +40,38 @@ async fn make(desk: &Desk) -> Result<Sheet, Refusal> {
     }
     sheet = sheet.part("edges", "Edges", Content::Table(table(desk, &edges)));
     if edges.len() > MOST {
-        sheet = sheet.note(format!("The first {MOST} of {}; narrow them by the filters.", edges.len()));
+        sheet =
+            sheet.note(format!("The first {MOST} of {}; narrow them by the filters.", edges.len()));
     }
     sheet = sheet.part("contracts", "Contracts", Content::Table(contract_table(&contracts)));
     for name in ["lint", "what-if"] {
         let act = acts::named(name).filter(|act| act.rights.allow(desk.role()));
         if let Some(act) = act {
             let back = Fields(vec![("back".to_owned(), desk.here_with(&[]))]);
-            sheet = sheet.part("ask", act.title, Content::Ask(Form::of(desk, act, &[], &back))).fold();
+            sheet = sheet
+                .part(act.name, act.title, Content::Ask(Form::of(desk, act, &[], &back)))
+                .fold();
         }
     }
     Ok(sheet)
 }
 
 fn table(desk: &Desk, edges: &[&Json]) -> Table {
-    let columns =
-        [("source", "From"), ("target", "To"), ("resolved", "Reaches"), ("state", ""), ("remove", "")];
+    let columns = [
+        ("source", "From"),
+        ("target", "To"),
+        ("resolved", "Reaches"),
+        ("state", ""),
+        ("remove", ""),
+    ];
     let empty = "No edge: no agent may hand off to another yet.";
     Table::of(&columns, empty).rows(edges.iter().take(MOST).map(|edge| {
         let (source, target) = (edge.text("source"), edge.text("target"));
         let reached: Vec<&str> = edge.list("resolved").iter().map(Json::as_text).collect();
-        let state = match edge.flag("unknown") {
-            true => Cell::mark("No such agent", "warn"),
-            false => Cell::default(),
+        let state = if edge.flag("unknown") {
+            Cell::mark("No such agent", "warn")
+        } else {
+            Cell::default()
         };
         let remove = desk.may("remove-edge", &[source, target]);
         vec![
@@ -80,9 +89,11 @@ fn matrix(edges: &[&Json]) -> Option<Matrix> {
     let reached = |edge: &Json| -> Vec<String> {
         edge.list("resolved").iter().map(|id| id.as_text().to_owned()).collect()
     };
-    let sources: BTreeSet<String> = edges.iter().map(|edge| edge.text("source").to_owned()).collect();
+    let sources: BTreeSet<String> =
+        edges.iter().map(|edge| edge.text("source").to_owned()).collect();
     let targets: BTreeSet<String> = edges.iter().flat_map(|edge| reached(edge)).collect();
-    if sources.is_empty() || targets.is_empty() || sources.len() > SQUARE || targets.len() > SQUARE {
+    if sources.is_empty() || targets.is_empty() || sources.len() > SQUARE || targets.len() > SQUARE
+    {
         return None;
     }
     let allowed: BTreeSet<(String, String)> = edges
@@ -119,9 +130,10 @@ fn contract_table(contracts: &Json) -> Table {
     ];
     Table::of(&columns, "No contract is stored: edges are ruled by the settings alone.").rows(
         contracts.list("items").iter().map(|contract| {
-            let deprecated = match contract.flag("meta/deprecated") {
-                true => Cell::mark("Deprecated", "calm"),
-                false => Cell::default(),
+            let deprecated = if contract.flag("meta/deprecated") {
+                Cell::mark("Deprecated", "calm")
+            } else {
+                Cell::default()
             };
             vec![
                 Cell::text(contract.get("id")).to(&["contracts", contract.text("id")]),
@@ -158,8 +170,12 @@ pub(crate) async fn contract(desk: Desk, Path(id): Path<String>) -> Response {
 async fn make_contract(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
     let answer = desk.get(&["contracts", id], &[("version", desk.query.get("version"))]).await?;
     let frame = desk.frame("edges", text::visible(id), &[("Edges and contracts", &["edges"])]);
-    let document: Vec<(String, Json)> =
-        answer.members().iter().filter(|(name, _)| name != "meta" && name != "warnings").cloned().collect();
+    let document: Vec<(String, Json)> = answer
+        .members()
+        .iter()
+        .filter(|(name, _)| name != "meta" && name != "warnings")
+        .cloned()
+        .collect();
     let document = Json::Object(document).pretty();
     let columns =
         [("severity", "Severity"), ("rule", "Rule"), ("message", "Message"), ("line", "Line#")];
@@ -189,7 +205,10 @@ async fn make_contract(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
     };
     Ok(Sheet::new(frame)
         .lead(format!("Version {}, {level}.", text::visible(answer.text("version"))))
-        .buttons([desk.may_with("put-contract", &[], filled), desk.may_with("what-if", &[], &filled[1..])])
+        .buttons([
+            desk.may_with("put-contract", &[], filled),
+            desk.may_with("what-if", &[], &filled[1..]),
+        ])
         .part("findings", "Lint", Content::Table(findings))
         .part("document", "Contract", Content::Quotes(vec![quote]))
         .part("versions", "Versions", Content::Table(versions)))

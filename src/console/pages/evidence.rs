@@ -107,9 +107,10 @@ fn key_table(desk: &Desk, keys: &Json) -> Table {
     let columns =
         [("key", "Public key"), ("current", ""), ("createdAt", "Made"), ("retiredAt", "Retired")];
     Table::of(&columns, "The log has no key.").rows(keys.list("keys").iter().map(|key| {
-        let current = match key.flag("current") {
-            true => Cell::mark("Signs now", "good"),
-            false => Cell::mark("Retired", "calm"),
+        let current = if key.flag("current") {
+            Cell::mark("Signs now", "good")
+        } else {
+            Cell::mark("Retired", "calm")
         };
         vec![
             Cell::code(key.get("key")),

@@ -88,7 +88,10 @@ fn about(desk: &Desk, handoff: &Json) -> Facts {
     Facts::of(vec![
         ("Handoff", Cell::code(handoff.get("handoffId"))),
         ("Conversation", conversation(handoff.get("conversationId"))),
-        ("User reference", Cell::code(user).linked(link(&["tasks"], &[("userRef", user.as_text())]))),
+        (
+            "User reference",
+            Cell::code(user).linked(link(&["tasks"], &[("userRef", user.as_text())])),
+        ),
         ("Execution", Cell::code(handoff.at("fromAgent/executionId"))),
         ("Sender's version", Cell::text(handoff.at("fromAgent/agentVersion"))),
         ("Tokens", Cell::number(handoff.at("context/tokens"))),
@@ -115,10 +118,13 @@ fn receipt(handoff: &Json) -> Facts {
         ("Log", Cell::code(receipt.get("logId"))),
         ("Leaf", Cell::number(receipt.get("leafIndex"))),
         ("Record hash", Cell::code(receipt.get("recordHash"))),
-        ("Inclusion proof", Cell::said(match receipt.list("inclusionProof").len() {
-            0 => String::new(),
-            count => format!("{count} hashes"),
-        })),
+        (
+            "Inclusion proof",
+            Cell::said(match receipt.list("inclusionProof").len() {
+                0 => String::new(),
+                count => format!("{count} hashes"),
+            }),
+        ),
         ("Tree head", Cell::code(receipt.get("treeHead"))),
     ])
 }
@@ -160,7 +166,10 @@ const TURNS: usize = 20;
 /// The message by part and origin.
 pub(super) fn message_parts(message: &Json, marks: &[(String, String)]) -> Vec<Quote> {
     if message.is_null() {
-        return vec![Quote::of("Message", "The message is not there any more, or not yours to read.")];
+        return vec![Quote::of(
+            "Message",
+            "The message is not there any more, or not yours to read.",
+        )];
     }
     let mut parts = Vec::new();
     for (name, title) in FIRST {
@@ -174,7 +183,13 @@ pub(super) fn message_parts(message: &Json, marks: &[(String, String)]) -> Vec<Q
     }
     for (index, context) in message.list("relevantContext").iter().enumerate() {
         let title = format!("Context from {}", text::visible(context.text("source")));
-        push(&mut parts, &title, &format!("/relevantContext/{index}"), context.get("excerpt"), marks);
+        push(
+            &mut parts,
+            &title,
+            &format!("/relevantContext/{index}"),
+            context.get("excerpt"),
+            marks,
+        );
     }
     let shown = |name: &str| {
         FIRST.iter().any(|(one, _)| *one == name)

@@ -12,6 +12,7 @@ mod keys;
 mod receivers;
 mod refusals;
 mod search;
+mod sessions;
 mod subscriptions;
 mod task;
 mod tasks;
@@ -48,6 +49,7 @@ pub(super) fn routes() -> Router<Api> {
         .route("/console/contracts/{id}", get(edges::contract))
         .route("/console/evidence", get(evidence::page))
         .route("/console/keys", get(keys::page))
+        .route("/console/sessions", get(sessions::page))
         .route("/console/subscriptions", get(subscriptions::list))
         .route("/console/subscriptions/{id}", get(subscriptions::page))
 }
@@ -73,12 +75,7 @@ fn typed(desk: &Desk, name: &'static str, label: &'static str, hint: &'static st
 }
 
 /// A filter by a word; the empty word is all.
-fn chosen(
-    desk: &Desk,
-    name: &'static str,
-    label: &'static str,
-    words: &[&'static str],
-) -> Filter {
+fn chosen(desk: &Desk, name: &'static str, label: &'static str, words: &[&'static str]) -> Filter {
     let options = words.iter().map(|word| {
         (*word, if word.is_empty() { "All".to_owned() } else { super::text::words(word) })
     });

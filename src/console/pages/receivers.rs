@@ -38,19 +38,21 @@ async fn make_list(desk: &Desk) -> Result<Sheet, Refusal> {
         ("targets", "Hands off to#"),
         ("updatedAt", "Changed"),
     ];
-    let table = Table::of(&columns, "No agent is registered.").rows(answer.list("items").iter().map(|item| {
-        let percent = item.text("delivery/failing/percent");
-        vec![
-            agent(item.get("agentId")),
-            state(item),
-            Cell::text(item.get("agentType")),
-            Cell::text(item.at("delivery/mode")),
-            Cell::excerpt(item.at("delivery/url"), 40),
-            Cell::said(if percent.is_empty() { String::new() } else { format!("{percent} %") }),
-            Cell::count(item.list("handoffTargets").len()),
-            Cell::time(item.get("updatedAt"), desk.now, ""),
-        ]
-    }));
+    let table = Table::of(&columns, "No agent is registered.").rows(
+        answer.list("items").iter().map(|item| {
+            let percent = item.text("delivery/failing/percent");
+            vec![
+                agent(item.get("agentId")),
+                state(item),
+                Cell::text(item.get("agentType")),
+                Cell::text(item.at("delivery/mode")),
+                Cell::excerpt(item.at("delivery/url"), 40),
+                Cell::said(if percent.is_empty() { String::new() } else { format!("{percent} %") }),
+                Cell::count(item.list("handoffTargets").len()),
+                Cell::time(item.get("updatedAt"), desk.now, ""),
+            ]
+        }),
+    );
     let mut frame = desk.frame("receivers", "Receivers", &[]);
     frame.live = true;
     Ok(Sheet::new(frame).part("receivers", "", Content::Table(table)))
@@ -66,11 +68,11 @@ async fn make(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
     let to = |status| [("toAgent", id), ("status", status), ("limit", "100")];
     let waiting = desk.get(&["handoffs"], &to("PENDING")).await?;
     let working = desk.get(&["handoffs"], &to("ACCEPTED")).await?;
-    let letters =
-        desk.get(&["dead-letters"], &[("toAgent", id), ("status", "OPEN"), ("limit", "100")]).await?;
+    let letters = desk
+        .get(&["dead-letters"], &[("toAgent", id), ("status", "OPEN"), ("limit", "100")])
+        .await?;
     let latest = desk.get(&["handoffs"], &[("toAgent", id), ("limit", "20")]).await?;
-    let mut frame =
-        desk.frame("receivers", text::visible(id), &[("Receivers", &["receivers"])]);
+    let mut frame = desk.frame("receivers", text::visible(id), &[("Receivers", &["receivers"])]);
     frame.live = true;
     let paused = item.text("state") == "PAUSED";
     let buttons = [
@@ -83,8 +85,16 @@ async fn make(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
         desk.may("remove-agent", &[id]),
     ];
     let figures = Facts(vec![
-        ("Waiting", counted(&waiting).linked(link(&["handoffs"], &[("toAgent", id), ("status", "PENDING")]))),
-        ("At work", counted(&working).linked(link(&["handoffs"], &[("toAgent", id), ("status", "ACCEPTED")]))),
+        (
+            "Waiting",
+            counted(&waiting)
+                .linked(link(&["handoffs"], &[("toAgent", id), ("status", "PENDING")])),
+        ),
+        (
+            "At work",
+            counted(&working)
+                .linked(link(&["handoffs"], &[("toAgent", id), ("status", "ACCEPTED")])),
+        ),
         ("Dead letters", counted(&letters).linked(link(&["dead-letters"], &[("toAgent", id)]))),
         ("Typical time", middle(&latest)),
     ]);
@@ -92,9 +102,8 @@ async fn make(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
     let edges = Table::of(&[("target", "Hands off to"), ("remove", "")], "It hands off to no one.")
         .rows(targets.iter().map(|target| {
             let button = desk.may("remove-edge", &[id, target.as_text()]);
-            let remove = button.map_or_else(Cell::default, |button| {
-                Cell::said("Remove…").linked(button.href)
-            });
+            let remove = button
+                .map_or_else(Cell::default, |button| Cell::said("Remove…").linked(button.href));
             vec![Cell::text(target), remove]
         }));
     Ok(Sheet::new(frame)
@@ -135,7 +144,9 @@ fn delivery(desk: &Desk, item: &Json) -> Facts {
     let failing = item.get("delivery").get("failing");
     let share = match failing.text("percent") {
         "" => String::new(),
-        percent => format!("{percent} % of the last deliveries, {} in a row", failing.text("failures")),
+        percent => {
+            format!("{percent} % of the last deliveries, {} in a row", failing.text("failures"))
+        }
     };
     let list = |path: &str| {
         let words: Vec<&str> = item.list(path).iter().map(Json::as_text).collect();

@@ -36,7 +36,8 @@ async fn make_list(desk: &Desk) -> Result<Sheet, Refusal> {
     let table = Table::of(&columns, "No subscription: events are in the feed alone.").rows(
         answer.list("items").iter().map(|item| {
             vec![
-                Cell::id(item.get("subscriptionId")).to(&["subscriptions", item.text("subscriptionId")]),
+                Cell::id(item.get("subscriptionId"))
+                    .to(&["subscriptions", item.text("subscriptionId")]),
                 state(item),
                 Cell::excerpt(item.get("description"), 40),
                 Cell::excerpt(item.get("url"), 50),
@@ -73,27 +74,32 @@ async fn make(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
         ("detail", "Detail"),
     ];
     let rows = deliveries.list("items");
-    let mut table = Table::of(&columns, "Nothing was delivered yet.").rows(rows.iter().map(|item| {
-        vec![
-            Cell::time(item.get("at"), desk.now, ""),
-            Cell::status(item.get("outcome")),
-            Cell::code(item.get("type")),
-            Cell::number(item.get("attempt")),
-            Cell::number(item.get("status")),
-            Cell::millis(item.get("durationMs")),
-            Cell::excerpt(item.get("detail"), 80),
-        ]
-    }));
+    let mut table =
+        Table::of(&columns, "Nothing was delivered yet.").rows(rows.iter().map(|item| {
+            vec![
+                Cell::time(item.get("at"), desk.now, ""),
+                Cell::status(item.get("outcome")),
+                Cell::code(item.get("type")),
+                Cell::number(item.get("attempt")),
+                Cell::number(item.get("status")),
+                Cell::millis(item.get("durationMs")),
+                Cell::excerpt(item.get("detail"), 80),
+            ]
+        }));
     if let Some(last) = rows.last().filter(|_| rows.len() == 50) {
         table.next = desk.here_with(&[("before", last.text("number"))]);
     }
     let events: Vec<&str> = item.list("eventTypes").iter().map(Json::as_text).collect();
     let facts = Facts::of(vec![
         ("Address", Cell::code(item.get("url"))),
-        ("Events", Cell::said(match events.is_empty() {
-            true => "all".to_owned(),
-            false => text::visible(&events.join(", ")),
-        })),
+        (
+            "Events",
+            Cell::said(if events.is_empty() {
+                "all".to_owned()
+            } else {
+                text::visible(&events.join(", "))
+            }),
+        ),
         ("Format", Cell::text(item.get("format"))),
         ("Of", agent(item.get("owner"))),
         ("Delivered up to", Cell::code(item.at("progress/cursor"))),

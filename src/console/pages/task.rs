@@ -40,17 +40,14 @@ async fn make(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
     ];
     let page = desk.get(&["handoffs"], &query).await?;
     let small = task.count("handoffs") <= WHOLE;
-    let trace = match small {
-        true => desk.get(&["tasks", id, "trace"], &[]).await?,
-        false => Json::Null,
-    };
+    let trace = if small { desk.get(&["tasks", id, "trace"], &[]).await? } else { Json::Null };
     let ended = matches!(task.text("status"), "COMPLETED" | "CANCELED");
-    let mut frame = desk.frame("tasks", format!("Task {}", text::short_id(id)), &[("Tasks", &["tasks"])]);
+    let mut frame =
+        desk.frame("tasks", format!("Task {}", text::short_id(id)), &[("Tasks", &["tasks"])]);
     id.clone_into(&mut frame.watched);
     frame.live = !ended;
-    let acts = ["top-up-task", "complete-task", "cancel-task"].map(|act| {
-        desk.may(act, &[id]).filter(|_| !ended)
-    });
+    let acts = ["top-up-task", "complete-task", "cancel-task"]
+        .map(|act| desk.may(act, &[id]).filter(|_| !ended));
     let bundle = Button {
         label: "Download bundle".to_owned(),
         href: link(&["tasks", id, "bundle"], &[]),
@@ -120,7 +117,9 @@ fn reason(desk: &Desk, wait: &Json) -> Wait {
     };
     let next = match wait.text("next/at") {
         "" => String::new(),
-        at => format!("{} {}", text::visible(wait.text("next/event")), text::relative(at, desk.now)),
+        at => {
+            format!("{} {}", text::visible(wait.text("next/event")), text::relative(at, desk.now))
+        }
     };
     let tone = match wait.text("awaited") {
         "person" => "warn",
@@ -135,7 +134,11 @@ fn reason(desk: &Desk, wait: &Json) -> Wait {
         error: text::visible(wait.text("lastError")),
         next,
         handoff: handoff_id(wait.get("handoffId")),
-        remedies: wait.list("remedies").iter().filter_map(|item| remedy(desk, wait, item)).collect(),
+        remedies: wait
+            .list("remedies")
+            .iter()
+            .filter_map(|item| remedy(desk, wait, item))
+            .collect(),
         tone,
     }
 }
@@ -219,7 +222,11 @@ fn waterfall(desk: &Desk, task: &Json, page: &Json, trace: &Json) -> Waterfall {
     for (index, hop) in hops.iter().enumerate() {
         let bad = BAD.contains(&hop.text("status"));
         if !only_failures || bad {
-            let number = if whole && total >= hops.len() as i64 { (index + 1).to_string() } else { String::new() };
+            let number = if whole && total >= hops.len() as i64 {
+                (index + 1).to_string()
+            } else {
+                String::new()
+            };
             bars.push(bar(desk, hop, told(trace, hop), &scale, number));
         }
     }
@@ -261,10 +268,8 @@ fn bar(desk: &Desk, hop: &Json, told: &Json, scale: &Scale, number: String) -> B
     let accepted = text::micros(hop.text("acceptedAt")).unwrap_or(end);
     let (x, work, stop) = (scale.place(begin), scale.place(accepted), scale.place(end));
     let took = text::duration(end - begin);
-    let cost = match told.get("cost").is_null() {
-        true => Cell::default(),
-        false => Cell::money(told.at("cost/usd")),
-    };
+    let cost =
+        if told.get("cost").is_null() { Cell::default() } else { Cell::money(told.at("cost/usd")) };
     Bar {
         number,
         from: text::visible(hop.text("fromAgent/agentId")),
@@ -289,7 +294,9 @@ fn growth(hop: &Json, told: &Json) -> Cell {
     let mut cell = Cell::number(hop.at("context/tokens"));
     match told.text("context/growth") {
         "" | "0" => {}
-        less if less.starts_with('-') => cell.shown = format!("{} ({})", cell.shown, text::grouped(less)),
+        less if less.starts_with('-') => {
+            cell.shown = format!("{} ({})", cell.shown, text::grouped(less))
+        }
         more => cell.shown = format!("{} (+{})", cell.shown, text::grouped(more)),
     }
     cell
@@ -404,17 +411,18 @@ async fn blame(desk: &Desk, sheet: Sheet, id: &str) -> Result<Sheet, Refusal> {
             return Ok(sheet.part("blame", "Blame", Content::Words(words)));
         }
     };
-    let columns = [("change", "Change"), ("agentId", "By"), ("handoffId", "Handoff"), ("leafIndex", "Leaf#")];
-    let table = Table::of(&columns, "No hop set this value.").rows(blame.list("history").iter().map(
-        |step| {
+    let columns =
+        [("change", "Change"), ("agentId", "By"), ("handoffId", "Handoff"), ("leafIndex", "Leaf#")];
+    let table = Table::of(&columns, "No hop set this value.").rows(
+        blame.list("history").iter().map(|step| {
             vec![
                 Cell::status(step.get("change")).toned("calm"),
                 agent(step.get("agentId")),
                 handoff_id(step.get("handoffId")),
                 Cell::number(step.get("leafIndex")),
             ]
-        },
-    ));
+        }),
+    );
     let title = format!("Who wrote {}", text::visible(pointer));
     Ok(sheet.part("blame", title, Content::Table(table)))
 }

@@ -71,11 +71,27 @@ fn filters(desk: &Desk) -> Vec<Filter> {
 }
 
 const HANDOFF_FILTERS: [&str; 9] = [
-    "status", "taskId", "conversationId", "fromAgent", "toAgent", "from", "to", "userRef", "cursor",
+    "status",
+    "taskId",
+    "conversationId",
+    "fromAgent",
+    "toAgent",
+    "from",
+    "to",
+    "userRef",
+    "cursor",
 ];
 const HANDOFF_STATUSES: [&str; 10] = [
-    "", "PENDING", "ACCEPTED", "INPUT_REQUIRED", "COMPLETED", "REJECTED", "EXPIRED", "FAILED",
-    "DEAD_LETTERED", "CANCELED",
+    "",
+    "PENDING",
+    "ACCEPTED",
+    "INPUT_REQUIRED",
+    "COMPLETED",
+    "REJECTED",
+    "EXPIRED",
+    "FAILED",
+    "DEAD_LETTERED",
+    "CANCELED",
 ];
 
 pub(crate) async fn handoffs(desk: Desk) -> Response {
@@ -98,18 +114,19 @@ async fn make_handoffs(desk: &Desk) -> Result<Sheet, Refusal> {
         ("durationMs", "Took#"),
         ("createdAt", "Committed"),
     ];
-    let table = Table::of(&columns, "No handoff fits.").rows(answer.list("items").iter().map(|item| {
-        vec![
-            handoff_id(item.get("handoffId")),
-            Cell::status(item.get("status")),
-            agent(item.at("fromAgent/agentId")),
-            agent(item.at("toAgent/agentId")),
-            task(item.get("taskId")),
-            Cell::number(item.get("attempts")),
-            Cell::millis(item.get("durationMs")),
-            Cell::time(item.get("createdAt"), desk.now, ""),
-        ]
-    }));
+    let table =
+        Table::of(&columns, "No handoff fits.").rows(answer.list("items").iter().map(|item| {
+            vec![
+                handoff_id(item.get("handoffId")),
+                Cell::status(item.get("status")),
+                agent(item.at("fromAgent/agentId")),
+                agent(item.at("toAgent/agentId")),
+                task(item.get("taskId")),
+                Cell::number(item.get("attempts")),
+                Cell::millis(item.get("durationMs")),
+                Cell::time(item.get("createdAt"), desk.now, ""),
+            ]
+        }));
     let filters = vec![
         chosen(desk, "status", "Status", &HANDOFF_STATUSES),
         typed(desk, "fromAgent", "From agent", ""),
