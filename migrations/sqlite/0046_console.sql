@@ -1,4 +1,4 @@
--- Sessions of the console. Same number, name and columns as on the Postgres side.
+-- Sessions of the console, and indexes for what it lists first. Same number, name and columns as on the Postgres side.
 -- Expand only: an older binary goes on working beside, and has no console.
 
 -- One row is a login of a person by a key. Deleted at the end of the session.
@@ -23,3 +23,7 @@ CREATE INDEX console_sessions_time ON console_sessions (tenant, created_at, sess
 CREATE INDEX console_sessions_key ON console_sessions (tenant, key_id, created_at);
 CREATE INDEX console_sessions_expiry ON console_sessions (expires_at);
 CREATE INDEX console_sessions_idle ON console_sessions (last_seen_at);
+
+-- Serve what needs attention: the oldest open escalations, and the tasks of a tenant that wait for longest.
+CREATE INDEX escalations_waiting ON escalations (tenant, created_at, escalation_id) WHERE status = 'OPEN';
+CREATE INDEX waiting_tasks_oldest ON waiting_tasks (tenant, since, task_id);

@@ -123,11 +123,11 @@ impl<T: DeserializeOwned> FromRequest<Api> for Posted<T> {
 /// The visitor of a request's cookie.
 async fn visitor(headers: &HeaderMap, api: &Api) -> Result<Option<Visitor>, Response> {
     let Some(token) = token_of(headers) else { return Ok(None) };
-    let found = api.sessions.resume(token).await.map_err(|err| {
+    let session = api.sessions.resume(token).await.map_err(|err| {
         tracing::warn!(error = %err, "a session cannot be looked up");
         away()
     })?;
-    Ok(found.map(|session| Visitor {
+    Ok(session.map(|session| Visitor {
         principal: session.principal,
         csrf: session.csrf,
         session: session.id,
@@ -214,9 +214,9 @@ fn is_same_origin(parts: &Parts, public_url: Option<&Url>) -> bool {
 fn is_own(origin: &str, parts: &Parts, public_url: Option<&Url>) -> bool {
     let Ok(origin) = Url::parse(origin) else { return false };
     let host = authority::of_parts(parts).ok().flatten();
-    let asked = host.and_then(|host| Url::parse(&format!("{}://{host}", origin.scheme())).ok());
+    let target = host.and_then(|host| Url::parse(&format!("{}://{host}", origin.scheme())).ok());
     let is = |url: &Url| url.origin() == origin.origin() && url.origin().is_tuple();
-    asked.as_ref().is_some_and(is) || public_url.is_some_and(is)
+    target.as_ref().is_some_and(is) || public_url.is_some_and(is)
 }
 
 /// Whether the cookie is for https alone.
@@ -235,8 +235,8 @@ fn is_secure(parts: &Parts, api: &Api) -> bool {
 /// Whether a request is for the host of this https URL.
 fn is_https(parts: &Parts, url: &Url) -> bool {
     let host = authority::of_parts(parts).ok().flatten();
-    let asked = host.and_then(|host| Url::parse(&format!("https://{host}")).ok());
-    url.scheme() == "https" && asked.is_some_and(|asked| asked.host() == url.host())
+    let target = host.and_then(|host| Url::parse(&format!("https://{host}")).ok());
+    url.scheme() == "https" && target.is_some_and(|target| target.host() == url.host())
 }
 
 /// Shows the login page; a visitor with a session goes on to the page it names.

@@ -36,6 +36,8 @@ const UUIDS: &[&str] = &[
     "erasureId",
     "escalationId",
     "eventId",
+    "sessionId",
+    "deadLetterId",
 ];
 
 /// Members that hold a time and do not end in `At`.

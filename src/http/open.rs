@@ -71,6 +71,7 @@ open_lists! {
         ["delivered", "retry", "set_aside", "gone"];
     ContractLevel, "How far a contract conforms.": [Level::L1, Level::L2, Level::L3].map(Level::as_str);
     Severity, "How much a linter's finding weighs.": ["error", "warning"];
+    AttentionSeverity, "How soon a person should look.": ["critical", "warning", "notice"];
     VersionStep, "By how much a version number has to rise.": ["patch", "minor", "major"];
     BrokenSide, "Whom a change of a schema breaks.": ["senders", "receivers"];
     SchemaChange, "What changed at a place of a schema.": [

@@ -11,11 +11,11 @@ use utoipa_axum::router::OpenApiRouter;
 
 use super::document::{Published, published};
 use super::{
-    Api, access_report, agents, allowlist, audit, blame, bulk, caps, checkpoints, claims,
-    contracts, cost, costs, data_subjects, dead_letters, docs, escalations, events, handoffs,
-    history, inbox, keys, layer, legal_holds, matching, once, prompt, queries, questions, refusals,
-    schemas, service, sessions, streams, subscriptions, tasks, tiles, trace, transports, users,
-    verdicts, what_if, why,
+    Api, access_report, agents, allowlist, attention, audit, blame, bulk, caps, checkpoints,
+    claims, contracts, cost, costs, data_subjects, dead_letters, docs, escalations, events,
+    handoffs, history, inbox, keys, layer, legal_holds, matching, once, prompt, queries, questions,
+    refusals, schemas, service, sessions, streams, subscriptions, tasks, tiles, trace, transports,
+    users, verdicts, what_if, why,
 };
 
 #[derive(OpenApi)]
@@ -92,6 +92,7 @@ macro_rules! table {
             .routes($routes!(blame::blame))
             .routes($routes!(cost::cost))
             .routes($routes!(why::explain))
+            .routes($routes!(attention::list))
             .routes($routes!(costs::costs))
             .routes($routes!(users::search))
             .routes($routes!(tasks::complete))

@@ -11,7 +11,7 @@ use super::open;
 use super::problem::{Busy, Problem};
 use super::tasks::find;
 use handoffd_broker::why;
-use handoffd_core::domain::ids::{Micros, TaskId};
+use handoffd_core::domain::ids::TaskId;
 use handoffd_core::why::{Awaited, NextEvent, Remedy, Wait, WaitCause};
 
 /// Who ends a wait.
@@ -95,6 +95,18 @@ pub struct WhyView {
     pub waits: Vec<WaitView>,
 }
 
+impl From<NextEvent> for NextEventView {
+    fn from(NextEvent { at, event }: NextEvent) -> Self {
+        Self { at: at.rfc3339(), event: event.to_owned() }
+    }
+}
+
+impl From<Remedy> for RemedyView {
+    fn from(Remedy { effect, command, request }: Remedy) -> Self {
+        Self { effect: effect.to_owned(), command, request }
+    }
+}
+
 impl From<Wait> for WaitView {
     fn from(wait: Wait) -> Self {
         let (awaited, agent) = match wait.awaited {
@@ -102,15 +114,6 @@ impl From<Wait> for WaitView {
             Awaited::Person => (AwaitedKind::Person, None),
             Awaited::Broker => (AwaitedKind::Broker, None),
             Awaited::Nobody => (AwaitedKind::Nobody, None),
-        };
-        let next = |NextEvent { at, event }: NextEvent| NextEventView {
-            at: Micros::rfc3339(at),
-            event: event.to_owned(),
-        };
-        let remedy = |Remedy { effect, command, request }: Remedy| RemedyView {
-            effect: effect.to_owned(),
-            command,
-            request,
         };
         Self {
             cause: wait.cause,
@@ -121,8 +124,8 @@ impl From<Wait> for WaitView {
             handoff_id: wait.handoff.map(|id| id.to_string()),
             attempts: wait.attempts,
             last_error: wait.last_error,
-            next: wait.next.map(next),
-            remedies: wait.remedies.into_iter().map(remedy).collect(),
+            next: wait.next.map(NextEventView::from),
+            remedies: wait.remedies.into_iter().map(RemedyView::from).collect(),
         }
     }
 }

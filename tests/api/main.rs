@@ -18,6 +18,7 @@ mod admin;
 mod agents;
 mod allowlist;
 mod archive;
+mod attention;
 mod audit;
 mod blame;
 mod budget;

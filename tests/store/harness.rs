@@ -197,6 +197,16 @@ impl Bed {
         store.explain_list(&acme(), list).await.unwrap()
     }
 
+    /// How the database counts what waits, statement by statement.
+    pub async fn explain_waits(&self) -> Vec<Vec<String>> {
+        if self.side == Side::Sqlite {
+            let store = SqliteStore::open(&self.url, SqliteOptions::beside()).await.unwrap();
+            return store.explain_waits(&acme()).await.unwrap();
+        }
+        let store = open_with(&self.url, self.audit.as_deref()).await.unwrap();
+        store.explain_waits(&acme()).await.unwrap()
+    }
+
     /// A plain connection under the store's own role.
     pub async fn raw_as_store(&self) -> sqlx::PgConnection {
         let role = self.role.as_ref().expect("a role to serve as");

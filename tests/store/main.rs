@@ -295,6 +295,7 @@ on_both_sides! {
         a_cold_content_is_never_delivered_empty;
     plans:
         each_filter_of_a_list_is_served_by_an_index,
+        what_waits_is_counted_by_indexes,
         tasks_that_ended_are_listed_by_how_they_ended_newest_first;
     seals:
         what_is_sealed_is_sealed_anew_as_a_whole_or_not_at_all;

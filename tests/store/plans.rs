@@ -229,6 +229,29 @@ pub async fn each_filter_of_a_list_is_served_by_an_index(bed: Arc<Bed>) {
     }
 }
 
+/// Escalations, dead letters, deliveries and idle tasks: each statement reads those that wait, by an index.
+pub async fn what_waits_is_counted_by_indexes(bed: Arc<Bed>) {
+    if bed.side == Side::Postgres {
+        crowd(&bed).await;
+    }
+    let indexes =
+        ["escalations_waiting", "dead_letters_open", "outbox_receiver", "waiting_tasks_oldest"];
+    for (plan, index) in bed.explain_waits().await.into_iter().zip(indexes) {
+        let whole = |step: &String| match bed.side {
+            // The rows of a subquery are scanned, and no table.
+            Side::Sqlite => {
+                step.starts_with("SCAN ") && !step.contains("SCAN (") && {
+                    let name = step["SCAN ".len()..].split(' ').next().unwrap_or_default();
+                    !["grouped", "oldest", "q", "w", "same"].contains(&name)
+                }
+            }
+            _ => step.contains("Seq Scan"),
+        };
+        assert!(!plan.iter().any(whole), "{plan:#?}");
+        assert!(plan.iter().any(|step| step.contains(index)), "{index}: {plan:#?}");
+    }
+}
+
 /// FINDINGS O10
 pub async fn tasks_that_ended_are_listed_by_how_they_ended_newest_first(bed: Arc<Bed>) {
     let batch: Vec<_> = (1..=6).map(|n| given(n, n)).collect();

@@ -1,6 +1,7 @@
 //! The work of handoffd: intake, ledger, dispatch, recovery, erasure, archive, witness.
 
 pub mod archive;
+pub mod attention;
 pub mod audit;
 pub mod brokers;
 pub mod bundle;

@@ -11,10 +11,10 @@ use handoffd_core::why::{
     OpenDeadLetter, OpenHandoff, QueuedDelivery, Receiver, TaskSituation, Wait,
 };
 use handoffd_store::store::{
-    AgentRow, DeadLetterFilter, EscalationFilter, HandoffFilter, KeyRow, OutboxRow, Store,
-    StoreError,
+    AgentRow, DeadLetterFilter, EscalationFilter, HandoffFilter, OutboxRow, Store, StoreError,
 };
 
+use crate::attention::key_uses;
 use crate::directory::Agents;
 
 /// Rows of each kind that are looked at: a task rarely has more than a few open.
@@ -48,7 +48,8 @@ pub async fn waits(
         ..DeadLetterFilter::default()
     };
     let dead = store.list_dead_letters(&task.tenant, &dead, None, MAX_ROWS).await?;
-    let uses = key_uses(store, task, &open).await?;
+    // Only an open handoff depends on them.
+    let uses = if open.is_empty() { HashMap::new() } else { key_uses(store, &task.tenant).await? };
     let situation = TaskSituation {
         now,
         task,
@@ -76,26 +77,6 @@ async fn newest(
 ) -> Result<Vec<Handoff>, StoreError> {
     let filter = HandoffFilter { task_id: Some(task.id), status, ..HandoffFilter::default() };
     store.list_handoffs(&task.tenant, &filter, None, limit).await
-}
-
-/// When a key of each agent was last used; read only where a handoff is open.
-async fn key_uses(
-    store: &dyn Store,
-    task: &Task,
-    open: &[Handoff],
-) -> Result<HashMap<AgentId, Micros>, StoreError> {
-    let mut uses = HashMap::new();
-    if open.is_empty() {
-        return Ok(uses);
-    }
-    let by_key = store.list_key_uses(&task.tenant).await?;
-    for KeyRow { key_id, agent, .. } in store.list_keys(&task.tenant).await? {
-        if let (Some(agent), Some(at)) = (agent, by_key.get(&key_id)) {
-            let last = uses.entry(agent).or_insert(*at);
-            *last = (*last).max(*at);
-        }
-    }
-    Ok(uses)
 }
 
 fn opened<'a>(

@@ -2,6 +2,8 @@
 
 pub mod account;
 #[cfg(feature = "gate")]
+pub mod attention;
+#[cfg(feature = "gate")]
 pub mod blame;
 pub mod bundle;
 #[cfg(feature = "gate")]

@@ -498,7 +498,7 @@ fn attempts(count: i32) -> String {
 }
 
 /// A duration to its largest unit, rounded down: `14 min`.
-fn in_words(time: Duration) -> String {
+pub(crate) fn in_words(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
         0..60 => format!("{seconds} s"),

@@ -101,6 +101,7 @@ NAMES = {
     "cancelTask": "tasks.cancel", "listCheckpoints": "tasks.checkpoints", "getCheckpoint": "tasks.checkpoint",
     "putCheckpoint": "tasks.put_checkpoint", "restoreCheckpoint": "tasks.restore_checkpoint",
     "completeTask": "tasks.complete", "getTaskCost": "tasks.cost", "explainTask": "tasks.why",
+    "listAttention": "tasks.attention", "listSessions": "keys.sessions", "endSession": "keys.end_session",
 }  # fmt: skip
 
 # Written by hand in `_async/client.py`: streams, and answers of several kinds.

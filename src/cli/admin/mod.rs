@@ -18,6 +18,7 @@ use handoffd_broker::config::Config;
 
 mod agents;
 mod allowlist;
+mod attention;
 mod caps;
 mod contracts;
 mod costs;
@@ -33,13 +34,14 @@ mod refusals;
 mod request;
 mod resource;
 mod schemas;
+mod sessions;
 mod show;
 mod subscriptions;
 mod tasks;
 mod what_if;
 
 /// All of them, in the order of the help.
-const RESOURCES: [&Resource; 17] = [
+const RESOURCES: [&Resource; 19] = [
     &agents::RESOURCE,
     &allowlist::RESOURCE,
     &contracts::RESOURCE,
@@ -51,6 +53,8 @@ const RESOURCES: [&Resource; 17] = [
     &escalations::RESOURCE,
     &tasks::RESOURCE,
     &costs::RESOURCE,
+    &attention::RESOURCE,
+    &sessions::RESOURCE,
     &caps::RESOURCE,
     &keys::RESOURCE,
     &subscriptions::RESOURCE,

@@ -32,6 +32,7 @@ pub use row_types::{
     StoredPersonal, StoredRecord, TreeKeyRow,
 };
 
+pub mod attention;
 mod batch;
 mod budget_column;
 pub mod caps;
@@ -485,6 +486,7 @@ pub trait Store:
     + requests::RequestStore
     + refusals::RefusalStore
     + console_sessions::SessionStore
+    + attention::AttentionStore
 {
 }
 
@@ -506,5 +508,6 @@ impl<T> Store for T where
         + requests::RequestStore
         + refusals::RefusalStore
         + console_sessions::SessionStore
+        + attention::AttentionStore
 {
 }

@@ -771,6 +771,59 @@ macro_rules! decoders {
             })
         }
 
+        pub(super) fn open_escalations(
+            row: &$row,
+        ) -> Result<handoffd_core::attention::OpenEscalations> {
+            Ok(handoffd_core::attention::OpenEscalations {
+                source: parse(row, "source")?,
+                target: parse(row, "target")?,
+                reason: get(row, "reason")?,
+                count: get(row, "waiting")?,
+                first: parse(row, "escalation_id")?,
+                task_id: parse(row, "task_id")?,
+                since: micros(row, "created_at")?,
+                timeout_at: micros(row, "first_timeout")?,
+            })
+        }
+
+        pub(super) fn open_letters(
+            row: &$row,
+        ) -> Result<handoffd_core::attention::OpenDeadLetters> {
+            Ok(handoffd_core::attention::OpenDeadLetters {
+                source: parse(row, "source")?,
+                reason: get(row, "reason")?,
+                count: get(row, "waiting")?,
+                first: parse(row, "handoff_id")?,
+                task_id: parse(row, "task_id")?,
+                since: micros(row, "created_at")?,
+            })
+        }
+
+        pub(super) fn waiting_deliveries(
+            row: &$row,
+        ) -> Result<handoffd_core::attention::WaitingDeliveries> {
+            Ok(handoffd_core::attention::WaitingDeliveries {
+                target: parse(row, "target")?,
+                count: get(row, "waiting")?,
+                first: parse(row, "handoff_id")?,
+                task_id: parse(row, "task_id")?,
+                since: micros(row, "created_at")?,
+                attempts: get(row, "attempts")?,
+                visible_at: micros(row, "first_visible")?,
+                last_error: get(row, "last_error")?,
+            })
+        }
+
+        pub(super) fn idle_tasks(row: &$row) -> Result<handoffd_core::attention::IdleTasks> {
+            Ok(handoffd_core::attention::IdleTasks {
+                holder: parse(row, "holder")?,
+                used_up: get::<i64>(row, "used_up")? != 0,
+                count: get(row, "waiting")?,
+                first: parse(row, "task_id")?,
+                since: micros(row, "since")?,
+            })
+        }
+
         pub(super) fn session(row: &$row) -> Result<$crate::store::console_sessions::SessionRow> {
             Ok($crate::store::console_sessions::SessionRow {
                 tenant: parse(row, "tenant")?,

@@ -187,6 +187,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/attention": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List what waits for a person or another agent, as the state tells it now. Handoffs and tasks with one cause are one item. */
+        get: operations["listAttention"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/audit/checkpoint": {
         parameters: {
             query?: never;
@@ -1309,6 +1326,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the console's sessions, newest first. A session that ended by time is listed until it is deleted, for some minutes. */
+        get: operations["listSessions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/sessions/{sessionId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** End a session of the console. */
+        delete: operations["endSession"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/subscriptions": {
         parameters: {
             query?: never;
@@ -2217,6 +2268,76 @@ export interface components {
             } | null;
             /** @description Whether the question waits for its answer. */
             state: components["schemas"]["QuestionState"];
+        };
+        /** @description The cause of an item. */
+        AttentionKind: ("ESCALATED" | "DEAD_LETTERED" | "RECEIVER_DELETED" | "ENDPOINT_DISABLED" | "BUDGET_USED_UP" | "CAP_USED_UP" | "NOT_FETCHED" | "DELIVERY_FAILING" | "RECEIVER_PAUSED" | "TASKS_IDLE" | "SUBSCRIPTION_DISABLED") | (string & {});
+        /** @description One page of what needs attention. */
+        AttentionPageView: {
+            /**
+             * Format: date-time
+             * @description Time of the look, RFC 3339.
+             */
+            at: string;
+            counts: components["schemas"]["SeverityCounts"];
+            /** @description The most urgent first, of equal urgency the oldest first. */
+            items: components["schemas"]["AttentionView"][];
+            /** @description Continues the list; absent on the last page. */
+            nextCursor?: string | null;
+        };
+        /** @description How soon a person should look. A later version may have more. */
+        AttentionSeverity: ("critical" | "warning" | "notice") | (string & {});
+        /** @description One cause, with all that it holds up. */
+        AttentionView: {
+            /** @description The agent that is waited for, or whose messages wait. */
+            agentId?: string | null;
+            /**
+             * Format: int32
+             * @description Most attempts begun at one of the deliveries.
+             */
+            attempts: number;
+            /**
+             * Format: int64
+             * @description Handoffs, tasks or decisions that the item stands for; 0 for an endpoint, a cap or a subscription by itself.
+             */
+            count: number;
+            /**
+             * Format: uuid
+             * @description UUID of the oldest dead letter.
+             */
+            deadLetterId?: string | null;
+            /**
+             * Format: uuid
+             * @description UUID of the oldest escalation.
+             */
+            escalationId?: string | null;
+            /**
+             * Format: uuid
+             * @description UUID of the oldest handoff.
+             */
+            handoffId?: string | null;
+            /** @description The cause as a code. */
+            kind: components["schemas"]["AttentionKind"];
+            /** @description Why the last attempt failed, or the reason of a decision: a code. */
+            lastError?: string | null;
+            next?: components["schemas"]["NextEventView"] | null;
+            /** @description Requests that end the wait; an operator's key may make them. */
+            remedies: components["schemas"]["RemedyView"][];
+            /** @description The cause in one sentence. */
+            sentence: string;
+            /** @description How soon a person should look. */
+            severity: components["schemas"]["AttentionSeverity"];
+            /** @description When the oldest wait began, RFC 3339. */
+            since: string;
+            /**
+             * Format: uuid
+             * @description UUID of the subscription.
+             */
+            subscriptionId?: string | null;
+            /**
+             * Format: uuid
+             * @description UUID of the oldest task.
+             */
+            taskId?: string | null;
         };
         /** @description Who ends a wait. */
         AwaitedKind: ("agent" | "person" | "broker" | "nobody") | (string & {});
@@ -3228,6 +3349,14 @@ export interface components {
             target: string;
             /** @description Whether it names nobody. */
             unknown: boolean;
+        };
+        /** @description A session that was ended. */
+        EndedSessionView: {
+            /**
+             * Format: uuid
+             * @description UUID of the session.
+             */
+            sessionId: string;
         };
         /** @description A request for an erasure. */
         EraseBody: {
@@ -5744,6 +5873,40 @@ export interface components {
             nextCursor?: string | null;
         };
         /** @description One page of a list, newest first. */
+        Page_SessionView: {
+            /** @description The rows of this page. */
+            items: {
+                /**
+                 * Format: date-time
+                 * @description When the session began, RFC 3339.
+                 */
+                createdAt: string;
+                /**
+                 * Format: date-time
+                 * @description When the session ends, if it is used until then.
+                 */
+                expiresAt: string;
+                /** @description Public name of the key of the login. */
+                keyId: string;
+                /**
+                 * Format: date-time
+                 * @description The last request, to the minute.
+                 */
+                lastSeenAt: string;
+                /** @description The key's role at the login; the key's present role decides on access. */
+                role: components["schemas"]["Role"];
+                /**
+                 * Format: uuid
+                 * @description UUID of the session; it opens nothing.
+                 */
+                sessionId: string;
+                /** @description The name that the browser gives itself, 120 characters at most. */
+                userAgent?: string | null;
+            }[];
+            /** @description Give this as `cursor` for the next page; absent on the last. */
+            nextCursor?: string | null;
+        };
+        /** @description One page of a list, newest first. */
         Page_TaskView: {
             /** @description The rows of this page. */
             items: {
@@ -6847,8 +7010,43 @@ export interface components {
             /** @description The heading it stands under. */
             section: string;
         };
+        /** @description A login at the console, without its token. */
+        SessionView: {
+            /**
+             * Format: date-time
+             * @description When the session began, RFC 3339.
+             */
+            createdAt: string;
+            /**
+             * Format: date-time
+             * @description When the session ends, if it is used until then.
+             */
+            expiresAt: string;
+            /** @description Public name of the key of the login. */
+            keyId: string;
+            /**
+             * Format: date-time
+             * @description The last request, to the minute.
+             */
+            lastSeenAt: string;
+            /** @description The key's role at the login; the key's present role decides on access. */
+            role: components["schemas"]["Role"];
+            /**
+             * Format: uuid
+             * @description UUID of the session; it opens nothing.
+             */
+            sessionId: string;
+            /** @description The name that the browser gives itself, 120 characters at most. */
+            userAgent?: string | null;
+        };
         /** @description How much a linter's finding weighs. A later version may have more. */
         Severity: ("error" | "warning") | (string & {});
+        /** @description Items by severity, on all pages. */
+        SeverityCounts: {
+            critical: number;
+            notice: number;
+            warning: number;
+        };
         /** @description Tokens that agents reported as used, summed up. */
         SpentTokensView: {
             /**
@@ -8700,6 +8898,60 @@ export interface operations {
             };
             401: components["responses"]["NoKey"];
             503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    listAttention: {
+        parameters: {
+            query?: {
+                /** @description Only what waits for this agent, or its messages. */
+                agentId?: string;
+                /** @description Only items of this kind. */
+                kind?: string;
+                /** @description Only items of this severity: `critical`, `warning` or `notice`. */
+                severity?: string;
+                /** @description Only items whose oldest wait is at least this old, in milliseconds. */
+                minAgeMs?: number;
+                /** @description `nextCursor` of the page before. */
+                cursor?: string;
+                /** @description Items a page, 1 to 500; 50 unless said. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One page */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AttentionPageView"];
+                };
+            };
+            /** @description A malformed parameter */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description An agent's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
             default: components["responses"]["Refused"];
         };
     };
@@ -12576,6 +12828,96 @@ export interface operations {
                 };
             };
             503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    listSessions: {
+        parameters: {
+            query?: {
+                /** @description `nextCursor` of the page before. */
+                cursor?: string;
+                /** @description Rows a page, 1 to 500; 50 unless said. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One page */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_SessionView"];
+                };
+            };
+            /** @description A malformed parameter */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description Not an operator */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    endSession: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session's UUID */
+                sessionId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Ended */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EndedSessionView"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description Not an operator */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such session, or it has ended */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
             default: components["responses"]["Refused"];
         };
     };

@@ -17,6 +17,14 @@ export class Keys extends Service {
   revoke(keyId: string, options?: CallOptions): Promise<Answer<"revokeKey">> {
     return this.transport.call("revokeKey", { path: { keyId }, ...options });
   }
+  /** The sessions of the console, the newest first. Operator. */
+  sessions(query: Query_<"listSessions"> = {}): Promise<Answer<"listSessions">> {
+    return this.transport.call("listSessions", split(query));
+  }
+  /** Ends a session of the console. Operator. */
+  endSession(sessionId: string, options?: CallOptions): Promise<Answer<"endSession">> {
+    return this.transport.call("endSession", { path: { sessionId }, ...options });
+  }
 }
 
 /** Schemas of messages, events and contracts' payloads. */

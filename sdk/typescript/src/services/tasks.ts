@@ -68,6 +68,10 @@ export class Tasks extends Service {
   cost(taskId: string, options?: CallOptions): Promise<Answer<"getTaskCost">> {
     return this.transport.call("getTaskCost", { path: { taskId }, ...options });
   }
+  /** What waits for a person or another agent, the most urgent first. Operator or auditor. */
+  attention(query: Query_<"listAttention"> = {}): Promise<Answer<"listAttention">> {
+    return this.transport.call("listAttention", split(query));
+  }
   /** Why a task does not go on, the most urgent reason first. Operator or auditor. */
   why(taskId: string, options?: CallOptions): Promise<Answer<"explainTask">> {
     return this.transport.call("explainTask", { path: { taskId }, ...options });

@@ -1,5 +1,6 @@
 //! Queries that the in-memory store refuses: events, contracts, payload schemas, the cold tier.
 
+use crate::store::attention::{AttentionStore, WaitCounts};
 use crate::store::caps::CapStore;
 use crate::store::cold::{
     Archivable, ArchiveMark, ColdStore, ExclusiveLease, Frame, PurgeMark, SegmentContents,
@@ -57,6 +58,13 @@ impl RequestStore for MemoryStore {
     }
 
     async fn forget_requests(&self, _before: Micros) -> Result<u64> {
+        absent()
+    }
+}
+
+#[async_trait]
+impl AttentionStore for MemoryStore {
+    async fn count_waits(&self, _tenant: &TenantId, _now: Micros) -> Result<WaitCounts> {
         absent()
     }
 }

@@ -33,6 +33,7 @@ use handoffd_core::evidence::record::{LogHead, SealedRecord};
 
 mod apart;
 mod append;
+mod attention;
 mod batch;
 mod call;
 mod caps;

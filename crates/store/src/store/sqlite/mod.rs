@@ -30,6 +30,7 @@ use handoffd_core::evidence::merkle::Hash;
 use handoffd_core::evidence::record::{LogHead, SealedRecord};
 
 mod append;
+mod attention;
 mod batch;
 mod caps;
 mod claims;

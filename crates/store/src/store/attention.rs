@@ -1,0 +1,71 @@
+//! Counts of what waits in a tenant, for [`handoffd_core::attention`].
+
+use async_trait::async_trait;
+
+use super::Result;
+use handoffd_core::attention::{IdleTasks, OpenDeadLetters, OpenEscalations, WaitingDeliveries};
+use handoffd_core::domain::ids::{Micros, TenantId};
+
+/// Most escalations, dead letters and idle tasks that are counted: the oldest ones.
+pub const MAX_COUNTED: i64 = 10_000;
+
+/// Most groups of each kind: those with the oldest waits.
+pub const MAX_GROUPS: i64 = 1_000;
+
+/// Counts of one tenant at one time.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WaitCounts {
+    pub escalations: Vec<OpenEscalations>,
+    pub dead_letters: Vec<OpenDeadLetters>,
+    /// Deliveries that neither an attempt nor a claim holds.
+    pub queues: Vec<WaitingDeliveries>,
+    pub idle: Vec<IdleTasks>,
+}
+
+/// Reads of counts.
+#[async_trait]
+pub trait AttentionStore: Send + Sync {
+    /// Counts what waits. Reads the tenant's waiting deliveries whole, and otherwise a bounded number of rows by an index.
+    async fn count_waits(&self, tenant: &TenantId, now: Micros) -> Result<WaitCounts>;
+}
+
+/// Open escalations by edge and reason. Parameters: tenant, rows, groups.
+pub(super) const ESCALATIONS: &str = "SELECT * FROM ( \
+     SELECT source, target, reason, escalation_id, task_id, created_at, \
+       count(*) OVER same AS waiting, min(timeout_at) OVER same AS first_timeout, \
+       row_number() OVER (PARTITION BY source, target, reason ORDER BY created_at, escalation_id) AS place \
+     FROM (SELECT source, target, reason, escalation_id, task_id, created_at, timeout_at FROM escalations \
+       WHERE tenant = $1 AND status = 'OPEN' ORDER BY created_at, escalation_id LIMIT $2) AS oldest \
+     WINDOW same AS (PARTITION BY source, target, reason)) AS grouped \
+   WHERE place = 1 ORDER BY created_at, escalation_id LIMIT $3";
+
+/// Open dead letters by sender and reason. Parameters: tenant, rows, groups.
+pub(super) const DEAD_LETTERS: &str = "SELECT * FROM ( \
+     SELECT source, reason, handoff_id, task_id, created_at, count(*) OVER same AS waiting, \
+       row_number() OVER (PARTITION BY source, reason ORDER BY created_at, handoff_id) AS place \
+     FROM (SELECT source, reason, handoff_id, task_id, created_at FROM dead_letters \
+       WHERE tenant = $1 AND status = 'OPEN' ORDER BY created_at, handoff_id LIMIT $2) AS oldest \
+     WINDOW same AS (PARTITION BY source, reason)) AS grouped \
+   WHERE place = 1 ORDER BY created_at, handoff_id LIMIT $3";
+
+/// Waiting deliveries by receiver. Parameters: tenant, now, groups.
+pub(super) const QUEUES: &str = "SELECT q.*, \
+     (SELECT h.reason FROM handoffs AS h WHERE h.tenant = $1 AND h.handoff_id = q.handoff_id) AS last_error \
+   FROM (SELECT target, handoff_id, task_id, created_at, count(*) OVER same AS waiting, \
+       max(attempt) OVER same AS attempts, min(visible_at) OVER same AS first_visible, \
+       row_number() OVER (PARTITION BY target ORDER BY created_at, handoff_id) AS place \
+     FROM outbox WHERE tenant = $1 AND (claimed_by IS NULL OR visible_at <= $2) \
+     WINDOW same AS (PARTITION BY target)) AS q \
+   WHERE q.place = 1 ORDER BY q.created_at, q.handoff_id LIMIT $3";
+
+/// Idle tasks by holder. Parameters: tenant, rows, groups.
+pub(super) const IDLE: &str = "SELECT * FROM ( \
+     SELECT t.holder, w.task_id, w.since, \
+       CAST(CASE WHEN t.funds IS NOT NULL AND t.remaining_nanos <= 0 THEN 1 ELSE 0 END AS bigint) AS used_up, \
+       count(*) OVER same AS waiting, \
+       row_number() OVER (PARTITION BY t.holder, t.funds IS NOT NULL AND t.remaining_nanos <= 0 \
+         ORDER BY w.since, w.task_id) AS place \
+     FROM (SELECT task_id, since FROM waiting_tasks WHERE tenant = $1 ORDER BY since, task_id LIMIT $2) AS w \
+     JOIN tasks AS t ON t.tenant = $1 AND t.task_id = w.task_id \
+     WINDOW same AS (PARTITION BY t.holder, t.funds IS NOT NULL AND t.remaining_nanos <= 0)) AS grouped \
+   WHERE place = 1 ORDER BY since, task_id LIMIT $3";
