@@ -1,7 +1,7 @@
 //! The API's router, called in this process in a caller's name.
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use axum::response::Response;
@@ -21,13 +21,13 @@ use handoffd_core::domain::lenient::UnreadableParts;
 
 /// The API as a door calls it. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct FrontDoor {
+pub(crate) struct FrontDoor {
     router: Router,
     door: Door,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct ApiRequest {
+pub(crate) struct ApiRequest {
     method: Method,
     target: String,
     /// JSON.
@@ -47,42 +47,48 @@ impl ApiRequest {
         Self { method, target, body: None, key: None, unreadable: UnreadableParts::default() }
     }
 
-    pub(super) fn get(segments: &[&str]) -> Self {
+    pub(crate) fn get(segments: &[&str]) -> Self {
         Self::new(Method::GET, segments)
     }
 
-    pub(super) fn post(segments: &[&str], body: impl Serialize) -> Self {
+    pub(crate) fn post(segments: &[&str], body: impl Serialize) -> Self {
         Self::new(Method::POST, segments).saying(body)
     }
 
-    pub(super) fn delete(segments: &[&str]) -> Self {
+    pub(crate) fn delete(segments: &[&str]) -> Self {
         Self::new(Method::DELETE, segments)
     }
 
-    pub(super) fn put(segments: &[&str], body: impl Serialize) -> Self {
+    pub(crate) fn put(segments: &[&str], body: impl Serialize) -> Self {
         Self::new(Method::PUT, segments).saying(body)
     }
 
-    pub(super) fn patch(segments: &[&str], body: impl Serialize) -> Self {
+    pub(crate) fn patch(segments: &[&str], body: impl Serialize) -> Self {
         Self::new(Method::PATCH, segments).saying(body)
     }
 
-    fn saying(self, body: impl Serialize) -> Self {
+    /// A POST without a body.
+    pub(crate) fn post_bare(segments: &[&str]) -> Self {
+        Self::new(Method::POST, segments)
+    }
+
+    /// The request with this body.
+    pub(crate) fn saying(self, body: impl Serialize) -> Self {
         Self { body: Some(serde_json::to_vec(&body).unwrap_or_default()), ..self }
     }
 
     /// Says what of the caller's own body could not be kept as it came.
-    pub(super) fn without(self, unreadable: UnreadableParts) -> Self {
+    pub(crate) fn without(self, unreadable: UnreadableParts) -> Self {
         Self { unreadable, ..self }
     }
 
     /// Sets the idempotency key: 1 to 255 visible ASCII characters.
-    pub(super) fn under(self, key: Option<String>) -> Self {
+    pub(crate) fn under(self, key: Option<String>) -> Self {
         Self { key, ..self }
     }
 
     /// Adds parameters to the query.
-    pub(super) fn with(mut self, pairs: &[(&str, &str)]) -> Self {
+    pub(crate) fn with(mut self, pairs: &[(&str, &str)]) -> Self {
         if !pairs.is_empty() {
             let mark = if self.target.contains('?') { '&' } else { '?' };
             let query = Serializer::new(String::new()).extend_pairs(pairs).finish();
@@ -94,33 +100,33 @@ impl ApiRequest {
 
 /// The API's answer.
 #[derive(Debug, Clone)]
-pub(super) struct ApiAnswer {
-    pub(super) status: StatusCode,
+pub(crate) struct ApiAnswer {
+    pub(crate) status: StatusCode,
     /// The body as JSON; null for any other.
-    pub(super) json: Value,
+    pub(crate) json: Value,
     /// The body as text, where it is not JSON.
-    pub(super) text: String,
+    pub(crate) text: String,
     /// Seconds after which to try again.
-    pub(super) retry_after: Option<u64>,
+    pub(crate) retry_after: Option<u64>,
     /// The handoff that the call committed.
-    pub(super) committed: Option<Box<HandoffView>>,
+    pub(crate) committed: Option<Box<HandoffView>>,
 }
 
 impl ApiAnswer {
     /// The answer where it is a success, and the refusal where it is not.
-    pub(super) fn success(self) -> Result<Self, Self> {
+    pub(crate) fn success(self) -> Result<Self, Self> {
         if self.status.is_success() { Ok(self) } else { Err(self) }
     }
 
     /// A text member of the body.
-    pub(super) fn text_at(&self, pointer: &str) -> Option<&str> {
+    pub(crate) fn text_at(&self, pointer: &str) -> Option<&str> {
         self.json.pointer(pointer).and_then(Value::as_str)
     }
 }
 
 /// In whose name a door calls, and under which trace: the headers of the caller's request that the API reads.
 #[derive(Debug, Clone)]
-pub(super) struct CallerHeaders {
+pub(crate) struct CallerHeaders {
     headers: HeaderMap,
     arrival: Arrival,
     /// In whose name the broker itself calls.
@@ -130,7 +136,7 @@ pub(super) struct CallerHeaders {
 impl CallerHeaders {
     /// Takes what counts of a request. `trace` is `traceparent` and `tracestate` where the protocol itself carries them:
     /// they go before the headers.
-    pub(super) fn of(parts: &Parts, trace: Option<(&str, Option<&str>)>) -> Self {
+    pub(crate) fn of(parts: &Parts, trace: Option<(&str, Option<&str>)>) -> Self {
         const TRACE: [&str; 2] = ["traceparent", "tracestate"];
         let mut headers = HeaderMap::new();
         let mut keep = |name: HeaderName| {
@@ -157,19 +163,19 @@ impl CallerHeaders {
     }
 
     /// A call of the broker itself in a caller's name.
-    pub(super) fn in_name(principal: Principal) -> Self {
+    pub(crate) fn in_name(principal: Principal) -> Self {
         let named = Some(Named(principal));
         Self { headers: HeaderMap::new(), arrival: Arrival::now(), named }
     }
 
     /// The trace context, as headers.
-    pub(super) fn headers(&self) -> &HeaderMap {
+    pub(crate) fn headers(&self) -> &HeaderMap {
         &self.headers
     }
 }
 
 impl FrontDoor {
-    pub(super) fn new(api: Api, door: &'static str) -> Self {
+    pub(crate) fn new(api: Api, door: &'static str) -> Self {
         Self { router: router::router(api), door: Door(door) }
     }
 
@@ -177,7 +183,7 @@ impl FrontDoor {
     ///
     /// # Errors
     /// The API's refusal.
-    pub(super) async fn open(
+    pub(crate) async fn open(
         &self,
         caller: &CallerHeaders,
         asked: ApiRequest,
@@ -196,10 +202,22 @@ impl FrontDoor {
     }
 
     /// Calls the API. A request that cannot be built names nothing: it is answered as one for an unknown path.
-    pub(super) async fn call(&self, caller: &CallerHeaders, asked: ApiRequest) -> ApiAnswer {
+    pub(crate) async fn call(&self, caller: &CallerHeaders, asked: ApiRequest) -> ApiAnswer {
         let answered = self.router.clone().call(self.request(caller, asked)).await;
         let Ok(response) = answered;
         read(response).await
+    }
+
+    /// Calls the API. Returns status and body as they come.
+    pub(crate) async fn fetch(
+        &self,
+        caller: &CallerHeaders,
+        asked: ApiRequest,
+    ) -> (StatusCode, Bytes) {
+        let answered = self.router.clone().call(self.request(caller, asked)).await;
+        let Ok(response) = answered;
+        let (parts, body) = response.into_parts();
+        (parts.status, axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default())
     }
 
     fn request(&self, caller: &CallerHeaders, asked: ApiRequest) -> Request<Body> {

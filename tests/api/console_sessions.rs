@@ -13,6 +13,7 @@ use reqwest::Method;
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use url::form_urlencoded;
 
 use crate::harness::{Broker, Caller};
 
@@ -68,7 +69,10 @@ impl Browser {
     }
 
     async fn post_with(&self, path: &str, headers: &[(&str, &str)], form: &[(&str, &str)]) -> Page {
-        let mut request = self.caller.request(Method::POST, path).form(form);
+        let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
+        let kind = "application/x-www-form-urlencoded";
+        let mut request =
+            self.caller.request(Method::POST, path).header("content-type", kind).body(body);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -156,8 +160,9 @@ both! {
             "/console/login",
             &[("origin", &browser.caller.base), ("x-forwarded-proto", "https")],
             &[("key", &key)],
-        );
-        assert!(secure.await.header("set-cookie").ends_with("; Secure"));
+        )
+        .await;
+        assert!(secure.header("set-cookie").ends_with("; Secure"));
     }
 
     async fn a_wrong_key_and_an_agents_key_open_no_console(broker: Broker) {
@@ -222,8 +227,8 @@ both! {
             assert!(page.text.contains("Form refused"), "{what}: {}", page.text);
             assert!(one.is_open().await, "{what}");
         }
-        let abroad = browser.post_with("/console/login", &[("origin", "https://evil.example")], &[("key", &key)]);
-        assert_eq!(abroad.await.status, 403, "a login from elsewhere");
+        let abroad = browser.post_with("/console/login", &[("origin", "https://evil.example")], &[("key", &key)]).await;
+        assert_eq!(abroad.status, 403, "a login from elsewhere");
         let large = "x".repeat(2 << 20);
         let page = one.post("/console/logout", &[("_csrf", &token), ("more", &large)]).await;
         assert_eq!(page.status, 413);
@@ -238,8 +243,8 @@ both! {
             "/console/logout",
             &[("origin", &origin), ("referer", &format!("{origin}/console/tasks?from=1"))],
             &[("_csrf", &token)],
-        );
-        let back = back.await;
+        )
+        .await;
         assert_eq!(back.header("location"), "/console/login?next=%2Fconsole%2Ftasks%3Ffrom%3D1");
         let json = one.post_with("/console/logout?format=json", &[("origin", &origin)], &[]).await;
         assert_eq!((json.status, json.header("content-type")), (401, "application/problem+json"));
@@ -424,5 +429,5 @@ both! {
 
 /// `next` as a query.
 fn query(next: &str) -> String {
-    url::form_urlencoded::Serializer::new(String::new()).append_pair("next", next).finish()
+    form_urlencoded::Serializer::new(String::new()).append_pair("next", next).finish()
 }

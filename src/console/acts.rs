@@ -1,0 +1,753 @@
+//! The actions of the pages as a table: each is one request to the API, asked on a page of its own before it is made.
+
+use super::desk::{Desk, Fields, Refusal, Sent};
+use super::form::{self, BadValue, Form};
+use super::frame::{Flash, link};
+use super::json::Json;
+use super::pages::answers;
+use super::sheet::{Content, Sheet};
+use super::{problem, text};
+use axum::extract::Path;
+use axum::http::StatusCode;
+use axum::response::Response;
+use handoffd_store::store::Role;
+
+/// The method of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verb {
+    Post,
+    Put,
+    Patch,
+    Delete,
+}
+
+impl Verb {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+/// What a field takes.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Kind {
+    Line,
+    /// A JSON number.
+    Number,
+    /// Several texts, one a line.
+    Lines,
+    /// A document.
+    Json,
+    Choice(&'static [(&'static str, &'static str)]),
+    Flag,
+    /// No field: this JSON.
+    Fixed(&'static str),
+}
+
+/// A member of the request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Field {
+    /// Name in the form.
+    pub(super) name: &'static str,
+    /// Place in the body, by names between slashes; empty for the body itself. In the query: the parameter.
+    pub(super) place: &'static str,
+    pub(super) label: &'static str,
+    pub(super) hint: &'static str,
+    pub(super) kind: Kind,
+    pub(super) required: bool,
+    /// Whether it goes into the query.
+    pub(super) query: bool,
+    /// Option of the command; empty for none, `.` for a plain argument.
+    pub(super) option: &'static str,
+    pub(super) default: &'static str,
+}
+
+/// The roles that may do something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rights {
+    /// Auditors too.
+    Readers,
+    Operators,
+    Admins,
+}
+
+impl Rights {
+    pub(super) fn allow(self, role: Role) -> bool {
+        match self {
+            Self::Readers => role != Role::Agent,
+            Self::Operators => matches!(role, Role::Operator | Role::Admin),
+            Self::Admins => role == Role::Admin,
+        }
+    }
+}
+
+/// An action.
+#[derive(Debug)]
+pub(super) struct Act {
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
+    pub(super) button: &'static str,
+    pub(super) explain: &'static str,
+    /// Said when it was carried out.
+    pub(super) done: &'static str,
+    pub(super) method: Verb,
+    /// Segments of the path: `{}` is the next object, `{name}` the field of that name.
+    pub(super) path: &'static [&'static str],
+    pub(super) fields: &'static [Field],
+    pub(super) rights: Rights,
+    pub(super) tone: &'static str,
+    /// Whether the request has a `dryRun`.
+    pub(super) dry: bool,
+    /// Whether the answer is a page of its own: a secret, or what would come of something.
+    pub(super) shows: bool,
+    /// Whether the request has no body.
+    pub(super) bare: bool,
+    /// Objects that the body has even if no field fills them.
+    pub(super) always: &'static [&'static str],
+    /// Words of the command after `handoffd`.
+    pub(super) command: &'static str,
+    section: &'static str,
+}
+
+const fn field(name: &'static str, label: &'static str, kind: Kind, option: &'static str) -> Field {
+    let (hint, default) = ("", "");
+    Field { name, place: name, label, hint, kind, required: false, query: false, option, default }
+}
+
+impl Field {
+    const fn needed(self) -> Self {
+        Self { required: true, ..self }
+    }
+
+    const fn at(self, place: &'static str) -> Self {
+        Self { place, ..self }
+    }
+
+    const fn hint(self, hint: &'static str) -> Self {
+        Self { hint, ..self }
+    }
+
+    const fn queried(self) -> Self {
+        Self { query: true, ..self }
+    }
+
+    const fn default(self, default: &'static str) -> Self {
+        Self { default, ..self }
+    }
+}
+
+const REASON: Field = field("reason", "Reason", Kind::Line, "--reason")
+    .needed()
+    .hint("Kept with the record, under your name.");
+
+const fn fixed(place: &'static str, json: &'static str) -> Field {
+    field("", "", Kind::Fixed(json), "").at(place)
+}
+
+const fn act(
+    name: &'static str,
+    title: &'static str,
+    button: &'static str,
+    section: &'static str,
+) -> Act {
+    Act {
+        name,
+        title,
+        button,
+        explain: "",
+        done: "Done.",
+        method: Verb::Post,
+        path: &[],
+        fields: &[],
+        rights: Rights::Operators,
+        tone: "",
+        dry: false,
+        shows: false,
+        bare: false,
+        always: &[],
+        command: "",
+        section,
+    }
+}
+
+const RATE: Field = field("ratePerSecond", "Decisions a second", Kind::Number, "--rate")
+    .hint("1 to 1000; 50 unless said.");
+const AFTER: Field = field("from", "From", Kind::Line, "--after")
+    .hint("RFC 3339, such as 2026-11-28T00:00:00Z.")
+    .at("filter/from");
+const BEFORE: Field =
+    field("to", "Until", Kind::Line, "--before").hint("RFC 3339.").at("filter/to");
+const OVERLAP: Field =
+    field("overlapSeconds", "Old secret stays valid for", Kind::Number, "--overlap-seconds")
+        .hint("Seconds; the broker's setting unless said.");
+const DEAD_LETTERS: &[Field] = &[
+    field("of", "Handoffs", Kind::Lines, "--handoff")
+        .at("filter/ids")
+        .hint("Ids, one a line; all that fit unless said."),
+    field("rule", "Kept for", Kind::Line, "--of-reason")
+        .at("filter/reason")
+        .hint("A reason such as SAFETY_VIOLATION."),
+    field("source", "From agent", Kind::Line, "--from-agent").at("filter/source"),
+    field("target", "To agent", Kind::Line, "--to-agent").at("filter/target"),
+    AFTER,
+    BEFORE,
+    RATE,
+    REASON,
+];
+const WAIVE: Field = field("waive", "Waive", Kind::Lines, "--waive")
+    .hint("Findings to let through, one a line: a pointer, CODE:pointer, or rule:name.");
+const ACTIONS: &[(&str, &str)] = &[
+    ("retry", "Retry: deliver it again"),
+    ("reassign", "Reassign: to another agent"),
+    ("rollback", "Roll back: to the sender"),
+    ("cancel", "Cancel the task"),
+    ("complete", "Complete the task"),
+];
+const ROLES: &[(&str, &str)] =
+    &[("operator", "Operator"), ("auditor", "Auditor"), ("agent", "Agent"), ("admin", "Admin")];
+const SECRETS: &[(&str, &str)] =
+    &[("webhook", "Webhook: signs deliveries"), ("signing", "Signing: checks its messages")];
+
+static ACTS: [Act; 30] = [
+    Act {
+        explain: "Open handoffs of the task end. An agent at work gets the grace time to finish; then its lease is void. This cannot be undone.",
+        done: "The task is being canceled.",
+        path: &["tasks", "{}", "cancel"],
+        fields: &[
+            REASON,
+            field("graceMs", "Grace time", Kind::Number, "--grace-ms")
+                .hint("Milliseconds for an agent at work; the broker's setting unless said."),
+        ],
+        tone: "bad",
+        command: "tasks cancel",
+        ..act("cancel-task", "Cancel task", "Cancel task…", "tasks")
+    },
+    Act {
+        explain: "The task ends as completed. Its holder's work counts as its end.",
+        done: "The task is completed.",
+        path: &["tasks", "{}", "complete"],
+        fields: &[field("output", "Output", Kind::Json, "")
+            .hint("JSON, kept with the record; may be left out.")],
+        command: "tasks complete",
+        ..act("complete-task", "Complete task", "Complete…", "tasks")
+    },
+    Act {
+        explain: "Adds money to what the task may still spend.",
+        done: "The budget is topped up.",
+        path: &["tasks", "{}", "budget"],
+        fields: &[field("addUSD", "US dollars to add", Kind::Number, "--add-usd").needed(), REASON],
+        command: "tasks top-up",
+        ..act("top-up-task", "Top up the budget of task", "Top up…", "tasks")
+    },
+    Act {
+        explain: "Cancels each task that fits and has not ended. A dry run says how many there are and changes nothing.",
+        done: "The tasks are being canceled.",
+        path: &["tasks", "cancel"],
+        fields: &[
+            field("of", "Tasks", Kind::Lines, "--task")
+                .at("filter/ids")
+                .hint("Ids, one a line; all that fit unless said."),
+            field(
+                "status",
+                "Status",
+                Kind::Choice(&[
+                    ("", "any that has not ended"),
+                    ("RUNNING", "Running"),
+                    ("PENDING_HANDOFF", "Pending handoff"),
+                    ("HANDING_OFF", "Handing off"),
+                    ("ESCALATED", "Escalated"),
+                ]),
+                "--status",
+            )
+            .at("filter/status"),
+            field("holder", "Held by", Kind::Line, "--holder").at("filter/holder"),
+            field("userRef", "For user", Kind::Line, "--user-ref")
+                .at("filter/userRef")
+                .hint("A user's reference, not the id."),
+            AFTER,
+            BEFORE,
+            RATE,
+            REASON,
+        ],
+        tone: "bad",
+        dry: true,
+        shows: true,
+        always: &["filter"],
+        command: "tasks cancel-all",
+        ..act("cancel-tasks", "Cancel tasks by filter", "Cancel by filter…", "tasks")
+    },
+    Act {
+        explain: "The handoff passes the gate again, without the findings that you waive, and is delivered. A finding that is not waived keeps it here.",
+        done: "The handoff is released.",
+        path: &["dead-letters", "{}", "release"],
+        fields: &[WAIVE, REASON],
+        tone: "good",
+        command: "dead-letters release",
+        ..act("release", "Release handoff", "Release…", "dead-letters")
+    },
+    Act {
+        explain: "The handoff is never delivered. Its record and its content stay as evidence.",
+        done: "The handoff is discarded.",
+        path: &["dead-letters", "{}", "discard"],
+        fields: &[REASON],
+        tone: "bad",
+        command: "dead-letters discard",
+        ..act("discard", "Discard handoff", "Discard…", "dead-letters")
+    },
+    Act {
+        explain: "Releases each open dead letter that fits. A dry run says which would pass the gate and changes nothing.",
+        done: "Released.",
+        path: &["dead-letters", "release"],
+        fields: &[
+            WAIVE,
+            DEAD_LETTERS[0],
+            DEAD_LETTERS[1],
+            DEAD_LETTERS[2],
+            DEAD_LETTERS[3],
+            AFTER,
+            BEFORE,
+            RATE,
+            REASON,
+        ],
+        tone: "good",
+        dry: true,
+        shows: true,
+        always: &["filter"],
+        command: "dead-letters release-all",
+        ..act(
+            "release-many",
+            "Release dead letters by filter",
+            "Release by filter…",
+            "dead-letters",
+        )
+    },
+    Act {
+        explain: "Discards each open dead letter that fits. A dry run says how many there are and changes nothing.",
+        done: "Discarded.",
+        path: &["dead-letters", "discard"],
+        fields: DEAD_LETTERS,
+        tone: "bad",
+        dry: true,
+        shows: true,
+        always: &["filter"],
+        command: "dead-letters discard-all",
+        ..act(
+            "discard-many",
+            "Discard dead letters by filter",
+            "Discard by filter…",
+            "dead-letters",
+        )
+    },
+    Act {
+        explain: "Your decision ends the wait and is recorded with your name.",
+        done: "The decision is recorded.",
+        path: &["escalations", "{}", "resolve"],
+        fields: &[
+            field("action", "Decision", Kind::Choice(ACTIONS), "--action").needed(),
+            field("agentId", "To agent", Kind::Line, "--agent").hint("For a reassignment alone."),
+            REASON,
+        ],
+        tone: "good",
+        command: "escalations resolve",
+        ..act("resolve", "Decide", "Decide…", "decisions")
+    },
+    Act {
+        explain: "Decides each open escalation that fits. A dry run says how many there are and changes nothing.",
+        done: "The decisions are recorded.",
+        path: &["escalations", "resolve"],
+        fields: &[
+            field("action", "Decision", Kind::Choice(ACTIONS), "--action").needed(),
+            field("agentId", "To agent", Kind::Line, "--agent").hint("For a reassignment alone."),
+            field("of", "Escalations", Kind::Lines, "")
+                .at("filter/ids")
+                .hint("Ids, one a line; all that fit unless said."),
+            field("rule", "Open for", Kind::Line, "--of-reason").at("filter/reason"),
+            field("fromAgent", "From agent", Kind::Line, "--from-agent").at("filter/fromAgent"),
+            field("toAgent", "To agent (filter)", Kind::Line, "--to-agent").at("filter/toAgent"),
+            AFTER,
+            BEFORE,
+            RATE,
+            REASON,
+        ],
+        dry: true,
+        shows: true,
+        always: &["filter"],
+        command: "escalations resolve-all",
+        ..act("resolve-many", "Decide by filter", "Decide by filter…", "decisions")
+    },
+    Act {
+        explain: "Nothing more is delivered to it. Handoffs to it are accepted and wait until it resumes.",
+        done: "The receiver is paused; handoffs to it are held.",
+        method: Verb::Patch,
+        path: &["agents", "{}"],
+        fields: &[fixed("state", "\"PAUSED\""), fixed("pause", "\"hold\"")],
+        command: "agents pause",
+        ..act("hold", "Pause and hold for", "Pause and hold…", "receivers")
+    },
+    Act {
+        explain: "Nothing more is delivered to it, and handoffs to it are refused until it resumes.",
+        done: "The receiver is paused; handoffs to it are refused.",
+        method: Verb::Patch,
+        path: &["agents", "{}"],
+        fields: &[fixed("state", "\"PAUSED\""), fixed("pause", "\"refuse\"")],
+        tone: "bad",
+        ..act("refuse", "Pause and refuse for", "Pause and refuse…", "receivers")
+    },
+    Act {
+        explain: "Deliveries go on. Handoffs that were held are delivered first.",
+        done: "The receiver is at work again.",
+        method: Verb::Patch,
+        path: &["agents", "{}"],
+        fields: &[fixed("state", "\"RUNNABLE\"")],
+        tone: "good",
+        command: "agents resume",
+        ..act("resume", "Resume", "Resume…", "receivers")
+    },
+    Act {
+        explain: "Switches the endpoint on again after the broker disabled it.",
+        done: "The endpoint is enabled.",
+        method: Verb::Patch,
+        path: &["agents", "{}"],
+        fields: &[fixed("delivery/disabled", "false")],
+        tone: "good",
+        ..act("enable", "Enable the endpoint of", "Enable endpoint…", "receivers")
+    },
+    Act {
+        explain: "Sends a test message to the endpoint now. No handoff is made.",
+        path: &["agents", "{}", "delivery", "test"],
+        shows: true,
+        bare: true,
+        ..act("test-delivery", "Test delivery to", "Test delivery…", "receivers")
+    },
+    Act {
+        explain: "Makes a new secret, which is shown once. The old one stays valid for the time given.",
+        path: &["agents", "{}", "secrets", "{kind}", "rotate"],
+        fields: &[field("kind", "Secret", Kind::Choice(SECRETS), ".").at("-").needed(), OVERLAP],
+        shows: true,
+        command: "agents rotate-secret",
+        ..act("rotate-agent", "Rotate a secret of", "Rotate secret…", "receivers")
+    },
+    Act {
+        explain: "The agent is removed. Handoffs to it that are open will not be delivered.",
+        done: "The agent is removed.",
+        method: Verb::Delete,
+        path: &["agents", "{}"],
+        tone: "bad",
+        command: "agents remove",
+        ..act("remove-agent", "Remove agent", "Remove…", "receivers")
+    },
+    Act {
+        explain: "The agent may hand off to this target from now on.",
+        done: "The edge is added.",
+        path: &["agents", "{agent}", "handoff-targets", "{target}"],
+        fields: &[
+            field("agent", "Agent", Kind::Line, ".")
+                .at("-")
+                .needed()
+                .hint("The agent that hands off."),
+            field("target", "Target", Kind::Line, ".")
+                .at("-")
+                .needed()
+                .hint("An agent's id, or type:NAME."),
+        ],
+        tone: "good",
+        bare: true,
+        command: "allowlist add",
+        ..act("add-edge", "Add an edge", "Add edge…", "edges")
+    },
+    Act {
+        explain: "The agent may not hand off to this target any more. Handoffs under way go on.",
+        done: "The edge is removed.",
+        method: Verb::Delete,
+        path: &["agents", "{}", "handoff-targets", "{}"],
+        tone: "bad",
+        command: "allowlist remove",
+        ..act("remove-edge", "Remove edge", "Remove…", "edges")
+    },
+    Act {
+        explain: "Stores a version of the contract, in force at once on its edges. Lint it and ask what-if first.",
+        done: "The contract is stored.",
+        method: Verb::Put,
+        path: &["contracts", "{contract}"],
+        fields: &[
+            field("contract", "Contract id", Kind::Line, "").at("-").needed(),
+            field("document", "Contract", Kind::Json, "").at("").needed().hint("JSON."),
+        ],
+        command: "contracts put",
+        ..act("put-contract", "Put a contract", "Put contract…", "edges")
+    },
+    Act {
+        explain: "Says what is wrong with a contract. Nothing is stored.",
+        path: &["contracts", "lint"],
+        fields: &[field("document", "Contract", Kind::Json, "").at("").needed().hint("JSON.")],
+        rights: Rights::Readers,
+        shows: true,
+        command: "contracts lint",
+        ..act("lint", "Lint a contract", "Lint", "edges")
+    },
+    Act {
+        explain: "Judges the newest handoffs and open dead letters under this contract. Nothing is changed.",
+        path: &["what-if"],
+        fields: &[
+            field("document", "Contract", Kind::Json, "")
+                .at("candidate/contract")
+                .needed()
+                .hint("JSON."),
+            field("handoffs", "Handoffs", Kind::Number, "--handoffs")
+                .hint("So many of the newest; 500 unless said."),
+            field("seconds", "Seconds", Kind::Number, "--seconds").hint("1 to 60; 10 unless said."),
+        ],
+        shows: true,
+        command: "what-if contract FILE",
+        ..act("what-if", "What if a contract were in force", "Ask what-if", "edges")
+    },
+    Act {
+        explain: "Nothing of the person or of the task is erased or purged while the hold is in force.",
+        done: "The hold is placed.",
+        method: Verb::Put,
+        path: &["legal-holds", "{hold}"],
+        fields: &[
+            field("hold", "Hold id", Kind::Line, ".").at("-").needed(),
+            field("subjectId", "Person", Kind::Line, "--subject")
+                .hint("The person whose data stay; or"),
+            field("taskId", "Task", Kind::Line, "--task").hint("the task on which all stays."),
+            REASON,
+        ],
+        command: "holds place",
+        ..act("place-hold", "Place a legal hold", "Place hold…", "evidence")
+    },
+    Act {
+        explain: "Erasure and retention apply again.",
+        done: "The hold is released.",
+        method: Verb::Delete,
+        path: &["legal-holds", "{}"],
+        fields: &[Field { required: false, ..REASON }],
+        tone: "bad",
+        command: "holds release",
+        ..act("release-hold", "Release legal hold", "Release…", "evidence")
+    },
+    Act {
+        explain: "Makes a key, which is shown once.",
+        path: &["keys"],
+        fields: &[
+            field("role", "Role", Kind::Choice(ROLES), "--role").needed(),
+            field("agentId", "Agent", Kind::Line, "--agent").hint("For an agent's key alone."),
+            field("label", "Label", Kind::Line, "--label").hint("For people."),
+            field("expiresAt", "Expires", Kind::Line, "--expires-at")
+                .hint("RFC 3339; never unless said."),
+        ],
+        rights: Rights::Admins,
+        tone: "good",
+        shows: true,
+        command: "keys create",
+        ..act("create-key", "Create a key", "Create key…", "keys")
+    },
+    Act {
+        explain: "Whatever uses this key is refused at once, and its sessions end. This cannot be undone.",
+        done: "The key is revoked.",
+        method: Verb::Delete,
+        path: &["keys", "{}"],
+        rights: Rights::Admins,
+        tone: "bad",
+        command: "keys revoke",
+        ..act("revoke-key", "Revoke key", "Revoke…", "keys")
+    },
+    Act {
+        explain: "The browser with this session has to log in again.",
+        done: "The session is ended.",
+        method: Verb::Delete,
+        path: &["sessions", "{}"],
+        tone: "bad",
+        ..act("end-session", "End session", "End…", "sessions")
+    },
+    Act {
+        explain: "Events are delivered again from here on; the subscriber sees them twice.",
+        done: "The replay has begun.",
+        path: &["subscriptions", "{}", "replay"],
+        fields: &[field("since", "Since", Kind::Line, "--since")
+            .needed()
+            .hint("A cursor, or a time (RFC 3339).")],
+        command: "subscriptions replay",
+        ..act("replay", "Replay subscription", "Replay…", "subscriptions")
+    },
+    Act {
+        explain: "Switches the subscription on or off. Events that it missed are delivered when it is on again.",
+        done: "The subscription is changed.",
+        method: Verb::Patch,
+        path: &["subscriptions", "{}"],
+        fields: &[field(
+            "enabled",
+            "Deliver",
+            Kind::Choice(&[("true", "on"), ("false", "off")]),
+            "--enabled",
+        )
+        .needed()],
+        command: "subscriptions change",
+        ..act("switch", "Switch subscription", "Switch on or off…", "subscriptions")
+    },
+    Act {
+        explain: "Makes a new secret, which is shown once. The old one stays valid for the time given.",
+        path: &["subscriptions", "{}", "secret", "rotate"],
+        fields: &[OVERLAP],
+        shows: true,
+        command: "subscriptions rotate-secret",
+        ..act(
+            "rotate-subscription",
+            "Rotate the secret of subscription",
+            "Rotate secret…",
+            "subscriptions",
+        )
+    },
+];
+
+/// An action by its name.
+pub(super) fn named(name: &str) -> Option<&'static Act> {
+    ACTS.iter().find(|act| act.name == name)
+}
+
+/// The action that makes a request such as `POST /tasks/ID/cancel`, with the objects of its path.
+pub(super) fn of_request(request: &str) -> Option<(&'static Act, Vec<String>)> {
+    let (method, path) = request.split_once(" /")?;
+    let path = path.split('?').next().unwrap_or_default();
+    let segments: Vec<&str> = path.split('/').collect();
+    let fits = |act: &&Act| {
+        act.method.as_str() == method
+            && act.path.len() == segments.len()
+            && act.path.iter().zip(&segments).all(|(part, said)| *part == "{}" || part == said)
+    };
+    let act = ACTS.iter().find(fits)?;
+    let objects = act.path.iter().zip(&segments).filter(|(part, _)| **part == "{}");
+    Some((act, objects.map(|(_, id)| (*id).to_owned()).collect()))
+}
+
+/// The page that asks before an action.
+pub(super) async fn ask(desk: Desk, Path(name): Path<String>) -> Response {
+    let Some(act) = named(&name) else {
+        return desk.refused(&Refusal::unknown("There is no such action."));
+    };
+    if !act.rights.allow(desk.role()) {
+        return desk.refused(&not_yours());
+    }
+    desk.page(StatusCode::OK, &page(&desk, act, &desk.query))
+}
+
+fn not_yours() -> Refusal {
+    let words = Json::from("Your role may read this, and not change it.");
+    let problem = Json::Object(vec![("detail".to_owned(), words)]);
+    Refusal { status: StatusCode::FORBIDDEN, problem }
+}
+
+/// The form of an action, with these values.
+fn page(desk: &Desk, act: &'static Act, values: &Fields) -> Sheet {
+    let of: Vec<&str> = desk.query.all("of").collect();
+    let mut values = values.clone();
+    values.0.push(("back".to_owned(), desk.query.get("back").to_owned()));
+    let form = Form::of(desk, act, &objects(act, &of), &values);
+    let section = link(&[act.section], &[]);
+    let mut frame = desk.frame(act.section, act.title, &[]);
+    let above = frame.places().find(|place| place.section == act.section).map(|place| place.label);
+    if let Some(label) = above {
+        frame.crumbs.push((section, label.to_owned()));
+    }
+    Sheet::new(frame).part("form", "", Content::Ask(form))
+}
+
+/// The ids that fill the path of an action. A bulk action takes its ids as a field.
+fn objects<'a>(act: &Act, of: &[&'a str]) -> Vec<&'a str> {
+    let wanted = act.path.iter().filter(|part| **part == "{}").count();
+    of.iter().copied().take(wanted).collect()
+}
+
+/// Carries an action out, or tries it.
+pub(super) async fn carry_out(Path(name): Path<String>, sent: Sent) -> Response {
+    let Sent { desk, fields } = sent;
+    let Some(act) = named(&name) else {
+        return desk.refused(&Refusal::unknown("There is no such action."));
+    };
+    let of: Vec<&str> = desk.query.all("of").collect();
+    let dry = act.dry && !fields.get("dry").is_empty();
+    let request = match form::request(act, &objects(act, &of), &fields, dry) {
+        Ok(request) => request,
+        Err(BadValue(why)) => return again(&desk, act, &fields, &bad_value(&why)),
+    };
+    match desk.send(request).await {
+        Err(refusal) => again(&desk, act, &fields, &refusal),
+        Ok(answer) if act.shows => shown(&desk, act, &fields, &answer, dry),
+        Ok(_) => {
+            let back = desk.query.get("back");
+            let mark = if back.contains('?') { '&' } else { '?' };
+            Desk::back(&if back.is_empty() {
+                link(&[act.section], &[("done", act.name)])
+            } else {
+                format!("{back}{mark}done={}", act.name)
+            })
+        }
+    }
+}
+
+fn bad_value(why: &str) -> Refusal {
+    let problem = Json::Object(vec![("detail".to_owned(), Json::from(why))]);
+    Refusal { status: StatusCode::UNPROCESSABLE_ENTITY, problem }
+}
+
+/// The form again, with the refusal above it.
+fn again(desk: &Desk, act: &'static Act, fields: &Fields, refusal: &Refusal) -> Response {
+    if !act.rights.allow(desk.role()) {
+        return desk.refused(refusal);
+    }
+    let mut sheet = page(desk, act, fields);
+    let words = text::visible(refusal.problem.text("detail"));
+    sheet.frame.flash = Some(Flash { words, tone: "bad" });
+    if let Some(failures) = problem::failures(refusal) {
+        sheet = sheet.part("failures", "Findings", failures);
+    }
+    desk.page(refusal.status, &sheet)
+}
+
+/// The answer as a page; after a dry run with the form, to go on.
+fn shown(desk: &Desk, act: &'static Act, fields: &Fields, answer: &Json, dry: bool) -> Response {
+    let mut sheet = if dry || act.rights == Rights::Readers || act.name == "what-if" {
+        page(desk, act, fields)
+    } else {
+        let frame = desk.frame(act.section, act.title, &[]);
+        Sheet::new(frame)
+    };
+    if dry {
+        let words = "A dry run: nothing was changed.".to_owned();
+        sheet.frame.flash = Some(Flash { words, tone: "good" });
+    }
+    sheet = answers::parts(desk, sheet, answer);
+    let back = super::sheet::Button {
+        label: "Back".to_owned(),
+        href: match desk.query.get("back") {
+            back if back.starts_with("/console") => back.to_owned(),
+            _ => link(&[act.section], &[]),
+        },
+        tone: "",
+    };
+    desk.page(StatusCode::OK, &sheet.buttons([Some(back)]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_action_is_one_request_and_has_one_name() {
+        for act in &ACTS {
+            assert!(!act.path.is_empty(), "{}", act.name);
+            assert_eq!(ACTS.iter().filter(|one| one.name == act.name).count(), 1, "{}", act.name);
+        }
+    }
+
+    #[test]
+    fn a_remedy_of_the_api_leads_to_its_action() {
+        let (act, of) = of_request("POST /tasks/x/cancel").unwrap();
+        assert_eq!((act.name, of), ("cancel-task", vec!["x".to_owned()]));
+        assert!(of_request("GET /handoffs/x?include=questions").is_none());
+    }
+}
