@@ -111,5 +111,9 @@ CREATE INDEX escalations_decided ON escalations (tenant, status, created_at, esc
 CREATE INDEX handoffs_closed ON handoffs (tenant, status, created_at, handoff_id)
   WHERE status NOT IN ('PENDING', 'ACCEPTED');
 
+-- In the order in which a task's handoffs are listed: without it each page sorts all of them.
+DROP INDEX handoffs_task;
+CREATE INDEX handoffs_task ON handoffs (tenant, task_id, created_at, handoff_id);
+
 -- When a key was last used, to the minute.
 ALTER TABLE api_keys ADD COLUMN last_used_at INTEGER;

@@ -226,6 +226,11 @@ pub async fn each_filter_of_a_list_is_served_by_an_index(bed: Arc<Bed>) {
         assert!(!plan.iter().any(whole), "{}", told());
         let by = |step: &String| indexes.iter().any(|index| step.contains(index));
         assert!(plan.iter().any(by), "none of {indexes:?} serves {}", told());
+        // A task may have ten thousand handoffs (FINDINGS S10 of 0.3.0): a page reads its own.
+        let sorts = |step: &String| step.contains("TEMP B-TREE") || step.contains("Sort");
+        if indexes == ["handoffs_task"] {
+            assert!(!plan.iter().any(sorts), "sorted: {}", told());
+        }
     }
 }
 

@@ -252,6 +252,16 @@ pub async fn the_history_of_a_tasks_checkpoints_is_paged(bed: Arc<Bed>) {
         std::cmp::Reverse((row.created_at, row.at.execution_id.to_string(), row.at.seq))
     });
     assert_eq!(found, rows);
+    let (mut places, mut after) = (Vec::new(), None);
+    loop {
+        let page = bed.store.list_checkpoint_places(&key, after, 3).await.unwrap();
+        let Some((last, _)) = page.last() else { break };
+        after = Some(*last);
+        places.extend(page);
+    }
+    rows.sort_by_key(|row| row.at);
+    let all: Vec<_> = rows.iter().map(|row| (row.at, row.part.commitment)).collect();
+    assert_eq!(places, all);
     let own = bed.store.list_checkpoints(&key, Some(&agent("bob")), None, 100).await.unwrap();
     assert_eq!(own.len(), 5);
     assert!(own.iter().all(|row| row.agent == agent("bob")));

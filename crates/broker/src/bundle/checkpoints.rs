@@ -6,8 +6,8 @@ use handoffd_core::domain::ids::{ExecutionId, TaskId, TenantId};
 use handoffd_core::evidence::commitment::hash_text;
 use handoffd_store::store::{HandoffStore, StoreError};
 
-/// Checkpoints read at once.
-const PAGE: i64 = 64;
+/// Places of checkpoints read at once.
+const PAGE: i64 = 1_024;
 
 /// The location of each of the task's checkpoints, by commitment.
 pub(super) async fn checkpoints(
@@ -18,13 +18,12 @@ pub(super) async fn checkpoints(
     let key = (tenant.clone(), task);
     let (mut found, mut after) = (HashMap::new(), None);
     loop {
-        let page = store.list_checkpoints(&key, None, after.as_ref(), PAGE).await?;
-        let Some(last) = page.last() else { return Ok(found) };
-        after = Some((last.created_at, last.at.execution_id, last.at.seq));
-        for row in &page {
-            let saved =
-                BundledCheckpoint { run: row.at.execution_id, seq: row.at.seq, packed: None };
-            found.insert(hash_text(&row.part.commitment), saved);
+        let page = store.list_checkpoint_places(&key, after, PAGE).await?;
+        let Some((last, _)) = page.last() else { return Ok(found) };
+        after = Some(*last);
+        for (at, commitment) in &page {
+            let saved = BundledCheckpoint { run: at.execution_id, seq: at.seq, packed: None };
+            found.insert(hash_text(commitment), saved);
         }
     }
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use async_trait::async_trait;
 
 use handoffd_core::domain::escalation::Escalation;
-use handoffd_core::domain::handoff::{DeliveryMode, Handoff};
+use handoffd_core::domain::handoff::{CheckpointRef, DeliveryMode, Handoff};
 use handoffd_core::domain::ids::{
     AgentId, ContentId, EscalationId, ExecutionId, HandoffId, Micros, TaskId, TenantId,
 };
@@ -27,9 +27,9 @@ pub use lists::{
     CheckpointCursor, Cursor, DeadLetterFilter, Depths, EscalationFilter, HandoffFilter, TaskFilter,
 };
 pub use row_types::{
-    AgentRow, CheckpointRow, ClaimKey, ClaimRelease, DeadLetterRow, DeliveryClaim, IdempotencyRow,
-    KeyRow, OutboxRow, ReceiverKey, RefusedTaskRow, ReturnRow, Role, SaltedContent, StoredContent,
-    StoredPersonal, StoredRecord, TreeKeyRow,
+    AgentRow, CheckpointPlace, CheckpointRow, ClaimKey, ClaimRelease, DeadLetterRow, DeliveryClaim,
+    IdempotencyRow, KeyRow, OutboxRow, ReceiverKey, RefusedTaskRow, ReturnRow, Role, SaltedContent,
+    StoredContent, StoredPersonal, StoredRecord, TreeKeyRow,
 };
 
 pub mod attention;
@@ -182,6 +182,14 @@ pub trait HandoffStore: Send + Sync {
         after: Option<&CheckpointCursor>,
         limit: i64,
     ) -> Result<Vec<CheckpointRow>>;
+    /// The places and commitments of a task's checkpoints behind `after`, in the order of run and number. A page reads its own
+    /// rows alone, and no contents.
+    async fn list_checkpoint_places(
+        &self,
+        key: &TaskKey,
+        after: Option<CheckpointRef>,
+        limit: i64,
+    ) -> Result<Vec<CheckpointPlace>>;
     /// The personal data committed with a handoff, unpacked, in order, without erased data.
     async fn list_personal_data(&self, key: &HandoffKey) -> Result<Vec<Vec<u8>>>;
     async fn find_dead_letter(&self, key: &HandoffKey) -> Result<Option<DeadLetterRow>>;

@@ -132,6 +132,9 @@ pub struct CheckpointRow {
     pub created_at: Micros,
 }
 
+/// The place of a checkpoint within its task, and the commitment to its state.
+pub type CheckpointPlace = (CheckpointRef, [u8; 32]);
+
 /// A use of an `Idempotency-Key`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotencyRow {

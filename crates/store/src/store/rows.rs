@@ -166,8 +166,8 @@ macro_rules! decoders {
         use $crate::store::rows::unreadable;
         use $crate::store::schemas::PayloadSchemaRow;
         use $crate::store::{
-            AgentRow, CheckpointRow, DeadLetterRow, KeyRow, LastCheckpoint, OutboxRow,
-            RefusedTaskRow, Result, ReturnRow, Role, TreeKeyRow,
+            AgentRow, CheckpointPlace, CheckpointRow, DeadLetterRow, KeyRow, LastCheckpoint,
+            OutboxRow, RefusedTaskRow, Result, ReturnRow, Role, TreeKeyRow,
         };
 
         /// Parses a text column.
@@ -926,6 +926,12 @@ macro_rules! decoders {
             let last =
                 LastCheckpoint { seq: get(row, "seq")?, commitment: hash32(row, "commitment")? };
             Ok((parse(row, "agent_id")?, last))
+        }
+
+        pub(super) fn checkpoint_place(row: &$row) -> Result<CheckpointPlace> {
+            let at =
+                CheckpointRef { execution_id: parse(row, "execution_id")?, seq: get(row, "seq")? };
+            Ok((at, hash32(row, "commitment")?))
         }
 
         pub(super) fn checkpoint(row: &$row) -> Result<CheckpointRow> {

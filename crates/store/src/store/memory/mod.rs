@@ -10,15 +10,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
 use crate::store::{
-    AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointRow, ClaimKey,
-    ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, DeliveryClaim, Depths, DirectoryStore,
-    ErasureStore, EscalationFilter, EscalationKey, HandoffFilter, HandoffKey, HandoffStore, KeyRow,
-    LogStore, Needs, OutboxRow, OutboxStore, ReceiverKey, Result, ReturnRow, RunKey, SealChange,
-    StoreError, StoredContent, StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
+    AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointPlace, CheckpointRow,
+    ClaimKey, ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, DeliveryClaim, Depths,
+    DirectoryStore, ErasureStore, EscalationFilter, EscalationKey, HandoffFilter, HandoffKey,
+    HandoffStore, KeyRow, LogStore, Needs, OutboxRow, OutboxStore, ReceiverKey, Result, ReturnRow,
+    RunKey, SealChange, StoreError, StoredContent, StoredRecord, TaskFilter, TaskKey, TreeKeyRow,
+    Wakeups, Writes,
 };
 use async_trait::async_trait;
 use handoffd_core::domain::escalation::Escalation;
-use handoffd_core::domain::handoff::{DeliveryMode, Handoff};
+use handoffd_core::domain::handoff::{CheckpointRef, DeliveryMode, Handoff};
 use handoffd_core::domain::ids::{AgentId, ContentId, Micros, TaskId, TenantId};
 use handoffd_core::domain::progress::Edge;
 use handoffd_core::domain::task::Task;
@@ -259,6 +260,18 @@ impl HandoffStore for MemoryStore {
     ) -> Result<Vec<CheckpointRow>> {
         self.ask("list_checkpoints", |tables| Ok(tables.list_checkpoints(key, agent, after, limit)))
             .await
+    }
+
+    async fn list_checkpoint_places(
+        &self,
+        key: &TaskKey,
+        after: Option<CheckpointRef>,
+        limit: i64,
+    ) -> Result<Vec<CheckpointPlace>> {
+        self.ask("list_checkpoint_places", |tables| {
+            Ok(tables.list_checkpoint_places(key, after, limit))
+        })
+        .await
     }
 
     async fn list_personal_data(&self, key: &HandoffKey) -> Result<Vec<Vec<u8>>> {

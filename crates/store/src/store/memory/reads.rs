@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use crate::store::{
-    CheckpointCursor, CheckpointRow, Cursor, DeadLetterFilter, DeadLetterRow, Depths,
-    EscalationFilter, HandoffFilter, KeyRow, MOST_OPEN, RunKey, TaskFilter, TaskKey,
+    CheckpointCursor, CheckpointPlace, CheckpointRow, Cursor, DeadLetterFilter, DeadLetterRow,
+    Depths, EscalationFilter, HandoffFilter, KeyRow, MOST_OPEN, RunKey, TaskFilter, TaskKey,
 };
 use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::escalation::Escalation;
-use handoffd_core::domain::handoff::Handoff;
+use handoffd_core::domain::handoff::{CheckpointRef, Handoff};
 use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
 use handoffd_core::domain::task::Task;
 
@@ -197,6 +197,21 @@ impl Tables {
         rows.sort_by_key(|row| std::cmp::Reverse(place(row)));
         rows.truncate(usize::try_from(limit).unwrap_or(0));
         rows
+    }
+
+    pub(super) fn list_checkpoint_places(
+        &self,
+        key: &TaskKey,
+        after: Option<CheckpointRef>,
+        limit: i64,
+    ) -> Vec<CheckpointPlace> {
+        let own = self.checkpoints.values().filter(|row| {
+            row.tenant == key.0 && row.task_id == key.1 && after.is_none_or(|after| row.at > after)
+        });
+        let mut places: Vec<_> = own.map(|row| (row.at, row.part.commitment)).collect();
+        places.sort_unstable();
+        places.truncate(usize::try_from(limit).unwrap_or(0));
+        places
     }
 
     pub(super) fn depths(&self) -> Depths {

@@ -15,14 +15,15 @@ use sqlx::{ConnectOptions, Connection};
 use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
 use crate::store::rows::WhichRecords;
 use crate::store::{
-    AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointRow, ClaimKey,
-    ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, DeliveryClaim, Depths, DirectoryStore,
-    ErasureStore, EscalationFilter, EscalationKey, HandoffFilter, HandoffKey, HandoffStore, KeyRow,
-    LogStore, Needs, OutboxRow, OutboxStore, ReceiverKey, Result, ReturnRow, RunKey, SealChange,
-    StoreError, StoredContent, StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
+    AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointPlace, CheckpointRow,
+    ClaimKey, ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, DeliveryClaim, Depths,
+    DirectoryStore, ErasureStore, EscalationFilter, EscalationKey, HandoffFilter, HandoffKey,
+    HandoffStore, KeyRow, LogStore, Needs, OutboxRow, OutboxStore, ReceiverKey, Result, ReturnRow,
+    RunKey, SealChange, StoreError, StoredContent, StoredRecord, TaskFilter, TaskKey, TreeKeyRow,
+    Wakeups, Writes,
 };
 use handoffd_core::domain::escalation::Escalation;
-use handoffd_core::domain::handoff::{DeliveryMode, Handoff};
+use handoffd_core::domain::handoff::{CheckpointRef, DeliveryMode, Handoff};
 use handoffd_core::domain::ids::{AgentId, ContentId, Micros, TaskId, TenantId};
 use handoffd_core::domain::progress::Edge;
 use handoffd_core::domain::task::Task;
@@ -389,6 +390,15 @@ impl HandoffStore for PostgresStore {
         limit: i64,
     ) -> Result<Vec<CheckpointRow>> {
         answered(recovery::list_checkpoints(&self.pool, key, agent, after, limit)).await
+    }
+
+    async fn list_checkpoint_places(
+        &self,
+        key: &TaskKey,
+        after: Option<CheckpointRef>,
+        limit: i64,
+    ) -> Result<Vec<CheckpointPlace>> {
+        answered(recovery::list_checkpoint_places(&self.pool, key, after, limit)).await
     }
 
     async fn list_personal_data(&self, key: &HandoffKey) -> Result<Vec<Vec<u8>>> {

@@ -8,10 +8,11 @@ use super::reads::{NewestQuery, list, only};
 use super::rows;
 use crate::store::rows::{CHECKPOINT, EDGE, ESCALATION, unreadable};
 use crate::store::{
-    CheckpointCursor, CheckpointRow, Cursor, EscalationFilter, EscalationKey, HandoffKey, Result,
-    TaskKey,
+    CheckpointCursor, CheckpointPlace, CheckpointRow, Cursor, EscalationFilter, EscalationKey,
+    HandoffKey, Result, TaskKey,
 };
 use handoffd_core::domain::escalation::{Escalation, EscalationStatus};
+use handoffd_core::domain::handoff::CheckpointRef;
 use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
 use handoffd_core::domain::progress::Edge;
 use handoffd_core::evidence::commitment::unpack;
@@ -109,6 +110,24 @@ pub(super) async fn list_checkpoints(
     query.push(" ORDER BY created_at DESC, execution_id DESC, seq DESC LIMIT ").push_bind(limit);
     let found = query.build().fetch_all(pool).await.map_err(failed)?;
     found.iter().map(rows::checkpoint).collect()
+}
+
+/// A page of the places of a task's checkpoints, by run and number.
+pub(super) async fn list_checkpoint_places(
+    pool: &PgPool,
+    key: &TaskKey,
+    after: Option<CheckpointRef>,
+    limit: i64,
+) -> Result<Vec<CheckpointPlace>> {
+    let mut query = list("execution_id, seq, commitment", "checkpoints", &key.0);
+    query.push(" AND task_id = ").push_bind(key.1.to_string());
+    if let Some(CheckpointRef { execution_id, seq }) = after {
+        query.push(" AND (execution_id, seq) > (").push_bind(execution_id.to_string());
+        query.push(", ").push_bind(seq).push(")");
+    }
+    query.push(" ORDER BY execution_id, seq LIMIT ").push_bind(limit);
+    let found = query.build().fetch_all(pool).await.map_err(failed)?;
+    found.iter().map(rows::checkpoint_place).collect()
 }
 
 /// The personal data committed with a handoff.

@@ -13,14 +13,15 @@ use tokio::sync::Mutex;
 use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
 use crate::store::rows::WhichRecords;
 use crate::store::{
-    AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointRow, ClaimKey,
-    ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, DeliveryClaim, Depths, DirectoryStore,
-    ErasureStore, EscalationFilter, EscalationKey, HandoffFilter, HandoffKey, HandoffStore, KeyRow,
-    LogStore, Needs, OutboxRow, OutboxStore, ReceiverKey, Result, ReturnRow, RunKey, SealChange,
-    StoredContent, StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
+    AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointPlace, CheckpointRow,
+    ClaimKey, ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, DeliveryClaim, Depths,
+    DirectoryStore, ErasureStore, EscalationFilter, EscalationKey, HandoffFilter, HandoffKey,
+    HandoffStore, KeyRow, LogStore, Needs, OutboxRow, OutboxStore, ReceiverKey, Result, ReturnRow,
+    RunKey, SealChange, StoredContent, StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups,
+    Writes,
 };
 use handoffd_core::domain::escalation::Escalation;
-use handoffd_core::domain::handoff::{DeliveryMode, Handoff};
+use handoffd_core::domain::handoff::{CheckpointRef, DeliveryMode, Handoff};
 use handoffd_core::domain::ids::{AgentId, ContentId, Micros, TaskId, TenantId};
 use handoffd_core::domain::progress::Edge;
 use handoffd_core::domain::task::Task;
@@ -223,6 +224,15 @@ impl HandoffStore for SqliteStore {
         limit: i64,
     ) -> Result<Vec<CheckpointRow>> {
         self.read(|db| recovery::list_checkpoints(db, key, agent, after, limit)).await
+    }
+
+    async fn list_checkpoint_places(
+        &self,
+        key: &TaskKey,
+        after: Option<CheckpointRef>,
+        limit: i64,
+    ) -> Result<Vec<CheckpointPlace>> {
+        self.read(|db| recovery::list_checkpoint_places(db, key, after, limit)).await
     }
 
     async fn list_personal_data(&self, key: &HandoffKey) -> Result<Vec<Vec<u8>>> {

@@ -5,10 +5,11 @@ use super::reads::{NewestQuery, find};
 use super::rows;
 use crate::store::rows::{CHECKPOINT, EDGE, ESCALATION, unreadable};
 use crate::store::{
-    CheckpointCursor, CheckpointRow, Cursor, EscalationFilter, EscalationKey, HandoffKey, Result,
-    TaskKey,
+    CheckpointCursor, CheckpointPlace, CheckpointRow, Cursor, EscalationFilter, EscalationKey,
+    HandoffKey, Result, TaskKey,
 };
 use handoffd_core::domain::escalation::{Escalation, EscalationStatus};
+use handoffd_core::domain::handoff::CheckpointRef;
 use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
 use handoffd_core::domain::progress::Edge;
 use handoffd_core::evidence::commitment::unpack;
@@ -88,6 +89,26 @@ pub(super) fn list_checkpoints(
     query.push(" ORDER BY created_at DESC, execution_id DESC, seq DESC LIMIT ");
     query.push_bind(limit.max(0));
     query.build(db).list(rows::checkpoint)
+}
+
+/// See [`crate::store::HandoffStore::list_checkpoint_places`].
+pub(super) fn list_checkpoint_places(
+    db: &Db,
+    key: &TaskKey,
+    after: Option<CheckpointRef>,
+    limit: i64,
+) -> Result<Vec<CheckpointPlace>> {
+    let mut query = Pieces::new(
+        "SELECT execution_id, seq, commitment FROM checkpoints WHERE tenant = ".to_owned(),
+    );
+    query.push_bind(key.0.as_str().to_owned());
+    query.push(" AND task_id = ").push_bind(key.1.to_string());
+    if let Some(CheckpointRef { execution_id, seq }) = after {
+        query.push(" AND (execution_id, seq) > (").push_bind(execution_id.to_string());
+        query.push(", ").push_bind(seq).push(")");
+    }
+    query.push(" ORDER BY execution_id, seq LIMIT ").push_bind(limit.max(0));
+    query.build(db).list(rows::checkpoint_place)
 }
 
 /// See [`crate::store::HandoffStore::list_personal_data`].
