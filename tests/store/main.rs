@@ -31,6 +31,7 @@ mod schema;
 mod schemas;
 mod seals;
 mod servers;
+mod statements;
 mod states;
 mod streams;
 mod tamper;

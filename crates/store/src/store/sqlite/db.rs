@@ -32,6 +32,7 @@ impl Db {
 
     /// Prepares a statement, once for each text.
     pub(super) fn query(&self, sql: &str) -> Query<'_> {
+        tracing::trace!(sql);
         Query { statement: self.0.prepare_cached(sql), bound: 0 }
     }
 
