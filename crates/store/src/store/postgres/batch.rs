@@ -4,18 +4,13 @@
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
-use sqlx::postgres::{PgRow, Postgres};
+use sqlx::postgres::PgRow;
 
 use super::call::Call;
 use super::rows;
 use crate::store::Result;
-
-/// A table as written by batches. The first `keys` columns are its primary key.
-pub(super) struct BatchTable {
-    pub(super) name: &'static str,
-    pub(super) keys: usize,
-    pub(super) columns: &'static [(&'static str, &'static str)],
-}
+use crate::store::query::FromColumn;
+use crate::store::table::BatchTable;
 
 /// Rows of a table that are bound value by value. Each number of them is a text of its own, which a connection prepares.
 pub(super) const FEW: usize = 2;
@@ -209,7 +204,7 @@ pub(super) use bind;
 /// One column of the rows read, for binding as an array.
 pub(super) fn column<'r, T>(found: &'r [PgRow], name: &str) -> Result<Vec<T>>
 where
-    T: sqlx::Decode<'r, Postgres> + sqlx::Type<Postgres>,
+    T: FromColumn<'r>,
 {
     found.iter().map(|row| rows::get(row, name)).collect()
 }
@@ -405,23 +400,6 @@ pub(super) const DEAD_LETTERS: BatchTable = BatchTable {
     ],
 };
 
-pub(super) const REFUSALS: BatchTable = BatchTable {
-    name: "refusals",
-    keys: 2,
-    columns: &[
-        ("tenant", TEXT),
-        ("refusal_id", TEXT),
-        ("created_at", BIGINT),
-        ("source", TEXT),
-        ("target", TEXT),
-        ("task_id", TEXT),
-        ("handoff_id", TEXT),
-        ("code", TEXT),
-        ("pointer", TEXT),
-        ("findings", TEXT),
-    ],
-};
-
 pub(super) const AGENTS: BatchTable = BatchTable {
     name: "agents",
     keys: 2,
@@ -527,43 +505,6 @@ pub(super) const EVENTS: BatchTable = BatchTable {
     ],
 };
 
-pub(super) const CONTRACTS: BatchTable = BatchTable {
-    name: "contracts",
-    keys: 3,
-    columns: &[
-        ("tenant", TEXT),
-        ("contract_id", TEXT),
-        ("version", TEXT),
-        ("doc", TEXT),
-        ("sha256", BYTEA),
-        ("source", TEXT),
-        ("target", TEXT),
-        ("created_at", BIGINT),
-    ],
-};
-
-pub(super) const PAYLOAD_SCHEMAS: BatchTable = BatchTable {
-    name: "payload_schemas",
-    keys: 3,
-    columns: &[
-        ("tenant", TEXT),
-        ("schema_id", TEXT),
-        ("version", TEXT),
-        ("ordinal", BIGINT),
-        ("doc", TEXT),
-        ("sha256", BYTEA),
-        ("migration", TEXT),
-        ("created_by", TEXT),
-        ("created_at", BIGINT),
-    ],
-};
-
-pub(super) const REPEATS: BatchTable = BatchTable {
-    name: "contract_repeats",
-    keys: 2,
-    columns: &[("tenant", TEXT), ("repeat_key", TEXT), ("handoff_id", TEXT), ("seen_at", BIGINT)],
-};
-
 pub(super) const RETURNS: BatchTable = BatchTable {
     name: "returns",
     keys: 2,
@@ -578,38 +519,6 @@ pub(super) const RETURNS: BatchTable = BatchTable {
     ],
 };
 
-pub(super) const CHUNKS: BatchTable = BatchTable {
-    name: "chunks",
-    keys: 3,
-    columns: &[
-        ("tenant", TEXT),
-        ("handoff_id", TEXT),
-        ("seq", BIGINT),
-        ("content_id", TEXT),
-        ("commitment", BYTEA),
-        ("ends", TEXT),
-        ("reason", TEXT),
-        ("created_at", BIGINT),
-    ],
-};
-
-pub(super) const STREAM_LINES: BatchTable = BatchTable {
-    name: "stream_lines",
-    keys: 2,
-    columns: &[("tenant", TEXT), ("handoff_id", TEXT)],
-};
-
-pub(super) const OPINIONS: BatchTable = BatchTable {
-    name: "opinions_due",
-    keys: 2,
-    columns: &[
-        ("tenant", TEXT),
-        ("handoff_id", TEXT),
-        ("attempts", "integer"),
-        ("next_at", BIGINT),
-    ],
-};
-
 pub(super) const REFUSED_TASKS: BatchTable = BatchTable {
     name: "refused_tasks",
     keys: 3,
@@ -618,20 +527,6 @@ pub(super) const REFUSED_TASKS: BatchTable = BatchTable {
         ("task_id", TEXT),
         ("agent_id", TEXT),
         ("refusals", BIGINT),
-        ("updated_at", BIGINT),
-    ],
-};
-
-pub(super) const CAPS: BatchTable = BatchTable {
-    name: "caps",
-    keys: 3,
-    columns: &[
-        ("tenant", TEXT),
-        ("agent_id", TEXT),
-        ("window_s", BIGINT),
-        ("usd_nanos", BIGINT),
-        ("mark", BIGINT),
-        ("books", TEXT),
         ("updated_at", BIGINT),
     ],
 };

@@ -7,6 +7,8 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 use super::failure::broken;
+use crate::store::query::{self, Kind};
+use crate::store::table::Column;
 use crate::store::{Result, StoreError};
 
 /// One statement to be sent in a flight.
@@ -49,6 +51,44 @@ impl Call {
             self.add(&value);
         }
         self
+    }
+
+    /// A statement that is the same for both databases, with its values.
+    pub(super) fn of(statement: query::Statement<'static>) -> Self {
+        let call = Self::new(statement.text);
+        statement.values.into_iter().fold(call, |call, value| match value {
+            query::Value::Texts(texts) => call.bind(texts),
+            query::Value::Null(kind) => Self { flat: true, ..call }.column(kind, &[value]).arrays(),
+            query::Value::Text(text) => call.bind(&*text),
+            query::Value::Long(number) => call.bind(number),
+            query::Value::Int(number) => call.bind(number),
+            query::Value::Flag(flag) => call.bind(flag),
+            query::Value::Bytes(bytes) => call.bind(&*bytes),
+        })
+    }
+
+    /// Adds rows, column by column.
+    pub(super) fn rows<T>(self, columns: &[Column<T>], rows: &[&T]) -> Self {
+        columns.iter().fold(self, |call, column| {
+            let values: Vec<_> = rows.iter().map(|row| (column.get)(row)).collect();
+            call.column(column.kind, &values)
+        })
+    }
+
+    fn column(self, kind: Kind, values: &[query::Value<'_>]) -> Self {
+        let values = values.iter();
+        match kind {
+            Kind::Text => self.bind(values.map(query::Value::as_text).collect::<Vec<_>>()),
+            Kind::Long => self.bind(values.map(query::Value::as_long).collect::<Vec<_>>()),
+            Kind::Int => self.bind(values.map(query::Value::as_int).collect::<Vec<_>>()),
+            Kind::Flag => self.bind(values.map(query::Value::as_flag).collect::<Vec<_>>()),
+            Kind::Bytes => self.bind(values.map(query::Value::as_bytes).collect::<Vec<_>>()),
+        }
+    }
+
+    /// The same call, no longer flat.
+    fn arrays(self) -> Self {
+        Self { flat: false, ..self }
     }
 
     fn add<T: Value>(&mut self, value: &T) {

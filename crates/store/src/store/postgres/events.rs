@@ -274,7 +274,14 @@ async fn page(
     query.push(" AND (e.leaf_index, e.ordinal) > (").push_bind(after.leaf_index);
     query.push(", ").push_bind(after.ordinal);
     query.push(") ORDER BY e.leaf_index, e.ordinal LIMIT ").push_bind(limit.max(0));
-    query.build().fetch_all(&store.pool).await.map_err(failed)?.iter().map(rows::event).collect()
+    query
+        .build()
+        .fetch_all(&store.pool)
+        .await
+        .map_err(failed)?
+        .iter()
+        .map(|row| rows::event(row))
+        .collect()
 }
 
 #[async_trait]
@@ -319,7 +326,7 @@ impl EventStore for PostgresStore {
             .await
             .map_err(failed)?
             .as_ref()
-            .map(rows::subscription)
+            .map(|row| rows::subscription(row))
             .transpose()
         }).await
     }
@@ -336,7 +343,7 @@ impl EventStore for PostgresStore {
                 .await
                 .map_err(failed)?
                 .iter()
-                .map(rows::subscription)
+                .map(|row| rows::subscription(row))
                 .collect()
         })
         .await
@@ -353,7 +360,7 @@ impl EventStore for PostgresStore {
                 .await
                 .map_err(failed)?
                 .as_ref()
-                .map(rows::cursor)
+                .map(|row| rows::cursor(row))
                 .transpose()
         })
         .await
@@ -419,7 +426,7 @@ impl EventStore for PostgresStore {
                 .await
                 .map_err(failed)?
                 .as_ref()
-                .map(rows::cursor)
+                .map(|row| rows::cursor(row))
                 .transpose()
         })
         .await
@@ -471,7 +478,7 @@ impl EventStore for PostgresStore {
                 .await
                 .map_err(failed)?
                 .iter()
-                .map(rows::event_delivery)
+                .map(|row| rows::event_delivery(row))
                 .collect()
         })
         .await

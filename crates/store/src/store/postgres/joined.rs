@@ -6,8 +6,9 @@
 
 use std::fmt::Write as _;
 
-use super::batch::{BatchTable, Bound};
+use super::batch::Bound;
 use super::call::Call;
+use crate::store::table::{BatchTable, Table};
 
 /// Approximate limit of a statement's bytes, of what the driver and the server keep of it at once. A single row may
 /// exceed it.
@@ -87,6 +88,18 @@ impl JoinedStatement {
                 self.end();
             }
         }
+    }
+
+    /// [`Self::put`] of rows whose table states their columns, by any mode but [`WriteMode::Delete`].
+    pub(super) fn rows<'r, T>(
+        &mut self,
+        table: &Table<T>,
+        how: WriteMode,
+        rows: impl IntoIterator<Item = &'r T>,
+    ) {
+        let rows: Vec<&T> = rows.into_iter().collect();
+        let columns = |bound: Call, rows: &[&T]| bound.rows(table.columns, rows);
+        self.put(&table.shape, how, &rows, |_| 0, columns);
     }
 
     /// The statements, in order.

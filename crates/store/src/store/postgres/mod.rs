@@ -13,7 +13,7 @@ use sqlx::postgres::PgPool;
 use sqlx::{ConnectOptions, Connection};
 
 use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
-use crate::store::rows::WhichRecords;
+use crate::store::rows::{self, WhichRecords};
 use crate::store::{
     AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointRow, ClaimKey,
     ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, DeliveryClaim, Depths, DirectoryStore,
@@ -46,38 +46,17 @@ mod failure;
 mod joined;
 mod log;
 mod migrations;
-mod opinions;
 #[cfg(feature = "simulation")]
 mod plans;
+mod pool;
 mod reads;
 mod recovery;
 mod refusals;
-mod requests;
 mod roles;
-mod rows {
-    #![allow(dead_code, reason = "of two drivers, each decodes some kinds of rows")]
-
-    crate::store::rows::decoders!(sqlx::postgres::PgRow);
-}
-mod schemas;
 mod seals;
 mod servers;
 mod session;
-mod session_rows {
-    #![allow(dead_code, reason = "of two drivers, each decodes some kinds of rows")]
-
-    /// Reads one column of any type.
-    pub(super) fn get<'r, T>(row: &'r tokio_postgres::Row, column: &str) -> crate::store::Result<T>
-    where
-        T: tokio_postgres::types::FromSql<'r>,
-    {
-        row.try_get(column).map_err(|err| unreadable(column, err))
-    }
-
-    crate::store::rows::decoders!(tokio_postgres::Row, get);
-}
 mod statistics;
-mod streams;
 mod tls;
 mod transact;
 mod wakeups;

@@ -50,7 +50,7 @@ pub(super) async fn find_key(pool: &PgPool, hash: &[u8]) -> Result<Option<KeyRow
         .await
         .map_err(failed)?
         .as_ref()
-        .map(rows::key)
+        .map(|row| rows::key(row))
         .transpose()
 }
 
@@ -64,7 +64,7 @@ pub(super) async fn list_keys(pool: &PgPool, tenant: &TenantId) -> Result<Vec<Ke
     .await
     .map_err(failed)?
     .iter()
-    .map(rows::key)
+    .map(|row| rows::key(row))
     .collect()
 }
 
@@ -102,7 +102,7 @@ pub(super) async fn list_agents(pool: &PgPool, tenant: &TenantId) -> Result<Vec<
     .await
     .map_err(failed)?
     .iter()
-    .map(rows::agent)
+    .map(|row| rows::agent(row))
     .collect()
 }
 
@@ -130,7 +130,7 @@ pub(super) async fn list_changed_agents(
     .await
     .map_err(failed)?
     .iter()
-    .map(rows::changed_agent)
+    .map(|row| rows::changed_agent(row))
     .collect()
 }
 
@@ -170,7 +170,7 @@ pub(super) async fn find_handoff(pool: &PgPool, key: &HandoffKey) -> Result<Opti
     .await
     .map_err(failed)?
     .as_ref()
-    .map(rows::handoff)
+    .map(|row| rows::handoff(row))
     .transpose()
 }
 
@@ -254,7 +254,7 @@ pub(super) async fn list_handoffs(
     limit: i64,
 ) -> Result<Vec<Handoff>> {
     let found = handoffs(tenant, filter).fetch(pool, after, limit).await?;
-    found.iter().map(rows::handoff).collect()
+    found.iter().map(|row| rows::handoff(row)).collect()
 }
 
 pub(super) fn handoffs(tenant: &TenantId, filter: &HandoffFilter) -> NewestQuery<'static> {
@@ -292,7 +292,7 @@ pub(super) async fn find_task(pool: &PgPool, key: &TaskKey) -> Result<Option<Tas
     .await
     .map_err(failed)?
     .as_ref()
-    .map(rows::task)
+    .map(|row| rows::task(row))
     .transpose()
 }
 
@@ -305,7 +305,7 @@ pub(super) async fn list_tasks(
     limit: i64,
 ) -> Result<Vec<Task>> {
     let found = tasks(tenant, filter).fetch(pool, after, limit).await?;
-    found.iter().map(rows::task).collect()
+    found.iter().map(|row| rows::task(row)).collect()
 }
 
 pub(super) fn tasks(tenant: &TenantId, filter: &TaskFilter) -> NewestQuery<'static> {
@@ -362,7 +362,7 @@ pub(super) async fn find_checkpoint(
         .await
         .map_err(failed)?
         .as_ref()
-        .map(rows::checkpoint)
+        .map(|row| rows::checkpoint(row))
         .transpose()
 }
 
@@ -387,7 +387,7 @@ pub(super) async fn list_checkpoints_at(
         .await
         .map_err(failed)?
         .iter()
-        .map(rows::checkpoint)
+        .map(|row| rows::checkpoint(row))
         .collect()
 }
 
@@ -400,7 +400,7 @@ pub(super) async fn list_dead_letters(
     limit: i64,
 ) -> Result<Vec<DeadLetterRow>> {
     let found = dead_letters(tenant, filter).fetch(pool, after, limit).await?;
-    found.iter().map(rows::dead_letter).collect()
+    found.iter().map(|row| rows::dead_letter(row)).collect()
 }
 
 pub(super) fn dead_letters(tenant: &TenantId, filter: &DeadLetterFilter) -> NewestQuery<'static> {
@@ -430,6 +430,6 @@ pub(super) async fn find_dead_letter(
     .await
     .map_err(failed)?
     .as_ref()
-    .map(rows::dead_letter)
+    .map(|row| rows::dead_letter(row))
     .transpose()
 }

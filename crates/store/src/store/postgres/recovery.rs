@@ -26,7 +26,7 @@ pub(super) async fn list_edges(pool: &PgPool, key: &TaskKey) -> Result<Vec<Edge>
     .await
     .map_err(failed)?
     .iter()
-    .map(rows::edge)
+    .map(|row| rows::edge(row))
     .collect()
 }
 
@@ -43,7 +43,7 @@ pub(super) async fn find_escalation(
     .await
     .map_err(failed)?
     .as_ref()
-    .map(rows::escalation)
+    .map(|row| rows::escalation(row))
     .transpose()
 }
 
@@ -56,7 +56,7 @@ pub(super) async fn list_escalations(
     limit: i64,
 ) -> Result<Vec<Escalation>> {
     let found = escalations(tenant, filter).fetch(pool, after, limit).await?;
-    found.iter().map(rows::escalation).collect()
+    found.iter().map(|row| rows::escalation(row)).collect()
 }
 
 pub(super) fn escalations(tenant: &TenantId, filter: &EscalationFilter) -> NewestQuery<'static> {
@@ -86,7 +86,7 @@ pub(super) async fn list_overdue(
     .await
     .map_err(failed)?
     .iter()
-    .map(rows::escalation)
+    .map(|row| rows::escalation(row))
     .collect()
 }
 
@@ -108,7 +108,7 @@ pub(super) async fn list_checkpoints(
     }
     query.push(" ORDER BY created_at DESC, execution_id DESC, seq DESC LIMIT ").push_bind(limit);
     let found = query.build().fetch_all(pool).await.map_err(failed)?;
-    found.iter().map(rows::checkpoint).collect()
+    found.iter().map(|row| rows::checkpoint(row)).collect()
 }
 
 /// The personal data committed with a handoff.

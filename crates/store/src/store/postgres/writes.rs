@@ -12,7 +12,7 @@ use super::transact::AbsentRows;
 use crate::store::budget_column;
 use crate::store::{
     AgentRow, CheckpointRow, DeadLetterRow, HandoffKey, IdempotencyRow, KeyRow, OutboxRow,
-    RefusedTaskRow, ReturnRow, Writes,
+    RefusedTaskRow, ReturnRow, Writes, opinions, refusals, schemas, streams,
 };
 use handoffd_core::domain::escalation::{Escalation, EscalationOutcome};
 use handoffd_core::domain::handoff::Handoff;
@@ -28,6 +28,7 @@ static AGENTS_UPSERT: Sql = Sql::new(|| AGENTS.upsert(1, Bound::Arrays));
 static AGENTS_DELETE: Sql = Sql::new(|| AGENTS.delete(1, Bound::Arrays));
 static REFUSED_TASKS_INSERT: Sql = Sql::new(|| REFUSED_TASKS.insert(1, Bound::Arrays));
 static REFUSED_TASKS_UPDATE: Sql = Sql::new(|| REFUSED_TASKS.update());
+static SCHEMAS_INSERT: Sql = Sql::new(|| schemas::PAYLOAD_SCHEMAS.shape.insert(1, Bound::Arrays));
 static KEYS_INSERT: Sql = Sql::new(|| KEYS.insert(1, Bound::Arrays));
 static KEYS_UPSERT: Sql = Sql::new(|| KEYS.upsert(1, Bound::Arrays));
 
@@ -55,9 +56,10 @@ pub(super) fn calls(writes: &Writes, absent: &AbsentRows) -> Vec<Call> {
     joined.put(&HANDOFFS, WriteMode::Update(&HANDOFF_ERASED), &known, |_| 0, handoffs);
     write_outbox(&mut joined, writes);
     write_beside(&mut joined, writes);
-    super::streams::write(&mut joined, writes);
-    super::opinions::write(&mut joined, writes);
-    super::refusals::write(&mut joined, writes);
+    joined.rows(&streams::CHUNKS, WriteMode::Insert, &writes.chunks);
+    joined.rows(&streams::STREAM_LINES, WriteMode::Insert, &writes.stream_lines);
+    write_opinions(&mut joined, writes);
+    joined.rows(&refusals::REFUSALS, WriteMode::Insert, &writes.refusals);
     write_recovery(&mut joined, writes);
     write_contents(&mut joined, writes);
     let mut calls = joined.calls();
@@ -67,9 +69,22 @@ pub(super) fn calls(writes: &Writes, absent: &AbsentRows) -> Vec<Call> {
     let retargets = writes.retargets.iter();
     calls.extend(retargets.map(|(agent, (mode, at))| super::claims::retarget(agent, *mode, *at)));
     calls.extend(super::contracts::calls(writes, absent));
-    calls.extend(super::schemas::calls(writes));
+    if !writes.payload_schemas.is_empty() {
+        let rows: Vec<_> = writes.payload_schemas.iter().collect();
+        let call = Call::new(SCHEMAS_INSERT.as_str());
+        calls.push(call.rows(schemas::PAYLOAD_SCHEMAS.columns, &rows));
+    }
     calls.extend(super::caps::calls(writes, absent));
     calls
+}
+
+fn write_opinions(joined: &mut JoinedStatement, writes: &Writes) {
+    joined.rows(&opinions::OPINIONS, WriteMode::Insert, &opinions::due(writes));
+    let keys = |bound: Call, rows: &[&HandoffKey]| {
+        bind!(bound, rows, |key| key.0.as_str(), key.1.to_string())
+    };
+    let recorded = opinions::recorded(writes);
+    joined.put(&opinions::OPINIONS.shape, WriteMode::Delete, &recorded, |_| 0, keys);
 }
 
 fn write_contents(joined: &mut JoinedStatement, writes: &Writes) {

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use super::batch::json;
-use super::db::{Db, Row};
+use super::db::Db;
 use super::log::unpacked;
 use super::rows;
+use crate::store::query::Row;
 use crate::store::rows::{OUTBOX, RETURN};
 use crate::store::{
     ClaimKey, ClaimRelease, DeliveryClaim, OutboxRow, ReceiverKey, Result, ReturnRow, TaskKey,
@@ -181,7 +182,7 @@ pub(super) fn claim(
     Ok(claims)
 }
 
-fn claimed(row: &Row<'_>) -> Result<DeliveryClaim> {
+fn claimed(row: &dyn Row) -> Result<DeliveryClaim> {
     rows::addressed(row)?;
     // Erased since: the attempt goes on, with nothing to show. What is only cold is not erased, and
     // must not go out empty: open handoffs are held back from the archive, so this is a fault.

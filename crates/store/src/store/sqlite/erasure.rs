@@ -66,7 +66,7 @@ fn known(db: &Db, subject: &SubjectRef) -> Result<SubjectState> {
         .query("SELECT count(*) FROM personal_data WHERE tenant = ? AND subject_id = ?")
         .bind(subject.tenant.as_str())
         .bind(subject.id.as_str())
-        .one(|row| row.first())?;
+        .only()?;
     let sql = format!(
         "SELECT {ERASURE} FROM erasures WHERE tenant = ? AND subject_key = ? \
          ORDER BY requested_at DESC, erasure_id DESC LIMIT 1"
@@ -550,7 +550,7 @@ impl SqliteStore {
 fn rewrite(db: &Db, limit: u64) -> Result<ScrubOutcome> {
     let size: i64 = db
         .query("SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()")
-        .one(|row| row.first())?;
+        .only()?;
     if u64::try_from(size).is_ok_and(|size| size <= limit) {
         db.batch("VACUUM")?;
         fault::at(Step::EraseVacuumed);

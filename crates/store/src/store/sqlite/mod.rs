@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use tokio::sync::Mutex;
 
 use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
-use crate::store::rows::WhichRecords;
+use crate::store::rows::{self, WhichRecords};
 use crate::store::{
     AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointRow, ClaimKey,
     ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, DeliveryClaim, Depths, DirectoryStore,
@@ -31,26 +31,21 @@ use handoffd_core::evidence::record::{LogHead, SealedRecord};
 
 mod append;
 mod batch;
-mod caps;
 mod claims;
 mod cold;
 mod connection;
-mod contracts;
 mod db;
 mod erasure;
 mod events;
 mod log;
 mod migrations;
-mod opinions;
 #[cfg(feature = "simulation")]
 mod plans;
 mod reads;
 mod recovery;
 mod refusals;
-mod requests;
-mod schemas;
 mod seals;
-mod streams;
+mod single;
 mod transact;
 mod wal;
 mod writes;
@@ -61,18 +56,6 @@ mod rows_tests;
 mod tests;
 
 pub use connection::{SqliteOptions, private_folder};
-
-/// Rows to values.
-mod rows {
-    use super::db::{Column, Row};
-
-    /// Reads one column of any type.
-    pub(super) fn get<'r, T: Column<'r>>(row: &'r Row<'_>, column: &str) -> Result<T> {
-        row.get(column)
-    }
-
-    crate::store::rows::decoders!(Row<'_>, get);
-}
 
 /// A store in one SQLite file.
 pub struct SqliteStore {

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::db::{Db, Pieces, Row};
+use super::db::{Db, Pieces};
 use super::rows;
+use crate::store::query::Row;
 use crate::store::rows::{AGENT, CHECKPOINT, DEAD_LETTER, HANDOFF, KEY, TASK};
 use crate::store::{
     AgentRow, CheckpointRow, Cursor, DeadLetterFilter, DeadLetterRow, Depths, HandoffFilter,
@@ -106,7 +107,7 @@ pub(super) fn list_agents(db: &Db, tenant: &TenantId) -> Result<Vec<AgentRow>> {
 /// See [`crate::store::DirectoryStore::count_agent_changes`].
 pub(super) fn count_agent_changes(db: &Db, tenant: &TenantId) -> Result<i64> {
     let sql = "SELECT revision FROM agent_changes WHERE tenant = ? AND agent_id = ''";
-    let found = db.query(sql).bind(tenant.as_str()).find(|row| row.first())?;
+    let found = db.query(sql).bind(tenant.as_str()).scalar()?;
     Ok(found.unwrap_or(0))
 }
 
@@ -142,7 +143,7 @@ pub(super) fn find<T>(
     sql: &str,
     tenant: &TenantId,
     id: impl std::fmt::Display,
-    read: fn(&Row<'_>) -> Result<T>,
+    read: fn(&dyn Row) -> Result<T>,
 ) -> Result<Option<T>> {
     db.query(sql).bind(tenant.as_str()).bind(id.to_string()).find(read)
 }
@@ -256,7 +257,7 @@ impl NewestQuery {
         db: &Db,
         after: Option<&Cursor>,
         limit: i64,
-        read: fn(&Row<'_>) -> Result<T>,
+        read: fn(&dyn Row) -> Result<T>,
     ) -> Result<Vec<T>> {
         self.page(after, limit).build(db).list(read)
     }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::batch::{RowBatch, json};
+use super::batch::{RowBatch, insert, json, upsert};
 use super::db::{Db, Query};
 use super::transact::IDEMPOTENCY;
 use crate::store::budget_column;
@@ -12,7 +12,8 @@ use crate::store::rows::{
 };
 use crate::store::{
     AgentKey, AgentRow, CheckpointRow, DeadLetterRow, IdempotencyRow, KeyRow, OutboxRow,
-    RefusedTaskRow, Result, ReturnRow, StoreError, Writes,
+    RefusedTaskRow, Result, ReturnRow, StoreError, Writes, caps, contracts, opinions, refusals,
+    schemas, streams,
 };
 use handoffd_core::domain::escalation::{Escalation, EscalationOutcome};
 use handoffd_core::domain::handoff::{DeliveryMode, Handoff};
@@ -108,12 +109,18 @@ pub(super) fn write(db: &Db, writes: &Writes) -> Result<()> {
         bind_escalation,
     )?;
     write_access(db, writes)?;
-    super::contracts::write(db, writes)?;
-    super::schemas::write(db, writes)?;
-    super::caps::write(db, writes)?;
-    super::streams::write(db, writes)?;
-    super::opinions::write(db, writes)?;
-    super::refusals::write(db, writes)?;
+    insert(db, &contracts::CONTRACTS, &writes.contracts)?;
+    upsert(db, &contracts::REPEATS, writes.repeats.values())?;
+    insert(db, &schemas::PAYLOAD_SCHEMAS, &writes.payload_schemas)?;
+    upsert(db, &caps::CAPS, writes.caps.values().flatten())?;
+    for (key, _) in writes.caps.iter().filter(|(_, cap)| cap.is_none()) {
+        db.statement(&caps::lift(key)).execute()?;
+    }
+    insert(db, &streams::CHUNKS, &writes.chunks)?;
+    insert(db, &streams::STREAM_LINES, &writes.stream_lines)?;
+    insert(db, &opinions::OPINIONS, &opinions::due(writes))?;
+    delete(db, "opinions_due", "handoff_id", &opinions::recorded(writes))?;
+    insert(db, &refusals::REFUSALS, &writes.refusals)?;
     for (agent, (mode, at)) in &writes.retargets {
         retarget(db, agent, *mode, *at)?;
     }
