@@ -2,54 +2,16 @@
 
 pub(super) use super::query::unreadable;
 use super::query::{FromColumn, Row};
-use crate::store::erasure::{ErasureRow, ErasureStatus, HandoffRoute, HoldRow, SubjectDatum};
-use crate::store::events::{
-    CursorRow, EventDeliveryOutcome, EventDeliveryRow, EventRow, SubscriptionRow,
-};
-use crate::store::{
-    AgentRow, BatchState, CheckpointRow, DeadLetterRow, IdempotencyRow, KeyRow, LastCheckpoint,
-    OutboxRow, RefusedTaskRow, Result, ReturnRow, Role, TreeKeyRow,
-};
-use handoffd_core::domain::dead_letter::DeadLetterStatus;
-use handoffd_core::domain::escalation::{Escalation, EscalationOutcome, EscalationStatus};
+use crate::store::erasure::{HandoffRoute, SubjectDatum};
+use crate::store::events::EventRow;
+use crate::store::{BatchState, IdempotencyRow, LastCheckpoint, Result, TreeKeyRow};
 use handoffd_core::domain::event::{Event, Position};
-use handoffd_core::domain::handoff::{
-    CheckpointRef, Cost, DeliveryMode, Handoff, HandoffStatus, Priority,
-};
+use handoffd_core::domain::handoff::{CheckpointRef, DeliveryMode, HandoffStatus};
 use handoffd_core::domain::ids::{Micros, TaskId};
-use handoffd_core::domain::latency::LatencyClock;
-use handoffd_core::domain::money::Usd;
-use handoffd_core::domain::progress::Edge;
-use handoffd_core::domain::task::{Task, TaskStatus};
-use handoffd_core::evidence::commitment::{Codec, PackedContent};
-use handoffd_core::evidence::erasure::{DataSlot, ErasureScope};
+use handoffd_core::evidence::commitment::Codec;
+use handoffd_core::evidence::erasure::DataSlot;
 use handoffd_core::evidence::merkle::Frontier;
 use handoffd_core::evidence::record::LogHead;
-
-/// Columns of a task, in any order.
-pub(super) const TASK: &str = "tenant, task_id, status, holder, checkpoint_execution, checkpoint_seq, fence, handoffs, undelivered, failures, spent_nanos, remaining_nanos, created_at, updated_at, topped_up_nanos, opened_by, course, funds";
-
-/// Columns of a handoff.
-pub(super) const HANDOFF: &str = "tenant, handoff_id, task_id, parent_id, source, source_version, source_execution, target, target_type, target_version, mode, status, fencing_token, attempts, deadline_at, spent_nanos, remaining_nanos, prompt_tokens, completion_tokens, idempotent, checkpoint_execution, checkpoint_seq, content_id, digest_salt, digest, reason, traceparent, created_at, accepted_at, ended_at, policy, commitment, checkpoint_commitment, topped_up_nanos, origin, tracestate, span, started_at, offered_at, context, sent_id, question, questions, conversation_id, stream, stream_due, pulse, user_ref";
-
-/// Columns of an outbox row.
-pub(super) const OUTBOX: &str = "tenant, handoff_id, task_id, seq, target, mode, priority, visible_at, attempt, busy, claimed_by, created_at";
-
-/// Columns of a key.
-pub(super) const KEY: &str =
-    "tenant, key_id, key_hash, role, agent_id, label, created_at, expires_at";
-
-/// Columns of an agent.
-pub(super) const AGENT: &str = "tenant, agent_id, doc, secrets, created_at, updated_at";
-
-/// Columns of a dead letter.
-pub(super) const DEAD_LETTER: &str = "tenant, handoff_id, task_id, source, target, reason, failures, status, created_at, resolved_at, resolved_by";
-
-/// Columns of an edge of a task.
-pub(super) const EDGE: &str = "tenant, task_id, source, target, passages, repeats, completed_count, failures, spent_nanos, remaining_nanos, topped_up_nanos, updated_at";
-
-/// Columns of an escalation.
-pub(super) const ESCALATION: &str = "tenant, escalation_id, task_id, handoff_id, source, target, reason, channel, resume_as, status, created_at, timeout_at, resolved_at, resolved_by, resolution";
 
 /// Columns of a log's head.
 pub(super) const HEAD: &str = "tenant, log_id, size, hash, frontier";
@@ -78,35 +40,8 @@ pub(super) const ABOUT_STATE: &str = "kind IN ('AGENT_CREATED', 'AGENT_UPDATED',
      'SUBSCRIPTION_DISABLED', 'SUBSCRIPTION_REPLAYED', 'LEGAL_HOLD_PLACED', 'LEGAL_HOLD_RELEASED', \
      'BUDGET_CHANGED', 'STATE_ADOPTED')";
 
-/// Columns of a checkpoint.
-pub(super) const CHECKPOINT: &str =
-    "tenant, task_id, execution_id, seq, agent_id, commitment, salt, codec, bytes, created_at";
-
-/// Columns of a subscription.
-pub(super) const SUBSCRIPTION: &str =
-    "tenant, subscription_id, doc, secrets, created_at, updated_at";
-
-/// Columns of a refused task id.
-pub(super) const REFUSED_TASK: &str = "tenant, task_id, agent_id, refusals, updated_at";
-
-/// Columns of a return.
-pub(super) const RETURN: &str =
-    "tenant, handoff_id, task_id, agent_id, returned_at, visible_at, question";
-
 /// Columns of an event `e`, with those of its handoff `h`.
 pub(super) const EVENT: &str = "e.tenant, e.leaf_index, e.ordinal, e.event_id, e.type, e.at, e.task_id, e.handoff_id, e.source, e.target, e.audience, e.data, h.reason, h.content_id";
-
-/// Columns of a cursor.
-pub(super) const CURSOR: &str = "tenant, subscriber, leaf_index, ordinal, active, broker, lease_until, next_at, failures, failing_since, attempts";
-
-/// Columns of an attempt to publish an event.
-pub(super) const EVENT_DELIVERY: &str = "tenant, subscriber, slot, number, leaf_index, ordinal, event_id, type, at, attempt, outcome, status, detail, duration_us";
-/// Columns of an erasure.
-pub(super) const ERASURE: &str = "tenant, erasure_id, subject_key, subject_id, commitment, scope, reason, status, held, data, contents, checkpoints, leaf_index, requested_at, updated_at, completed_at";
-
-/// Columns of a legal hold.
-pub(super) const HOLD: &str =
-    "tenant, hold_id, subject_key, subject_id, task_id, reason, placed_at, released_at";
 
 /// Columns of a datum in an access report: of `personal_data AS p`, its record `r` and its handoff `h`.
 pub(super) const HELD: &str = "p.leaf_index, p.ordinal, p.codec, p.bytes, r.kind, r.record_hash, r.recorded_at, r.task_id, r.handoff_id, h.source, h.target, h.status, h.question, h.attempts, h.accepted_at";
@@ -137,7 +72,7 @@ where
 }
 
 /// Reads a column with a fixed set of states.
-fn state<T>(row: &dyn Row, column: &str, parse: fn(&str) -> Option<T>) -> Result<T> {
+pub(super) fn state<T>(row: &dyn Row, column: &str, parse: fn(&str) -> Option<T>) -> Result<T> {
     let text = get::<&str>(row, column)?;
     parse(text).ok_or_else(|| unreadable(column, text))
 }
@@ -155,24 +90,19 @@ pub(super) fn micros(row: &dyn Row, column: &str) -> Result<Micros> {
     get::<i64>(row, column).map(Micros)
 }
 
-fn micros_opt(row: &dyn Row, column: &str) -> Result<Option<Micros>> {
+pub(super) fn micros_opt(row: &dyn Row, column: &str) -> Result<Option<Micros>> {
     Ok(get::<Option<i64>>(row, column)?.map(Micros))
 }
 
-fn checkpoint_ref(row: &dyn Row) -> Result<Option<CheckpointRef>> {
+pub(super) fn checkpoint_ref(row: &dyn Row) -> Result<Option<CheckpointRef>> {
     let execution = parse_opt(row, "checkpoint_execution")?;
     let seq = get::<Option<i64>>(row, "checkpoint_seq")?;
     Ok(execution.zip(seq).map(|(execution_id, seq)| CheckpointRef { execution_id, seq }))
 }
 
-fn mode(row: &dyn Row) -> Result<DeliveryMode> {
+pub(super) fn mode(row: &dyn Row) -> Result<DeliveryMode> {
     let mode = get::<&str>(row, "mode")?;
     DeliveryMode::parse(mode).ok_or_else(|| unreadable("mode", mode))
-}
-
-fn priority(row: &dyn Row) -> Result<Priority> {
-    let rank = get::<i32>(row, "priority")?;
-    Priority::of_rank(rank).ok_or_else(|| unreadable("priority", rank))
 }
 
 pub(super) fn codec(row: &dyn Row) -> Result<Codec> {
@@ -272,83 +202,10 @@ pub(super) fn tree_key(row: &dyn Row) -> Result<TreeKeyRow> {
     })
 }
 
-pub(super) fn task(row: &dyn Row) -> Result<Task> {
-    Ok(Task {
-        tenant: parse(row, "tenant")?,
-        id: parse(row, "task_id")?,
-        status: state(row, "status", TaskStatus::parse)?,
-        holder: parse(row, "holder")?,
-        checkpoint: checkpoint_ref(row)?,
-        fence: get(row, "fence")?,
-        handoffs: get(row, "handoffs")?,
-        undelivered: get(row, "undelivered")?,
-        failures: get(row, "failures")?,
-        spent: Usd(get(row, "spent_nanos")?),
-        remaining: Usd(get(row, "remaining_nanos")?),
-        created_at: micros(row, "created_at")?,
-        topped_up: Usd(get(row, "topped_up_nanos")?),
-        opened_by: parse_opt(row, "opened_by")?,
-        course: course(row)?,
-        funds: funds(row)?,
-        updated_at: micros(row, "updated_at")?,
-    })
-}
-
-fn course(row: &dyn Row) -> Result<handoffd_core::domain::course::Course> {
-    get::<Option<&str>>(row, "course")?
-        .map(serde_json::from_str)
-        .transpose()
-        .map(Option::unwrap_or_default)
-        .map_err(|err| unreadable("course", err))
-}
-
-fn funds(row: &dyn Row) -> Result<Option<Box<handoffd_core::domain::funds::Funds>>> {
-    get::<Option<String>>(row, "funds")?
-        .map(|text| crate::store::budget_column::read(&text).map(Box::new))
-        .transpose()
-        .map_err(|err| unreadable("funds", err))
-}
-
 pub(super) fn hash32_opt(row: &dyn Row, column: &str) -> Result<Option<[u8; 32]>> {
     get::<Option<Vec<u8>>>(row, column)?
         .map(|bytes| bytes.try_into().map_err(|_| unreadable(column, "not 32 bytes")))
         .transpose()
-}
-
-pub(super) fn edge(row: &dyn Row) -> Result<Edge> {
-    Ok(Edge {
-        tenant: parse(row, "tenant")?,
-        task_id: parse(row, "task_id")?,
-        source: parse(row, "source")?,
-        target: parse(row, "target")?,
-        passages: get(row, "passages")?,
-        repeats: get(row, "repeats")?,
-        completed: get(row, "completed_count")?,
-        spent: Usd(get(row, "spent_nanos")?),
-        remaining: Usd(get(row, "remaining_nanos")?),
-        topped_up: Usd(get(row, "topped_up_nanos")?),
-        updated_at: micros(row, "updated_at")?,
-    })
-}
-
-pub(super) fn escalation(row: &dyn Row) -> Result<Escalation> {
-    Ok(Escalation {
-        tenant: parse(row, "tenant")?,
-        id: parse(row, "escalation_id")?,
-        task_id: parse(row, "task_id")?,
-        handoff_id: parse_opt(row, "handoff_id")?,
-        source: parse(row, "source")?,
-        target: parse(row, "target")?,
-        reason: get(row, "reason")?,
-        channel: get(row, "channel")?,
-        resume_as: parse_opt(row, "resume_as")?,
-        status: state(row, "status", EscalationStatus::parse)?,
-        created_at: micros(row, "created_at")?,
-        timeout_at: micros(row, "timeout_at")?,
-        resolved_at: micros_opt(row, "resolved_at")?,
-        resolved_by: get(row, "resolved_by")?,
-        resolution: state_opt(row, "resolution", EscalationOutcome::parse)?,
-    })
 }
 
 pub(super) fn ruling(row: &dyn Row) -> Result<Option<Box<handoffd_core::domain::ruling::Ruling>>> {
@@ -368,183 +225,18 @@ pub(super) fn context(
 }
 
 /// A handoff's status: an accepted one with an open question waits for the answer.
-fn handoff_status(row: &dyn Row) -> Result<HandoffStatus> {
+pub(super) fn handoff_status(row: &dyn Row) -> Result<HandoffStatus> {
     let status = state(row, "status", HandoffStatus::parse)?;
     let asks = get::<Option<i64>>(row, "question")?.is_some();
     let waits = asks && status == HandoffStatus::Accepted;
     Ok(if waits { HandoffStatus::InputRequired } else { status })
 }
 
-fn questions(row: &dyn Row) -> Result<Vec<handoffd_core::domain::question::Question>> {
-    get::<Option<&str>>(row, "questions")?
-        .map(serde_json::from_str)
-        .transpose()
-        .map(Option::unwrap_or_default)
-        .map_err(|err| unreadable("questions", err))
-}
-
-fn stream(row: &dyn Row) -> Result<Option<handoffd_core::domain::stream::Stream>> {
-    get::<Option<&str>>(row, "stream")?
-        .map(serde_json::from_str)
-        .transpose()
-        .map_err(|err| unreadable("stream", err))
-}
-
-fn pulse(row: &dyn Row) -> Result<Option<handoffd_core::domain::lease::HolderPulse>> {
-    get::<Option<&str>>(row, "pulse")?
-        .map(serde_json::from_str)
-        .transpose()
-        .map_err(|err| unreadable("pulse", err))
-}
-
-pub(super) fn handoff(row: &dyn Row) -> Result<Handoff> {
-    Ok(Handoff {
-        tenant: parse(row, "tenant")?,
-        id: parse(row, "handoff_id")?,
-        task_id: parse(row, "task_id")?,
-        parent_id: parse_opt(row, "parent_id")?,
-        source: parse(row, "source")?,
-        source_version: get(row, "source_version")?,
-        source_execution: parse(row, "source_execution")?,
-        target: parse(row, "target")?,
-        target_type: get(row, "target_type")?,
-        target_version: get(row, "target_version")?,
-        mode: mode(row)?,
-        status: handoff_status(row)?,
-        fencing_token: get(row, "fencing_token")?,
-        attempts: get(row, "attempts")?,
-        deadline_at: micros_opt(row, "deadline_at")?,
-        pulse: pulse(row)?,
-        cost: Cost {
-            spent: Usd(get(row, "spent_nanos")?),
-            remaining: Usd(get(row, "remaining_nanos")?),
-            prompt_tokens: get::<i64>(row, "prompt_tokens")?.max(0) as u64,
-            completion_tokens: get::<i64>(row, "completion_tokens")?.max(0) as u64,
-        },
-        idempotent: get(row, "idempotent")?,
-        checkpoint: checkpoint_ref(row)?,
-        content_id: parse_opt(row, "content_id")?,
-        digest_salt: get(row, "digest_salt")?,
-        digest: get(row, "digest")?,
-        reason: get(row, "reason")?,
-        traceparent: get(row, "traceparent")?,
-        created_at: micros(row, "created_at")?,
-        accepted_at: micros_opt(row, "accepted_at")?,
-        ended_at: micros_opt(row, "ended_at")?,
-        ruling: ruling(row)?,
-        context: context(row)?,
-        sent_id: parse_opt(row, "sent_id")?,
-        questions: questions(row)?,
-        conversation_id: get(row, "conversation_id")?,
-        user_ref: get(row, "user_ref")?,
-        stream: stream(row)?,
-        commitment: hash32_opt(row, "commitment")?,
-        checkpoint_commitment: hash32_opt(row, "checkpoint_commitment")?,
-        topped_up: Usd(get(row, "topped_up_nanos")?),
-        origin: parse_opt(row, "origin")?,
-        tracestate: get(row, "tracestate")?,
-        span: get(row, "span")?,
-        clock: LatencyClock {
-            // Of rows of 0.1.0 the commit is the earliest time that is known.
-            started_at: micros_opt(row, "started_at")?
-                .map_or_else(|| micros(row, "created_at"), Ok)?,
-            offered_at: micros_opt(row, "offered_at")?,
-        },
-    })
-}
-
-pub(super) fn outbox(row: &dyn Row) -> Result<OutboxRow> {
-    Ok(OutboxRow {
-        tenant: parse(row, "tenant")?,
-        handoff_id: parse(row, "handoff_id")?,
-        task_id: parse(row, "task_id")?,
-        seq: get(row, "seq")?,
-        target: parse(row, "target")?,
-        mode: mode(row)?,
-        priority: priority(row)?,
-        visible_at: micros(row, "visible_at")?,
-        attempt: get(row, "attempt")?,
-        busy: get(row, "busy")?,
-        claimed_by: get(row, "claimed_by")?,
-        created_at: micros(row, "created_at")?,
-    })
-}
-
-pub(super) fn key(row: &dyn Row) -> Result<KeyRow> {
-    Ok(KeyRow {
-        tenant: parse(row, "tenant")?,
-        key_id: get(row, "key_id")?,
-        hash: get(row, "key_hash")?,
-        role: state(row, "role", Role::parse)?,
-        agent: parse_opt(row, "agent_id")?,
-        label: get(row, "label")?,
-        created_at: micros(row, "created_at")?,
-        expires_at: micros_opt(row, "expires_at")?,
-    })
-}
-
-pub(super) fn agent(row: &dyn Row) -> Result<AgentRow> {
-    let mut agent: handoffd_core::domain::agent::Agent =
-        serde_json::from_str(get(row, "doc")?).map_err(|err| unreadable("doc", err))?;
-    // The row is found by its column, whatever the document says.
-    agent.agent_id = parse(row, "agent_id")?;
-    Ok(AgentRow {
-        tenant: parse(row, "tenant")?,
-        agent,
-        secrets: get(row, "secrets")?,
-        created_at: micros(row, "created_at")?,
-        updated_at: micros(row, "updated_at")?,
-    })
-}
-
-/// An agent row joined to its change; `None` for a deleted agent.
-pub(super) fn changed_agent(
-    row: &dyn Row,
-) -> Result<(handoffd_core::domain::ids::AgentId, Option<AgentRow>)> {
-    let there = get::<Option<String>>(row, "doc")?.is_some();
-    Ok((parse(row, "agent_id")?, if there { Some(agent(row)?) } else { None }))
-}
-
-pub(super) fn refused_task(row: &dyn Row) -> Result<RefusedTaskRow> {
-    Ok(RefusedTaskRow {
-        tenant: parse(row, "tenant")?,
-        task_id: parse(row, "task_id")?,
-        agent: parse(row, "agent_id")?,
-        refusals: get(row, "refusals")?,
-        updated_at: micros(row, "updated_at")?,
-    })
-}
-
 pub(super) fn handoff_key(row: &dyn Row) -> Result<crate::store::HandoffKey> {
     Ok((parse(row, "tenant")?, parse(row, "handoff_id")?))
 }
 
-pub(super) fn returned(row: &dyn Row) -> Result<ReturnRow> {
-    Ok(ReturnRow {
-        tenant: parse(row, "tenant")?,
-        handoff_id: parse(row, "handoff_id")?,
-        task_id: parse(row, "task_id")?,
-        agent: parse(row, "agent_id")?,
-        returned_at: micros(row, "returned_at")?,
-        visible_at: micros(row, "visible_at")?,
-        question: get::<Option<i64>>(row, "question")?
-            .and_then(|number| u32::try_from(number).ok()),
-    })
-}
-
-pub(super) fn subscription(row: &dyn Row) -> Result<SubscriptionRow> {
-    Ok(SubscriptionRow {
-        tenant: parse(row, "tenant")?,
-        id: parse(row, "subscription_id")?,
-        subscription: serde_json::from_str(get(row, "doc")?)
-            .map_err(|err| unreadable("doc", err))?,
-        secrets: get(row, "secrets")?,
-        created_at: micros(row, "created_at")?,
-        updated_at: micros(row, "updated_at")?,
-    })
-}
-
-fn position(row: &dyn Row) -> Result<Position> {
+pub(super) fn position(row: &dyn Row) -> Result<Position> {
     Ok(Position { leaf_index: get(row, "leaf_index")?, ordinal: get(row, "ordinal")? })
 }
 
@@ -565,91 +257,6 @@ pub(super) fn event(row: &dyn Row) -> Result<EventRow> {
         },
         words: get(row, "reason")?,
         content_id: parse_opt(row, "content_id")?,
-    })
-}
-
-pub(super) fn cursor(row: &dyn Row) -> Result<CursorRow> {
-    Ok(CursorRow {
-        tenant: parse(row, "tenant")?,
-        subscriber: parse(row, "subscriber")?,
-        position: position(row)?,
-        active: get(row, "active")?,
-        broker: get(row, "broker")?,
-        lease_until: micros(row, "lease_until")?,
-        next_at: micros(row, "next_at")?,
-        failures: get(row, "failures")?,
-        failing_since: micros_opt(row, "failing_since")?,
-        attempts: get(row, "attempts")?,
-    })
-}
-
-pub(super) fn event_delivery(row: &dyn Row) -> Result<EventDeliveryRow> {
-    Ok(EventDeliveryRow {
-        number: get(row, "number")?,
-        position: position(row)?,
-        event_id: get(row, "event_id")?,
-        kind: get(row, "type")?,
-        at: micros(row, "at")?,
-        attempt: get(row, "attempt")?,
-        outcome: state(row, "outcome", EventDeliveryOutcome::parse)?,
-        status: get(row, "status")?,
-        detail: get(row, "detail")?,
-        duration_us: get(row, "duration_us")?,
-    })
-}
-
-pub(super) fn dead_letter(row: &dyn Row) -> Result<DeadLetterRow> {
-    Ok(DeadLetterRow {
-        tenant: parse(row, "tenant")?,
-        handoff_id: parse(row, "handoff_id")?,
-        task_id: parse(row, "task_id")?,
-        source: parse(row, "source")?,
-        target: parse_opt(row, "target")?,
-        reason: get(row, "reason")?,
-        failures: serde_json::from_str(get(row, "failures")?)
-            .map_err(|err| unreadable("failures", err))?,
-        status: state(row, "status", DeadLetterStatus::parse)?,
-        created_at: micros(row, "created_at")?,
-        resolved_at: micros_opt(row, "resolved_at")?,
-        resolved_by: get(row, "resolved_by")?,
-    })
-}
-
-pub(super) fn erasure(row: &dyn Row) -> Result<ErasureRow> {
-    Ok(ErasureRow {
-        tenant: parse(row, "tenant")?,
-        id: parse(row, "erasure_id")?,
-        subject_key: hash32(row, "subject_key")?,
-        subject_id: get(row, "subject_id")?,
-        commitment: hash32(row, "commitment")?,
-        scope: state(row, "scope", ErasureScope::parse)?,
-        reason: get(row, "reason")?,
-        status: state(row, "status", ErasureStatus::parse)?,
-        held: get(row, "held")?,
-        data: get(row, "data")?,
-        contents: get(row, "contents")?,
-        checkpoints: get(row, "checkpoints")?,
-        leaf_index: get(row, "leaf_index")?,
-        requested_at: micros(row, "requested_at")?,
-        updated_at: micros(row, "updated_at")?,
-        completed_at: micros_opt(row, "completed_at")?,
-    })
-}
-
-pub(super) fn hold(row: &dyn Row) -> Result<HoldRow> {
-    let subject_key = match get::<Option<&[u8]>>(row, "subject_key")? {
-        Some(_) => Some(hash32(row, "subject_key")?),
-        None => None,
-    };
-    Ok(HoldRow {
-        tenant: parse(row, "tenant")?,
-        id: get(row, "hold_id")?,
-        subject_key,
-        subject_id: get(row, "subject_id")?,
-        task_id: parse_opt(row, "task_id")?,
-        reason: get(row, "reason")?,
-        placed_at: micros(row, "placed_at")?,
-        released_at: micros_opt(row, "released_at")?,
     })
 }
 
@@ -688,67 +295,8 @@ pub(super) fn last_checkpoint(
     Ok((parse(row, "agent_id")?, last))
 }
 
-pub(super) fn checkpoint(row: &dyn Row) -> Result<CheckpointRow> {
-    Ok(CheckpointRow {
-        tenant: parse(row, "tenant")?,
-        task_id: parse(row, "task_id")?,
-        at: CheckpointRef { execution_id: parse(row, "execution_id")?, seq: get(row, "seq")? },
-        agent: parse(row, "agent_id")?,
-        part: PackedContent {
-            salt: get(row, "salt")?,
-            commitment: hash32(row, "commitment")?,
-            codec: codec(row)?,
-            bytes: get::<Vec<u8>>(row, "bytes")?.into(),
-        },
-        created_at: micros(row, "created_at")?,
-    })
-}
-
 /// Adds a row to what a batch has loaded.
 pub(super) type Load = fn(&dyn Row, &mut BatchState) -> Result<()>;
-
-pub(super) fn load_task(row: &dyn Row, state: &mut BatchState) -> Result<()> {
-    let task = task(row)?;
-    state.tasks.insert((task.tenant.clone(), task.id), task);
-    Ok(())
-}
-
-pub(super) fn load_handoff(row: &dyn Row, state: &mut BatchState) -> Result<()> {
-    let handoff = handoff(row)?;
-    state.handoffs.insert((handoff.tenant.clone(), handoff.id), handoff);
-    Ok(())
-}
-
-pub(super) fn load_outbox(row: &dyn Row, state: &mut BatchState) -> Result<()> {
-    let row = outbox(row)?;
-    state.outbox.insert((row.tenant.clone(), row.handoff_id), row);
-    Ok(())
-}
-
-pub(super) fn load_edge(row: &dyn Row, state: &mut BatchState) -> Result<()> {
-    let edge = edge(row)?;
-    let key = (edge.tenant.clone(), edge.task_id, edge.source.clone(), edge.target.clone());
-    state.edges.insert(key, edge);
-    Ok(())
-}
-
-pub(super) fn load_escalation(row: &dyn Row, state: &mut BatchState) -> Result<()> {
-    let row = escalation(row)?;
-    state.escalations.insert((row.tenant.clone(), row.id), row);
-    Ok(())
-}
-
-pub(super) fn load_refused_task(row: &dyn Row, state: &mut BatchState) -> Result<()> {
-    let row = refused_task(row)?;
-    state.refused_tasks.insert(row.key(), row);
-    Ok(())
-}
-
-pub(super) fn load_dead_letter(row: &dyn Row, state: &mut BatchState) -> Result<()> {
-    let row = dead_letter(row)?;
-    state.dead_letters.insert((row.tenant.clone(), row.handoff_id), row);
-    Ok(())
-}
 
 pub(super) fn load_idempotency(row: &dyn Row, state: &mut BatchState) -> Result<()> {
     let row = IdempotencyRow {
@@ -760,23 +308,5 @@ pub(super) fn load_idempotency(row: &dyn Row, state: &mut BatchState) -> Result<
     };
     let key = (row.tenant.clone(), row.agent.clone(), row.key.clone());
     state.idempotency.insert(key, row);
-    Ok(())
-}
-
-pub(super) fn load_agent(row: &dyn Row, state: &mut BatchState) -> Result<()> {
-    let row = agent(row)?;
-    state.agents.insert((row.tenant.clone(), row.agent.agent_id.clone()), row);
-    Ok(())
-}
-
-pub(super) fn load_key(row: &dyn Row, state: &mut BatchState) -> Result<()> {
-    let row = key(row)?;
-    state.keys.insert((row.tenant.clone(), row.key_id.clone()), row);
-    Ok(())
-}
-
-pub(super) fn load_subscription(row: &dyn Row, state: &mut BatchState) -> Result<()> {
-    let row = subscription(row)?;
-    state.subscriptions.insert((row.tenant.clone(), row.id), row);
     Ok(())
 }

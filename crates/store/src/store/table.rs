@@ -50,7 +50,7 @@ macro_rules! table {
         }
     ) => {
         $(#[$doc])*
-        pub(in $crate::store) static $NAME: $crate::store::table::Table<$row> = $crate::store::table::Table {
+        pub(in $crate::store) const $NAME: $crate::store::table::Table<$row> = $crate::store::table::Table {
             shape: $crate::store::table::BatchTable {
                 name: $name,
                 keys: $keys,

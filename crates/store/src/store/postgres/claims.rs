@@ -6,7 +6,12 @@ use sqlx::postgres::{PgConnection, PgPool, PgRow};
 use super::call::Call;
 use super::failure::failed;
 use super::rows;
-use crate::store::rows::{HANDOFF, OUTBOX, RETURN, unreadable};
+use crate::store::rows::unreadable;
+use crate::store::tables::{
+    handoffs::{self, HANDOFF},
+    outbox::{self, OUTBOX},
+    returns::{self, RETURN},
+};
 use crate::store::{
     AgentKey, ClaimKey, ClaimRelease, DeliveryClaim, Depths, OutboxRow, ReceiverKey, Result,
     ReturnRow, TaskKey,
@@ -102,7 +107,7 @@ pub(super) async fn list_queued(
         .await
         .map_err(failed)?
         .iter()
-        .map(|row| rows::outbox(row))
+        .map(|row| outbox::decode(row))
         .collect()
 }
 
@@ -119,7 +124,7 @@ pub(super) async fn list_waiting(
     );
     let query = sqlx::query(AssertSqlSafe(sql)).bind(now.0).bind(receiver.0.as_str());
     let query = query.bind(receiver.1.as_str()).bind(limit);
-    query.fetch_all(pool).await.map_err(failed)?.iter().map(|row| rows::outbox(row)).collect()
+    query.fetch_all(pool).await.map_err(failed)?.iter().map(|row| outbox::decode(row)).collect()
 }
 
 /// Pullable handoffs that have waited for long.
@@ -138,7 +143,7 @@ pub(super) async fn list_unpulled(
          ORDER BY o.created_at LIMIT $3"
     );
     let query = sqlx::query(AssertSqlSafe(sql)).bind(now.0).bind(before.0).bind(limit);
-    query.fetch_all(pool).await.map_err(failed)?.iter().map(|row| rows::outbox(row)).collect()
+    query.fetch_all(pool).await.map_err(failed)?.iter().map(|row| outbox::decode(row)).collect()
 }
 
 /// Sets the delivery mode of an agent's waiting handoffs. The outbox rows are locked in key order, as in batches. A
@@ -307,7 +312,7 @@ pub(super) async fn claim_returns(
     .await
     .map_err(failed)?;
     let mut rows: Vec<ReturnRow> =
-        found.iter().map(|row| rows::returned(row)).collect::<Result<_>>()?;
+        found.iter().map(|row| returns::decode(row)).collect::<Result<_>>()?;
     rows.sort_by_key(|row| (row.returned_at, row.handoff_id));
     Ok(rows)
 }
@@ -489,7 +494,7 @@ pub(super) async fn list_overdue(pool: &PgPool, now: Micros, limit: i64) -> Resu
     .await
     .map_err(failed)?
     .iter()
-    .map(|row| rows::handoff(row))
+    .map(|row| handoffs::decode(row))
     .collect()
 }
 

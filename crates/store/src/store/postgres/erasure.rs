@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgRow, Postgres};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, Postgres};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, QueryBuilder};
 use tokio_postgres::Row;
 
@@ -15,13 +15,14 @@ use super::failure::failed;
 use super::session::{Sessions, Tx};
 use super::{PostgresStore, rows};
 use crate::store::erasure::{
-    ERASED_CHECKPOINT, ErasureKey, ErasureNeeds, ErasurePage, ErasureRow, ErasureState,
-    ErasureWrite, HoldKey, HoldRow, PageNeed, PurgeNeed, PurgePage, ScrubOutcome, SubjectDatum,
-    SubjectRef, SubjectState,
+    ERASED_CHECKPOINT, ErasureKey, ErasureNeeds, ErasurePage, ErasureState, ErasureWrite, HoldRow,
+    PageNeed, PurgeNeed, PurgePage, ScrubOutcome, SubjectDatum, SubjectRef, SubjectState,
 };
 use crate::store::purge::{CHECKPOINTS, ExpiredPage, PurgeContext, page as put_together};
 use crate::store::query::FromColumn;
-use crate::store::rows::{ERASURE, HELD, HOLD};
+use crate::store::rows::HELD;
+use crate::store::tables::erasures::{self, ERASURE};
+use crate::store::tables::holds::{self, HOLD};
 use crate::store::{LogStore, Result, Writes};
 use handoffd_core::domain::handoff::CheckpointRef;
 use handoffd_core::domain::ids::{ContentId, HandoffId, Micros, TaskId, TenantId};
@@ -30,9 +31,6 @@ use handoffd_core::evidence::record::{RecordDraft, RecordKind, SealedRecord};
 
 /// Most holds listed: one is enough to forbid an erasure.
 const HOLDS: i64 = 10;
-
-/// Most erasures listed for one subject.
-const ERASURES: i64 = 1000;
 
 static HOLDS_UPSERT: Sql = Sql::new(|| HOLDS_TABLE.upsert(1, Bound::Arrays));
 static ERASURES_UPSERT: Sql = Sql::new(|| ERASURES_TABLE.upsert(1, Bound::Arrays));
@@ -68,7 +66,7 @@ pub(super) async fn load(
     for key in &needs.holds {
         let call = Call::new(hold_by_id()).bind(key.0.as_str()).bind(key.1.as_str());
         if let Some(row) = tx.fetch(call).await?.first() {
-            state.holds.insert(key.clone(), rows::hold(row)?);
+            state.holds.insert(key.clone(), holds::decode(row)?);
         }
     }
     Ok(state)
@@ -226,8 +224,8 @@ async fn known(tx: &mut Tx, subject: &SubjectRef) -> Result<SubjectState> {
     ];
     let found = tx.fly(calls).await?;
     let held = found[0].first().map_or(Ok(0), |row| rows::get(row, "held"))?;
-    let latest = found[1].first().map(|row| rows::erasure(row)).transpose()?;
-    let holds = found[2].iter().map(|row| rows::hold(row)).collect::<Result<_>>()?;
+    let latest = found[1].first().map(|row| erasures::decode(row)).transpose()?;
+    let holds = found[2].iter().map(|row| holds::decode(row)).collect::<Result<_>>()?;
     Ok(SubjectState { held, traced: !found[3].is_empty(), holds, latest })
 }
 
@@ -270,10 +268,10 @@ async fn page(
     need: PageNeed,
 ) -> Result<Option<ErasurePage>> {
     let call = Call::new(erasure_by_id()).bind(key.0.as_str()).bind(key.1.to_string());
-    let row = tx.fetch(call).await?.first().map(|row| rows::erasure(row)).transpose()?;
+    let row = tx.fetch(call).await?.first().map(|row| erasures::decode(row)).transpose()?;
     let Some(row) = row else { return Ok(None) };
     let holds = tx.fetch(holds(&key.0, &row.subject_key, row.subject_id.as_deref())).await?;
-    let holds = holds.iter().map(|row| rows::hold(row)).collect::<Result<_>>()?;
+    let holds = holds.iter().map(|row| holds::decode(row)).collect::<Result<_>>()?;
     let mut page = ErasurePage {
         row,
         holds,
@@ -625,61 +623,6 @@ fn erasure_by_id() -> String {
     format!("SELECT {ERASURE} FROM erasures WHERE tenant = $1 AND erasure_id = $2")
 }
 
-async fn one(pool: &PgPool, sql: &str, tenant: &TenantId, id: &str) -> Result<Option<PgRow>> {
-    let query =
-        sqlx::query(AssertSqlSafe(sql.to_owned())).bind(tenant.as_str()).bind(id.to_owned());
-    query.fetch_optional(pool).await.map_err(failed)
-}
-
-/// See [`crate::store::ErasureStore::find_erasure`].
-pub(super) async fn find_erasure(pool: &PgPool, key: &ErasureKey) -> Result<Option<ErasureRow>> {
-    let row = one(pool, &erasure_by_id(), &key.0, &key.1.to_string()).await?;
-    row.as_ref().map(|row| rows::erasure(row)).transpose()
-}
-
-/// See [`crate::store::ErasureStore::find_hold`].
-pub(super) async fn find_hold(pool: &PgPool, key: &HoldKey) -> Result<Option<HoldRow>> {
-    one(pool, &hold_by_id(), &key.0, &key.1).await?.as_ref().map(|row| rows::hold(row)).transpose()
-}
-
-/// See [`crate::store::ErasureStore::list_erasures`].
-pub(super) async fn list_erasures(
-    pool: &PgPool,
-    tenant: &TenantId,
-    subject_key: &[u8; 32],
-) -> Result<Vec<ErasureRow>> {
-    let sql = format!(
-        "SELECT {ERASURE} FROM erasures WHERE tenant = $1 AND subject_key = $2 \
-         ORDER BY requested_at, erasure_id LIMIT $3"
-    );
-    sqlx::query(AssertSqlSafe(sql))
-        .bind(tenant.as_str())
-        .bind(subject_key.as_slice())
-        .bind(ERASURES)
-        .fetch_all(pool)
-        .await
-        .map_err(failed)?
-        .iter()
-        .map(|row| rows::erasure(row))
-        .collect()
-}
-
-/// See [`crate::store::ErasureStore::list_unfinished_erasures`].
-pub(super) async fn list_unfinished(pool: &PgPool, cutoff: Micros) -> Result<Vec<ErasureKey>> {
-    sqlx::query(
-        "SELECT tenant, erasure_id FROM erasures \
-         WHERE status <> 'COMPLETED' AND updated_at <= $1 ORDER BY updated_at LIMIT $2",
-    )
-    .bind(cutoff.0)
-    .bind(ERASURES)
-    .fetch_all(pool)
-    .await
-    .map_err(failed)?
-    .iter()
-    .map(|row| Ok((rows::parse(row, "tenant")?, rows::parse(row, "erasure_id")?)))
-    .collect()
-}
-
 /// See [`crate::store::ErasureStore::list_holds`].
 pub(super) async fn list_holds(
     pool: &PgPool,
@@ -696,7 +639,14 @@ pub(super) async fn list_holds(
     }
     query.push(" AND hold_id > ").push_bind(after.unwrap_or_default());
     query.push(" ORDER BY hold_id LIMIT ").push_bind(limit);
-    query.build().fetch_all(pool).await.map_err(failed)?.iter().map(|row| rows::hold(row)).collect()
+    query
+        .build()
+        .fetch_all(pool)
+        .await
+        .map_err(failed)?
+        .iter()
+        .map(|row| holds::decode(row))
+        .collect()
 }
 
 /// Tables vacuumed after an erasure.

@@ -16,14 +16,14 @@ const STATEMENT: usize = 512 * 1024;
 
 /// The operation on a part's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum WriteMode {
+pub(super) enum WriteMode<'f> {
     /// Inserts; an existing key is an error.
     Insert,
     /// Inserts, or updates an existing row.
     Upsert,
     /// Updates all but these columns. A missing row is a defect of the plan, as rows are locked and never
     /// deleted, so a retry would not help.
-    Update(&'static [&'static str]),
+    Update(&'f [&'static str]),
     Delete,
 }
 
@@ -57,7 +57,7 @@ impl JoinedStatement {
     pub(super) fn put<T>(
         &mut self,
         table: &BatchTable,
-        how: WriteMode,
+        how: WriteMode<'_>,
         rows: &[T],
         bytes: impl Fn(&T) -> usize,
         bind: impl Fn(Call, &[T]) -> Call,
@@ -94,12 +94,23 @@ impl JoinedStatement {
     pub(super) fn rows<'r, T>(
         &mut self,
         table: &Table<T>,
-        how: WriteMode,
+        how: WriteMode<'_>,
         rows: impl IntoIterator<Item = &'r T>,
+    ) {
+        self.sized_rows(table, how, rows, |_| 0);
+    }
+
+    /// [`Self::rows`], where `bytes` is the size of a row without ids and numbers.
+    pub(super) fn sized_rows<'r, T>(
+        &mut self,
+        table: &Table<T>,
+        how: WriteMode<'_>,
+        rows: impl IntoIterator<Item = &'r T>,
+        bytes: impl Fn(&T) -> usize,
     ) {
         let rows: Vec<&T> = rows.into_iter().collect();
         let columns = |bound: Call, rows: &[&T]| bound.rows(table.columns, rows);
-        self.put(&table.shape, how, &rows, |_| 0, columns);
+        self.put(&table.shape, how, &rows, |row| bytes(row), columns);
     }
 
     /// The statements, in order.

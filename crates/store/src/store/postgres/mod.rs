@@ -14,6 +14,9 @@ use sqlx::{ConnectOptions, Connection};
 
 use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
 use crate::store::rows::{self, WhichRecords};
+use crate::store::tables::{
+    agents, api_keys, dead_letters, edges, erasures, escalations, handoffs, holds, tasks,
+};
 use crate::store::{
     AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointRow, ClaimKey,
     ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, DeliveryClaim, Depths, DirectoryStore,
@@ -274,7 +277,7 @@ impl HandoffStore for PostgresStore {
     }
 
     async fn find_handoff(&self, key: &HandoffKey) -> Result<Option<Handoff>> {
-        answered(reads::find_handoff(&self.pool, key)).await
+        answered(handoffs::find(self, key)).await
     }
 
     async fn list_handoffs(
@@ -288,7 +291,7 @@ impl HandoffStore for PostgresStore {
     }
 
     async fn find_task(&self, key: &TaskKey) -> Result<Option<Task>> {
-        answered(reads::find_task(&self.pool, key)).await
+        answered(tasks::find(self, key)).await
     }
 
     async fn list_tasks(
@@ -329,15 +332,15 @@ impl HandoffStore for PostgresStore {
     }
 
     async fn find_dead_letter(&self, key: &HandoffKey) -> Result<Option<DeadLetterRow>> {
-        answered(reads::find_dead_letter(&self.pool, key)).await
+        answered(dead_letters::find(self, key)).await
     }
 
     async fn list_edges(&self, key: &TaskKey) -> Result<Vec<Edge>> {
-        answered(recovery::list_edges(&self.pool, key)).await
+        answered(edges::list(self, key)).await
     }
 
     async fn find_escalation(&self, key: &EscalationKey) -> Result<Option<Escalation>> {
-        answered(recovery::find_escalation(&self.pool, key)).await
+        answered(escalations::find(self, key)).await
     }
 
     async fn list_escalations(
@@ -351,7 +354,7 @@ impl HandoffStore for PostgresStore {
     }
 
     async fn list_overdue_escalations(&self, now: Micros, limit: i64) -> Result<Vec<Escalation>> {
-        answered(recovery::list_overdue(&self.pool, now, limit)).await
+        answered(escalations::list_overdue(self, now, limit)).await
     }
 
     async fn list_checkpoints_at(&self, at: &[(RunKey, i64)]) -> Result<Vec<CheckpointRow>> {
@@ -588,7 +591,7 @@ impl ErasureStore for PostgresStore {
     }
 
     async fn find_erasure(&self, key: &ErasureKey) -> Result<Option<ErasureRow>> {
-        answered(erasure::find_erasure(&self.pool, key)).await
+        answered(erasures::find(self, key)).await
     }
 
     async fn list_erasures(
@@ -596,15 +599,15 @@ impl ErasureStore for PostgresStore {
         tenant: &TenantId,
         subject_key: &[u8; 32],
     ) -> Result<Vec<ErasureRow>> {
-        answered(erasure::list_erasures(&self.pool, tenant, subject_key)).await
+        answered(erasures::list(self, tenant, subject_key)).await
     }
 
     async fn list_unfinished_erasures(&self, cutoff: Micros) -> Result<Vec<ErasureKey>> {
-        answered(erasure::list_unfinished(&self.pool, cutoff)).await
+        answered(erasures::list_unfinished(self, cutoff)).await
     }
 
     async fn find_hold(&self, key: &HoldKey) -> Result<Option<HoldRow>> {
-        answered(erasure::find_hold(&self.pool, key)).await
+        answered(holds::find(self, key)).await
     }
 
     async fn list_holds(
@@ -637,27 +640,27 @@ impl DirectoryStore for PostgresStore {
     }
 
     async fn find_key(&self, hash: &[u8]) -> Result<Option<KeyRow>> {
-        answered(reads::find_key(&self.pool, hash)).await
+        answered(api_keys::find(self, hash)).await
     }
 
     async fn note_key_use(&self, hash: &[u8], now: Micros) -> Result<()> {
-        answered(reads::note_key_use(&self.pool, hash, now)).await
+        answered(api_keys::note_use(self, hash, now)).await
     }
 
     async fn list_key_uses(&self, tenant: &TenantId) -> Result<HashMap<String, Micros>> {
-        answered(reads::list_key_uses(&self.pool, tenant)).await
+        answered(api_keys::list_uses(self, tenant)).await
     }
 
     async fn list_keys(&self, tenant: &TenantId) -> Result<Vec<KeyRow>> {
-        answered(reads::list_keys(&self.pool, tenant)).await
+        answered(api_keys::list(self, tenant)).await
     }
 
     async fn list_agents(&self, tenant: &TenantId) -> Result<Vec<AgentRow>> {
-        answered(reads::list_agents(&self.pool, tenant)).await
+        answered(agents::list(self, tenant)).await
     }
 
     async fn count_agent_changes(&self, tenant: &TenantId) -> Result<i64> {
-        answered(reads::count_agent_changes(&self.pool, tenant)).await
+        answered(agents::count_changes(self, tenant)).await
     }
 
     async fn list_changed_agents(
@@ -665,7 +668,7 @@ impl DirectoryStore for PostgresStore {
         tenant: &TenantId,
         after: i64,
     ) -> Result<Vec<(AgentId, Option<AgentRow>)>> {
-        answered(reads::list_changed_agents(&self.pool, tenant, after)).await
+        answered(agents::list_changed(self, tenant, after)).await
     }
 }
 

@@ -4,10 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::append;
-use super::batch::{
-    AGENTS, Bound, CHECKPOINTS, DEAD_LETTERS, EDGES, ESCALATIONS, HANDOFFS, IDEMPOTENCY, KEYS,
-    OUTBOX, REFUSED_TASKS, RowsSql, SUBSCRIPTIONS, Sql, TASKS, bind, by_rows,
-};
+use super::batch::{Bound, IDEMPOTENCY, RowsSql, SUBSCRIPTIONS, Sql, bind, by_rows};
 use super::call::Call;
 use super::joined::JoinedStatement;
 use super::session::Tx;
@@ -17,6 +14,19 @@ use crate::store::contracts::RepeatKey;
 use crate::store::query::Row;
 use crate::store::rows::Load;
 use crate::store::table::BatchTable;
+use crate::store::tables::subscriptions;
+use crate::store::tables::{
+    agents::{self, AGENTS},
+    api_keys::{self, KEYS},
+    checkpoints::CHECKPOINTS,
+    dead_letters::{self, DEAD_LETTERS},
+    edges::{self, EDGES},
+    escalations::{self, ESCALATIONS},
+    handoffs::{self, HANDOFFS},
+    outbox::{self, OUTBOXES},
+    refused_tasks::{self, REFUSED_TASKS},
+    tasks::{self, TASKS},
+};
 use crate::store::{
     AgentKey, BatchState, HandoffKey, Needs, RefusedTaskKey, Result, TaskKey, Writes, opinions,
     schemas,
@@ -218,35 +228,37 @@ impl AbsentRows {
     }
 }
 
-static TASKS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| TASKS.select_locked(rows)));
-static HANDOFFS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| HANDOFFS.select(rows)));
-static LINEAGE_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| HANDOFFS.select_received(rows)));
-static OUTBOX_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| OUTBOX.select_locked(rows)));
-static EDGES_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| EDGES.select_of(rows, "", "task_id")));
+static TASKS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| TASKS.shape.select_locked(rows)));
+static HANDOFFS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| HANDOFFS.shape.select(rows)));
+static LINEAGE_LOAD: RowsSql =
+    RowsSql::new(|| by_rows(|rows| HANDOFFS.shape.select_received(rows)));
+static OUTBOX_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| OUTBOXES.shape.select_locked(rows)));
+static EDGES_LOAD: RowsSql =
+    RowsSql::new(|| by_rows(|rows| EDGES.shape.select_of(rows, "", "task_id")));
 static OPEN_HANDOFFS_LOAD: RowsSql = RowsSql::new(|| {
     let open = " AND t.status IN ('PENDING', 'ACCEPTED')";
-    by_rows(|rows| HANDOFFS.select_of(rows, open, "task_id"))
+    by_rows(|rows| HANDOFFS.shape.select_of(rows, open, "task_id"))
 });
 static OPEN_OUTBOX_LOAD: RowsSql = RowsSql::new(|| {
     by_rows(|rows| {
-        let select = OUTBOX.select_of(rows, "", "task_id");
+        let select = OUTBOXES.shape.select_of(rows, "", "task_id");
         // In key order, as every other statement that locks these rows.
         format!("{select} ORDER BY t.tenant, t.handoff_id FOR UPDATE OF t")
     })
 });
 static OPEN_ESCALATIONS_LOAD: RowsSql = RowsSql::new(|| {
-    by_rows(|rows| ESCALATIONS.select_of(rows, " AND t.status = 'OPEN'", "task_id"))
+    by_rows(|rows| ESCALATIONS.shape.select_of(rows, " AND t.status = 'OPEN'", "task_id"))
 });
 static REFUSED_TASKS_LOAD: RowsSql =
-    RowsSql::new(|| by_rows(|rows| REFUSED_TASKS.select_locked(rows)));
+    RowsSql::new(|| by_rows(|rows| REFUSED_TASKS.shape.select_locked(rows)));
 /// Locked, because a decision writes all columns back, and an erasure may change them meanwhile: it locks tasks, and a
 /// refused message may have none.
 static DEAD_LETTERS_LOAD: RowsSql =
-    RowsSql::new(|| by_rows(|rows| DEAD_LETTERS.select_locked(rows)));
-static FALLBACKS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| AGENTS.select(rows)));
+    RowsSql::new(|| by_rows(|rows| DEAD_LETTERS.shape.select_locked(rows)));
+static FALLBACKS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| AGENTS.shape.select(rows)));
 static IDEMPOTENCY_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| IDEMPOTENCY.select(rows)));
-static AGENTS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| AGENTS.select_locked(rows)));
-static KEYS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| KEYS.select_locked(rows)));
+static AGENTS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| AGENTS.shape.select_locked(rows)));
+static KEYS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| KEYS.shape.select_locked(rows)));
 static OPINIONS_LOAD: RowsSql =
     RowsSql::new(|| by_rows(|rows| opinions::OPINIONS.shape.select_locked(rows)));
 static SUBSCRIPTIONS_LOAD: RowsSql =
@@ -258,7 +270,7 @@ static RUNS_LOAD: RowsSql = RowsSql::new(|| by_rows(last_checkpoints));
 
 /// Selects the last checkpoint of each run, and the last one of the agent that asks.
 fn last_checkpoints(rows: Bound) -> String {
-    let all = CHECKPOINTS.columns;
+    let all = CHECKPOINTS.shape.columns;
     let runs = BatchTable::rows(&[all[0], all[1], all[2], all[4]], 1, rows);
     let last = |whose: &str| {
         format!(
@@ -319,10 +331,10 @@ async fn load(tx: &mut Tx, store: &PostgresStore, needs: &Needs) -> Result<Batch
     let mut state = BatchState { erasure, ..BatchState::default() };
     let expected = expected(needs);
     let mut loads: Vec<(Load, Option<Call>)> = vec![
-        (rows::load_task, by_id(&TASKS_LOAD, &needs.tasks)),
-        (rows::load_handoff, by_id(&HANDOFFS_LOAD, &needs.handoffs)),
-        (rows::load_outbox, by_id(&OUTBOX_LOAD, &expected.handoffs)),
-        (rows::load_edge, by_id(&EDGES_LOAD, &expected.edges)),
+        (tasks::load, by_id(&TASKS_LOAD, &needs.tasks)),
+        (handoffs::load, by_id(&HANDOFFS_LOAD, &needs.handoffs)),
+        (outbox::load, by_id(&OUTBOX_LOAD, &expected.handoffs)),
+        (edges::load, by_id(&EDGES_LOAD, &expected.edges)),
     ];
     if !needs.runs.is_empty() {
         let call = RUNS_LOAD.call(needs.runs.len());
@@ -349,21 +361,21 @@ async fn load(tx: &mut Tx, store: &PostgresStore, needs: &Needs) -> Result<Batch
     let edges = needs.edges_beside(&state);
     let edges = edges.into_iter().filter(|key| !expected.edges.contains(*key));
     let mut loads: Vec<(Load, Option<Call>)> = vec![
-        (rows::load_handoff, by_id(&HANDOFFS_LOAD, further)),
-        (rows::load_handoff, lineage(needs, &state)),
-        (rows::load_edge, by_id(&EDGES_LOAD, edges)),
-        (rows::load_escalation, by_id(&OPEN_ESCALATIONS_LOAD, state.escalated_beside(needs))),
-        (rows::load_handoff, by_id(&OPEN_HANDOFFS_LOAD, &needs.open)),
-        (rows::load_outbox, by_id(&OPEN_OUTBOX_LOAD, &needs.open)),
-        (rows::load_escalation, by_id(&OPEN_ESCALATIONS_LOAD, &needs.open)),
-        (rows::load_dead_letter, by_id(&DEAD_LETTERS_LOAD, &needs.dead_letters)),
+        (handoffs::load, by_id(&HANDOFFS_LOAD, further)),
+        (handoffs::load, lineage(needs, &state)),
+        (edges::load, by_id(&EDGES_LOAD, edges)),
+        (escalations::load, by_id(&OPEN_ESCALATIONS_LOAD, state.escalated_beside(needs))),
+        (handoffs::load, by_id(&OPEN_HANDOFFS_LOAD, &needs.open)),
+        (outbox::load, by_id(&OPEN_OUTBOX_LOAD, &needs.open)),
+        (escalations::load, by_id(&OPEN_ESCALATIONS_LOAD, &needs.open)),
+        (dead_letters::load, by_id(&DEAD_LETTERS_LOAD, &needs.dead_letters)),
     ];
     // None waits that does not exist: a new one is not looked for.
     let waiting = turned_up.iter().filter(|key| {
         let known = state.handoffs.contains_key(*key) || !needs.handoffs.contains(*key);
         known && !expected.handoffs.contains(*key)
     });
-    loads.insert(2, (rows::load_outbox, by_id(&OUTBOX_LOAD, waiting)));
+    loads.insert(2, (outbox::load, by_id(&OUTBOX_LOAD, waiting)));
     let asked_for: BTreeSet<HandoffKey> = turned_up.union(&expected.handoffs).cloned().collect();
     let mut loads: Vec<(Load, Call)> = loads.into_iter().filter_map(asked).collect();
     loads.extend(rare(needs));
@@ -375,8 +387,8 @@ async fn load(tx: &mut Tx, store: &PostgresStore, needs: &Needs) -> Result<Batch
     });
     let late = late.map(|(key, _)| key);
     let loads: [(Load, Option<Call>); 2] = [
-        (rows::load_outbox, by_id(&OUTBOX_LOAD, late)),
-        (rows::load_agent, by_id(&FALLBACKS_LOAD, &state.fallbacks())),
+        (outbox::load, by_id(&OUTBOX_LOAD, late)),
+        (agents::load, by_id(&FALLBACKS_LOAD, &state.fallbacks())),
     ];
     fly(tx, &mut state, loads.into_iter().filter_map(asked).collect()).await?;
     super::caps::load(tx, needs, &mut state).await?;
@@ -412,12 +424,12 @@ fn rare(needs: &Needs) -> Vec<(Load, Call)> {
         let call = REFUSED_TASKS_LOAD.call(needs.refused_tasks.len());
         let keys = &needs.refused_tasks;
         let call = bind!(call, keys, |key| key.0.as_str(), key.1.to_string(), key.2.as_str());
-        loads.push((rows::load_refused_task, call));
+        loads.push((refused_tasks::load, call));
     }
     let agents = by_id(&AGENTS_LOAD, &needs.agents);
-    loads.extend(agents.map(|call| (rows::load_agent as Load, call)));
+    loads.extend(agents.map(|call| (agents::load as Load, call)));
     let keys = by_id(&KEYS_LOAD, &needs.keys);
-    loads.extend(keys.map(|call| (rows::load_key as Load, call)));
+    loads.extend(keys.map(|call| (api_keys::load as Load, call)));
     let opinions = by_id(&OPINIONS_LOAD, &needs.opinions);
     loads.extend(opinions.map(|call| (opinions::load as Load, call)));
     loads.extend(super::contracts::loads(needs));
@@ -427,7 +439,7 @@ fn rare(needs: &Needs) -> Vec<(Load, Call)> {
         loads.push((schemas::load, call));
     }
     let subscriptions = by_id(&SUBSCRIPTIONS_LOAD, &needs.subscriptions);
-    loads.extend(subscriptions.map(|call| (rows::load_subscription as Load, call)));
+    loads.extend(subscriptions.map(|call| (subscriptions::load as Load, call)));
     loads
 }
 

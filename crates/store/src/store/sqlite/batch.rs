@@ -114,6 +114,13 @@ pub(super) fn upsert<'r, T>(
     run(db, &RowBatch::upsert(table.shape.name, table.list, &keys), table, rows).map(|_| ())
 }
 
+/// Updates rows, all columns but the fixed ones; returns the number of rows found.
+pub(super) fn update<T>(db: &Db, table: &Table<T>, rows: &[&T]) -> Result<u64> {
+    let fixed = table.fixed();
+    let batch = RowBatch::update(table.shape.name, table.list, &fixed);
+    run(db, &batch, table, rows.iter().copied())
+}
+
 fn run<'r, T>(
     db: &Db,
     batch: &RowBatch<'_>,

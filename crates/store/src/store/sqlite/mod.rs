@@ -12,6 +12,9 @@ use tokio::sync::Mutex;
 
 use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
 use crate::store::rows::{self, WhichRecords};
+use crate::store::tables::{
+    agents, api_keys, dead_letters, edges, erasures, escalations, handoffs, holds, tasks,
+};
 use crate::store::{
     AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointRow, ClaimKey,
     ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, DeliveryClaim, Depths, DirectoryStore,
@@ -112,7 +115,7 @@ impl HandoffStore for SqliteStore {
     }
 
     async fn find_handoff(&self, key: &HandoffKey) -> Result<Option<Handoff>> {
-        self.read(|db| reads::find_handoff(db, key)).await
+        handoffs::find(self, key).await
     }
 
     async fn list_handoffs(
@@ -126,7 +129,7 @@ impl HandoffStore for SqliteStore {
     }
 
     async fn find_task(&self, key: &TaskKey) -> Result<Option<Task>> {
-        self.read(|db| reads::find_task(db, key)).await
+        tasks::find(self, key).await
     }
 
     async fn list_tasks(
@@ -167,15 +170,15 @@ impl HandoffStore for SqliteStore {
     }
 
     async fn find_dead_letter(&self, key: &HandoffKey) -> Result<Option<DeadLetterRow>> {
-        self.read(|db| reads::find_dead_letter(db, key)).await
+        dead_letters::find(self, key).await
     }
 
     async fn list_edges(&self, key: &TaskKey) -> Result<Vec<Edge>> {
-        self.read(|db| recovery::list_edges(db, key)).await
+        edges::list(self, key).await
     }
 
     async fn find_escalation(&self, key: &EscalationKey) -> Result<Option<Escalation>> {
-        self.read(|db| recovery::find_escalation(db, key)).await
+        escalations::find(self, key).await
     }
 
     async fn list_escalations(
@@ -189,7 +192,7 @@ impl HandoffStore for SqliteStore {
     }
 
     async fn list_overdue_escalations(&self, now: Micros, limit: i64) -> Result<Vec<Escalation>> {
-        self.read(|db| recovery::list_overdue(db, now, limit)).await
+        escalations::list_overdue(self, now, limit).await
     }
 
     async fn list_checkpoints_at(&self, at: &[(RunKey, i64)]) -> Result<Vec<CheckpointRow>> {
@@ -420,7 +423,7 @@ impl ErasureStore for SqliteStore {
     }
 
     async fn find_erasure(&self, key: &ErasureKey) -> Result<Option<ErasureRow>> {
-        self.read(|db| erasure::find_erasure(db, key)).await
+        erasures::find(self, key).await
     }
 
     async fn list_erasures(
@@ -428,15 +431,15 @@ impl ErasureStore for SqliteStore {
         tenant: &TenantId,
         subject_key: &[u8; 32],
     ) -> Result<Vec<ErasureRow>> {
-        self.read(|db| erasure::list_erasures(db, tenant, subject_key)).await
+        erasures::list(self, tenant, subject_key).await
     }
 
     async fn list_unfinished_erasures(&self, cutoff: Micros) -> Result<Vec<ErasureKey>> {
-        self.read(|db| erasure::list_unfinished(db, cutoff)).await
+        erasures::list_unfinished(self, cutoff).await
     }
 
     async fn find_hold(&self, key: &HoldKey) -> Result<Option<HoldRow>> {
-        self.read(|db| erasure::find_hold(db, key)).await
+        holds::find(self, key).await
     }
 
     async fn list_holds(
@@ -469,27 +472,27 @@ impl DirectoryStore for SqliteStore {
     }
 
     async fn find_key(&self, hash: &[u8]) -> Result<Option<KeyRow>> {
-        self.read(|db| reads::find_key(db, hash)).await
+        api_keys::find(self, hash).await
     }
 
     async fn note_key_use(&self, hash: &[u8], now: Micros) -> Result<()> {
-        self.write(|db| reads::note_key_use(db, hash, now)).await
+        api_keys::note_use(self, hash, now).await
     }
 
     async fn list_key_uses(&self, tenant: &TenantId) -> Result<HashMap<String, Micros>> {
-        self.read(|db| reads::list_key_uses(db, tenant)).await
+        api_keys::list_uses(self, tenant).await
     }
 
     async fn list_keys(&self, tenant: &TenantId) -> Result<Vec<KeyRow>> {
-        self.read(|db| reads::list_keys(db, tenant)).await
+        api_keys::list(self, tenant).await
     }
 
     async fn list_agents(&self, tenant: &TenantId) -> Result<Vec<AgentRow>> {
-        self.read(|db| reads::list_agents(db, tenant)).await
+        agents::list(self, tenant).await
     }
 
     async fn count_agent_changes(&self, tenant: &TenantId) -> Result<i64> {
-        self.read(|db| reads::count_agent_changes(db, tenant)).await
+        agents::count_changes(self, tenant).await
     }
 
     async fn list_changed_agents(
@@ -497,7 +500,7 @@ impl DirectoryStore for SqliteStore {
         tenant: &TenantId,
         after: i64,
     ) -> Result<Vec<(AgentId, Option<AgentRow>)>> {
-        self.read(|db| reads::list_changed_agents(db, tenant, after)).await
+        agents::list_changed(self, tenant, after).await
     }
 }
 

@@ -7,8 +7,17 @@ use super::db::Db;
 use super::{append, erasure, events, rows, writes};
 use crate::fault::{self, Step};
 use crate::store::rows::Load;
-use crate::store::rows::{
-    AGENT, DEAD_LETTER, EDGE, ESCALATION, HANDOFF, KEY, OUTBOX, REFUSED_TASK, SUBSCRIPTION, TASK,
+use crate::store::tables::subscriptions;
+use crate::store::tables::{
+    agents::{self, AGENT},
+    api_keys::{self, KEY},
+    dead_letters::{self, DEAD_LETTER},
+    edges::{self, EDGE},
+    escalations::{self, ESCALATION},
+    handoffs::{self, HANDOFF},
+    outbox::{self, OUTBOX},
+    refused_tasks::{self, REFUSED_TASK},
+    tasks::{self, TASK},
 };
 use crate::store::{
     AgentKey, BatchState, Needs, Result, Writes, caps, contracts, opinions, schemas,
@@ -167,7 +176,7 @@ fn load_runs(db: &Db, needs: &Needs, state: &mut BatchState) -> Result<()> {
 
 fn load(db: &Db, needs: &Needs) -> Result<BatchState> {
     let mut state = BatchState::default();
-    fetch_pairs(db, "tasks", TASK, "task_id", &needs.tasks, &mut state, rows::load_task)?;
+    fetch_pairs(db, "tasks", TASK, "task_id", &needs.tasks, &mut state, tasks::load)?;
     let handoffs = needs.handoffs_beside(&state);
     load_handoffs(db, &mut state, "handoff_id", &handoffs)?;
     load_lineage(db, needs, &mut state)?;
@@ -180,13 +189,13 @@ fn load(db: &Db, needs: &Needs) -> Result<BatchState> {
     load_agents(db, &mut state, &needs.agents)?;
     let fallbacks = state.fallbacks();
     load_agents(db, &mut state, &fallbacks)?;
-    fetch_pairs(db, "api_keys", KEY, "key_id", &needs.keys, &mut state, rows::load_key)?;
+    fetch_pairs(db, "api_keys", KEY, "key_id", &needs.keys, &mut state, api_keys::load)?;
     load_contracts(db, needs, &mut state)?;
     let (table, wanted) = (&schemas::PAYLOAD_SCHEMAS, &needs.payload_schemas);
     fetch_pairs(db, table.shape.name, table.list, "schema_id", wanted, &mut state, schemas::load)?;
     let (id, wanted) = ("subscription_id", &needs.subscriptions);
-    let load = rows::load_subscription;
-    fetch_pairs(db, "subscriptions", SUBSCRIPTION, id, wanted, &mut state, load)?;
+    let load = subscriptions::load;
+    fetch_pairs(db, "subscriptions", subscriptions::SUBSCRIPTION, id, wanted, &mut state, load)?;
     let (table, wanted) = (&opinions::OPINIONS, &needs.opinions);
     fetch_pairs(
         db,
@@ -230,7 +239,7 @@ fn load_handoffs<'k, K: Display + 'k>(
     key: &str,
     wanted: impl IntoIterator<Item = &'k (TenantId, K)>,
 ) -> Result<()> {
-    fetch_pairs(db, "handoffs", HANDOFF, key, wanted, state, rows::load_handoff)
+    fetch_pairs(db, "handoffs", HANDOFF, key, wanted, state, handoffs::load)
 }
 
 fn load_outbox<'k, K: Display + 'k>(
@@ -239,7 +248,7 @@ fn load_outbox<'k, K: Display + 'k>(
     key: &str,
     wanted: impl IntoIterator<Item = &'k (TenantId, K)>,
 ) -> Result<()> {
-    fetch_pairs(db, "outbox", OUTBOX, key, wanted, state, rows::load_outbox)
+    fetch_pairs(db, "outbox", OUTBOX, key, wanted, state, outbox::load)
 }
 
 fn load_agents<'k>(
@@ -247,7 +256,7 @@ fn load_agents<'k>(
     state: &mut BatchState,
     wanted: impl IntoIterator<Item = &'k AgentKey>,
 ) -> Result<()> {
-    fetch_pairs(db, "agents", AGENT, "agent_id", wanted, state, rows::load_agent)
+    fetch_pairs(db, "agents", AGENT, "agent_id", wanted, state, agents::load)
 }
 
 /// The handoffs received by a sender, where its message names none of them.
@@ -259,24 +268,24 @@ fn load_lineage(db: &Db, needs: &Needs, state: &mut BatchState) -> Result<()> {
         .collect();
     let rest = "task_id = ? AND target = ? AND accepted_at IS NOT NULL";
     let select = format!("{HANDOFF} FROM handoffs");
-    fetch_triples(db, &select, rest, wanted, state, rows::load_handoff)
+    fetch_triples(db, &select, rest, wanted, state, handoffs::load)
 }
 
 /// Rows for recovery: a task's edges, its open handoffs and escalation, dead letters.
 fn load_recovery(db: &Db, needs: &Needs, state: &mut BatchState) -> Result<()> {
     let edges = needs.edges_beside(state);
-    fetch_pairs(db, "task_edges", EDGE, "task_id", edges, state, rows::load_edge)?;
+    fetch_pairs(db, "task_edges", EDGE, "task_id", edges, state, edges::load)?;
     load_handoffs(db, state, "status IN ('PENDING', 'ACCEPTED') AND task_id", &needs.open)?;
     load_outbox(db, state, "task_id", &needs.open)?;
     let escalated: Vec<_> =
         needs.open.iter().chain(state.escalated_beside(needs)).cloned().collect();
     let open = "status = 'OPEN' AND task_id";
-    fetch_pairs(db, "escalations", ESCALATION, open, &escalated, state, rows::load_escalation)?;
+    fetch_pairs(db, "escalations", ESCALATION, open, &escalated, state, escalations::load)?;
     let refused = needs.refused_tasks.iter().map(|(tenant, task, agent)| (tenant, task, agent));
     let select = format!("{REFUSED_TASK} FROM refused_tasks");
     let rest = "task_id = ? AND agent_id = ?";
-    fetch_triples(db, &select, rest, refused, state, rows::load_refused_task)?;
-    let (wanted, load) = (&needs.dead_letters, rows::load_dead_letter);
+    fetch_triples(db, &select, rest, refused, state, refused_tasks::load)?;
+    let (wanted, load) = (&needs.dead_letters, dead_letters::load);
     fetch_pairs(db, "dead_letters", DEAD_LETTER, "handoff_id", wanted, state, load)
 }
 

@@ -4,10 +4,11 @@ use async_trait::async_trait;
 
 use crate::store::query::{Database, Row, Statement};
 use crate::store::rows::{
-    HANDOFF, content_kept, get, handoff, handoff_key, hash32_opt, micros, parse, parse_opt,
-    state_opt,
+    content_kept, get, handoff_key, hash32_opt, micros, parse, parse_opt, state_opt,
 };
 use crate::store::table::table;
+use crate::store::tables::handoffs;
+use crate::store::tables::handoffs::HANDOFF;
 use crate::store::{ContentStorage, HandoffKey, Result};
 use handoffd_core::domain::handoff::Handoff;
 use handoffd_core::domain::ids::{ContentId, HandoffId, Micros, TenantId};
@@ -171,7 +172,7 @@ impl<D: Database> StreamStore for D {
             "SELECT {HANDOFF} FROM handoffs WHERE stream_due IS NOT NULL AND stream_due <= $1 \
              AND status IN ('PENDING', 'ACCEPTED') ORDER BY stream_due, handoff_id LIMIT $2"
         );
-        self.list(Statement::new(text).bind(now).bind(limit.max(0)), handoff).await
+        self.list(Statement::new(text).bind(now).bind(limit.max(0)), handoffs::decode).await
     }
 
     async fn list_due_lines(&self, now: Micros, limit: i64) -> Result<Vec<HandoffKey>> {
