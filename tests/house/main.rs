@@ -10,5 +10,6 @@ mod licences;
 mod openapi;
 mod prose;
 mod signing;
+mod store;
 mod verifier;
 mod watching;

@@ -627,3 +627,76 @@ pub async fn a_nul_in_a_text_is_kept_or_refused_and_breaks_no_neighbour(bed: Arc
     let task = bed.store.find_task(&next.task_key()).await.unwrap().unwrap();
     assert_eq!(task.status, TaskStatus::HandingOff);
 }
+
+/// Puts another value into each column past the store, and updates the row: the columns that keep it are those that an
+/// update leaves alone, the same ones on both databases.
+pub async fn an_update_leaves_the_same_columns_alone(bed: Arc<Bed>) {
+    const OF_TASKS: &[&str] = &["created_at", "opened_by"];
+    const OF_HANDOFFS: &[&str] = &[
+        "conversation_id",
+        "created_at",
+        "digest",
+        "digest_salt",
+        "origin",
+        "parent_id",
+        "source",
+        "source_execution",
+        "source_version",
+        "span",
+        "task_id",
+        "traceparent",
+        "tracestate",
+        "user_ref",
+    ];
+    let one = given(1, 1);
+    submit(&bed.store, std::slice::from_ref(&one)).await;
+    let handoff = bed.store.find_handoff(&one.key()).await.unwrap().unwrap();
+    let task = bed.store.find_task(&one.task_key()).await.unwrap().unwrap();
+    let mut writes = Writes::default();
+    writes.tasks.insert(one.task_key(), (task, false));
+    let flag = !handoff.idempotent;
+    writes.handoffs.insert(one.key(), (handoff, false));
+    let mut raw = bed.raw().await;
+    for (table, fixed) in [("tasks", OF_TASKS), ("handoffs", OF_HANDOFFS)] {
+        let mut unchanged = Vec::new();
+        for (column, other) in other_values(&bed, table, flag).await {
+            raw.run(&format!("UPDATE {table} SET {column} = {other}")).await.unwrap();
+            write(&bed.store, writes.clone()).await.unwrap();
+            if raw.count(&format!("{table} WHERE {column} = {other}")).await == 1 {
+                unchanged.push(column);
+            }
+        }
+        unchanged.sort();
+        assert_eq!(unchanged, fixed, "of {table}");
+    }
+}
+
+/// The columns of a table besides its key, each with a value that no row has.
+async fn other_values(bed: &Bed, table: &str, flag: bool) -> Vec<(String, String)> {
+    let sql = match bed.side {
+        Side::Sqlite => format!(
+            "SELECT CAST(group_concat(name || ' ' || lower(type), ',') AS BLOB) \
+             FROM pragma_table_info('{table}')"
+        ),
+        _ => format!(
+            "SELECT convert_to(string_agg(column_name || ' ' || data_type, ','), 'UTF8') \
+             FROM information_schema.columns WHERE table_name = '{table}'"
+        ),
+    };
+    let columns = String::from_utf8(bed.raw().await.blob(&sql).await).unwrap();
+    let columns = columns.split(',').map(|column| column.split_once(' ').unwrap());
+    let keys = ["tenant", if table == "tasks" { "task_id" } else { "handoff_id" }];
+    columns
+        .filter(|(name, _)| !keys.contains(name))
+        .map(|(name, kind)| {
+            let other = match kind {
+                "text" => "'another'".to_owned(),
+                "bytea" => "'\\x77'::bytea".to_owned(),
+                "blob" => "X'77'".to_owned(),
+                "boolean" => flag.to_string(),
+                _ => "77".to_owned(),
+            };
+            (name.to_owned(), other)
+        })
+        .collect()
+}

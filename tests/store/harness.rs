@@ -99,6 +99,7 @@ async fn as_role(url: &str, role: &str) -> String {
 impl Bed {
     /// An empty database, opened; one to serve from is migrated, by its owner.
     pub async fn bare(side: Side) -> Self {
+        crate::statements::record();
         match side {
             Side::Sqlite | Side::Memory => Self::on(side, String::new(), None).await,
             Side::Apart => Self::on(side, database().await, Some(database().await)).await,
@@ -108,6 +109,7 @@ impl Bed {
 
     /// A database that is migrated already where its server has copies of one, opened.
     async fn migrated(side: Side) -> Self {
+        crate::statements::record();
         match side {
             Side::Sqlite | Side::Memory => Self::on(side, String::new(), None).await,
             Side::Apart => {

@@ -31,6 +31,7 @@ mod schema;
 mod schemas;
 mod seals;
 mod servers;
+mod statements;
 mod states;
 mod streams;
 mod tamper;
@@ -208,6 +209,7 @@ on_both_sides! {
         a_plan_that_panics_leaves_no_trace,
         a_record_without_a_log_is_refused_and_writes_nothing,
         a_change_of_what_is_not_there_is_refused_and_writes_nothing,
+        an_update_leaves_the_same_columns_alone,
         batches_on_one_task_see_each_other,
         a_batch_may_be_large,
         long_books_are_kept_and_books_that_did_not_change_are_left_alone,

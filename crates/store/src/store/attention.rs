@@ -3,6 +3,8 @@
 use async_trait::async_trait;
 
 use super::Result;
+use super::query::{Database, Decode, Row, Statement};
+use super::rows::{get, micros, parse};
 use handoffd_core::attention::{IdleTasks, OpenDeadLetters, OpenEscalations, WaitingDeliveries};
 use handoffd_core::domain::ids::{Micros, TenantId};
 
@@ -69,3 +71,73 @@ pub(super) const IDLE: &str = "SELECT * FROM ( \
      JOIN tasks AS t ON t.tenant = $1 AND t.task_id = w.task_id \
      WINDOW same AS (PARTITION BY t.holder, t.funds IS NOT NULL AND t.remaining_nanos <= 0)) AS grouped \
    WHERE place = 1 ORDER BY since, task_id LIMIT $3";
+
+fn open_escalations(row: &dyn Row) -> Result<OpenEscalations> {
+    Ok(OpenEscalations {
+        source: parse(row, "source")?,
+        target: parse(row, "target")?,
+        reason: get(row, "reason")?,
+        count: get(row, "waiting")?,
+        first: parse(row, "escalation_id")?,
+        task_id: parse(row, "task_id")?,
+        since: micros(row, "created_at")?,
+        timeout_at: micros(row, "first_timeout")?,
+    })
+}
+
+fn open_letters(row: &dyn Row) -> Result<OpenDeadLetters> {
+    Ok(OpenDeadLetters {
+        source: parse(row, "source")?,
+        reason: get(row, "reason")?,
+        count: get(row, "waiting")?,
+        first: parse(row, "handoff_id")?,
+        task_id: parse(row, "task_id")?,
+        since: micros(row, "created_at")?,
+    })
+}
+
+fn waiting_deliveries(row: &dyn Row) -> Result<WaitingDeliveries> {
+    Ok(WaitingDeliveries {
+        target: parse(row, "target")?,
+        count: get(row, "waiting")?,
+        first: parse(row, "handoff_id")?,
+        task_id: parse(row, "task_id")?,
+        since: micros(row, "created_at")?,
+        attempts: get(row, "attempts")?,
+        visible_at: micros(row, "first_visible")?,
+        last_error: get(row, "last_error")?,
+    })
+}
+
+fn idle_tasks(row: &dyn Row) -> Result<IdleTasks> {
+    Ok(IdleTasks {
+        holder: parse(row, "holder")?,
+        used_up: get::<i64>(row, "used_up")? != 0,
+        count: get(row, "waiting")?,
+        first: parse(row, "task_id")?,
+        since: micros(row, "since")?,
+    })
+}
+
+/// The groups of a statement whose second parameter is `bound`.
+async fn groups<D: Database, T: Send>(
+    db: &D,
+    sql: &'static str,
+    (tenant, bound): (&TenantId, i64),
+    decode: Decode<T>,
+) -> Result<Vec<T>> {
+    db.list(Statement::new(sql).bind(tenant).bind(bound).bind(MAX_GROUPS), decode).await
+}
+
+#[async_trait]
+impl<D: Database> AttentionStore for D {
+    async fn count_waits(&self, tenant: &TenantId, now: Micros) -> Result<WaitCounts> {
+        let most = (tenant, MAX_COUNTED);
+        Ok(WaitCounts {
+            escalations: groups(self, ESCALATIONS, most, open_escalations).await?,
+            dead_letters: groups(self, DEAD_LETTERS, most, open_letters).await?,
+            queues: groups(self, QUEUES, (tenant, now.0), waiting_deliveries).await?,
+            idle: groups(self, IDLE, most, idle_tasks).await?,
+        })
+    }
+}

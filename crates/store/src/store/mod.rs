@@ -32,31 +32,30 @@ pub use row_types::{
     StoredContent, StoredPersonal, StoredRecord, TreeKeyRow,
 };
 
+pub use tables::{
+    caps, console_sessions, contracts, opinions, refusals, requests, schemas, streams,
+};
+
 pub mod attention;
 mod batch;
 mod budget_column;
-pub mod caps;
 pub mod cold;
-pub mod console_sessions;
-pub mod contracts;
 pub mod erasure;
 pub mod events;
 mod lists;
 #[cfg(feature = "simulation")]
 pub mod memory;
-pub mod opinions;
 #[cfg(feature = "simulation")]
 pub mod plans;
 pub mod postgres;
 mod purge;
-pub mod refusals;
-pub mod requests;
+mod query;
 mod row_types;
 mod rows;
-pub mod schemas;
 pub mod sqlite;
 pub mod states;
-pub mod streams;
+mod table;
+mod tables;
 
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {

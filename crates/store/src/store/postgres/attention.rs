@@ -1,31 +1,13 @@
-use async_trait::async_trait;
-#[cfg(feature = "simulation")]
+//! How Postgres counts what waits, for the cases that walk every plan.
+
 use sqlx::AssertSqlSafe;
-use sqlx::postgres::PgRow;
 
+use super::PostgresStore;
 use super::failure::failed;
-use super::{PostgresStore, answered, rows};
 use crate::store::Result;
-use crate::store::attention::{
-    AttentionStore, DEAD_LETTERS, ESCALATIONS, IDLE, MAX_COUNTED, MAX_GROUPS, QUEUES, WaitCounts,
-};
-use handoffd_core::domain::ids::{Micros, TenantId};
+use crate::store::attention::{DEAD_LETTERS, ESCALATIONS, IDLE, MAX_COUNTED, MAX_GROUPS, QUEUES};
+use handoffd_core::domain::ids::TenantId;
 
-impl PostgresStore {
-    /// The groups of a statement whose second parameter is `bound`.
-    async fn groups<T>(
-        &self,
-        sql: &'static str,
-        tenant: &TenantId,
-        bound: i64,
-        read: fn(&PgRow) -> Result<T>,
-    ) -> Result<Vec<T>> {
-        let query = sqlx::query(sql).bind(tenant.as_str()).bind(bound).bind(MAX_GROUPS);
-        query.fetch_all(&self.pool).await.map_err(failed)?.iter().map(read).collect()
-    }
-}
-
-#[cfg(feature = "simulation")]
 impl PostgresStore {
     /// The plans by which Postgres counts what waits where it prefers an index, statement by statement.
     ///
@@ -44,21 +26,5 @@ impl PostgresStore {
             plans.push(query.fetch_all(&mut *tx).await.map_err(failed)?);
         }
         Ok(plans)
-    }
-}
-
-#[async_trait]
-impl AttentionStore for PostgresStore {
-    async fn count_waits(&self, tenant: &TenantId, now: Micros) -> Result<WaitCounts> {
-        answered(async {
-            let most = MAX_COUNTED;
-            Ok(WaitCounts {
-                escalations: self.groups(ESCALATIONS, tenant, most, rows::open_escalations).await?,
-                dead_letters: self.groups(DEAD_LETTERS, tenant, most, rows::open_letters).await?,
-                queues: self.groups(QUEUES, tenant, now.0, rows::waiting_deliveries).await?,
-                idle: self.groups(IDLE, tenant, most, rows::idle_tasks).await?,
-            })
-        })
-        .await
     }
 }

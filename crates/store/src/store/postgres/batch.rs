@@ -4,18 +4,13 @@
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
-use sqlx::postgres::{PgRow, Postgres};
+use sqlx::postgres::PgRow;
 
 use super::call::Call;
 use super::rows;
 use crate::store::Result;
-
-/// A table as written by batches. The first `keys` columns are its primary key.
-pub(super) struct BatchTable {
-    pub(super) name: &'static str,
-    pub(super) keys: usize,
-    pub(super) columns: &'static [(&'static str, &'static str)],
-}
+use crate::store::query::FromColumn;
+use crate::store::table::BatchTable;
 
 /// Rows of a table that are bound value by value. Each number of them is a text of its own, which a connection prepares.
 pub(super) const FEW: usize = 2;
@@ -209,7 +204,7 @@ pub(super) use bind;
 /// One column of the rows read, for binding as an array.
 pub(super) fn column<'r, T>(found: &'r [PgRow], name: &str) -> Result<Vec<T>>
 where
-    T: sqlx::Decode<'r, Postgres> + sqlx::Type<Postgres>,
+    T: FromColumn<'r>,
 {
     found.iter().map(|row| rows::get(row, name)).collect()
 }
@@ -217,163 +212,6 @@ where
 const TEXT: &str = "text";
 const BIGINT: &str = "bigint";
 const BYTEA: &str = "bytea";
-
-pub(super) const TASKS: BatchTable = BatchTable {
-    name: "tasks",
-    keys: 2,
-    columns: &[
-        ("tenant", TEXT),
-        ("task_id", TEXT),
-        ("status", TEXT),
-        ("holder", TEXT),
-        ("checkpoint_execution", TEXT),
-        ("checkpoint_seq", BIGINT),
-        ("fence", BIGINT),
-        ("handoffs", BIGINT),
-        ("undelivered", BIGINT),
-        ("failures", BIGINT),
-        ("spent_nanos", BIGINT),
-        ("remaining_nanos", BIGINT),
-        ("created_at", BIGINT),
-        ("updated_at", BIGINT),
-        ("topped_up_nanos", BIGINT),
-        ("opened_by", TEXT),
-        ("course", TEXT),
-        ("funds", TEXT),
-    ],
-};
-
-pub(super) const EDGES: BatchTable = BatchTable {
-    name: "task_edges",
-    keys: 4,
-    columns: &[
-        ("tenant", TEXT),
-        ("task_id", TEXT),
-        ("source", TEXT),
-        ("target", TEXT),
-        ("passages", BIGINT),
-        ("repeats", BIGINT),
-        ("completed_count", BIGINT),
-        ("failures", BIGINT),
-        ("spent_nanos", BIGINT),
-        ("remaining_nanos", BIGINT),
-        ("topped_up_nanos", BIGINT),
-        ("updated_at", BIGINT),
-    ],
-};
-
-pub(super) const ESCALATIONS: BatchTable = BatchTable {
-    name: "escalations",
-    keys: 2,
-    columns: &[
-        ("tenant", TEXT),
-        ("escalation_id", TEXT),
-        ("task_id", TEXT),
-        ("handoff_id", TEXT),
-        ("source", TEXT),
-        ("target", TEXT),
-        ("reason", TEXT),
-        ("channel", TEXT),
-        ("resume_as", TEXT),
-        ("status", TEXT),
-        ("created_at", BIGINT),
-        ("timeout_at", BIGINT),
-        ("resolved_at", BIGINT),
-        ("resolved_by", TEXT),
-        ("resolution", TEXT),
-    ],
-};
-
-pub(super) const HANDOFFS: BatchTable = BatchTable {
-    name: "handoffs",
-    keys: 2,
-    columns: &[
-        ("tenant", TEXT),
-        ("handoff_id", TEXT),
-        ("task_id", TEXT),
-        ("parent_id", TEXT),
-        ("source", TEXT),
-        ("source_version", TEXT),
-        ("source_execution", TEXT),
-        ("target", TEXT),
-        ("target_type", TEXT),
-        ("target_version", TEXT),
-        ("mode", TEXT),
-        ("status", TEXT),
-        ("fencing_token", BIGINT),
-        ("attempts", "integer"),
-        ("deadline_at", BIGINT),
-        ("spent_nanos", BIGINT),
-        ("remaining_nanos", BIGINT),
-        ("prompt_tokens", BIGINT),
-        ("completion_tokens", BIGINT),
-        ("idempotent", "boolean"),
-        ("checkpoint_execution", TEXT),
-        ("checkpoint_seq", BIGINT),
-        ("content_id", TEXT),
-        ("digest_salt", BYTEA),
-        ("digest", BYTEA),
-        ("reason", TEXT),
-        ("traceparent", TEXT),
-        ("created_at", BIGINT),
-        ("accepted_at", BIGINT),
-        ("ended_at", BIGINT),
-        ("policy", TEXT),
-        ("commitment", BYTEA),
-        ("checkpoint_commitment", BYTEA),
-        ("topped_up_nanos", BIGINT),
-        ("origin", TEXT),
-        ("tracestate", TEXT),
-        ("span", TEXT),
-        ("started_at", BIGINT),
-        ("offered_at", BIGINT),
-        ("context", TEXT),
-        ("sent_id", TEXT),
-        ("question", BIGINT),
-        ("questions", TEXT),
-        ("conversation_id", TEXT),
-        ("stream", TEXT),
-        ("stream_due", BIGINT),
-        ("pulse", TEXT),
-        ("user_ref", TEXT),
-    ],
-};
-
-pub(super) const OUTBOX: BatchTable = BatchTable {
-    name: "outbox",
-    keys: 2,
-    columns: &[
-        ("tenant", TEXT),
-        ("handoff_id", TEXT),
-        ("task_id", TEXT),
-        ("seq", BIGINT),
-        ("target", TEXT),
-        ("mode", TEXT),
-        ("priority", "integer"),
-        ("visible_at", BIGINT),
-        ("attempt", "integer"),
-        ("busy", "integer"),
-        ("claimed_by", TEXT),
-        ("created_at", BIGINT),
-    ],
-};
-
-pub(super) const CHECKPOINTS: BatchTable = BatchTable {
-    name: "checkpoints",
-    keys: 4,
-    columns: &[
-        ("tenant", TEXT),
-        ("task_id", TEXT),
-        ("execution_id", TEXT),
-        ("seq", BIGINT),
-        ("agent_id", TEXT),
-        ("commitment", BYTEA),
-        ("salt", BYTEA),
-        ("codec", TEXT),
-        ("bytes", BYTEA),
-        ("created_at", BIGINT),
-    ],
-};
 
 pub(super) const IDEMPOTENCY: BatchTable = BatchTable {
     name: "idempotency_keys",
@@ -384,69 +222,6 @@ pub(super) const IDEMPOTENCY: BatchTable = BatchTable {
         ("idempotency_key", TEXT),
         ("handoff_id", TEXT),
         ("created_at", BIGINT),
-    ],
-};
-
-pub(super) const DEAD_LETTERS: BatchTable = BatchTable {
-    name: "dead_letters",
-    keys: 2,
-    columns: &[
-        ("tenant", TEXT),
-        ("handoff_id", TEXT),
-        ("task_id", TEXT),
-        ("source", TEXT),
-        ("target", TEXT),
-        ("reason", TEXT),
-        ("failures", TEXT),
-        ("status", TEXT),
-        ("created_at", BIGINT),
-        ("resolved_at", BIGINT),
-        ("resolved_by", TEXT),
-    ],
-};
-
-pub(super) const REFUSALS: BatchTable = BatchTable {
-    name: "refusals",
-    keys: 2,
-    columns: &[
-        ("tenant", TEXT),
-        ("refusal_id", TEXT),
-        ("created_at", BIGINT),
-        ("source", TEXT),
-        ("target", TEXT),
-        ("task_id", TEXT),
-        ("handoff_id", TEXT),
-        ("code", TEXT),
-        ("pointer", TEXT),
-        ("findings", TEXT),
-    ],
-};
-
-pub(super) const AGENTS: BatchTable = BatchTable {
-    name: "agents",
-    keys: 2,
-    columns: &[
-        ("tenant", TEXT),
-        ("agent_id", TEXT),
-        ("doc", TEXT),
-        ("secrets", TEXT),
-        ("created_at", BIGINT),
-        ("updated_at", BIGINT),
-    ],
-};
-
-pub(super) const KEYS: BatchTable = BatchTable {
-    name: "api_keys",
-    keys: 2,
-    columns: &[
-        ("tenant", TEXT),
-        ("key_id", TEXT),
-        ("key_hash", BYTEA),
-        ("role", TEXT),
-        ("agent_id", TEXT),
-        ("label", TEXT),
-        ("created_at", BIGINT),
-        ("expires_at", BIGINT),
     ],
 };
 
@@ -524,115 +299,6 @@ pub(super) const EVENTS: BatchTable = BatchTable {
         ("target", TEXT),
         ("audience", TEXT),
         ("data", TEXT),
-    ],
-};
-
-pub(super) const CONTRACTS: BatchTable = BatchTable {
-    name: "contracts",
-    keys: 3,
-    columns: &[
-        ("tenant", TEXT),
-        ("contract_id", TEXT),
-        ("version", TEXT),
-        ("doc", TEXT),
-        ("sha256", BYTEA),
-        ("source", TEXT),
-        ("target", TEXT),
-        ("created_at", BIGINT),
-    ],
-};
-
-pub(super) const PAYLOAD_SCHEMAS: BatchTable = BatchTable {
-    name: "payload_schemas",
-    keys: 3,
-    columns: &[
-        ("tenant", TEXT),
-        ("schema_id", TEXT),
-        ("version", TEXT),
-        ("ordinal", BIGINT),
-        ("doc", TEXT),
-        ("sha256", BYTEA),
-        ("migration", TEXT),
-        ("created_by", TEXT),
-        ("created_at", BIGINT),
-    ],
-};
-
-pub(super) const REPEATS: BatchTable = BatchTable {
-    name: "contract_repeats",
-    keys: 2,
-    columns: &[("tenant", TEXT), ("repeat_key", TEXT), ("handoff_id", TEXT), ("seen_at", BIGINT)],
-};
-
-pub(super) const RETURNS: BatchTable = BatchTable {
-    name: "returns",
-    keys: 2,
-    columns: &[
-        ("tenant", TEXT),
-        ("handoff_id", TEXT),
-        ("task_id", TEXT),
-        ("agent_id", TEXT),
-        ("returned_at", BIGINT),
-        ("visible_at", BIGINT),
-        ("question", BIGINT),
-    ],
-};
-
-pub(super) const CHUNKS: BatchTable = BatchTable {
-    name: "chunks",
-    keys: 3,
-    columns: &[
-        ("tenant", TEXT),
-        ("handoff_id", TEXT),
-        ("seq", BIGINT),
-        ("content_id", TEXT),
-        ("commitment", BYTEA),
-        ("ends", TEXT),
-        ("reason", TEXT),
-        ("created_at", BIGINT),
-    ],
-};
-
-pub(super) const STREAM_LINES: BatchTable = BatchTable {
-    name: "stream_lines",
-    keys: 2,
-    columns: &[("tenant", TEXT), ("handoff_id", TEXT)],
-};
-
-pub(super) const OPINIONS: BatchTable = BatchTable {
-    name: "opinions_due",
-    keys: 2,
-    columns: &[
-        ("tenant", TEXT),
-        ("handoff_id", TEXT),
-        ("attempts", "integer"),
-        ("next_at", BIGINT),
-    ],
-};
-
-pub(super) const REFUSED_TASKS: BatchTable = BatchTable {
-    name: "refused_tasks",
-    keys: 3,
-    columns: &[
-        ("tenant", TEXT),
-        ("task_id", TEXT),
-        ("agent_id", TEXT),
-        ("refusals", BIGINT),
-        ("updated_at", BIGINT),
-    ],
-};
-
-pub(super) const CAPS: BatchTable = BatchTable {
-    name: "caps",
-    keys: 3,
-    columns: &[
-        ("tenant", TEXT),
-        ("agent_id", TEXT),
-        ("window_s", BIGINT),
-        ("usd_nanos", BIGINT),
-        ("mark", BIGINT),
-        ("books", TEXT),
-        ("updated_at", BIGINT),
     ],
 };
 

@@ -7,6 +7,8 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 use super::failure::broken;
+use crate::store::query::{self, Kind};
+use crate::store::table::Column;
 use crate::store::{Result, StoreError};
 
 /// One statement to be sent in a flight.
@@ -49,6 +51,55 @@ impl Call {
             self.add(&value);
         }
         self
+    }
+
+    /// A statement that is the same for both databases, with its values.
+    pub(super) fn of(statement: query::Statement<'static>) -> Self {
+        let mut call = Self::new(statement.text);
+        for value in &statement.values {
+            call.add_value(value);
+        }
+        call
+    }
+
+    /// Adds rows, column by column.
+    pub(super) fn rows<T>(mut self, columns: &[Column<T>], rows: &[&T]) -> Self {
+        for column in columns {
+            let values = rows.iter().map(|row| (column.get)(row));
+            if self.flat {
+                values.for_each(|value| self.add_value(&value));
+            } else {
+                self.add_array(column.kind, &values.collect::<Vec<_>>());
+            }
+        }
+        self
+    }
+
+    fn add_array(&mut self, kind: Kind, values: &[query::Value<'_>]) {
+        let values = values.iter();
+        match kind {
+            Kind::Text => self.add(&values.map(query::Value::as_text).collect::<Vec<_>>()),
+            Kind::Long => self.add(&values.map(query::Value::as_long).collect::<Vec<_>>()),
+            Kind::Int => self.add(&values.map(query::Value::as_int).collect::<Vec<_>>()),
+            Kind::Flag => self.add(&values.map(query::Value::as_flag).collect::<Vec<_>>()),
+            Kind::Bytes => self.add(&values.map(query::Value::as_bytes).collect::<Vec<_>>()),
+        }
+    }
+
+    fn add_value(&mut self, value: &query::Value<'_>) {
+        match value {
+            query::Value::Null(Kind::Text) => self.add(&None::<&str>),
+            query::Value::Null(Kind::Long) => self.add(&None::<i64>),
+            query::Value::Null(Kind::Int) => self.add(&None::<i32>),
+            query::Value::Null(Kind::Flag) => self.add(&None::<bool>),
+            query::Value::Null(Kind::Bytes) => self.add(&None::<&[u8]>),
+            query::Value::Text(text) => self.add(&&**text),
+            query::Value::Long(number) => self.add(number),
+            query::Value::Int(number) => self.add(number),
+            query::Value::Flag(flag) => self.add(flag),
+            query::Value::Bytes(bytes) => self.add(&&**bytes),
+            query::Value::Texts(texts) => self.add(texts),
+        }
     }
 
     fn add<T: Value>(&mut self, value: &T) {

@@ -6,7 +6,12 @@ use sqlx::postgres::{PgConnection, PgPool, PgRow};
 use super::call::Call;
 use super::failure::failed;
 use super::rows;
-use crate::store::rows::{HANDOFF, OUTBOX, RETURN, unreadable};
+use crate::store::rows::unreadable;
+use crate::store::tables::{
+    handoffs::{self, HANDOFF},
+    outbox::{self, OUTBOX},
+    returns::{self, RETURN},
+};
 use crate::store::{
     AgentKey, ClaimKey, ClaimRelease, DeliveryClaim, Depths, OutboxRow, ReceiverKey, Result,
     ReturnRow, TaskKey,
@@ -96,7 +101,14 @@ pub(super) async fn list_queued(
         "SELECT {OUTBOX} FROM outbox AS o WHERE o.tenant = $1 AND o.task_id = $2 ORDER BY o.seq LIMIT $3"
     );
     let query = sqlx::query(AssertSqlSafe(sql)).bind(tenant.as_str()).bind(task.to_string());
-    query.bind(limit).fetch_all(pool).await.map_err(failed)?.iter().map(rows::outbox).collect()
+    query
+        .bind(limit)
+        .fetch_all(pool)
+        .await
+        .map_err(failed)?
+        .iter()
+        .map(|row| outbox::decode(row))
+        .collect()
 }
 
 /// A receiver's claimable handoffs.
@@ -112,7 +124,7 @@ pub(super) async fn list_waiting(
     );
     let query = sqlx::query(AssertSqlSafe(sql)).bind(now.0).bind(receiver.0.as_str());
     let query = query.bind(receiver.1.as_str()).bind(limit);
-    query.fetch_all(pool).await.map_err(failed)?.iter().map(rows::outbox).collect()
+    query.fetch_all(pool).await.map_err(failed)?.iter().map(|row| outbox::decode(row)).collect()
 }
 
 /// Pullable handoffs that have waited for long.
@@ -131,7 +143,7 @@ pub(super) async fn list_unpulled(
          ORDER BY o.created_at LIMIT $3"
     );
     let query = sqlx::query(AssertSqlSafe(sql)).bind(now.0).bind(before.0).bind(limit);
-    query.fetch_all(pool).await.map_err(failed)?.iter().map(rows::outbox).collect()
+    query.fetch_all(pool).await.map_err(failed)?.iter().map(|row| outbox::decode(row)).collect()
 }
 
 /// Sets the delivery mode of an agent's waiting handoffs. The outbox rows are locked in key order, as in batches. A
@@ -226,8 +238,8 @@ fn claimed(row: &PgRow) -> Result<DeliveryClaim> {
         // Erased, and not only cold: open handoffs are held back from the archive.
         None => rows::erased(row)?,
     };
-    let codecs: Option<Vec<String>> = rows::get(row, "codecs")?;
-    let parts: Option<Vec<Vec<u8>>> = rows::get(row, "parts")?;
+    let codecs: Option<Vec<String>> = sqlx::Row::try_get(row, "codecs").map_err(failed)?;
+    let parts: Option<Vec<Vec<u8>>> = sqlx::Row::try_get(row, "parts").map_err(failed)?;
     let personal = codecs
         .unwrap_or_default()
         .iter()
@@ -299,7 +311,8 @@ pub(super) async fn claim_returns(
     .fetch_all(pool)
     .await
     .map_err(failed)?;
-    let mut rows: Vec<ReturnRow> = found.iter().map(rows::returned).collect::<Result<_>>()?;
+    let mut rows: Vec<ReturnRow> =
+        found.iter().map(|row| returns::decode(row)).collect::<Result<_>>()?;
     rows.sort_by_key(|row| (row.returned_at, row.handoff_id));
     Ok(rows)
 }
@@ -481,7 +494,7 @@ pub(super) async fn list_overdue(pool: &PgPool, now: Micros, limit: i64) -> Resu
     .await
     .map_err(failed)?
     .iter()
-    .map(rows::handoff)
+    .map(|row| handoffs::decode(row))
     .collect()
 }
 

@@ -3,10 +3,9 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgRow, Postgres};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, Postgres};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, QueryBuilder};
 use tokio_postgres::Row;
-use tokio_postgres::types::FromSql;
 
 use super::batch::{
     Bound, ERASURES as ERASURES_TABLE, HOLDS as HOLDS_TABLE, Sql, bind, column as pool_column,
@@ -14,14 +13,16 @@ use super::batch::{
 use super::call::Call;
 use super::failure::failed;
 use super::session::{Sessions, Tx};
-use super::{PostgresStore, rows, session_rows};
+use super::{PostgresStore, rows};
 use crate::store::erasure::{
-    ERASED_CHECKPOINT, ErasureKey, ErasureNeeds, ErasurePage, ErasureRow, ErasureState,
-    ErasureWrite, HoldKey, HoldRow, PageNeed, PurgeNeed, PurgePage, ScrubOutcome, SubjectDatum,
-    SubjectRef, SubjectState,
+    ERASED_CHECKPOINT, ErasureKey, ErasureNeeds, ErasurePage, ErasureState, ErasureWrite, HoldRow,
+    PageNeed, PurgeNeed, PurgePage, ScrubOutcome, SubjectDatum, SubjectRef, SubjectState,
 };
 use crate::store::purge::{CHECKPOINTS, ExpiredPage, PurgeContext, page as put_together};
-use crate::store::rows::{ERASURE, HELD, HOLD};
+use crate::store::query::FromColumn;
+use crate::store::rows::HELD;
+use crate::store::tables::erasures::{self, ERASURE};
+use crate::store::tables::holds::{self, HOLD};
 use crate::store::{LogStore, Result, Writes};
 use handoffd_core::domain::handoff::CheckpointRef;
 use handoffd_core::domain::ids::{ContentId, HandoffId, Micros, TaskId, TenantId};
@@ -30,9 +31,6 @@ use handoffd_core::evidence::record::{RecordDraft, RecordKind, SealedRecord};
 
 /// Most holds listed: one is enough to forbid an erasure.
 const HOLDS: i64 = 10;
-
-/// Most erasures listed for one subject.
-const ERASURES: i64 = 1000;
 
 static HOLDS_UPSERT: Sql = Sql::new(|| HOLDS_TABLE.upsert(1, Bound::Arrays));
 static ERASURES_UPSERT: Sql = Sql::new(|| ERASURES_TABLE.upsert(1, Bound::Arrays));
@@ -68,7 +66,7 @@ pub(super) async fn load(
     for key in &needs.holds {
         let call = Call::new(hold_by_id()).bind(key.0.as_str()).bind(key.1.as_str());
         if let Some(row) = tx.fetch(call).await?.first() {
-            state.holds.insert(key.clone(), session_rows::hold(row)?);
+            state.holds.insert(key.clone(), holds::decode(row)?);
         }
     }
     Ok(state)
@@ -89,7 +87,7 @@ async fn purge_page(
     let call = call.bind(tenant.as_str()).bind(need.from).bind(need.limit);
     let found = of_log(tx, log, call).await?;
     let mut old =
-        ExpiredPage::new(need, found.iter().map(session_rows::aged).collect::<Result<_>>()?);
+        ExpiredPage::new(need, found.iter().map(|row| rows::aged(row)).collect::<Result<_>>()?);
     let named: Vec<String> =
         old.records.iter().filter_map(|record| Some(record.content?.to_string())).collect();
     let kept = kept_contents(tx, tenant, &named).await?;
@@ -111,7 +109,7 @@ async fn purge_page(
     .bind(leaves);
     let data = tx.fetch(call).await?;
     for row in &data {
-        beside.data.push((session_rows::slot(row)?, session_rows::get(row, "held")?));
+        beside.data.push((rows::slot(row)?, rows::get(row, "held")?));
     }
     let call = Call::new(
         "SELECT r.content_id, r.leaf_index, r.recorded_at FROM UNNEST($2::text[]) AS t(task_id) \
@@ -121,7 +119,7 @@ async fn purge_page(
     let call = call.bind(tenant.as_str()).bind(tasks.clone()).bind(named);
     let sharing = of_log(tx, log, call).await?;
     for row in &sharing {
-        beside.sharing.push(session_rows::sharing(row)?);
+        beside.sharing.push(rows::sharing(row)?);
     }
     let emptied: Vec<String> = old.emptied().iter().map(HandoffId::to_string).collect();
     beside.unclean = unclean(tx, tenant, emptied).await?;
@@ -137,7 +135,7 @@ async fn purge_page(
     .bind(CHECKPOINTS);
     let saved = tx.fetch(call).await?;
     for row in &saved {
-        beside.checkpoints.push(session_rows::saved(row)?);
+        beside.checkpoints.push(rows::saved(row)?);
     }
     Ok(put_together(need, old, beside))
 }
@@ -151,7 +149,7 @@ async fn kept_contents(
     let sql = "SELECT content_id FROM contents \
          WHERE tenant = $1 AND content_id = ANY($2) AND salt IS NOT NULL";
     let kept = tx.fetch(Call::new(sql).bind(tenant.as_str()).bind(named.to_vec())).await?;
-    kept.iter().map(|row| session_rows::get(row, "content_id")).collect()
+    kept.iter().map(|row| rows::get(row, "content_id")).collect()
 }
 
 /// Which of these handoffs' rows still hold what goes with a content.
@@ -172,7 +170,7 @@ async fn unclean(
              AND d.handoff_id = w.handoff_id AND d.failures <> '[]')",
     );
     let found = tx.fetch(call.bind(tenant.as_str()).bind(emptied)).await?;
-    found.iter().map(|row| session_rows::parse(row, "handoff_id")).collect()
+    found.iter().map(|row| rows::parse(row, "handoff_id")).collect()
 }
 
 /// Which of these tasks keep their data: open, before a person, or under a legal hold.
@@ -195,7 +193,7 @@ async fn held_tasks(tx: &mut Tx, tenant: &TenantId, tasks: &[String]) -> Result<
              WHERE l.tenant = $1 AND l.released_at IS NULL AND l.subject_id IS NOT NULL)",
     );
     let held = tx.fetch(call.bind(tenant.as_str()).bind(tasks.to_vec())).await?;
-    held.iter().map(|row| session_rows::parse(row, "task_id")).collect()
+    held.iter().map(|row| rows::parse(row, "task_id")).collect()
 }
 
 /// Reads the log, where it is.
@@ -206,8 +204,8 @@ async fn of_log(tx: &mut Tx, log: Option<&Arc<Sessions>>, call: Call) -> Result<
     }
 }
 
-fn column<'r, T: FromSql<'r>>(found: &'r [Row], name: &str) -> Result<Vec<T>> {
-    found.iter().map(|row| session_rows::get(row, name)).collect()
+fn column<'r, T: FromColumn<'r>>(found: &'r [Row], name: &str) -> Result<Vec<T>> {
+    found.iter().map(|row| rows::get(row, name)).collect()
 }
 
 async fn known(tx: &mut Tx, subject: &SubjectRef) -> Result<SubjectState> {
@@ -225,9 +223,9 @@ async fn known(tx: &mut Tx, subject: &SubjectRef) -> Result<SubjectState> {
         traced(&subject.tenant, &subject.key, i64::MAX, 1),
     ];
     let found = tx.fly(calls).await?;
-    let held = found[0].first().map_or(Ok(0), |row| session_rows::get(row, "held"))?;
-    let latest = found[1].first().map(session_rows::erasure).transpose()?;
-    let holds = found[2].iter().map(session_rows::hold).collect::<Result<_>>()?;
+    let held = found[0].first().map_or(Ok(0), |row| rows::get(row, "held"))?;
+    let latest = found[1].first().map(|row| erasures::decode(row)).transpose()?;
+    let holds = found[2].iter().map(|row| holds::decode(row)).collect::<Result<_>>()?;
     Ok(SubjectState { held, traced: !found[3].is_empty(), holds, latest })
 }
 
@@ -270,10 +268,10 @@ async fn page(
     need: PageNeed,
 ) -> Result<Option<ErasurePage>> {
     let call = Call::new(erasure_by_id()).bind(key.0.as_str()).bind(key.1.to_string());
-    let row = tx.fetch(call).await?.first().map(session_rows::erasure).transpose()?;
+    let row = tx.fetch(call).await?.first().map(|row| erasures::decode(row)).transpose()?;
     let Some(row) = row else { return Ok(None) };
     let holds = tx.fetch(holds(&key.0, &row.subject_key, row.subject_id.as_deref())).await?;
-    let holds = holds.iter().map(session_rows::hold).collect::<Result<_>>()?;
+    let holds = holds.iter().map(|row| holds::decode(row)).collect::<Result<_>>()?;
     let mut page = ErasurePage {
         row,
         holds,
@@ -294,7 +292,7 @@ async fn page(
     .bind(need.limit);
     let found = tx.fetch(call).await?;
     for row in &found {
-        page.data.push((session_rows::slot(row)?, session_rows::parse_opt(row, "handoff_id")?));
+        page.data.push((rows::slot(row)?, rows::parse_opt(row, "handoff_id")?));
     }
     let mut handoffs: Vec<String> =
         page.data.iter().filter_map(|(_, id)| id.map(|id| id.to_string())).collect();
@@ -348,7 +346,7 @@ async fn stand_ins(
     .bind(tasks.to_vec())
     .bind(handoffs.to_vec());
     let found = tx.fetch(call).await?;
-    found.iter().map(|row| session_rows::parse(row, "handoff_id")).collect()
+    found.iter().map(|row| rows::parse(row, "handoff_id")).collect()
 }
 
 /// All handoffs of these tasks.
@@ -360,7 +358,7 @@ async fn handoffs_of(tx: &mut Tx, tenant: &TenantId, tasks: &[String]) -> Result
     .bind(tenant.as_str())
     .bind(tasks.to_vec());
     let found = tx.fetch(call).await?;
-    found.iter().map(|row| session_rows::parse(row, "handoff_id")).collect()
+    found.iter().map(|row| rows::parse(row, "handoff_id")).collect()
 }
 
 /// Contents of all records of these tasks, which have an index; the words of legal holds outlive erasures.
@@ -392,8 +390,7 @@ async fn contents(
     .bind(tenant.as_str())
     .bind(places)
     .bind(ids);
-    let place =
-        |row| Ok((session_rows::get(row, "leaf_index")?, session_rows::parse(row, "content_id")?));
+    let place = |row: &Row| Ok((rows::get(row, "leaf_index")?, rows::parse(row, "content_id")?));
     tx.fetch(call).await?.iter().map(place).collect()
 }
 
@@ -412,7 +409,7 @@ async fn checkpoints(
     .bind(tasks.to_vec())
     .bind(tenant.as_str())
     .bind(before.0);
-    tx.fetch(call).await?.iter().map(session_rows::saved).collect()
+    tx.fetch(call).await?.iter().map(|row| rows::saved(row)).collect()
 }
 
 /// The statements that write holds and erasures, and remove data.
@@ -614,7 +611,7 @@ pub(super) async fn list_held(
         .await
         .map_err(failed)?
         .iter()
-        .map(rows::held)
+        .map(|row| rows::held(row))
         .collect()
 }
 
@@ -624,61 +621,6 @@ fn hold_by_id() -> String {
 
 fn erasure_by_id() -> String {
     format!("SELECT {ERASURE} FROM erasures WHERE tenant = $1 AND erasure_id = $2")
-}
-
-async fn one(pool: &PgPool, sql: &str, tenant: &TenantId, id: &str) -> Result<Option<PgRow>> {
-    let query =
-        sqlx::query(AssertSqlSafe(sql.to_owned())).bind(tenant.as_str()).bind(id.to_owned());
-    query.fetch_optional(pool).await.map_err(failed)
-}
-
-/// See [`crate::store::ErasureStore::find_erasure`].
-pub(super) async fn find_erasure(pool: &PgPool, key: &ErasureKey) -> Result<Option<ErasureRow>> {
-    let row = one(pool, &erasure_by_id(), &key.0, &key.1.to_string()).await?;
-    row.as_ref().map(rows::erasure).transpose()
-}
-
-/// See [`crate::store::ErasureStore::find_hold`].
-pub(super) async fn find_hold(pool: &PgPool, key: &HoldKey) -> Result<Option<HoldRow>> {
-    one(pool, &hold_by_id(), &key.0, &key.1).await?.as_ref().map(rows::hold).transpose()
-}
-
-/// See [`crate::store::ErasureStore::list_erasures`].
-pub(super) async fn list_erasures(
-    pool: &PgPool,
-    tenant: &TenantId,
-    subject_key: &[u8; 32],
-) -> Result<Vec<ErasureRow>> {
-    let sql = format!(
-        "SELECT {ERASURE} FROM erasures WHERE tenant = $1 AND subject_key = $2 \
-         ORDER BY requested_at, erasure_id LIMIT $3"
-    );
-    sqlx::query(AssertSqlSafe(sql))
-        .bind(tenant.as_str())
-        .bind(subject_key.as_slice())
-        .bind(ERASURES)
-        .fetch_all(pool)
-        .await
-        .map_err(failed)?
-        .iter()
-        .map(rows::erasure)
-        .collect()
-}
-
-/// See [`crate::store::ErasureStore::list_unfinished_erasures`].
-pub(super) async fn list_unfinished(pool: &PgPool, cutoff: Micros) -> Result<Vec<ErasureKey>> {
-    sqlx::query(
-        "SELECT tenant, erasure_id FROM erasures \
-         WHERE status <> 'COMPLETED' AND updated_at <= $1 ORDER BY updated_at LIMIT $2",
-    )
-    .bind(cutoff.0)
-    .bind(ERASURES)
-    .fetch_all(pool)
-    .await
-    .map_err(failed)?
-    .iter()
-    .map(|row| Ok((rows::parse(row, "tenant")?, rows::parse(row, "erasure_id")?)))
-    .collect()
 }
 
 /// See [`crate::store::ErasureStore::list_holds`].
@@ -697,7 +639,14 @@ pub(super) async fn list_holds(
     }
     query.push(" AND hold_id > ").push_bind(after.unwrap_or_default());
     query.push(" ORDER BY hold_id LIMIT ").push_bind(limit);
-    query.build().fetch_all(pool).await.map_err(failed)?.iter().map(rows::hold).collect()
+    query
+        .build()
+        .fetch_all(pool)
+        .await
+        .map_err(failed)?
+        .iter()
+        .map(|row| holds::decode(row))
+        .collect()
 }
 
 /// Tables vacuumed after an erasure.

@@ -1,8 +1,8 @@
 //! Queries on events, subscriptions and cursors.
 
 use async_trait::async_trait;
+use sqlx::QueryBuilder;
 use sqlx::postgres::{PgPool, Postgres};
-use sqlx::{AssertSqlSafe, QueryBuilder};
 
 use super::batch::{Bound, EVENT_DELIVERIES, EVENTS, SUBSCRIPTIONS, Sql, bind};
 use super::call::Call;
@@ -13,7 +13,9 @@ use crate::store::events::{
     CursorChange, CursorKey, CursorRow, CursorSettle, CursorWrite, DELIVERY_LOG, EventDeliveryRow,
     EventRow, EventScope, EventStore, SubscriptionKey, SubscriptionRow, numbered,
 };
-use crate::store::rows::{CURSOR, EVENT, EVENT_DELIVERY, SUBSCRIPTION};
+use crate::store::rows::EVENT;
+use crate::store::tables::cursors;
+use crate::store::tables::subscriptions;
 use crate::store::{Result, Writes};
 use handoffd_core::domain::event::{Event, Position, Subscriber};
 use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
@@ -274,7 +276,14 @@ async fn page(
     query.push(" AND (e.leaf_index, e.ordinal) > (").push_bind(after.leaf_index);
     query.push(", ").push_bind(after.ordinal);
     query.push(") ORDER BY e.leaf_index, e.ordinal LIMIT ").push_bind(limit.max(0));
-    query.build().fetch_all(&store.pool).await.map_err(failed)?.iter().map(rows::event).collect()
+    query
+        .build()
+        .fetch_all(&store.pool)
+        .await
+        .map_err(failed)?
+        .iter()
+        .map(|row| rows::event(row))
+        .collect()
 }
 
 #[async_trait]
@@ -308,81 +317,19 @@ impl EventStore for PostgresStore {
     }
 
     async fn find_subscription(&self, key: &SubscriptionKey) -> Result<Option<SubscriptionRow>> {
-        answered(async {
-        let sql = format!(
-            "SELECT {SUBSCRIPTION} FROM subscriptions WHERE tenant = $1 AND subscription_id = $2"
-        );
-        sqlx::query(AssertSqlSafe(sql))
-            .bind(key.0.as_str())
-            .bind(key.1.to_string())
-            .fetch_optional(&self.pool)
-            .await
-            .map_err(failed)?
-            .as_ref()
-            .map(rows::subscription)
-            .transpose()
-        }).await
+        answered(subscriptions::find(self, key)).await
     }
 
     async fn list_subscriptions(&self, tenant: &TenantId) -> Result<Vec<SubscriptionRow>> {
-        answered(async {
-            let sql = format!(
-                "SELECT {SUBSCRIPTION} FROM subscriptions WHERE tenant = $1 \
-             ORDER BY created_at, subscription_id"
-            );
-            sqlx::query(AssertSqlSafe(sql))
-                .bind(tenant.as_str())
-                .fetch_all(&self.pool)
-                .await
-                .map_err(failed)?
-                .iter()
-                .map(rows::subscription)
-                .collect()
-        })
-        .await
+        answered(subscriptions::list(self, tenant)).await
     }
 
     async fn find_cursor(&self, key: &CursorKey) -> Result<Option<CursorRow>> {
-        answered(async {
-            let sql =
-                format!("SELECT {CURSOR} FROM event_cursors WHERE tenant = $1 AND subscriber = $2");
-            sqlx::query(AssertSqlSafe(sql))
-                .bind(key.0.as_str())
-                .bind(key.1.to_string())
-                .fetch_optional(&self.pool)
-                .await
-                .map_err(failed)?
-                .as_ref()
-                .map(rows::cursor)
-                .transpose()
-        })
-        .await
+        answered(cursors::find(self, key)).await
     }
 
     async fn list_due_cursors(&self, now: Micros, limit: i64) -> Result<Vec<CursorKey>> {
-        answered(async {
-            sqlx::query(
-                "SELECT c.tenant, c.subscriber FROM event_cursors AS c \
-             WHERE c.active AND NOT (c.lease_until > $1 AND c.lease_until <= $1 + 120000000) \
-               AND NOT (c.next_at > $1 AND c.next_at <= $1 + 7200000000) AND CASE \
-               WHEN c.audience IS NULL THEN EXISTS (SELECT 1 FROM events AS e \
-                 WHERE e.tenant = c.tenant \
-                   AND (e.leaf_index, e.ordinal) > (c.leaf_index, c.ordinal)) \
-               ELSE EXISTS (SELECT 1 FROM events AS e \
-                 WHERE e.tenant = c.tenant AND e.audience = c.audience \
-                   AND (e.leaf_index, e.ordinal) > (c.leaf_index, c.ordinal)) END \
-             ORDER BY c.next_at, c.tenant, c.subscriber LIMIT $2",
-            )
-            .bind(now.0)
-            .bind(limit)
-            .fetch_all(&self.pool)
-            .await
-            .map_err(failed)?
-            .iter()
-            .map(|row| Ok((rows::parse(row, "tenant")?, rows::parse(row, "subscriber")?)))
-            .collect()
-        })
-        .await
+        answered(cursors::list_due(self, now, limit)).await
     }
 
     async fn has_cursors(&self) -> Result<bool> {
@@ -402,43 +349,11 @@ impl EventStore for PostgresStore {
         now: Micros,
         until: Micros,
     ) -> Result<Option<CursorRow>> {
-        answered(async {
-            let sql = format!(
-                "UPDATE event_cursors SET broker = $1, lease_until = $2 \
-             WHERE tenant = $3 AND subscriber = $4 AND active \
-               AND NOT (lease_until > $5 AND lease_until <= $5 + 120000000) \
-               AND NOT (next_at > $5 AND next_at <= $5 + 7200000000) RETURNING {CURSOR}"
-            );
-            sqlx::query(AssertSqlSafe(sql))
-                .bind(broker)
-                .bind(until.0)
-                .bind(key.0.as_str())
-                .bind(key.1.to_string())
-                .bind(now.0)
-                .fetch_optional(&self.pool)
-                .await
-                .map_err(failed)?
-                .as_ref()
-                .map(rows::cursor)
-                .transpose()
-        })
-        .await
+        answered(cursors::claim(self, key, broker, now, until)).await
     }
 
     async fn renew_cursors(&self, broker: &str, now: Micros, until: Micros) -> Result<u64> {
-        answered(async {
-            sqlx::query(
-                "UPDATE event_cursors SET lease_until = $1 WHERE broker = $2 AND lease_until > $3",
-            )
-            .bind(until.0)
-            .bind(broker)
-            .bind(now.0)
-            .execute(&self.pool)
-            .await
-            .map_err(failed)
-            .map(|done| done.rows_affected())
-        })
-        .await
+        answered(cursors::renew(self, broker, now, until)).await
     }
 
     async fn settle_cursor(
@@ -457,23 +372,6 @@ impl EventStore for PostgresStore {
         before: Option<i64>,
         limit: i64,
     ) -> Result<Vec<EventDeliveryRow>> {
-        answered(async {
-            let sql = format!(
-                "SELECT {EVENT_DELIVERY} FROM event_deliveries \
-             WHERE tenant = $1 AND subscriber = $2 AND number < $3 ORDER BY number DESC LIMIT $4"
-            );
-            sqlx::query(AssertSqlSafe(sql))
-                .bind(key.0.as_str())
-                .bind(key.1.to_string())
-                .bind(before.unwrap_or(i64::MAX))
-                .bind(limit)
-                .fetch_all(&self.pool)
-                .await
-                .map_err(failed)?
-                .iter()
-                .map(rows::event_delivery)
-                .collect()
-        })
-        .await
+        answered(cursors::list_deliveries(self, key, before, limit)).await
     }
 }

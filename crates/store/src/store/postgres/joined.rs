@@ -6,8 +6,9 @@
 
 use std::fmt::Write as _;
 
-use super::batch::{BatchTable, Bound};
+use super::batch::Bound;
 use super::call::Call;
+use crate::store::table::{BatchTable, Table};
 
 /// Approximate limit of a statement's bytes, of what the driver and the server keep of it at once. A single row may
 /// exceed it.
@@ -15,14 +16,14 @@ const STATEMENT: usize = 512 * 1024;
 
 /// The operation on a part's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum WriteMode {
+pub(super) enum WriteMode<'f> {
     /// Inserts; an existing key is an error.
     Insert,
     /// Inserts, or updates an existing row.
     Upsert,
     /// Updates all but these columns. A missing row is a defect of the plan, as rows are locked and never
     /// deleted, so a retry would not help.
-    Update(&'static [&'static str]),
+    Update(&'f [&'static str]),
     Delete,
 }
 
@@ -56,7 +57,7 @@ impl JoinedStatement {
     pub(super) fn put<T>(
         &mut self,
         table: &BatchTable,
-        how: WriteMode,
+        how: WriteMode<'_>,
         rows: &[T],
         bytes: impl Fn(&T) -> usize,
         bind: impl Fn(Call, &[T]) -> Call,
@@ -87,6 +88,29 @@ impl JoinedStatement {
                 self.end();
             }
         }
+    }
+
+    /// [`Self::put`] of rows whose table states their columns, by any mode but [`WriteMode::Delete`].
+    pub(super) fn rows<'r, T>(
+        &mut self,
+        table: &Table<T>,
+        how: WriteMode<'_>,
+        rows: impl IntoIterator<Item = &'r T>,
+    ) {
+        self.sized_rows(table, how, rows, |_| 0);
+    }
+
+    /// [`Self::rows`], where `bytes` is the size of a row without ids and numbers.
+    pub(super) fn sized_rows<'r, T>(
+        &mut self,
+        table: &Table<T>,
+        how: WriteMode<'_>,
+        rows: impl IntoIterator<Item = &'r T>,
+        bytes: impl Fn(&T) -> usize,
+    ) {
+        let rows: Vec<&T> = rows.into_iter().collect();
+        let columns = |bound: Call, rows: &[&T]| bound.rows(table.columns, rows);
+        self.put(&table.shape, how, &rows, |row| bytes(row), columns);
     }
 
     /// The statements, in order.

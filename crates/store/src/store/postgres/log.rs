@@ -84,7 +84,7 @@ pub(super) async fn find_head(pool: &PgPool, tenant: &TenantId) -> Result<Option
     .await
     .map_err(failed)?
     .as_ref()
-    .map(rows::head)
+    .map(|row| rows::head(row))
     .transpose()
 }
 
@@ -136,7 +136,7 @@ pub(super) async fn list_tree_keys(pool: &PgPool) -> Result<Vec<TreeKeyRow>> {
     .await
     .map_err(failed)?
     .iter()
-    .map(rows::tree_key)
+    .map(|row| rows::tree_key(row))
     .collect()
 }
 

@@ -13,7 +13,10 @@ use sqlx::postgres::PgPool;
 use sqlx::{ConnectOptions, Connection};
 
 use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
-use crate::store::rows::WhichRecords;
+use crate::store::rows::{self, WhichRecords};
+use crate::store::tables::{
+    agents, api_keys, dead_letters, edges, erasures, escalations, handoffs, holds, tasks,
+};
 use crate::store::{
     AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointPlace, CheckpointRow,
     ClaimKey, ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, DeliveryClaim, Depths,
@@ -34,6 +37,7 @@ use handoffd_core::evidence::record::{LogHead, SealedRecord};
 
 mod apart;
 mod append;
+#[cfg(feature = "simulation")]
 mod attention;
 mod batch;
 mod call;
@@ -41,7 +45,6 @@ mod caps;
 mod claims;
 mod cold;
 mod connect;
-mod console_sessions;
 mod contracts;
 mod erasure;
 mod events;
@@ -49,38 +52,17 @@ mod failure;
 mod joined;
 mod log;
 mod migrations;
-mod opinions;
 #[cfg(feature = "simulation")]
 mod plans;
+mod pool;
 mod reads;
 mod recovery;
 mod refusals;
-mod requests;
 mod roles;
-mod rows {
-    #![allow(dead_code, reason = "of two drivers, each decodes some kinds of rows")]
-
-    crate::store::rows::decoders!(sqlx::postgres::PgRow);
-}
-mod schemas;
 mod seals;
 mod servers;
 mod session;
-mod session_rows {
-    #![allow(dead_code, reason = "of two drivers, each decodes some kinds of rows")]
-
-    /// Reads one column of any type.
-    pub(super) fn get<'r, T>(row: &'r tokio_postgres::Row, column: &str) -> crate::store::Result<T>
-    where
-        T: tokio_postgres::types::FromSql<'r>,
-    {
-        row.try_get(column).map_err(|err| unreadable(column, err))
-    }
-
-    crate::store::rows::decoders!(tokio_postgres::Row, get);
-}
 mod statistics;
-mod streams;
 mod tls;
 mod transact;
 mod wakeups;
@@ -298,7 +280,7 @@ impl HandoffStore for PostgresStore {
     }
 
     async fn find_handoff(&self, key: &HandoffKey) -> Result<Option<Handoff>> {
-        answered(reads::find_handoff(&self.pool, key)).await
+        answered(handoffs::find(self, key)).await
     }
 
     async fn list_handoffs(
@@ -312,7 +294,7 @@ impl HandoffStore for PostgresStore {
     }
 
     async fn find_task(&self, key: &TaskKey) -> Result<Option<Task>> {
-        answered(reads::find_task(&self.pool, key)).await
+        answered(tasks::find(self, key)).await
     }
 
     async fn list_tasks(
@@ -353,15 +335,15 @@ impl HandoffStore for PostgresStore {
     }
 
     async fn find_dead_letter(&self, key: &HandoffKey) -> Result<Option<DeadLetterRow>> {
-        answered(reads::find_dead_letter(&self.pool, key)).await
+        answered(dead_letters::find(self, key)).await
     }
 
     async fn list_edges(&self, key: &TaskKey) -> Result<Vec<Edge>> {
-        answered(recovery::list_edges(&self.pool, key)).await
+        answered(edges::list(self, key)).await
     }
 
     async fn find_escalation(&self, key: &EscalationKey) -> Result<Option<Escalation>> {
-        answered(recovery::find_escalation(&self.pool, key)).await
+        answered(escalations::find(self, key)).await
     }
 
     async fn list_escalations(
@@ -375,7 +357,7 @@ impl HandoffStore for PostgresStore {
     }
 
     async fn list_overdue_escalations(&self, now: Micros, limit: i64) -> Result<Vec<Escalation>> {
-        answered(recovery::list_overdue(&self.pool, now, limit)).await
+        answered(escalations::list_overdue(self, now, limit)).await
     }
 
     async fn list_checkpoints_at(&self, at: &[(RunKey, i64)]) -> Result<Vec<CheckpointRow>> {
@@ -621,7 +603,7 @@ impl ErasureStore for PostgresStore {
     }
 
     async fn find_erasure(&self, key: &ErasureKey) -> Result<Option<ErasureRow>> {
-        answered(erasure::find_erasure(&self.pool, key)).await
+        answered(erasures::find(self, key)).await
     }
 
     async fn list_erasures(
@@ -629,15 +611,15 @@ impl ErasureStore for PostgresStore {
         tenant: &TenantId,
         subject_key: &[u8; 32],
     ) -> Result<Vec<ErasureRow>> {
-        answered(erasure::list_erasures(&self.pool, tenant, subject_key)).await
+        answered(erasures::list(self, tenant, subject_key)).await
     }
 
     async fn list_unfinished_erasures(&self, cutoff: Micros) -> Result<Vec<ErasureKey>> {
-        answered(erasure::list_unfinished(&self.pool, cutoff)).await
+        answered(erasures::list_unfinished(self, cutoff)).await
     }
 
     async fn find_hold(&self, key: &HoldKey) -> Result<Option<HoldRow>> {
-        answered(erasure::find_hold(&self.pool, key)).await
+        answered(holds::find(self, key)).await
     }
 
     async fn list_holds(
@@ -670,27 +652,27 @@ impl DirectoryStore for PostgresStore {
     }
 
     async fn find_key(&self, hash: &[u8]) -> Result<Option<KeyRow>> {
-        answered(reads::find_key(&self.pool, hash)).await
+        answered(api_keys::find(self, hash)).await
     }
 
     async fn note_key_use(&self, hash: &[u8], now: Micros) -> Result<()> {
-        answered(reads::note_key_use(&self.pool, hash, now)).await
+        answered(api_keys::note_use(self, hash, now)).await
     }
 
     async fn list_key_uses(&self, tenant: &TenantId) -> Result<HashMap<String, Micros>> {
-        answered(reads::list_key_uses(&self.pool, tenant)).await
+        answered(api_keys::list_uses(self, tenant)).await
     }
 
     async fn list_keys(&self, tenant: &TenantId) -> Result<Vec<KeyRow>> {
-        answered(reads::list_keys(&self.pool, tenant)).await
+        answered(api_keys::list(self, tenant)).await
     }
 
     async fn list_agents(&self, tenant: &TenantId) -> Result<Vec<AgentRow>> {
-        answered(reads::list_agents(&self.pool, tenant)).await
+        answered(agents::list(self, tenant)).await
     }
 
     async fn count_agent_changes(&self, tenant: &TenantId) -> Result<i64> {
-        answered(reads::count_agent_changes(&self.pool, tenant)).await
+        answered(agents::count_changes(self, tenant)).await
     }
 
     async fn list_changed_agents(
@@ -698,7 +680,7 @@ impl DirectoryStore for PostgresStore {
         tenant: &TenantId,
         after: i64,
     ) -> Result<Vec<(AgentId, Option<AgentRow>)>> {
-        answered(reads::list_changed_agents(&self.pool, tenant, after)).await
+        answered(agents::list_changed(self, tenant, after)).await
     }
 }
 

@@ -7,10 +7,15 @@ use sqlx::{AssertSqlSafe, QueryBuilder};
 
 use super::failure::failed;
 use super::rows;
-use crate::store::rows::{AGENT, CHECKPOINT, DEAD_LETTER, HANDOFF, KEY, TASK};
+use crate::store::tables::{
+    checkpoints::{self, CHECKPOINT},
+    dead_letters::{self, DEAD_LETTER},
+    handoffs::{self, HANDOFF},
+    tasks::{self, TASK},
+};
 use crate::store::{
-    AgentRow, CheckpointRow, Cursor, DeadLetterFilter, DeadLetterRow, HandoffFilter, HandoffKey,
-    KeyRow, MOST_OPEN, Result, RunKey, TaskFilter, TaskKey,
+    CheckpointRow, Cursor, DeadLetterFilter, DeadLetterRow, HandoffFilter, MOST_OPEN, Result,
+    RunKey, TaskFilter,
 };
 use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
@@ -43,97 +48,6 @@ pub(super) async fn find_fact(pool: &PgPool, name: &str) -> Result<Option<Vec<u8
         .map_err(failed)
 }
 
-pub(super) async fn find_key(pool: &PgPool, hash: &[u8]) -> Result<Option<KeyRow>> {
-    sqlx::query(AssertSqlSafe(format!("SELECT {KEY} FROM api_keys WHERE key_hash = $1")))
-        .bind(hash)
-        .fetch_optional(pool)
-        .await
-        .map_err(failed)?
-        .as_ref()
-        .map(rows::key)
-        .transpose()
-}
-
-/// A tenant's keys, oldest first.
-pub(super) async fn list_keys(pool: &PgPool, tenant: &TenantId) -> Result<Vec<KeyRow>> {
-    sqlx::query(AssertSqlSafe(format!(
-        "SELECT {KEY} FROM api_keys WHERE tenant = $1 ORDER BY created_at, key_id"
-    )))
-    .bind(tenant.as_str())
-    .fetch_all(pool)
-    .await
-    .map_err(failed)?
-    .iter()
-    .map(rows::key)
-    .collect()
-}
-
-/// See [`crate::store::DirectoryStore::note_key_use`].
-pub(super) async fn note_key_use(pool: &PgPool, hash: &[u8], now: Micros) -> Result<()> {
-    let sql = "UPDATE api_keys SET last_used_at = $1 \
-         WHERE key_hash = $2 AND COALESCE(last_used_at, 0) < $1 - 60000000";
-    sqlx::query(sql).bind(now.0).bind(hash).execute(pool).await.map_err(failed).map(|_| ())
-}
-
-/// See [`crate::store::DirectoryStore::list_key_uses`].
-pub(super) async fn list_key_uses(
-    pool: &PgPool,
-    tenant: &TenantId,
-) -> Result<HashMap<String, Micros>> {
-    sqlx::query(
-        "SELECT key_id, last_used_at FROM api_keys WHERE tenant = $1 AND last_used_at IS NOT NULL",
-    )
-    .bind(tenant.as_str())
-    .fetch_all(pool)
-    .await
-    .map_err(failed)?
-    .iter()
-    .map(|row| Ok((rows::get(row, "key_id")?, Micros(rows::get(row, "last_used_at")?))))
-    .collect()
-}
-
-/// A tenant's agents by id.
-pub(super) async fn list_agents(pool: &PgPool, tenant: &TenantId) -> Result<Vec<AgentRow>> {
-    sqlx::query(AssertSqlSafe(format!(
-        "SELECT {AGENT} FROM agents WHERE tenant = $1 ORDER BY agent_id"
-    )))
-    .bind(tenant.as_str())
-    .fetch_all(pool)
-    .await
-    .map_err(failed)?
-    .iter()
-    .map(rows::agent)
-    .collect()
-}
-
-/// Number of changes of a tenant's agents.
-pub(super) async fn count_agent_changes(pool: &PgPool, tenant: &TenantId) -> Result<i64> {
-    let sql = "SELECT revision FROM agent_changes WHERE tenant = $1 AND agent_id = ''";
-    let found = sqlx::query_scalar(sql).bind(tenant.as_str()).fetch_optional(pool).await;
-    Ok(found.map_err(failed)?.unwrap_or(0))
-}
-
-/// Agents changed after that number of changes.
-pub(super) async fn list_changed_agents(
-    pool: &PgPool,
-    tenant: &TenantId,
-    after: i64,
-) -> Result<Vec<(AgentId, Option<AgentRow>)>> {
-    sqlx::query(
-        "SELECT c.tenant, c.agent_id, a.doc, a.secrets, a.created_at, a.updated_at \
-         FROM agent_changes AS c LEFT JOIN agents AS a USING (tenant, agent_id) \
-         WHERE c.tenant = $1 AND c.revision > $2 AND c.agent_id <> '' ORDER BY c.agent_id",
-    )
-    .bind(tenant.as_str())
-    .bind(after)
-    .fetch_all(pool)
-    .await
-    .map_err(failed)?
-    .iter()
-    .map(rows::changed_agent)
-    .collect()
-}
-
 /// Walks the receivers by the index of open handoffs, one step each. Grouped, the planner may read all of a tenant's
 /// handoffs, closed ones too: it cannot know how few are open.
 const OPEN: &str = "WITH RECURSIVE receivers AS ( \
@@ -158,20 +72,6 @@ pub(super) async fn count_open(pool: &PgPool, tenant: &TenantId) -> Result<HashM
         .iter()
         .map(|row| Ok((rows::parse(row, "target")?, rows::get(row, "open")?)))
         .collect()
-}
-
-pub(super) async fn find_handoff(pool: &PgPool, key: &HandoffKey) -> Result<Option<Handoff>> {
-    sqlx::query(AssertSqlSafe(format!(
-        "SELECT {HANDOFF} FROM handoffs WHERE tenant = $1 AND handoff_id = $2"
-    )))
-    .bind(key.0.as_str())
-    .bind(key.1.to_string())
-    .fetch_optional(pool)
-    .await
-    .map_err(failed)?
-    .as_ref()
-    .map(rows::handoff)
-    .transpose()
 }
 
 /// Begins a list; only the filters that are set stand in the statement, so that each shape gets the
@@ -254,7 +154,7 @@ pub(super) async fn list_handoffs(
     limit: i64,
 ) -> Result<Vec<Handoff>> {
     let found = handoffs(tenant, filter).fetch(pool, after, limit).await?;
-    found.iter().map(rows::handoff).collect()
+    found.iter().map(|row| handoffs::decode(row)).collect()
 }
 
 pub(super) fn handoffs(tenant: &TenantId, filter: &HandoffFilter) -> NewestQuery<'static> {
@@ -282,20 +182,6 @@ pub(super) fn handoffs(tenant: &TenantId, filter: &HandoffFilter) -> NewestQuery
     NewestQuery::new(query, "handoff_id")
 }
 
-pub(super) async fn find_task(pool: &PgPool, key: &TaskKey) -> Result<Option<Task>> {
-    sqlx::query(AssertSqlSafe(format!(
-        "SELECT {TASK} FROM tasks WHERE tenant = $1 AND task_id = $2"
-    )))
-    .bind(key.0.as_str())
-    .bind(key.1.to_string())
-    .fetch_optional(pool)
-    .await
-    .map_err(failed)?
-    .as_ref()
-    .map(rows::task)
-    .transpose()
-}
-
 /// Tasks, newest first.
 pub(super) async fn list_tasks(
     pool: &PgPool,
@@ -305,7 +191,7 @@ pub(super) async fn list_tasks(
     limit: i64,
 ) -> Result<Vec<Task>> {
     let found = tasks(tenant, filter).fetch(pool, after, limit).await?;
-    found.iter().map(rows::task).collect()
+    found.iter().map(|row| tasks::decode(row)).collect()
 }
 
 pub(super) fn tasks(tenant: &TenantId, filter: &TaskFilter) -> NewestQuery<'static> {
@@ -362,7 +248,7 @@ pub(super) async fn find_checkpoint(
         .await
         .map_err(failed)?
         .as_ref()
-        .map(rows::checkpoint)
+        .map(|row| checkpoints::decode(row))
         .transpose()
 }
 
@@ -387,7 +273,7 @@ pub(super) async fn list_checkpoints_at(
         .await
         .map_err(failed)?
         .iter()
-        .map(rows::checkpoint)
+        .map(|row| checkpoints::decode(row))
         .collect()
 }
 
@@ -400,7 +286,7 @@ pub(super) async fn list_dead_letters(
     limit: i64,
 ) -> Result<Vec<DeadLetterRow>> {
     let found = dead_letters(tenant, filter).fetch(pool, after, limit).await?;
-    found.iter().map(rows::dead_letter).collect()
+    found.iter().map(|row| dead_letters::decode(row)).collect()
 }
 
 pub(super) fn dead_letters(tenant: &TenantId, filter: &DeadLetterFilter) -> NewestQuery<'static> {
@@ -415,21 +301,4 @@ pub(super) fn dead_letters(tenant: &TenantId, filter: &DeadLetterFilter) -> Newe
     only(&mut query, "target", filter.target.as_ref().map(AgentId::as_str));
     within_time(&mut query, filter.from, filter.until);
     NewestQuery::new(query, "handoff_id")
-}
-
-pub(super) async fn find_dead_letter(
-    pool: &PgPool,
-    key: &HandoffKey,
-) -> Result<Option<DeadLetterRow>> {
-    sqlx::query(AssertSqlSafe(format!(
-        "SELECT {DEAD_LETTER} FROM dead_letters WHERE tenant = $1 AND handoff_id = $2"
-    )))
-    .bind(key.0.as_str())
-    .bind(key.1.to_string())
-    .fetch_optional(pool)
-    .await
-    .map_err(failed)?
-    .as_ref()
-    .map(rows::dead_letter)
-    .transpose()
 }

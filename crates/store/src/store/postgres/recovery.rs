@@ -1,52 +1,23 @@
 //! Reads for recovery: edges, escalations, the history of checkpoints.
 
-use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgPool;
 
 use super::failure::failed;
 use super::reads::{NewestQuery, list, only};
 use super::rows;
-use crate::store::rows::{CHECKPOINT, EDGE, ESCALATION, unreadable};
+use crate::store::rows::unreadable;
+use crate::store::tables::{
+    checkpoints::{self, CHECKPOINT},
+    escalations::{self, ESCALATION},
+};
 use crate::store::{
-    CheckpointCursor, CheckpointPlace, CheckpointRow, Cursor, EscalationFilter, EscalationKey,
-    HandoffKey, Result, TaskKey,
+    CheckpointCursor, CheckpointPlace, CheckpointRow, Cursor, EscalationFilter, HandoffKey, Result,
+    TaskKey,
 };
 use handoffd_core::domain::escalation::{Escalation, EscalationStatus};
 use handoffd_core::domain::handoff::CheckpointRef;
-use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
-use handoffd_core::domain::progress::Edge;
+use handoffd_core::domain::ids::{AgentId, TenantId};
 use handoffd_core::evidence::commitment::unpack;
-
-pub(super) async fn list_edges(pool: &PgPool, key: &TaskKey) -> Result<Vec<Edge>> {
-    sqlx::query(AssertSqlSafe(format!(
-        "SELECT {EDGE} FROM task_edges WHERE tenant = $1 AND task_id = $2 ORDER BY source, target"
-    )))
-    .bind(key.0.as_str())
-    .bind(key.1.to_string())
-    .fetch_all(pool)
-    .await
-    .map_err(failed)?
-    .iter()
-    .map(rows::edge)
-    .collect()
-}
-
-pub(super) async fn find_escalation(
-    pool: &PgPool,
-    key: &EscalationKey,
-) -> Result<Option<Escalation>> {
-    sqlx::query(AssertSqlSafe(format!(
-        "SELECT {ESCALATION} FROM escalations WHERE tenant = $1 AND escalation_id = $2"
-    )))
-    .bind(key.0.as_str())
-    .bind(key.1.to_string())
-    .fetch_optional(pool)
-    .await
-    .map_err(failed)?
-    .as_ref()
-    .map(rows::escalation)
-    .transpose()
-}
 
 /// Escalations, newest first.
 pub(super) async fn list_escalations(
@@ -57,7 +28,7 @@ pub(super) async fn list_escalations(
     limit: i64,
 ) -> Result<Vec<Escalation>> {
     let found = escalations(tenant, filter).fetch(pool, after, limit).await?;
-    found.iter().map(rows::escalation).collect()
+    found.iter().map(|row| escalations::decode(row)).collect()
 }
 
 pub(super) fn escalations(tenant: &TenantId, filter: &EscalationFilter) -> NewestQuery<'static> {
@@ -69,26 +40,6 @@ pub(super) fn escalations(tenant: &TenantId, filter: &EscalationFilter) -> Newes
     let task = filter.task_id.map(|id| id.to_string());
     only(&mut query, "task_id", task.as_deref());
     NewestQuery::new(query, "escalation_id")
-}
-
-/// Open escalations past their deadline.
-pub(super) async fn list_overdue(
-    pool: &PgPool,
-    now: Micros,
-    limit: i64,
-) -> Result<Vec<Escalation>> {
-    sqlx::query(AssertSqlSafe(format!(
-        "SELECT {ESCALATION} FROM escalations WHERE status = 'OPEN' AND timeout_at <= $1 \
-         ORDER BY timeout_at, escalation_id LIMIT $2"
-    )))
-    .bind(now.0)
-    .bind(limit)
-    .fetch_all(pool)
-    .await
-    .map_err(failed)?
-    .iter()
-    .map(rows::escalation)
-    .collect()
 }
 
 /// Checkpoints of a task, newest first.
@@ -109,7 +60,7 @@ pub(super) async fn list_checkpoints(
     }
     query.push(" ORDER BY created_at DESC, execution_id DESC, seq DESC LIMIT ").push_bind(limit);
     let found = query.build().fetch_all(pool).await.map_err(failed)?;
-    found.iter().map(rows::checkpoint).collect()
+    found.iter().map(|row| checkpoints::decode(row)).collect()
 }
 
 /// A page of the places of a task's checkpoints, by run and number.
@@ -127,7 +78,7 @@ pub(super) async fn list_checkpoint_places(
     }
     query.push(" ORDER BY execution_id, seq LIMIT ").push_bind(limit);
     let found = query.build().fetch_all(pool).await.map_err(failed)?;
-    found.iter().map(rows::checkpoint_place).collect()
+    found.iter().map(|row| checkpoints::place(row)).collect()
 }
 
 /// The personal data committed with a handoff.

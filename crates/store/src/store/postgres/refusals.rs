@@ -1,40 +1,14 @@
 use async_trait::async_trait;
 
-use super::batch::{REFUSALS, bind};
-use super::call::Call;
 use super::failure::failed;
-use super::joined::{JoinedStatement, WriteMode};
 use super::reads::{NewestQuery, list, only, within_time};
-use super::writes::json;
-use super::{PostgresStore, answered, rows};
-use crate::store::refusals::{RefusalFilter, RefusalRow, RefusalStore};
-use crate::store::rows::REFUSAL;
-use crate::store::{Cursor, Result, Writes};
+use super::{PostgresStore, answered};
+use crate::store::refusals::{REFUSALS, RefusalFilter, RefusalRow, RefusalStore, decode};
+use crate::store::{Cursor, Result};
 use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
 
-/// Writes a batch's refusals, which are always new.
-pub(super) fn write(joined: &mut JoinedStatement, writes: &Writes) {
-    let columns = |bound: Call, rows: &[RefusalRow]| {
-        bind!(
-            bound,
-            rows,
-            |row| row.tenant.as_str(),
-            row.id.to_string(),
-            row.created_at.0,
-            row.source.as_ref().map(AgentId::as_str),
-            row.target.as_ref().map(AgentId::as_str),
-            row.task_id.map(|id| id.to_string()),
-            row.handoff_id.map(|id| id.to_string()),
-            row.code.as_str(),
-            row.pointer.as_str(),
-            json(&row.findings),
-        )
-    };
-    joined.put(&REFUSALS, WriteMode::Insert, &writes.refusals, |_| 0, columns);
-}
-
 pub(super) fn refusals(tenant: &TenantId, filter: &RefusalFilter) -> NewestQuery<'static> {
-    let mut query = list(REFUSAL, "refusals", tenant);
+    let mut query = list(REFUSALS.list, "refusals", tenant);
     only(&mut query, "source", filter.source.as_ref().map(AgentId::as_str));
     only(&mut query, "target", filter.target.as_ref().map(AgentId::as_str));
     let task = filter.task_id.map(|id| id.to_string());
@@ -56,7 +30,7 @@ impl RefusalStore for PostgresStore {
     ) -> Result<Vec<RefusalRow>> {
         answered(async {
             let found = refusals(tenant, filter).fetch(&self.pool, after, limit).await?;
-            found.iter().map(rows::refusal).collect()
+            found.iter().map(|row| decode(row)).collect()
         })
         .await
     }

@@ -100,6 +100,7 @@ impl Session {
             .collect();
         let statements = drive(&mut self.driver, flight).await;
         for (call, statement) in missing.into_iter().zip(statements) {
+            tracing::trace!(sql = &*call.text);
             self.prepared.insert(call.text.clone().into_owned(), statement.map_err(broken)?);
         }
         Ok(())

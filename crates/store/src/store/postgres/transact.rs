@@ -3,26 +3,36 @@
 
 use std::collections::BTreeSet;
 
-use tokio_postgres::Row;
-
 use super::append;
-use super::batch::{
-    AGENTS, BatchTable, Bound, CHECKPOINTS, DEAD_LETTERS, EDGES, ESCALATIONS, HANDOFFS,
-    IDEMPOTENCY, KEYS, OPINIONS, OUTBOX, REFUSED_TASKS, RowsSql, SUBSCRIPTIONS, TASKS, bind,
-    by_rows,
-};
+use super::batch::{Bound, IDEMPOTENCY, RowsSql, SUBSCRIPTIONS, Sql, bind, by_rows};
 use super::call::Call;
 use super::joined::JoinedStatement;
 use super::session::Tx;
-use super::{PostgresStore, erasure, events, session_rows as rows, writes};
+use super::{PostgresStore, erasure, events, rows, writes};
 use crate::fault::{self, Step};
 use crate::store::contracts::RepeatKey;
+use crate::store::query::Row;
+use crate::store::rows::Load;
+use crate::store::table::BatchTable;
+use crate::store::tables::subscriptions;
+use crate::store::tables::{
+    agents::{self, AGENTS},
+    api_keys::{self, KEYS},
+    checkpoints::CHECKPOINTS,
+    dead_letters::{self, DEAD_LETTERS},
+    edges::{self, EDGES},
+    escalations::{self, ESCALATIONS},
+    handoffs::{self, HANDOFFS},
+    outbox::{self, OUTBOXES},
+    refused_tasks::{self, REFUSED_TASKS},
+    tasks::{self, TASKS},
+};
 use crate::store::{
-    AgentKey, BatchState, HandoffKey, IdempotencyRow, Needs, RefusedTaskKey, Result, TaskKey,
-    Writes,
+    AgentKey, BatchState, HandoffKey, Needs, RefusedTaskKey, Result, TaskKey, Writes, opinions,
+    schemas,
 };
 use handoffd_core::domain::cap::CapKey;
-use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
+use handoffd_core::domain::ids::{AgentId, TenantId};
 use handoffd_core::evidence::append::AppendedRecords;
 
 /// Loads, plans, writes, seals, commits.
@@ -218,43 +228,49 @@ impl AbsentRows {
     }
 }
 
-static TASKS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| TASKS.select_locked(rows)));
-static HANDOFFS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| HANDOFFS.select(rows)));
-static LINEAGE_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| HANDOFFS.select_received(rows)));
-static OUTBOX_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| OUTBOX.select_locked(rows)));
-static EDGES_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| EDGES.select_of(rows, "", "task_id")));
+static TASKS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| TASKS.shape.select_locked(rows)));
+static HANDOFFS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| HANDOFFS.shape.select(rows)));
+static LINEAGE_LOAD: RowsSql =
+    RowsSql::new(|| by_rows(|rows| HANDOFFS.shape.select_received(rows)));
+static OUTBOX_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| OUTBOXES.shape.select_locked(rows)));
+static EDGES_LOAD: RowsSql =
+    RowsSql::new(|| by_rows(|rows| EDGES.shape.select_of(rows, "", "task_id")));
 static OPEN_HANDOFFS_LOAD: RowsSql = RowsSql::new(|| {
     let open = " AND t.status IN ('PENDING', 'ACCEPTED')";
-    by_rows(|rows| HANDOFFS.select_of(rows, open, "task_id"))
+    by_rows(|rows| HANDOFFS.shape.select_of(rows, open, "task_id"))
 });
 static OPEN_OUTBOX_LOAD: RowsSql = RowsSql::new(|| {
     by_rows(|rows| {
-        let select = OUTBOX.select_of(rows, "", "task_id");
+        let select = OUTBOXES.shape.select_of(rows, "", "task_id");
         // In key order, as every other statement that locks these rows.
         format!("{select} ORDER BY t.tenant, t.handoff_id FOR UPDATE OF t")
     })
 });
 static OPEN_ESCALATIONS_LOAD: RowsSql = RowsSql::new(|| {
-    by_rows(|rows| ESCALATIONS.select_of(rows, " AND t.status = 'OPEN'", "task_id"))
+    by_rows(|rows| ESCALATIONS.shape.select_of(rows, " AND t.status = 'OPEN'", "task_id"))
 });
 static REFUSED_TASKS_LOAD: RowsSql =
-    RowsSql::new(|| by_rows(|rows| REFUSED_TASKS.select_locked(rows)));
+    RowsSql::new(|| by_rows(|rows| REFUSED_TASKS.shape.select_locked(rows)));
 /// Locked, because a decision writes all columns back, and an erasure may change them meanwhile: it locks tasks, and a
 /// refused message may have none.
 static DEAD_LETTERS_LOAD: RowsSql =
-    RowsSql::new(|| by_rows(|rows| DEAD_LETTERS.select_locked(rows)));
-static FALLBACKS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| AGENTS.select(rows)));
+    RowsSql::new(|| by_rows(|rows| DEAD_LETTERS.shape.select_locked(rows)));
+static FALLBACKS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| AGENTS.shape.select(rows)));
 static IDEMPOTENCY_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| IDEMPOTENCY.select(rows)));
-static AGENTS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| AGENTS.select_locked(rows)));
-static KEYS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| KEYS.select_locked(rows)));
-static OPINIONS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| OPINIONS.select_locked(rows)));
+static AGENTS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| AGENTS.shape.select_locked(rows)));
+static KEYS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| KEYS.shape.select_locked(rows)));
+static OPINIONS_LOAD: RowsSql =
+    RowsSql::new(|| by_rows(|rows| opinions::OPINIONS.shape.select_locked(rows)));
 static SUBSCRIPTIONS_LOAD: RowsSql =
     RowsSql::new(|| by_rows(|rows| SUBSCRIPTIONS.select_locked(rows)));
+/// Without locks: rows never change, and of two brokers adding a version to the same ones the second conflicts by its ordinal.
+static SCHEMAS_LOAD: Sql =
+    Sql::new(|| schemas::PAYLOAD_SCHEMAS.shape.select_of(Bound::Arrays, "", "schema_id"));
 static RUNS_LOAD: RowsSql = RowsSql::new(|| by_rows(last_checkpoints));
 
 /// Selects the last checkpoint of each run, and the last one of the agent that asks.
 fn last_checkpoints(rows: Bound) -> String {
-    let all = CHECKPOINTS.columns;
+    let all = CHECKPOINTS.shape.columns;
     let runs = BatchTable::rows(&[all[0], all[1], all[2], all[4]], 1, rows);
     let last = |whose: &str| {
         format!(
@@ -270,114 +286,27 @@ fn last_checkpoints(rows: Bound) -> String {
     )
 }
 
-/// What a load finds.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Loaded {
-    Tasks,
-    Handoffs,
-    Outbox,
-    Edges,
-    Escalations,
-    RefusedTasks,
-    DeadLetters,
-    Runs,
-    Idempotency,
-    Agents,
-    Keys,
-    Contracts,
-    Repeats,
-    PayloadSchemas,
-    Opinions,
-    Subscriptions,
-}
-
-impl Loaded {
-    fn add(self, row: &Row, state: &mut BatchState) -> Result<()> {
-        match self {
-            Self::Tasks => {
-                let task = rows::task(row)?;
-                state.tasks.insert((task.tenant.clone(), task.id), task);
-            }
-            Self::Handoffs => {
-                let handoff = rows::handoff(row)?;
-                state.handoffs.insert((handoff.tenant.clone(), handoff.id), handoff);
-            }
-            Self::Outbox => {
-                let row = rows::outbox(row)?;
-                state.outbox.insert((row.tenant.clone(), row.handoff_id), row);
-            }
-            Self::Edges => {
-                let edge = rows::edge(row)?;
-                let parties = (edge.source.clone(), edge.target.clone());
-                state.edges.insert((edge.tenant.clone(), edge.task_id, parties.0, parties.1), edge);
-            }
-            Self::Escalations => {
-                let row = rows::escalation(row)?;
-                state.escalations.insert((row.tenant.clone(), row.id), row);
-            }
-            Self::RefusedTasks => {
-                let row = rows::refused_task(row)?;
-                state.refused_tasks.insert(row.key(), row);
-            }
-            Self::DeadLetters => {
-                let row = rows::dead_letter(row)?;
-                state.dead_letters.insert((row.tenant.clone(), row.handoff_id), row);
-            }
-            Self::Runs => {
-                let run = (
-                    rows::parse(row, "tenant")?,
-                    rows::parse(row, "task_id")?,
-                    rows::parse(row, "execution_id")?,
-                );
-                let (agent, checkpoint) = rows::last_checkpoint(row)?;
-                state.runs.entry(run).or_default().add(agent, checkpoint);
-            }
-            Self::Idempotency => {
-                let row = idempotency(row)?;
-                let key = (row.tenant.clone(), row.agent.clone(), row.key.clone());
-                state.idempotency.insert(key, row);
-            }
-            Self::Agents => {
-                let row = rows::agent(row)?;
-                state.agents.insert((row.tenant.clone(), row.agent.agent_id.clone()), row);
-            }
-            Self::Keys => {
-                let row = rows::key(row)?;
-                state.keys.insert((row.tenant.clone(), row.key_id.clone()), row);
-            }
-            Self::Contracts => {
-                let row = rows::contract(row)?;
-                state.contracts.insert(row.key(), row);
-            }
-            Self::Repeats => {
-                let row = rows::repeat(row)?;
-                state.repeats.insert((row.tenant.clone(), row.key.clone()), row);
-            }
-            Self::PayloadSchemas => {
-                let row = rows::payload_schema(row)?;
-                state.payload_schemas.insert(row.key(), row);
-            }
-            Self::Opinions => {
-                state.opinions.insert(rows::handoff_key(row)?, rows::get(row, "attempts")?);
-            }
-            Self::Subscriptions => {
-                let row = rows::subscription(row)?;
-                state.subscriptions.insert((row.tenant.clone(), row.id), row);
-            }
-        }
-        Ok(())
-    }
+/// Adds a run's last checkpoint to what a batch has loaded.
+fn load_run(row: &dyn Row, state: &mut BatchState) -> Result<()> {
+    let run = (
+        rows::parse(row, "tenant")?,
+        rows::parse(row, "task_id")?,
+        rows::parse(row, "execution_id")?,
+    );
+    let (agent, checkpoint) = rows::last_checkpoint(row)?;
+    state.runs.entry(run).or_default().add(agent, checkpoint);
+    Ok(())
 }
 
 /// Carries out loads in one flight.
-async fn fly(tx: &mut Tx, state: &mut BatchState, loads: Vec<(Loaded, Call)>) -> Result<()> {
+async fn fly(tx: &mut Tx, state: &mut BatchState, loads: Vec<(Load, Call)>) -> Result<()> {
     if loads.is_empty() {
         return Ok(());
     }
-    let (kinds, calls): (Vec<Loaded>, Vec<Call>) = loads.into_iter().unzip();
-    for (kind, found) in kinds.into_iter().zip(tx.fly(calls).await?) {
+    let (kinds, calls): (Vec<Load>, Vec<Call>) = loads.into_iter().unzip();
+    for (load, found) in kinds.into_iter().zip(tx.fly(calls).await?) {
         for row in &found {
-            kind.add(row, state)?;
+            load(row, state)?;
         }
     }
     Ok(())
@@ -401,11 +330,11 @@ async fn load(tx: &mut Tx, store: &PostgresStore, needs: &Needs) -> Result<Batch
     let erasure = erasure::load(tx, apart, &needs.erasure).await?;
     let mut state = BatchState { erasure, ..BatchState::default() };
     let expected = expected(needs);
-    let mut loads: Vec<(Loaded, Option<Call>)> = vec![
-        (Loaded::Tasks, by_id(&TASKS_LOAD, &needs.tasks)),
-        (Loaded::Handoffs, by_id(&HANDOFFS_LOAD, &needs.handoffs)),
-        (Loaded::Outbox, by_id(&OUTBOX_LOAD, &expected.handoffs)),
-        (Loaded::Edges, by_id(&EDGES_LOAD, &expected.edges)),
+    let mut loads: Vec<(Load, Option<Call>)> = vec![
+        (tasks::load, by_id(&TASKS_LOAD, &needs.tasks)),
+        (handoffs::load, by_id(&HANDOFFS_LOAD, &needs.handoffs)),
+        (outbox::load, by_id(&OUTBOX_LOAD, &expected.handoffs)),
+        (edges::load, by_id(&EDGES_LOAD, &expected.edges)),
     ];
     if !needs.runs.is_empty() {
         let call = RUNS_LOAD.call(needs.runs.len());
@@ -417,38 +346,38 @@ async fn load(tx: &mut Tx, store: &PostgresStore, needs: &Needs) -> Result<Batch
             one.0.2.to_string(),
             one.1.as_str()
         );
-        loads.push((Loaded::Runs, Some(call)));
+        loads.push((load_run, Some(call)));
     }
     if !needs.idempotency.is_empty() {
         let call = IDEMPOTENCY_LOAD.call(needs.idempotency.len());
         let call =
             bind!(call, needs.idempotency, |key| key.0.as_str(), key.1.as_str(), key.2.as_str());
-        loads.push((Loaded::Idempotency, Some(call)));
+        loads.push((rows::load_idempotency, Some(call)));
     }
-    let asked = |(kind, call): (Loaded, Option<Call>)| Some((kind, call?));
+    let asked = |(kind, call): (Load, Option<Call>)| Some((kind, call?));
     fly(tx, &mut state, loads.into_iter().filter_map(asked).collect()).await?;
     let turned_up = needs.handoffs_beside(&state);
     let further = turned_up.difference(&needs.handoffs);
     let edges = needs.edges_beside(&state);
     let edges = edges.into_iter().filter(|key| !expected.edges.contains(*key));
-    let mut loads = vec![
-        (Loaded::Handoffs, by_id(&HANDOFFS_LOAD, further)),
-        (Loaded::Handoffs, lineage(needs, &state)),
-        (Loaded::Edges, by_id(&EDGES_LOAD, edges)),
-        (Loaded::Escalations, by_id(&OPEN_ESCALATIONS_LOAD, state.escalated_beside(needs))),
-        (Loaded::Handoffs, by_id(&OPEN_HANDOFFS_LOAD, &needs.open)),
-        (Loaded::Outbox, by_id(&OPEN_OUTBOX_LOAD, &needs.open)),
-        (Loaded::Escalations, by_id(&OPEN_ESCALATIONS_LOAD, &needs.open)),
-        (Loaded::DeadLetters, by_id(&DEAD_LETTERS_LOAD, &needs.dead_letters)),
+    let mut loads: Vec<(Load, Option<Call>)> = vec![
+        (handoffs::load, by_id(&HANDOFFS_LOAD, further)),
+        (handoffs::load, lineage(needs, &state)),
+        (edges::load, by_id(&EDGES_LOAD, edges)),
+        (escalations::load, by_id(&OPEN_ESCALATIONS_LOAD, state.escalated_beside(needs))),
+        (handoffs::load, by_id(&OPEN_HANDOFFS_LOAD, &needs.open)),
+        (outbox::load, by_id(&OPEN_OUTBOX_LOAD, &needs.open)),
+        (escalations::load, by_id(&OPEN_ESCALATIONS_LOAD, &needs.open)),
+        (dead_letters::load, by_id(&DEAD_LETTERS_LOAD, &needs.dead_letters)),
     ];
     // None waits that does not exist: a new one is not looked for.
     let waiting = turned_up.iter().filter(|key| {
         let known = state.handoffs.contains_key(*key) || !needs.handoffs.contains(*key);
         known && !expected.handoffs.contains(*key)
     });
-    loads.insert(2, (Loaded::Outbox, by_id(&OUTBOX_LOAD, waiting)));
+    loads.insert(2, (outbox::load, by_id(&OUTBOX_LOAD, waiting)));
     let asked_for: BTreeSet<HandoffKey> = turned_up.union(&expected.handoffs).cloned().collect();
-    let mut loads: Vec<(Loaded, Call)> = loads.into_iter().filter_map(asked).collect();
+    let mut loads: Vec<(Load, Call)> = loads.into_iter().filter_map(asked).collect();
     loads.extend(rare(needs));
     fly(tx, &mut state, loads).await?;
     // Those of a sender's lineage, whose ids were not known before. A task's open ones have theirs.
@@ -457,9 +386,9 @@ async fn load(tx: &mut Tx, store: &PostgresStore, needs: &Needs) -> Result<Batch
         !open && !asked_for.contains(*key)
     });
     let late = late.map(|(key, _)| key);
-    let loads = [
-        (Loaded::Outbox, by_id(&OUTBOX_LOAD, late)),
-        (Loaded::Agents, by_id(&FALLBACKS_LOAD, &state.fallbacks())),
+    let loads: [(Load, Option<Call>); 2] = [
+        (outbox::load, by_id(&OUTBOX_LOAD, late)),
+        (agents::load, by_id(&FALLBACKS_LOAD, &state.fallbacks())),
     ];
     fly(tx, &mut state, loads.into_iter().filter_map(asked).collect()).await?;
     super::caps::load(tx, needs, &mut state).await?;
@@ -489,24 +418,28 @@ fn expected(needs: &Needs) -> ExpectedRows {
 }
 
 /// What few batches need.
-fn rare(needs: &Needs) -> Vec<(Loaded, Call)> {
-    let mut loads = Vec::new();
+fn rare(needs: &Needs) -> Vec<(Load, Call)> {
+    let mut loads: Vec<(Load, Call)> = Vec::new();
     if !needs.refused_tasks.is_empty() {
         let call = REFUSED_TASKS_LOAD.call(needs.refused_tasks.len());
         let keys = &needs.refused_tasks;
         let call = bind!(call, keys, |key| key.0.as_str(), key.1.to_string(), key.2.as_str());
-        loads.push((Loaded::RefusedTasks, call));
+        loads.push((refused_tasks::load, call));
     }
     let agents = by_id(&AGENTS_LOAD, &needs.agents);
-    loads.extend(agents.map(|call| (Loaded::Agents, call)));
+    loads.extend(agents.map(|call| (agents::load as Load, call)));
     let keys = by_id(&KEYS_LOAD, &needs.keys);
-    loads.extend(keys.map(|call| (Loaded::Keys, call)));
+    loads.extend(keys.map(|call| (api_keys::load as Load, call)));
     let opinions = by_id(&OPINIONS_LOAD, &needs.opinions);
-    loads.extend(opinions.map(|call| (Loaded::Opinions, call)));
+    loads.extend(opinions.map(|call| (opinions::load as Load, call)));
     loads.extend(super::contracts::loads(needs));
-    loads.extend(super::schemas::loads(needs));
+    if !needs.payload_schemas.is_empty() {
+        let call = Call::new(SCHEMAS_LOAD.as_str());
+        let call = bind!(call, needs.payload_schemas, |key| key.0.as_str(), key.1.as_str());
+        loads.push((schemas::load, call));
+    }
     let subscriptions = by_id(&SUBSCRIPTIONS_LOAD, &needs.subscriptions);
-    loads.extend(subscriptions.map(|call| (Loaded::Subscriptions, call)));
+    loads.extend(subscriptions.map(|call| (subscriptions::load as Load, call)));
     loads
 }
 
@@ -516,14 +449,4 @@ fn lineage(needs: &Needs, state: &BatchState) -> Option<Call> {
     let call = LINEAGE_LOAD.call(wanted.len());
     (!wanted.is_empty())
         .then(|| bind!(call, wanted, |one| one.0.0.as_str(), one.0.1.to_string(), one.1.as_str()))
-}
-
-fn idempotency(row: &Row) -> Result<IdempotencyRow> {
-    Ok(IdempotencyRow {
-        tenant: rows::parse(row, "tenant")?,
-        agent: rows::parse(row, "agent_id")?,
-        key: rows::get(row, "idempotency_key")?,
-        handoff_id: rows::parse(row, "handoff_id")?,
-        created_at: Micros(rows::get(row, "created_at")?),
-    })
 }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::db::{Db, Query};
+use crate::store::table::Table;
 use crate::store::{Result, StoreError};
 
 /// A statement that is run for each row of a list.
@@ -92,6 +93,44 @@ impl<'s> RowBatch<'s> {
         }
         Ok(touched)
     }
+}
+
+/// Inserts rows; an existing key is an error.
+pub(super) fn insert<'r, T>(
+    db: &Db,
+    table: &Table<T>,
+    rows: impl IntoIterator<Item = &'r T>,
+) -> Result<()> {
+    run(db, &RowBatch::insert(table.shape.name, table.list), table, rows).map(|_| ())
+}
+
+/// Inserts rows, or sets all columns of those that are there.
+pub(super) fn upsert<'r, T>(
+    db: &Db,
+    table: &Table<T>,
+    rows: impl IntoIterator<Item = &'r T>,
+) -> Result<()> {
+    let keys = table.key();
+    run(db, &RowBatch::upsert(table.shape.name, table.list, &keys), table, rows).map(|_| ())
+}
+
+/// Updates rows, all columns but the fixed ones; returns the number of rows found.
+pub(super) fn update<T>(db: &Db, table: &Table<T>, rows: &[&T]) -> Result<u64> {
+    let fixed = table.fixed();
+    let batch = RowBatch::update(table.shape.name, table.list, &fixed);
+    run(db, &batch, table, rows.iter().copied())
+}
+
+fn run<'r, T>(
+    db: &Db,
+    batch: &RowBatch<'_>,
+    table: &Table<T>,
+    rows: impl IntoIterator<Item = &'r T>,
+) -> Result<u64> {
+    let rows: Vec<&T> = rows.into_iter().collect();
+    batch.run(db, &rows, |query, row| {
+        table.columns.iter().fold(query, |query, column| query.bind((column.get)(row)))
+    })
 }
 
 /// A list for `json_each(?)`.

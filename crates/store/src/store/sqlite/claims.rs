@@ -3,10 +3,14 @@
 use std::collections::HashMap;
 
 use super::batch::json;
-use super::db::{Db, Row};
+use super::db::Db;
 use super::log::unpacked;
 use super::rows;
-use crate::store::rows::{OUTBOX, RETURN};
+use crate::store::query::Row;
+use crate::store::tables::{
+    outbox::{self, OUTBOX},
+    returns::{self, RETURN},
+};
 use crate::store::{
     ClaimKey, ClaimRelease, DeliveryClaim, OutboxRow, ReceiverKey, Result, ReturnRow, TaskKey,
 };
@@ -81,7 +85,7 @@ pub(super) fn list_queued(db: &Db, (tenant, task): &TaskKey, limit: i64) -> Resu
         "SELECT {OUTBOX} FROM outbox AS o WHERE o.tenant = ? AND o.task_id = ? ORDER BY o.seq LIMIT ?"
     );
     let query = db.query(&sql).bind(tenant.as_str()).bind(task.to_string());
-    query.bind(limit.max(0)).list(rows::outbox)
+    query.bind(limit.max(0)).list(outbox::decode)
 }
 
 /// See [`crate::store::OutboxStore::list_waiting`].
@@ -97,7 +101,7 @@ pub(super) fn list_waiting(
     );
     let query = db.query(&sql).bind(receiver.0.as_str());
     let query = query.bind(receiver.1.as_str()).bind(now.0).bind(limit.max(0));
-    query.list(rows::outbox)
+    query.list(outbox::decode)
 }
 
 /// See [`crate::store::OutboxStore::list_unpulled`].
@@ -116,7 +120,7 @@ pub(super) fn list_unpulled(
          ORDER BY o.created_at LIMIT ?"
     );
     let query = db.query(&sql).bind(before.0).bind(now.0).bind(limit.max(0));
-    query.list(rows::outbox)
+    query.list(outbox::decode)
 }
 
 /// See [`crate::store::OutboxStore::claim`]. A handoff waits for those before it on its task, whoever
@@ -181,7 +185,7 @@ pub(super) fn claim(
     Ok(claims)
 }
 
-fn claimed(row: &Row<'_>) -> Result<DeliveryClaim> {
+fn claimed(row: &dyn Row) -> Result<DeliveryClaim> {
     rows::addressed(row)?;
     // Erased since: the attempt goes on, with nothing to show. What is only cold is not erased, and
     // must not go out empty: open handoffs are held back from the archive, so this is a fault.
@@ -264,7 +268,7 @@ pub(super) fn claim_returns(
          ORDER BY returned_at, handoff_id LIMIT ?"
     );
     let query = db.query(&sql).bind(tenant.as_str()).bind(agent.as_str());
-    let found: Vec<_> = query.bind(now.0).bind(limit.max(0)).list(rows::returned)?;
+    let found: Vec<_> = query.bind(now.0).bind(limit.max(0)).list(returns::decode)?;
     if !found.is_empty() {
         let ids: Vec<_> = found.iter().map(|row: &ReturnRow| row.handoff_id.to_string()).collect();
         let taken = db.query(

@@ -6,12 +6,13 @@ use async_trait::async_trait;
 
 use super::batch::json;
 use super::connection::Ended;
-use super::db::{Db, Row};
+use super::db::Db;
 use super::{SqliteStore, rows};
 use crate::store::cold::{
     Archivable, ArchiveMark, ColdStore, ExclusiveLease, Frame, HotContent, PurgeMark,
     SegmentContents,
 };
+use crate::store::query::Row;
 use crate::store::rows::KEPT;
 use crate::store::{Result, StoredContent};
 use handoffd_core::domain::ids::{ContentId, Micros, TenantId};
@@ -76,7 +77,7 @@ impl ColdStore for SqliteStore {
         let sql =
             "SELECT done_below, scanned_to, rescan_at, unclean FROM purge_marks WHERE tenant = ?";
         let purge =
-            |row: &Row<'_>| Ok(PurgeMark { scan: mark(row)?, unclean: row.get("unclean")? });
+            |row: &dyn Row| Ok(PurgeMark { scan: mark(row)?, unclean: row.get("unclean")? });
         let found = self.read(|db| db.query(sql).bind(tenant.as_str()).find(purge)).await?;
         Ok(found.unwrap_or_default())
     }
@@ -196,7 +197,7 @@ impl ColdStore for SqliteStore {
         let sql = "SELECT content_id, salt IS NULL AS erased, seg_offset, seg_length FROM contents \
              WHERE tenant = ? AND segment = ? ORDER BY seg_offset";
         let mut inhabitants = SegmentContents::default();
-        let read = |row: &Row<'_>| {
+        let read = |row: &dyn Row| {
             let id = rows::parse(row, "content_id")?;
             if row.get("erased")? {
                 inhabitants.erased.push(id);
@@ -270,7 +271,7 @@ impl SqliteStore {
     }
 }
 
-fn mark(row: &Row<'_>) -> Result<ArchiveMark> {
+fn mark(row: &dyn Row) -> Result<ArchiveMark> {
     Ok(ArchiveMark {
         done_below: row.get("done_below")?,
         scanned_to: row.get("scanned_to")?,
@@ -278,7 +279,7 @@ fn mark(row: &Row<'_>) -> Result<ArchiveMark> {
     })
 }
 
-fn archivable(row: &Row<'_>) -> Result<Archivable> {
+fn archivable(row: &dyn Row) -> Result<Archivable> {
     let content = match rows::parse_opt(row, "hot")? {
         Some(id) => Some(HotContent {
             id,

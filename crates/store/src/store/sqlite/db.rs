@@ -4,10 +4,10 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::types::{ToSql, Value, ValueRef};
+use rusqlite::types::{FromSql, ToSql, ToSqlOutput, Value as OwnedValue, ValueRef};
 use rusqlite::{CachedStatement, Connection, OpenFlags};
 
-use crate::store::rows::unreadable;
+use crate::store::query::{Row, Statement, Value, unreadable};
 use crate::store::{Result, StoreError};
 
 /// Prepared statements kept on a connection: about twice as many as there are.
@@ -32,7 +32,13 @@ impl Db {
 
     /// Prepares a statement, once for each text.
     pub(super) fn query(&self, sql: &str) -> Query<'_> {
+        tracing::trace!(sql);
         Query { statement: self.0.prepare_cached(sql), bound: 0 }
+    }
+
+    /// Prepares a statement that is the same for both databases, and binds its values.
+    pub(super) fn statement(&self, statement: &Statement<'_>) -> Query<'_> {
+        statement.values.iter().fold(self.query(&statement.for_sqlite()), Query::bind)
     }
 
     /// Runs statements without parameters, and ignores their rows.
@@ -79,18 +85,18 @@ impl Query<'_> {
         changed.map(|changed| changed as u64).map_err(failure)
     }
 
-    pub(super) fn each(self, mut read: impl FnMut(&Row<'_>) -> Result<()>) -> Result<()> {
+    pub(super) fn each(self, mut read: impl FnMut(&dyn Row) -> Result<()>) -> Result<()> {
         let mut statement = self.statement.map_err(failure)?;
         let mut rows = statement.raw_query();
         while let Some(row) = rows.next().map_err(failure)? {
-            read(&Row { row, next: Cell::new(0) })?;
+            read(&SqliteRow { row, next: Cell::new(0) })?;
         }
         Ok(())
     }
 
     pub(super) fn list<T, C: FromIterator<T>>(
         self,
-        mut read: impl FnMut(&Row<'_>) -> Result<T>,
+        mut read: impl FnMut(&dyn Row) -> Result<T>,
     ) -> Result<C> {
         let mut found = Vec::new();
         self.each(|row| {
@@ -101,16 +107,29 @@ impl Query<'_> {
     }
 
     /// Reads the first row, if there is one.
-    pub(super) fn find<T>(self, read: impl FnOnce(&Row<'_>) -> Result<T>) -> Result<Option<T>> {
+    pub(super) fn find<T>(self, read: impl FnOnce(&dyn Row) -> Result<T>) -> Result<Option<T>> {
         let mut statement = self.statement.map_err(failure)?;
         let mut rows = statement.raw_query();
         let Some(row) = rows.next().map_err(failure)? else { return Ok(None) };
-        read(&Row { row, next: Cell::new(0) }).map(Some)
+        read(&SqliteRow { row, next: Cell::new(0) }).map(Some)
     }
 
     /// Reads the only row of a statement that always has one.
-    pub(super) fn one<T>(self, read: impl FnOnce(&Row<'_>) -> Result<T>) -> Result<T> {
+    pub(super) fn one<T>(self, read: impl FnOnce(&dyn Row) -> Result<T>) -> Result<T> {
         self.find(read)?.ok_or_else(|| StoreError::Refused("a row is missing".to_owned()))
+    }
+
+    /// Reads the first column of the first row, if there is one.
+    pub(super) fn scalar<T: FromSql>(self) -> Result<Option<T>> {
+        let mut statement = self.statement.map_err(failure)?;
+        let mut rows = statement.raw_query();
+        let Some(row) = rows.next().map_err(failure)? else { return Ok(None) };
+        row.get(0).map(Some).map_err(failure)
+    }
+
+    /// Reads the only value of a statement that always has one.
+    pub(super) fn only<T: FromSql>(self) -> Result<T> {
+        self.scalar()?.ok_or_else(|| StoreError::Refused("a row is missing".to_owned()))
     }
 
     /// Whether there is a row.
@@ -119,15 +138,20 @@ impl Query<'_> {
     }
 }
 
-/// A row while its statement stands on it.
-pub(super) struct Row<'s> {
+/// A row, until its statement goes on to the next.
+struct SqliteRow<'s> {
     row: &'s rusqlite::Row<'s>,
     /// The column after the last one read: columns are mostly read in their order.
     next: Cell<usize>,
 }
 
-impl Row<'_> {
-    pub(super) fn get<'r, T: Column<'r>>(&'r self, column: &str) -> Result<T> {
+impl SqliteRow<'_> {
+    /// Finds a column, and reads it by `read`, which has `None` for a value of another type.
+    fn value<'r, T>(
+        &'r self,
+        column: &str,
+        read: impl FnOnce(ValueRef<'r>) -> Option<T>,
+    ) -> Result<Option<T>> {
         let statement: &rusqlite::Statement<'_> = self.row.as_ref();
         let (next, count) = (self.next.get(), statement.column_count());
         let index = (next..count)
@@ -136,74 +160,57 @@ impl Row<'_> {
             .ok_or_else(|| StoreError::Refused(format!("column {column} is missing")))?;
         self.next.set(index + 1);
         let value = self.row.get_ref(index).map_err(failure)?;
-        T::read(value).ok_or_else(|| unreadable(column, value.data_type()))
-    }
-
-    /// Reads the first column.
-    pub(super) fn first<'r, T: Column<'r>>(&'r self) -> Result<T> {
-        let value = self.row.get_ref(0).map_err(failure)?;
-        T::read(value).ok_or_else(|| unreadable("0", value.data_type()))
+        if value == ValueRef::Null {
+            return Ok(None);
+        }
+        read(value).map(Some).ok_or_else(|| unreadable(column, value.data_type()))
     }
 }
 
-/// A type that a column can be read as.
-pub(super) trait Column<'r>: Sized {
-    /// `None` where the value is of another type.
-    fn read(value: ValueRef<'r>) -> Option<Self>;
-}
+impl Row for SqliteRow<'_> {
+    fn text(&self, column: &str) -> Result<Option<&str>> {
+        self.value(column, |value| value.as_str().ok())
+    }
 
-impl<'r> Column<'r> for &'r str {
-    fn read(value: ValueRef<'r>) -> Option<Self> {
-        value.as_str().ok()
+    fn bytes(&self, column: &str) -> Result<Option<&[u8]>> {
+        self.value(column, |value| value.as_bytes().ok())
+    }
+
+    fn long(&self, column: &str) -> Result<Option<i64>> {
+        self.value(column, |value| value.as_i64().ok())
+    }
+
+    fn int(&self, column: &str) -> Result<Option<i32>> {
+        self.value(column, |value| value.as_i64().ok()?.try_into().ok())
+    }
+
+    fn flag(&self, column: &str) -> Result<Option<bool>> {
+        self.value(column, |value| value.as_i64().ok().map(|value| value != 0))
     }
 }
 
-impl<'r> Column<'r> for &'r [u8] {
-    fn read(value: ValueRef<'r>) -> Option<Self> {
-        value.as_bytes().ok()
-    }
-}
-
-impl Column<'_> for String {
-    fn read(value: ValueRef<'_>) -> Option<Self> {
-        value.as_str().ok().map(str::to_owned)
-    }
-}
-
-impl Column<'_> for Vec<u8> {
-    fn read(value: ValueRef<'_>) -> Option<Self> {
-        value.as_bytes().ok().map(<[u8]>::to_vec)
-    }
-}
-
-impl Column<'_> for i64 {
-    fn read(value: ValueRef<'_>) -> Option<Self> {
-        value.as_i64().ok()
-    }
-}
-
-impl Column<'_> for i32 {
-    fn read(value: ValueRef<'_>) -> Option<Self> {
-        value.as_i64().ok()?.try_into().ok()
-    }
-}
-
-impl Column<'_> for bool {
-    fn read(value: ValueRef<'_>) -> Option<Self> {
-        value.as_i64().ok().map(|value| value != 0)
-    }
-}
-
-impl<'r, T: Column<'r>> Column<'r> for Option<T> {
-    fn read(value: ValueRef<'r>) -> Option<Self> {
-        if matches!(value, ValueRef::Null) { Some(None) } else { T::read(value).map(Some) }
+impl ToSql for Value<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(match self {
+            Self::Null(_) => ToSqlOutput::Borrowed(ValueRef::Null),
+            Self::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+            Self::Long(number) => ToSqlOutput::Borrowed(ValueRef::Integer(*number)),
+            Self::Int(number) => ToSqlOutput::Borrowed(ValueRef::Integer((*number).into())),
+            Self::Flag(flag) => ToSqlOutput::Borrowed(ValueRef::Integer((*flag).into())),
+            Self::Bytes(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
+            Self::Texts(texts) => {
+                let list = serde_json::to_string(texts)
+                    .map_err(|err| rusqlite::Error::ToSqlConversionFailure(err.into()))?;
+                ToSqlOutput::Owned(OwnedValue::Text(list))
+            }
+        })
     }
 }
 
 /// A statement put together from pieces.
 pub(super) struct Pieces {
     sql: String,
-    values: Vec<Value>,
+    values: Vec<OwnedValue>,
 }
 
 impl Pieces {
@@ -217,7 +224,7 @@ impl Pieces {
     }
 
     /// Adds a parameter and its value.
-    pub(super) fn push_bind(&mut self, value: impl Into<Value>) -> &mut Self {
+    pub(super) fn push_bind(&mut self, value: impl Into<OwnedValue>) -> &mut Self {
         self.sql.push('?');
         self.values.push(value.into());
         self

@@ -9,17 +9,18 @@ use super::SqliteStore;
 use super::batch::{RowBatch, json};
 use super::connection::{CLOSED, PATIENCE, in_place, unavailable_now};
 use super::db::{Db, Pieces, Query};
-use super::reads::find;
 use super::rows;
 use super::wal::checkpoint;
 use crate::fault::{self, Step};
 use crate::store::erasure::{
     ERASED_CHECKPOINT, ErasureKey, ErasureNeeds, ErasurePage, ErasureRow, ErasureState,
-    ErasureWrite, HoldKey, HoldRow, PageNeed, PurgeNeed, PurgePage, ScrubOutcome, SubjectDatum,
-    SubjectRef, SubjectState,
+    ErasureWrite, HoldRow, PageNeed, PurgeNeed, PurgePage, ScrubOutcome, SubjectDatum, SubjectRef,
+    SubjectState,
 };
 use crate::store::purge::{CHECKPOINTS, ExpiredPage, PurgeContext, page as put_together};
-use crate::store::rows::{ERASURE, HELD, HOLD};
+use crate::store::rows::HELD;
+use crate::store::tables::erasures::{self, ERASURE};
+use crate::store::tables::holds::{self, HOLD};
 use crate::store::{Result, StoreError, Writes};
 use handoffd_core::domain::handoff::CheckpointRef;
 use handoffd_core::domain::ids::{ContentId, HandoffId, Micros, TaskId, TenantId};
@@ -28,9 +29,6 @@ use handoffd_core::evidence::record::{RecordDraft, RecordKind, SealedRecord};
 
 /// Most holds listed: one is enough to forbid an erasure.
 const HOLDS: i64 = 10;
-
-/// Most erasures listed for one subject.
-const ERASURES: i64 = 1000;
 
 /// Attempts to empty the write-ahead log while readers are active, and the pause between them.
 const TRUNCATIONS: u32 = 100;
@@ -53,7 +51,7 @@ pub(super) fn load(db: &Db, needs: &ErasureNeeds) -> Result<ErasureState> {
     for key in &needs.holds {
         let sql = format!("SELECT {HOLD} FROM legal_holds WHERE tenant = ? AND hold_id = ?");
         if let Some(row) =
-            db.query(&sql).bind(key.0.as_str()).bind(key.1.as_str()).find(rows::hold)?
+            db.query(&sql).bind(key.0.as_str()).bind(key.1.as_str()).find(holds::decode)?
         {
             state.holds.insert(key.clone(), row);
         }
@@ -66,7 +64,7 @@ fn known(db: &Db, subject: &SubjectRef) -> Result<SubjectState> {
         .query("SELECT count(*) FROM personal_data WHERE tenant = ? AND subject_id = ?")
         .bind(subject.tenant.as_str())
         .bind(subject.id.as_str())
-        .one(|row| row.first())?;
+        .only()?;
     let sql = format!(
         "SELECT {ERASURE} FROM erasures WHERE tenant = ? AND subject_key = ? \
          ORDER BY requested_at DESC, erasure_id DESC LIMIT 1"
@@ -75,7 +73,7 @@ fn known(db: &Db, subject: &SubjectRef) -> Result<SubjectState> {
         .query(&sql)
         .bind(subject.tenant.as_str())
         .bind(subject.key.as_slice())
-        .find(rows::erasure)?;
+        .find(erasures::decode)?;
     let holds = holds(db, &subject.tenant, &subject.key, Some(&subject.id))?;
     let traced = db
         .query(&format!("SELECT 1 FROM ({TRACED}) LIMIT 1"))
@@ -103,12 +101,17 @@ fn holds(db: &Db, tenant: &TenantId, key: &[u8; 32], id: Option<&str>) -> Result
                WHERE e.tenant = ?1 AND e.subject_key = ?2))))) \
          ORDER BY placed_at, hold_id LIMIT ?4"
     );
-    db.query(&sql).bind(tenant.as_str()).bind(key.as_slice()).bind(id).bind(HOLDS).list(rows::hold)
+    db.query(&sql)
+        .bind(tenant.as_str())
+        .bind(key.as_slice())
+        .bind(id)
+        .bind(HOLDS)
+        .list(holds::decode)
 }
 
 fn page(db: &Db, key: &ErasureKey, need: PageNeed) -> Result<Option<ErasurePage>> {
     let sql = format!("SELECT {ERASURE} FROM erasures WHERE tenant = ? AND erasure_id = ?");
-    let row = db.query(&sql).bind(key.0.as_str()).bind(key.1.to_string()).find(rows::erasure)?;
+    let row = db.query(&sql).bind(key.0.as_str()).bind(key.1.to_string()).find(erasures::decode)?;
     let Some(row) = row else { return Ok(None) };
     let holds = holds(db, &key.0, &row.subject_key, row.subject_id.as_deref())?;
     let mut page = ErasurePage {
@@ -456,46 +459,6 @@ pub(super) fn list_held(
         .list(rows::held)
 }
 
-/// See [`crate::store::ErasureStore::find_erasure`].
-pub(super) fn find_erasure(db: &Db, key: &ErasureKey) -> Result<Option<ErasureRow>> {
-    let sql = format!("SELECT {ERASURE} FROM erasures WHERE tenant = ? AND erasure_id = ?");
-    find(db, &sql, &key.0, key.1, rows::erasure)
-}
-
-/// See [`crate::store::ErasureStore::find_hold`].
-pub(super) fn find_hold(db: &Db, key: &HoldKey) -> Result<Option<HoldRow>> {
-    let sql = format!("SELECT {HOLD} FROM legal_holds WHERE tenant = ? AND hold_id = ?");
-    find(db, &sql, &key.0, &key.1, rows::hold)
-}
-
-/// See [`crate::store::ErasureStore::list_erasures`].
-pub(super) fn list_erasures(
-    db: &Db,
-    tenant: &TenantId,
-    subject_key: &[u8; 32],
-) -> Result<Vec<ErasureRow>> {
-    let sql = format!(
-        "SELECT {ERASURE} FROM erasures WHERE tenant = ? AND subject_key = ? \
-         ORDER BY requested_at, erasure_id LIMIT ?"
-    );
-    db.query(&sql)
-        .bind(tenant.as_str())
-        .bind(subject_key.as_slice())
-        .bind(ERASURES)
-        .list(rows::erasure)
-}
-
-/// See [`crate::store::ErasureStore::list_unfinished_erasures`].
-pub(super) fn list_unfinished(db: &Db, cutoff: Micros) -> Result<Vec<ErasureKey>> {
-    db.query(
-        "SELECT tenant, erasure_id FROM erasures \
-         WHERE status <> 'COMPLETED' AND updated_at <= ? ORDER BY updated_at LIMIT ?",
-    )
-    .bind(cutoff.0)
-    .bind(ERASURES)
-    .list(|row| Ok((rows::parse(row, "tenant")?, rows::parse(row, "erasure_id")?)))
-}
-
 /// See [`crate::store::ErasureStore::list_holds`].
 pub(super) fn list_holds(
     db: &Db,
@@ -511,7 +474,7 @@ pub(super) fn list_holds(
     }
     query.push(" AND hold_id > ").push_bind(after.unwrap_or_default().to_owned());
     query.push(" ORDER BY hold_id LIMIT ").push_bind(limit);
-    query.build(db).list(rows::hold)
+    query.build(db).list(holds::decode)
 }
 
 impl SqliteStore {
@@ -550,7 +513,7 @@ impl SqliteStore {
 fn rewrite(db: &Db, limit: u64) -> Result<ScrubOutcome> {
     let size: i64 = db
         .query("SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()")
-        .one(|row| row.first())?;
+        .only()?;
     if u64::try_from(size).is_ok_and(|size| size <= limit) {
         db.batch("VACUUM")?;
         fault::at(Step::EraseVacuumed);

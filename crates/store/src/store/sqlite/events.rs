@@ -9,7 +9,9 @@ use crate::store::events::{
     CursorChange, CursorKey, CursorRow, CursorSettle, CursorWrite, DELIVERY_LOG, EventDeliveryRow,
     EventRow, EventScope, EventStore, SubscriptionKey, SubscriptionRow, numbered,
 };
-use crate::store::rows::{CURSOR, EVENT, EVENT_DELIVERY, SUBSCRIPTION};
+use crate::store::rows::EVENT;
+use crate::store::tables::cursors::{self, EVENT_DELIVERY};
+use crate::store::tables::subscriptions::{self, SUBSCRIPTION};
 use crate::store::{Result, Writes};
 use handoffd_core::domain::event::{Event, Position, Subscriber};
 use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
@@ -264,50 +266,19 @@ impl EventStore for SqliteStore {
     }
 
     async fn find_subscription(&self, key: &SubscriptionKey) -> Result<Option<SubscriptionRow>> {
-        let sql = format!(
-            "SELECT {SUBSCRIPTION} FROM subscriptions WHERE tenant = ? AND subscription_id = ?"
-        );
-        self.read(|db| {
-            db.query(&sql).bind(key.0.as_str()).bind(key.1.to_string()).find(rows::subscription)
-        })
-        .await
+        subscriptions::find(self, key).await
     }
 
     async fn list_subscriptions(&self, tenant: &TenantId) -> Result<Vec<SubscriptionRow>> {
-        let sql = format!(
-            "SELECT {SUBSCRIPTION} FROM subscriptions WHERE tenant = ? \
-             ORDER BY created_at, subscription_id"
-        );
-        self.read(|db| db.query(&sql).bind(tenant.as_str()).list(rows::subscription)).await
+        subscriptions::list(self, tenant).await
     }
 
     async fn find_cursor(&self, key: &CursorKey) -> Result<Option<CursorRow>> {
-        let sql = format!("SELECT {CURSOR} FROM event_cursors WHERE tenant = ? AND subscriber = ?");
-        self.read(|db| {
-            db.query(&sql).bind(key.0.as_str()).bind(key.1.to_string()).find(rows::cursor)
-        })
-        .await
+        cursors::find(self, key).await
     }
 
     async fn list_due_cursors(&self, now: Micros, limit: i64) -> Result<Vec<CursorKey>> {
-        self.read(|db| {
-            db.query(
-                "SELECT c.tenant, c.subscriber FROM event_cursors AS c \
-             WHERE c.active AND NOT (c.lease_until > ?1 AND c.lease_until <= ?1 + 120000000) \
-               AND NOT (c.next_at > ?1 AND c.next_at <= ?1 + 7200000000) AND CASE \
-               WHEN c.audience IS NULL THEN EXISTS (SELECT 1 FROM events AS e \
-                 WHERE e.tenant = c.tenant \
-                   AND (e.leaf_index, e.ordinal) > (c.leaf_index, c.ordinal)) \
-               ELSE EXISTS (SELECT 1 FROM events AS e \
-                 WHERE e.tenant = c.tenant AND e.audience = c.audience \
-                   AND (e.leaf_index, e.ordinal) > (c.leaf_index, c.ordinal)) END \
-             ORDER BY c.next_at, c.tenant, c.subscriber LIMIT ?2",
-            )
-            .bind(now.0)
-            .bind(limit)
-            .list(|row| Ok((rows::parse(row, "tenant")?, rows::parse(row, "subscriber")?)))
-        })
-        .await
+        cursors::list_due(self, now, limit).await
     }
 
     async fn has_cursors(&self) -> Result<bool> {
@@ -326,35 +297,11 @@ impl EventStore for SqliteStore {
         now: Micros,
         until: Micros,
     ) -> Result<Option<CursorRow>> {
-        let sql = format!(
-            "UPDATE event_cursors SET broker = ?1, lease_until = ?2 \
-             WHERE tenant = ?3 AND subscriber = ?4 AND active \
-               AND NOT (lease_until > ?5 AND lease_until <= ?5 + 120000000) \
-               AND NOT (next_at > ?5 AND next_at <= ?5 + 7200000000) RETURNING {CURSOR}"
-        );
-        self.write(|db| {
-            db.query(&sql)
-                .bind(broker)
-                .bind(until.0)
-                .bind(key.0.as_str())
-                .bind(key.1.to_string())
-                .bind(now.0)
-                .find(rows::cursor)
-        })
-        .await
+        cursors::claim(self, key, broker, now, until).await
     }
 
     async fn renew_cursors(&self, broker: &str, now: Micros, until: Micros) -> Result<u64> {
-        self.write(|db| {
-            db.query(
-                "UPDATE event_cursors SET lease_until = ? WHERE broker = ? AND lease_until > ?",
-            )
-            .bind(until.0)
-            .bind(broker)
-            .bind(now.0)
-            .execute()
-        })
-        .await
+        cursors::renew(self, broker, now, until).await
     }
 
     async fn settle_cursor(
@@ -373,18 +320,6 @@ impl EventStore for SqliteStore {
         before: Option<i64>,
         limit: i64,
     ) -> Result<Vec<EventDeliveryRow>> {
-        let sql = format!(
-            "SELECT {EVENT_DELIVERY} FROM event_deliveries \
-             WHERE tenant = ? AND subscriber = ? AND number < ? ORDER BY number DESC LIMIT ?"
-        );
-        self.read(|db| {
-            db.query(&sql)
-                .bind(key.0.as_str())
-                .bind(key.1.to_string())
-                .bind(before.unwrap_or(i64::MAX))
-                .bind(limit)
-                .list(rows::event_delivery)
-        })
-        .await
+        cursors::list_deliveries(self, key, before, limit).await
     }
 }

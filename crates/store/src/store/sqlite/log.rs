@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use super::batch::json;
-use super::db::{Db, Pieces, Row};
+use super::db::{Db, Pieces};
 use super::rows;
+use crate::store::query::Row;
 use crate::store::rows::{ABOUT_STATE, HEAD, KEPT, WhichRecords};
 use crate::store::{
     HandoffKey, Result, SaltedContent, StoreError, StoredContent, StoredPersonal, StoredRecord,
@@ -260,7 +261,7 @@ pub(super) fn list_task_records(
     .list(|row| record(row, false))
 }
 
-fn record(row: &Row<'_>, contents: bool) -> Result<StoredRecord> {
+fn record(row: &dyn Row, contents: bool) -> Result<StoredRecord> {
     let id = if contents { rows::get::<Option<String>>(row, "content_id")? } else { None };
     Ok(StoredRecord {
         leaf_index: rows::get(row, "leaf_index")?,
@@ -278,7 +279,7 @@ fn record(row: &Row<'_>, contents: bool) -> Result<StoredRecord> {
 }
 
 /// The stored data of a row; `None` where erased.
-fn kept(row: &Row<'_>) -> Result<Option<SaltedContent>> {
+fn kept(row: &dyn Row) -> Result<Option<SaltedContent>> {
     let salt = rows::get::<Option<Vec<u8>>>(row, "salt")?;
     let bytes = rows::get::<Option<Vec<u8>>>(row, "bytes")?;
     salt.zip(bytes).map(|(salt, bytes)| Ok((salt, rows::codec(row)?, bytes))).transpose()

@@ -11,7 +11,10 @@ use async_trait::async_trait;
 use tokio::sync::Mutex;
 
 use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
-use crate::store::rows::WhichRecords;
+use crate::store::rows::{self, WhichRecords};
+use crate::store::tables::{
+    agents, api_keys, dead_letters, edges, erasures, escalations, handoffs, holds, tasks,
+};
 use crate::store::{
     AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointPlace, CheckpointRow,
     ClaimKey, ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, DeliveryClaim, Depths,
@@ -31,29 +34,24 @@ use handoffd_core::evidence::merkle::Hash;
 use handoffd_core::evidence::record::{LogHead, SealedRecord};
 
 mod append;
+#[cfg(feature = "simulation")]
 mod attention;
 mod batch;
-mod caps;
 mod claims;
 mod cold;
 mod connection;
-mod console_sessions;
-mod contracts;
 mod db;
 mod erasure;
 mod events;
 mod log;
 mod migrations;
-mod opinions;
 #[cfg(feature = "simulation")]
 mod plans;
 mod reads;
 mod recovery;
 mod refusals;
-mod requests;
-mod schemas;
 mod seals;
-mod streams;
+mod single;
 mod transact;
 mod wal;
 mod writes;
@@ -64,18 +62,6 @@ mod rows_tests;
 mod tests;
 
 pub use connection::{SqliteOptions, private_folder};
-
-/// Rows to values.
-mod rows {
-    use super::db::{Column, Row};
-
-    /// Reads one column of any type.
-    pub(super) fn get<'r, T: Column<'r>>(row: &'r Row<'_>, column: &str) -> Result<T> {
-        row.get(column)
-    }
-
-    crate::store::rows::decoders!(Row<'_>, get);
-}
 
 /// A store in one SQLite file.
 pub struct SqliteStore {
@@ -132,7 +118,7 @@ impl HandoffStore for SqliteStore {
     }
 
     async fn find_handoff(&self, key: &HandoffKey) -> Result<Option<Handoff>> {
-        self.read(|db| reads::find_handoff(db, key)).await
+        handoffs::find(self, key).await
     }
 
     async fn list_handoffs(
@@ -146,7 +132,7 @@ impl HandoffStore for SqliteStore {
     }
 
     async fn find_task(&self, key: &TaskKey) -> Result<Option<Task>> {
-        self.read(|db| reads::find_task(db, key)).await
+        tasks::find(self, key).await
     }
 
     async fn list_tasks(
@@ -187,15 +173,15 @@ impl HandoffStore for SqliteStore {
     }
 
     async fn find_dead_letter(&self, key: &HandoffKey) -> Result<Option<DeadLetterRow>> {
-        self.read(|db| reads::find_dead_letter(db, key)).await
+        dead_letters::find(self, key).await
     }
 
     async fn list_edges(&self, key: &TaskKey) -> Result<Vec<Edge>> {
-        self.read(|db| recovery::list_edges(db, key)).await
+        edges::list(self, key).await
     }
 
     async fn find_escalation(&self, key: &EscalationKey) -> Result<Option<Escalation>> {
-        self.read(|db| recovery::find_escalation(db, key)).await
+        escalations::find(self, key).await
     }
 
     async fn list_escalations(
@@ -209,7 +195,7 @@ impl HandoffStore for SqliteStore {
     }
 
     async fn list_overdue_escalations(&self, now: Micros, limit: i64) -> Result<Vec<Escalation>> {
-        self.read(|db| recovery::list_overdue(db, now, limit)).await
+        escalations::list_overdue(self, now, limit).await
     }
 
     async fn list_checkpoints_at(&self, at: &[(RunKey, i64)]) -> Result<Vec<CheckpointRow>> {
@@ -449,7 +435,7 @@ impl ErasureStore for SqliteStore {
     }
 
     async fn find_erasure(&self, key: &ErasureKey) -> Result<Option<ErasureRow>> {
-        self.read(|db| erasure::find_erasure(db, key)).await
+        erasures::find(self, key).await
     }
 
     async fn list_erasures(
@@ -457,15 +443,15 @@ impl ErasureStore for SqliteStore {
         tenant: &TenantId,
         subject_key: &[u8; 32],
     ) -> Result<Vec<ErasureRow>> {
-        self.read(|db| erasure::list_erasures(db, tenant, subject_key)).await
+        erasures::list(self, tenant, subject_key).await
     }
 
     async fn list_unfinished_erasures(&self, cutoff: Micros) -> Result<Vec<ErasureKey>> {
-        self.read(|db| erasure::list_unfinished(db, cutoff)).await
+        erasures::list_unfinished(self, cutoff).await
     }
 
     async fn find_hold(&self, key: &HoldKey) -> Result<Option<HoldRow>> {
-        self.read(|db| erasure::find_hold(db, key)).await
+        holds::find(self, key).await
     }
 
     async fn list_holds(
@@ -498,27 +484,27 @@ impl DirectoryStore for SqliteStore {
     }
 
     async fn find_key(&self, hash: &[u8]) -> Result<Option<KeyRow>> {
-        self.read(|db| reads::find_key(db, hash)).await
+        api_keys::find(self, hash).await
     }
 
     async fn note_key_use(&self, hash: &[u8], now: Micros) -> Result<()> {
-        self.write(|db| reads::note_key_use(db, hash, now)).await
+        api_keys::note_use(self, hash, now).await
     }
 
     async fn list_key_uses(&self, tenant: &TenantId) -> Result<HashMap<String, Micros>> {
-        self.read(|db| reads::list_key_uses(db, tenant)).await
+        api_keys::list_uses(self, tenant).await
     }
 
     async fn list_keys(&self, tenant: &TenantId) -> Result<Vec<KeyRow>> {
-        self.read(|db| reads::list_keys(db, tenant)).await
+        api_keys::list(self, tenant).await
     }
 
     async fn list_agents(&self, tenant: &TenantId) -> Result<Vec<AgentRow>> {
-        self.read(|db| reads::list_agents(db, tenant)).await
+        agents::list(self, tenant).await
     }
 
     async fn count_agent_changes(&self, tenant: &TenantId) -> Result<i64> {
-        self.read(|db| reads::count_agent_changes(db, tenant)).await
+        agents::count_changes(self, tenant).await
     }
 
     async fn list_changed_agents(
@@ -526,7 +512,7 @@ impl DirectoryStore for SqliteStore {
         tenant: &TenantId,
         after: i64,
     ) -> Result<Vec<(AgentId, Option<AgentRow>)>> {
-        self.read(|db| reads::list_changed_agents(db, tenant, after)).await
+        agents::list_changed(self, tenant, after).await
     }
 }
 

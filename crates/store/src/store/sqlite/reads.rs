@@ -2,12 +2,18 @@
 
 use std::collections::HashMap;
 
-use super::db::{Db, Pieces, Row};
+use super::db::{Db, Pieces};
 use super::rows;
-use crate::store::rows::{AGENT, CHECKPOINT, DEAD_LETTER, HANDOFF, KEY, TASK};
+use crate::store::query::Row;
+use crate::store::tables::{
+    checkpoints::{self, CHECKPOINT},
+    dead_letters::{self, DEAD_LETTER},
+    handoffs::{self, HANDOFF},
+    tasks::{self, TASK},
+};
 use crate::store::{
-    AgentRow, CheckpointRow, Cursor, DeadLetterFilter, DeadLetterRow, Depths, HandoffFilter,
-    HandoffKey, KeyRow, MOST_OPEN, Result, RunKey, TaskFilter, TaskKey,
+    CheckpointRow, Cursor, DeadLetterFilter, DeadLetterRow, Depths, HandoffFilter, MOST_OPEN,
+    Result, RunKey, TaskFilter,
 };
 use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
@@ -68,64 +74,6 @@ pub(super) fn list_named_tenants(db: &Db) -> Result<Vec<TenantId>> {
     .list(|row| rows::parse(row, "tenant"))
 }
 
-/// See [`crate::store::DirectoryStore::find_key`].
-pub(super) fn find_key(db: &Db, hash: &[u8]) -> Result<Option<KeyRow>> {
-    db.query(&format!("SELECT {KEY} FROM api_keys WHERE key_hash = ?")).bind(hash).find(rows::key)
-}
-
-/// See [`crate::store::DirectoryStore::list_keys`].
-pub(super) fn list_keys(db: &Db, tenant: &TenantId) -> Result<Vec<KeyRow>> {
-    let sql = format!("SELECT {KEY} FROM api_keys WHERE tenant = ? ORDER BY created_at, key_id");
-    db.query(&sql).bind(tenant.as_str()).list(rows::key)
-}
-
-/// See [`crate::store::DirectoryStore::note_key_use`].
-pub(super) fn note_key_use(db: &Db, hash: &[u8], now: Micros) -> Result<()> {
-    let sql = "UPDATE api_keys SET last_used_at = ?1 \
-         WHERE key_hash = ?2 AND coalesce(last_used_at, 0) < ?1 - 60000000";
-    db.query(sql).bind(now.0).bind(hash).execute().map(|_| ())
-}
-
-/// See [`crate::store::DirectoryStore::list_key_uses`].
-pub(super) fn list_key_uses(db: &Db, tenant: &TenantId) -> Result<HashMap<String, Micros>> {
-    let sql = "SELECT key_id, last_used_at FROM api_keys \
-         WHERE tenant = ? AND last_used_at IS NOT NULL";
-    let found: Vec<(String, Micros)> = db
-        .query(sql)
-        .bind(tenant.as_str())
-        .list(|row| Ok((rows::get(row, "key_id")?, Micros(rows::get(row, "last_used_at")?))))?;
-    Ok(found.into_iter().collect())
-}
-
-/// See [`crate::store::DirectoryStore::list_agents`].
-pub(super) fn list_agents(db: &Db, tenant: &TenantId) -> Result<Vec<AgentRow>> {
-    let sql = format!("SELECT {AGENT} FROM agents WHERE tenant = ? ORDER BY agent_id");
-    db.query(&sql).bind(tenant.as_str()).list(rows::agent)
-}
-
-/// See [`crate::store::DirectoryStore::count_agent_changes`].
-pub(super) fn count_agent_changes(db: &Db, tenant: &TenantId) -> Result<i64> {
-    let sql = "SELECT revision FROM agent_changes WHERE tenant = ? AND agent_id = ''";
-    let found = db.query(sql).bind(tenant.as_str()).find(|row| row.first())?;
-    Ok(found.unwrap_or(0))
-}
-
-/// See [`crate::store::DirectoryStore::list_changed_agents`].
-pub(super) fn list_changed_agents(
-    db: &Db,
-    tenant: &TenantId,
-    after: i64,
-) -> Result<Vec<(AgentId, Option<AgentRow>)>> {
-    db.query(
-        "SELECT c.tenant, c.agent_id, a.doc, a.secrets, a.created_at, a.updated_at \
-         FROM agent_changes AS c LEFT JOIN agents AS a USING (tenant, agent_id) \
-         WHERE c.tenant = ? AND c.revision > ? AND c.agent_id <> '' ORDER BY c.agent_id",
-    )
-    .bind(tenant.as_str())
-    .bind(after)
-    .list(rows::changed_agent)
-}
-
 /// See [`crate::store::HandoffStore::count_open`].
 pub(super) fn count_open(db: &Db, tenant: &TenantId) -> Result<HashMap<AgentId, i64>> {
     let sql = "SELECT target, min(count(*), ?1) AS open FROM handoffs \
@@ -134,35 +82,6 @@ pub(super) fn count_open(db: &Db, tenant: &TenantId) -> Result<HashMap<AgentId, 
         .bind(MOST_OPEN)
         .bind(tenant.as_str())
         .list(|row| Ok((rows::parse(row, "target")?, rows::get(row, "open")?)))
-}
-
-/// A row by tenant and id.
-pub(super) fn find<T>(
-    db: &Db,
-    sql: &str,
-    tenant: &TenantId,
-    id: impl std::fmt::Display,
-    read: fn(&Row<'_>) -> Result<T>,
-) -> Result<Option<T>> {
-    db.query(sql).bind(tenant.as_str()).bind(id.to_string()).find(read)
-}
-
-/// See [`crate::store::HandoffStore::find_handoff`].
-pub(super) fn find_handoff(db: &Db, key: &HandoffKey) -> Result<Option<Handoff>> {
-    let sql = format!("SELECT {HANDOFF} FROM handoffs WHERE tenant = ? AND handoff_id = ?");
-    find(db, &sql, &key.0, key.1, rows::handoff)
-}
-
-/// See [`crate::store::HandoffStore::find_task`].
-pub(super) fn find_task(db: &Db, key: &TaskKey) -> Result<Option<Task>> {
-    let sql = format!("SELECT {TASK} FROM tasks WHERE tenant = ? AND task_id = ?");
-    find(db, &sql, &key.0, key.1, rows::task)
-}
-
-/// See [`crate::store::HandoffStore::find_dead_letter`].
-pub(super) fn find_dead_letter(db: &Db, key: &HandoffKey) -> Result<Option<DeadLetterRow>> {
-    let sql = format!("SELECT {DEAD_LETTER} FROM dead_letters WHERE tenant = ? AND handoff_id = ?");
-    find(db, &sql, &key.0, key.1, rows::dead_letter)
 }
 
 /// See [`crate::store::HandoffStore::find_checkpoint`].
@@ -181,7 +100,7 @@ pub(super) fn find_checkpoint(
     let query = db.query(&sql).bind(run.0.as_str()).bind(run.1.to_string()).bind(run.2.to_string());
     let query = if let Some(agent) = agent { query.bind(agent.as_str()) } else { query };
     let query = if seq.is_some() { query.bind(seq) } else { query };
-    query.find(rows::checkpoint)
+    query.find(checkpoints::decode)
 }
 
 /// See [`crate::store::HandoffStore::list_checkpoints_at`].
@@ -193,7 +112,7 @@ pub(super) fn list_checkpoints_at(db: &Db, at: &[(RunKey, i64)]) -> Result<Vec<C
          SELECT {CHECKPOINT} FROM wanted CROSS JOIN checkpoints \
            ON tenant = t AND task_id = i AND execution_id = e AND seq = n"
     );
-    db.query(&sql).bind(super::batch::json(&keys)?).list(rows::checkpoint)
+    db.query(&sql).bind(super::batch::json(&keys)?).list(checkpoints::decode)
 }
 
 /// A list of a tenant's rows, newest first, to which filters are added; the table is called `x`.
@@ -256,7 +175,7 @@ impl NewestQuery {
         db: &Db,
         after: Option<&Cursor>,
         limit: i64,
-        read: fn(&Row<'_>) -> Result<T>,
+        read: fn(&dyn Row) -> Result<T>,
     ) -> Result<Vec<T>> {
         self.page(after, limit).build(db).list(read)
     }
@@ -282,7 +201,7 @@ pub(super) fn list_handoffs(
     after: Option<&Cursor>,
     limit: i64,
 ) -> Result<Vec<Handoff>> {
-    handoffs(tenant, filter).fetch(db, after, limit, rows::handoff)
+    handoffs(tenant, filter).fetch(db, after, limit, handoffs::decode)
 }
 
 pub(super) fn handoffs(tenant: &TenantId, filter: &HandoffFilter) -> NewestQuery {
@@ -324,7 +243,7 @@ pub(super) fn list_tasks(
     after: Option<&Cursor>,
     limit: i64,
 ) -> Result<Vec<Task>> {
-    tasks(tenant, filter).fetch(db, after, limit, rows::task)
+    tasks(tenant, filter).fetch(db, after, limit, tasks::decode)
 }
 
 pub(super) fn tasks(tenant: &TenantId, filter: &TaskFilter) -> NewestQuery {
@@ -367,7 +286,7 @@ pub(super) fn list_dead_letters(
     after: Option<&Cursor>,
     limit: i64,
 ) -> Result<Vec<DeadLetterRow>> {
-    dead_letters(tenant, filter).fetch(db, after, limit, rows::dead_letter)
+    dead_letters(tenant, filter).fetch(db, after, limit, dead_letters::decode)
 }
 
 pub(super) fn dead_letters(tenant: &TenantId, filter: &DeadLetterFilter) -> NewestQuery {
@@ -398,7 +317,7 @@ pub(super) fn list_overdue(db: &Db, now: Micros, limit: i64) -> Result<Vec<Hando
            WHERE p.tenant = handoffs.tenant AND p.agent_id = handoffs.target)) \
          ORDER BY deadline_at, handoff_id LIMIT ?"
     );
-    db.query(&sql).bind(now.0).bind(limit.max(0)).list(rows::handoff)
+    db.query(&sql).bind(now.0).bind(limit.max(0)).list(handoffs::decode)
 }
 
 /// See [`crate::store::AdminStore::depths`].

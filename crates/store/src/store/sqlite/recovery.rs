@@ -1,35 +1,21 @@
 //! Reads for recovery: edges, escalations, the history of checkpoints.
 
 use super::db::{Db, Pieces};
-use super::reads::{NewestQuery, find};
+use super::reads::NewestQuery;
 use super::rows;
-use crate::store::rows::{CHECKPOINT, EDGE, ESCALATION, unreadable};
+use crate::store::rows::unreadable;
+use crate::store::tables::{
+    checkpoints::{self, CHECKPOINT},
+    escalations::{self, ESCALATION},
+};
 use crate::store::{
-    CheckpointCursor, CheckpointPlace, CheckpointRow, Cursor, EscalationFilter, EscalationKey,
-    HandoffKey, Result, TaskKey,
+    CheckpointCursor, CheckpointPlace, CheckpointRow, Cursor, EscalationFilter, HandoffKey, Result,
+    TaskKey,
 };
 use handoffd_core::domain::escalation::{Escalation, EscalationStatus};
 use handoffd_core::domain::handoff::CheckpointRef;
-use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
-use handoffd_core::domain::progress::Edge;
+use handoffd_core::domain::ids::{AgentId, TenantId};
 use handoffd_core::evidence::commitment::unpack;
-
-/// See [`crate::store::HandoffStore::list_edges`].
-pub(super) fn list_edges(db: &Db, key: &TaskKey) -> Result<Vec<Edge>> {
-    db.query(&format!(
-        "SELECT {EDGE} FROM task_edges WHERE tenant = ? AND task_id = ? ORDER BY source, target"
-    ))
-    .bind(key.0.as_str())
-    .bind(key.1.to_string())
-    .list(rows::edge)
-}
-
-/// See [`crate::store::HandoffStore::find_escalation`].
-pub(super) fn find_escalation(db: &Db, key: &EscalationKey) -> Result<Option<Escalation>> {
-    let sql =
-        format!("SELECT {ESCALATION} FROM escalations WHERE tenant = ? AND escalation_id = ?");
-    find(db, &sql, &key.0, key.1, rows::escalation)
-}
 
 /// See [`crate::store::HandoffStore::list_escalations`].
 pub(super) fn list_escalations(
@@ -39,7 +25,7 @@ pub(super) fn list_escalations(
     after: Option<&Cursor>,
     limit: i64,
 ) -> Result<Vec<Escalation>> {
-    escalations(tenant, filter).fetch(db, after, limit, rows::escalation)
+    escalations(tenant, filter).fetch(db, after, limit, escalations::decode)
 }
 
 pub(super) fn escalations(tenant: &TenantId, filter: &EscalationFilter) -> NewestQuery {
@@ -54,17 +40,6 @@ pub(super) fn escalations(tenant: &TenantId, filter: &EscalationFilter) -> Newes
     }
     list.filter("x.task_id = {}", task_id.map(|id| id.to_string()));
     list
-}
-
-/// See [`crate::store::HandoffStore::list_overdue_escalations`].
-pub(super) fn list_overdue(db: &Db, now: Micros, limit: i64) -> Result<Vec<Escalation>> {
-    db.query(&format!(
-        "SELECT {ESCALATION} FROM escalations WHERE status = 'OPEN' AND timeout_at <= ? \
-         ORDER BY timeout_at, escalation_id LIMIT ?"
-    ))
-    .bind(now.0)
-    .bind(limit.max(0))
-    .list(rows::escalation)
 }
 
 /// See [`crate::store::HandoffStore::list_checkpoints`].
@@ -88,7 +63,7 @@ pub(super) fn list_checkpoints(
     }
     query.push(" ORDER BY created_at DESC, execution_id DESC, seq DESC LIMIT ");
     query.push_bind(limit.max(0));
-    query.build(db).list(rows::checkpoint)
+    query.build(db).list(checkpoints::decode)
 }
 
 /// See [`crate::store::HandoffStore::list_checkpoint_places`].
@@ -108,7 +83,7 @@ pub(super) fn list_checkpoint_places(
         query.push(", ").push_bind(seq).push(")");
     }
     query.push(" ORDER BY execution_id, seq LIMIT ").push_bind(limit.max(0));
-    query.build(db).list(rows::checkpoint_place)
+    query.build(db).list(checkpoints::place)
 }
 
 /// See [`crate::store::HandoffStore::list_personal_data`].

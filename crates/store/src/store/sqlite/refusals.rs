@@ -1,38 +1,14 @@
 use async_trait::async_trait;
 
-use super::batch::RowBatch;
-use super::db::Db;
+use super::SqliteStore;
 use super::reads::NewestQuery;
-use super::writes::texts;
-use super::{SqliteStore, rows};
-use crate::store::refusals::{RefusalFilter, RefusalRow, RefusalStore};
-use crate::store::rows::REFUSAL;
-use crate::store::{Cursor, Result, Writes};
+use crate::store::refusals::{REFUSALS, RefusalFilter, RefusalRow, RefusalStore, decode};
+use crate::store::{Cursor, Result};
 use handoffd_core::domain::ids::{Micros, TenantId};
-
-/// Writes a batch's refusals, which are always new.
-pub(super) fn write(db: &Db, writes: &Writes) -> Result<()> {
-    let texts = texts(writes.refusals.iter().map(|row| &row.findings))?;
-    let refusals: Vec<_> = writes.refusals.iter().zip(texts.iter().map(String::as_str)).collect();
-    RowBatch::insert("refusals", REFUSAL).run(db, &refusals, |query, (row, findings)| {
-        query
-            .bind(row.tenant.as_str())
-            .bind(row.id.to_string())
-            .bind(row.created_at.0)
-            .bind(row.source.as_ref().map(handoffd_core::domain::ids::AgentId::as_str))
-            .bind(row.target.as_ref().map(handoffd_core::domain::ids::AgentId::as_str))
-            .bind(row.task_id.map(|id| id.to_string()))
-            .bind(row.handoff_id.map(|id| id.to_string()))
-            .bind(row.code.as_str())
-            .bind(row.pointer.as_str())
-            .bind(findings)
-    })?;
-    Ok(())
-}
 
 pub(super) fn refusals(tenant: &TenantId, filter: &RefusalFilter) -> NewestQuery {
     let RefusalFilter { source, target, task_id, code, pointer, from, until } = filter;
-    let mut list = NewestQuery::new(REFUSAL, "refusals AS x", "refusal_id", tenant);
+    let mut list = NewestQuery::new(REFUSALS.list, "refusals AS x", "refusal_id", tenant);
     list.filter("x.source = {}", source.as_ref().map(ToString::to_string));
     list.filter("x.target = {}", target.as_ref().map(ToString::to_string));
     list.filter("x.task_id = {}", task_id.map(|id| id.to_string()));
@@ -52,7 +28,7 @@ impl RefusalStore for SqliteStore {
         after: Option<&Cursor>,
         limit: i64,
     ) -> Result<Vec<RefusalRow>> {
-        self.read(|db| refusals(tenant, filter).fetch(db, after, limit, rows::refusal)).await
+        self.read(|db| refusals(tenant, filter).fetch(db, after, limit, decode)).await
     }
 
     async fn delete_refusals(&self, tenant: &TenantId, before: Micros) -> Result<u64> {

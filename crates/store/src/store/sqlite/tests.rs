@@ -281,7 +281,7 @@ async fn rows_of_a_database_before_the_narrow_tables_are_kept() {
          + (SELECT count(*) FROM idempotency_keys WHERE (handoff_id, created_at) = ('h', 6)) \
          + (SELECT count(*) FROM task_edges WHERE (passages, repeats, completed_count, failures, \
            spent_nanos, remaining_nanos, topped_up_nanos, updated_at) = (1, 2, 3, 4, 5, 6, 7, 8))";
-    let kept: i64 = store.read(|db| db.query(kept).one(|row| row.first())).await.unwrap();
+    let kept: i64 = store.read(|db| db.query(kept).only()).await.unwrap();
     assert_eq!(kept, 3);
 }
 

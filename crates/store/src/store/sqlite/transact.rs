@@ -3,14 +3,26 @@
 use std::fmt::Display;
 
 use super::connection::Ended;
-use super::db::{Db, Row};
-use super::{append, caps, contracts, erasure, events, opinions, rows, schemas, writes};
+use super::db::Db;
+use super::{append, erasure, events, rows, writes};
 use crate::fault::{self, Step};
-use crate::store::rows::{
-    AGENT, DEAD_LETTER, EDGE, ESCALATION, HANDOFF, KEY, OUTBOX, REFUSED_TASK, SUBSCRIPTION, TASK,
+use crate::store::rows::Load;
+use crate::store::tables::subscriptions;
+use crate::store::tables::{
+    agents::{self, AGENT},
+    api_keys::{self, KEY},
+    dead_letters::{self, DEAD_LETTER},
+    edges::{self, EDGE},
+    escalations::{self, ESCALATION},
+    handoffs::{self, HANDOFF},
+    outbox::{self, OUTBOX},
+    refused_tasks::{self, REFUSED_TASK},
+    tasks::{self, TASK},
 };
-use crate::store::{AgentKey, BatchState, IdempotencyRow, Needs, Result, Writes};
-use handoffd_core::domain::ids::{Micros, TenantId};
+use crate::store::{
+    AgentKey, BatchState, Needs, Result, Writes, caps, contracts, opinions, schemas,
+};
+use handoffd_core::domain::ids::TenantId;
 use handoffd_core::evidence::append::AppendedRecords;
 
 /// Columns of a use of an `Idempotency-Key`.
@@ -104,11 +116,12 @@ pub(super) fn fetch_pairs<'k, K: Display + 'k>(
     columns: &str,
     key: &str,
     wanted: impl IntoIterator<Item = &'k (TenantId, K)>,
-    mut read: impl FnMut(&Row<'_>) -> Result<()>,
+    state: &mut BatchState,
+    load: Load,
 ) -> Result<()> {
     let sql = format!("SELECT {columns} FROM {table} WHERE tenant = ? AND {key} = ?");
     for (tenant, id) in wanted {
-        db.query(&sql).bind(tenant.as_str()).bind(id.to_string()).each(&mut read)?;
+        db.query(&sql).bind(tenant.as_str()).bind(id.to_string()).each(|row| load(row, state))?;
     }
     Ok(())
 }
@@ -119,12 +132,13 @@ pub(super) fn fetch_triples<'k, A: Display + 'k, B: Display + 'k>(
     select: &str,
     rest: &str,
     wanted: impl IntoIterator<Item = (&'k TenantId, &'k A, &'k B)>,
-    mut read: impl FnMut(&Row<'_>) -> Result<()>,
+    state: &mut BatchState,
+    load: Load,
 ) -> Result<()> {
     let sql = format!("SELECT {select} WHERE tenant = ? AND {rest}");
     for (tenant, a, b) in wanted {
         let query = db.query(&sql).bind(tenant.as_str()).bind(a.to_string());
-        query.bind(b.to_string()).each(&mut read)?;
+        query.bind(b.to_string()).each(|row| load(row, state))?;
     }
     Ok(())
 }
@@ -162,11 +176,7 @@ fn load_runs(db: &Db, needs: &Needs, state: &mut BatchState) -> Result<()> {
 
 fn load(db: &Db, needs: &Needs) -> Result<BatchState> {
     let mut state = BatchState::default();
-    fetch_pairs(db, "tasks", TASK, "task_id", &needs.tasks, |row| {
-        let task = rows::task(row)?;
-        state.tasks.insert((task.tenant.clone(), task.id), task);
-        Ok(())
-    })?;
+    fetch_pairs(db, "tasks", TASK, "task_id", &needs.tasks, &mut state, tasks::load)?;
     let handoffs = needs.handoffs_beside(&state);
     load_handoffs(db, &mut state, "handoff_id", &handoffs)?;
     load_lineage(db, needs, &mut state)?;
@@ -179,23 +189,48 @@ fn load(db: &Db, needs: &Needs) -> Result<BatchState> {
     load_agents(db, &mut state, &needs.agents)?;
     let fallbacks = state.fallbacks();
     load_agents(db, &mut state, &fallbacks)?;
-    fetch_pairs(db, "api_keys", KEY, "key_id", &needs.keys, |row| {
-        let row = rows::key(row)?;
-        state.keys.insert((row.tenant.clone(), row.key_id.clone()), row);
-        Ok(())
-    })?;
-    contracts::load(db, needs, &mut state)?;
-    schemas::load(db, needs, &mut state)?;
-    let (table, wanted) = ("subscriptions", &needs.subscriptions);
-    fetch_pairs(db, table, SUBSCRIPTION, "subscription_id", wanted, |row| {
-        let row = rows::subscription(row)?;
-        state.subscriptions.insert((row.tenant.clone(), row.id), row);
-        Ok(())
-    })?;
-    opinions::load(db, needs, &mut state)?;
+    fetch_pairs(db, "api_keys", KEY, "key_id", &needs.keys, &mut state, api_keys::load)?;
+    load_contracts(db, needs, &mut state)?;
+    let (table, wanted) = (&schemas::PAYLOAD_SCHEMAS, &needs.payload_schemas);
+    fetch_pairs(db, table.shape.name, table.list, "schema_id", wanted, &mut state, schemas::load)?;
+    let (id, wanted) = ("subscription_id", &needs.subscriptions);
+    let load = subscriptions::load;
+    fetch_pairs(db, "subscriptions", subscriptions::SUBSCRIPTION, id, wanted, &mut state, load)?;
+    let (table, wanted) = (&opinions::OPINIONS, &needs.opinions);
+    fetch_pairs(
+        db,
+        table.shape.name,
+        table.list,
+        "handoff_id",
+        wanted,
+        &mut state,
+        opinions::load,
+    )?;
     state.erasure = erasure::load(db, &needs.erasure)?;
-    caps::load(db, needs, &mut state)?;
+    load_caps(db, needs, &mut state)?;
     Ok(state)
+}
+
+fn load_contracts(db: &Db, needs: &Needs, state: &mut BatchState) -> Result<()> {
+    let wanted = needs.contracts.iter().map(|(tenant, id, version)| (tenant, id, version));
+    let select = format!("{} FROM contracts", contracts::CONTRACTS.list);
+    let rest = "contract_id = ? AND version = ?";
+    fetch_triples(db, &select, rest, wanted, state, contracts::load)?;
+    let (table, wanted) = (&contracts::REPEATS, &needs.repeats);
+    let (name, load) = (table.shape.name, contracts::load_repeat);
+    fetch_pairs(db, name, table.list, "repeat_key", wanted, state, load)
+}
+
+/// Loads the caps that may be charged, after all rows that determine them.
+fn load_caps(db: &Db, needs: &Needs, state: &mut BatchState) -> Result<()> {
+    state.cap_scopes = state.charged(needs);
+    let scopes: Vec<_> = state.cap_scopes.iter().cloned().collect();
+    let scopes: Vec<_> = scopes
+        .iter()
+        .map(|(tenant, agent)| (tenant.clone(), caps::of(agent.as_ref()).to_owned()))
+        .collect();
+    let table = &caps::CAPS;
+    fetch_pairs(db, table.shape.name, table.list, "agent_id", &scopes, state, caps::load)
 }
 
 fn load_handoffs<'k, K: Display + 'k>(
@@ -204,11 +239,7 @@ fn load_handoffs<'k, K: Display + 'k>(
     key: &str,
     wanted: impl IntoIterator<Item = &'k (TenantId, K)>,
 ) -> Result<()> {
-    fetch_pairs(db, "handoffs", HANDOFF, key, wanted, |row| {
-        let handoff = rows::handoff(row)?;
-        state.handoffs.insert((handoff.tenant.clone(), handoff.id), handoff);
-        Ok(())
-    })
+    fetch_pairs(db, "handoffs", HANDOFF, key, wanted, state, handoffs::load)
 }
 
 fn load_outbox<'k, K: Display + 'k>(
@@ -217,11 +248,7 @@ fn load_outbox<'k, K: Display + 'k>(
     key: &str,
     wanted: impl IntoIterator<Item = &'k (TenantId, K)>,
 ) -> Result<()> {
-    fetch_pairs(db, "outbox", OUTBOX, key, wanted, |row| {
-        let row = rows::outbox(row)?;
-        state.outbox.insert((row.tenant.clone(), row.handoff_id), row);
-        Ok(())
-    })
+    fetch_pairs(db, "outbox", OUTBOX, key, wanted, state, outbox::load)
 }
 
 fn load_agents<'k>(
@@ -229,11 +256,7 @@ fn load_agents<'k>(
     state: &mut BatchState,
     wanted: impl IntoIterator<Item = &'k AgentKey>,
 ) -> Result<()> {
-    fetch_pairs(db, "agents", AGENT, "agent_id", wanted, |row| {
-        let row = rows::agent(row)?;
-        state.agents.insert((row.tenant.clone(), row.agent.agent_id.clone()), row);
-        Ok(())
-    })
+    fetch_pairs(db, "agents", AGENT, "agent_id", wanted, state, agents::load)
 }
 
 /// The handoffs received by a sender, where its message names none of them.
@@ -244,59 +267,31 @@ fn load_lineage(db: &Db, needs: &Needs, state: &mut BatchState) -> Result<()> {
         .map(|((tenant, task), agent)| (tenant, task, agent))
         .collect();
     let rest = "task_id = ? AND target = ? AND accepted_at IS NOT NULL";
-    fetch_triples(db, &format!("{HANDOFF} FROM handoffs"), rest, wanted, |row| {
-        let handoff = rows::handoff(row)?;
-        state.handoffs.insert((handoff.tenant.clone(), handoff.id), handoff);
-        Ok(())
-    })
+    let select = format!("{HANDOFF} FROM handoffs");
+    fetch_triples(db, &select, rest, wanted, state, handoffs::load)
 }
 
 /// Rows for recovery: a task's edges, its open handoffs and escalation, dead letters.
 fn load_recovery(db: &Db, needs: &Needs, state: &mut BatchState) -> Result<()> {
     let edges = needs.edges_beside(state);
-    fetch_pairs(db, "task_edges", EDGE, "task_id", edges, |row| {
-        let edge = rows::edge(row)?;
-        let key = (edge.tenant.clone(), edge.task_id, edge.source.clone(), edge.target.clone());
-        state.edges.insert(key, edge);
-        Ok(())
-    })?;
+    fetch_pairs(db, "task_edges", EDGE, "task_id", edges, state, edges::load)?;
     load_handoffs(db, state, "status IN ('PENDING', 'ACCEPTED') AND task_id", &needs.open)?;
     load_outbox(db, state, "task_id", &needs.open)?;
     let escalated: Vec<_> =
         needs.open.iter().chain(state.escalated_beside(needs)).cloned().collect();
     let open = "status = 'OPEN' AND task_id";
-    fetch_pairs(db, "escalations", ESCALATION, open, &escalated, |row| {
-        let row = rows::escalation(row)?;
-        state.escalations.insert((row.tenant.clone(), row.id), row);
-        Ok(())
-    })?;
+    fetch_pairs(db, "escalations", ESCALATION, open, &escalated, state, escalations::load)?;
     let refused = needs.refused_tasks.iter().map(|(tenant, task, agent)| (tenant, task, agent));
     let select = format!("{REFUSED_TASK} FROM refused_tasks");
-    fetch_triples(db, &select, "task_id = ? AND agent_id = ?", refused, |row| {
-        let row = rows::refused_task(row)?;
-        state.refused_tasks.insert(row.key(), row);
-        Ok(())
-    })?;
-    fetch_pairs(db, "dead_letters", DEAD_LETTER, "handoff_id", &needs.dead_letters, |row| {
-        let row = rows::dead_letter(row)?;
-        state.dead_letters.insert((row.tenant.clone(), row.handoff_id), row);
-        Ok(())
-    })
+    let rest = "task_id = ? AND agent_id = ?";
+    fetch_triples(db, &select, rest, refused, state, refused_tasks::load)?;
+    let (wanted, load) = (&needs.dead_letters, dead_letters::load);
+    fetch_pairs(db, "dead_letters", DEAD_LETTER, "handoff_id", wanted, state, load)
 }
 
 fn load_idempotency(db: &Db, needs: &Needs, state: &mut BatchState) -> Result<()> {
     let wanted = needs.idempotency.iter().map(|(tenant, agent, key)| (tenant, agent, key));
     let select = format!("{IDEMPOTENCY} FROM idempotency_keys");
-    fetch_triples(db, &select, "agent_id = ? AND idempotency_key = ?", wanted, |row| {
-        let row = IdempotencyRow {
-            tenant: rows::parse(row, "tenant")?,
-            agent: rows::parse(row, "agent_id")?,
-            key: rows::get(row, "idempotency_key")?,
-            handoff_id: rows::parse(row, "handoff_id")?,
-            created_at: Micros(rows::get(row, "created_at")?),
-        };
-        let key = (row.tenant.clone(), row.agent.clone(), row.key.clone());
-        state.idempotency.insert(key, row);
-        Ok(())
-    })
+    let rest = "agent_id = ? AND idempotency_key = ?";
+    fetch_triples(db, &select, rest, wanted, state, rows::load_idempotency)
 }

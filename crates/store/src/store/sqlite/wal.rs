@@ -178,5 +178,5 @@ async fn round(db: Db, writer: &Mutex<Writer>, shared: &WalState) -> Result<Db> 
 pub(super) fn checkpoint(db: &Db, how: &str) -> Result<bool> {
     let sql = format!("PRAGMA wal_checkpoint({how})");
     // The first column is 0 where nobody was in the way.
-    in_place(|| db.query(&sql).one(|row| Ok(row.first::<i64>()? == 0)))
+    in_place(|| Ok(db.query(&sql).only::<i64>()? == 0))
 }

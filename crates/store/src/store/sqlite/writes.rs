@@ -2,121 +2,89 @@
 
 use serde::Serialize;
 
-use super::batch::{RowBatch, json};
+use super::batch::{RowBatch, insert, json, update, upsert};
 use super::db::{Db, Query};
 use super::transact::IDEMPOTENCY;
 use crate::store::budget_column;
-use crate::store::rows::{
-    AGENT, CHECKPOINT, DEAD_LETTER, EDGE, ESCALATION, HANDOFF, KEY, OUTBOX, REFUSED_TASK, RETURN,
-    TASK,
-};
-use crate::store::{
-    AgentKey, AgentRow, CheckpointRow, DeadLetterRow, IdempotencyRow, KeyRow, OutboxRow,
-    RefusedTaskRow, Result, ReturnRow, StoreError, Writes,
-};
-use handoffd_core::domain::escalation::{Escalation, EscalationOutcome};
-use handoffd_core::domain::handoff::{DeliveryMode, Handoff};
-use handoffd_core::domain::ids::{AgentId, Micros};
-use handoffd_core::domain::lease::HolderPulse;
-use handoffd_core::domain::progress::Edge;
-use handoffd_core::domain::question;
-use handoffd_core::domain::stream::Stream;
-
-/// Columns of a task that never change.
-const TASK_FIXED: [&str; 2] = ["created_at", "opened_by"];
-
-/// [`TASK_FIXED`] and the budget, for a task with an unchanged budget.
-const TASK_SAME_BOOKS: [&str; 3] = ["created_at", "opened_by", "funds"];
-
-/// Columns of a handoff that never change. Only an erasure removes digest and `tracestate`.
-const HANDOFF_FIXED: [&str; 14] = [
-    "digest_salt",
-    "digest",
-    "task_id",
-    "parent_id",
-    "source",
-    "source_version",
-    "source_execution",
-    "traceparent",
-    "created_at",
-    "origin",
-    "tracestate",
-    "span",
-    "conversation_id",
-    "user_ref",
-];
+use crate::store::tables::agents::AGENTS;
+use crate::store::tables::api_keys::KEYS;
+use crate::store::tables::checkpoints::CHECKPOINTS;
+use crate::store::tables::dead_letters::DEAD_LETTERS;
+use crate::store::tables::edges::EDGES;
+use crate::store::tables::escalations::ESCALATIONS;
+use crate::store::tables::handoffs::HANDOFFS;
+use crate::store::tables::outbox::OUTBOXES;
+use crate::store::tables::refused_tasks::REFUSED_TASKS;
+use crate::store::tables::returns::RETURNS;
+use crate::store::tables::tasks::TASKS;
+use crate::store::tables::{caps, contracts, opinions, refusals, schemas, streams};
+use crate::store::{AgentKey, IdempotencyRow, Result, StoreError, Writes};
+use handoffd_core::domain::handoff::DeliveryMode;
+use handoffd_core::domain::ids::Micros;
 
 /// Writes all rows except the records.
 pub(super) fn write(db: &Db, writes: &Writes) -> Result<()> {
-    let rows = budget_column::TaskRows::of(writes);
-    let [new, changed, same_budget] =
-        [&rows.new, &rows.changed, &rows.same_budget].map(|rows| rows.iter().collect::<Vec<_>>());
-    RowBatch::insert("tasks", TASK).run(db, &new, bind_task)?;
-    for (known, fixed) in [(changed, &TASK_FIXED[..]), (same_budget, &TASK_SAME_BOOKS)] {
-        let touched = RowBatch::update("tasks", TASK, fixed).run(db, &known, bind_task)?;
-        all_updated(touched, known.len())?;
-    }
-
+    write_tasks(db, writes)?;
     let (new, known) = split(writes.handoffs.values());
-    RowBatch::insert("handoffs", HANDOFF).run(db, &new, bind_handoff)?;
-    let touched =
-        RowBatch::update("handoffs", HANDOFF, &HANDOFF_FIXED).run(db, &known, bind_handoff)?;
-    all_updated(touched, known.len())?;
-
-    let gone: Vec<_> =
-        writes.outbox.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect();
-    delete(db, "outbox", "handoff_id", &gone)?;
-    let kept: Vec<_> = writes.outbox.values().flatten().collect();
-    RowBatch::upsert("outbox", OUTBOX, &["tenant", "handoff_id"]).run(db, &kept, bind_outbox)?;
-
-    let gone: Vec<_> =
-        writes.returns.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect();
-    delete(db, "returns", "handoff_id", &gone)?;
-    let returns: Vec<_> = writes.returns.values().flatten().collect();
-    RowBatch::upsert("returns", RETURN, &["tenant", "handoff_id"]).run(
-        db,
-        &returns,
-        bind_return,
-    )?;
-
-    let checkpoints: Vec<_> = writes.checkpoints.iter().collect();
-    RowBatch::insert("checkpoints", CHECKPOINT).run(db, &checkpoints, bind_checkpoint)?;
+    insert(db, &HANDOFFS, new)?;
+    all_updated(update(db, &HANDOFFS, &known)?, known.len())?;
+    write_inboxes(db, writes)?;
+    insert(db, &CHECKPOINTS, &writes.checkpoints)?;
     let uses: Vec<_> = writes.idempotency.iter().collect();
     RowBatch::insert("idempotency_keys", IDEMPOTENCY).run(db, &uses, bind_idempotency)?;
-    let texts = texts(writes.dead_letters.iter().map(|row| &row.failures))?;
-    let letters: Vec<_> =
-        writes.dead_letters.iter().zip(texts.iter().map(String::as_str)).collect();
     // A new one collides, if at all, by its handoff.
-    RowBatch::upsert("dead_letters", DEAD_LETTER, &["tenant", "handoff_id"]).run(
-        db,
-        &letters,
-        bind_dead_letter,
-    )?;
-    let edges: Vec<_> = writes.edges.values().collect();
-    RowBatch::upsert("task_edges", EDGE, &["tenant", "task_id", "source", "target"])
-        .run(db, &edges, bind_edge)?;
-    let refused: Vec<_> = writes.refused_tasks.values().collect();
-    RowBatch::upsert("refused_tasks", REFUSED_TASK, &["tenant", "task_id", "agent_id"]).run(
-        db,
-        &refused,
-        bind_refused_task,
-    )?;
-    let escalations: Vec<_> = writes.escalations.values().collect();
-    RowBatch::upsert("escalations", ESCALATION, &["tenant", "escalation_id"]).run(
-        db,
-        &escalations,
-        bind_escalation,
-    )?;
+    upsert(db, &DEAD_LETTERS, &writes.dead_letters)?;
+    upsert(db, &EDGES, writes.edges.values())?;
+    upsert(db, &REFUSED_TASKS, writes.refused_tasks.values())?;
+    upsert(db, &ESCALATIONS, writes.escalations.values())?;
     write_access(db, writes)?;
-    super::contracts::write(db, writes)?;
-    super::schemas::write(db, writes)?;
-    super::caps::write(db, writes)?;
-    super::streams::write(db, writes)?;
-    super::opinions::write(db, writes)?;
-    super::refusals::write(db, writes)?;
+    write_others(db, writes)?;
     for (agent, (mode, at)) in &writes.retargets {
         retarget(db, agent, *mode, *at)?;
     }
+    Ok(())
+}
+
+fn write_tasks(db: &Db, writes: &Writes) -> Result<()> {
+    let rows = budget_column::TaskRows::of(writes);
+    let [new, changed, same_budget] =
+        [&rows.new, &rows.changed, &rows.same_budget].map(|rows| rows.iter().collect::<Vec<_>>());
+    let name = TASKS.shape.name;
+    RowBatch::insert(name, TASKS.list).run(db, &new, bind_task)?;
+    let fixed = TASKS.fixed();
+    let with_budget: Vec<_> = fixed.iter().copied().chain(["funds"]).collect();
+    for (known, fixed) in [(changed, fixed), (same_budget, with_budget)] {
+        let touched = RowBatch::update(name, TASKS.list, &fixed).run(db, &known, bind_task)?;
+        all_updated(touched, known.len())?;
+    }
+    Ok(())
+}
+
+/// Writes the outbox, and the inbox of those whose tasks came back.
+fn write_inboxes(db: &Db, writes: &Writes) -> Result<()> {
+    let gone: Vec<_> =
+        writes.outbox.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect();
+    delete(db, "outbox", "handoff_id", &gone)?;
+    upsert(db, &OUTBOXES, writes.outbox.values().flatten())?;
+    let gone: Vec<_> =
+        writes.returns.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect();
+    delete(db, "returns", "handoff_id", &gone)?;
+    upsert(db, &RETURNS, writes.returns.values().flatten())
+}
+
+fn write_others(db: &Db, writes: &Writes) -> Result<()> {
+    insert(db, &contracts::CONTRACTS, &writes.contracts)?;
+    upsert(db, &contracts::REPEATS, writes.repeats.values())?;
+    insert(db, &schemas::PAYLOAD_SCHEMAS, &writes.payload_schemas)?;
+    upsert(db, &caps::CAPS, writes.caps.values().flatten())?;
+    for (key, _) in writes.caps.iter().filter(|(_, cap)| cap.is_none()) {
+        db.statement(&caps::lift(key)).execute()?;
+    }
+    insert(db, &streams::CHUNKS, &writes.chunks)?;
+    insert(db, &streams::STREAM_LINES, &writes.stream_lines)?;
+    insert(db, &opinions::OPINIONS, &opinions::due(writes))?;
+    delete(db, "opinions_due", "handoff_id", &opinions::recorded(writes))?;
+    insert(db, &refusals::REFUSALS, &writes.refusals)?;
     Ok(())
 }
 
@@ -141,20 +109,8 @@ fn write_access(db: &Db, writes: &Writes) -> Result<()> {
     let gone: Vec<_> =
         writes.agents.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect();
     delete(db, "agents", "agent_id", &gone)?;
-    let texts = texts(writes.agents.values().flatten().map(|row| &row.agent))?;
-    let agents: Vec<_> =
-        writes.agents.values().flatten().zip(texts.iter().map(String::as_str)).collect();
-    RowBatch::upsert("agents", AGENT, &["tenant", "agent_id"]).run(db, &agents, bind_agent)?;
-    let keys: Vec<_> = writes.keys.values().collect();
-    RowBatch::upsert("api_keys", KEY, &["tenant", "key_id"]).run(db, &keys, bind_key)?;
-    Ok(())
-}
-
-/// Serializes each value as JSON.
-pub(super) fn texts<'a, T: Serialize + 'a>(
-    values: impl Iterator<Item = &'a T>,
-) -> Result<Vec<String>> {
-    values.map(json).collect()
+    upsert(db, &AGENTS, writes.agents.values().flatten())?;
+    upsert(db, &KEYS, writes.keys.values())
 }
 
 /// Splits rows into new and known ones.
@@ -191,129 +147,11 @@ pub(super) fn delete<K: Serialize + Sync>(
     Ok(())
 }
 
+/// Binds a task, and the text of its budget, whose column is the last.
 fn bind_task<'c>(query: Query<'c>, (task, budget): &budget_column::TaskRow<'_>) -> Query<'c> {
-    query
-        .bind(task.tenant.as_str())
-        .bind(task.id.to_string())
-        .bind(task.status.as_str())
-        .bind(task.holder.as_str())
-        .bind(task.checkpoint.map(|at| at.execution_id.to_string()))
-        .bind(task.checkpoint.map(|at| at.seq))
-        .bind(task.fence)
-        .bind(task.handoffs)
-        .bind(task.undelivered)
-        .bind(task.failures)
-        .bind(task.spent.0)
-        .bind(task.remaining.0)
-        .bind(task.created_at.0)
-        .bind(task.updated_at.0)
-        .bind(task.topped_up.0)
-        .bind(task.opened_by.as_ref().map(AgentId::as_str))
-        .bind(task.course.to_text())
-        .bind(budget.as_deref())
-}
-
-fn bind_handoff<'c>(query: Query<'c>, handoff: &Handoff) -> Query<'c> {
-    let tokens = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-    query
-        .bind(handoff.tenant.as_str())
-        .bind(handoff.id.to_string())
-        .bind(handoff.task_id.to_string())
-        .bind(handoff.parent_id.map(|id| id.to_string()))
-        .bind(handoff.source.as_str())
-        .bind(handoff.source_version.as_str())
-        .bind(handoff.source_execution.to_string())
-        .bind(handoff.target.as_str())
-        .bind(handoff.target_type.as_str())
-        .bind(handoff.target_version.as_str())
-        .bind(handoff.mode.as_str())
-        .bind(handoff.status.stored())
-        .bind(handoff.fencing_token)
-        .bind(handoff.attempts)
-        .bind(handoff.deadline_at.map(|at| at.0))
-        .bind(handoff.cost.spent.0)
-        .bind(handoff.cost.remaining.0)
-        .bind(tokens(handoff.cost.prompt_tokens))
-        .bind(tokens(handoff.cost.completion_tokens))
-        .bind(handoff.idempotent)
-        .bind(handoff.checkpoint.map(|at| at.execution_id.to_string()))
-        .bind(handoff.checkpoint.map(|at| at.seq))
-        .bind(handoff.content_id.map(|id| id.to_string()))
-        .bind(handoff.digest_salt.as_slice())
-        .bind(handoff.digest.as_slice())
-        .bind(handoff.reason.as_deref())
-        .bind(handoff.traceparent.as_str())
-        .bind(handoff.created_at.0)
-        .bind(handoff.accepted_at.map(|at| at.0))
-        .bind(handoff.ended_at.map(|at| at.0))
-        .bind(handoff.ruling.as_ref().map(|ruling| ruling.to_text()))
-        .bind(handoff.commitment.as_ref().map(<[u8; 32]>::as_slice))
-        .bind(handoff.checkpoint_commitment.as_ref().map(<[u8; 32]>::as_slice))
-        .bind(handoff.topped_up.0)
-        .bind(handoff.origin.map(|id| id.to_string()))
-        .bind(handoff.tracestate.as_str())
-        .bind(handoff.span.as_str())
-        .bind(handoff.clock.started_at.0)
-        .bind(handoff.clock.offered_at.map(|at| at.0))
-        .bind(handoff.context.map(|facts| facts.to_text()))
-        .bind(handoff.sent_id.map(|id| id.to_string()))
-        .bind(handoff.open_question().map(i64::from))
-        .bind(question::to_text(&handoff.questions))
-        .bind(handoff.conversation_id.as_deref())
-        .bind(handoff.stream.as_ref().map(Stream::to_text))
-        .bind(handoff.stream.as_ref().and_then(|stream| stream.due_at).map(|at| at.0))
-        .bind(handoff.pulse.as_ref().map(HolderPulse::to_text))
-        .bind(handoff.user_ref.as_deref())
-}
-
-fn bind_outbox<'c>(query: Query<'c>, row: &OutboxRow) -> Query<'c> {
-    query
-        .bind(row.tenant.as_str())
-        .bind(row.handoff_id.to_string())
-        .bind(row.task_id.to_string())
-        .bind(row.seq)
-        .bind(row.target.as_str())
-        .bind(row.mode.as_str())
-        .bind(row.priority.rank())
-        .bind(row.visible_at.0)
-        .bind(row.attempt)
-        .bind(row.busy)
-        .bind(row.claimed_by.as_deref())
-        .bind(row.created_at.0)
-}
-
-fn bind_refused_task<'c>(query: Query<'c>, row: &RefusedTaskRow) -> Query<'c> {
-    query
-        .bind(row.tenant.as_str())
-        .bind(row.task_id.to_string())
-        .bind(row.agent.as_str())
-        .bind(row.refusals)
-        .bind(row.updated_at.0)
-}
-
-fn bind_return<'c>(query: Query<'c>, row: &ReturnRow) -> Query<'c> {
-    query
-        .bind(row.tenant.as_str())
-        .bind(row.handoff_id.to_string())
-        .bind(row.task_id.to_string())
-        .bind(row.agent.as_str())
-        .bind(row.returned_at.0)
-        .bind(row.visible_at.0)
-        .bind(row.question.map(i64::from))
-}
-
-fn bind_checkpoint<'c>(query: Query<'c>, row: &CheckpointRow) -> Query<'c> {
-    query
-        .bind(row.tenant.as_str())
-        .bind(row.task_id.to_string())
-        .bind(row.at.execution_id.to_string())
-        .bind(row.at.seq)
-        .bind(row.agent.as_str())
-        .bind(row.part.commitment.as_slice())
-        .bind(row.part.salt.as_slice())
-        .bind(row.part.codec.as_str())
-        .bind(&row.part.bytes[..])
-        .bind(row.created_at.0)
+    let columns = &TASKS.columns[..TASKS.columns.len() - 1];
+    let query = columns.iter().fold(query, |query, column| query.bind((column.get)(task)));
+    query.bind(budget.as_deref())
 }
 
 fn bind_idempotency<'c>(query: Query<'c>, row: &IdempotencyRow) -> Query<'c> {
@@ -323,77 +161,4 @@ fn bind_idempotency<'c>(query: Query<'c>, row: &IdempotencyRow) -> Query<'c> {
         .bind(row.key.as_str())
         .bind(row.handoff_id.to_string())
         .bind(row.created_at.0)
-}
-
-fn bind_dead_letter<'c>(query: Query<'c>, (row, failures): (&DeadLetterRow, &str)) -> Query<'c> {
-    query
-        .bind(row.tenant.as_str())
-        .bind(row.handoff_id.to_string())
-        .bind(row.task_id.to_string())
-        .bind(row.source.as_str())
-        .bind(row.target.as_ref().map(AgentId::as_str))
-        .bind(row.reason.as_str())
-        .bind(failures)
-        .bind(row.status.as_str())
-        .bind(row.created_at.0)
-        .bind(row.resolved_at.map(|at| at.0))
-        .bind(row.resolved_by.as_deref())
-}
-
-fn bind_edge<'c>(query: Query<'c>, edge: &Edge) -> Query<'c> {
-    query
-        .bind(edge.tenant.as_str())
-        .bind(edge.task_id.to_string())
-        .bind(edge.source.as_str())
-        .bind(edge.target.as_str())
-        .bind(edge.passages)
-        .bind(edge.repeats)
-        .bind(edge.completed)
-        // Counted with the task since migration 0015.
-        .bind(0_i64)
-        .bind(edge.spent.0)
-        .bind(edge.remaining.0)
-        .bind(edge.topped_up.0)
-        .bind(edge.updated_at.0)
-}
-
-fn bind_escalation<'c>(query: Query<'c>, row: &Escalation) -> Query<'c> {
-    query
-        .bind(row.tenant.as_str())
-        .bind(row.id.to_string())
-        .bind(row.task_id.to_string())
-        .bind(row.handoff_id.map(|id| id.to_string()))
-        .bind(row.source.as_str())
-        .bind(row.target.as_str())
-        .bind(row.reason.as_str())
-        .bind(row.channel.as_deref())
-        .bind(row.resume_as.as_ref().map(AgentId::as_str))
-        .bind(row.status.as_str())
-        .bind(row.created_at.0)
-        .bind(row.timeout_at.0)
-        .bind(row.resolved_at.map(|at| at.0))
-        .bind(row.resolved_by.as_deref())
-        .bind(row.resolution.map(EscalationOutcome::as_str))
-}
-
-fn bind_agent<'c>(query: Query<'c>, (row, doc): (&AgentRow, &str)) -> Query<'c> {
-    query
-        .bind(row.tenant.as_str())
-        .bind(row.agent.agent_id.as_str())
-        .bind(doc)
-        .bind(row.secrets.as_str())
-        .bind(row.created_at.0)
-        .bind(row.updated_at.0)
-}
-
-fn bind_key<'c>(query: Query<'c>, row: &KeyRow) -> Query<'c> {
-    query
-        .bind(row.tenant.as_str())
-        .bind(row.key_id.as_str())
-        .bind(row.hash.as_slice())
-        .bind(row.role.as_str())
-        .bind(row.agent.as_ref().map(AgentId::as_str))
-        .bind(row.label.as_str())
-        .bind(row.created_at.0)
-        .bind(row.expires_at.map(|at| at.0))
 }

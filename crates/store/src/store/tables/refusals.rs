@@ -1,9 +1,12 @@
-//! What the gate and the ledger refused: ids, codes and places, to be listed.
+//! `refusals`: messages that the gate and the ledger refused, by ids, codes and places.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{Cursor, Result};
+use crate::store::query::{Row, unreadable};
+use crate::store::rows::{get, micros, parse, parse_opt};
+use crate::store::table::table;
+use crate::store::{Cursor, Result};
 use handoffd_core::domain::ids::{AgentId, ContentId, HandoffId, Micros, TaskId, TenantId};
 
 /// A place that a refused message failed at.
@@ -34,6 +37,38 @@ pub struct RefusalRow {
     pub code: String,
     pub pointer: String,
     pub findings: Vec<Finding>,
+}
+
+table! {
+    REFUSALS: RefusalRow = "refusals" by 2 {
+        "tenant" Text: |row| &row.tenant,
+        "refusal_id" Text: |row| row.id,
+        "created_at" Long: |row| row.created_at,
+        "source" Text: |row| row.source.as_ref(),
+        "target" Text: |row| row.target.as_ref(),
+        "task_id" Text: |row| row.task_id,
+        "handoff_id" Text: |row| row.handoff_id,
+        "code" Text: |row| &row.code,
+        "pointer" Text: |row| &row.pointer,
+        // Plain data, whose JSON cannot fail.
+        "findings" Text: |row| serde_json::to_string(&row.findings).unwrap_or_default(),
+    }
+}
+
+pub(in crate::store) fn decode(row: &dyn Row) -> Result<RefusalRow> {
+    Ok(RefusalRow {
+        tenant: parse(row, "tenant")?,
+        id: parse(row, "refusal_id")?,
+        created_at: micros(row, "created_at")?,
+        source: parse_opt(row, "source")?,
+        target: parse_opt(row, "target")?,
+        task_id: parse_opt(row, "task_id")?,
+        handoff_id: parse_opt(row, "handoff_id")?,
+        code: get(row, "code")?,
+        pointer: get(row, "pointer")?,
+        findings: serde_json::from_str(get(row, "findings")?)
+            .map_err(|err| unreadable("findings", err))?,
+    })
 }
 
 #[derive(Debug, Clone, Default)]

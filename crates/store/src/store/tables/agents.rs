@@ -1,0 +1,79 @@
+//! `agents`: an agent as JSON, and its sealed secrets.
+
+use crate::store::query::{Database, Row, Statement, unreadable};
+use crate::store::rows::{get, micros, parse};
+use crate::store::table::table;
+use crate::store::{AgentRow, BatchState, Result};
+use handoffd_core::domain::ids::{AgentId, TenantId};
+
+/// The columns, as a statement lists them.
+pub(in crate::store) const AGENT: &str = AGENTS.list;
+
+table! {
+    AGENTS: AgentRow = "agents" by 2 {
+        "tenant" Text: |row| &row.tenant,
+        "agent_id" Text: |row| &row.agent.agent_id,
+        // Plain data, whose JSON cannot fail.
+        "doc" Text: |row| serde_json::to_string(&row.agent).unwrap_or_default(),
+        "secrets" Text: |row| &row.secrets,
+        "created_at" Long: |row| row.created_at,
+        "updated_at" Long: |row| row.updated_at,
+    }
+}
+
+pub(in crate::store) fn decode(row: &dyn Row) -> Result<AgentRow> {
+    let mut agent: handoffd_core::domain::agent::Agent =
+        serde_json::from_str(get(row, "doc")?).map_err(|err| unreadable("doc", err))?;
+    // The row is found by its column, whatever the document says.
+    agent.agent_id = parse(row, "agent_id")?;
+    Ok(AgentRow {
+        tenant: parse(row, "tenant")?,
+        agent,
+        secrets: get(row, "secrets")?,
+        created_at: micros(row, "created_at")?,
+        updated_at: micros(row, "updated_at")?,
+    })
+}
+
+/// Adds a row to what a batch has loaded.
+pub(in crate::store) fn load(row: &dyn Row, state: &mut BatchState) -> Result<()> {
+    let row = decode(row)?;
+    state.agents.insert((row.tenant.clone(), row.agent.agent_id.clone()), row);
+    Ok(())
+}
+
+/// An agent row joined to its change; `None` for a deleted agent.
+fn changed(row: &dyn Row) -> Result<(AgentId, Option<AgentRow>)> {
+    let there = get::<Option<&str>>(row, "doc")?.is_some();
+    Ok((parse(row, "agent_id")?, if there { Some(decode(row)?) } else { None }))
+}
+
+/// A tenant's agents by id.
+pub(in crate::store) async fn list<D: Database>(
+    db: &D,
+    tenant: &TenantId,
+) -> Result<Vec<AgentRow>> {
+    let text = format!("SELECT {AGENT} FROM agents WHERE tenant = $1 ORDER BY agent_id");
+    db.list(Statement::new(text).bind(tenant), decode).await
+}
+
+/// Number of changes of a tenant's agents.
+pub(in crate::store) async fn count_changes<D: Database>(db: &D, tenant: &TenantId) -> Result<i64> {
+    let count =
+        Statement::new("SELECT revision FROM agent_changes WHERE tenant = $1 AND agent_id = ''");
+    Ok(db.find(count.bind(tenant), |row| get(row, "revision")).await?.unwrap_or(0))
+}
+
+/// Agents changed after that number of changes.
+pub(in crate::store) async fn list_changed<D: Database>(
+    db: &D,
+    tenant: &TenantId,
+    after: i64,
+) -> Result<Vec<(AgentId, Option<AgentRow>)>> {
+    let list = Statement::new(
+        "SELECT c.tenant, c.agent_id, a.doc, a.secrets, a.created_at, a.updated_at \
+         FROM agent_changes AS c LEFT JOIN agents AS a USING (tenant, agent_id) \
+         WHERE c.tenant = $1 AND c.revision > $2 AND c.agent_id <> '' ORDER BY c.agent_id",
+    );
+    db.list(list.bind(tenant).bind(after), changed).await
+}

@@ -1,0 +1,120 @@
+//! `event_cursors` and `event_deliveries`: how far a subscriber was told of events, and its last attempts.
+
+use crate::store::Result;
+use crate::store::events::{CursorKey, CursorRow, EventDeliveryOutcome, EventDeliveryRow};
+use crate::store::query::{Database, Row, Statement};
+use crate::store::rows::{get, micros, micros_opt, parse, position, state};
+use handoffd_core::domain::ids::Micros;
+
+/// Columns of a cursor.
+const CURSOR: &str = "tenant, subscriber, leaf_index, ordinal, active, broker, lease_until, next_at, failures, failing_since, attempts";
+
+/// Columns of an attempt to publish an event.
+pub(in crate::store) const EVENT_DELIVERY: &str = "tenant, subscriber, slot, number, leaf_index, ordinal, event_id, type, at, attempt, outcome, status, detail, duration_us";
+
+fn decode(row: &dyn Row) -> Result<CursorRow> {
+    Ok(CursorRow {
+        tenant: parse(row, "tenant")?,
+        subscriber: parse(row, "subscriber")?,
+        position: position(row)?,
+        active: get(row, "active")?,
+        broker: get(row, "broker")?,
+        lease_until: micros(row, "lease_until")?,
+        next_at: micros(row, "next_at")?,
+        failures: get(row, "failures")?,
+        failing_since: micros_opt(row, "failing_since")?,
+        attempts: get(row, "attempts")?,
+    })
+}
+
+fn delivery(row: &dyn Row) -> Result<EventDeliveryRow> {
+    Ok(EventDeliveryRow {
+        number: get(row, "number")?,
+        position: position(row)?,
+        event_id: get(row, "event_id")?,
+        kind: get(row, "type")?,
+        at: micros(row, "at")?,
+        attempt: get(row, "attempt")?,
+        outcome: state(row, "outcome", EventDeliveryOutcome::parse)?,
+        status: get(row, "status")?,
+        detail: get(row, "detail")?,
+        duration_us: get(row, "duration_us")?,
+    })
+}
+
+/// See [`crate::store::events::EventStore::find_cursor`].
+pub(in crate::store) async fn find<D: Database>(
+    db: &D,
+    key: &CursorKey,
+) -> Result<Option<CursorRow>> {
+    let text = format!("SELECT {CURSOR} FROM event_cursors WHERE tenant = $1 AND subscriber = $2");
+    db.find(Statement::new(text).bind(&key.0).bind(key.1.to_string()), decode).await
+}
+
+/// See [`crate::store::events::EventStore::list_due_cursors`].
+pub(in crate::store) async fn list_due<D: Database>(
+    db: &D,
+    now: Micros,
+    limit: i64,
+) -> Result<Vec<CursorKey>> {
+    let due = Statement::new(
+        "SELECT c.tenant, c.subscriber FROM event_cursors AS c \
+         WHERE c.active AND NOT (c.lease_until > $1 AND c.lease_until <= $1 + 120000000) \
+           AND NOT (c.next_at > $1 AND c.next_at <= $1 + 7200000000) AND CASE \
+           WHEN c.audience IS NULL THEN EXISTS (SELECT 1 FROM events AS e \
+             WHERE e.tenant = c.tenant \
+               AND (e.leaf_index, e.ordinal) > (c.leaf_index, c.ordinal)) \
+           ELSE EXISTS (SELECT 1 FROM events AS e \
+             WHERE e.tenant = c.tenant AND e.audience = c.audience \
+               AND (e.leaf_index, e.ordinal) > (c.leaf_index, c.ordinal)) END \
+         ORDER BY c.next_at, c.tenant, c.subscriber LIMIT $2",
+    );
+    let key = |row: &dyn Row| Ok((parse(row, "tenant")?, parse(row, "subscriber")?));
+    db.list(due.bind(now).bind(limit), key).await
+}
+
+/// See [`crate::store::events::EventStore::claim_cursor`].
+pub(in crate::store) async fn claim<D: Database>(
+    db: &D,
+    key: &CursorKey,
+    broker: &str,
+    now: Micros,
+    until: Micros,
+) -> Result<Option<CursorRow>> {
+    let text = format!(
+        "UPDATE event_cursors SET broker = $1, lease_until = $2 \
+         WHERE tenant = $3 AND subscriber = $4 AND active \
+           AND NOT (lease_until > $5 AND lease_until <= $5 + 120000000) \
+           AND NOT (next_at > $5 AND next_at <= $5 + 7200000000) RETURNING {CURSOR}"
+    );
+    let claim = Statement::new(text).bind(broker).bind(until);
+    db.change_one(claim.bind(&key.0).bind(key.1.to_string()).bind(now), decode).await
+}
+
+/// See [`crate::store::events::EventStore::renew_cursors`].
+pub(in crate::store) async fn renew<D: Database>(
+    db: &D,
+    broker: &str,
+    now: Micros,
+    until: Micros,
+) -> Result<u64> {
+    let renew = Statement::new(
+        "UPDATE event_cursors SET lease_until = $1 WHERE broker = $2 AND lease_until > $3",
+    );
+    db.change(renew.bind(until).bind(broker).bind(now)).await
+}
+
+/// See [`crate::store::events::EventStore::list_event_deliveries`].
+pub(in crate::store) async fn list_deliveries<D: Database>(
+    db: &D,
+    key: &CursorKey,
+    before: Option<i64>,
+    limit: i64,
+) -> Result<Vec<EventDeliveryRow>> {
+    let text = format!(
+        "SELECT {EVENT_DELIVERY} FROM event_deliveries \
+         WHERE tenant = $1 AND subscriber = $2 AND number < $3 ORDER BY number DESC LIMIT $4"
+    );
+    let list = Statement::new(text).bind(&key.0).bind(key.1.to_string());
+    db.list(list.bind(before.unwrap_or(i64::MAX)).bind(limit), delivery).await
+}

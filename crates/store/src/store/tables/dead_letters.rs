@@ -1,0 +1,62 @@
+//! `dead_letters`: handoffs that wait for a person, with the gate's findings.
+
+use crate::store::HandoffKey;
+use crate::store::query::{Database, Row, Statement, unreadable};
+use crate::store::rows::{get, micros, micros_opt, parse, parse_opt, state};
+use crate::store::table::table;
+use crate::store::{BatchState, DeadLetterRow, Result};
+use handoffd_core::domain::dead_letter::DeadLetterStatus;
+
+/// The columns, as a statement lists them.
+pub(in crate::store) const DEAD_LETTER: &str = DEAD_LETTERS.list;
+
+table! {
+    DEAD_LETTERS: DeadLetterRow = "dead_letters" by 2 {
+        "tenant" Text: |row| &row.tenant,
+        "handoff_id" Text: |row| row.handoff_id,
+        "task_id" Text: |row| row.task_id,
+        "source" Text: |row| &row.source,
+        "target" Text: |row| row.target.as_ref(),
+        "reason" Text: |row| &row.reason,
+        // Plain data, whose JSON cannot fail.
+        "failures" Text: |row| serde_json::to_string(&row.failures).unwrap_or_default(),
+        "status" Text: |row| row.status.as_str(),
+        "created_at" Long: |row| row.created_at,
+        "resolved_at" Long: |row| row.resolved_at,
+        "resolved_by" Text: |row| row.resolved_by.as_deref(),
+    }
+}
+
+pub(in crate::store) fn decode(row: &dyn Row) -> Result<DeadLetterRow> {
+    Ok(DeadLetterRow {
+        tenant: parse(row, "tenant")?,
+        handoff_id: parse(row, "handoff_id")?,
+        task_id: parse(row, "task_id")?,
+        source: parse(row, "source")?,
+        target: parse_opt(row, "target")?,
+        reason: get(row, "reason")?,
+        failures: serde_json::from_str(get(row, "failures")?)
+            .map_err(|err| unreadable("failures", err))?,
+        status: state(row, "status", DeadLetterStatus::parse)?,
+        created_at: micros(row, "created_at")?,
+        resolved_at: micros_opt(row, "resolved_at")?,
+        resolved_by: get(row, "resolved_by")?,
+    })
+}
+
+/// Adds a row to what a batch has loaded.
+pub(in crate::store) fn load(row: &dyn Row, state: &mut BatchState) -> Result<()> {
+    let row = decode(row)?;
+    state.dead_letters.insert((row.tenant.clone(), row.handoff_id), row);
+    Ok(())
+}
+
+/// Finds one by its key.
+pub(in crate::store) async fn find<D: Database>(
+    db: &D,
+    key: &HandoffKey,
+) -> Result<Option<DeadLetterRow>> {
+    let text =
+        format!("SELECT {DEAD_LETTER} FROM dead_letters WHERE tenant = $1 AND handoff_id = $2");
+    db.find(Statement::new(text).bind(&key.0).bind(key.1), decode).await
+}

@@ -1,0 +1,70 @@
+//! `erasures`: erasures of a subject's data, and their progress.
+
+use crate::store::Result;
+use crate::store::erasure::{ErasureKey, ErasureRow, ErasureStatus};
+use crate::store::query::{Database, Row, Statement};
+use crate::store::rows::{get, hash32, micros, micros_opt, parse, state};
+use handoffd_core::domain::ids::{Micros, TenantId};
+use handoffd_core::evidence::erasure::ErasureScope;
+
+/// Most erasures in a list.
+const MOST: i64 = 1000;
+
+/// Columns of an erasure.
+pub(in crate::store) const ERASURE: &str = "tenant, erasure_id, subject_key, subject_id, commitment, scope, reason, status, held, data, contents, checkpoints, leaf_index, requested_at, updated_at, completed_at";
+
+pub(in crate::store) fn decode(row: &dyn Row) -> Result<ErasureRow> {
+    Ok(ErasureRow {
+        tenant: parse(row, "tenant")?,
+        id: parse(row, "erasure_id")?,
+        subject_key: hash32(row, "subject_key")?,
+        subject_id: get(row, "subject_id")?,
+        commitment: hash32(row, "commitment")?,
+        scope: state(row, "scope", ErasureScope::parse)?,
+        reason: get(row, "reason")?,
+        status: state(row, "status", ErasureStatus::parse)?,
+        held: get(row, "held")?,
+        data: get(row, "data")?,
+        contents: get(row, "contents")?,
+        checkpoints: get(row, "checkpoints")?,
+        leaf_index: get(row, "leaf_index")?,
+        requested_at: micros(row, "requested_at")?,
+        updated_at: micros(row, "updated_at")?,
+        completed_at: micros_opt(row, "completed_at")?,
+    })
+}
+
+/// See [`crate::store::ErasureStore::find_erasure`].
+pub(in crate::store) async fn find<D: Database>(
+    db: &D,
+    key: &ErasureKey,
+) -> Result<Option<ErasureRow>> {
+    let text = format!("SELECT {ERASURE} FROM erasures WHERE tenant = $1 AND erasure_id = $2");
+    db.find(Statement::new(text).bind(&key.0).bind(key.1.to_string()), decode).await
+}
+
+/// See [`crate::store::ErasureStore::list_erasures`].
+pub(in crate::store) async fn list<D: Database>(
+    db: &D,
+    tenant: &TenantId,
+    subject_key: &[u8; 32],
+) -> Result<Vec<ErasureRow>> {
+    let text = format!(
+        "SELECT {ERASURE} FROM erasures WHERE tenant = $1 AND subject_key = $2 \
+         ORDER BY requested_at, erasure_id LIMIT $3"
+    );
+    db.list(Statement::new(text).bind(tenant).bind(subject_key).bind(MOST), decode).await
+}
+
+/// See [`crate::store::ErasureStore::list_unfinished_erasures`].
+pub(in crate::store) async fn list_unfinished<D: Database>(
+    db: &D,
+    cutoff: Micros,
+) -> Result<Vec<ErasureKey>> {
+    let unfinished = Statement::new(
+        "SELECT tenant, erasure_id FROM erasures \
+         WHERE status <> 'COMPLETED' AND updated_at <= $1 ORDER BY updated_at LIMIT $2",
+    );
+    let key = |row: &dyn Row| Ok((parse(row, "tenant")?, parse(row, "erasure_id")?));
+    db.list(unfinished.bind(cutoff).bind(MOST), key).await
+}

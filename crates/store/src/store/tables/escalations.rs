@@ -1,0 +1,82 @@
+//! `escalations`: questions that wait for a person.
+
+use crate::store::EscalationKey;
+use crate::store::query::{Database, Row, Statement};
+use crate::store::rows::{get, micros, micros_opt, parse, parse_opt, state, state_opt};
+use crate::store::table::table;
+use crate::store::{BatchState, Result};
+use handoffd_core::domain::escalation::{Escalation, EscalationOutcome, EscalationStatus};
+use handoffd_core::domain::ids::Micros;
+
+/// The columns, as a statement lists them.
+pub(in crate::store) const ESCALATION: &str = ESCALATIONS.list;
+
+table! {
+    ESCALATIONS: Escalation = "escalations" by 2 {
+        "tenant" Text: |row| &row.tenant,
+        "escalation_id" Text: |row| row.id,
+        "task_id" Text: |row| row.task_id,
+        "handoff_id" Text: |row| row.handoff_id,
+        "source" Text: |row| &row.source,
+        "target" Text: |row| &row.target,
+        "reason" Text: |row| &row.reason,
+        "channel" Text: |row| row.channel.as_deref(),
+        "resume_as" Text: |row| row.resume_as.as_ref(),
+        "status" Text: |row| row.status.as_str(),
+        "created_at" Long: |row| row.created_at,
+        "timeout_at" Long: |row| row.timeout_at,
+        "resolved_at" Long: |row| row.resolved_at,
+        "resolved_by" Text: |row| row.resolved_by.as_deref(),
+        "resolution" Text: |row| row.resolution.map(EscalationOutcome::as_str),
+    }
+}
+
+pub(in crate::store) fn decode(row: &dyn Row) -> Result<Escalation> {
+    Ok(Escalation {
+        tenant: parse(row, "tenant")?,
+        id: parse(row, "escalation_id")?,
+        task_id: parse(row, "task_id")?,
+        handoff_id: parse_opt(row, "handoff_id")?,
+        source: parse(row, "source")?,
+        target: parse(row, "target")?,
+        reason: get(row, "reason")?,
+        channel: get(row, "channel")?,
+        resume_as: parse_opt(row, "resume_as")?,
+        status: state(row, "status", EscalationStatus::parse)?,
+        created_at: micros(row, "created_at")?,
+        timeout_at: micros(row, "timeout_at")?,
+        resolved_at: micros_opt(row, "resolved_at")?,
+        resolved_by: get(row, "resolved_by")?,
+        resolution: state_opt(row, "resolution", EscalationOutcome::parse)?,
+    })
+}
+
+/// Adds a row to what a batch has loaded.
+pub(in crate::store) fn load(row: &dyn Row, state: &mut BatchState) -> Result<()> {
+    let row = decode(row)?;
+    state.escalations.insert((row.tenant.clone(), row.id), row);
+    Ok(())
+}
+
+/// Finds one by its key.
+pub(in crate::store) async fn find<D: Database>(
+    db: &D,
+    key: &EscalationKey,
+) -> Result<Option<Escalation>> {
+    let text =
+        format!("SELECT {ESCALATION} FROM escalations WHERE tenant = $1 AND escalation_id = $2");
+    db.find(Statement::new(text).bind(&key.0).bind(key.1), decode).await
+}
+
+/// Open escalations past their deadline.
+pub(in crate::store) async fn list_overdue<D: Database>(
+    db: &D,
+    now: Micros,
+    limit: i64,
+) -> Result<Vec<Escalation>> {
+    let text = format!(
+        "SELECT {ESCALATION} FROM escalations WHERE status = 'OPEN' AND timeout_at <= $1 \
+         ORDER BY timeout_at, escalation_id LIMIT $2"
+    );
+    db.list(Statement::new(text).bind(now).bind(limit.max(0)), decode).await
+}

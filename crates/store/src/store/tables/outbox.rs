@@ -1,0 +1,56 @@
+//! `outbox`: handoffs that wait for delivery.
+
+use crate::store::query::{Row, unreadable};
+use crate::store::rows::{get, micros, mode, parse};
+use crate::store::table::table;
+use crate::store::{BatchState, OutboxRow, Result};
+use handoffd_core::domain::handoff::Priority;
+
+/// The columns, as a statement lists them.
+pub(in crate::store) const OUTBOX: &str = OUTBOXES.list;
+
+table! {
+    OUTBOXES: OutboxRow = "outbox" by 2 {
+        "tenant" Text: |row| &row.tenant,
+        "handoff_id" Text: |row| row.handoff_id,
+        "task_id" Text: |row| row.task_id,
+        "seq" Long: |row| row.seq,
+        "target" Text: |row| &row.target,
+        "mode" Text: |row| row.mode.as_str(),
+        "priority" Int: |row| row.priority.rank(),
+        "visible_at" Long: |row| row.visible_at,
+        "attempt" Int: |row| row.attempt,
+        "busy" Int: |row| row.busy,
+        "claimed_by" Text: |row| row.claimed_by.as_deref(),
+        "created_at" Long: |row| row.created_at,
+    }
+}
+
+pub(in crate::store) fn decode(row: &dyn Row) -> Result<OutboxRow> {
+    Ok(OutboxRow {
+        tenant: parse(row, "tenant")?,
+        handoff_id: parse(row, "handoff_id")?,
+        task_id: parse(row, "task_id")?,
+        seq: get(row, "seq")?,
+        target: parse(row, "target")?,
+        mode: mode(row)?,
+        priority: priority(row)?,
+        visible_at: micros(row, "visible_at")?,
+        attempt: get(row, "attempt")?,
+        busy: get(row, "busy")?,
+        claimed_by: get(row, "claimed_by")?,
+        created_at: micros(row, "created_at")?,
+    })
+}
+
+/// Adds a row to what a batch has loaded.
+pub(in crate::store) fn load(row: &dyn Row, state: &mut BatchState) -> Result<()> {
+    let row = decode(row)?;
+    state.outbox.insert((row.tenant.clone(), row.handoff_id), row);
+    Ok(())
+}
+
+fn priority(row: &dyn Row) -> Result<Priority> {
+    let rank = get::<i32>(row, "priority")?;
+    Priority::of_rank(rank).ok_or_else(|| unreadable("priority", rank))
+}

@@ -1,0 +1,36 @@
+//! `refused_tasks`: an agent's refused submissions on a task that does not exist.
+
+use crate::store::query::Row;
+use crate::store::rows::{get, micros, parse};
+use crate::store::table::table;
+use crate::store::{BatchState, RefusedTaskRow, Result};
+
+/// The columns, as a statement lists them.
+pub(in crate::store) const REFUSED_TASK: &str = REFUSED_TASKS.list;
+
+table! {
+    REFUSED_TASKS: RefusedTaskRow = "refused_tasks" by 3 {
+        "tenant" Text: |row| &row.tenant,
+        "task_id" Text: |row| row.task_id,
+        "agent_id" Text: |row| &row.agent,
+        "refusals" Long: |row| row.refusals,
+        "updated_at" Long: |row| row.updated_at,
+    }
+}
+
+pub(in crate::store) fn decode(row: &dyn Row) -> Result<RefusedTaskRow> {
+    Ok(RefusedTaskRow {
+        tenant: parse(row, "tenant")?,
+        task_id: parse(row, "task_id")?,
+        agent: parse(row, "agent_id")?,
+        refusals: get(row, "refusals")?,
+        updated_at: micros(row, "updated_at")?,
+    })
+}
+
+/// Adds a row to what a batch has loaded.
+pub(in crate::store) fn load(row: &dyn Row, state: &mut BatchState) -> Result<()> {
+    let row = decode(row)?;
+    state.refused_tasks.insert(row.key(), row);
+    Ok(())
+}

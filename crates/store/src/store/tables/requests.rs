@@ -1,0 +1,78 @@
+//! `request_keys`: requests that came with an `Idempotency-Key`, and their answers.
+
+use async_trait::async_trait;
+
+use crate::store::Result;
+use crate::store::query::{Database, Row, Statement};
+use crate::store::rows::{get, hash32, micros, parse};
+use handoffd_core::domain::ids::{Micros, TenantId};
+
+/// A request under an `Idempotency-Key`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestRow {
+    pub tenant: TenantId,
+    /// Keyed hash of the caller and its key.
+    pub id: [u8; 32],
+    /// Keyed hash of method, path, query and body.
+    pub asked: [u8; 32],
+    /// The sealed answer; `None` while it is not known.
+    pub answer: Option<Vec<u8>>,
+    pub created_at: Micros,
+}
+
+/// Requests by their keys. All times come from the caller's clock.
+#[async_trait]
+pub trait RequestStore: Send + Sync {
+    /// Claims a key: `None` where this request is the first under it, else the one that was. Of two at once one is the first.
+    async fn begin_request(&self, row: &RequestRow) -> Result<Option<RequestRow>>;
+    /// Keeps the answer to a request.
+    async fn answer_request(&self, tenant: &TenantId, id: &[u8; 32], answer: &[u8]) -> Result<()>;
+    /// Lets the key be used again: the request changed nothing.
+    async fn forget_request(&self, tenant: &TenantId, id: &[u8; 32]) -> Result<()>;
+    /// Deletes requests that began before a time; returns their number.
+    async fn forget_requests(&self, before: Micros) -> Result<u64>;
+}
+
+fn decode(row: &dyn Row) -> Result<RequestRow> {
+    Ok(RequestRow {
+        tenant: parse(row, "tenant")?,
+        id: hash32(row, "request_id")?,
+        asked: hash32(row, "asked")?,
+        answer: get(row, "answer")?,
+        created_at: micros(row, "created_at")?,
+    })
+}
+
+#[async_trait]
+impl<D: Database> RequestStore for D {
+    async fn begin_request(&self, row: &RequestRow) -> Result<Option<RequestRow>> {
+        let insert = Statement::new(
+            "INSERT INTO request_keys (tenant, request_id, asked, created_at) \
+             VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
+        );
+        let insert = insert.bind(&row.tenant).bind(&row.id).bind(&row.asked).bind(row.created_at);
+        let known = Statement::new(
+            "SELECT tenant, request_id, asked, answer, created_at FROM request_keys \
+             WHERE tenant = $1 AND request_id = $2",
+        );
+        self.insert_or_find(insert, known.bind(&row.tenant).bind(&row.id), decode).await
+    }
+
+    async fn answer_request(&self, tenant: &TenantId, id: &[u8; 32], answer: &[u8]) -> Result<()> {
+        let update = Statement::new(
+            "UPDATE request_keys SET answer = $1 WHERE tenant = $2 AND request_id = $3",
+        );
+        self.change(update.bind(answer).bind(tenant).bind(id)).await.map(|_| ())
+    }
+
+    async fn forget_request(&self, tenant: &TenantId, id: &[u8; 32]) -> Result<()> {
+        let delete =
+            Statement::new("DELETE FROM request_keys WHERE tenant = $1 AND request_id = $2");
+        self.change(delete.bind(tenant).bind(id)).await.map(|_| ())
+    }
+
+    async fn forget_requests(&self, before: Micros) -> Result<u64> {
+        self.change(Statement::new("DELETE FROM request_keys WHERE created_at < $1").bind(before))
+            .await
+    }
+}

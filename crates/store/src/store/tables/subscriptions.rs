@@ -1,0 +1,53 @@
+//! `subscriptions`: subscribers as JSON, and their sealed secrets.
+
+use crate::store::events::{SubscriptionKey, SubscriptionRow};
+use crate::store::query::{Database, Row, Statement, unreadable};
+use crate::store::rows::{get, micros, parse};
+use crate::store::{BatchState, Result};
+use handoffd_core::domain::ids::TenantId;
+
+/// Columns of a subscription.
+pub(in crate::store) const SUBSCRIPTION: &str =
+    "tenant, subscription_id, doc, secrets, created_at, updated_at";
+
+pub(in crate::store) fn decode(row: &dyn Row) -> Result<SubscriptionRow> {
+    Ok(SubscriptionRow {
+        tenant: parse(row, "tenant")?,
+        id: parse(row, "subscription_id")?,
+        subscription: serde_json::from_str(get(row, "doc")?)
+            .map_err(|err| unreadable("doc", err))?,
+        secrets: get(row, "secrets")?,
+        created_at: micros(row, "created_at")?,
+        updated_at: micros(row, "updated_at")?,
+    })
+}
+
+/// Adds a row to what a batch has loaded.
+pub(in crate::store) fn load(row: &dyn Row, state: &mut BatchState) -> Result<()> {
+    let row = decode(row)?;
+    state.subscriptions.insert((row.tenant.clone(), row.id), row);
+    Ok(())
+}
+
+/// See [`crate::store::events::EventStore::find_subscription`].
+pub(in crate::store) async fn find<D: Database>(
+    db: &D,
+    key: &SubscriptionKey,
+) -> Result<Option<SubscriptionRow>> {
+    let text = format!(
+        "SELECT {SUBSCRIPTION} FROM subscriptions WHERE tenant = $1 AND subscription_id = $2"
+    );
+    db.find(Statement::new(text).bind(&key.0).bind(key.1.to_string()), decode).await
+}
+
+/// See [`crate::store::events::EventStore::list_subscriptions`].
+pub(in crate::store) async fn list<D: Database>(
+    db: &D,
+    tenant: &TenantId,
+) -> Result<Vec<SubscriptionRow>> {
+    let text = format!(
+        "SELECT {SUBSCRIPTION} FROM subscriptions WHERE tenant = $1 \
+         ORDER BY created_at, subscription_id"
+    );
+    db.list(Statement::new(text).bind(tenant), decode).await
+}

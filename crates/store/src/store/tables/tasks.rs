@@ -1,0 +1,86 @@
+//! `tasks`: status, holder, current checkpoint, last fencing token, counts and figures.
+
+use crate::store::TaskKey;
+use crate::store::query::{Database, Row, Statement, unreadable};
+use crate::store::rows::{checkpoint_ref, get, micros, parse, parse_opt, state};
+use crate::store::table::table;
+use crate::store::{BatchState, Result};
+use handoffd_core::domain::money::Usd;
+use handoffd_core::domain::task::{Task, TaskStatus};
+
+/// The columns, as a statement lists them.
+pub(in crate::store) const TASK: &str = TASKS.list;
+
+table! {
+    TASKS: Task = "tasks" by 2 {
+        "tenant" Text: |task| &task.tenant,
+        "task_id" Text: |task| task.id,
+        "status" Text: |task| task.status.as_str(),
+        "holder" Text: |task| &task.holder,
+        "checkpoint_execution" Text: |task| task.checkpoint.map(|at| at.execution_id),
+        "checkpoint_seq" Long: |task| task.checkpoint.map(|at| at.seq),
+        "fence" Long: |task| task.fence,
+        "handoffs" Long: |task| task.handoffs,
+        "undelivered" Long: |task| task.undelivered,
+        "failures" Long: |task| task.failures,
+        "spent_nanos" Long: |task| task.spent.0,
+        "remaining_nanos" Long: |task| task.remaining.0,
+        "created_at" Long fixed: |task| task.created_at,
+        "updated_at" Long: |task| task.updated_at,
+        "topped_up_nanos" Long: |task| task.topped_up.0,
+        "opened_by" Text fixed: |task| task.opened_by.as_ref(),
+        "course" Text: |task| task.course.to_text(),
+        // Bound by the batch, which has made the text already; see `budget_column`.
+        "funds" Text: |_task| None::<&str>,
+    }
+}
+
+pub(in crate::store) fn decode(row: &dyn Row) -> Result<Task> {
+    Ok(Task {
+        tenant: parse(row, "tenant")?,
+        id: parse(row, "task_id")?,
+        status: state(row, "status", TaskStatus::parse)?,
+        holder: parse(row, "holder")?,
+        checkpoint: checkpoint_ref(row)?,
+        fence: get(row, "fence")?,
+        handoffs: get(row, "handoffs")?,
+        undelivered: get(row, "undelivered")?,
+        failures: get(row, "failures")?,
+        spent: Usd(get(row, "spent_nanos")?),
+        remaining: Usd(get(row, "remaining_nanos")?),
+        created_at: micros(row, "created_at")?,
+        topped_up: Usd(get(row, "topped_up_nanos")?),
+        opened_by: parse_opt(row, "opened_by")?,
+        course: course(row)?,
+        funds: funds(row)?,
+        updated_at: micros(row, "updated_at")?,
+    })
+}
+
+/// Adds a row to what a batch has loaded.
+pub(in crate::store) fn load(row: &dyn Row, state: &mut BatchState) -> Result<()> {
+    let task = decode(row)?;
+    state.tasks.insert((task.tenant.clone(), task.id), task);
+    Ok(())
+}
+
+fn course(row: &dyn Row) -> Result<handoffd_core::domain::course::Course> {
+    get::<Option<&str>>(row, "course")?
+        .map(serde_json::from_str)
+        .transpose()
+        .map(Option::unwrap_or_default)
+        .map_err(|err| unreadable("course", err))
+}
+
+fn funds(row: &dyn Row) -> Result<Option<Box<handoffd_core::domain::funds::Funds>>> {
+    get::<Option<String>>(row, "funds")?
+        .map(|text| crate::store::budget_column::read(&text).map(Box::new))
+        .transpose()
+        .map_err(|err| unreadable("funds", err))
+}
+
+/// Finds one by its key.
+pub(in crate::store) async fn find<D: Database>(db: &D, key: &TaskKey) -> Result<Option<Task>> {
+    let text = format!("SELECT {TASK} FROM tasks WHERE tenant = $1 AND task_id = $2");
+    db.find(Statement::new(text).bind(&key.0).bind(key.1), decode).await
+}
