@@ -104,7 +104,7 @@ both! {
 
     // FINDINGS G6 of 0.3.0
     async fn a_clause_without_effect_is_told_when_it_is_put(broker: Broker) {
-        let told = |put: &Answer, why: &str| {
+        let warns = |put: &Answer, why: &str| {
             put.body["meta"]["findings"].as_array().unwrap().iter().any(|one| {
                 one["rule"] == "without-effect" && one["message"].as_str().unwrap().contains(why)
             })
@@ -114,14 +114,14 @@ both! {
             taken["version"] = json!(format!("2.0.{patch}"));
             taken["trigger"]["tool_call"] = json!(tool);
             let put = put(&broker.admin, &taken).await.expect(201);
-            assert!(told(&put, "a tool of the broker has this name"), "{tool}: {}", put.text);
+            assert!(warns(&put, "a tool of the broker has this name"), "{tool}: {}", put.text);
         }
         for name in ["refund-agent", "refund"] {
             let mut itself = example();
             itself["id"] = json!(format!("{name}-to-itself"));
             (itself["source"], itself["target"]) = (json!(name), json!(name));
             let put = put(&broker.admin, &itself).await.expect(201);
-            assert!(told(&put, "no handoff of one agent to itself"), "{name}: {}", put.text);
+            assert!(warns(&put, "no handoff of one agent to itself"), "{name}: {}", put.text);
         }
     }
 
@@ -293,7 +293,7 @@ both! {
         let again = send().await;
         let answered = (&again.body["handoffId"], again.header("idempotency-replayed"));
         assert_eq!(answered, (&first["handoffId"], "true"), "a repeat under a key makes no handoff");
-        // A message without the key is no repeat any more.
+        // A message without the key is another handoff.
         let later = order("7");
         assert_eq!(triage.submit(&later).await.expect(202).body["handoffId"], later["handoffId"]);
         let claimed = refund.claim(9).await.len();

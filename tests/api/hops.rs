@@ -362,11 +362,11 @@ async fn rows_read(broker: &Broker) -> (i64, Caller) {
     (read, api)
 }
 
-/// What a thread has read by system calls so far: how often, and how many bytes. Nothing where the system does not tell.
+/// The number of this thread's reads by system calls so far, and their bytes; `None` on a system without such counts.
 fn read_so_far() -> Option<[i64; 2]> {
-    let told = std::fs::read_to_string("/proc/thread-self/io").ok()?;
+    let counts = std::fs::read_to_string("/proc/thread-self/io").ok()?;
     let of = |name: &str| {
-        let line = told.lines().find_map(|line| line.strip_prefix(name))?;
+        let line = counts.lines().find_map(|line| line.strip_prefix(name))?;
         line.trim().parse().ok()
     };
     Some([of("syscr:")?, of("rchar:")?])

@@ -373,12 +373,12 @@ both! {
         }
     }
 
-    // What a proxy judges and what the broker goes by would be two things (FINDINGS G8 of 0.3.0).
+    // A proxy judges one of two, and a broker goes by the other (FINDINGS G8 of 0.3.0).
     async fn a_header_that_a_request_has_once_comes_once(broker: Broker) {
         let key = broker.admin.key.as_ref().unwrap();
-        let own = format!("Authorization: Bearer {key}");
+        let bearer = format!("Authorization: Bearer {key}");
         for (one, other) in [
-            (own.as_str(), "Authorization: Bearer other"),
+            (bearer.as_str(), "Authorization: Bearer other"),
             ("X-API-Key: a", "X-API-Key: b"),
             ("Content-Type: application/json", "content-type: text/plain"),
             ("Origin: http://localhost", "Origin: http://evil.example"),
@@ -387,7 +387,7 @@ both! {
             ("Idempotency-Key: 1", "Idempotency-Key: 2"),
         ] {
             let (method, path) = if one.starts_with("Idempotency") { ("POST", "/handoffs") } else { ("GET", "/agents") };
-            let credential = if one == own { "" } else { own.as_str() };
+            let credential = if one == bearer { "" } else { bearer.as_str() };
             let lines = [credential, one, other].into_iter().filter(|line| !line.is_empty());
             let lines: String = lines.map(|line| format!("{line}\r\n")).collect();
             let body = if method == "POST" { "Content-Type: application/json\r\nContent-Length: 2\r\n" } else { "" };

@@ -139,7 +139,7 @@ impl SubscriptionView {
     pub(super) fn new(row: &SubscriptionRow, vault: &Vault) -> Self {
         let it = &row.subscription;
         let owner = Subscriber::Subscription(row.id);
-        let kept = AgentSecrets::parse(&row.secrets).credentials(vault, &row.tenant, &owner);
+        let credentials = AgentSecrets::parse(&row.secrets).credentials(vault, &row.tenant, &owner);
         Self {
             subscription_id: row.id.to_string(),
             url: it.url.clone(),
@@ -156,7 +156,7 @@ impl SubscriptionView {
             disabled_reason: it.disabled_reason.clone(),
             region: it.region.map(|region| region.to_string()),
             transfer_basis: it.transfer_basis.clone(),
-            credentials_set: kept.unwrap_or_default().names(),
+            credentials_set: credentials.unwrap_or_default().names(),
             progress: None,
             created_at: row.created_at.rfc3339(),
             updated_at: row.updated_at.rfc3339(),

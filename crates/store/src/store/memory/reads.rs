@@ -205,10 +205,10 @@ impl Tables {
         after: Option<CheckpointRef>,
         limit: i64,
     ) -> Vec<CheckpointPlace> {
-        let own = self.checkpoints.values().filter(|row| {
+        let behind = self.checkpoints.values().filter(|row| {
             row.tenant == key.0 && row.task_id == key.1 && after.is_none_or(|after| row.at > after)
         });
-        let mut places: Vec<_> = own.map(|row| (row.at, row.part.commitment)).collect();
+        let mut places: Vec<_> = behind.map(|row| (row.at, row.part.commitment)).collect();
         places.sort_unstable();
         places.truncate(usize::try_from(limit).unwrap_or(0));
         places

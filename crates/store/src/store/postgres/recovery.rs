@@ -77,8 +77,8 @@ pub(super) async fn list_checkpoint_places(
         query.push(", ").push_bind(seq).push(")");
     }
     query.push(" ORDER BY execution_id, seq LIMIT ").push_bind(limit);
-    let found = query.build().fetch_all(pool).await.map_err(failed)?;
-    found.iter().map(|row| checkpoints::place(row)).collect()
+    let page = query.build().fetch_all(pool).await.map_err(failed)?;
+    page.iter().map(|row| checkpoints::place(row)).collect()
 }
 
 /// The personal data committed with a handoff.
