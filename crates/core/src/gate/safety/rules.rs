@@ -161,6 +161,9 @@ pub struct RuleExamples {
 #[serde(deny_unknown_fields)]
 struct RulesFile {
     version: String,
+    /// How many of 10 000 words of ordinary text are words of a concept, where there are any.
+    #[serde(default)]
+    common: BTreeMap<String, u32>,
     /// The rule, which adds nothing, that tells of talk about attacks: what is quoted near it does not refuse.
     #[serde(default)]
     mention: Option<String>,
@@ -259,6 +262,7 @@ impl Rules {
                 machine.reach = reach;
             }
         }
+        machine.expect(&file.common, &lexicon);
         machine.compile(&lexicon);
         let place = |rule: &str, other: Option<&String>| {
             let Some(other) = other else { return Ok(None) };

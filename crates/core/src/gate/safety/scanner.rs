@@ -349,6 +349,9 @@ mod tests;
 mod doors;
 
 #[cfg(test)]
+mod ruled_out;
+
+#[cfg(test)]
 mod everyday;
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use super::reading::Reading;
 mod possible;
 mod run;
 
-use possible::{PossibleSteps, SequenceSlots, SlottedSequence};
+use possible::{PossibleSteps, SlottedSequence, Telling};
 pub use run::SequenceRun;
 
 /// Gap where none is given, in bytes of the reading.
@@ -101,8 +101,8 @@ impl Sequence {
     fn slotted(&self) -> SlottedSequence {
         SlottedSequence {
             slots: self.slots.iter().map(|(concepts, _)| *concepts).collect(),
-            reach: self.slots.iter().map(|(_, slot)| slot.gap).sum(),
-            steps: StepSet::default(),
+            gaps: self.slots.iter().map(|(_, slot)| slot.gap).sum(),
+            steps: Vec::new(),
         }
     }
 }
@@ -141,7 +141,9 @@ pub struct SequenceMachine {
     /// Those that begin a sequence.
     firsts: StepSet,
     conditions: StepConditions,
-    slots: SequenceSlots,
+    telling: Telling,
+    /// How many of 10 000 words of ordinary text are words of a concept, where there are any.
+    common: BTreeMap<usize, u32>,
     /// Over how many words a sequence can reach.
     pub(super) reach: u32,
     /// Words through which a negation reaches the next, and the languages they do so in.
@@ -193,6 +195,8 @@ impl StepConditions {
 #[derive(Debug, Default)]
 struct SenseSteps {
     steps: StepSet,
+    /// Which words of bits have any of them ([`StepSet::words`]).
+    words: u64,
     /// Whether a negation before the word matters to some of the steps.
     asks_for_negation: bool,
     negation: bool,
@@ -213,6 +217,11 @@ impl StepSet {
         }
     }
 
+    /// Which words of bits it has, a bit each; the last bit is for all further ones.
+    fn words(&self) -> u64 {
+        self.0.iter().fold(0, |words, (word, _)| words | summary(*word))
+    }
+
     /// Adds them to a row of bits.
     fn add_to(&self, row: &mut [u64]) {
         for (word, bits) in &self.0 {
@@ -227,6 +236,11 @@ fn concepts(set: &ConceptSet) -> impl Iterator<Item = usize> {
         let first = word * u64::BITS as usize;
         (0..u64::BITS as usize).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| first + bit)
     })
+}
+
+/// The bit that stands for a word of bits.
+const fn summary(word: usize) -> u64 {
+    1 << if word < 63 { word } else { 63 }
 }
 
 const fn word_and_bit(step: usize) -> (usize, u64) {
@@ -280,6 +294,14 @@ pub struct ScanMemory {
 }
 
 impl ScanMemory {
+    /// One with which no step is ruled out before it is tried.
+    #[cfg(test)]
+    pub(super) fn that_tries_all() -> Self {
+        let mut memory = Self::default();
+        memory.possible.compare = true;
+        memory
+    }
+
     /// An empty list of words, with memory that was used before.
     pub(super) fn free_words(&mut self) -> Vec<WordMatch> {
         let mut words = std::mem::take(&mut self.words);
@@ -323,11 +345,13 @@ impl SequenceMachine {
             let steps = StepSet(words.into_iter().collect());
             let asks_for_negation = conditions.ask_for_negation(&steps);
             let (negation, lead) = (holds(set, negation), holds(set, lead));
-            SenseSteps { steps, asks_for_negation, negation, lead }
+            SenseSteps { words: steps.words(), steps, asks_for_negation, negation, lead }
         });
         self.takes = takes.collect();
         self.conditions = conditions;
-        self.slots = SequenceSlots::new(&slotted, lexicon.senses(), self.steps.len());
+        let mut common = vec![0; MAX_CONCEPTS];
+        self.common.iter().for_each(|(concept, often)| common[*concept] = *often);
+        self.telling = Telling::new(&slotted, lexicon.senses(), &common, self.steps.len());
     }
 
     /// Makes the tree of steps, all first ones before all second ones, and so on; gives the concepts of each, and the
@@ -363,6 +387,12 @@ impl SequenceMachine {
             }
         }
         (all_concepts, slotted)
+    }
+
+    /// Says how many of 10 000 words of ordinary text are words of each concept: the rarest slot of a sequence tells of it.
+    pub(super) fn expect(&mut self, common: &BTreeMap<String, u32>, lexicon: &Lexicon) {
+        let of = |(name, often): (&String, &u32)| Some((lexicon.concept(name)?, *often));
+        self.common = common.iter().filter_map(of).collect();
     }
 
     /// Lets negations of each language reach through these words of it: "do not *ever* ignore".

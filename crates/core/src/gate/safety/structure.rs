@@ -126,11 +126,8 @@ fn unseen(text: &str, mut found: impl FnMut(Form, usize)) {
     if let Some(at) = memchr::memchr_iter(0xe2, bytes).find(turns) {
         found(Form::Bidi, at);
     }
-    let after_letter = bytes
-        .windows(2)
-        .enumerate()
-        .filter(|(_, pair)| pair[0].is_ascii_alphabetic() && pair[1] > 0x7f);
-    let mut within = after_letter.map(|(at, _)| at + 1).filter(|at| {
+    let after_letter = beyond_ascii_after_letters(bytes);
+    let mut within = after_letter.filter(|at| {
         let mut rest = text[*at..].chars();
         // A soft hyphen within a word is how it may be divided.
         rest.next().is_some_and(|one| one != '\u{ad}' && is_unseen(one))
@@ -139,6 +136,22 @@ fn unseen(text: &str, mut found: impl FnMut(Form, usize)) {
     if let Some(at) = within.nth(MIN_INVISIBLE - 1) {
         found(Form::Invisible, at);
     }
+}
+
+/// Places of bytes beyond ASCII right behind a letter of ASCII, told seven bytes at a time.
+fn beyond_ascii_after_letters(bytes: &[u8]) -> impl Iterator<Item = usize> + '_ {
+    const STEP: usize = size_of::<u64>() - 1;
+    const HIGH: u64 = u64::MAX / 0xff * 0x80;
+    let begins = |at: &usize| match bytes[*at..].first_chunk() {
+        Some(eight) => {
+            let eight = u64::from_le_bytes(*eight);
+            !eight & (eight >> 8) & HIGH != 0
+        }
+        None => true,
+    };
+    let steps = (0..bytes.len()).step_by(STEP).filter(begins);
+    let pairs = steps.flat_map(|at| at..(at + STEP).min(bytes.len().saturating_sub(1)));
+    pairs.filter(|at| bytes[*at].is_ascii_alphabetic() && bytes[*at + 1] > 0x7f).map(|at| at + 1)
 }
 
 /// The address that begins at `from`, and where it ends.

@@ -1,19 +1,15 @@
-//! Which sequences are possible where: a sequence needs words of all its slots within its reach, so most of them are ruled out
-//! by the words that stand there, before the machine tries a step.
+//! Which steps are possible where: a sequence fires only where words of all its slots stand within its reach, so that the word
+//! of its rarest slot tells of it. Most sequences are ruled out by that word alone, before the machine tries a step.
 //!
-//! The reading is cut into blocks. A sequence whose reach is a block at most lies within two neighbours; it is possible in
-//! them where each of its slots finds a word in one of the two. Sequences that reach further are judged by larger blocks, and
-//! those that reach further still are always possible. A word passes a step by only where no sequence through that step is
-//! possible around it, so what fires is the same.
+//! The reading is cut into blocks. A sequence whose reach is a block at most lies within two neighbours; a word passes its
+//! steps by where none of the block, the one before and the one behind has a word of its rarest slot. A sequence that reaches
+//! further is possible in all of a text, or in none of it. What fires is the same as without.
 
 use super::super::lexicon::WordMatch;
-use super::{SequenceMachine, StepSet, word_and_bit};
+use super::{ConceptSet, SequenceMachine, StepSet, concepts, summary, word_and_bit};
 
-/// Sizes of blocks, as powers of two, in bytes of the reading.
-const SIZES: [u32; 2] = [8, 11];
-
-/// Most slots of a sequence that is ruled out; longer ones are always possible.
-const SLOTS: usize = 5;
+/// Size of a block, as a power of two, in bytes of the reading.
+const BLOCK: u32 = 8;
 
 /// Longest word of the lexicon in a text that is cut into blocks, in bytes of the reading.
 const WORD: u32 = 40;
@@ -21,157 +17,164 @@ const WORD: u32 = 40;
 /// By how much words may stand out of the order of their ends, on both sides of a sequence.
 const DISORDER: u32 = 2 * WORD;
 
-/// Slots of sequences, and the steps that these are.
+/// The steps that a word of each sense makes possible: nearby, and in all of the text.
 #[derive(Debug, Default)]
-pub(super) struct SequenceSlots {
-    /// For each sense and size, the slots that take a word of it: which word of a block's bits, and the bits.
-    takes: Vec<[Vec<(u32, u64)>; SIZES.len()]>,
-    /// For each size, the steps of each of its sequences.
-    steps: [Vec<StepSet>; SIZES.len()],
-    /// For each size and depth, the sequences that have no slot there.
-    shorter: [Vec<u64>; SIZES.len()],
-    /// Words of bits for the sequences of each size.
-    width: [usize; SIZES.len()],
-    /// Steps of the sequences that are always possible.
-    always: Vec<u64>,
+pub(super) struct Telling {
+    senses: Vec<TellingSense>,
+    /// Words of bits for all steps.
+    width: usize,
 }
 
-/// One sequence as it is sorted: the concepts of its slots, its reach, and its steps.
+#[derive(Debug, Default)]
+struct TellingSense {
+    near: StepSet,
+    anywhere: StepSet,
+}
+
+/// One sequence: the concepts of its slots, its gaps in all, and its steps.
 pub(super) struct SlottedSequence {
-    pub slots: Vec<super::ConceptSet>,
-    pub reach: u32,
-    pub steps: StepSet,
+    pub slots: Vec<ConceptSet>,
+    pub gaps: u32,
+    pub steps: Vec<usize>,
 }
 
-impl SequenceSlots {
+impl SlottedSequence {
+    /// The slot whose words are the rarest; `common` is how often words of each concept are met.
+    fn rarest(&self, common: &[u32]) -> Option<&ConceptSet> {
+        let often =
+            |slot: &&ConceptSet| concepts(slot).map(|concept| u64::from(common[concept])).sum();
+        self.slots.iter().min_by_key::<u64, _>(often)
+    }
+
+    /// Whether it lies within two neighbouring blocks, and with it each word that stands between its words.
+    fn is_near(&self) -> bool {
+        self.gaps + WORD * self.slots.len() as u32 + DISORDER <= 1 << BLOCK
+    }
+}
+
+impl Telling {
     /// `senses` are the lexicon's; `steps` is the number of all steps.
     pub(super) fn new(
         sequences: &[SlottedSequence],
-        senses: &[super::ConceptSet],
+        senses: &[ConceptSet],
+        common: &[u32],
         steps: usize,
     ) -> Self {
-        let mut slots = Self {
-            takes: vec![Default::default(); senses.len()],
-            always: vec![0; word_and_bit(steps).0 + 1],
-            ..Self::default()
+        let width = word_and_bit(steps).0 + 1;
+        let mut by_concept = vec![[vec![0_u64; width], vec![0; width]]; common.len()];
+        for sequence in sequences {
+            let far = usize::from(!sequence.is_near());
+            for concept in sequence.rarest(common).into_iter().flat_map(concepts) {
+                for step in &sequence.steps {
+                    let (word, bit) = word_and_bit(*step);
+                    by_concept[concept][far][word] |= bit;
+                }
+            }
+        }
+        let of = |sense: &ConceptSet, far: usize| {
+            let mut row = vec![0; width];
+            for concept in concepts(sense) {
+                row.iter_mut().zip(&by_concept[concept][far]).for_each(|(all, own)| *all |= own);
+            }
+            let filled = row.into_iter().enumerate().filter(|(_, bits)| *bits != 0);
+            StepSet(filled.collect())
         };
-        for sequence in sequences {
-            let reach = sequence.reach + WORD * sequence.slots.len() as u32 + DISORDER;
-            match SIZES.iter().position(|size| reach <= 1 << size) {
-                Some(size) if sequence.slots.len() <= SLOTS => {
-                    slots.steps[size].push(sequence.steps.clone());
-                }
-                _ => sequence.steps.add_to(&mut slots.always),
-            }
-        }
-        for size in 0..SIZES.len() {
-            slots.width[size] = slots.steps[size].len().div_ceil(u64::BITS as usize);
-            slots.shorter[size] = vec![!0; SLOTS * slots.width[size]];
-        }
-        let mut placed = [0; SIZES.len()];
-        for sequence in sequences {
-            let reach = sequence.reach + WORD * sequence.slots.len() as u32 + DISORDER;
-            let Some(size) = SIZES.iter().position(|size| reach <= 1 << size) else { continue };
-            if sequence.slots.len() > SLOTS {
-                continue;
-            }
-            let (word, bit) = word_and_bit(placed[size]);
-            placed[size] += 1;
-            for (depth, concepts) in sequence.slots.iter().enumerate() {
-                let at = depth * slots.width[size] + word;
-                slots.shorter[size][at] &= !bit;
-                for (takes, sense) in slots.takes.iter_mut().zip(senses) {
-                    if sense.iter().zip(concepts).any(|(one, other)| one & other != 0) {
-                        match takes[size].iter_mut().find(|(known, _)| *known == at as u32) {
-                            Some((_, bits)) => *bits |= bit,
-                            None => takes[size].push((at as u32, bit)),
-                        }
-                    }
-                }
-            }
-        }
-        slots
+        let senses = senses
+            .iter()
+            .map(|sense| TellingSense { near: of(sense, 0), anywhere: of(sense, 1) })
+            .collect();
+        Self { senses, width }
     }
 }
 
 /// The steps that are possible in each block of one text. Kept from text to text for its memory.
 #[derive(Debug, Default)]
 pub(super) struct PossibleSteps {
-    /// Bits of slots, a row a block.
-    slots: Vec<u64>,
-    /// For each sense, the last block that has it.
-    seen: Vec<u32>,
-    /// Bits of steps, a row a block.
-    steps: Vec<u64>,
+    /// Bits of steps, a row a block, and whether it has any.
+    rows: Vec<u64>,
+    filled: Vec<bool>,
+    /// Those of sequences that reach far.
+    anywhere: Vec<u64>,
+    /// The row of the block that was asked for last, and that block.
+    around: Vec<u64>,
+    last: Option<usize>,
+    /// Which words of that row are not 0.
+    words: u64,
     width: usize,
     /// Whether everything is possible: a word is too long.
     all: bool,
+    /// Whether nothing is ruled out, so that a test can compare.
+    #[cfg(test)]
+    pub(super) compare: bool,
+}
+
+/// What a word may begin or go on with.
+pub(super) enum Possible<'a> {
+    All,
+    Some(&'a [u64]),
+    Nothing,
 }
 
 impl PossibleSteps {
     /// Looks at all words of a text.
     pub(super) fn look(&mut self, machine: &SequenceMachine, words: &[WordMatch]) {
-        let slots = &machine.slots;
-        self.width = slots.always.len();
-        let last = words.iter().map(|word| word.from).max().unwrap_or(0);
+        let telling = &machine.telling;
+        self.width = telling.width;
+        self.last = None;
         self.all = words.iter().any(|word| word.to.saturating_sub(word.from) > WORD);
+        #[cfg(test)]
+        (self.all |= self.compare);
         if self.all {
             return;
         }
-        let blocks = (last >> SIZES[0]) as usize + 1;
-        self.steps.clear();
-        for _ in 0..blocks {
-            self.steps.extend_from_slice(&slots.always);
+        let last = words.iter().map(|word| word.from).max().unwrap_or(0);
+        let blocks = (last >> BLOCK) as usize + 1;
+        for (bits, length) in [
+            (&mut self.rows, blocks * self.width),
+            (&mut self.anywhere, self.width),
+            (&mut self.around, self.width),
+        ] {
+            bits.clear();
+            bits.resize(length, 0);
         }
-        for size in 0..SIZES.len() {
-            self.of_size(slots, size, words, (last >> SIZES[size]) as usize + 1);
-        }
-    }
-
-    fn of_size(&mut self, slots: &SequenceSlots, size: usize, words: &[WordMatch], blocks: usize) {
-        let width = slots.width[size];
-        let row = SLOTS * width;
-        self.slots.clear();
-        self.slots.resize(blocks * row, 0);
-        self.seen.clear();
-        self.seen.resize(slots.takes.len(), u32::MAX);
+        self.filled.clear();
+        self.filled.resize(blocks, false);
         for word in words {
-            let block = word.from >> SIZES[size];
-            let seen = &mut self.seen[usize::from(word.sense)];
-            if *seen != block {
-                *seen = block;
-                let start = block as usize * row;
-                for (at, bits) in &slots.takes[usize::from(word.sense)][size] {
-                    self.slots[start + *at as usize] |= bits;
-                }
+            let TellingSense { near, anywhere } = &telling.senses[usize::from(word.sense)];
+            if !near.0.is_empty() {
+                let block = (word.from >> BLOCK) as usize;
+                self.filled[block] = true;
+                near.add_to(&mut self.rows[block * self.width..][..self.width]);
             }
-        }
-        let ratio = 1 << (SIZES[size] - SIZES[0]);
-        let none = vec![0; row];
-        for block in 0..blocks {
-            let here = &self.slots[block * row..(block + 1) * row];
-            let next = self.slots.get((block + 1) * row..(block + 2) * row).unwrap_or(&none);
-            for word in 0..width {
-                let mut possible = !0;
-                for at in (word..row).step_by(width.max(1)) {
-                    possible &= here[at] | next[at] | slots.shorter[size][at];
-                }
-                while possible != 0 {
-                    let sequence = word * u64::BITS as usize + possible.trailing_zeros() as usize;
-                    possible &= possible - 1;
-                    let Some(steps) = slots.steps[size].get(sequence) else { break };
-                    let last = ((block + 2) * ratio * self.width).min(self.steps.len());
-                    for row in self.steps[block * ratio * self.width..last].chunks_mut(self.width) {
-                        steps.add_to(row);
-                    }
-                }
+            if !anywhere.0.is_empty() {
+                anywhere.add_to(&mut self.anywhere);
             }
         }
     }
 
-    /// The steps that are possible around a word, a bit a step; `None` where all are.
-    pub(super) fn around(&self, word: &WordMatch) -> Option<&[u64]> {
-        let start = (word.from >> SIZES[0]) as usize * self.width;
-        (!self.all).then(|| &self.steps[start..start + self.width])
+    /// The steps that are possible around a word, a bit a step, where there are any in some of those `words` of bits.
+    #[inline]
+    pub(super) fn around(&mut self, word: &WordMatch, words: u64) -> Possible<'_> {
+        if self.all {
+            return Possible::All;
+        }
+        let block = (word.from >> BLOCK) as usize;
+        if self.last != Some(block) {
+            self.gather(block);
+        }
+        if self.words & words == 0 { Possible::Nothing } else { Possible::Some(&self.around) }
+    }
+
+    /// Puts together what is possible around a block.
+    fn gather(&mut self, block: usize) {
+        self.last = Some(block);
+        self.around.copy_from_slice(&self.anywhere);
+        let near = block.saturating_sub(1)..(block + 2).min(self.filled.len());
+        for row in near.filter(|row| self.filled[*row]) {
+            let row = &self.rows[row * self.width..][..self.width];
+            self.around.iter_mut().zip(row).for_each(|(all, own)| *all |= own);
+        }
+        let filled = self.around.iter().enumerate().filter(|(_, bits)| **bits != 0);
+        self.words = filled.fold(0, |words, (word, _)| words | summary(word));
     }
 }

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use super::super::lexicon::{Languages, WordMatch};
+use super::possible::Possible;
 use super::{
     At, FollowingMark, Link, Negation, PrecedingNegation, SEAM, ScanMemory, SequenceMachine,
     SequenceMatch, StepProgress, WaitingSteps, word_and_bit,
@@ -82,7 +83,18 @@ impl SequenceRun<'_> {
         let mut possible = std::mem::take(&mut self.memory.possible);
         possible.look(self.machine, words);
         for hit in words {
-            self.take(hit, possible.around(hit), &mut fired);
+            let takes = &self.machine.takes[usize::from(hit.sense)];
+            match possible.around(hit, takes.words) {
+                Possible::All => self.take(hit, None, &mut fired),
+                Possible::Some(steps) => self.take(hit, Some(steps), &mut fired),
+                Possible::Nothing => {}
+            }
+            if takes.negation {
+                self.negation = Some(Negation { end: hit.end, languages: hit.languages });
+            }
+            if takes.lead {
+                self.led = Some(hit.to);
+            }
         }
         self.memory.possible = possible;
     }
@@ -107,8 +119,11 @@ impl SequenceRun<'_> {
         let mut place = None;
         // Later steps first: what a word reached does not wait for that same word.
         for (word, takes) in takes.steps.0.iter().rev() {
-            let possible = possible.map_or(!0, |possible| possible[*word]);
-            let mut waiting = takes & possible & self.memory.waiting[*word].all & !unfit[*word];
+            let mut waiting = takes & possible.map_or(!0, |possible| possible[*word]);
+            if waiting == 0 {
+                continue;
+            }
+            waiting &= self.memory.waiting[*word].all & !unfit[*word];
             if waiting & conditions.placed[*word] != 0 && !self.closed_up {
                 let place = *place.get_or_insert_with(|| self.beginning(hit));
                 waiting &= !conditions.misplaced[place as usize][*word];
@@ -124,12 +139,6 @@ impl SequenceRun<'_> {
         // Of the sequences that one word completes the latest comes first.
         self.memory.completed.sort_unstable_by_key(|(sequence, _)| Reverse(*sequence));
         self.memory.completed.drain(..).for_each(|(_, complete)| fired(complete));
-        if takes.negation {
-            self.negation = Some(Negation { end: hit.end, languages: hit.languages });
-        }
-        if takes.lead {
-            self.led = Some(hit.to);
-        }
     }
 
     /// Tries a step with a word that stands where it may. `negated` are the languages in which a negation turns its sense.
@@ -317,7 +326,8 @@ impl SequenceRun<'_> {
                 b'"' | b'\'' | b'`' | b'<' | 0xe2 | 0xc2 => {
                     return then == FollowingMark::Quotation;
                 }
-                b'\\' | b',' if then == FollowingMark::Quotation => {}
+                // Behind a comma stands what is told ("they say, ..."), not what is to be said.
+                b'\\' if then == FollowingMark::Quotation => {}
                 _ => return false,
             }
         }
