@@ -773,8 +773,8 @@ macro_rules! decoders {
 
         pub(super) fn open_escalations(
             row: &$row,
-        ) -> Result<handoffd_core::attention::OpenEscalations> {
-            Ok(handoffd_core::attention::OpenEscalations {
+        ) -> Result<handoffd_core::domain::waits::OpenEscalations> {
+            Ok(handoffd_core::domain::waits::OpenEscalations {
                 source: parse(row, "source")?,
                 target: parse(row, "target")?,
                 reason: get(row, "reason")?,
@@ -788,8 +788,8 @@ macro_rules! decoders {
 
         pub(super) fn open_letters(
             row: &$row,
-        ) -> Result<handoffd_core::attention::OpenDeadLetters> {
-            Ok(handoffd_core::attention::OpenDeadLetters {
+        ) -> Result<handoffd_core::domain::waits::OpenDeadLetters> {
+            Ok(handoffd_core::domain::waits::OpenDeadLetters {
                 source: parse(row, "source")?,
                 reason: get(row, "reason")?,
                 count: get(row, "waiting")?,
@@ -801,8 +801,8 @@ macro_rules! decoders {
 
         pub(super) fn waiting_deliveries(
             row: &$row,
-        ) -> Result<handoffd_core::attention::WaitingDeliveries> {
-            Ok(handoffd_core::attention::WaitingDeliveries {
+        ) -> Result<handoffd_core::domain::waits::WaitingDeliveries> {
+            Ok(handoffd_core::domain::waits::WaitingDeliveries {
                 target: parse(row, "target")?,
                 count: get(row, "waiting")?,
                 first: parse(row, "handoff_id")?,
@@ -814,8 +814,8 @@ macro_rules! decoders {
             })
         }
 
-        pub(super) fn idle_tasks(row: &$row) -> Result<handoffd_core::attention::IdleTasks> {
-            Ok(handoffd_core::attention::IdleTasks {
+        pub(super) fn idle_tasks(row: &$row) -> Result<handoffd_core::domain::waits::IdleTasks> {
+            Ok(handoffd_core::domain::waits::IdleTasks {
                 holder: parse(row, "holder")?,
                 used_up: get::<i64>(row, "used_up")? != 0,
                 count: get(row, "waiting")?,

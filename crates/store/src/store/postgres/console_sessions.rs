@@ -93,8 +93,8 @@ impl SessionStore for PostgresStore {
         limit: i64,
     ) -> Result<Vec<SessionRow>> {
         answered(async {
-            let found = sessions(tenant).fetch(&self.pool, after, limit).await?;
-            found.iter().map(rows::session).collect()
+            let page = sessions(tenant).fetch(&self.pool, after, limit).await?;
+            page.iter().map(rows::session).collect()
         })
         .await
     }
