@@ -146,7 +146,7 @@ fn token_of(headers: &HeaderMap) -> Option<&str> {
 /// Answers a request without a session: the person logs in, and returns to the page that they saw.
 fn unknown(parts: &Parts) -> Response {
     if wants_json(parts) {
-        let why = "there is no session of the console: log in at /console/login";
+        let why = "the request has no session of the console: log in at /console/login";
         return Problem::new(Code::Unauthenticated, why).into_response();
     }
     let page = match parts.method {

@@ -30,7 +30,7 @@ pub struct AttentionView {
     pub sentence: String,
     /// When the oldest wait began, RFC 3339.
     pub since: String,
-    /// Handoffs, tasks or decisions that the item stands for; 0 for an endpoint, a cap or a subscription by itself.
+    /// Handoffs, tasks or decisions that the item covers; 0 for an endpoint, a cap or a subscription by itself.
     pub count: i64,
     /// Most attempts begun at one of the deliveries.
     pub attempts: i32,
@@ -93,7 +93,7 @@ pub struct SeverityCounts {
     pub notice: usize,
 }
 
-/// One page of what needs attention.
+/// One page of the items that need attention.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AttentionPageView {

@@ -1,4 +1,4 @@
-//! What waits in a tenant: `GET /attention` and `handoffd attention list`.
+//! All that waits in a tenant: `GET /attention` and `handoffd attention list`.
 
 use handoffd::domain::ids::Micros;
 use serde_json::{Value, json};

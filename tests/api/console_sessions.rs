@@ -365,7 +365,7 @@ both! {
             assert_eq!(inside.get(path).await.status, 401, "{path}");
         }
         assert_eq!(inside.post("/agents", &[]).await.status, 401);
-        // The key itself is no cookie, and opens no page as a header.
+        // The key itself opens no page, neither as a cookie nor as a header.
         assert!(!inside.with(&key).is_open().await);
         let page = Browser { caller: broker.caller(Some(&key)), token: None }.get("/console/login").await;
         assert_eq!(page.status, 200);

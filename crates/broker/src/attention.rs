@@ -9,11 +9,12 @@ use handoffd_core::domain::cap::{Cap, Defaults};
 use handoffd_core::domain::handoff::DeliveryMode;
 use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
 use handoffd_store::store::events::SubscriptionRow;
-use handoffd_store::store::{AgentRow, KeyRow, Store, StoreError};
+use handoffd_store::store::{AgentRow, Store, StoreError};
 
 use crate::directory::Agents;
+use crate::why::key_uses;
 
-/// What waits in a tenant, the most urgent first.
+/// All that waits in a tenant, the most urgent first.
 ///
 /// # Errors
 /// [`StoreError`] where the store cannot be read.
@@ -40,22 +41,6 @@ pub async fn items(
         subscriptions: subscriptions.iter().filter_map(disabled).collect(),
     };
     Ok(attention(&situation))
-}
-
-/// When a key of each agent was last used.
-pub(crate) async fn key_uses(
-    store: &dyn Store,
-    tenant: &TenantId,
-) -> Result<HashMap<AgentId, Micros>, StoreError> {
-    let mut uses = HashMap::new();
-    let by_key = store.list_key_uses(tenant).await?;
-    for KeyRow { key_id, agent, .. } in store.list_keys(tenant).await? {
-        if let (Some(agent), Some(at)) = (agent, by_key.get(&key_id)) {
-            let last = uses.entry(agent).or_insert(*at);
-            *last = (*last).max(*at);
-        }
-    }
-    Ok(uses)
 }
 
 fn situation_of(row: &AgentRow, uses: &HashMap<AgentId, Micros>) -> (AgentId, AgentSituation) {

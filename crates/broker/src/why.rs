@@ -5,16 +5,16 @@ use std::collections::HashMap;
 use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::escalation::EscalationStatus;
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
-use handoffd_core::domain::ids::{AgentId, HandoffId, Micros};
+use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TenantId};
 use handoffd_core::domain::task::Task;
 use handoffd_core::why::{
     OpenDeadLetter, OpenHandoff, QueuedDelivery, Receiver, TaskSituation, Wait,
 };
 use handoffd_store::store::{
-    AgentRow, DeadLetterFilter, EscalationFilter, HandoffFilter, OutboxRow, Store, StoreError,
+    AgentRow, DeadLetterFilter, EscalationFilter, HandoffFilter, KeyRow, OutboxRow, Store,
+    StoreError,
 };
 
-use crate::attention::key_uses;
 use crate::directory::Agents;
 
 /// Rows of each kind that are looked at: a task rarely has more than a few open.
@@ -77,6 +77,22 @@ async fn newest(
 ) -> Result<Vec<Handoff>, StoreError> {
     let filter = HandoffFilter { task_id: Some(task.id), status, ..HandoffFilter::default() };
     store.list_handoffs(&task.tenant, &filter, None, limit).await
+}
+
+/// When a key of each agent was last used.
+pub(crate) async fn key_uses(
+    store: &dyn Store,
+    tenant: &TenantId,
+) -> Result<HashMap<AgentId, Micros>, StoreError> {
+    let mut uses = HashMap::new();
+    let by_key = store.list_key_uses(tenant).await?;
+    for KeyRow { key_id, agent, .. } in store.list_keys(tenant).await? {
+        if let (Some(agent), Some(at)) = (agent, by_key.get(&key_id)) {
+            let last = uses.entry(agent).or_insert(*at);
+            *last = (*last).max(*at);
+        }
+    }
+    Ok(uses)
 }
 
 fn opened<'a>(

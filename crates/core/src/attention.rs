@@ -1,7 +1,7 @@
-//! The list of what waits for a person or another agent in a tenant: decisions, receivers that do not fetch or fail, idle tasks,
+//! The list of all that waits for a person or another agent in a tenant: decisions, receivers that do not fetch or fail, idle tasks,
 //! used-up budgets and caps, and subscriptions that the broker disabled.
 //!
-//! A pure function over counts that are read from the store at one time. Each item stands for all handoffs or tasks with the
+//! A pure function over counts that are read from the store at one time. Each item covers all handoffs or tasks with the
 //! same cause, so that 10 000 handoffs for one agent are one line.
 
 use std::collections::BTreeMap;
@@ -10,6 +10,7 @@ use crate::domain::agent::AgentState;
 use crate::domain::cap::Window;
 use crate::domain::ids::{AgentId, EscalationId, HandoffId, Micros, SubscriptionId, TaskId};
 use crate::domain::money::Usd;
+use crate::domain::waits::{IdleTasks, OpenDeadLetters, OpenEscalations, WaitingDeliveries};
 use crate::why::{NextEvent, Remedy, in_words};
 
 /// Age from which a wait for an agent is listed, in microseconds (a minute).
@@ -39,65 +40,6 @@ pub struct TenantSituation {
     pub caps: Vec<UsedUpCap>,
     /// Subscriptions that the broker disabled.
     pub subscriptions: Vec<DisabledSubscription>,
-}
-
-/// Open escalations of one edge for one reason.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OpenEscalations {
-    pub source: AgentId,
-    pub target: AgentId,
-    /// Code of the reason.
-    pub reason: String,
-    pub count: i64,
-    /// The oldest one.
-    pub first: EscalationId,
-    pub task_id: TaskId,
-    pub since: Micros,
-    /// The earliest time at which the broker decides without a person.
-    pub timeout_at: Micros,
-}
-
-/// Open dead letters of one sender for one reason.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OpenDeadLetters {
-    pub source: AgentId,
-    /// Code of the reason.
-    pub reason: String,
-    pub count: i64,
-    /// The oldest one.
-    pub first: HandoffId,
-    pub task_id: TaskId,
-    pub since: Micros,
-}
-
-/// Deliveries to one receiver that no attempt or claim holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WaitingDeliveries {
-    pub target: AgentId,
-    pub count: i64,
-    /// The oldest one.
-    pub first: HandoffId,
-    pub task_id: TaskId,
-    /// When the oldest was committed.
-    pub since: Micros,
-    /// Most attempts begun of one.
-    pub attempts: i32,
-    /// The earliest time at which one may be claimed.
-    pub visible_at: Micros,
-    /// Code of the last failure of the oldest.
-    pub last_error: Option<String>,
-}
-
-/// Tasks of one holder that wait for their next handoff.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IdleTasks {
-    pub holder: AgentId,
-    /// Whether nothing is left of their budgets.
-    pub used_up: bool,
-    pub count: i64,
-    /// The oldest one.
-    pub first: TaskId,
-    pub since: Micros,
 }
 
 /// An agent as far as an item may depend on it.
@@ -142,7 +84,7 @@ pub struct DisabledSubscription {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Work stands still until a person acts.
+    /// Work does not go on until a person acts.
     Critical,
     /// Work is late, and may go on by itself.
     Warning,
@@ -190,7 +132,7 @@ pub struct Attention {
     pub sentence: String,
     /// When the oldest wait began.
     pub since: Micros,
-    /// Handoffs, tasks or decisions that the item stands for; 0 for an agent, cap or subscription by itself.
+    /// Handoffs, tasks or decisions that the item covers; 0 for an agent, cap or subscription by itself.
     pub count: i64,
     /// Most attempts begun at one delivery.
     pub attempts: i32,
@@ -264,7 +206,7 @@ pub struct Place {
     pub text: String,
 }
 
-/// What waits in a tenant, the most urgent first, of equal urgency the oldest first.
+/// All that waits in a tenant, the most urgent first, of equal urgency the oldest first.
 #[must_use]
 pub fn attention(at: &TenantSituation) -> Vec<Attention> {
     let escalations = at.escalations.iter().map(|one| escalated(one, at.now));

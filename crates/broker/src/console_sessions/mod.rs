@@ -132,9 +132,9 @@ impl ConsoleSessions {
     pub async fn resume(&self, token: &str) -> Result<Option<Session>, Arc<StoreError>> {
         let Some(token) = decoded(token) else { return Ok(None) };
         let hash: [u8; 32] = Sha256::digest(token).into();
-        let found = self.store.find_session(&hash).await.map_err(Arc::new)?;
+        let row = self.store.find_session(&hash).await.map_err(Arc::new)?;
         let now = self.clock.now();
-        let Some(row) = found.filter(|row| self.is_open(row, now)) else { return Ok(None) };
+        let Some(row) = row.filter(|row| self.is_open(row, now)) else { return Ok(None) };
         let Some(principal) = self.principal(&row).await? else { return Ok(None) };
         self.touch(&row, now);
         Ok(Some(Session { id: row.id, principal, csrf: csrf(&token) }))

@@ -48,5 +48,6 @@ pub mod track_record;
 pub mod transport;
 pub mod unseen;
 pub mod version_range;
+pub mod waits;
 pub mod warning;
 pub mod window;

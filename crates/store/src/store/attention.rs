@@ -1,12 +1,14 @@
-//! Counts of what waits in a tenant, for [`handoffd_core::attention`].
+//! Counts of all that waits in a tenant, for `attention` of the core.
 
 use async_trait::async_trait;
 
 use super::Result;
 use super::query::{Database, Decode, Row, Statement};
 use super::rows::{get, micros, parse};
-use handoffd_core::attention::{IdleTasks, OpenDeadLetters, OpenEscalations, WaitingDeliveries};
 use handoffd_core::domain::ids::{Micros, TenantId};
+use handoffd_core::domain::waits::{
+    IdleTasks, OpenDeadLetters, OpenEscalations, WaitingDeliveries,
+};
 
 /// Most escalations, dead letters and idle tasks that are counted: the oldest ones.
 pub const MAX_COUNTED: i64 = 10_000;

@@ -762,6 +762,22 @@ class EdgeView(BaseModel):
     """
 
 
+class EndedSessionView(BaseModel):
+    """
+    A session that was ended.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    session_id: Annotated[str, Field(alias="sessionId")]
+    """
+    UUID of the session.
+    """
+
+
 class EraseBody(BaseModel):
     """
     A request for an erasure.
@@ -4078,6 +4094,61 @@ class SegmentView(BaseModel):
     """
 
 
+class SessionView(BaseModel):
+    """
+    A login at the console, without its token.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    created_at: Annotated[AwareDatetime, Field(alias="createdAt")]
+    """
+    When the session began, RFC 3339.
+    """
+    expires_at: Annotated[AwareDatetime, Field(alias="expiresAt")]
+    """
+    When the session ends, if it is used until then.
+    """
+    key_id: Annotated[str, Field(alias="keyId")]
+    """
+    Public name of the key of the login.
+    """
+    last_seen_at: Annotated[AwareDatetime, Field(alias="lastSeenAt")]
+    """
+    The last request, to the minute.
+    """
+    role: Literal["agent", "operator", "auditor", "admin"] | str
+    """
+    The key's role at the login; the key's present role decides on access.
+    """
+    session_id: Annotated[str, Field(alias="sessionId")]
+    """
+    UUID of the session; it opens nothing.
+    """
+    user_agent: Annotated[str | None, Field(alias="userAgent")] = None
+    """
+    The name that the browser gives itself, 120 characters at most.
+    """
+
+
+class SeverityCounts(BaseModel):
+    """
+    Items by severity, on all pages.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    critical: int
+    notice: int
+    warning: int
+
+
 class SpentTokensView(BaseModel):
     """
     Tokens that agents reported as used, summed up.
@@ -5177,6 +5248,90 @@ class AskedView(BaseModel):
     state: Literal["OPEN", "ANSWERED", "CLOSED"] | str
     """
     Whether the question waits for its answer.
+    """
+
+
+class AttentionView(BaseModel):
+    """
+    One cause, with all that it holds up.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    agent_id: Annotated[str | None, Field(alias="agentId")] = None
+    """
+    The agent that is waited for, or whose messages wait.
+    """
+    attempts: int
+    """
+    Most attempts begun at one of the deliveries.
+    """
+    count: int
+    """
+    Handoffs, tasks or decisions that the item covers; 0 for an endpoint, a cap or a subscription by itself.
+    """
+    dead_letter_id: Annotated[str | None, Field(alias="deadLetterId")] = None
+    """
+    UUID of the oldest dead letter.
+    """
+    escalation_id: Annotated[str | None, Field(alias="escalationId")] = None
+    """
+    UUID of the oldest escalation.
+    """
+    handoff_id: Annotated[str | None, Field(alias="handoffId")] = None
+    """
+    UUID of the oldest handoff.
+    """
+    kind: (
+        Literal[
+            "ESCALATED",
+            "DEAD_LETTERED",
+            "RECEIVER_DELETED",
+            "ENDPOINT_DISABLED",
+            "BUDGET_USED_UP",
+            "CAP_USED_UP",
+            "NOT_FETCHED",
+            "DELIVERY_FAILING",
+            "RECEIVER_PAUSED",
+            "TASKS_IDLE",
+            "SUBSCRIPTION_DISABLED",
+        ]
+        | str
+    )
+    """
+    The cause as a code.
+    """
+    last_error: Annotated[str | None, Field(alias="lastError")] = None
+    """
+    Why the last attempt failed, or the reason of a decision: a code.
+    """
+    next: NextEventView | None = None
+    remedies: list[RemedyView]
+    """
+    Requests that end the wait; an operator's key may make them.
+    """
+    sentence: str
+    """
+    The cause in one sentence.
+    """
+    severity: Literal["critical", "warning", "notice"] | str
+    """
+    How soon a person should look.
+    """
+    since: str
+    """
+    When the oldest wait began, RFC 3339.
+    """
+    subscription_id: Annotated[str | None, Field(alias="subscriptionId")] = None
+    """
+    UUID of the subscription.
+    """
+    task_id: Annotated[str | None, Field(alias="taskId")] = None
+    """
+    UUID of the oldest task.
     """
 
 
@@ -8121,6 +8276,26 @@ class PageRefusalView(BaseModel):
     """
 
 
+class PageSessionView(BaseModel):
+    """
+    One page of a list, newest first.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    items: list[SessionView]
+    """
+    The rows of this page.
+    """
+    next_cursor: Annotated[str | None, Field(alias="nextCursor")] = None
+    """
+    Give this as `cursor` for the next page; absent on the last.
+    """
+
+
 class PastErasureView(BaseModel):
     """
     An erasure as an access report tells of it.
@@ -9876,6 +10051,31 @@ class AgentsView(BaseModel):
     items: list[AgentView]
     """
     All agents of the tenant.
+    """
+
+
+class AttentionPageView(BaseModel):
+    """
+    One page of the items that need attention.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    at: AwareDatetime
+    """
+    Time of the look, RFC 3339.
+    """
+    counts: SeverityCounts
+    items: list[AttentionView]
+    """
+    The most urgent first, of equal urgency the oldest first.
+    """
+    next_cursor: Annotated[str | None, Field(alias="nextCursor")] = None
+    """
+    Continues the list; absent on the last page.
     """
 
 

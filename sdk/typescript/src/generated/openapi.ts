@@ -2271,7 +2271,7 @@ export interface components {
         };
         /** @description The cause of an item. */
         AttentionKind: ("ESCALATED" | "DEAD_LETTERED" | "RECEIVER_DELETED" | "ENDPOINT_DISABLED" | "BUDGET_USED_UP" | "CAP_USED_UP" | "NOT_FETCHED" | "DELIVERY_FAILING" | "RECEIVER_PAUSED" | "TASKS_IDLE" | "SUBSCRIPTION_DISABLED") | (string & {});
-        /** @description One page of what needs attention. */
+        /** @description One page of the items that need attention. */
         AttentionPageView: {
             /**
              * Format: date-time
@@ -2297,7 +2297,7 @@ export interface components {
             attempts: number;
             /**
              * Format: int64
-             * @description Handoffs, tasks or decisions that the item stands for; 0 for an endpoint, a cap or a subscription by itself.
+             * @description Handoffs, tasks or decisions that the item covers; 0 for an endpoint, a cap or a subscription by itself.
              */
             count: number;
             /**

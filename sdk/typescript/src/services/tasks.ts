@@ -68,7 +68,7 @@ export class Tasks extends Service {
   cost(taskId: string, options?: CallOptions): Promise<Answer<"getTaskCost">> {
     return this.transport.call("getTaskCost", { path: { taskId }, ...options });
   }
-  /** What waits for a person or another agent, the most urgent first. Operator or auditor. */
+  /** All that waits for a person or another agent, the most urgent first. Operator or auditor. */
   attention(query: Query_<"listAttention"> = {}): Promise<Answer<"listAttention">> {
     return this.transport.call("listAttention", split(query));
   }

@@ -2131,6 +2131,44 @@ class Keys:
         """
         return _model(models.KeyView, self._transport.call("DELETE", f"/keys/{quoted(key_id)}"))
 
+    def sessions(self, *, cursor: str | None = None, limit: int | None = None) -> models.PageSessionView:
+        """List the console's sessions, newest first. A session that ended by time is listed until it is deleted, for some minutes.
+
+        Args:
+            cursor: `nextCursor` of the page before.
+            limit: Rows a page, 1 to 500; 50 unless said.
+
+        Raises:
+            ProblemError: 400: A malformed parameter; 401: No valid key; 403: Not an operator; 503: The store is
+                away, or the broker takes no more requests.
+            TransportError: The broker did not answer.
+        """
+        return _model(models.PageSessionView, self._transport.call("GET", "/sessions", query={"cursor": cursor, "limit": limit}))
+
+    def iterate_sessions(self, *, limit: int | None = None) -> Iterator[models.SessionView]:
+        """Each item of `sessions`, page after page; arguments and errors as there."""
+        cursor: str | None = None
+        while True:
+            page = self.sessions(limit=limit, cursor=cursor)
+            for item in page.items:
+                yield item
+            cursor = page.next_cursor
+            if not cursor:
+                return
+
+    def end_session(self, session_id: str) -> models.EndedSessionView:
+        """End a session of the console.
+
+        Args:
+            session_id: The session's UUID
+
+        Raises:
+            ProblemError: 401: No valid key; 403: Not an operator; 404: No such session, or it has ended; 503:
+                Overloaded, or the store is away: nothing was written.
+            TransportError: The broker did not answer.
+        """
+        return _model(models.EndedSessionView, self._transport.call("DELETE", f"/sessions/{quoted(session_id)}"))
+
     def list(self) -> models.KeysView:
         """List the tenant's keys, without the keys.
 
@@ -2690,6 +2728,47 @@ class Tasks:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
+    def attention(
+        self,
+        *,
+        agent_id: str | None = None,
+        kind: str | None = None,
+        severity: str | None = None,
+        min_age_ms: int | None = None,
+        cursor: str | None = None,
+        limit: int | None = None,
+    ) -> models.AttentionPageView:
+        """List what waits for a person or another agent, as the state tells it now. Handoffs and tasks with one cause are one item.
+
+        Args:
+            agent_id: Only what waits for this agent, or its messages.
+            kind: Only items of this kind.
+            severity: Only items of this severity: `critical`, `warning` or `notice`.
+            min_age_ms: Only items whose oldest wait is at least this old, in milliseconds.
+            cursor: `nextCursor` of the page before.
+            limit: Items a page, 1 to 500; 50 unless said.
+
+        Raises:
+            ProblemError: 400: A malformed parameter; 401: No valid key; 403: An agent's key; 503: Overloaded, or
+                the store is away: nothing was written.
+            TransportError: The broker did not answer.
+        """
+        return _model(
+            models.AttentionPageView,
+            self._transport.call(
+                "GET",
+                "/attention",
+                query={
+                    "agentId": agent_id,
+                    "kind": kind,
+                    "severity": severity,
+                    "minAgeMs": min_age_ms,
+                    "cursor": cursor,
+                    "limit": limit,
+                },
+            ),
+        )
+
     def costs(
         self,
         *,
@@ -3199,6 +3278,8 @@ OPERATIONS: dict[str, str] = {
     "listKeys": "keys.list",
     "createKey": "keys.create",
     "revokeKey": "keys.revoke",
+    "listSessions": "keys.sessions",
+    "endSession": "keys.end_session",
     "listLegalHolds": "legal_holds.list",
     "getLegalHold": "legal_holds.get",
     "placeLegalHold": "legal_holds.place",
@@ -3224,6 +3305,7 @@ OPERATIONS: dict[str, str] = {
     "listSubscriptionDeliveries": "subscriptions.deliveries",
     "replaySubscription": "subscriptions.replay",
     "rotateSubscriptionSecret": "subscriptions.rotate_secret",
+    "listAttention": "tasks.attention",
     "listCosts": "tasks.costs",
     "listTasks": "tasks.list",
     "cancelTasks": "tasks.cancel_many",

@@ -1,0 +1,62 @@
+//! Counts of handoffs, tasks and decisions that wait, grouped by their cause.
+
+use super::ids::{AgentId, EscalationId, HandoffId, Micros, TaskId};
+
+/// Open escalations of one edge for one reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenEscalations {
+    pub source: AgentId,
+    pub target: AgentId,
+    /// Code of the reason.
+    pub reason: String,
+    pub count: i64,
+    /// The oldest one.
+    pub first: EscalationId,
+    pub task_id: TaskId,
+    pub since: Micros,
+    /// The earliest time at which the broker decides without a person.
+    pub timeout_at: Micros,
+}
+
+/// Open dead letters of one sender for one reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenDeadLetters {
+    pub source: AgentId,
+    /// Code of the reason.
+    pub reason: String,
+    pub count: i64,
+    /// The oldest one.
+    pub first: HandoffId,
+    pub task_id: TaskId,
+    pub since: Micros,
+}
+
+/// Deliveries to one receiver that no attempt or claim holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WaitingDeliveries {
+    pub target: AgentId,
+    pub count: i64,
+    /// The oldest one.
+    pub first: HandoffId,
+    pub task_id: TaskId,
+    /// When the oldest was committed.
+    pub since: Micros,
+    /// Most attempts begun of one.
+    pub attempts: i32,
+    /// The earliest time at which one may be claimed.
+    pub visible_at: Micros,
+    /// Code of the last failure of the oldest.
+    pub last_error: Option<String>,
+}
+
+/// Tasks of one holder that wait for their next handoff.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdleTasks {
+    pub holder: AgentId,
+    /// Whether nothing is left of their budgets.
+    pub used_up: bool,
+    pub count: i64,
+    /// The oldest one.
+    pub first: TaskId,
+    pub since: Micros,
+}
