@@ -87,7 +87,7 @@ both! {
     async fn a_key_is_shown_once_and_opens_the_console_until_it_is_revoked(broker: Broker) {
         let browser = Browser::of(broker, "admin").await;
         let page = browser.post("/console/do/create-key", &[("role", "auditor"), ("label", "new")]).await.expect(200);
-        let secret = between(&page.text, "<pre>", "</pre>").to_owned();
+        let secret = between(&page.text, "<pre tabindex=\"0\">", "</pre>").to_owned();
         let made = broker.caller(Some(&secret));
         made.get("/agents").await.expect(200);
         assert!(!browser.get("/console/keys").await.expect(200).says(&secret));
