@@ -52,7 +52,7 @@ pub(super) enum Kind {
 pub(super) struct Field {
     /// Name in the form.
     pub(super) name: &'static str,
-    /// Place in the body, by names between slashes; empty for the body itself. In the query: the parameter.
+    /// Place in the body, by names between slashes; empty for the body itself, `-` for none.
     pub(super) place: &'static str,
     pub(super) label: &'static str,
     pub(super) hint: &'static str,

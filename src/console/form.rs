@@ -209,7 +209,8 @@ fn quoted(word: &str) -> String {
 
 /// The same action by curl. Required fields without a value are shown as `…`.
 fn curl(act: &Act, of: &[&str], values: &Fields) -> String {
-    let segments = segments(act, of, values);
+    let complete = filled(act, values);
+    let segments = segments(act, of, &complete);
     let path: Vec<String> = segments
         .iter()
         .map(|segment| form_urlencoded::byte_serialize(segment.as_bytes()).collect())
@@ -219,7 +220,6 @@ fn curl(act: &Act, of: &[&str], values: &Fields) -> String {
         act.method.as_str(),
         path.join("/")
     );
-    let complete = filled(act, values);
     let body = body(act, &complete, false).unwrap_or_default();
     if !act.bare && !body.is_empty() {
         let body = serde_json::to_string(&body).unwrap_or_default();
@@ -258,12 +258,12 @@ fn command(act: &Act, of: &[&str], values: &Fields) -> String {
     let complete = filled(act, values);
     for field in act.fields.iter().filter(|field| !field.option.is_empty()) {
         for value in complete.all(field.name).filter(|value| !value.trim().is_empty()) {
-            let value = match field.kind {
-                _ if field.option == "." => quoted(value.trim()),
-                _ => format!("{} {}", field.option, quoted(value.trim())),
-            };
+            if field.option != "." {
+                out.push(' ');
+                out.push_str(field.option);
+            }
             out.push(' ');
-            out.push_str(&value);
+            out.push_str(&quoted(value.trim()));
         }
     }
     out

@@ -98,6 +98,30 @@ both! {
         made.get("/agents").await.expect(401);
     }
 
+    async fn a_decision_is_made_on_the_page_that_asks_for_it(broker: Broker) {
+        let a = broker.pull("a", &["b"]).await;
+        let b = broker.pull("b", &[]).await;
+        let mut message = Message::initial("a", "b");
+        for _ in 0..3 {
+            a.submit(&message).await.expect(202);
+            let token = b.claim_one().await;
+            b.say(&message, "reject", token, json!({ "reason": "NO" })).await.expect(200);
+            message = message.again();
+        }
+        let browser = Browser::of(broker, "operator").await;
+        let open = browser.json("/console/decisions").await;
+        let id = open["decisions"]["items"][0]["escalationId"].as_str().unwrap().to_owned();
+        let path = format!("/console/decisions/{id}");
+        let page = browser.get(&path).await.expect(200);
+        assert!(page.says("Your decision") && page.says("Without a decision"), "{}", page.text);
+        let auditor = Browser::of(broker, "auditor").await;
+        assert!(!auditor.get(&path).await.expect(200).says("Your decision"));
+        let ask = format!("/console/do/resolve?of={id}&back={path}");
+        browser.post(&ask, &[("action", "cancel"), ("reason", "no use")]).await.expect(303);
+        let page = browser.get(&path).await.expect(200);
+        assert!(page.says("Resolved") && !page.says("Your decision"), "{}", page.text);
+    }
+
     async fn a_contract_is_linted_and_tried_by_what_if(broker: Broker) {
         let (a, _) = broker.pull_pair().await;
         a.submit(&Message::review("a", "b")).await.expect(202);
