@@ -10,6 +10,7 @@ use handoffd_broker::lifecycle::{Signals, StopResult};
 /// Runs the broker until it is asked to stop.
 pub(super) async fn run(config: Config) -> Exit {
     let bound = Duration::from_millis(config.server.stop_timeout_ms);
+    let console = config.console.enabled;
     let mut signals = match Signals::listen() {
         Ok(signals) => signals,
         Err(err) => {
@@ -33,6 +34,9 @@ pub(super) async fn run(config: Config) -> Exit {
         }
     };
     let mut said = format!("handoffd listens on http://{}  (API docs: /docs)\n", running.address);
+    if console {
+        let _ = writeln!(said, "the console is at http://{}/console", running.address);
+    }
     if let Some(path) = &running.admin_key_file {
         let _ = writeln!(said, "the first admin key is in {}", path.display());
     }

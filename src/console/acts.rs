@@ -43,7 +43,6 @@ pub(super) enum Kind {
     /// A document.
     Json,
     Choice(&'static [(&'static str, &'static str)]),
-    Flag,
     /// No field: this JSON.
     Fixed(&'static str),
 }
@@ -53,17 +52,14 @@ pub(super) enum Kind {
 pub(super) struct Field {
     /// Name in the form.
     pub(super) name: &'static str,
-    /// Place in the body, by names between slashes; empty for the body itself. In the query: the parameter.
+    /// Place in the body, by names between slashes; empty for the body itself, `-` for none.
     pub(super) place: &'static str,
     pub(super) label: &'static str,
     pub(super) hint: &'static str,
     pub(super) kind: Kind,
     pub(super) required: bool,
-    /// Whether it goes into the query.
-    pub(super) query: bool,
     /// Option of the command; empty for none, `.` for a plain argument.
     pub(super) option: &'static str,
-    pub(super) default: &'static str,
 }
 
 /// The roles that may do something.
@@ -114,8 +110,8 @@ pub(super) struct Act {
 }
 
 const fn field(name: &'static str, label: &'static str, kind: Kind, option: &'static str) -> Field {
-    let (hint, default) = ("", "");
-    Field { name, place: name, label, hint, kind, required: false, query: false, option, default }
+    let hint = "";
+    Field { name, place: name, label, hint, kind, required: false, option }
 }
 
 impl Field {
@@ -129,14 +125,6 @@ impl Field {
 
     const fn hint(self, hint: &'static str) -> Self {
         Self { hint, ..self }
-    }
-
-    const fn queried(self) -> Self {
-        Self { query: true, ..self }
-    }
-
-    const fn default(self, default: &'static str) -> Self {
-        Self { default, ..self }
     }
 }
 
@@ -622,6 +610,18 @@ pub(super) fn of_request(request: &str) -> Option<(&'static Act, Vec<String>)> {
     let act = ACTS.iter().find(fits)?;
     let objects = act.path.iter().zip(&segments).filter(|(part, _)| **part == "{}");
     Some((act, objects.map(|(_, id)| (*id).to_owned()).collect()))
+}
+
+/// The action of a remedy for this cause. A change of an agent is told by the cause alone.
+pub(super) fn of_remedy(cause: &str, request: &str) -> Option<(&'static Act, Vec<String>)> {
+    let (act, of) = of_request(request)?;
+    let by_cause = match cause {
+        "RECEIVER_PAUSED" => named("resume"),
+        "ENDPOINT_DISABLED" => named("enable"),
+        _ if act.name == "hold" => return None,
+        _ => None,
+    };
+    Some((by_cause.unwrap_or(act), of))
 }
 
 /// The page that asks before an action.

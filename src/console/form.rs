@@ -16,7 +16,7 @@ pub(super) struct Drawn {
     pub(super) hint: &'static str,
     pub(super) value: String,
     pub(super) required: bool,
-    /// `line`, `number`, `long`, `choice`, `flag`.
+    /// `line`, `number`, `long` or `choice`.
     pub(super) kind: &'static str,
     pub(super) options: Vec<(&'static str, &'static str)>,
 }
@@ -81,18 +81,15 @@ impl Form {
 }
 
 fn drawn(field: &'static Field, values: &Fields) -> Drawn {
-    let given = values.0.iter().any(|(name, _)| name == field.name);
     let value = match field.kind {
         Kind::Lines => values.all(field.name).collect::<Vec<_>>().join("\n"),
-        _ if given => values.get(field.name).to_owned(),
-        _ => field.default.to_owned(),
+        _ => values.get(field.name).to_owned(),
     };
     let (kind, options) = match field.kind {
         Kind::Line | Kind::Fixed(_) => ("line", vec![]),
         Kind::Number => ("number", vec![]),
         Kind::Lines | Kind::Json => ("long", vec![]),
         Kind::Choice(options) => ("choice", options.to_vec()),
-        Kind::Flag => ("flag", vec![]),
     };
     let (name, label, hint, required) = (field.name, field.label, field.hint, field.required);
     Drawn { name, label, hint, value, required, kind, options }
@@ -107,7 +104,6 @@ fn value(field: &Field, values: &Fields) -> Result<Option<Json>, BadValue> {
     let bad = |why: &str| Err(BadValue(format!("{}: {why}", field.label)));
     match field.kind {
         Kind::Fixed(text) => Ok(Some(Json::parse(text.as_bytes()))),
-        Kind::Flag => Ok((!given.is_empty()).then_some(Json::Bool(true))),
         Kind::Lines => {
             let lines = values.all(field.name).flat_map(str::lines).map(str::trim);
             let items: Vec<Json> = lines.filter(|line| !line.is_empty()).map(Json::from).collect();
@@ -154,7 +150,7 @@ pub(super) fn body(act: &Act, values: &Fields, dry: bool) -> Result<Json, BadVal
     for place in act.always {
         put(&mut body, place, Json::Object(vec![]));
     }
-    for field in act.fields.iter().filter(|field| !field.query && field.place != "-") {
+    for field in act.fields.iter().filter(|field| field.place != "-") {
         match value(field, values)? {
             Some(whole) if field.place.is_empty() => body = whole,
             Some(value) => put(&mut body, field.place, value),
@@ -192,22 +188,14 @@ pub(super) fn request(
         return Err(BadValue("an id is missing".to_owned()));
     }
     let body = body(act, values, dry)?;
-    let request = match act.method {
+    Ok(match act.method {
         Verb::Put => ApiRequest::put(&segments, body),
         Verb::Patch => ApiRequest::patch(&segments, body),
-        Verb::Delete if act.fields.iter().all(|field| field.query) => ApiRequest::delete(&segments),
+        Verb::Delete if act.fields.is_empty() => ApiRequest::delete(&segments),
         Verb::Delete => ApiRequest::delete(&segments).saying(body),
         _ if act.bare => ApiRequest::post_bare(&segments),
         _ => ApiRequest::post(&segments, body),
-    };
-    let query: Vec<(&str, &str)> = act
-        .fields
-        .iter()
-        .filter(|field| field.query)
-        .map(|field| (field.place, values.get(field.name)))
-        .filter(|(_, value)| !value.is_empty())
-        .collect();
-    Ok(request.with(&query))
+    })
 }
 
 /// A word for a POSIX shell.
@@ -221,7 +209,8 @@ fn quoted(word: &str) -> String {
 
 /// The same action by curl. Required fields without a value are shown as `…`.
 fn curl(act: &Act, of: &[&str], values: &Fields) -> String {
-    let segments = segments(act, of, values);
+    let complete = filled(act, values);
+    let segments = segments(act, of, &complete);
     let path: Vec<String> = segments
         .iter()
         .map(|segment| form_urlencoded::byte_serialize(segment.as_bytes()).collect())
@@ -231,7 +220,6 @@ fn curl(act: &Act, of: &[&str], values: &Fields) -> String {
         act.method.as_str(),
         path.join("/")
     );
-    let complete = filled(act, values);
     let body = body(act, &complete, false).unwrap_or_default();
     if !act.bare && !body.is_empty() {
         let body = serde_json::to_string(&body).unwrap_or_default();
@@ -270,14 +258,12 @@ fn command(act: &Act, of: &[&str], values: &Fields) -> String {
     let complete = filled(act, values);
     for field in act.fields.iter().filter(|field| !field.option.is_empty()) {
         for value in complete.all(field.name).filter(|value| !value.trim().is_empty()) {
-            let value = match field.kind {
-                Kind::Flag => String::new(),
-                _ if field.option == "." => quoted(value.trim()),
-                _ => format!("{} {}", field.option, quoted(value.trim())),
-            };
-            let option = if value.is_empty() { field.option.to_owned() } else { value };
+            if field.option != "." {
+                out.push(' ');
+                out.push_str(field.option);
+            }
             out.push(' ');
-            out.push_str(&option);
+            out.push_str(&quoted(value.trim()));
         }
     }
     out

@@ -130,11 +130,6 @@ impl Json {
         self.text(path).parse().unwrap_or(0)
     }
 
-    /// A number for drawing and comparing alone.
-    pub(super) fn float(&self, path: &str) -> f64 {
-        self.text(path).parse().unwrap_or(0.0)
-    }
-
     pub(super) fn is_null(&self) -> bool {
         *self == Self::Null
     }

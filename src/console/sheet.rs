@@ -371,6 +371,8 @@ pub(super) struct Wait {
 #[derive(Debug, Clone)]
 pub(super) struct Remedy {
     pub(super) button: Button,
+    /// Its effect, in words.
+    pub(super) effect: String,
     pub(super) command: String,
     pub(super) curl: String,
 }

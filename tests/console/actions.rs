@@ -87,7 +87,7 @@ both! {
     async fn a_key_is_shown_once_and_opens_the_console_until_it_is_revoked(broker: Broker) {
         let browser = Browser::of(broker, "admin").await;
         let page = browser.post("/console/do/create-key", &[("role", "auditor"), ("label", "new")]).await.expect(200);
-        let secret = between(&page.text, "<pre>", "</pre>").to_owned();
+        let secret = between(&page.text, "<pre tabindex=\"0\">", "</pre>").to_owned();
         let made = broker.caller(Some(&secret));
         made.get("/agents").await.expect(200);
         assert!(!browser.get("/console/keys").await.expect(200).says(&secret));
@@ -96,6 +96,30 @@ both! {
         let revoke = format!("/console/do/revoke-key?of={}", id["keyId"].as_str().unwrap());
         browser.post(&revoke, &[]).await.expect(303);
         made.get("/agents").await.expect(401);
+    }
+
+    async fn a_decision_is_made_on_the_page_that_asks_for_it(broker: Broker) {
+        let a = broker.pull("a", &["b"]).await;
+        let b = broker.pull("b", &[]).await;
+        let mut message = Message::initial("a", "b");
+        for _ in 0..3 {
+            a.submit(&message).await.expect(202);
+            let token = b.claim_one().await;
+            b.say(&message, "reject", token, json!({ "reason": "NO" })).await.expect(200);
+            message = message.again();
+        }
+        let browser = Browser::of(broker, "operator").await;
+        let open = browser.json("/console/decisions").await;
+        let id = open["decisions"]["items"][0]["escalationId"].as_str().unwrap().to_owned();
+        let path = format!("/console/decisions/{id}");
+        let page = browser.get(&path).await.expect(200);
+        assert!(page.says("Your decision") && page.says("Without a decision"), "{}", page.text);
+        let auditor = Browser::of(broker, "auditor").await;
+        assert!(!auditor.get(&path).await.expect(200).says("Your decision"));
+        let ask = format!("/console/do/resolve?of={id}&back={path}");
+        browser.post(&ask, &[("action", "cancel"), ("reason", "no use")]).await.expect(303);
+        let page = browser.get(&path).await.expect(200);
+        assert!(page.says("Resolved") && !page.says("Your decision"), "{}", page.text);
     }
 
     async fn a_contract_is_linted_and_tried_by_what_if(broker: Broker) {

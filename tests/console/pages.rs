@@ -148,7 +148,7 @@ both! {
         let browser = Browser::of(broker, "operator").await;
         broker.admin.patch("/agents/b", &json!({ "state": "PAUSED" })).await.expect(200);
         let home = browser.get("/console").await.expect(200);
-        assert!(home.says("Paused") && home.says("/console/do/resume?of=b"), "{}", home.text);
+        assert!(home.says("Receiver paused") && home.says("/console/do/resume?of=b"), "{}", home.text);
         let task = browser.get(&format!("/console{}", message.task_path())).await.expect(200);
         assert!(task.says("/console/do/") && task.says("handoffd "), "a remedy and its command");
     }

@@ -2,7 +2,7 @@
 
 use super::super::desk::Desk;
 use super::super::json::Json;
-use super::super::sheet::{Cell, Content, Facts, Quote, Sheet};
+use super::super::sheet::{Cell, Content, Quote, Sheet};
 use super::super::text;
 
 /// Members that are shown once.

@@ -2,14 +2,16 @@
 
 use axum::response::Response;
 
+use super::super::acts;
 use super::super::desk::{Desk, Refusal};
 use super::super::frame::link;
 use super::super::json::Json;
-use super::super::sheet::{Card, Cards, Cell, Content, Facts, Sheet};
+use super::super::sheet::{Button, Card, Cards, Cell, Content, Facts, Sheet};
 use super::super::text;
+use super::{ROWS, chosen, typed};
 
-/// Cards that a group shows.
-const MOST: usize = 6;
+const FILTERS: [&str; 5] = ["agentId", "kind", "severity", "minAgeMs", "cursor"];
+const SEVERITIES: [&str; 4] = ["", "critical", "warning", "notice"];
 
 pub(crate) async fn page(desk: Desk) -> Response {
     let page = make(&desk).await;
@@ -17,163 +19,87 @@ pub(crate) async fn page(desk: Desk) -> Response {
 }
 
 async fn make(desk: &Desk) -> Result<Sheet, Refusal> {
-    let open = [("status", "OPEN"), ("limit", "50")];
-    let letters = desk.get(&["dead-letters"], &open).await?;
-    let escalations = desk.get(&["escalations"], &open).await?;
-    let agents = desk.get(&["agents"], &[]).await?;
-    let running = desk.get(&["tasks"], &[("status", "RUNNING"), ("limit", "50")]).await?;
-    let pending = desk.get(&["tasks"], &[("status", "PENDING_HANDOFF"), ("limit", "50")]).await?;
-    let stopped = stopped(desk, &agents);
-    let waiting: Vec<&Json> = running.list("items").iter().chain(pending.list("items")).collect();
-    let idle: Vec<Card> = waiting.iter().filter_map(|task| idle(desk, task)).collect();
+    let mut pairs: Vec<_> = FILTERS.iter().map(|name| (*name, desk.query.get(name))).collect();
+    pairs.push(("limit", ROWS));
+    let answer = desk.get(&["attention"], &pairs).await?;
+    let of = |severity: &str| {
+        let here = desk.here_with(&[("severity", severity), ("cursor", "")]);
+        Cell::number(answer.get("counts").get(severity)).linked(here)
+    };
     let figures = Facts(vec![
-        ("Decisions", figure(&escalations, "decisions")),
-        ("Dead letters", figure(&letters, "dead-letters")),
-        ("Receivers stopped", Cell::count(stopped.len()).linked(link(&["receivers"], &[]))),
-        ("Tasks not moving", Cell::count(idle.len()).linked(link(&["tasks"], &[]))),
+        ("Critical", of("critical")),
+        ("Warnings", of("warning")),
+        ("Notices", of("notice")),
     ]);
-    let nothing = letters.list("items").is_empty()
-        && escalations.list("items").is_empty()
-        && stopped.is_empty()
-        && idle.is_empty();
+    let items: Vec<Card> = answer.list("items").iter().map(|item| card(desk, item)).collect();
+    let more = match answer.text("nextCursor") {
+        "" => String::new(),
+        cursor => desk.here_with(&[("cursor", cursor)]),
+    };
     let mut frame = desk.frame("", "Needs attention", &[]);
     frame.live = true;
-    let lead = if nothing { "Nothing waits for a person." } else { "" };
-    let mut sheet = Sheet::new(frame).lead(lead).part("figures", "", Content::Figures(figures));
-    let groups = [
-        ("decisions", "Decisions", cards(decisions(desk, &escalations), "decisions")),
-        ("deadLetters", "Dead letters", cards(dead_letters(desk, &letters), "dead-letters")),
-        ("receivers", "Receivers that take nothing", cards(stopped, "receivers")),
-        ("idle", "Tasks that do not move", cards(idle, "tasks")),
+    let cards = Cards { items, empty: "Nothing waits for a person.", more };
+    let filters = vec![
+        chosen(desk, "severity", "Severity", &SEVERITIES),
+        typed(desk, "agentId", "Agent", ""),
+        typed(desk, "minAgeMs", "Waits at least (ms)", "60000"),
     ];
-    for (key, title, group) in groups {
-        if !group.items.is_empty() {
-            sheet = sheet.part(key, title, Content::Cards(group));
-        }
+    Ok(Sheet::new(frame).part("counts", "", Content::Figures(figures)).filters(filters).part(
+        "attention",
+        "",
+        Content::Cards(cards),
+    ))
+}
+
+/// A cause with all that it holds up.
+fn card(desk: &Desk, item: &Json) -> Card {
+    let tone = match item.text("severity") {
+        "critical" => "bad",
+        "warning" => "warn",
+        _ => "calm",
+    };
+    let mut facts = vec![Cell::time(item.get("since"), desk.now, "")];
+    if item.count("attempts") > 0 {
+        facts.push(Cell::said(format!("{} attempts", item.text("attempts"))));
     }
-    Ok(sheet)
-}
-
-fn figure(page: &Json, section: &str) -> Cell {
-    let count = page.list("items").len();
-    let mut cell = Cell::count(count).linked(link(&[section], &[]));
-    if !page.text("nextCursor").is_empty() {
-        cell.shown = format!("{count}+");
+    facts.push(Cell::code(item.get("lastError")));
+    let at = item.text("next/at");
+    if !at.is_empty() {
+        let event = text::visible(item.text("next/event"));
+        facts.push(Cell::said(format!("{event} {}", text::relative(at, desk.now))));
     }
-    cell
+    Card {
+        status: Cell::mark(&text::words(item.text("kind")), tone),
+        title: Cell::said(text::visible(item.text("sentence"))).linked(place(item)),
+        sentence: String::new(),
+        facts: facts.into_iter().filter(|cell| !cell.is_empty()).collect(),
+        buttons: buttons(desk, item),
+    }
 }
 
-fn cards(mut items: Vec<Card>, section: &str) -> Cards {
-    let more = if items.len() > MOST { link(&[section], &[]) } else { String::new() };
-    items.truncate(MOST);
-    Cards { items, empty: "", more }
-}
-
-fn decisions(desk: &Desk, page: &Json) -> Vec<Card> {
-    let card = |item: &Json| {
-        let id = item.text("escalationId");
-        let to = text::visible(item.text("toAgent"));
-        let from = text::visible(item.text("fromAgent"));
-        let ends = match item.text("defaultAction") {
-            "resume" => "goes on by itself",
-            _ => "becomes a dead letter",
-        };
-        Card {
-            status: Cell::mark("Decision", "warn"),
-            title: Cell::said(format!("{from} → {}", if to.is_empty() { "?" } else { &to }))
-                .linked(link(&["decisions", id], &[])),
-            sentence: format!(
-                "{}. Without a decision it {ends} {}.",
-                text::visible(item.text("reason")),
-                text::relative(item.text("timeoutAt"), desk.now)
-            ),
-            facts: vec![
-                Cell::time(item.get("openedAt"), desk.now, ""),
-                super::task(item.get("taskId")),
-            ],
-            buttons: desk.may("resolve", &[id]).into_iter().collect(),
-        }
+/// The page on which one looks closer.
+fn place(item: &Json) -> String {
+    const PLACES: [(&str, &str); 5] = [
+        ("escalationId", "decisions"),
+        ("deadLetterId", "dead-letters"),
+        ("subscriptionId", "subscriptions"),
+        ("taskId", "tasks"),
+        ("agentId", "receivers"),
+    ];
+    let many = item.count("count") > 1;
+    let section = match item.text("kind") {
+        "ESCALATED" if many => return link(&["decisions"], &[]),
+        "DEAD_LETTERED" if many => return link(&["dead-letters"], &[]),
+        _ => PLACES.iter().find(|(name, _)| !item.text(name).is_empty()),
     };
-    page.list("items").iter().map(card).collect()
+    section.map_or_else(String::new, |(name, section)| link(&[section, item.text(name)], &[]))
 }
 
-fn dead_letters(desk: &Desk, page: &Json) -> Vec<Card> {
-    let card = |item: &Json| {
-        let id = item.text("handoffId");
-        let from = text::visible(item.text("fromAgent"));
-        let to = text::visible(item.text("toAgent"));
-        let finding = item.list("failures").first();
-        let why = finding.map_or("", |failure| failure.text("message"));
-        Card {
-            status: Cell::mark("Dead letter", "bad"),
-            title: Cell::said(format!("{from} → {}", if to.is_empty() { "?" } else { &to }))
-                .linked(link(&["dead-letters", id], &[])),
-            sentence: format!(
-                "{}: {}",
-                text::words(item.text("reason")),
-                text::short(&text::visible(why), 200)
-            ),
-            facts: vec![
-                Cell::time(item.get("createdAt"), desk.now, ""),
-                super::task(item.get("taskId")),
-            ],
-            buttons: [desk.may("release", &[id]), desk.may("discard", &[id])]
-                .into_iter()
-                .flatten()
-                .collect(),
-        }
+fn buttons(desk: &Desk, item: &Json) -> Vec<Button> {
+    let button = |remedy: &Json| {
+        let (act, of) = acts::of_remedy(item.text("kind"), remedy.text("request"))?;
+        let of: Vec<&str> = of.iter().map(String::as_str).collect();
+        desk.may(act.name, &of)
     };
-    page.list("items").iter().map(card).collect()
-}
-
-fn stopped(desk: &Desk, agents: &Json) -> Vec<Card> {
-    agents.list("items").iter().filter_map(|agent| stop(desk, agent)).collect()
-}
-
-/// A receiver that takes nothing: paused, its endpoint disabled or failing.
-fn stop(desk: &Desk, agent: &Json) -> Option<Card> {
-    let id = agent.text("agentId");
-    let percent = agent.text("delivery/failing/percent");
-    let (status, sentence, act) = if agent.flag("delivery/disabled") {
-        let words = "The broker disabled the endpoint after failures; nothing is delivered.";
-        (Cell::mark("Disabled", "bad"), words.to_owned(), desk.may("enable", &[id]))
-    } else if agent.text("state") == "PAUSED" {
-        let words = match agent.text("pause") {
-            "refuse" => "Paused: handoffs to it are refused.",
-            _ => "Paused: handoffs to it are held.",
-        };
-        (Cell::mark("Paused", "warn"), words.to_owned(), desk.may("resume", &[id]))
-    } else if !percent.is_empty() {
-        let words = format!("{percent} % of the last deliveries failed.");
-        (Cell::mark("Failing", "bad"), words, desk.may("test-delivery", &[id]))
-    } else {
-        return None;
-    };
-    Some(Card {
-        status,
-        title: super::agent(agent.get("agentId")),
-        sentence,
-        facts: vec![Cell::said(text::visible(agent.text("delivery/mode")))],
-        buttons: act.into_iter().collect(),
-    })
-}
-
-/// Microseconds without a change after which a task counts as idle.
-const IDLE: i64 = 15 * 60 * 1_000_000;
-
-fn idle(desk: &Desk, task: &Json) -> Option<Card> {
-    let id = task.text("taskId");
-    let still = desk.now.0 - text::micros(task.text("updatedAt"))?;
-    let buttons = desk.may("cancel-task", &[id]).into_iter().collect();
-    (still >= IDLE).then(|| Card {
-        status: Cell::status(task.get("status")),
-        title: super::task(task.get("taskId")),
-        sentence: format!(
-            "Held by {}; no change for {}.",
-            text::visible(task.text("holder")),
-            text::duration(still)
-        ),
-        facts: vec![Cell::time(task.get("updatedAt"), desk.now, "")],
-        buttons,
-    })
+    item.list("remedies").iter().filter_map(button).collect()
 }

@@ -145,24 +145,14 @@ fn reason(desk: &Desk, wait: &Json) -> Wait {
 
 fn remedy(desk: &Desk, wait: &Json, remedy: &Json) -> Option<Remedy> {
     let request = remedy.text("request");
-    let (act, of) = match acts::of_request(request) {
-        Some((act, of)) => {
-            let name = match wait.text("cause") {
-                "RECEIVER_PAUSED" => "resume",
-                "ENDPOINT_DISABLED" => "enable",
-                _ => act.name,
-            };
-            (name, of)
-        }
-        None => return None,
-    };
+    let (act, of) = acts::of_remedy(wait.text("cause"), request)?;
     let of: Vec<&str> = of.iter().map(String::as_str).collect();
-    let mut button = desk.may(act, &of)?;
-    button.label = format!("{} ", text::visible(remedy.text("effect"))).trim_end().to_owned();
+    let button = desk.may(act.name, &of)?;
     let url = request.split_once(' ').map_or(request, |(_, path)| path);
     let method = request.split(' ').next().unwrap_or("POST");
     Some(Remedy {
         button,
+        effect: text::visible(remedy.text("effect")),
         command: text::visible(remedy.text("command")),
         curl: text::visible(&format!(
             "curl -X {method} \"$HANDOFFD_URL{url}\" -H \"Authorization: Bearer $HANDOFFD_API_KEY\""
