@@ -13,7 +13,8 @@ use tokio::sync::Mutex;
 use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
 use crate::store::rows::{self, WhichRecords};
 use crate::store::tables::{
-    agents, api_keys, dead_letters, edges, erasures, escalations, handoffs, holds, tasks,
+    agents, api_keys, brokers, dead_letters, edges, erasures, escalations, facts, handoffs, holds,
+    outbox, personal_data, refused_tasks, tasks, tenants,
 };
 use crate::store::{
     AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointRow, ClaimKey,
@@ -210,7 +211,7 @@ impl HandoffStore for SqliteStore {
     }
 
     async fn list_personal_data(&self, key: &HandoffKey) -> Result<Vec<Vec<u8>>> {
-        self.read(|db| recovery::list_personal_data(db, key)).await
+        personal_data::list(self, key).await
     }
 
     async fn list_overdue(&self, now: Micros, limit: i64) -> Result<Vec<Handoff>> {
@@ -218,7 +219,7 @@ impl HandoffStore for SqliteStore {
     }
 
     async fn forget_refused_tasks(&self, before: Micros) -> Result<u64> {
-        self.write(|db| claims::forget_refused_tasks(db, before)).await
+        refused_tasks::forget(self, before).await
     }
 }
 
@@ -334,7 +335,7 @@ impl OutboxStore for SqliteStore {
     }
 
     async fn list_queued(&self, task: &TaskKey, limit: i64) -> Result<Vec<OutboxRow>> {
-        self.read(|db| claims::list_queued(db, task, limit)).await
+        outbox::list_queued(self, task, limit).await
     }
 
     async fn list_waiting(
@@ -394,7 +395,7 @@ impl OutboxStore for SqliteStore {
     }
 
     async fn list_heartbeats(&self) -> Result<Vec<(String, Micros)>> {
-        self.read(claims::list_heartbeats).await
+        brokers::list(self).await
     }
 
     async fn list_strangers(&self) -> Result<Vec<String>> {
@@ -402,7 +403,7 @@ impl OutboxStore for SqliteStore {
     }
 
     async fn list_claims(&self, broker: &str) -> Result<Vec<ClaimKey>> {
-        self.read(|db| claims::list_claims(db, broker)).await
+        outbox::list_claims(self, broker).await
     }
 
     async fn release(&self, whose: ClaimRelease<'_>) -> Result<u64> {
@@ -464,7 +465,7 @@ impl DirectoryStore for SqliteStore {
     }
 
     async fn list_tenants(&self) -> Result<Vec<TenantId>> {
-        self.read(reads::list_tenants).await
+        tenants::list(self).await
     }
 
     async fn list_named_tenants(&self) -> Result<Vec<TenantId>> {
@@ -543,7 +544,7 @@ impl AdminStore for SqliteStore {
     }
 
     async fn find_fact(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        self.read(|db| reads::find_fact(db, name)).await
+        facts::find(self, name).await
     }
 
     async fn depths(&self, idle_since: Micros) -> Result<Depths> {

@@ -2,18 +2,13 @@
 
 use super::db::{Db, Pieces};
 use super::reads::NewestQuery;
-use super::rows;
-use crate::store::rows::unreadable;
 use crate::store::tables::{
     checkpoints::{self, CHECKPOINT},
     escalations::{self, ESCALATION},
 };
-use crate::store::{
-    CheckpointCursor, CheckpointRow, Cursor, EscalationFilter, HandoffKey, Result, TaskKey,
-};
+use crate::store::{CheckpointCursor, CheckpointRow, Cursor, EscalationFilter, Result, TaskKey};
 use handoffd_core::domain::escalation::{Escalation, EscalationStatus};
 use handoffd_core::domain::ids::{AgentId, TenantId};
-use handoffd_core::evidence::commitment::unpack;
 
 /// See [`crate::store::HandoffStore::list_escalations`].
 pub(super) fn list_escalations(
@@ -62,17 +57,4 @@ pub(super) fn list_checkpoints(
     query.push(" ORDER BY created_at DESC, execution_id DESC, seq DESC LIMIT ");
     query.push_bind(limit.max(0));
     query.build(db).list(checkpoints::decode)
-}
-
-/// See [`crate::store::HandoffStore::list_personal_data`].
-pub(super) fn list_personal_data(db: &Db, key: &HandoffKey) -> Result<Vec<Vec<u8>>> {
-    db.query(
-        "SELECT codec, bytes FROM personal_data \
-         WHERE tenant = ? AND handoff_id = ? AND bytes IS NOT NULL ORDER BY leaf_index, ordinal",
-    )
-    .bind(key.0.as_str())
-    .bind(key.1.to_string())
-    .list(|row| {
-        unpack(rows::codec(row)?, rows::get(row, "bytes")?).map_err(|err| unreadable("bytes", err))
-    })
 }
