@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Statements outside of `tables/`, besides those of [`APART`]. Lower it with each table that moves.
-const OUTSIDE: usize = 260;
+const OUTSIDE: usize = 228;
 
 /// Statements that both drivers state in the same words. Lower it with each one that moves to its table.
-const ALIKE: usize = 36;
+const ALIKE: usize = 21;
 
 /// Files with the statements of one database alone: its roles, its statistics, a log apart, its migrations.
 const APART: [&str; 4] = ["roles.rs", "statistics.rs", "apart.rs", "migrations.rs"];

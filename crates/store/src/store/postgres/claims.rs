@@ -13,8 +13,7 @@ use crate::store::tables::{
     returns::{self, RETURN},
 };
 use crate::store::{
-    AgentKey, ClaimKey, ClaimRelease, DeliveryClaim, Depths, OutboxRow, ReceiverKey, Result,
-    ReturnRow, TaskKey,
+    AgentKey, ClaimRelease, DeliveryClaim, Depths, OutboxRow, ReceiverKey, Result, ReturnRow,
 };
 use handoffd_core::domain::handoff::{DeliveryMode, Handoff};
 use handoffd_core::domain::ids::Micros;
@@ -90,26 +89,6 @@ pub(super) async fn list_due_among(
 /// Condition: the first row of its task, and unclaimed at `$1`.
 const FREE_FIRST: &str = "o.visible_at <= $1 AND NOT EXISTS (SELECT 1 FROM outbox AS e \
      WHERE e.tenant = o.tenant AND e.task_id = o.task_id AND e.seq < o.seq)";
-
-/// Deliveries of a task that wait, in their order.
-pub(super) async fn list_queued(
-    pool: &PgPool,
-    (tenant, task): &TaskKey,
-    limit: i64,
-) -> Result<Vec<OutboxRow>> {
-    let sql = format!(
-        "SELECT {OUTBOX} FROM outbox AS o WHERE o.tenant = $1 AND o.task_id = $2 ORDER BY o.seq LIMIT $3"
-    );
-    let query = sqlx::query(AssertSqlSafe(sql)).bind(tenant.as_str()).bind(task.to_string());
-    query
-        .bind(limit)
-        .fetch_all(pool)
-        .await
-        .map_err(failed)?
-        .iter()
-        .map(|row| outbox::decode(row))
-        .collect()
-}
 
 /// A receiver's claimable handoffs.
 pub(super) async fn list_waiting(
@@ -317,12 +296,6 @@ pub(super) async fn claim_returns(
     Ok(rows)
 }
 
-/// Forgets refused submissions on tasks that never came to be.
-pub(super) async fn forget_refused_tasks(pool: &PgPool, before: Micros) -> Result<u64> {
-    let query = sqlx::query("DELETE FROM refused_tasks WHERE updated_at < $1").bind(before.0);
-    query.execute(pool).await.map_err(failed).map(|done| done.rows_affected())
-}
-
 /// Writes a broker's heartbeat.
 pub(super) async fn beat(pool: &PgPool, broker: &str, now: Micros) -> Result<()> {
     sqlx::query(
@@ -358,17 +331,6 @@ pub(super) async fn probe_write(
     beat(pool, broker, now).await
 }
 
-/// Brokers and their heartbeats.
-pub(super) async fn list_heartbeats(pool: &PgPool) -> Result<Vec<(String, Micros)>> {
-    sqlx::query("SELECT broker, seen_at FROM brokers ORDER BY broker")
-        .fetch_all(pool)
-        .await
-        .map_err(failed)?
-        .iter()
-        .map(|row| Ok((rows::get(row, "broker")?, Micros(rows::get(row, "seen_at")?))))
-        .collect()
-}
-
 /// See [`crate::store::OutboxStore::list_clock_offsets`].
 pub(super) async fn list_clock_offsets(pool: &PgPool) -> Result<Vec<(String, i64)>> {
     sqlx::query(
@@ -394,24 +356,6 @@ pub(super) async fn list_strangers(pool: &PgPool) -> Result<Vec<String>> {
     .map_err(failed)?
     .iter()
     .map(|row| rows::get(row, "claimed_by"))
-    .collect()
-}
-
-/// The claims of a broker's dispatcher.
-pub(super) async fn list_claims(pool: &PgPool, broker: &str) -> Result<Vec<ClaimKey>> {
-    sqlx::query(
-        "SELECT tenant, handoff_id, attempt FROM outbox \
-         WHERE mode <> 'pull' AND claimed_by = $1 ORDER BY tenant, handoff_id",
-    )
-    .bind(broker)
-    .fetch_all(pool)
-    .await
-    .map_err(failed)?
-    .iter()
-    .map(|row| {
-        let key = (rows::parse(row, "tenant")?, rows::parse(row, "handoff_id")?);
-        Ok((key, rows::get(row, "attempt")?))
-    })
     .collect()
 }
 

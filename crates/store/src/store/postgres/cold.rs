@@ -9,11 +9,13 @@ use sqlx::postgres::{PgConnection, PgRow};
 use super::batch::column;
 use super::failure::failed;
 use super::log::kept_contents;
+use super::pool::bound;
 use super::{PostgresStore, answered, batched, rows};
 use crate::store::cold::{
     Archivable, ArchiveMark, ColdStore, ExclusiveLease, Frame, HotContent, PurgeMark,
     SegmentContents,
 };
+use crate::store::tables::marks;
 use crate::store::{Result, StoredContent};
 use handoffd_core::domain::ids::{ContentId, Micros, TenantId};
 
@@ -53,66 +55,15 @@ impl ColdStore for PostgresStore {
     }
 
     async fn find_archive_mark(&self, tenant: &TenantId) -> Result<ArchiveMark> {
-        answered(async {
-            let row = sqlx::query(
-                "SELECT done_below, scanned_to, rescan_at FROM archive_marks WHERE tenant = $1",
-            )
-            .bind(tenant.as_str())
-            .fetch_optional(&self.pool)
-            .await
-            .map_err(failed)?;
-            row.map_or(Ok(ArchiveMark::default()), |row| {
-                Ok(ArchiveMark {
-                    done_below: rows::get(&row, "done_below")?,
-                    scanned_to: rows::get(&row, "scanned_to")?,
-                    rescan_at: Micros(rows::get(&row, "rescan_at")?),
-                })
-            })
-        })
-        .await
+        answered(marks::find_archive(self, tenant)).await
     }
 
     async fn keep_archive_mark(&self, tenant: &TenantId, mark: ArchiveMark) -> Result<()> {
-        answered(async {
-            sqlx::query(
-                "INSERT INTO archive_marks (tenant, done_below, scanned_to, rescan_at) \
-             VALUES ($1, $2, $3, $4) ON CONFLICT (tenant) DO UPDATE \
-             SET done_below = EXCLUDED.done_below, scanned_to = EXCLUDED.scanned_to, \
-                 rescan_at = EXCLUDED.rescan_at",
-            )
-            .bind(tenant.as_str())
-            .bind(mark.done_below)
-            .bind(mark.scanned_to)
-            .bind(mark.rescan_at.0)
-            .execute(&self.pool)
-            .await
-            .map_err(failed)
-            .map(drop)
-        })
-        .await
+        answered(marks::keep_archive(self, tenant, mark)).await
     }
 
     async fn find_purge_mark(&self, tenant: &TenantId) -> Result<PurgeMark> {
-        answered(async {
-            let row = sqlx::query(
-                "SELECT done_below, scanned_to, rescan_at, unclean FROM purge_marks WHERE tenant = $1",
-            )
-            .bind(tenant.as_str())
-            .fetch_optional(&self.pool)
-            .await
-            .map_err(failed)?;
-            row.map_or(Ok(PurgeMark::default()), |row| {
-                Ok(PurgeMark {
-                    scan: ArchiveMark {
-                        done_below: rows::get(&row, "done_below")?,
-                        scanned_to: rows::get(&row, "scanned_to")?,
-                        rescan_at: Micros(rows::get(&row, "rescan_at")?),
-                    },
-                    unclean: rows::get(&row, "unclean")?,
-                })
-            })
-        })
-        .await
+        answered(marks::find_purge(self, tenant)).await
     }
 
     async fn keep_purge_mark(
@@ -126,20 +77,7 @@ impl ColdStore for PostgresStore {
             if !holds(&mut tx, lease).await? {
                 return Ok(false);
             }
-            sqlx::query(
-                "INSERT INTO purge_marks (tenant, done_below, scanned_to, rescan_at, unclean) \
-                 VALUES ($1, $2, $3, $4, $5) ON CONFLICT (tenant) DO UPDATE \
-                 SET done_below = EXCLUDED.done_below, scanned_to = EXCLUDED.scanned_to, \
-                     rescan_at = EXCLUDED.rescan_at, unclean = EXCLUDED.unclean",
-            )
-            .bind(tenant.as_str())
-            .bind(mark.scan.done_below)
-            .bind(mark.scan.scanned_to)
-            .bind(mark.scan.rescan_at.0)
-            .bind(mark.unclean)
-            .execute(&mut *tx)
-            .await
-            .map_err(failed)?;
+            bound(marks::keep_purge(tenant, mark)).execute(&mut *tx).await.map_err(failed)?;
             tx.commit().await.map_err(failed)?;
             Ok(true)
         })

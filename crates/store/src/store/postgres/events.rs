@@ -8,6 +8,7 @@ use super::batch::{Bound, EVENT_DELIVERIES, EVENTS, SUBSCRIPTIONS, Sql, bind};
 use super::call::Call;
 use super::failure::failed;
 use super::joined::{JoinedStatement, WriteMode};
+use super::pool::bound;
 use super::{PostgresStore, answered, rows};
 use crate::store::events::{
     CursorChange, CursorKey, CursorRow, CursorSettle, CursorWrite, DELIVERY_LOG, EventDeliveryRow,
@@ -123,28 +124,9 @@ fn cursor(write: &CursorWrite, sealed: &[SealedRecord]) -> Result<Vec<Call>> {
             .bind(at.leaf_index)
             .bind(at.ordinal)
         }
-        CursorChange::Rewind(at) => Call::new(
-            "UPDATE event_cursors SET leaf_index = $3, ordinal = $4, next_at = 0, broker = NULL, \
-               lease_until = 0, failures = 0, failing_since = NULL WHERE tenant = $1 AND subscriber = $2",
-        )
-        .bind(tenant)
-        .bind(subscriber)
-        .bind(at.leaf_index)
-        .bind(at.ordinal),
-        CursorChange::Active(active) => Call::new(
-            "UPDATE event_cursors SET active = $3, next_at = 0, failures = 0, \
-               failing_since = NULL WHERE tenant = $1 AND subscriber = $2",
-        )
-        .bind(tenant)
-        .bind(subscriber)
-        .bind(*active),
-        CursorChange::Remove => {
-            let own = |sql: &'static str| Call::new(sql).bind(tenant).bind(subscriber.as_str());
-            return Ok(vec![
-                own("DELETE FROM event_deliveries WHERE tenant = $1 AND subscriber = $2"),
-                own("DELETE FROM event_cursors WHERE tenant = $1 AND subscriber = $2"),
-            ]);
-        }
+        CursorChange::Rewind(at) => Call::of(cursors::rewind(&write.key, *at)),
+        CursorChange::Active(active) => Call::of(cursors::activate(&write.key, *active)),
+        CursorChange::Remove => return Ok(cursors::remove(&write.key).map(Call::of).into()),
     };
     Ok(vec![call])
 }
@@ -158,27 +140,11 @@ async fn settle(
 ) -> Result<bool> {
     let subscriber = key.1.to_string();
     let mut tx = pool.begin().await.map_err(failed)?;
-    let moved = sqlx::query(
-        "UPDATE event_cursors SET leaf_index = $6, ordinal = $7, next_at = $8, failures = $9, \
-           failing_since = $10, lease_until = $11, attempts = attempts + $12 \
-         WHERE tenant = $1 AND subscriber = $2 AND broker = $3 AND leaf_index = $4 AND ordinal = $5",
-    )
-    .bind(key.0.as_str())
-    .bind(subscriber.as_str())
-    .bind(broker)
-    .bind(settle.from.leaf_index)
-    .bind(settle.from.ordinal)
-    .bind(settle.to.leaf_index)
-    .bind(settle.to.ordinal)
-    .bind(settle.next_at.0)
-    .bind(settle.failures)
-    .bind(settle.failing_since.map(|at| at.0))
-    .bind(settle.lease_until.0)
-    .bind(i64::try_from(log.len()).unwrap_or(i64::MAX))
-    .execute(&mut *tx)
-    .await
-    .map_err(failed)?
-    .rows_affected();
+    let moved = bound(cursors::settle(key, broker, settle, log.len()))
+        .execute(&mut *tx)
+        .await
+        .map_err(failed)?
+        .rows_affected();
     if moved == 0 {
         tx.rollback().await.map_err(failed)?;
         return Ok(false);

@@ -43,11 +43,6 @@ pub(super) async fn ensure_tenant(
         .map(drop)
 }
 
-/// All tenants, by name.
-pub(super) async fn list_tenants(pool: &PgPool) -> Result<Vec<TenantId>> {
-    tenants_by(pool, "SELECT tenant FROM tenants ORDER BY tenant").await
-}
-
 /// All tenants that a table of either database names.
 pub(super) async fn list_named_tenants(pool: &PgPool, log: &PgPool) -> Result<Vec<TenantId>> {
     let mut named: BTreeSet<TenantId> =

@@ -15,7 +15,8 @@ use sqlx::{ConnectOptions, Connection};
 use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
 use crate::store::rows::{self, WhichRecords};
 use crate::store::tables::{
-    agents, api_keys, dead_letters, edges, erasures, escalations, handoffs, holds, tasks,
+    agents, api_keys, brokers, checkpoints, dead_letters, edges, erasures, escalations, facts,
+    handoffs, holds, outbox, personal_data, refused_tasks, tasks, tenants,
 };
 use crate::store::{
     AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointPlace, CheckpointRow,
@@ -380,11 +381,11 @@ impl HandoffStore for PostgresStore {
         after: Option<CheckpointRef>,
         limit: i64,
     ) -> Result<Vec<CheckpointPlace>> {
-        answered(recovery::list_checkpoint_places(&self.pool, key, after, limit)).await
+        checkpoints::places(self, key, after, limit).await
     }
 
     async fn list_personal_data(&self, key: &HandoffKey) -> Result<Vec<Vec<u8>>> {
-        answered(recovery::list_personal_data(&self.pool, key)).await
+        answered(personal_data::list(self, key)).await
     }
 
     async fn list_overdue(&self, now: Micros, limit: i64) -> Result<Vec<Handoff>> {
@@ -392,7 +393,7 @@ impl HandoffStore for PostgresStore {
     }
 
     async fn forget_refused_tasks(&self, before: Micros) -> Result<u64> {
-        answered(claims::forget_refused_tasks(&self.pool, before)).await
+        answered(refused_tasks::forget(self, before)).await
     }
 }
 
@@ -514,7 +515,7 @@ impl OutboxStore for PostgresStore {
     }
 
     async fn list_queued(&self, task: &TaskKey, limit: i64) -> Result<Vec<OutboxRow>> {
-        answered(claims::list_queued(&self.pool, task, limit)).await
+        answered(outbox::list_queued(self, task, limit)).await
     }
 
     async fn list_waiting(
@@ -570,7 +571,7 @@ impl OutboxStore for PostgresStore {
     }
 
     async fn list_heartbeats(&self) -> Result<Vec<(String, Micros)>> {
-        answered(claims::list_heartbeats(&self.pool)).await
+        answered(brokers::list(self)).await
     }
 
     async fn list_clock_offsets(&self) -> Result<Vec<(String, i64)>> {
@@ -582,7 +583,7 @@ impl OutboxStore for PostgresStore {
     }
 
     async fn list_claims(&self, broker: &str) -> Result<Vec<ClaimKey>> {
-        answered(claims::list_claims(&self.pool, broker)).await
+        answered(outbox::list_claims(self, broker)).await
     }
 
     async fn release(&self, whose: ClaimRelease<'_>) -> Result<u64> {
@@ -644,7 +645,7 @@ impl DirectoryStore for PostgresStore {
     }
 
     async fn list_tenants(&self) -> Result<Vec<TenantId>> {
-        answered(log::list_tenants(&self.pool)).await
+        answered(tenants::list(self)).await
     }
 
     async fn list_named_tenants(&self) -> Result<Vec<TenantId>> {
@@ -771,7 +772,7 @@ impl AdminStore for PostgresStore {
     }
 
     async fn find_fact(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        answered(reads::find_fact(&self.pool, name)).await
+        answered(facts::find(self, name)).await
     }
 
     async fn depths(&self, idle_since: Micros) -> Result<Depths> {

@@ -64,7 +64,7 @@ async fn find<T>(pool: &PgPool, statement: Statement<'_>, decode: Decode<T>) -> 
 
 type Query<'q> = sqlx::query::Query<'q, Postgres, PgArguments>;
 
-fn bound(statement: Statement<'_>) -> Query<'static> {
+pub(super) fn bound(statement: Statement<'_>) -> Query<'static> {
     let query = sqlx::query(AssertSqlSafe(statement.text.into_owned()));
     statement.values.into_iter().fold(query, bind)
 }

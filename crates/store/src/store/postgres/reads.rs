@@ -39,15 +39,6 @@ pub(super) async fn settle_fact(pool: &PgPool, name: &str, value: &[u8]) -> Resu
     rows::get(&row, "value")
 }
 
-/// See [`crate::store::AdminStore::find_fact`].
-pub(super) async fn find_fact(pool: &PgPool, name: &str) -> Result<Option<Vec<u8>>> {
-    sqlx::query_scalar("SELECT value FROM facts WHERE name = $1")
-        .bind(name)
-        .fetch_optional(pool)
-        .await
-        .map_err(failed)
-}
-
 /// Walks the receivers by the index of open handoffs, one step each. Grouped, the planner may read all of a tenant's
 /// handoffs, closed ones too: it cannot know how few are open.
 const OPEN: &str = "WITH RECURSIVE receivers AS ( \

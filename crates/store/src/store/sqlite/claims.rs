@@ -11,9 +11,7 @@ use crate::store::tables::{
     outbox::{self, OUTBOX},
     returns::{self, RETURN},
 };
-use crate::store::{
-    ClaimKey, ClaimRelease, DeliveryClaim, OutboxRow, ReceiverKey, Result, ReturnRow, TaskKey,
-};
+use crate::store::{ClaimRelease, DeliveryClaim, OutboxRow, ReceiverKey, Result, ReturnRow};
 use handoffd_core::domain::handoff::DeliveryMode;
 use handoffd_core::domain::ids::{HandoffId, Micros, TenantId};
 
@@ -78,15 +76,6 @@ pub(super) fn list_due_among(
 /// Condition: the first row of its task, and unclaimed.
 const FREE_FIRST: &str = "o.visible_at <= ? AND NOT EXISTS (SELECT 1 FROM outbox AS before \
      WHERE before.tenant = o.tenant AND before.task_id = o.task_id AND before.seq < o.seq)";
-
-/// See [`crate::store::OutboxStore::list_queued`].
-pub(super) fn list_queued(db: &Db, (tenant, task): &TaskKey, limit: i64) -> Result<Vec<OutboxRow>> {
-    let sql = format!(
-        "SELECT {OUTBOX} FROM outbox AS o WHERE o.tenant = ? AND o.task_id = ? ORDER BY o.seq LIMIT ?"
-    );
-    let query = db.query(&sql).bind(tenant.as_str()).bind(task.to_string());
-    query.bind(limit.max(0)).list(outbox::decode)
-}
 
 /// See [`crate::store::OutboxStore::list_waiting`].
 pub(super) fn list_waiting(
@@ -280,11 +269,6 @@ pub(super) fn claim_returns(
     Ok(found)
 }
 
-/// See [`crate::store::HandoffStore::forget_refused_tasks`].
-pub(super) fn forget_refused_tasks(db: &Db, before: Micros) -> Result<u64> {
-    db.query("DELETE FROM refused_tasks WHERE updated_at < ?").bind(before.0).execute()
-}
-
 /// See [`crate::store::OutboxStore::beat`].
 pub(super) fn beat(db: &Db, broker: &str, now: Micros) -> Result<()> {
     db.query(
@@ -297,12 +281,6 @@ pub(super) fn beat(db: &Db, broker: &str, now: Micros) -> Result<()> {
     Ok(())
 }
 
-/// See [`crate::store::OutboxStore::list_heartbeats`].
-pub(super) fn list_heartbeats(db: &Db) -> Result<Vec<(String, Micros)>> {
-    db.query("SELECT broker, seen_at FROM brokers ORDER BY broker")
-        .list(|row| Ok((rows::get(row, "broker")?, Micros(rows::get(row, "seen_at")?))))
-}
-
 /// See [`crate::store::OutboxStore::list_strangers`].
 pub(super) fn list_strangers(db: &Db) -> Result<Vec<String>> {
     db.query(
@@ -310,19 +288,6 @@ pub(super) fn list_strangers(db: &Db) -> Result<Vec<String>> {
            AND claimed_by NOT IN (SELECT broker FROM brokers) ORDER BY claimed_by",
     )
     .list(|row| rows::get(row, "claimed_by"))
-}
-
-/// See [`crate::store::OutboxStore::list_claims`].
-pub(super) fn list_claims(db: &Db, broker: &str) -> Result<Vec<ClaimKey>> {
-    db.query(
-        "SELECT tenant, handoff_id, attempt FROM outbox WHERE mode <> 'pull' AND claimed_by = ? \
-         ORDER BY tenant, handoff_id",
-    )
-    .bind(broker)
-    .list(|row| {
-        let key = (rows::parse(row, "tenant")?, rows::parse(row, "handoff_id")?);
-        Ok((key, rows::get(row, "attempt")?))
-    })
 }
 
 /// Frees claims; a condition follows.

@@ -14,6 +14,7 @@ use crate::store::cold::{
 };
 use crate::store::query::Row;
 use crate::store::rows::KEPT;
+use crate::store::tables::marks;
 use crate::store::{Result, StoredContent};
 use handoffd_core::domain::ids::{ContentId, Micros, TenantId};
 
@@ -50,36 +51,15 @@ impl ColdStore for SqliteStore {
     }
 
     async fn find_archive_mark(&self, tenant: &TenantId) -> Result<ArchiveMark> {
-        let sql = "SELECT done_below, scanned_to, rescan_at FROM archive_marks WHERE tenant = ?";
-        let found = self.read(|db| db.query(sql).bind(tenant.as_str()).find(mark)).await?;
-        Ok(found.unwrap_or_default())
+        marks::find_archive(self, tenant).await
     }
 
     async fn keep_archive_mark(&self, tenant: &TenantId, mark: ArchiveMark) -> Result<()> {
-        self.write(|db| {
-            db.query(
-                "INSERT INTO archive_marks (tenant, done_below, scanned_to, rescan_at) \
-             VALUES (?, ?, ?, ?) ON CONFLICT (tenant) DO UPDATE \
-             SET done_below = excluded.done_below, scanned_to = excluded.scanned_to, \
-                 rescan_at = excluded.rescan_at",
-            )
-            .bind(tenant.as_str())
-            .bind(mark.done_below)
-            .bind(mark.scanned_to)
-            .bind(mark.rescan_at.0)
-            .execute()
-            .map(drop)
-        })
-        .await
+        marks::keep_archive(self, tenant, mark).await
     }
 
     async fn find_purge_mark(&self, tenant: &TenantId) -> Result<PurgeMark> {
-        let sql =
-            "SELECT done_below, scanned_to, rescan_at, unclean FROM purge_marks WHERE tenant = ?";
-        let purge =
-            |row: &dyn Row| Ok(PurgeMark { scan: mark(row)?, unclean: row.get("unclean")? });
-        let found = self.read(|db| db.query(sql).bind(tenant.as_str()).find(purge)).await?;
-        Ok(found.unwrap_or_default())
+        marks::find_purge(self, tenant).await
     }
 
     async fn keep_purge_mark(
@@ -89,19 +69,7 @@ impl ColdStore for SqliteStore {
         mark: PurgeMark,
     ) -> Result<bool> {
         self.under(lease, |db| {
-            db.query(
-                "INSERT INTO purge_marks (tenant, done_below, scanned_to, rescan_at, unclean) \
-             VALUES (?, ?, ?, ?, ?) ON CONFLICT (tenant) DO UPDATE \
-             SET done_below = excluded.done_below, scanned_to = excluded.scanned_to, \
-                 rescan_at = excluded.rescan_at, unclean = excluded.unclean",
-            )
-            .bind(tenant.as_str())
-            .bind(mark.scan.done_below)
-            .bind(mark.scan.scanned_to)
-            .bind(mark.scan.rescan_at.0)
-            .bind(mark.unclean)
-            .execute()
-            .map(|_| true)
+            db.statement(&marks::keep_purge(tenant, mark)).execute().map(|_| true)
         })
         .await
     }
@@ -269,14 +237,6 @@ impl SqliteStore {
         })
         .await
     }
-}
-
-fn mark(row: &dyn Row) -> Result<ArchiveMark> {
-    Ok(ArchiveMark {
-        done_below: row.get("done_below")?,
-        scanned_to: row.get("scanned_to")?,
-        rescan_at: Micros(row.get("rescan_at")?),
-    })
 }
 
 fn archivable(row: &dyn Row) -> Result<Archivable> {

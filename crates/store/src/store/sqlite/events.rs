@@ -107,34 +107,12 @@ fn write_cursor(db: &Db, write: &CursorWrite, sealed: &[SealedRecord]) -> Result
             .bind(at.leaf_index)
             .bind(at.ordinal)
         }
-        CursorChange::Rewind(at) => db
-            .query(
-                "UPDATE event_cursors SET leaf_index = ?, ordinal = ?, \
-               next_at = 0, broker = NULL, \
-               lease_until = 0, failures = 0, failing_since = NULL \
-             WHERE tenant = ? AND subscriber = ?",
-            )
-            .bind(at.leaf_index)
-            .bind(at.ordinal)
-            .bind(tenant)
-            .bind(subscriber),
-        CursorChange::Active(active) => db
-            .query(
-                "UPDATE event_cursors SET active = ?, next_at = 0, \
-               failures = 0, failing_since = NULL \
-             WHERE tenant = ? AND subscriber = ?",
-            )
-            .bind(*active)
-            .bind(tenant)
-            .bind(subscriber),
+        CursorChange::Rewind(at) => db.statement(&cursors::rewind(&write.key, *at)),
+        CursorChange::Active(active) => db.statement(&cursors::activate(&write.key, *active)),
         CursorChange::Remove => {
-            db.query("DELETE FROM event_deliveries WHERE tenant = ? AND subscriber = ?")
-                .bind(tenant)
-                .bind(subscriber.clone())
-                .execute()?;
-            db.query("DELETE FROM event_cursors WHERE tenant = ? AND subscriber = ?")
-                .bind(tenant)
-                .bind(subscriber)
+            let [attempts, cursor] = cursors::remove(&write.key);
+            db.statement(&attempts).execute()?;
+            db.statement(&cursor)
         }
     };
     query.execute().map(drop)
@@ -148,25 +126,7 @@ fn settle(
     log: &[EventDeliveryRow],
 ) -> Result<bool> {
     let subscriber = key.1.to_string();
-    let moved = db
-        .query(
-            "UPDATE event_cursors SET leaf_index = ?, ordinal = ?, next_at = ?, failures = ?, \
-           failing_since = ?, lease_until = ?, attempts = attempts + ? \
-         WHERE tenant = ? AND subscriber = ? AND broker = ? AND leaf_index = ? AND ordinal = ?",
-        )
-        .bind(settle.to.leaf_index)
-        .bind(settle.to.ordinal)
-        .bind(settle.next_at.0)
-        .bind(settle.failures)
-        .bind(settle.failing_since.map(|at| at.0))
-        .bind(settle.lease_until.0)
-        .bind(i64::try_from(log.len()).unwrap_or(i64::MAX))
-        .bind(key.0.as_str())
-        .bind(subscriber.as_str())
-        .bind(broker)
-        .bind(settle.from.leaf_index)
-        .bind(settle.from.ordinal)
-        .execute()?;
+    let moved = db.statement(&cursors::settle(key, broker, settle, log.len())).execute()?;
     if moved == 0 {
         return Ok(false);
     }

@@ -13,7 +13,8 @@ use tokio::sync::Mutex;
 use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
 use crate::store::rows::{self, WhichRecords};
 use crate::store::tables::{
-    agents, api_keys, dead_letters, edges, erasures, escalations, handoffs, holds, tasks,
+    agents, api_keys, brokers, checkpoints, dead_letters, edges, erasures, escalations, facts,
+    handoffs, holds, outbox, personal_data, refused_tasks, tasks, tenants,
 };
 use crate::store::{
     AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointPlace, CheckpointRow,
@@ -218,11 +219,11 @@ impl HandoffStore for SqliteStore {
         after: Option<CheckpointRef>,
         limit: i64,
     ) -> Result<Vec<CheckpointPlace>> {
-        self.read(|db| recovery::list_checkpoint_places(db, key, after, limit)).await
+        checkpoints::places(self, key, after, limit).await
     }
 
     async fn list_personal_data(&self, key: &HandoffKey) -> Result<Vec<Vec<u8>>> {
-        self.read(|db| recovery::list_personal_data(db, key)).await
+        personal_data::list(self, key).await
     }
 
     async fn list_overdue(&self, now: Micros, limit: i64) -> Result<Vec<Handoff>> {
@@ -230,7 +231,7 @@ impl HandoffStore for SqliteStore {
     }
 
     async fn forget_refused_tasks(&self, before: Micros) -> Result<u64> {
-        self.write(|db| claims::forget_refused_tasks(db, before)).await
+        refused_tasks::forget(self, before).await
     }
 }
 
@@ -346,7 +347,7 @@ impl OutboxStore for SqliteStore {
     }
 
     async fn list_queued(&self, task: &TaskKey, limit: i64) -> Result<Vec<OutboxRow>> {
-        self.read(|db| claims::list_queued(db, task, limit)).await
+        outbox::list_queued(self, task, limit).await
     }
 
     async fn list_waiting(
@@ -406,7 +407,7 @@ impl OutboxStore for SqliteStore {
     }
 
     async fn list_heartbeats(&self) -> Result<Vec<(String, Micros)>> {
-        self.read(claims::list_heartbeats).await
+        brokers::list(self).await
     }
 
     async fn list_strangers(&self) -> Result<Vec<String>> {
@@ -414,7 +415,7 @@ impl OutboxStore for SqliteStore {
     }
 
     async fn list_claims(&self, broker: &str) -> Result<Vec<ClaimKey>> {
-        self.read(|db| claims::list_claims(db, broker)).await
+        outbox::list_claims(self, broker).await
     }
 
     async fn release(&self, whose: ClaimRelease<'_>) -> Result<u64> {
@@ -476,7 +477,7 @@ impl DirectoryStore for SqliteStore {
     }
 
     async fn list_tenants(&self) -> Result<Vec<TenantId>> {
-        self.read(reads::list_tenants).await
+        tenants::list(self).await
     }
 
     async fn list_named_tenants(&self) -> Result<Vec<TenantId>> {
@@ -555,7 +556,7 @@ impl AdminStore for SqliteStore {
     }
 
     async fn find_fact(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        self.read(|db| reads::find_fact(db, name)).await
+        facts::find(self, name).await
     }
 
     async fn depths(&self, idle_since: Micros) -> Result<Depths> {

@@ -55,16 +55,6 @@ pub(super) fn settle_fact(db: &Db, name: &str, value: &[u8]) -> Result<Vec<u8>> 
     db.query("SELECT value FROM facts WHERE name = ?").bind(name).one(|row| row.get("value"))
 }
 
-/// See [`crate::store::AdminStore::find_fact`].
-pub(super) fn find_fact(db: &Db, name: &str) -> Result<Option<Vec<u8>>> {
-    db.query("SELECT value FROM facts WHERE name = ?").bind(name).find(|row| row.get("value"))
-}
-
-/// See [`crate::store::DirectoryStore::list_tenants`].
-pub(super) fn list_tenants(db: &Db) -> Result<Vec<TenantId>> {
-    db.query("SELECT tenant FROM tenants ORDER BY tenant").list(|row| rows::parse(row, "tenant"))
-}
-
 /// See [`crate::store::DirectoryStore::list_named_tenants`].
 pub(super) fn list_named_tenants(db: &Db) -> Result<Vec<TenantId>> {
     db.query(

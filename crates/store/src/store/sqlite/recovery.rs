@@ -2,20 +2,13 @@
 
 use super::db::{Db, Pieces};
 use super::reads::NewestQuery;
-use super::rows;
-use crate::store::rows::unreadable;
 use crate::store::tables::{
     checkpoints::{self, CHECKPOINT},
     escalations::{self, ESCALATION},
 };
-use crate::store::{
-    CheckpointCursor, CheckpointPlace, CheckpointRow, Cursor, EscalationFilter, HandoffKey, Result,
-    TaskKey,
-};
+use crate::store::{CheckpointCursor, CheckpointRow, Cursor, EscalationFilter, Result, TaskKey};
 use handoffd_core::domain::escalation::{Escalation, EscalationStatus};
-use handoffd_core::domain::handoff::CheckpointRef;
 use handoffd_core::domain::ids::{AgentId, TenantId};
-use handoffd_core::evidence::commitment::unpack;
 
 /// See [`crate::store::HandoffStore::list_escalations`].
 pub(super) fn list_escalations(
@@ -64,37 +57,4 @@ pub(super) fn list_checkpoints(
     query.push(" ORDER BY created_at DESC, execution_id DESC, seq DESC LIMIT ");
     query.push_bind(limit.max(0));
     query.build(db).list(checkpoints::decode)
-}
-
-/// See [`crate::store::HandoffStore::list_checkpoint_places`].
-pub(super) fn list_checkpoint_places(
-    db: &Db,
-    key: &TaskKey,
-    after: Option<CheckpointRef>,
-    limit: i64,
-) -> Result<Vec<CheckpointPlace>> {
-    let mut query = Pieces::new(
-        "SELECT execution_id, seq, commitment FROM checkpoints WHERE tenant = ".to_owned(),
-    );
-    query.push_bind(key.0.as_str().to_owned());
-    query.push(" AND task_id = ").push_bind(key.1.to_string());
-    if let Some(CheckpointRef { execution_id, seq }) = after {
-        query.push(" AND (execution_id, seq) > (").push_bind(execution_id.to_string());
-        query.push(", ").push_bind(seq).push(")");
-    }
-    query.push(" ORDER BY execution_id, seq LIMIT ").push_bind(limit.max(0));
-    query.build(db).list(checkpoints::place)
-}
-
-/// See [`crate::store::HandoffStore::list_personal_data`].
-pub(super) fn list_personal_data(db: &Db, key: &HandoffKey) -> Result<Vec<Vec<u8>>> {
-    db.query(
-        "SELECT codec, bytes FROM personal_data \
-         WHERE tenant = ? AND handoff_id = ? AND bytes IS NOT NULL ORDER BY leaf_index, ordinal",
-    )
-    .bind(key.0.as_str())
-    .bind(key.1.to_string())
-    .list(|row| {
-        unpack(rows::codec(row)?, rows::get(row, "bytes")?).map_err(|err| unreadable("bytes", err))
-    })
 }

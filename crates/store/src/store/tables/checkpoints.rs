@@ -1,9 +1,9 @@
 //! `checkpoints`: saved states of runs.
 
-use crate::store::query::Row;
+use crate::store::query::{Database, Row, Statement};
 use crate::store::rows::{codec, get, hash32, micros, parse};
 use crate::store::table::table;
-use crate::store::{CheckpointPlace, CheckpointRow, Result};
+use crate::store::{CheckpointPlace, CheckpointRow, Result, TaskKey};
 use handoffd_core::domain::handoff::CheckpointRef;
 use handoffd_core::evidence::commitment::PackedContent;
 
@@ -42,7 +42,29 @@ pub(in crate::store) fn decode(row: &dyn Row) -> Result<CheckpointRow> {
 }
 
 /// The place of a checkpoint, with the commitment to its content.
-pub(in crate::store) fn place(row: &dyn Row) -> Result<CheckpointPlace> {
+fn place(row: &dyn Row) -> Result<CheckpointPlace> {
     let at = CheckpointRef { execution_id: parse(row, "execution_id")?, seq: get(row, "seq")? };
     Ok((at, hash32(row, "commitment")?))
+}
+
+/// See [`crate::store::HandoffStore::list_checkpoint_places`].
+pub(in crate::store) async fn places<D: Database>(
+    db: &D,
+    (tenant, task): &TaskKey,
+    after: Option<CheckpointRef>,
+    limit: i64,
+) -> Result<Vec<CheckpointPlace>> {
+    let (behind, last) = match after {
+        Some(_) => (" AND (execution_id, seq) > ($3, $4)", 5),
+        None => ("", 3),
+    };
+    let text = format!(
+        "SELECT execution_id, seq, commitment FROM checkpoints \
+         WHERE tenant = $1 AND task_id = $2{behind} ORDER BY execution_id, seq LIMIT ${last}"
+    );
+    let mut page = Statement::new(text).bind(tenant).bind(*task);
+    if let Some(CheckpointRef { execution_id, seq }) = after {
+        page = page.bind(execution_id).bind(seq);
+    }
+    db.list(page.bind(limit.max(0)), place).await
 }

@@ -1,9 +1,12 @@
 //! `event_cursors` and `event_deliveries`: how far a subscriber was told of events, and its last attempts.
 
 use crate::store::Result;
-use crate::store::events::{CursorKey, CursorRow, EventDeliveryOutcome, EventDeliveryRow};
+use crate::store::events::{
+    CursorKey, CursorRow, CursorSettle, EventDeliveryOutcome, EventDeliveryRow,
+};
 use crate::store::query::{Database, Row, Statement};
 use crate::store::rows::{get, micros, micros_opt, parse, position, state};
+use handoffd_core::domain::event::Position;
 use handoffd_core::domain::ids::Micros;
 
 /// Columns of a cursor.
@@ -117,4 +120,60 @@ pub(in crate::store) async fn list_deliveries<D: Database>(
     );
     let list = Statement::new(text).bind(&key.0).bind(key.1.to_string());
     db.list(list.bind(before.unwrap_or(i64::MAX)).bind(limit), delivery).await
+}
+
+/// Moves a cursor back, and ends what it waited for.
+pub(in crate::store) fn rewind(key: &CursorKey, at: Position) -> Statement<'static> {
+    let rewind = Statement::new(
+        "UPDATE event_cursors SET leaf_index = $3, ordinal = $4, next_at = 0, broker = NULL, \
+           lease_until = 0, failures = 0, failing_since = NULL WHERE tenant = $1 AND subscriber = $2",
+    );
+    of(rewind, key).bind(at.leaf_index).bind(at.ordinal)
+}
+
+/// Lets a cursor go on, or stops it.
+pub(in crate::store) fn activate(key: &CursorKey, active: bool) -> Statement<'static> {
+    let activate = Statement::new(
+        "UPDATE event_cursors SET active = $3, next_at = 0, failures = 0, \
+           failing_since = NULL WHERE tenant = $1 AND subscriber = $2",
+    );
+    of(activate, key).bind(active)
+}
+
+/// Deletes a cursor with its attempts.
+pub(in crate::store) fn remove(key: &CursorKey) -> [Statement<'static>; 2] {
+    [
+        "DELETE FROM event_deliveries WHERE tenant = $1 AND subscriber = $2",
+        "DELETE FROM event_cursors WHERE tenant = $1 AND subscriber = $2",
+    ]
+    .map(|text| of(Statement::new(text), key))
+}
+
+/// Moves a cursor on after `attempts`; it changes no row where another broker has the line.
+pub(in crate::store) fn settle(
+    key: &CursorKey,
+    broker: &str,
+    settle: &CursorSettle,
+    attempts: usize,
+) -> Statement<'static> {
+    let moved = Statement::new(
+        "UPDATE event_cursors SET leaf_index = $6, ordinal = $7, next_at = $8, failures = $9, \
+           failing_since = $10, lease_until = $11, attempts = attempts + $12 \
+         WHERE tenant = $1 AND subscriber = $2 AND broker = $3 AND leaf_index = $4 AND ordinal = $5",
+    );
+    of(moved, key)
+        .bind(broker.to_owned())
+        .bind(settle.from.leaf_index)
+        .bind(settle.from.ordinal)
+        .bind(settle.to.leaf_index)
+        .bind(settle.to.ordinal)
+        .bind(settle.next_at)
+        .bind(settle.failures)
+        .bind(settle.failing_since)
+        .bind(settle.lease_until)
+        .bind(i64::try_from(attempts).unwrap_or(i64::MAX))
+}
+
+fn of(statement: Statement<'static>, key: &CursorKey) -> Statement<'static> {
+    statement.bind(key.0.to_string()).bind(key.1.to_string())
 }

@@ -3,6 +3,7 @@
 
 pub(super) mod agents;
 pub(super) mod api_keys;
+pub(super) mod brokers;
 pub mod caps;
 pub(super) mod checkpoints;
 pub mod console_sessions;
@@ -12,10 +13,13 @@ pub(super) mod dead_letters;
 pub(super) mod edges;
 pub(super) mod erasures;
 pub(super) mod escalations;
+pub(super) mod facts;
 pub(super) mod handoffs;
 pub(super) mod holds;
+pub(super) mod marks;
 pub mod opinions;
 pub(super) mod outbox;
+pub(super) mod personal_data;
 pub mod refusals;
 pub(super) mod refused_tasks;
 pub mod requests;
@@ -24,3 +28,4 @@ pub mod schemas;
 pub mod streams;
 pub(super) mod subscriptions;
 pub(super) mod tasks;
+pub(super) mod tenants;

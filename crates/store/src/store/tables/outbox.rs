@@ -1,9 +1,11 @@
 //! `outbox`: handoffs that wait for delivery.
 
-use crate::store::query::{Row, unreadable};
+use crate::store::query::{Database, Row, Statement, unreadable};
+use crate::store::rows::handoff_key;
 use crate::store::rows::{get, micros, mode, parse};
 use crate::store::table::table;
 use crate::store::{BatchState, OutboxRow, Result};
+use crate::store::{ClaimKey, TaskKey};
 use handoffd_core::domain::handoff::Priority;
 
 /// The columns, as a statement lists them.
@@ -53,4 +55,30 @@ pub(in crate::store) fn load(row: &dyn Row, state: &mut BatchState) -> Result<()
 fn priority(row: &dyn Row) -> Result<Priority> {
     let rank = get::<i32>(row, "priority")?;
     Priority::of_rank(rank).ok_or_else(|| unreadable("priority", rank))
+}
+
+/// See [`crate::store::OutboxStore::list_queued`].
+pub(in crate::store) async fn list_queued<D: Database>(
+    db: &D,
+    task: &TaskKey,
+    limit: i64,
+) -> Result<Vec<OutboxRow>> {
+    let text = format!(
+        "SELECT {OUTBOX} FROM outbox AS o WHERE o.tenant = $1 AND o.task_id = $2 ORDER BY o.seq LIMIT $3"
+    );
+    let queued = Statement::new(text).bind(&task.0).bind(task.1).bind(limit.max(0));
+    db.list(queued, decode).await
+}
+
+/// See [`crate::store::OutboxStore::list_claims`].
+pub(in crate::store) async fn list_claims<D: Database>(
+    db: &D,
+    broker: &str,
+) -> Result<Vec<ClaimKey>> {
+    let claims = Statement::new(
+        "SELECT tenant, handoff_id, attempt FROM outbox \
+         WHERE mode <> 'pull' AND claimed_by = $1 ORDER BY tenant, handoff_id",
+    );
+    let claim = |row: &dyn Row| Ok((handoff_key(row)?, get(row, "attempt")?));
+    db.list(claims.bind(broker), claim).await
 }

@@ -1,9 +1,10 @@
 //! `refused_tasks`: an agent's refused submissions on a task that does not exist.
 
-use crate::store::query::Row;
+use crate::store::query::{Database, Row, Statement};
 use crate::store::rows::{get, micros, parse};
 use crate::store::table::table;
 use crate::store::{BatchState, RefusedTaskRow, Result};
+use handoffd_core::domain::ids::Micros;
 
 /// The columns, as a statement lists them.
 pub(in crate::store) const REFUSED_TASK: &str = REFUSED_TASKS.list;
@@ -33,4 +34,9 @@ pub(in crate::store) fn load(row: &dyn Row, state: &mut BatchState) -> Result<()
     let row = decode(row)?;
     state.refused_tasks.insert(row.key(), row);
     Ok(())
+}
+
+/// See [`crate::store::HandoffStore::forget_refused_tasks`].
+pub(in crate::store) async fn forget<D: Database>(db: &D, before: Micros) -> Result<u64> {
+    db.change(Statement::new("DELETE FROM refused_tasks WHERE updated_at < $1").bind(before)).await
 }

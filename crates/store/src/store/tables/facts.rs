@@ -1,0 +1,10 @@
+//! `facts`: what is set once for a database, such as the check value of the master key.
+
+use crate::store::Result;
+use crate::store::query::{Database, Statement};
+
+/// See [`crate::store::AdminStore::find_fact`].
+pub(in crate::store) async fn find<D: Database>(db: &D, name: &str) -> Result<Option<Vec<u8>>> {
+    let fact = Statement::new("SELECT value FROM facts WHERE name = $1");
+    db.find(fact.bind(name), |row| row.get("value")).await
+}

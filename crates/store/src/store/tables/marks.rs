@@ -1,0 +1,69 @@
+//! `archive_marks` and `purge_marks`: the places up to which the archive, or the retention, has gone through a log.
+
+use crate::store::Result;
+use crate::store::cold::{ArchiveMark, PurgeMark};
+use crate::store::query::{Database, Row, Statement};
+use crate::store::rows::{get, micros};
+use handoffd_core::domain::ids::TenantId;
+
+fn decode(row: &dyn Row) -> Result<ArchiveMark> {
+    Ok(ArchiveMark {
+        done_below: get(row, "done_below")?,
+        scanned_to: get(row, "scanned_to")?,
+        rescan_at: micros(row, "rescan_at")?,
+    })
+}
+
+/// See [`crate::store::ColdStore::find_archive_mark`].
+pub(in crate::store) async fn find_archive<D: Database>(
+    db: &D,
+    tenant: &TenantId,
+) -> Result<ArchiveMark> {
+    let mark = Statement::new(
+        "SELECT done_below, scanned_to, rescan_at FROM archive_marks WHERE tenant = $1",
+    );
+    Ok(db.find(mark.bind(tenant), decode).await?.unwrap_or_default())
+}
+
+/// See [`crate::store::ColdStore::keep_archive_mark`].
+pub(in crate::store) async fn keep_archive<D: Database>(
+    db: &D,
+    tenant: &TenantId,
+    mark: ArchiveMark,
+) -> Result<()> {
+    let keep = Statement::new(
+        "INSERT INTO archive_marks (tenant, done_below, scanned_to, rescan_at) \
+         VALUES ($1, $2, $3, $4) ON CONFLICT (tenant) DO UPDATE \
+         SET done_below = EXCLUDED.done_below, scanned_to = EXCLUDED.scanned_to, \
+             rescan_at = EXCLUDED.rescan_at",
+    );
+    let keep = keep.bind(tenant).bind(mark.done_below).bind(mark.scanned_to);
+    db.change(keep.bind(mark.rescan_at)).await.map(|_| ())
+}
+
+/// See [`crate::store::ColdStore::find_purge_mark`].
+pub(in crate::store) async fn find_purge<D: Database>(
+    db: &D,
+    tenant: &TenantId,
+) -> Result<PurgeMark> {
+    let mark = Statement::new(
+        "SELECT done_below, scanned_to, rescan_at, unclean FROM purge_marks WHERE tenant = $1",
+    );
+    let purge = |row: &dyn Row| Ok(PurgeMark { scan: decode(row)?, unclean: get(row, "unclean")? });
+    Ok(db.find(mark.bind(tenant), purge).await?.unwrap_or_default())
+}
+
+/// Writes a purge's mark, under its lease.
+pub(in crate::store) fn keep_purge(tenant: &TenantId, mark: PurgeMark) -> Statement<'static> {
+    Statement::new(
+        "INSERT INTO purge_marks (tenant, done_below, scanned_to, rescan_at, unclean) \
+         VALUES ($1, $2, $3, $4, $5) ON CONFLICT (tenant) DO UPDATE \
+         SET done_below = EXCLUDED.done_below, scanned_to = EXCLUDED.scanned_to, \
+             rescan_at = EXCLUDED.rescan_at, unclean = EXCLUDED.unclean",
+    )
+    .bind(tenant.to_string())
+    .bind(mark.scan.done_below)
+    .bind(mark.scan.scanned_to)
+    .bind(mark.scan.rescan_at)
+    .bind(mark.unclean)
+}
