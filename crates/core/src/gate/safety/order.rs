@@ -65,7 +65,7 @@ pub(super) fn is_certain(
     {
         return false;
     }
-    if goes_over_code(&within) || is_passive(&within) {
+    if goes_over_code(&within) {
         return false;
     }
     match proof {
@@ -88,11 +88,6 @@ fn goes_over_code(text: &str) -> bool {
     block(first.trim_end())
         || last.starts_with('/')
         || lines.any(|line| ends(line) || line.starts_with('/'))
-}
-
-/// Whether a match begins with a verb of Russian that tells of what is done ("is ignored") and orders nothing.
-fn is_passive(text: &str) -> bool {
-    words(text).next().is_some_and(|word| word.ends_with("ется") || word.ends_with("ются"))
 }
 
 /// Whether an order follows a match that this stands behind.
