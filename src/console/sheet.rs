@@ -269,7 +269,7 @@ impl Serialize for Facts {
     }
 }
 
-/// A text of somebody else, shown as it is.
+/// Untrusted text, shown as it is.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Quote {
     /// Its place or speaker.
