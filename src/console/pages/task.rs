@@ -55,7 +55,8 @@ async fn make(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
     };
     let mut sheet = Sheet::new(frame)
         .status(Cell::status(task.get("status")))
-        .lead(text::visible(why.text("sentence")))
+        // An open task says why it waits in the part below.
+        .lead(if ended { text::visible(why.text("sentence")) } else { String::new() })
         .buttons(acts)
         .buttons([Some(bundle)]);
     if !ended {
