@@ -3,7 +3,6 @@
 use serde_json::json;
 
 use crate::browser::Browser;
-use crate::harness::Broker;
 use crate::message::Message;
 
 /// Text that would leave its element or its attribute, hide, or turn around.
