@@ -3,6 +3,7 @@
 use reqwest::Method;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
+use url::form_urlencoded::Serializer;
 
 use crate::harness::{Broker, Caller};
 
@@ -60,7 +61,11 @@ impl Browser {
     async fn send(&self, method: Method, path: &str, form: &[(&str, &str)]) -> Page {
         let mut request = self.caller.request(method.clone(), path).header("cookie", &self.token);
         if method == Method::POST {
-            request = request.header("origin", &self.caller.base).form(form);
+            let body = Serializer::new(String::new()).extend_pairs(form).finish();
+            request = request
+                .header("origin", &self.caller.base)
+                .header("content-type", "application/x-www-form-urlencoded")
+                .body(body);
         }
         let response = request.send().await.unwrap();
         let (status, headers) = (response.status().as_u16(), response.headers().clone());

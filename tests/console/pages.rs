@@ -3,7 +3,6 @@
 use serde_json::json;
 
 use crate::browser::{Browser, between};
-use crate::harness::Broker;
 use crate::message::Message;
 use crate::receiver::bare;
 
