@@ -32,7 +32,7 @@ impl Verb {
     }
 }
 
-/// What a field takes.
+/// Values of a field.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind {
     Line,
@@ -627,7 +627,7 @@ pub(super) fn of_remedy(cause: &str, request: &str) -> Option<(&'static Act, Vec
 /// The page that asks before an action.
 pub(super) async fn ask(desk: Desk, Path(name): Path<String>) -> Response {
     let Some(act) = named(&name) else {
-        return desk.refused(&Refusal::unknown("There is no such action."));
+        return desk.refused(&Refusal::unknown("This action does not exist."));
     };
     if !act.rights.allow(desk.role()) {
         return desk.refused(&not_yours());
@@ -666,7 +666,7 @@ fn objects<'a>(act: &Act, of: &[&'a str]) -> Vec<&'a str> {
 pub(super) async fn carry_out(Path(name): Path<String>, sent: Sent) -> Response {
     let Sent { desk, fields } = sent;
     let Some(act) = named(&name) else {
-        return desk.refused(&Refusal::unknown("There is no such action."));
+        return desk.refused(&Refusal::unknown("This action does not exist."));
     };
     let of: Vec<&str> = desk.query.all("of").collect();
     let dry = act.dry && !fields.get("dry").is_empty();

@@ -39,10 +39,10 @@ pub(super) fn routes() -> Router<Api> {
 
 /// An asset by its name. One of an earlier build answers 404: the page that named it is as old.
 async fn asset(Path(name): Path<String>) -> Response {
-    let asked = format!("/console/assets/{name}");
-    let (bytes, kind) = match asked {
-        asked if asked == *CSS_AT => (CSS, "text/css; charset=utf-8"),
-        asked if asked == *JS_AT => (JS, "text/javascript; charset=utf-8"),
+    let path = format!("/console/assets/{name}");
+    let (bytes, kind) = match path {
+        path if path == *CSS_AT => (CSS, "text/css; charset=utf-8"),
+        path if path == *JS_AT => (JS, "text/javascript; charset=utf-8"),
         _ => return StatusCode::NOT_FOUND.into_response(),
     };
     let text = std::str::from_utf8(bytes).unwrap_or_default();

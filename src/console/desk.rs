@@ -63,7 +63,7 @@ pub(super) struct Desk {
     pub(super) now: Micros,
 }
 
-/// What of a request stays when its body is read.
+/// The parts of a request that remain when its body is read.
 struct Asked {
     front: Option<FrontDoor>,
     query: Fields,
@@ -111,9 +111,9 @@ fn cookie(parts: &Parts, name: &str) -> String {
 impl FromRequestParts<Api> for Desk {
     type Rejection = Response;
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Response> {
-        let asked = Asked::of(parts);
+        let incoming = Asked::of(parts);
         let visitor = Visitor::from_request_parts(parts, api).await?;
-        asked.desk(visitor, api)
+        incoming.desk(visitor, api)
     }
 }
 
@@ -127,11 +127,11 @@ impl FromRequest<Api> for Sent {
     type Rejection = Response;
     async fn from_request(request: Request, api: &Api) -> Result<Self, Response> {
         let (parts, body) = request.into_parts();
-        let asked = Asked::of(&parts);
+        let incoming = Asked::of(&parts);
         let request = Request::from_parts(parts, body);
         let Posted(visitor, fields) =
             Posted::<Vec<(String, String)>>::from_request(request, api).await?;
-        Ok(Self { desk: asked.desk(visitor, api)?, fields: Fields(fields) })
+        Ok(Self { desk: incoming.desk(visitor, api)?, fields: Fields(fields) })
     }
 }
 
@@ -145,8 +145,8 @@ impl Desk {
         segments: &[&str],
         pairs: &[(&str, &str)],
     ) -> Result<Json, Refusal> {
-        let said: Vec<_> = pairs.iter().copied().filter(|(_, value)| !value.is_empty()).collect();
-        self.send(ApiRequest::get(segments).with(&said)).await
+        let filled: Vec<_> = pairs.iter().copied().filter(|(_, value)| !value.is_empty()).collect();
+        self.send(ApiRequest::get(segments).with(&filled)).await
     }
 
     /// Sends a request to the API.
@@ -186,13 +186,13 @@ impl Desk {
     /// The address of this page with some parameters of its query replaced; an empty value leaves one out.
     pub(super) fn here_with(&self, changes: &[(&str, &str)]) -> String {
         let path = self.here.split('?').next().unwrap_or_default();
-        let kept = self.query.0.iter().filter(|(name, _)| {
+        let rest = self.query.0.iter().filter(|(name, _)| {
             name != "done" && !changes.iter().any(|(changed, _)| changed == name)
         });
-        let kept = kept.map(|(name, value)| (name.as_str(), value.as_str()));
+        let rest = rest.map(|(name, value)| (name.as_str(), value.as_str()));
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.extend_pairs(
-            kept.chain(changes.iter().copied()).filter(|(_, value)| !value.is_empty()),
+            rest.chain(changes.iter().copied()).filter(|(_, value)| !value.is_empty()),
         );
         let query = query.finish();
         if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
@@ -267,7 +267,7 @@ impl Desk {
         self.page(refusal.status, &problem::page(self, refusal))
     }
 
-    /// Where a form leads after it was carried out: only to a page of the console.
+    /// The page after a form was carried out: only a page of the console.
     pub(super) fn back(to: &str) -> Response {
         let inside = to == "/console" || to.starts_with("/console/") || to.starts_with("/console?");
         let safe = inside && to.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');

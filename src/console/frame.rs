@@ -1,4 +1,4 @@
-//! What surrounds each page: navigation, breadcrumbs, theme, and messages about the last action.
+//! The frame of each page: navigation, breadcrumbs, theme, and messages about the last action.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use url::form_urlencoded::Serializer;

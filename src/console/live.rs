@@ -16,7 +16,7 @@ const MOST: &str = "100";
 struct News {
     /// How many there are, at most 100.
     count: usize,
-    /// Where to go on.
+    /// The cursor to go on from.
     cursor: String,
 }
 

@@ -313,7 +313,7 @@ pub(super) struct Bar {
     #[serde(skip)]
     pub(super) href: String,
     pub(super) status: Cell,
-    /// Where the wait begins, in thousandths of the width.
+    /// Begin of the wait, in thousandths of the width.
     pub(super) x: i64,
     /// Width of the wait for a verdict.
     pub(super) waiting: i64,
@@ -332,7 +332,7 @@ pub(super) struct Bar {
 }
 
 impl Bar {
-    /// Where the work begins.
+    /// Begin of the work.
     pub(super) fn work_at(&self) -> i64 {
         self.x + self.waiting
     }
@@ -414,7 +414,7 @@ pub(super) struct Matrix {
     pub(super) rows: Vec<(String, Vec<Cell>)>,
 }
 
-/// What a part of a page has.
+/// Content of a part of a page.
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
 pub(super) enum Content {

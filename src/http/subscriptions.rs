@@ -428,7 +428,7 @@ pub(super) async fn replay(
 /// Whether a subscription was told of the events up to a position. While events are under way the cursor follows what
 /// the endpoint has answered a moment later, so an endpoint that asks at once for what it has just heard waits for it.
 async fn told(api: &Api, key: &CursorKey, to: Position) -> Result<bool, Problem> {
-    let asked = tokio::time::Instant::now();
+    let began = tokio::time::Instant::now();
     loop {
         let Some(cursor) = api.store.find_cursor(key).await? else {
             return Ok(true);
@@ -436,7 +436,7 @@ async fn told(api: &Api, key: &CursorKey, to: Position) -> Result<bool, Problem>
         if cursor.position >= to {
             return Ok(true);
         }
-        if cursor.lease_until <= api.now() || asked.elapsed() >= CURSOR_WAIT {
+        if cursor.lease_until <= api.now() || began.elapsed() >= CURSOR_WAIT {
             return Ok(false);
         }
         tokio::time::sleep(CURSOR_LOOK).await;

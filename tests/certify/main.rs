@@ -1,6 +1,6 @@
 //! The certification kit against this broker: every claim holds, and a broker that breaks one promise fails its claim.
 
-#![allow(unreachable_pub, reason = "nobody's library")]
+#![allow(unreachable_pub, reason = "a test binary, not a library")]
 
 mod mutant;
 mod served;
@@ -81,12 +81,12 @@ async fn a_broker_that_breaks_a_promise_fails_the_claim() {
     let mut wrong = Vec::new();
     for mutant in MUTANTS {
         println!("{}", mutant.breaks);
-        let found = against(&broker, mutant, &[mutant.claim]).await;
-        if found != [mutant.claim] {
+        let failures = against(&broker, mutant, &[mutant.claim]).await;
+        if failures != [mutant.claim] {
             wrong.push(mutant.breaks);
         }
     }
-    assert!(wrong.is_empty(), "not found out: {wrong:?}");
+    assert!(wrong.is_empty(), "not failures out: {wrong:?}");
 }
 
 /// Each claim that needs no kill and judges has a mutant.
@@ -111,10 +111,10 @@ async fn a_broker_that_breaks_one_promise_fails_no_other_claim() {
     for mutant in MUTANTS {
         // A broker of its own: claims on the log count records from the log's beginning.
         let broker = Served::start().await;
-        let found = against(&broker, mutant, &all).await;
-        println!("| {} | {} |", mutant.breaks, found.join(", "));
-        if found != [mutant.claim] {
-            wrong.push((mutant.breaks, found));
+        let failures = against(&broker, mutant, &all).await;
+        println!("| {} | {} |", mutant.breaks, failures.join(", "));
+        if failures != [mutant.claim] {
+            wrong.push((mutant.breaks, failures));
         }
     }
     assert!(wrong.is_empty(), "{wrong:?}");

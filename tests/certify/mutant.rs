@@ -15,14 +15,14 @@ use tokio::net::TcpListener;
 
 /// A broken promise.
 pub struct Mutant {
-    /// What it breaks, in words.
+    /// The broken promise, in words.
     pub breaks: &'static str,
     /// The claim that must fail.
     pub claim: &'static str,
     change: Change,
 }
 
-/// Where a mutant differs from the broker.
+/// The difference between a mutant and the broker.
 enum Change {
     /// Answers a request of a client itself.
     Instead(fn(&Proxy, &Asked) -> Option<Said>),
@@ -76,7 +76,7 @@ impl Said {
     }
 }
 
-/// What a proxy has seen.
+/// Notes of a proxy.
 #[derive(Default)]
 struct Seen {
     submissions: usize,
@@ -102,17 +102,17 @@ fn taken() -> Value {
 }
 
 /// Changes a checkpoint that is read after a handoff ended so.
-fn another_state(proxy: &Proxy, asked: &Asked, said: &mut Said, ended: &str) {
-    if asked.path.contains("/checkpoints/") && proxy.seen.lock().unwrap().ended == ended {
-        said.body["state"]["note"] = json!("another");
-        said.changed = true;
+fn another_state(proxy: &Proxy, incoming: &Asked, answer: &mut Said, ended: &str) {
+    if incoming.path.contains("/checkpoints/") && proxy.seen.lock().unwrap().ended == ended {
+        answer.body["state"]["note"] = json!("another");
+        answer.changed = true;
     }
 }
 
 /// Lets a refusal by this code pass for an acceptance.
-fn waves_through(said: &mut Said, code: &str) {
-    if said.refuses(code) {
-        said.turn(202, taken());
+fn waves_through(answer: &mut Said, code: &str) {
+    if answer.refuses(code) {
+        answer.turn(202, taken());
     }
 }
 
@@ -120,8 +120,8 @@ pub static MUTANTS: &[Mutant] = &[
     Mutant {
         breaks: "acknowledges one handoff of a hundred and drops it",
         claim: "delivered",
-        change: Change::Instead(|proxy, asked| {
-            let dropped = asked.submits() && {
+        change: Change::Instead(|proxy, incoming| {
+            let dropped = incoming.submits() && {
                 let mut seen = proxy.seen.lock().unwrap();
                 seen.submissions += 1;
                 seen.submissions == 100
@@ -137,9 +137,9 @@ pub static MUTANTS: &[Mutant] = &[
     Mutant {
         breaks: "takes other content under a known id",
         claim: "repeat",
-        change: Change::Answer(|_, asked, said| {
-            if asked.submits() {
-                waves_through(said, "CONFLICT");
+        change: Change::Answer(|_, incoming, answer| {
+            if incoming.submits() {
+                waves_through(answer, "CONFLICT");
             }
         }),
     },
@@ -174,128 +174,136 @@ pub static MUTANTS: &[Mutant] = &[
     Mutant {
         breaks: "takes a verdict under a lapsed token",
         claim: "fenced",
-        change: Change::Answer(|_, _, said| waves_through(said, "STALE_LEASE")),
+        change: Change::Answer(|_, _, answer| waves_through(answer, "STALE_LEASE")),
     },
     Mutant {
         breaks: "takes messages under an unknown key",
         claim: "authenticated",
-        change: Change::Answer(|_, _, said| waves_through(said, "UNAUTHENTICATED")),
+        change: Change::Answer(|_, _, answer| waves_through(answer, "UNAUTHENTICATED")),
     },
     Mutant {
         breaks: "takes messages in another agent's name",
         claim: "identity",
-        change: Change::Answer(|proxy, asked, said| {
-            let own = proxy.seen.lock().unwrap().agents.get(&asked.key).cloned();
-            if own.is_some_and(|own| asked.body["fromAgent"]["agentId"] != own.as_str()) {
-                waves_through(said, "FORBIDDEN");
+        change: Change::Answer(|proxy, incoming, answer| {
+            let caller = proxy.seen.lock().unwrap().agents.get(&incoming.key).cloned();
+            if caller.is_some_and(|caller| incoming.body["fromAgent"]["agentId"] != caller.as_str())
+            {
+                waves_through(answer, "FORBIDDEN");
             }
         }),
     },
     Mutant {
         breaks: "takes messages to any agent",
         claim: "allowlist",
-        change: Change::Answer(|proxy, asked, said| {
-            let own = proxy.seen.lock().unwrap().agents.get(&asked.key).cloned();
-            if own.is_some_and(|own| asked.body["fromAgent"]["agentId"] == own.as_str()) {
-                waves_through(said, "FORBIDDEN");
+        change: Change::Answer(|proxy, incoming, answer| {
+            let caller = proxy.seen.lock().unwrap().agents.get(&incoming.key).cloned();
+            if caller.is_some_and(|caller| incoming.body["fromAgent"]["agentId"] == caller.as_str())
+            {
+                waves_through(answer, "FORBIDDEN");
             }
         }),
     },
     Mutant {
         breaks: "names no fault of a malformed message",
         claim: "schema",
-        change: Change::Answer(|_, _, said| {
-            if said.refuses("SCHEMA_INVALID") {
-                said.body["failures"] = json!([]);
-                said.changed = true;
+        change: Change::Answer(|_, _, answer| {
+            if answer.refuses("SCHEMA_INVALID") {
+                answer.body["failures"] = json!([]);
+                answer.changed = true;
             }
         }),
     },
     Mutant {
         breaks: "overlooks an injected order in one language",
         claim: "injection",
-        change: Change::Answer(|_, asked, said| {
-            if asked.body.to_string().contains("Ignoriere") {
-                waves_through(said, "SAFETY_VIOLATION");
+        change: Change::Answer(|_, incoming, answer| {
+            if incoming.body.to_string().contains("Ignoriere") {
+                waves_through(answer, "SAFETY_VIOLATION");
             }
         }),
     },
     Mutant {
         breaks: "takes costs that do not add up",
         claim: "budget",
-        change: Change::Answer(|_, _, said| waves_through(said, "BUDGET_MISMATCH")),
+        change: Change::Answer(|_, _, answer| waves_through(answer, "BUDGET_MISMATCH")),
     },
     Mutant {
         breaks: "takes a parent of another task",
         claim: "lineage",
-        change: Change::Answer(|_, _, said| waves_through(said, "LINEAGE_MISMATCH")),
+        change: Change::Answer(|_, _, answer| waves_through(answer, "LINEAGE_MISMATCH")),
     },
     Mutant {
         breaks: "never stops a loop",
         claim: "loop",
-        change: Change::Answer(|_, _, said| {
-            if said.refuses("LOOP_DETECTED") {
-                said.turn(200, json!({ "status": "ACCEPTED" }));
+        change: Change::Answer(|_, _, answer| {
+            if answer.refuses("LOOP_DETECTED") {
+                answer.turn(200, json!({ "status": "ACCEPTED" }));
             }
         }),
     },
     Mutant {
         breaks: "does not enforce contracts",
         claim: "contract",
-        change: Change::Answer(|_, _, said| waves_through(said, "CONTRACT_VIOLATION")),
+        change: Change::Answer(|_, _, answer| waves_through(answer, "CONTRACT_VIOLATION")),
     },
     Mutant {
         breaks: "returns another state after a rejection",
         claim: "rejected",
-        change: Change::Answer(|proxy, asked, said| another_state(proxy, asked, said, "REJECTED")),
+        change: Change::Answer(|proxy, incoming, answer| {
+            another_state(proxy, incoming, answer, "REJECTED")
+        }),
     },
     Mutant {
         breaks: "returns another state after silence",
         claim: "silent",
-        change: Change::Answer(|proxy, asked, said| another_state(proxy, asked, said, "EXPIRED")),
+        change: Change::Answer(|proxy, incoming, answer| {
+            another_state(proxy, incoming, answer, "EXPIRED")
+        }),
     },
     Mutant {
         breaks: "returns another state after a failure",
         claim: "failed",
-        change: Change::Answer(|proxy, asked, said| another_state(proxy, asked, said, "FAILED")),
+        change: Change::Answer(|proxy, incoming, answer| {
+            another_state(proxy, incoming, answer, "FAILED")
+        }),
     },
     Mutant {
         breaks: "lets two people decide one dead letter",
         claim: "dead-letter",
-        change: Change::Answer(|_, asked, said| {
-            if asked.path.ends_with("/discard") && said.status == StatusCode::CONFLICT {
-                said.turn(200, json!({}));
+        change: Change::Answer(|_, incoming, answer| {
+            if incoming.path.ends_with("/discard") && answer.status == StatusCode::CONFLICT {
+                answer.turn(200, json!({}));
             }
         }),
     },
     Mutant {
         breaks: "states another hash for a record",
         claim: "log",
-        change: Change::Answer(|_, asked, said| {
-            if asked.path == "/audit/records" && asked.query.contains("from=0&") {
-                said.body["records"][0]["recordHash"] = json!("sha256:00");
-                said.changed = true;
+        change: Change::Answer(|_, incoming, answer| {
+            if incoming.path == "/audit/records" && incoming.query.contains("from=0&") {
+                answer.body["records"][0]["recordHash"] = json!("sha256:00");
+                answer.changed = true;
             }
         }),
     },
     Mutant {
         breaks: "keeps no record of refusals",
         claim: "refusals-recorded",
-        change: Change::Answer(|_, asked, said| {
-            if asked.path == "/audit/records" && !asked.query.contains("from=0&") {
-                let records = said.body["records"].as_array_mut().unwrap();
+        change: Change::Answer(|_, incoming, answer| {
+            if incoming.path == "/audit/records" && !incoming.query.contains("from=0&") {
+                let records = answer.body["records"].as_array_mut().unwrap();
                 records.retain(|row| row["record"]["kind"] != "REFUSED");
-                said.changed = true;
+                answer.changed = true;
             }
         }),
     },
     Mutant {
         breaks: "shows the hops of a task in another order",
         claim: "trace",
-        change: Change::Answer(|_, asked, said| {
-            if asked.path.ends_with("/trace") && asked.query.is_empty() {
-                said.body["handoffs"].as_array_mut().unwrap().reverse();
-                said.changed = true;
+        change: Change::Answer(|_, incoming, answer| {
+            if incoming.path.ends_with("/trace") && incoming.query.is_empty() {
+                answer.body["handoffs"].as_array_mut().unwrap().reverse();
+                answer.changed = true;
             }
         }),
     },
@@ -351,7 +359,7 @@ async fn forward(
     body: Bytes,
 ) -> Response {
     let key = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let asked = Asked {
+    let incoming = Asked {
         method,
         path: uri.path().to_owned(),
         query: uri.query().unwrap_or_default().to_owned(),
@@ -359,25 +367,25 @@ async fn forward(
         body: serde_json::from_slice(&body).unwrap_or_default(),
     };
     if let Change::Instead(instead) = proxy.mutant.change
-        && let Some(said) = instead(&proxy, &asked)
+        && let Some(answer) = instead(&proxy, &incoming)
     {
-        return (said.status, said.body.to_string()).into_response();
+        return (answer.status, answer.body.to_string()).into_response();
     }
-    let mut said = proxy.pass(&asked, &uri, &headers, body).await;
-    proxy.note(&asked, &said);
+    let mut answer = proxy.pass(&incoming, &uri, &headers, body).await;
+    proxy.note(&incoming, &answer);
     if let Change::Answer(change) = proxy.mutant.change {
-        change(&proxy, &asked, &mut said);
+        change(&proxy, &incoming, &mut answer);
     }
-    let content = if said.changed { Bytes::from(said.body.to_string()) } else { said.bytes };
-    (said.status, passed_on(&said.headers), content).into_response()
+    let content = if answer.changed { Bytes::from(answer.body.to_string()) } else { answer.bytes };
+    (answer.status, passed_on(&answer.headers), content).into_response()
 }
 
 impl Proxy {
-    async fn pass(&self, asked: &Asked, uri: &Uri, headers: &HeaderMap, body: Bytes) -> Said {
+    async fn pass(&self, incoming: &Asked, uri: &Uri, headers: &HeaderMap, body: Bytes) -> Said {
         // Receivers are reached through the proxy.
-        let body = match asked.body.pointer("/delivery/url").and_then(Value::as_str) {
+        let body = match incoming.body.pointer("/delivery/url").and_then(Value::as_str) {
             Some(url) => {
-                let mut spec = asked.body.clone();
+                let mut spec = incoming.body.clone();
                 spec["delivery"]["url"] = json!(format!("{}?to={url}", self.relay));
                 Bytes::from(spec.to_string())
             }
@@ -385,7 +393,7 @@ impl Proxy {
         };
         let mut headers = passed_on(headers);
         headers.remove(header::ACCEPT_ENCODING);
-        let request = self.client.request(asked.method.clone(), format!("{}{uri}", self.broker));
+        let request = self.client.request(incoming.method.clone(), format!("{}{uri}", self.broker));
         let response = request.headers(headers).body(body).send().await.unwrap();
         let (status, headers) = (response.status(), response.headers().clone());
         let bytes = response.bytes().await.unwrap();
@@ -393,22 +401,22 @@ impl Proxy {
         Said { status, headers, body, bytes, changed: false }
     }
 
-    fn note(&self, asked: &Asked, said: &Said) {
+    fn note(&self, incoming: &Asked, answer: &Said) {
         let mut seen = self.seen.lock().unwrap();
-        if let Some(key) = said.body["apiKey"].as_str() {
-            let agent = asked.body["agentId"].as_str().unwrap_or_default();
+        if let Some(key) = answer.body["apiKey"].as_str() {
+            let agent = incoming.body["agentId"].as_str().unwrap_or_default();
             seen.agents.insert(key.to_owned(), agent.to_owned());
         }
-        let ended = said.body["status"].as_str().unwrap_or_default();
-        if asked.path.starts_with("/handoffs/")
-            && asked.key == self.admin
+        let ended = answer.body["status"].as_str().unwrap_or_default();
+        if incoming.path.starts_with("/handoffs/")
+            && incoming.key == self.admin
             && ["REJECTED", "EXPIRED", "FAILED"].contains(&ended)
         {
             seen.ended = ended.to_owned();
         }
-        if asked.submits() && asked.body["checkpoint"].is_object() {
-            let id = asked.body["handoffId"].as_str().unwrap_or_default();
-            seen.checkpoints.insert(id.to_owned(), asked.body["checkpoint"].clone());
+        if incoming.submits() && incoming.body["checkpoint"].is_object() {
+            let id = incoming.body["handoffId"].as_str().unwrap_or_default();
+            seen.checkpoints.insert(id.to_owned(), incoming.body["checkpoint"].clone());
         }
     }
 }

@@ -37,10 +37,10 @@ impl Served {
         let began = Instant::now();
         let url = loop {
             let log = std::fs::read_to_string(folder.path().join("log")).unwrap_or_default();
-            let said = log
+            let line = log
                 .lines()
                 .find_map(|line| line.split_once("handoffd listens on ")?.1.split(' ').next());
-            if let Some(url) = said {
+            if let Some(url) = line {
                 break url.to_owned();
             }
             assert!(began.elapsed() < START, "the broker does not start: {log}");

@@ -1,4 +1,4 @@
-//! Actions: asked first, carried out by the API, told afterwards.
+//! Actions: asked first, carried out by the API, reported afterwards.
 
 use serde_json::{Value, json};
 
@@ -21,9 +21,9 @@ both! {
         assert!(page.says("a number, such as 2.50") && page.says("value=\"many\""), "{}", page.text);
         let before = broker.task(&message).await["toppedUpUSD"].as_f64().unwrap();
         let page = browser.post(&ask, &[("addUSD", "2.50"), ("reason", "more work")]).await.expect(303);
-        let told = page.header("location").to_owned();
-        assert_eq!(told, format!("{task}?done=top-up-task"));
-        assert!(browser.get(&told).await.expect(200).says("The budget is topped up."));
+        let location = page.header("location").to_owned();
+        assert_eq!(location, format!("{task}?done=top-up-task"));
+        assert!(browser.get(&location).await.expect(200).says("The budget is topped up."));
         let after = broker.task(&message).await["toppedUpUSD"].as_f64().unwrap();
         assert!((after - before - 2.5).abs() < 1e-9, "{before} {after}");
         let cancel = format!("/console/do/cancel-task?of={}&back=//evil.example", message.task());

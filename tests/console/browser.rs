@@ -107,7 +107,7 @@ pub fn between<'a>(text: &'a str, open: &str, close: &str) -> &'a str {
     &text[at..at + text[at..].find(close).unwrap()]
 }
 
-/// What holds for every answer of the console.
+/// Headers of every answer of the console.
 fn protected(path: &str, page: &Page) {
     let policy = page.header("content-security-policy");
     assert!(policy.starts_with("default-src 'none'; script-src 'self'"), "{path}: {policy}");

@@ -69,9 +69,8 @@ impl Answer {
     }
 
     pub(crate) fn text_at(&self, pointer: &str) -> Result<String, String> {
-        let found = self.body.pointer(pointer).and_then(Value::as_str);
-        found
-            .map(str::to_owned)
+        let text = self.body.pointer(pointer).and_then(Value::as_str);
+        text.map(str::to_owned)
             .ok_or_else(|| format!("an answer has no {pointer}: {}", short(&self.text)))
     }
 }

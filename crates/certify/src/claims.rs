@@ -6,7 +6,7 @@ use std::pin::Pin;
 use crate::Bench;
 use crate::checks::{delivery, evidence, faults, gate, recovery};
 
-/// What a check found.
+/// The result of a check.
 pub(crate) enum Check {
     /// The claim holds; the evidence in one line.
     Holds(String),

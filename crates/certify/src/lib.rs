@@ -41,7 +41,7 @@ pub enum CertifyError {
     UnknownClaim(String),
 }
 
-/// What a check works with.
+/// The broker, the commands and the sizes of a run.
 pub(crate) struct Bench {
     pub(crate) broker: Broker,
     pub(crate) hooks: Hooks,
@@ -60,13 +60,13 @@ pub async fn run(args: &Args, began: impl Fn(&Claim)) -> Result<Report, CertifyE
         Some(path) => Map::read(path)?,
         None => Map::default(),
     };
-    let asked = selected(&args.only)?;
+    let claims = selected(&args.only)?;
     let broker = Broker::connect(&args.url, args.key.as_deref().unwrap_or_default(), map).await?;
     let product = broker.product.clone();
     let hooks = Hooks::of(args);
     let bench = Bench { broker, hooks, handoffs: args.handoffs, rate: args.rate };
     let mut outcomes = Vec::new();
-    for claim in asked {
+    for claim in claims {
         began(claim);
         outcomes.push(examine(&bench, claim).await);
     }

@@ -27,7 +27,7 @@ async fn main() -> ExitCode {
     }
     match handoffd_certify::command(&args).await {
         Ok((text, holds)) => {
-            // A reader that stops reading is no error.
+            // A reader that stops reading causes no error.
             let _ = io::stdout().write_all(text.as_bytes());
             ExitCode::from(u8::from(!holds))
         }

@@ -50,7 +50,7 @@ impl Map {
     /// Reads a mapping file.
     ///
     /// # Errors
-    /// [`CertifyError::File`]: the file cannot be read, is no YAML, or has a member that the kit does not know.
+    /// [`CertifyError::File`]: the file cannot be read, is not YAML, or has a member that the kit does not know.
     pub fn read(path: &Path) -> Result<Self, CertifyError> {
         let wrong = |why: String| CertifyError::File { file: path.display().to_string(), why };
         let text = std::fs::read_to_string(path).map_err(|err| wrong(err.to_string()))?;
@@ -58,7 +58,7 @@ impl Map {
         let unknown =
             |id: &&String| !crate::claims::CLAIMS.iter().any(|claim| claim.id == id.as_str());
         match map.not_claimed.iter().find(unknown) {
-            Some(id) => Err(wrong(format!("not_claimed names {id}, which is no claim"))),
+            Some(id) => Err(wrong(format!("not_claimed names {id}, which the kit does not know"))),
             None => Ok(map),
         }
     }

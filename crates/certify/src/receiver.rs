@@ -46,7 +46,7 @@ impl Delivery {
         }
     }
 
-    /// The message; null where the body is no JSON.
+    /// The message; null where the body is not JSON.
     pub(crate) fn message(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
@@ -121,9 +121,9 @@ async fn take(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes
     let delivery = Delivery::of(&headers, body);
     let mut log = shared.log.lock().unwrap_or_else(PoisonError::into_inner);
     let earlier = log.iter().filter(|other| other.handoff == delivery.handoff).count();
-    let said = (shared.script)(&delivery, earlier);
+    let answer = (shared.script)(&delivery, earlier);
     log.push(delivery);
-    said
+    answer
 }
 
 impl Receiver {

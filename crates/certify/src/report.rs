@@ -38,7 +38,7 @@ impl Verdict {
     }
 }
 
-/// What came of one claim.
+/// The verdict on one claim, with its evidence.
 #[derive(Debug, Clone, Serialize)]
 pub struct Outcome {
     pub claim: &'static str,

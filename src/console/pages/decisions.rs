@@ -70,7 +70,7 @@ async fn make(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
     let item = desk.get(&["escalations", id], &[]).await?;
     let (task_id, handoff) = (item.text("taskId"), item.text("handoffId"));
     let cost = desk.get(&["tasks", task_id], &[]).await.unwrap_or_default();
-    let asked = match handoff {
+    let hop = match handoff {
         "" => super::super::json::Json::Null,
         id => desk.get(&["handoffs", id], &[("include", "message")]).await.unwrap_or_default(),
     };
@@ -110,7 +110,7 @@ async fn make(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
     let mut sheet = Sheet::new(frame)
         .status(Cell::status(item.get("status")))
         .lead(text::visible(item.text("reason")))
-        .part("facts", "What is asked", Content::Facts(facts));
+        .part("facts", "The question", Content::Facts(facts));
     let act = acts::named("resolve").filter(|act| open && act.rights.allow(desk.role()));
     if let Some(act) = act {
         let back = Fields(vec![("back".to_owned(), desk.here_with(&[]))]);
@@ -118,8 +118,8 @@ async fn make(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
         form.title = "Your decision".to_owned();
         sheet = sheet.part("decide", "", Content::Ask(form));
     }
-    if !asked.get("message").is_null() {
-        let parts = message_parts(asked.get("message"), &[]);
+    if !hop.get("message").is_null() {
+        let parts = message_parts(hop.get("message"), &[]);
         sheet = sheet.part("message", "The handoff", Content::Quotes(parts)).fold();
     }
     Ok(sheet)

@@ -23,21 +23,19 @@ async fn make(desk: &Desk) -> Result<Sheet, Refusal> {
         ("createdAt", "Made"),
         ("revoke", ""),
     ];
-    let table =
-        Table::of(&columns, "There is no key.").rows(answer.list("items").iter().map(|key| {
-            let revoke = desk.may("revoke-key", &[key.text("keyId")]);
-            vec![
-                Cell::code(key.get("keyId")),
-                Cell::text(key.get("role")),
-                agent(key.get("agentId")),
-                Cell::excerpt(key.get("label"), 40),
-                Cell::time(key.get("lastUsedAt"), desk.now, "never"),
-                Cell::time(key.get("expiresAt"), desk.now, "never"),
-                Cell::time(key.get("createdAt"), desk.now, ""),
-                revoke
-                    .map_or_else(Cell::default, |button| Cell::said("Revoke…").linked(button.href)),
-            ]
-        }));
+    let table = Table::of(&columns, "No keys yet.").rows(answer.list("items").iter().map(|key| {
+        let revoke = desk.may("revoke-key", &[key.text("keyId")]);
+        vec![
+            Cell::code(key.get("keyId")),
+            Cell::text(key.get("role")),
+            agent(key.get("agentId")),
+            Cell::excerpt(key.get("label"), 40),
+            Cell::time(key.get("lastUsedAt"), desk.now, "never"),
+            Cell::time(key.get("expiresAt"), desk.now, "never"),
+            Cell::time(key.get("createdAt"), desk.now, ""),
+            revoke.map_or_else(Cell::default, |button| Cell::said("Revoke…").linked(button.href)),
+        ]
+    }));
     Ok(Sheet::new(desk.frame("keys", "Keys", &[])).buttons([desk.may("create-key", &[])]).part(
         "keys",
         "",

@@ -10,11 +10,11 @@ use crate::doors::front::ApiRequest;
 
 /// Leads to the page of the task, handoff, escalation, agent or conversation with this id.
 pub(crate) async fn find(desk: Desk) -> Response {
-    let asked = desk.query.get("q").to_owned();
-    if asked.is_empty() {
+    let id = desk.query.get("q").to_owned();
+    if id.is_empty() {
         return Desk::back("/console");
     }
-    match place(&desk, &asked).await {
+    match place(&desk, &id).await {
         Some(to) => Desk::back(&to),
         None => {
             let words = "No task, handoff, escalation, conversation or agent has this id.";
@@ -23,7 +23,7 @@ pub(crate) async fn find(desk: Desk) -> Response {
     }
 }
 
-async fn place(desk: &Desk, asked: &str) -> Option<String> {
+async fn place(desk: &Desk, id: &str) -> Option<String> {
     const KINDS: [(&str, &str); 4] = [
         ("tasks", "tasks"),
         ("handoffs", "handoffs"),
@@ -31,13 +31,13 @@ async fn place(desk: &Desk, asked: &str) -> Option<String> {
         ("agents", "receivers"),
     ];
     for (of_api, of_console) in KINDS {
-        if desk.get(&[of_api, asked], &[]).await.is_ok() {
-            return Some(link(&[of_console, asked], &[]));
+        if desk.get(&[of_api, id], &[]).await.is_ok() {
+            return Some(link(&[of_console, id], &[]));
         }
     }
-    let said = desk.get(&["handoffs"], &[("conversationId", asked), ("limit", "1")]).await.ok()?;
-    let any = !said.list("items").is_empty();
-    any.then(|| link(&["handoffs"], &[("conversationId", asked)]))
+    let page_of = desk.get(&["handoffs"], &[("conversationId", id), ("limit", "1")]).await.ok()?;
+    let any = !page_of.list("items").is_empty();
+    any.then(|| link(&["handoffs"], &[("conversationId", id)]))
 }
 
 /// Leads to the tasks of a user, by the reference of the id that was posted.

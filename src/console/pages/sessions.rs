@@ -28,8 +28,8 @@ async fn make(desk: &Desk) -> Result<Sheet, Refusal> {
     let table = Table::of(&columns, "No session is open.").rows(answer.list("items").iter().map(
         |item: &Json| {
             let id = item.text("sessionId");
-            let own = id == desk.session();
-            let end = desk.may("end-session", &[id]).filter(|_| !own);
+            let current = id == desk.session();
+            let end = desk.may("end-session", &[id]).filter(|_| !current);
             vec![
                 Cell::id(item.get("sessionId")),
                 Cell::text(item.get("role")),
@@ -40,7 +40,7 @@ async fn make(desk: &Desk) -> Result<Sheet, Refusal> {
                 Cell::time(item.get("expiresAt"), desk.now, ""),
                 match end {
                     Some(button) => Cell::said("End…").linked(button.href),
-                    None if own => Cell::mark("This one", "good"),
+                    None if current => Cell::mark("This one", "good"),
                     None => Cell::default(),
                 },
             ]

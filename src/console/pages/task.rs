@@ -249,8 +249,8 @@ fn span(desk: &Desk, hop: &Json) -> (i64, i64) {
 /// A hop as its trace tells it; null where the page has no trace.
 fn told<'a>(trace: &'a Json, hop: &Json) -> &'a Json {
     let id = hop.text("handoffId");
-    let found = trace.list("handoffs").iter().find(|one| one.text("handoffId") == id);
-    found.unwrap_or(trace.get("none"))
+    let hop = trace.list("handoffs").iter().find(|one| one.text("handoffId") == id);
+    hop.unwrap_or(trace.get("none"))
 }
 
 fn bar(desk: &Desk, hop: &Json, told: &Json, scale: &Scale, number: String) -> Bar {
@@ -324,15 +324,15 @@ fn words(hop: &Json, told: &Json) -> Vec<Quote> {
         summary => summary,
     };
     let result = hop.get("result");
-    let said = |value: &Json| match value {
+    let words_of = |value: &Json| match value {
         Json::Object(_) | Json::List(_) => value.pretty(),
         other => other.as_text().to_owned(),
     };
     let lines = [
         (format!("{from} asks {to}"), task.to_owned()),
-        (format!("{to} asks back"), said(hop.at("asked/question"))),
-        (format!("{from} answers"), said(hop.at("asked/answer"))),
-        (format!("{to} answers"), said(result)),
+        (format!("{to} asks back"), words_of(hop.at("asked/question"))),
+        (format!("{from} answers"), words_of(hop.at("asked/answer"))),
+        (format!("{to} answers"), words_of(result)),
         ("Why it ended".to_owned(), hop.text("reason").to_owned()),
     ];
     let spoken = lines.into_iter().filter(|(_, words)| !words.is_empty());
@@ -364,7 +364,7 @@ const RECORDS: usize = 200;
 fn records(desk: &Desk, trace: &Json) -> Table {
     let columns = [
         ("leafIndex", "Leaf#"),
-        ("kind", "What happened"),
+        ("kind", "Record"),
         ("actor", "By"),
         ("handoffId", "Handoff"),
         ("reason", "Reason"),

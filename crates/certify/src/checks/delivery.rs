@@ -121,7 +121,7 @@ pub(crate) async fn fenced(bench: &Bench) -> Result<String, String> {
     while tokens.len() < 2 {
         tokens.extend(claim(bench, &b).await?);
         ensure(began.elapsed() < REACHED, || {
-            "a claim that nobody answered never came back".to_owned()
+            "a claim without a verdict never came back".to_owned()
         })?;
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

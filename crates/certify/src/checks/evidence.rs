@@ -68,7 +68,8 @@ async fn leaves(bench: &Bench, size: usize) -> Result<Vec<Hash>, String> {
             format!("the log ends at {} of {size} records", leaves.len())
         })?;
         for row in page.records {
-            let record = row.record.ok_or_else(|| format!("record {} is no JSON", leaves.len()))?;
+            let record =
+                row.record.ok_or_else(|| format!("record {} is not JSON", leaves.len()))?;
             let hash = leaf(record.get().as_bytes());
             let stated = format!("sha256:{}", hex(&hash));
             ensure(row.record_hash == stated, || {
@@ -135,9 +136,9 @@ pub(crate) async fn refusals_recorded(bench: &Bench) -> Result<String, String> {
         .await?
         .expect(200, "reading records")?;
     let records = listed.body["records"].as_array().cloned().unwrap_or_default();
-    let found = records.iter().find(|row| row["record"].to_string().contains(message.id()));
-    let found = found.ok_or("no record names the refused message")?;
-    Ok(format!("record {} names it: {}", found["leafIndex"], found["record"]["kind"]))
+    let hits = records.iter().find(|row| row["record"].to_string().contains(message.id()));
+    let hits = hits.ok_or("no record names the refused message")?;
+    Ok(format!("record {} names it: {}", hits["leafIndex"], hits["record"]["kind"]))
 }
 
 /// Three hops, and one trace of them.
@@ -199,7 +200,7 @@ async fn altered(bench: &Bench) -> Result<Option<String>, String> {
         Some(ok) => ensure(ok, || "the verifier refuses the bundle as it was exported".to_owned())?,
     }
     let entries = unpack(&bundle)?;
-    let mut found = 0;
+    let mut hits = 0;
     for (place, (name, _)) in entries
         .iter()
         .enumerate()
@@ -207,10 +208,10 @@ async fn altered(bench: &Bench) -> Result<Option<String>, String> {
     {
         let ok = judge(&pack(&entries, place)?).await? == Some(true);
         ensure(!ok, || format!("one altered byte in {name} passes the verifier"))?;
-        found += 1;
+        hits += 1;
     }
-    ensure(found > 0, || "the bundle has no entry of evidence".to_owned())?;
-    Ok(Some(format!("the bundle verifies; one altered byte in each of {found} entries: all found")))
+    ensure(hits > 0, || "the bundle has no entry of evidence".to_owned())?;
+    Ok(Some(format!("the bundle verifies; one altered byte in each of {hits} entries: all found")))
 }
 
 /// Whether an entry is evidence; texts for readers are not.
@@ -222,7 +223,7 @@ fn is_evidence(name: &str) -> bool {
 type Entries = Vec<(String, Vec<u8>)>;
 
 fn unpack(bundle: &[u8]) -> Result<Entries, String> {
-    let wrong = |err: zip::result::ZipError| format!("the bundle is no zip archive: {err}");
+    let wrong = |err: zip::result::ZipError| format!("the bundle is not a zip archive: {err}");
     let mut archive = ZipArchive::new(Cursor::new(bundle)).map_err(wrong)?;
     let mut entries = Entries::new();
     for place in 0..archive.len() {

@@ -22,7 +22,7 @@ pub(crate) async fn killed(bench: &Bench) -> Check {
     crashed(bench).await.into()
 }
 
-/// Submits until told to end; keeps what the broker acknowledged. What was not answered is left: the broker promised nothing.
+/// Submits until told to end; keeps what the broker acknowledged. A submission without an answer is left: the broker promised nothing.
 async fn submitting(bench: &Bench, a: &Agent, b: &Agent, end: &AtomicBool) -> Vec<Message> {
     let mut acknowledged = Vec::new();
     while !end.load(Ordering::Relaxed) {

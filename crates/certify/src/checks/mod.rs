@@ -69,9 +69,9 @@ impl Bench {
 
 /// Handoffs of a receiver's log, each with the ids of its deliveries.
 pub(crate) fn by_handoff(log: &[Delivery]) -> BTreeMap<String, Vec<String>> {
-    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut ids: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for delivery in log {
-        found.entry(delivery.handoff.clone()).or_default().push(delivery.id.clone());
+        ids.entry(delivery.handoff.clone()).or_default().push(delivery.id.clone());
     }
-    found
+    ids
 }

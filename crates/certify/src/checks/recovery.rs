@@ -23,8 +23,10 @@ async fn is_back(bench: &Bench, message: &Message) -> Result<(), String> {
     bench.broker.becomes(&bench.broker.task_path(message), &["PENDING_HANDOFF"]).await?;
     let execution = message.value()["fromAgent"]["executionId"].as_str().unwrap_or_default();
     let path = format!("{}/checkpoints/{execution}", bench.broker.task_path(message));
-    let kept = bench.broker.get(&path).await?.expect(200, "reading the checkpoint")?;
-    ensure(kept.body["state"] == state(), || format!("the checkpoint is {}", kept.body["state"]))
+    let checkpoint = bench.broker.get(&path).await?.expect(200, "reading the checkpoint")?;
+    ensure(checkpoint.body["state"] == state(), || {
+        format!("the checkpoint is {}", checkpoint.body["state"])
+    })
 }
 
 fn saved(from: &Agent, to: &Agent) -> Message {
@@ -101,16 +103,22 @@ pub(crate) async fn dead_letter(bench: &Bench) -> Result<String, String> {
         if let Some(id) = listed.body.pointer("/items/0/handoffId").and_then(Value::as_str) {
             break id.to_owned();
         }
-        ensure(began.elapsed() < REACHED, || "the refused attack is no dead letter".to_owned())?;
+        ensure(began.elapsed() < REACHED, || {
+            "the refused attack became no dead letter".to_owned()
+        })?;
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     };
     let path = format!("/dead-letters/{letter}/discard");
-    let said = json!({ "reason": "an attack of the certification run" });
+    let decision = json!({ "reason": "an attack of the certification run" });
     bench
         .broker
-        .send(Method::POST, &path, &said)
+        .send(Method::POST, &path, &decision)
         .await?
         .expect(200, "discarding the dead letter")?;
-    bench.broker.send(Method::POST, &path, &said).await?.expect(409, "discarding it once more")?;
+    bench
+        .broker
+        .send(Method::POST, &path, &decision)
+        .await?
+        .expect(409, "discarding it once more")?;
     Ok("listed, discarded with a reason; a second decision: 409".to_owned())
 }

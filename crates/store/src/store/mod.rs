@@ -33,10 +33,9 @@ pub use row_types::{
 };
 
 pub use tables::{
-    caps, console_sessions, contracts, opinions, refusals, requests, schemas, streams,
+    attention, caps, console_sessions, contracts, opinions, refusals, requests, schemas, streams,
 };
 
-pub mod attention;
 mod batch;
 mod budget_column;
 pub mod cold;

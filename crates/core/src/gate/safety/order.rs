@@ -74,11 +74,11 @@ pub(super) fn is_certain(
     }
 }
 
-/// What ends a line of code before the next.
+/// Characters that end a line of code.
 const CODE_ENDS: [&str; 13] =
     ["{", "}", ";", "])", "')", "\")", "`)", "',", "\",", "`,", "']", "\"]", "`]"];
 
-/// Whether a stretch of text goes over the end of a line of code, or on to a path: what stands on both sides is no sentence.
+/// Whether a stretch of text goes over the end of a line of code, or on to a path: then the two sides do not form one sentence.
 fn goes_over_code(text: &str) -> bool {
     let Some((first, _)) = text.split_once('\n') else { return false };
     let block = |line: &str| line.ends_with(':') && text[first.len() + 1..].starts_with("    ");

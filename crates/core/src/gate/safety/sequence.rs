@@ -238,7 +238,7 @@ fn concepts(set: &ConceptSet) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The bit that stands for a word of bits.
+/// The bit of a word of bits.
 const fn summary(word: usize) -> u64 {
     1 << if word < 63 { word } else { 63 }
 }

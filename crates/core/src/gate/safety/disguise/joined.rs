@@ -55,7 +55,7 @@ fn take_apart(name: &[u8], from: usize, apart: &mut String, marks: &mut Vec<(usi
     }
 }
 
-/// Where words begin in a name, after its first: at a capital behind a small letter, or before one.
+/// The places after the first at which words begin in a name: at a capital behind a small letter, or before one.
 fn beginnings(name: &[u8]) -> impl Iterator<Item = usize> + '_ {
     let small = |at: usize| name.get(at).is_some_and(u8::is_ascii_lowercase);
     (1..name.len())

@@ -1,4 +1,4 @@
-//! Text hidden in variation selectors: characters that are not shown, each of which stands for a byte.
+//! Text hidden in variation selectors: characters that are not shown, each of which encodes a byte.
 
 use super::super::normalize::View;
 use super::encoded::readable;
@@ -28,7 +28,7 @@ pub(in crate::gate::safety) fn selected(text: &str) -> Vec<View> {
     views
 }
 
-/// The byte that a selector stands for.
+/// The byte that a selector encodes.
 fn byte_of(one: char) -> Option<u8> {
     let code = match one {
         '\u{fe00}'..='\u{fe0f}' => u32::from(one) - 0xfe00,

@@ -28,7 +28,7 @@ pub fn reversed(text: &str, at: usize) -> View {
     View::opaque(part.chars().rev().collect(), from)
 }
 
-/// What stands around `at`, each word of it backwards in its place.
+/// The text around `at`, each word of it backwards in its place.
 #[must_use]
 pub fn words_reversed(text: &str, at: usize) -> View {
     let (from, part) = around(text, at);

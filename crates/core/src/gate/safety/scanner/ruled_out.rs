@@ -1,4 +1,4 @@
-//! What is ruled out before a step is tried changes nothing.
+//! Steps that are ruled out before they are tried change no finding.
 
 use std::sync::LazyLock;
 
@@ -34,7 +34,7 @@ static WORDS: LazyLock<Vec<String>> = LazyLock::new(|| {
     words
 });
 
-/// What stands between two words.
+/// Text between two words.
 const BETWEEN: [&str; 8] = [
     " ",
     " ",

@@ -3,7 +3,7 @@
 //!
 //! The reading is cut into blocks. A sequence whose reach is a block at most lies within two neighbours; a word passes its
 //! steps by where none of the block, the one before and the one behind has a word of its rarest slot. A sequence that reaches
-//! further is possible in all of a text, or in none of it. What fires is the same as without.
+//! further is possible in all of a text, or in none of it. The findings are the same as without it.
 
 use super::super::lexicon::WordMatch;
 use super::{ConceptSet, SequenceMachine, StepSet, concepts, summary, word_and_bit};
@@ -46,7 +46,7 @@ impl SlottedSequence {
         self.slots.iter().min_by_key::<u64, _>(often)
     }
 
-    /// Whether it lies within two neighbouring blocks, and with it each word that stands between its words.
+    /// Whether it lies within two neighbouring blocks, and with it each word between its words.
     fn is_near(&self) -> bool {
         self.gaps + WORD * self.slots.len() as u32 + DISORDER <= 1 << BLOCK
     }
@@ -108,7 +108,7 @@ pub(super) struct PossibleSteps {
     pub(super) compare: bool,
 }
 
-/// What a word may begin or go on with.
+/// Steps that a word may begin or continue.
 pub(super) enum Possible<'a> {
     All,
     Some(&'a [u64]),

@@ -326,7 +326,7 @@ impl SequenceRun<'_> {
                 b'"' | b'\'' | b'`' | b'<' | 0xe2 | 0xc2 => {
                     return then == FollowingMark::Quotation;
                 }
-                // Behind a comma stands what is told ("they say, ..."), not what is to be said.
+                // The words behind a comma are a report ("they say, ..."), not an order to say them.
                 b'\\' if then == FollowingMark::Quotation => {}
                 _ => return false,
             }

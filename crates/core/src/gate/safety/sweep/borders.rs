@@ -96,7 +96,7 @@ fn within(rules: &Rules, memory: &mut ScanMemory, parts: &[Part], work: &mut u64
             CLASSES.into_iter().map(|class| rules.weights(Tier::Refuse, class)(rule, certain));
         each.fold(1.0, f32::min)
     };
-    let found = enough(rules, &mut fires, (Tier::Refuse, &weight), ACROSS);
+    let complete = enough(rules, &mut fires, (Tier::Refuse, &weight), ACROSS);
     let hit = |fire: SequenceMatch| {
         let at = index(fire.start);
         let (part, start) = (&parts[at], fire.start - starts[at]);
@@ -104,7 +104,7 @@ fn within(rules: &Rules, memory: &mut ScanMemory, parts: &[Part], work: &mut u64
         let (start, end) = (start + part.offset, end + part.offset);
         Hit { text: part.text, start, end, rule: usize::from(fire.rule), tier: Tier::Refuse }
     };
-    found.into_iter().map(hit).collect()
+    complete.into_iter().map(hit).collect()
 }
 
 /// How long a text is to each of its bytes as it is read, where a run of borders is one.

@@ -2,9 +2,9 @@
 
 use async_trait::async_trait;
 
-use super::Result;
-use super::query::{Database, Decode, Row, Statement};
-use super::rows::{get, micros, parse};
+use crate::store::Result;
+use crate::store::query::{Database, Decode, Row, Statement};
+use crate::store::rows::{get, micros, parse};
 use handoffd_core::domain::ids::{Micros, TenantId};
 use handoffd_core::domain::waits::{
     IdleTasks, OpenDeadLetters, OpenEscalations, WaitingDeliveries,
@@ -34,7 +34,7 @@ pub trait AttentionStore: Send + Sync {
 }
 
 /// Open escalations by edge and reason. Parameters: tenant, rows, groups.
-pub(super) const ESCALATIONS: &str = "SELECT * FROM ( \
+pub(in crate::store) const ESCALATIONS: &str = "SELECT * FROM ( \
      SELECT source, target, reason, escalation_id, task_id, created_at, \
        count(*) OVER same AS waiting, min(timeout_at) OVER same AS first_timeout, \
        row_number() OVER (PARTITION BY source, target, reason ORDER BY created_at, escalation_id) AS place \
@@ -44,7 +44,7 @@ pub(super) const ESCALATIONS: &str = "SELECT * FROM ( \
    WHERE place = 1 ORDER BY created_at, escalation_id LIMIT $3";
 
 /// Open dead letters by sender and reason. Parameters: tenant, rows, groups.
-pub(super) const DEAD_LETTERS: &str = "SELECT * FROM ( \
+pub(in crate::store) const DEAD_LETTERS: &str = "SELECT * FROM ( \
      SELECT source, reason, handoff_id, task_id, created_at, count(*) OVER same AS waiting, \
        row_number() OVER (PARTITION BY source, reason ORDER BY created_at, handoff_id) AS place \
      FROM (SELECT source, reason, handoff_id, task_id, created_at FROM dead_letters \
@@ -53,7 +53,7 @@ pub(super) const DEAD_LETTERS: &str = "SELECT * FROM ( \
    WHERE place = 1 ORDER BY created_at, handoff_id LIMIT $3";
 
 /// Waiting deliveries by receiver. Parameters: tenant, now, groups.
-pub(super) const QUEUES: &str = "SELECT q.*, \
+pub(in crate::store) const QUEUES: &str = "SELECT q.*, \
      (SELECT h.reason FROM handoffs AS h WHERE h.tenant = $1 AND h.handoff_id = q.handoff_id) AS last_error \
    FROM (SELECT target, handoff_id, task_id, created_at, count(*) OVER same AS waiting, \
        max(attempt) OVER same AS attempts, min(visible_at) OVER same AS first_visible, \
@@ -63,7 +63,7 @@ pub(super) const QUEUES: &str = "SELECT q.*, \
    WHERE q.place = 1 ORDER BY q.created_at, q.handoff_id LIMIT $3";
 
 /// Idle tasks by holder. Parameters: tenant, rows, groups.
-pub(super) const IDLE: &str = "SELECT * FROM ( \
+pub(in crate::store) const IDLE: &str = "SELECT * FROM ( \
      SELECT t.holder, w.task_id, w.since, \
        CAST(CASE WHEN t.funds IS NOT NULL AND t.remaining_nanos <= 0 THEN 1 ELSE 0 END AS bigint) AS used_up, \
        count(*) OVER same AS waiting, \
