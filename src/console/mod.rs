@@ -17,6 +17,8 @@ pub mod session;
 mod sheet;
 mod text;
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::extract::Request;
 use axum::http::{HeaderValue, header};
@@ -29,6 +31,7 @@ use self::frame::Theme;
 use crate::doors::front::FrontDoor;
 use crate::http::Api;
 use crate::http::layer::Written;
+use crate::http::problem::Problem;
 
 /// No script, style or image but the console's own, no frame around it, and no form to another site.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'";
@@ -54,7 +57,10 @@ pub fn routes(api: &Api) -> Router<Api> {
 /// Sets the headers of each answer of the console.
 async fn protect(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
-    response.extensions_mut().insert(Written);
+    // A problem is written out like the API's own: a client asked for JSON.
+    if response.extensions().get::<Arc<Problem>>().is_none() {
+        response.extensions_mut().insert(Written);
+    }
     let headers = response.headers_mut();
     let mut set = |name, value| headers.insert(name, HeaderValue::from_static(value));
     set(header::CONTENT_SECURITY_POLICY, POLICY);

@@ -113,15 +113,28 @@ impl Program {
 
     /// Waits until an HTTP server answers, whatever it says.
     pub async fn serves(&self, url: &str) {
+        assert!(self.serves_or_ends(url).await, "no server at {url}: {}", self.said());
+    }
+
+    /// Waits until an HTTP server answers, or the program ends; whether it answered.
+    pub async fn serves_or_ends(&self, url: &str) -> bool {
         let client = reqwest::Client::builder().tls_certs_only([]).build().unwrap();
         for _ in 0..1200 {
-            let asked = client.get(url).timeout(Duration::from_secs(2)).send().await;
-            if asked.is_ok() {
-                return;
+            if client.get(url).timeout(Duration::from_secs(2)).send().await.is_ok() {
+                return true;
+            }
+            if self
+                .child
+                .lock()
+                .await
+                .as_mut()
+                .is_none_or(|child| child.try_wait().unwrap().is_some())
+            {
+                return false;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        panic!("no server at {url}: {}", self.said());
+        false
     }
 }
 

@@ -21,11 +21,17 @@ impl Server {
     /// Starts one; `None` where it cannot be had.
     pub async fn start() -> Option<Self> {
         programs().await?;
-        let folder = std::sync::Arc::new(tempfile::tempdir().unwrap());
-        Some(Self::on(free_port(), free_port(), folder).await)
+        // Another program may take a port between the look and the start.
+        loop {
+            let folder = std::sync::Arc::new(tempfile::tempdir().unwrap());
+            if let Some(server) = Self::on(free_port(), free_port(), folder).await {
+                return Some(server);
+            }
+        }
     }
 
-    async fn on(grpc: u16, http: u16, folder: std::sync::Arc<tempfile::TempDir>) -> Self {
+    /// Starts one at these ports; `None` where one is taken.
+    async fn on(grpc: u16, http: u16, folder: std::sync::Arc<tempfile::TempDir>) -> Option<Self> {
         let file = folder.path().join("temporal.db");
         let (grpc_text, http_text) = (grpc.to_string(), http.to_string());
         let arguments = [
@@ -45,13 +51,24 @@ impl Server {
         ];
         let program = Program::start(&programs().await.unwrap().join("temporal"), &arguments, &[]);
         let server = Self { program, grpc, http, folder };
-        server.program.serves(&format!("{}/api/v1/namespaces/default", server.address())).await;
-        server
+        let serves = format!("{}/api/v1/namespaces/default", server.address());
+        if server.program.serves_or_ends(&serves).await {
+            return Some(server);
+        }
+        let words = server.program.said();
+        assert!(words.contains("address already in use"), "no server at {serves}: {words}");
+        None
     }
 
     async fn again(self) -> Self {
         self.program.kill().await;
-        Self::on(self.grpc, self.http, self.folder).await
+        // An outgoing connection may have one of the ports for a moment.
+        loop {
+            if let Some(server) = Self::on(self.grpc, self.http, self.folder.clone()).await {
+                return server;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        }
     }
 
     pub fn address(&self) -> String {

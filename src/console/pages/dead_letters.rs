@@ -19,12 +19,12 @@ pub(crate) async fn list(desk: Desk) -> Response {
 }
 
 async fn make_list(desk: &Desk) -> Result<Sheet, Refusal> {
-    let chosen = |name: &'static str| match (name, desk.query.get(name)) {
+    let of_query = |name: &'static str| match (name, desk.query.get(name)) {
         ("status", "") => (name, "OPEN"),
         ("status", "ALL") => (name, ""),
         (_, value) => (name, value),
     };
-    let mut pairs: Vec<_> = FILTERS.iter().map(|name| chosen(name)).collect();
+    let mut pairs: Vec<_> = FILTERS.iter().map(|name| of_query(name)).collect();
     pairs.push(("limit", ROWS));
     let answer = desk.get(&["dead-letters"], &pairs).await?;
     let columns = [
