@@ -491,7 +491,7 @@ static ACTS: [Act; 30] = [
         ],
         shows: true,
         command: "what-if contract FILE",
-        ..act("what-if", "What if a contract were in force", "Ask what-if", "edges")
+        ..act("what-if", "Try a contract on past messages", "Ask what-if", "edges")
     },
     Act {
         explain: "Nothing of the person or of the task is erased or purged while the hold is in force.",

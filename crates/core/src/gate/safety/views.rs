@@ -274,7 +274,7 @@ impl ViewScanner<'_> {
         }
     }
 
-    /// What a text held that had to be decoded, one layer deeper.
+    /// Text that had to be decoded, one layer deeper.
     fn hidden(&mut self, view: &View, depth: usize, original: &dyn Fn(usize) -> usize) {
         self.forms(&view.text, original);
         let turned = self.turned.take();
@@ -299,8 +299,8 @@ impl ViewScanner<'_> {
         self.words(&view.text, &mut reading, PassKind::Changed, &back);
         self.memory.readings.push(reading);
         let all = self.rules.all();
-        let told = self.seen.fires.split_off(before);
-        self.seen.fires.extend(told.into_iter().filter_map(|fire| {
+        let joined = self.seen.fires.split_off(before);
+        self.seen.fires.extend(joined.into_iter().filter_map(|fire| {
             let next = names.partition_point(|name| name.start <= fire.start);
             let one = next > 0 && fire.end <= names[next - 1].end;
             let telling = all[usize::from(fire.rule)].weight(FieldClass::Any) >= TELLING;

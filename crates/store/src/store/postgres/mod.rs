@@ -381,7 +381,7 @@ impl HandoffStore for PostgresStore {
         after: Option<CheckpointRef>,
         limit: i64,
     ) -> Result<Vec<CheckpointPlace>> {
-        checkpoints::places(self, key, after, limit).await
+        answered(checkpoints::places(self, key, after, limit)).await
     }
 
     async fn list_personal_data(&self, key: &HandoffKey) -> Result<Vec<Vec<u8>>> {
