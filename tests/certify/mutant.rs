@@ -323,6 +323,8 @@ impl Drop for Serving {
 }
 
 pub async fn serve(broker: &str, admin: &str, mutant: &'static Mutant) -> Serving {
+    // Another case may have set it before; both set the same.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let proxy = Arc::new(Proxy {

@@ -54,7 +54,7 @@ both! {
         assert!(page.says("<svg class=\"bar\""), "the waterfall");
         let shown = browser.json(&task).await;
         let why = broker.admin.get(&format!("{}/why", message.task_path())).await.expect(200).body;
-        assert_eq!(shown["lead"], why["sentence"]);
+        assert_eq!(shown["why"][0]["sentence"], why["sentence"], "{shown}");
         assert_eq!(shown["hops"]["bars"].as_array().unwrap().len(), 2, "{shown}");
         let handoff = browser.get(&format!("/console{}", message.path())).await.expect(200);
         assert!(handoff.says("Task, by the sender") && handoff.says("Record hash"));
