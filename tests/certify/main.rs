@@ -86,7 +86,7 @@ async fn a_broker_that_breaks_a_promise_fails_the_claim() {
             wrong.push(mutant.breaks);
         }
     }
-    assert!(wrong.is_empty(), "not failures out: {wrong:?}");
+    assert!(wrong.is_empty(), "not found out: {wrong:?}");
 }
 
 /// Each claim that needs no kill and judges has a mutant.

@@ -373,6 +373,7 @@ async fn forward(
     {
         return (answer.status, answer.body.to_string()).into_response();
     }
+    proxy.note_checkpoint(&incoming);
     let mut answer = proxy.pass(&incoming, &uri, &headers, body).await;
     proxy.note(&incoming, &answer);
     if let Change::Answer(change) = proxy.mutant.change {
@@ -403,6 +404,15 @@ impl Proxy {
         Said { status, headers, body, bytes, changed: false }
     }
 
+    /// Before the broker has the message: it may deliver before it answers.
+    fn note_checkpoint(&self, incoming: &Asked) {
+        if incoming.submits() && incoming.body["checkpoint"].is_object() {
+            let id = incoming.body["handoffId"].as_str().unwrap_or_default();
+            let mut seen = self.seen.lock().unwrap();
+            seen.checkpoints.insert(id.to_owned(), incoming.body["checkpoint"].clone());
+        }
+    }
+
     fn note(&self, incoming: &Asked, answer: &Said) {
         let mut seen = self.seen.lock().unwrap();
         if let Some(key) = answer.body["apiKey"].as_str() {
@@ -415,10 +425,6 @@ impl Proxy {
             && ["REJECTED", "EXPIRED", "FAILED"].contains(&ended)
         {
             seen.ended = ended.to_owned();
-        }
-        if incoming.submits() && incoming.body["checkpoint"].is_object() {
-            let id = incoming.body["handoffId"].as_str().unwrap_or_default();
-            seen.checkpoints.insert(id.to_owned(), incoming.body["checkpoint"].clone());
         }
     }
 }
