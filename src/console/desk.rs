@@ -82,9 +82,9 @@ impl Asked {
         }
     }
 
-    fn desk(self, visitor: Visitor, api: &Api) -> Result<Desk, Response> {
+    fn desk(self, visitor: Visitor, api: &Api) -> Result<Desk, Box<Response>> {
         let Some(front) = self.front else {
-            return Err(StatusCode::INTERNAL_SERVER_ERROR.into_response());
+            return Err(Box::new(StatusCode::INTERNAL_SERVER_ERROR.into_response()));
         };
         let caller = CallerHeaders::in_name(visitor.principal.clone());
         let (query, here, theme) = (self.query, self.here, self.theme);
@@ -94,7 +94,7 @@ impl Asked {
             let words = Json::from("The console is for people: an agent's key opens no page.");
             let problem = Json::Object(vec![("detail".to_owned(), words)]);
             let refusal = Refusal { status: StatusCode::FORBIDDEN, problem };
-            return Err(desk.refused(&refusal));
+            return Err(Box::new(desk.refused(&refusal)));
         }
         Ok(desk)
     }
@@ -113,7 +113,7 @@ impl FromRequestParts<Api> for Desk {
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Response> {
         let incoming = Asked::of(parts);
         let visitor = Visitor::from_request_parts(parts, api).await?;
-        incoming.desk(visitor, api)
+        incoming.desk(visitor, api).map_err(|refusal| *refusal)
     }
 }
 
@@ -131,7 +131,10 @@ impl FromRequest<Api> for Sent {
         let request = Request::from_parts(parts, body);
         let Posted(visitor, fields) =
             Posted::<Vec<(String, String)>>::from_request(request, api).await?;
-        Ok(Self { desk: incoming.desk(visitor, api)?, fields: Fields(fields) })
+        Ok(Self {
+            desk: incoming.desk(visitor, api).map_err(|refusal| *refusal)?,
+            fields: Fields(fields),
+        })
     }
 }
 

@@ -1,5 +1,7 @@
 //! The form of an action: its fields, the request that it makes, and the same as commands.
 
+use std::fmt::Write as _;
+
 use url::form_urlencoded;
 
 use super::acts::{Act, Field, Kind, Verb};
@@ -193,8 +195,8 @@ pub(super) fn request(
         Verb::Patch => ApiRequest::patch(&segments, body),
         Verb::Delete if act.fields.is_empty() => ApiRequest::delete(&segments),
         Verb::Delete => ApiRequest::delete(&segments).saying(body),
-        _ if act.bare => ApiRequest::post_bare(&segments),
-        _ => ApiRequest::post(&segments, body),
+        Verb::Post if act.bare => ApiRequest::post_bare(&segments),
+        Verb::Post => ApiRequest::post(&segments, body),
     })
 }
 
@@ -223,7 +225,7 @@ fn curl(act: &Act, of: &[&str], values: &Fields) -> String {
     let body = body(act, &complete, false).unwrap_or_default();
     if !act.bare && !body.is_empty() {
         let body = serde_json::to_string(&body).unwrap_or_default();
-        out.push_str(&format!(" -H 'Content-Type: application/json' -d {}", quoted(&body)));
+        let _ = write!(out, " -H 'Content-Type: application/json' -d {}", quoted(&body));
     }
     out
 }

@@ -55,6 +55,7 @@ impl Theme {
 }
 
 /// A page of the navigation.
+#[derive(Clone, Copy)]
 pub(super) struct Place {
     /// First segment of its address; empty for the home page.
     pub(super) section: &'static str,

@@ -101,7 +101,7 @@ impl<T: DeserializeOwned> FromRequest<Api> for Posted<T> {
     type Rejection = Response;
     async fn from_request(request: Request, api: &Api) -> Result<Self, Response> {
         let (mut parts, body) = request.into_parts();
-        check_origin(&parts, api)?;
+        check_origin(&parts, api).map_err(|refusal| *refusal)?;
         let visitor = Visitor::from_request_parts(&mut parts, api).await?;
         let body = axum::body::to_bytes(body, MAX_FORM).await.map_err(|_| too_large())?;
         let (token, rest) = without_token(&body);
@@ -188,13 +188,13 @@ fn local_path(text: &str) -> Option<String> {
 }
 
 /// Refuses a form from a page of another origin (`Origin`, `Sec-Fetch-Site`).
-fn check_origin(parts: &Parts, api: &Api) -> Result<(), Response> {
+fn check_origin(parts: &Parts, api: &Api) -> Result<(), Box<Response>> {
     if is_same_origin(parts, api.config.server.public_url.as_ref()) {
         return Ok(());
     }
     tracing::warn!("a form of the console was refused: it is from a page of another origin");
     let why = "The form is from a page of another origin. Behind a proxy, server.public_url names the address of this broker.";
-    Err(refused(StatusCode::FORBIDDEN, "Form refused", why))
+    Err(Box::new(refused(StatusCode::FORBIDDEN, "Form refused", why)))
 }
 
 fn is_same_origin(parts: &Parts, public_url: Option<&Url>) -> bool {
@@ -262,7 +262,7 @@ async fn log_in(
     request: Request,
 ) -> Result<Response, Response> {
     let (parts, body) = request.into_parts();
-    check_origin(&parts, &api)?;
+    check_origin(&parts, &api).map_err(|refusal| *refusal)?;
     let body = axum::body::to_bytes(body, MAX_FORM).await.map_err(|_| too_large())?;
     let form = Request::from_parts(parts.clone(), body.into());
     let Form(LoginForm { key, next }) = Form::from_request(form, &api)

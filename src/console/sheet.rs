@@ -1,5 +1,7 @@
 //! A page as data: the parts that a template draws and that `?format=json` answers.
 
+use std::fmt::Write as _;
+
 use askama::Template;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -297,8 +299,7 @@ impl Quote {
         let cut = &whole[..whole.floor_char_boundary(MOST)];
         let mut shown = text::visible(cut);
         if cut.len() < bytes {
-            shown.push_str("\n… ");
-            shown.push_str(&format!("{} bytes more", bytes - cut.len()));
+            let _ = write!(shown, "\n… {} bytes more", bytes - cut.len());
         }
         Self { label: label.into(), text: shown, folded: bytes > FOLD, bytes, ..Self::default() }
     }

@@ -1,13 +1,14 @@
 //! The broker under test, as its HTTP API shows it.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use uuid::Uuid;
+use tokio::time::Instant;
 
 use crate::CertifyError;
+use crate::clock;
 use crate::map::Map;
 use crate::message::Message;
 use crate::receiver::Receiver;
@@ -15,7 +16,7 @@ use crate::receiver::Receiver;
 /// Longest wait for one answer. A broker that is slower than this does not answer.
 const ANSWER: Duration = Duration::from_secs(90);
 /// Longest wait for a state that the broker reaches by itself.
-pub(crate) const REACHED: Duration = Duration::from_secs(120);
+pub(crate) const REACHED: Duration = Duration::from_mins(2);
 /// Pause between two looks at a state.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -94,7 +95,7 @@ impl Broker {
         let client =
             reqwest::Client::builder().timeout(ANSWER).redirect(reqwest::redirect::Policy::none());
         let client = client.build().map_err(|err| unreachable(err.to_string()))?;
-        let run = Uuid::new_v4().simple().to_string()[..8].to_owned();
+        let run = clock::id().simple().to_string()[..8].to_owned();
         let base = url.trim_end_matches('/').to_owned();
         let mut broker = Self {
             base,

@@ -54,8 +54,9 @@ async fn ended(command: &mut Command) -> Result<bool, String> {
 }
 
 async fn done(text: &str) -> Result<(), String> {
-    match ended(Command::new("sh").arg("-c").arg(text)).await? {
-        true => Ok(()),
-        false => Err(format!("the command `{text}` failed")),
+    if ended(Command::new("sh").arg("-c").arg(text)).await? {
+        Ok(())
+    } else {
+        Err(format!("the command `{text}` failed"))
     }
 }

@@ -10,14 +10,17 @@ pub mod args;
 mod broker;
 mod checks;
 pub mod claims;
+mod clock;
 mod hooks;
 pub mod map;
 mod message;
 mod receiver;
 pub mod report;
 
+use std::fmt::Write as _;
 use std::io::IsTerminal;
-use std::time::Instant;
+
+use tokio::time::Instant;
 
 use crate::broker::Broker;
 use crate::claims::{CLAIMS, Check, Claim};
@@ -97,10 +100,11 @@ pub async fn command(args: &Args) -> Result<(String, bool), CertifyError> {
 
 /// The claims with their sources.
 fn listed() -> String {
-    CLAIMS
-        .iter()
-        .map(|claim| format!("{:<19} {} ({})\n", claim.id, claim.promise, claim.source))
-        .collect()
+    let mut text = String::new();
+    for claim in CLAIMS {
+        let _ = writeln!(text, "{:<19} {} ({})", claim.id, claim.promise, claim.source);
+    }
+    text
 }
 
 fn selected(only: &[String]) -> Result<Vec<&'static Claim>, CertifyError> {

@@ -1,11 +1,9 @@
 //! Messages of the kit.
 
 use serde_json::{Value, json};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
-use uuid::Uuid;
 
 use crate::broker::Agent;
+use crate::clock;
 
 /// A canonical message, schema 2.1.
 #[derive(Debug, Clone)]
@@ -14,13 +12,13 @@ pub(crate) struct Message(Value);
 impl Message {
     /// The first handoff of a new task.
     pub(crate) fn first(from: &Agent, to: &Agent) -> Self {
-        let now = OffsetDateTime::now_utc().format(&Rfc3339).unwrap_or_default();
+        let now = clock::timestamp();
         Self(json!({
             "schemaVersion": "2.1",
-            "handoffId": Uuid::new_v4(),
-            "taskId": Uuid::new_v4(),
+            "handoffId": clock::id(),
+            "taskId": clock::id(),
             "parentHandoffId": null,
-            "fromAgent": { "agentId": from.id, "agentVersion": "1.0.0", "executionId": Uuid::new_v4() },
+            "fromAgent": { "agentId": from.id, "agentVersion": "1.0.0", "executionId": clock::id() },
             "toAgent": { "agentId": to.id },
             "timestamp": now,
             "taskDescription": "Check the liability clauses of the supply agreement",
@@ -38,7 +36,7 @@ impl Message {
             "conversationHistorySummary": "Two clauses speak of liability.",
             "conversationHistoryVerbatim": [],
             "toolCallHistory": [],
-            "traceparent": format!("00-{}-00f067aa0ba902b7-01", Uuid::new_v4().simple()),
+            "traceparent": format!("00-{}-00f067aa0ba902b7-01", clock::id().simple()),
         }))
     }
 

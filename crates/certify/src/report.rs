@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use askama::Template;
 use serde::Serialize;
+use tokio::time::Instant;
 
 use crate::CertifyError;
 use crate::args::Form;

@@ -115,7 +115,7 @@ async fn make(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
     if let Some(act) = act {
         let back = Fields(vec![("back".to_owned(), desk.here_with(&[]))]);
         let mut form = Form::of(desk, act, &[id], &back);
-        form.title = "Your decision".to_owned();
+        "Your decision".clone_into(&mut form.title);
         sheet = sheet.part("decide", "", Content::Ask(form));
     }
     if !hop.get("message").is_null() {

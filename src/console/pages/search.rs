@@ -14,13 +14,11 @@ pub(crate) async fn find(desk: Desk) -> Response {
     if id.is_empty() {
         return Desk::back("/console");
     }
-    match place(&desk, &id).await {
-        Some(to) => Desk::back(&to),
-        None => {
-            let words = "No task, handoff, escalation, conversation or agent has this id.";
-            desk.refused(&Refusal::unknown(words))
-        }
+    if let Some(to) = place(&desk, &id).await {
+        return Desk::back(&to);
     }
+    let words = "No task, handoff, escalation, conversation or agent has this id.";
+    desk.refused(&Refusal::unknown(words))
 }
 
 async fn place(desk: &Desk, id: &str) -> Option<String> {

@@ -286,7 +286,7 @@ fn growth(hop: &Json, told: &Json) -> Cell {
     match told.text("context/growth") {
         "" | "0" => {}
         less if less.starts_with('-') => {
-            cell.shown = format!("{} ({})", cell.shown, text::grouped(less))
+            cell.shown = format!("{} ({})", cell.shown, text::grouped(less));
         }
         more => cell.shown = format!("{} (+{})", cell.shown, text::grouped(more)),
     }

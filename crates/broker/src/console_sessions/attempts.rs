@@ -97,29 +97,32 @@ mod tests {
 
     const NOW: Micros = Micros(1_800_000_000_000_000);
 
-    fn address(last: u8) -> Option<IpAddr> {
-        Some(IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)))
+    fn address(last: u8) -> IpAddr {
+        IpAddr::V4(Ipv4Addr::new(192, 0, 2, last))
     }
 
     #[test]
     fn an_address_has_its_attempts_in_a_minute_whatever_the_keys() {
         let attempts = LoginAttempts::new(2, 100);
-        assert_eq!(attempts.count(address(1), "hd_first", NOW), Ok(()));
-        assert_eq!(attempts.count(address(1), "hd_second", Micros(NOW.0 + 20_000_000)), Ok(()));
-        let third = attempts.count(address(1), "hd_third", Micros(NOW.0 + 30_500_000));
+        assert_eq!(attempts.count(Some(address(1)), "hd_first", NOW), Ok(()));
+        assert_eq!(
+            attempts.count(Some(address(1)), "hd_second", Micros(NOW.0 + 20_000_000)),
+            Ok(())
+        );
+        let third = attempts.count(Some(address(1)), "hd_third", Micros(NOW.0 + 30_500_000));
         assert_eq!(third, Err(30), "the rest of the minute, rounded up");
-        assert_eq!(attempts.count(address(2), "hd_third", NOW), Ok(()), "another address");
+        assert_eq!(attempts.count(Some(address(2)), "hd_third", NOW), Ok(()), "another address");
         let later = Micros(NOW.0 + 60_000_000);
-        assert_eq!(attempts.count(address(1), "hd_third", later), Ok(()), "the next minute");
+        assert_eq!(attempts.count(Some(address(1)), "hd_third", later), Ok(()), "the next minute");
     }
 
     #[test]
     fn a_prefix_has_its_attempts_from_all_addresses() {
         let attempts = LoginAttempts::new(100, 2);
-        assert_eq!(attempts.count(address(1), "hd_abcdefghX", NOW), Ok(()));
-        assert_eq!(attempts.count(address(2), "hd_abcdefghY", NOW), Ok(()));
-        assert_eq!(attempts.count(address(3), "hd_abcdefghZ", NOW), Err(60));
-        assert_eq!(attempts.count(address(3), "hd_other", NOW), Ok(()));
+        assert_eq!(attempts.count(Some(address(1)), "hd_abcdefghX", NOW), Ok(()));
+        assert_eq!(attempts.count(Some(address(2)), "hd_abcdefghY", NOW), Ok(()));
+        assert_eq!(attempts.count(Some(address(3)), "hd_abcdefghZ", NOW), Err(60));
+        assert_eq!(attempts.count(Some(address(3)), "hd_other", NOW), Ok(()));
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Delivery: once, again where it failed, signed, fenced.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{by_handoff, ensure};
 use crate::Bench;

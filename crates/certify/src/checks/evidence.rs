@@ -71,7 +71,7 @@ async fn leaves(bench: &Bench, size: usize) -> Result<Vec<Hash>, String> {
             let record =
                 row.record.ok_or_else(|| format!("record {} is not JSON", leaves.len()))?;
             let hash = leaf(record.get().as_bytes());
-            let stated = format!("sha256:{}", hex(&hash));
+            let stated = format!("sha256:{}", hex::encode(hash));
             ensure(row.record_hash == stated, || {
                 format!("record {} hashes to {stated}, stated is {}", leaves.len(), row.record_hash)
             })?;
@@ -79,10 +79,6 @@ async fn leaves(bench: &Bench, size: usize) -> Result<Vec<Hash>, String> {
         }
     }
     Ok(leaves)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Size and root of a signed tree head: the second and third line of its note (C2SP tlog-checkpoint).
@@ -111,11 +107,11 @@ pub(crate) async fn log(bench: &Bench) -> Result<String, String> {
     let (size, signed) = head_of(&note)?;
     let leaves = leaves(bench, size).await?;
     ensure(root(&leaves)[..] == signed, || {
-        format!("{size} records hash to {}, and not to the signed root", hex(&root(&leaves)))
+        format!("{size} records hash to {}, and not to the signed root", hex::encode(root(&leaves)))
     })?;
     let named = leaves
         .get(usize::try_from(place).unwrap_or(usize::MAX))
-        .map(|leaf| format!("sha256:{}", hex(leaf)));
+        .map(|leaf| format!("sha256:{}", hex::encode(leaf)));
     ensure(named.as_deref() == Some(hash.as_str()), || {
         format!("record {place} is {named:?}, the receipt says {hash}")
     })?;
@@ -277,7 +273,7 @@ mod tests {
             "d37ee418976dd95753c1c73862b9398fa2a2cf9b4ff0fdfe8b30cd95209614b7",
         ];
         for (count, expected) in (1..).zip(roots) {
-            assert_eq!(hex(&root(&leaves[..count])), expected);
+            assert_eq!(hex::encode(&root(&leaves[..count])), expected);
         }
     }
 

@@ -1,9 +1,10 @@
 //! Faults and figures: a killed broker, and the time to a verdict.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::join_all;
+use tokio::time::Instant;
 
 use super::{by_handoff, ensure};
 use crate::Bench;

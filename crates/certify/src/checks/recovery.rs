@@ -1,9 +1,8 @@
 //! Recovery: what a sender gets back.
 
-use std::time::Instant;
-
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::ensure;
 use crate::Bench;
