@@ -1,5 +1,6 @@
 //! The certification kit against this broker: every claim holds, and a broker that breaks one promise fails its claim.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 #![allow(unreachable_pub, reason = "a test binary, not a library")]
 
 mod mutant;

@@ -250,21 +250,21 @@ pub static MUTANTS: &[Mutant] = &[
         breaks: "returns another state after a rejection",
         claim: "rejected",
         change: Change::Answer(|proxy, incoming, answer| {
-            another_state(proxy, incoming, answer, "REJECTED")
+            another_state(proxy, incoming, answer, "REJECTED");
         }),
     },
     Mutant {
         breaks: "returns another state after silence",
         claim: "silent",
         change: Change::Answer(|proxy, incoming, answer| {
-            another_state(proxy, incoming, answer, "EXPIRED")
+            another_state(proxy, incoming, answer, "EXPIRED");
         }),
     },
     Mutant {
         breaks: "returns another state after a failure",
         claim: "failed",
         change: Change::Answer(|proxy, incoming, answer| {
-            another_state(proxy, incoming, answer, "FAILED")
+            another_state(proxy, incoming, answer, "FAILED");
         }),
     },
     Mutant {
@@ -332,7 +332,7 @@ pub async fn serve(broker: &str, admin: &str, mutant: &'static Mutant) -> Servin
         admin: admin.to_owned(),
         relay: format!("{url}/relay"),
         mutant,
-        client: reqwest::Client::new(),
+        client: reqwest::Client::builder().no_proxy().build().unwrap(),
         seen: Mutex::default(),
     });
     let router = Router::new().route("/relay", post(relay)).fallback(forward).with_state(proxy);
@@ -424,7 +424,7 @@ impl Proxy {
             && incoming.key == self.admin
             && ["REJECTED", "EXPIRED", "FAILED"].contains(&ended)
         {
-            seen.ended = ended.to_owned();
+            ended.clone_into(&mut seen.ended);
         }
     }
 }

@@ -61,7 +61,8 @@ fn statements(folder: &str) -> Vec<String> {
     for file in std::fs::read_dir(folder).expect("a folder of the store") {
         let path = file.expect("a file").path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if name.ends_with(".rs") && !APART.contains(&name) && !TESTS.contains(&name) {
+        let is_source = path.extension().is_some_and(|extension| extension == "rs");
+        if is_source && !APART.contains(&name) && !TESTS.contains(&name) {
             let source = std::fs::read_to_string(&path).expect("a source");
             queries.extend(literals(&source).iter().filter_map(|literal| statement(literal)));
         }

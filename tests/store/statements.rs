@@ -33,10 +33,10 @@ struct Recorder {
 }
 
 impl Recorder {
-    fn add(&self, side: &'static str, statement: String) {
+    fn add(&self, side: &'static str, statement: &str) {
         let mut seen = self.seen.lock().unwrap();
-        if is_query(&statement) && seen.insert((side, statement.clone())) {
-            append(&self.folder.join(side), &statement);
+        if is_query(statement) && seen.insert((side, statement.to_owned())) {
+            append(&self.folder.join(side), statement);
         }
     }
 }
@@ -56,7 +56,7 @@ impl Subscriber for Recorder {
         let mut text = Text::default();
         event.record(&mut text);
         for part in parts(&canonical(&text.sql)) {
-            self.add(side, part);
+            self.add(side, &part);
         }
     }
 
