@@ -17,6 +17,9 @@ use url::form_urlencoded;
 
 use crate::harness::{Broker, Caller};
 
+/// Names and values of headers, or of a form.
+type Pairs<'a> = &'a [(&'a str, &'a str)];
+
 /// A page as a browser gets it.
 struct Page {
     status: u16,
@@ -141,7 +144,7 @@ both! {
         assert!(form.header("content-security-policy").contains("default-src 'none'"));
         assert!(form.text.contains("value=\"/console/tasks\""), "{}", form.text);
         for role in ["admin", "operator", "auditor"] {
-            let (key_id, key) = key(&broker, role).await;
+            let (key_id, key) = key(broker, role).await;
             let page = browser.post("/console/login", &[("key", &key), ("next", "/console/tasks?from=1")]).await;
             assert_eq!((page.status, page.header("location")), (303, "/console/tasks?from=1"));
             let cookie = page.header("set-cookie");
@@ -149,11 +152,11 @@ both! {
             assert_eq!(page.token().len(), 43, "256 bits");
             let inside = browser.with(&page.token());
             assert!(inside.is_open().await);
-            let listed = sessions(&broker).await;
+            let listed = sessions(broker).await;
             assert_eq!((&listed[0]["keyId"], &listed[0]["role"]), (&json!(key_id), &json!(role)));
             assert!(!listed[0].to_string().contains(&page.token()), "no token in a list");
         }
-        let (_, key) = key(&broker, "operator").await;
+        let (_, key) = key(broker, "operator").await;
         let padded = format!("  {key}\n");
         assert!(browser.log_in(&padded).await.is_open().await, "a key with the spaces of a paste");
         let secure = browser.post_with(
@@ -179,11 +182,11 @@ both! {
             assert!(page.text.contains(words), "{}", page.text);
             assert!(key.is_empty() || !page.text.contains(key), "the page shows no key");
         }
-        assert_eq!(sessions(&broker).await, Vec::<Value>::new());
+        assert_eq!(sessions(broker).await, Vec::<Value>::new());
     }
 
     async fn a_return_path_is_a_page_of_the_console(broker: Broker) {
-        let (_, key) = key(&broker, "operator").await;
+        let (_, key) = key(broker, "operator").await;
         let browser = Browser::new(&broker.admin);
         for next in [
             "//evil.example", "/\\evil.example", "https://evil.example/console", "/keys", "/console/../keys",
@@ -205,12 +208,12 @@ both! {
     }
 
     async fn a_form_needs_its_sessions_token_and_a_page_of_this_origin(broker: Broker) {
-        let (_, key) = key(&broker, "operator").await;
+        let (_, key) = key(broker, "operator").await;
         let browser = Browser::new(&broker.admin);
         let (one, other) = (browser.log_in(&key).await, browser.log_in(&key).await);
         let origin = one.caller.base.clone();
         let (token, foreign) = (one.csrf(), other.csrf());
-        let refusals: &[(&str, &[(&str, &str)], &[(&str, &str)])] = &[
+        let refusals: &[(&str, Pairs<'_>, Pairs<'_>)] = &[
             ("no token", &[("origin", &origin)], &[]),
             ("a wrong token", &[("origin", &origin)], &[("_csrf", "0")]),
             ("another session's token", &[("origin", &origin)], &[("_csrf", &foreign)]),
@@ -251,7 +254,7 @@ both! {
     }
 
     async fn a_session_ends_by_age_and_by_idleness(broker: Broker) {
-        let (key_id, key) = key(&broker, "operator").await;
+        let (key_id, key) = key(broker, "operator").await;
         let browser = Browser::new(&broker.admin).log_in(&key).await;
         let store = broker.store().await;
         let tenant = "default".parse().unwrap();
@@ -275,17 +278,17 @@ both! {
     }
 
     async fn revoking_a_key_ends_its_sessions(broker: Broker) {
-        let (key_id, key) = key(&broker, "operator").await;
+        let (key_id, key) = key(broker, "operator").await;
         let browser = Browser::new(&broker.admin);
         let inside = browser.log_in(&key).await;
         broker.admin.delete(&format!("/keys/{key_id}")).await.expect(200);
         assert!(!inside.is_open().await);
-        assert_eq!(sessions(&broker).await, Vec::<Value>::new());
+        assert_eq!(sessions(broker).await, Vec::<Value>::new());
         assert_eq!(browser.post("/console/login", &[("key", &key)]).await.status, 401);
     }
 
     async fn log_out_everywhere_ends_all_sessions_of_the_key(broker: Broker) {
-        let ((_, first), (_, second)) = (key(&broker, "operator").await, key(&broker, "auditor").await);
+        let ((_, first), (_, second)) = (key(broker, "operator").await, key(broker, "auditor").await);
         let browser = Browser::new(&broker.admin);
         let (one, two) = (browser.log_in(&first).await, browser.log_in(&first).await);
         let other = browser.log_in(&second).await;
@@ -296,20 +299,20 @@ both! {
     }
 
     async fn a_new_login_ends_the_browsers_session_before_it(broker: Broker) {
-        let (_, key) = key(&broker, "operator").await;
+        let (_, key) = key(broker, "operator").await;
         let one = Browser::new(&broker.admin).log_in(&key).await;
         let two = one.log_in(&key).await;
         assert!(!one.is_open().await && two.is_open().await);
     }
 
     async fn operators_list_and_end_the_tenants_sessions(broker: Broker) {
-        let (_, key) = key(&broker, "auditor").await;
+        let (_, key) = key(broker, "auditor").await;
         let browser = Browser::new(&broker.admin);
         let mut inside = Vec::new();
         for _ in 0..3 {
             inside.push(browser.log_in(&key).await);
         }
-        let listed = sessions(&broker).await;
+        let listed = sessions(broker).await;
         assert_eq!(listed.len(), 3);
         let path = format!("/sessions/{}", listed[0]["sessionId"].as_str().unwrap());
         let auditor = broker.person("auditor").await;
@@ -331,13 +334,13 @@ both! {
         let other = broker.caller(Some(key.trim()));
         let listed = other.get("/sessions").await.expect(200).body;
         let path = format!("/sessions/{}", listed["items"][0]["sessionId"].as_str().unwrap());
-        assert_eq!(sessions(&broker).await, Vec::<Value>::new());
+        assert_eq!(sessions(broker).await, Vec::<Value>::new());
         broker.admin.delete(&path).await.refused(404, "NOT_FOUND");
         assert!(inside.is_open().await);
     }
 
     async fn two_brokers_share_a_session(broker: Broker) {
-        let (_, key) = key(&broker, "operator").await;
+        let (_, key) = key(broker, "operator").await;
         let here = Browser::new(&broker.admin).log_in(&key).await;
         let second = async || {
             if broker.url.starts_with("sqlite") {
@@ -359,7 +362,7 @@ both! {
     }
 
     async fn the_cookie_counts_in_the_console_alone(broker: Broker) {
-        let (_, key) = key(&broker, "admin").await;
+        let (_, key) = key(broker, "admin").await;
         let inside = Browser::new(&broker.admin).log_in(&key).await;
         for path in ["/agents", "/keys", "/sessions", "/tasks"] {
             assert_eq!(inside.get(path).await.status, 401, "{path}");
@@ -375,7 +378,7 @@ both! {
 both! {
     with [("HANDOFFD_CONSOLE__LOGINS_PER_MINUTE", "3")]
     async fn logins_are_limited_by_the_address(broker: Broker) {
-        let (_, key) = key(&broker, "operator").await;
+        let (_, key) = key(broker, "operator").await;
         let browser = Browser::new(&broker.admin);
         for n in 0..3 {
             let wrong = format!("hd_{n}{n}{n}{n}{n}{n}{n}{n}{n}");
@@ -411,7 +414,7 @@ both! {
         ("HANDOFFD_SERVER__PUBLIC_URL", "https://hand.example"),
     ]
     async fn settings_rule_the_cookie_and_the_public_address_is_an_origin(broker: Broker) {
-        let (_, key) = key(&broker, "operator").await;
+        let (_, key) = key(broker, "operator").await;
         let browser = Browser::new(&broker.admin);
         let page = browser.post_with("/console/login", &[("origin", "https://hand.example")], &[("key", &key)]).await;
         assert_eq!(page.status, 303, "{}", page.text);

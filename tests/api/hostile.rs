@@ -389,7 +389,7 @@ both! {
             let (method, path) = if one.starts_with("Idempotency") { ("POST", "/handoffs") } else { ("GET", "/agents") };
             let credential = if one == bearer { "" } else { bearer.as_str() };
             let lines = [credential, one, other].into_iter().filter(|line| !line.is_empty());
-            let lines: String = lines.map(|line| format!("{line}\r\n")).collect();
+            let lines: String = lines.flat_map(|line| [line, "\r\n"]).collect();
             let body = if method == "POST" { "Content-Type: application/json\r\nContent-Length: 2\r\n" } else { "" };
             let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{lines}{body}Connection: close\r\n\r\n");
             let answer = raw_request(broker, &head, &[if body.is_empty() { b"" } else { b"{}" }]).await;

@@ -273,7 +273,7 @@ mod tests {
             "d37ee418976dd95753c1c73862b9398fa2a2cf9b4ff0fdfe8b30cd95209614b7",
         ];
         for (count, expected) in (1..).zip(roots) {
-            assert_eq!(hex::encode(&root(&leaves[..count])), expected);
+            assert_eq!(hex::encode(root(&leaves[..count])), expected);
         }
     }
 

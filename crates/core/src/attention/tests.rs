@@ -58,6 +58,7 @@ fn one(agent: Option<AgentSituation>, queue: WaitingDeliveries) -> Vec<Attention
 
 /// Each state of a receiver with handoffs that wait, and the item that it makes.
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of states")]
 fn a_queue_is_told_by_its_receivers_state() {
     use AttentionKind as K;
     use Severity::{Critical, Notice, Warning};
