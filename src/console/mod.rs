@@ -1,8 +1,8 @@
 //! The console: pages for people, over the API's own router (specification §14).
 //!
-//! A page asks the API in this process in its visitor's name, and draws the answer as a [`sheet::Sheet`]: the same struct is the
+//! A page asks the API in this process in its visitor's name, and draws the answer as a `sheet::Sheet`: the same struct is the
 //! answer of `?format=json`. The pages change nothing by themselves; an action is one request to the API, in the table of
-//! [`acts`].
+//! `acts`.
 
 mod acts;
 mod assets;

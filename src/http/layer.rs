@@ -54,7 +54,7 @@ pub enum Refused {
 const SINGLE: [&str; 6] =
     ["authorization", "x-api-key", "content-type", "origin", "last-event-id", "handoff-id"];
 
-/// The first of [`SINGLE`] that these headers have more than once.
+/// The first of `SINGLE` that these headers have more than once.
 pub fn repeated(headers: &HeaderMap) -> Option<&'static str> {
     SINGLE.into_iter().find(|name| headers.get_all(*name).iter().nth(1).is_some())
 }
