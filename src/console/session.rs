@@ -1,4 +1,4 @@
-//! Who looks at a page: sessions of the console, by a cookie that counts below `/console` alone.
+//! Sessions of the console: a cookie names the visitor, and only paths below `/console` read it.
 
 use askama::Template;
 use axum::extract::{Extension, FromRequest, FromRequestParts, RawQuery, Request, State};

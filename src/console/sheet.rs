@@ -28,7 +28,7 @@ pub(super) enum Form {
 #[derive(Debug, Clone, Default, Template)]
 #[template(path = "cell.html")]
 pub(super) struct Cell {
-    /// What `?format=json` answers.
+    /// The answer to `?format=json`.
     raw: Json,
     pub(super) shown: String,
     /// Address of the page of this value, in the console; empty for none.

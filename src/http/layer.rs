@@ -46,7 +46,7 @@ pub enum Refused {
     Unread,
     /// Its host cannot be told.
     Host(authority::Fault),
-    /// It has several of a header that a request has once.
+    /// A header that HTTP allows once is there several times.
     Repeated(&'static str),
 }
 

@@ -10,7 +10,7 @@ const ATTACK: &str = "\"><script>alert(1)</script><img src=x onerror=alert(2)>' 
 /// The marks of the attack that no page may have.
 const RUNS: [&str; 5] = ["<script>alert", "<img src=x", "\u{202e}", "\u{2066}", "\u{0}"];
 
-/// A page with a visitor's own words in its fields: they keep their characters there, and are no markup.
+/// A page repeats a visitor's own words in its fields: the words keep their characters, and the page escapes them as markup.
 fn escaped(path: &str, text: &str) {
     for mark in &RUNS[..2] {
         assert!(!text.contains(mark), "{path} has {mark:?}");

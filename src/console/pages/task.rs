@@ -388,7 +388,7 @@ fn records(desk: &Desk, trace: &Json) -> Table {
     }))
 }
 
-/// Who wrote a value of the messages, where the address asks for one.
+/// The hop that wrote a value of the messages, if the address names a value.
 async fn blame(desk: &Desk, sheet: Sheet, id: &str) -> Result<Sheet, Refusal> {
     let pointer = desk.query.get("blame");
     if pointer.is_empty() {

@@ -6,7 +6,7 @@ const MINUTE: i64 = 60_000_000;
 /// The time of the look.
 const NOW: Micros = Micros(1_000 * MINUTE);
 
-/// So many minutes ago.
+/// The time this number of minutes before the look.
 const fn ago(minutes: i64) -> Micros {
     Micros(NOW.0 - minutes * MINUTE)
 }

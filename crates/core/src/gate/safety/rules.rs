@@ -82,7 +82,7 @@ pub struct Rule {
     /// What it adds to the score that refuses where its match is not certain.
     #[serde(default)]
     pub doubtful: f32,
-    /// It refuses only beside a rule that does not merely support: ordinary work has a role, a turn of speech or a secret too.
+    /// The rule refuses only beside a rule without this mark, because ordinary texts name roles, phrases and secrets too.
     #[serde(default)]
     pub supports: bool,
     /// It does not count after a negation ("do not ignore ...").

@@ -19,8 +19,8 @@ use handoffd_core::domain::stream::Stream;
 pub(in crate::store) const HANDOFF: &str = HANDOFFS.list;
 
 table! {
-    /// Of the fixed columns only an erasure changes the digest, `tracestate`, the conversation and the user: an update of what
-    /// was read before must not bring back what was erased.
+    /// An erasure alone changes the fixed columns for the digest, `tracestate`, the conversation and the user. An update writes
+    /// a row that was read before, and would bring the erased values back.
     HANDOFFS: Handoff = "handoffs" by 2 {
         "tenant" Text: |handoff| &handoff.tenant,
         "handoff_id" Text: |handoff| handoff.id,

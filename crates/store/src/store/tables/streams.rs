@@ -54,7 +54,7 @@ pub struct StreamLine {
 /// A change of a stream's line by the broker that holds its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineSettle {
-    /// So far it was sent.
+    /// Number of the last chunk that was sent.
     Sent {
         /// The line after it.
         line: StreamLine,
