@@ -54,7 +54,7 @@ pub struct StreamLine {
 /// A change of a stream's line by the broker that holds its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineSettle {
-    /// Number of the last chunk that was sent.
+    /// Chunks were sent up to this line.
     Sent {
         /// The line after it.
         line: StreamLine,
