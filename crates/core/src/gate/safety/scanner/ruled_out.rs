@@ -28,7 +28,7 @@ static WORDS: LazyLock<Vec<String>> = LazyLock::new(|| {
     {
         let words_of = example.as_str().unwrap_or_default().split_ascii_whitespace();
         words.extend(words_of.map(str::to_owned));
-        // Whole examples are drawn as often as entries of concepts, because they fire more rules.
+        // Whole examples are drawn as often as entries of concepts, so that many drawn texts hold one.
         words.extend(std::iter::repeat_n(example.as_str().unwrap_or_default().to_owned(), 8));
     }
     words
