@@ -1,7 +1,9 @@
 //! A broker as a process, on SQLite in a folder of its own.
 
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -26,6 +28,19 @@ fn start(folder: &Path, listen: &str) -> String {
     )
 }
 
+/// A free port below those that the system gives to outgoing connections (32768 and up), so that none takes the port between
+/// a kill and the next start.
+fn lasting_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 20_000 + u16::try_from(std::process::id() % 8_000).unwrap();
+    loop {
+        let port = first + NEXT.fetch_add(1, Ordering::Relaxed) % 4_000;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
 fn shell(line: &str) {
     let status = Command::new("sh").arg("-c").arg(line).status().unwrap();
     assert!(status.success(), "{line}");
@@ -34,7 +49,7 @@ fn shell(line: &str) {
 impl Served {
     pub async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        shell(&start(folder.path(), "127.0.0.1:0"));
+        shell(&start(folder.path(), &format!("127.0.0.1:{}", lasting_port())));
         let began = Instant::now();
         let url = loop {
             let log = std::fs::read_to_string(folder.path().join("log")).unwrap_or_default();
