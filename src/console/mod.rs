@@ -48,7 +48,7 @@ pub fn routes(api: &Api) -> Router<Api> {
         .merge(pages::routes())
         .route("/console/do/{act}", get(acts::ask).post(acts::carry_out))
         .route("/console/theme", axum::routing::post(theme))
-        .route("/console/live", get(live::wait))
+        .route(session::LIVE, get(live::wait))
         .route("/console/{*rest}", get(unknown))
         .layer(axum::Extension(front))
         .layer(from_fn(protect))

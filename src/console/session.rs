@@ -17,13 +17,16 @@ use crate::http::layer::Written;
 use crate::http::problem::Problem;
 use crate::http::{Api, authority};
 use handoffd_broker::config::SecureCookie;
-use handoffd_broker::console_sessions::{LoginError, NewSession, is_token_of_forms};
+use handoffd_broker::console_sessions::{LoginError, NewSession, Session, is_token_of_forms};
 use handoffd_broker::directory::Principal;
 use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::ids::SessionId;
 
 /// The page after a login.
 const HOME: &str = "/console";
+
+/// The route on which an open page waits for news.
+pub(super) const LIVE: &str = "/console/live";
 
 /// The cookie with a session's token.
 const COOKIE: &str = "handoffd_session";
@@ -90,10 +93,15 @@ pub fn routes() -> Router<Api> {
 impl FromRequestParts<Api> for Visitor {
     type Rejection = Response;
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Response> {
-        match visitor(&parts.headers, api).await? {
-            Some(visitor) => Ok(visitor),
-            None => Err(unknown(parts)),
+        let Some(session) = session_of(&parts.headers, api).await? else {
+            return Err(unknown(parts));
+        };
+        // A page that is left open asks there by itself: the person may be away.
+        if parts.uri.path() != LIVE {
+            api.sessions.note_use(&session);
         }
+        let Session { id, principal, csrf, .. } = session;
+        Ok(Self { principal, csrf, session: id })
     }
 }
 
@@ -120,18 +128,13 @@ impl<T: DeserializeOwned> FromRequest<Api> for Posted<T> {
     }
 }
 
-/// The visitor of a request's cookie.
-async fn visitor(headers: &HeaderMap, api: &Api) -> Result<Option<Visitor>, Response> {
+/// The open session of a request's cookie.
+async fn session_of(headers: &HeaderMap, api: &Api) -> Result<Option<Session>, Response> {
     let Some(token) = token_of(headers) else { return Ok(None) };
-    let session = api.sessions.resume(token).await.map_err(|err| {
+    api.sessions.resume(token).await.map_err(|err| {
         tracing::warn!(error = %err, "a session cannot be looked up");
         away()
-    })?;
-    Ok(session.map(|session| Visitor {
-        principal: session.principal,
-        csrf: session.csrf,
-        session: session.id,
-    }))
+    })
 }
 
 /// The token in a request's cookies, which HTTP/2 may send as several headers.
@@ -249,7 +252,7 @@ async fn login_page(
     let next = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "next");
     let next = next.and_then(|(_, next)| local_path(&next));
     let next = next.as_deref().unwrap_or(HOME);
-    if visitor(&headers, &api).await?.is_some() {
+    if session_of(&headers, &api).await?.is_some() {
         return Ok(see_other(next));
     }
     Ok(login_form(StatusCode::OK, next, None))
@@ -293,8 +296,8 @@ async fn log_in(
 
 /// Ends the session that the browser had before it logged in again.
 async fn end_former(headers: &HeaderMap, api: &Api) {
-    if let Ok(Some(former)) = visitor(headers, api).await {
-        let ended = api.sessions.end(&former.principal.tenant, former.session).await;
+    if let Ok(Some(former)) = session_of(headers, api).await {
+        let ended = api.sessions.end(&former.principal.tenant, former.id).await;
         if let Err(err) = ended {
             tracing::warn!(error = %err, "the session before a login could not be ended");
         }

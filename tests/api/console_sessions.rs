@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use url::form_urlencoded;
 
-use crate::harness::{Broker, Caller};
+use crate::harness::{Broker, Caller, until};
+use crate::message::Message;
 
 /// Names and values of headers, or of a form.
 type Pairs<'a> = &'a [(&'a str, &'a str)];
@@ -275,6 +276,35 @@ both! {
         for strange in ["", "x", "\"quoted\"", &URL_SAFE_NO_PAD.encode(random::<32>())] {
             assert!(!browser.with(strange).is_open().await, "{strange}");
         }
+    }
+
+    async fn a_page_that_waits_for_news_keeps_no_session_open(broker: Broker) {
+        let (_, key) = key(broker, "operator").await;
+        let browser = Browser::new(&broker.admin).log_in(&key).await;
+        let store = broker.store().await;
+        let tenant = "default".parse().unwrap();
+        let like = store.list_sessions(&tenant, None, 9).await.unwrap().remove(0);
+        let seen = Micros(like.created_at.0 - 50 * 60_000_000);
+        let token = session_with(&store, &like, seen, Micros(like.created_at.0 + 3_600_000_000)).await;
+        let hash: [u8; 32] = Sha256::digest(URL_SAFE_NO_PAD.decode(&token).unwrap()).into();
+        let (page, last_seen) = (browser.with(&token), async || {
+            store.find_session(&hash).await.unwrap().unwrap().last_seen_at
+        });
+        // An event is there, so that no request has to wait for one.
+        let (a, _b) = broker.pull_pair().await;
+        a.submit(&Message::initial("a", "b")).await.expect(202);
+        for _ in 0..20 {
+            let news = page.get("/console/live?since=2020-01-01T00:00:00Z").await;
+            assert!(news.status == 200, "{}: {}", news.status, news.text);
+            assert_eq!(last_seen().await, seen);
+        }
+        assert_eq!(page.get("/console").await.status, 200);
+        until("the page is noted", async || {
+            let at = last_seen().await;
+            if at > seen { Ok(()) } else { Err(format!("{at:?}")) }
+        })
+        .await;
+        store.close().await;
     }
 
     async fn revoking_a_key_ends_its_sessions(broker: Broker) {

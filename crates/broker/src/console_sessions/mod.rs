@@ -63,6 +63,8 @@ pub struct Session {
     pub principal: Principal,
     /// The token that each form of this session carries: 64 hexadecimal digits.
     pub csrf: String,
+    /// The last request of the person that was noted.
+    last_seen_at: Micros,
 }
 
 /// Begins, finds and ends sessions.
@@ -136,8 +138,8 @@ impl ConsoleSessions {
         let now = self.clock.now();
         let Some(row) = row.filter(|row| self.is_open(row, now)) else { return Ok(None) };
         let Some(principal) = self.principal(&row).await? else { return Ok(None) };
-        self.touch(&row, now);
-        Ok(Some(Session { id: row.id, principal, csrf: csrf(&token) }))
+        let last_seen_at = row.last_seen_at;
+        Ok(Some(Session { id: row.id, principal, csrf: csrf(&token), last_seen_at }))
     }
 
     fn is_open(&self, row: &SessionRow, now: Micros) -> bool {
@@ -152,13 +154,16 @@ impl ConsoleSessions {
         Ok(principal.filter(|principal| principal.role != Role::Agent))
     }
 
-    /// Notes a request without delaying it, at most once a minute.
-    fn touch(&self, row: &SessionRow, now: Micros) {
+    /// Notes a request of the person without delaying it, at most once a minute. A session without such a note ends by
+    /// idleness.
+    pub fn note_use(&self, session: &Session) {
+        let now = self.clock.now();
         let interval = TOUCH_EVERY_US.min(self.idle_us / 4);
-        if now.0.saturating_sub(row.last_seen_at.0) < interval {
+        if now.0.saturating_sub(session.last_seen_at.0) < interval {
             return;
         }
-        let (store, tenant, id) = (Arc::clone(&self.store), row.tenant.clone(), row.id);
+        let (store, tenant) = (Arc::clone(&self.store), session.principal.tenant.clone());
+        let id = session.id;
         tokio::spawn(async move {
             if let Err(err) = store.touch_session(&tenant, id, now).await {
                 tracing::debug!(error = %err, "a request of a session could not be noted");
