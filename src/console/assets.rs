@@ -2,11 +2,11 @@
 
 use std::sync::LazyLock;
 
+use crate::http::routing::get;
 use axum::Router;
 use axum::extract::Path;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use sha2::{Digest, Sha256};
 
 use crate::http::Api;

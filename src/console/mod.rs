@@ -19,12 +19,12 @@ mod text;
 
 use std::sync::Arc;
 
+use crate::http::routing::{get, post};
 use axum::Router;
 use axum::extract::Request;
 use axum::http::{HeaderValue, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::Response;
-use axum::routing::get;
 
 use self::desk::{Desk, Refusal, Sent};
 use self::frame::Theme;
@@ -47,7 +47,7 @@ pub fn routes(api: &Api) -> Router<Api> {
         .merge(assets::routes())
         .merge(pages::routes())
         .route("/console/do/{act}", get(acts::ask).post(acts::carry_out))
-        .route("/console/theme", axum::routing::post(theme))
+        .route("/console/theme", post(theme))
         .route(session::LIVE, get(live::wait))
         .route("/console/{*rest}", get(unknown))
         .layer(axum::Extension(front))

@@ -1,11 +1,11 @@
 //! Sessions of the console: a cookie names the visitor, and only paths below `/console` read it.
 
+use crate::http::routing::{get, post};
 use askama::Template;
 use axum::extract::{Extension, FromRequest, FromRequestParts, RawQuery, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
 use axum::{Form, Router};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;

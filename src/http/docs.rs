@@ -1,9 +1,9 @@
 //! `/openapi.json`, `/docs` and the pages of the error codes: all from within the binary, without any
 //! CDN.
 
+use crate::http::routing::get;
 use axum::Router;
 use axum::response::{Redirect, Response};
-use axum::routing::get;
 
 use super::Api;
 use super::coding::Constant;

@@ -53,6 +53,7 @@ pub mod record;
 pub mod refusals;
 pub(crate) mod results;
 pub mod router;
+pub(crate) mod routing;
 pub mod schemas;
 pub mod service;
 pub mod sessions;

@@ -3,13 +3,14 @@
 use axum::Router;
 use axum::handler::Handler;
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::{MethodFilter, MethodRouter, get, on};
+use axum::routing::{MethodFilter, MethodRouter};
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi, Path};
 use utoipa_axum::PathItemExt;
 use utoipa_axum::router::OpenApiRouter;
 
 use super::document::{Published, published};
+use super::routing::{get, on};
 use super::{
     Api, access_report, agents, allowlist, attention, audit, blame, bulk, caps, checkpoints,
     claims, contracts, cost, costs, data_subjects, dead_letters, docs, escalations, events,

@@ -18,8 +18,8 @@ mod task;
 mod tasks;
 mod waterfall;
 
+use crate::http::routing::{get, post};
 use axum::Router;
-use axum::routing::{get, post};
 
 use super::desk::Desk;
 use super::json::Json;

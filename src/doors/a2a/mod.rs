@@ -23,11 +23,11 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::http::routing::{any, get, post};
 use axum::Router;
 use axum::extract::{Extension, FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, StatusCode};
-use axum::routing::{any, get, post};
 use serde_json::Value;
 use tokio::time::Instant;
 

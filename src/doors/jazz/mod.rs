@@ -18,10 +18,10 @@ mod words;
 
 use std::sync::Arc;
 
+use crate::http::routing::{get, post, put};
 use axum::Router;
 use axum::extract::Extension;
 use axum::response::Response;
-use axum::routing::{get, post, put};
 use tokio::time::Instant;
 
 use super::front::FrontDoor;

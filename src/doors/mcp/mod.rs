@@ -17,12 +17,12 @@ mod wait;
 use std::any::Any;
 use std::sync::Arc;
 
+use crate::http::routing::{any, get};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Extension, FromRequest, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
-use axum::routing::{any, get};
 use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};

@@ -9,11 +9,11 @@ mod response;
 
 use std::sync::Arc;
 
+use crate::http::routing::{get, post};
 use axum::Router;
 use axum::extract::{Extension, FromRequestParts};
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
 use tokio::time::Instant;
 
 use super::front::{ApiAnswer, ApiRequest, CallerHeaders, FrontDoor};
