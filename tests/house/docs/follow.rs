@@ -365,8 +365,8 @@ fn missing_doors(page: &Page) -> Vec<String> {
     let makefile = read(&root().join("Makefile"));
     let targets: BTreeSet<&str> =
         makefile.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name).collect();
-    let manifest = ["Cargo.toml", "crates/store/Cargo.toml"].map(|path| read(&root().join(path)));
-    let manifest = manifest.concat();
+    let manifest = ["Cargo.toml", "crates/core/Cargo.toml", "crates/store/Cargo.toml"];
+    let manifest = manifest.map(|path| read(&root().join(path))).concat();
     let mut faults = Vec::new();
     let mut miss = |what: String| faults.push(format!("{}: {what}", page.name));
     let fenced = page.fences.iter().flat_map(|fence| shell(&fence.text));

@@ -12,7 +12,7 @@ mod spaced;
 mod turned;
 
 pub(in crate::gate::safety) use encoded::encoded;
-pub use escapes::unescaped;
+pub use escapes::{Unescaped, unescaped};
 pub(in crate::gate::safety) use joined::joined;
 pub(in crate::gate::safety) use selectors::selected;
 pub(in crate::gate::safety) use spaced::closed_up;

@@ -4,7 +4,7 @@
 //! So words may be split over lines or set in any markup, and distances between words, counted in that
 //! reading, are not stretched by padding. Each word is looked up by its hash, first in a small filter that
 //! rules most words out, then among the words that begin or continue an entry; so a word costs the same
-//! whatever it is. Languages without spaces between words are searched by an automaton.
+//! whatever it is. Entries of languages without spaces between words are looked up at each character.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,9 +17,11 @@ use super::words::{KnownWord, NumberMap, Vocabulary};
 mod anywhere;
 mod build;
 mod pass;
+mod unspaced;
 
-use anywhere::{Pattern, SubstringMatcher};
+use anywhere::SubstringMatcher;
 use build::{EntryTree, GatheredSense, SenseTable, only, reading, shifted};
+use unspaced::UnspacedMatcher;
 
 /// More concepts than this are too many for a `ConceptSet`.
 pub const MAX_CONCEPTS: usize = 320;
@@ -100,7 +102,7 @@ pub struct Lexicon {
     nodes: Vec<u32>,
     meanings: Vec<Meaning>,
     /// Entries of languages without spaces, found anywhere.
-    anywhere: SubstringMatcher,
+    anywhere: UnspacedMatcher,
     /// All words without borders, for text whose spaces cannot be trusted.
     closed_up: SubstringMatcher,
     senses: Vec<ConceptSet>,
@@ -217,7 +219,7 @@ impl Lexicon {
             paths: NumberMap::new(&tree.paths),
             nodes,
             meanings,
-            anywhere: SubstringMatcher::new(anywhere, Vec::new())?,
+            anywhere: UnspacedMatcher::new(anywhere),
             closed_up,
             senses: senses.sets,
             forms,

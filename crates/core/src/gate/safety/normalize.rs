@@ -45,6 +45,12 @@ impl View {
         self.marks.iter().skip(1).step_by(2).map(|(here, _)| *here)
     }
 
+    /// The pieces that its maker put between two stretches of the original.
+    pub(super) fn insertions(&self) -> impl Iterator<Item = &str> + '_ {
+        let pairs = self.marks.get(1..).unwrap_or_default().as_chunks::<2>().0;
+        pairs.iter().map(|[(from, _), (to, _)]| self.text.get(*from..*to).unwrap_or_default())
+    }
+
     /// This view of a part of a text, as one of the text: the part begins `by` bytes further.
     pub(super) fn moved(&mut self, by: usize) {
         for mark in &mut self.marks {
@@ -58,6 +64,14 @@ impl View {
             mark.1 = inner.original(mark.1);
         }
         self
+    }
+
+    /// The place in this view of a place in the original; for a piece that was taken out, the place behind it.
+    pub(super) fn place_of(&self, original: usize) -> usize {
+        let after = self.marks.partition_point(|(_, there)| *there <= original);
+        let (here, there) = after.checked_sub(1).map_or((0, 0), |at| self.marks[at]);
+        let next = self.marks.get(after).map_or(self.text.len(), |(next, _)| *next);
+        (here + original - there).min(next)
     }
 
     /// The byte offset in the original that an offset in this view came from.
@@ -135,17 +149,22 @@ pub fn fold_without_tags(text: &str) -> Option<View> {
 
 fn folded(text: &str, tags: Tags) -> View {
     let mut out = String::with_capacity(text.len());
-    let mut marks = Vec::new();
-    let mut rest = text;
-    while !rest.is_empty() {
-        let at = text.len() - rest.len();
-        let plain = rest.bytes().position(|byte| !is_kept(byte)).unwrap_or(rest.len());
-        if plain > 0 {
+    let mut marks: Vec<(usize, usize)> = Vec::new();
+    let mut at = 0;
+    while at < text.len() {
+        // A stretch that runs in step with the last one needs no mark.
+        let last = marks.last().copied().unwrap_or_default();
+        if out.len() - last.0 != at - last.1 {
             marks.push((out.len(), at));
-            out.push_str(&rest[..plain]);
-            rest = &rest[plain..];
-        } else if let Some(character) = rest.chars().next() {
-            marks.push((out.len(), at));
+        }
+        let end = TABLE.kept_until(text.as_bytes(), at);
+        if end > at {
+            out.push_str(&text[at..end]);
+            at = end;
+        } else if let Some(letter) = TABLE.ascii_at(text.as_bytes(), at) {
+            out.push(letter);
+            at += 2;
+        } else if let Some(character) = text[at..].chars().next() {
             match character {
                 '\u{e0020}'..='\u{e007e}' if tags == Tags::Read => {
                     out.extend(char::from_u32(u32::from(character) - 0xe_0000));
@@ -153,7 +172,7 @@ fn folded(text: &str, tags: Tags) -> View {
                 _ if tags == Tags::Dropped && is_picture(character) => {}
                 _ => TABLE.fold(character, &mut out),
             }
-            rest = &rest[character.len_utf8()..];
+            at += character.len_utf8();
         }
     }
     View { text: out, marks, opaque: false }
@@ -167,23 +186,81 @@ struct Table {
     text: String,
     /// For each range, where its characters' parts begin.
     starts: [Vec<u32>; TABLED.len()],
+    /// Of the characters of one and two bytes in UTF-8, a bit for each that folding keeps.
+    kept: [u64; TWO_BYTES / 64],
+    /// For each of them the one character of ASCII that it becomes; 0 where it becomes something else.
+    ascii: [u8; TWO_BYTES],
 }
+
+/// Characters of one or two bytes in UTF-8.
+const TWO_BYTES: usize = 0x800;
 
 impl Table {
     fn new() -> Self {
-        let mut text = String::new();
-        let starts = TABLED.map(|range| {
-            let mut starts = Vec::with_capacity(range.len() + 1);
+        let mut table = Self {
+            text: String::new(),
+            starts: Default::default(),
+            kept: [0; TWO_BYTES / 64],
+            ascii: [0; TWO_BYTES],
+        };
+        for (range, starts) in TABLED.into_iter().zip(&mut table.starts) {
             for code in range {
-                starts.push(text.len() as u32);
-                if let Some(character) = char::from_u32(code) {
-                    fold_char(character, &mut text);
+                let from = table.text.len();
+                starts.push(from as u32);
+                let Some(character) = char::from_u32(code) else { continue };
+                fold_char(character, &mut table.text);
+                match (code as usize, &table.text.as_bytes()[from..]) {
+                    (TWO_BYTES.., _) => {}
+                    (code, [byte @ ..0x80]) => table.ascii[code] = *byte,
+                    (code, _) if table.text[from..].chars().eq([character]) => {
+                        table.kept[code / 64] |= 1 << (code % 64);
+                    }
+                    _ => {}
                 }
             }
-            starts.push(text.len() as u32);
-            starts
-        });
-        Self { text, starts }
+            starts.push(table.text.len() as u32);
+        }
+        table
+    }
+
+    /// The end of the characters from `at` on that folding keeps; it may keep more of them.
+    fn kept_until(&self, bytes: &[u8], mut at: usize) -> usize {
+        loop {
+            if let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk)
+                && is_shown(u64::from_ne_bytes(*eight))
+            {
+                at += size_of::<u64>();
+                continue;
+            }
+            match bytes[at..] {
+                [byte, ..] if is_kept(byte) => at += 1,
+                [first @ 0xc2..0xe0, second, ..]
+                    if self.keeps(usize::from(first & 0x1f) << 6 | usize::from(second & 0x3f)) =>
+                {
+                    at += 2;
+                }
+                // Han and Hangul, and Kana without the marks of voice.
+                [0xe4..=0xe9 | 0xeb..=0xec, ..] | [0xe3, 0x81 | 0x83, ..] => at += 3,
+                [0xe3, 0x82, third, ..] if !(0x99..=0x9a).contains(&third) => at += 3,
+                _ => return at,
+            }
+        }
+    }
+
+    /// The character of ASCII that one of two bytes at `at` becomes.
+    #[inline]
+    fn ascii_at(&self, bytes: &[u8], at: usize) -> Option<char> {
+        match bytes[at..] {
+            [first @ 0xc2..0xe0, second, ..] => {
+                let code = usize::from(first & 0x1f) << 6 | usize::from(second & 0x3f);
+                Some(char::from(self.ascii[code])).filter(|letter| *letter != '\0')
+            }
+            _ => None,
+        }
+    }
+
+    const fn keeps(&self, code: usize) -> bool {
+        self.kept[code / 64] >> (code % 64) & 1 == 1
     }
 
     fn fold(&self, character: char, out: &mut String) {
@@ -191,7 +268,10 @@ impl Table {
         for (range, starts) in TABLED.iter().zip(&self.starts) {
             if range.contains(&code) {
                 let at = (code - range.start) as usize;
-                out.push_str(&self.text[starts[at] as usize..starts[at + 1] as usize]);
+                match self.text.as_bytes()[starts[at] as usize..starts[at + 1] as usize] {
+                    [byte @ ..0x80] => out.push(char::from(byte)),
+                    _ => out.push_str(&self.text[starts[at] as usize..starts[at + 1] as usize]),
+                }
                 return;
             }
         }
@@ -334,6 +414,18 @@ mod tests {
                     assert_eq!(is_plain(&text), kept(&text), "{character:?} at {at} of {around:?}");
                 }
             }
+        }
+    }
+
+    /// The scan reads on where a fold changed nothing, without folding anew.
+    #[test]
+    fn each_character_is_kept_only_where_folding_gives_it_back_and_folding_twice_changes_nothing() {
+        for character in (0..=0x10_ffff).filter_map(char::from_u32) {
+            let one = character.to_string();
+            let once = folded(&one);
+            let end = TABLE.kept_until(one.as_bytes(), 0);
+            assert!(end == 0 || (end == one.len() && once == one), "{character:?}: {once:?}");
+            assert_eq!(folded(&once), once, "{character:?}");
         }
     }
 

@@ -147,12 +147,9 @@ impl Reading {
         let text = text.as_bytes();
         self.length = text.len();
         self.bytes.clear();
-        self.bytes.reserve(text.len() + 2 * BLOCK);
         self.letters.begin(text.len());
         self.encoded.begin(text.len());
-        for block in text.chunks(BLOCK) {
-            self.bytes.extend(block.iter().map(|byte| READ[usize::from(*byte)]));
-        }
+        self.bytes.extend(text.iter().map(|byte| READ[usize::from(*byte)]));
         self.bytes.resize(text.len().next_multiple_of(BLOCK) + BLOCK, b' ');
         for block in self.bytes.as_chunks::<BLOCK>().0 {
             let (mut letters, mut encoded) = (0, 0);

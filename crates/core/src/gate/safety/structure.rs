@@ -126,32 +126,41 @@ fn unseen(text: &str, mut found: impl FnMut(Form, usize)) {
     if let Some(at) = memchr::memchr_iter(0xe2, bytes).find(turns) {
         found(Form::Bidi, at);
     }
-    let after_letter = beyond_ascii_after_letters(bytes);
-    let mut within = after_letter.filter(|at| {
-        let mut rest = text[*at..].chars();
+    let mut invisible = 0;
+    each_behind_a_letter(bytes, |at| {
+        let mut rest = text[at..].chars();
         // A soft hyphen within a word is how it may be divided.
-        rest.next().is_some_and(|one| one != '\u{ad}' && is_unseen(one))
-            && rest.next().is_some_and(|next| next.is_ascii_alphabetic())
+        let within = rest.next().is_some_and(|one| one != '\u{ad}' && is_unseen(one))
+            && rest.next().is_some_and(|next| next.is_ascii_alphabetic());
+        invisible += usize::from(within);
+        if within && invisible == MIN_INVISIBLE {
+            found(Form::Invisible, at);
+        }
+        invisible >= MIN_INVISIBLE
     });
-    if let Some(at) = within.nth(MIN_INVISIBLE - 1) {
-        found(Form::Invisible, at);
-    }
 }
 
-/// Places of bytes beyond ASCII right behind a letter of ASCII, told seven bytes at a time.
-fn beyond_ascii_after_letters(bytes: &[u8]) -> impl Iterator<Item = usize> + '_ {
-    const STEP: usize = size_of::<u64>() - 1;
+/// Shows the places of bytes beyond ASCII right behind a letter of ASCII, until `visit` says that it is enough.
+fn each_behind_a_letter(bytes: &[u8], mut visit: impl FnMut(usize) -> bool) {
     const HIGH: u64 = u64::MAX / 0xff * 0x80;
-    let begins = |at: &usize| match bytes[*at..].first_chunk() {
-        Some(eight) => {
-            let eight = u64::from_le_bytes(*eight);
-            !eight & (eight >> 8) & HIGH != 0
+    const STEP: usize = size_of::<u64>();
+    let (eights, rest) = bytes.as_chunks::<STEP>();
+    let mut last = [0; STEP];
+    last[..rest.len()].copy_from_slice(rest);
+    // The highest bit of a byte, where the one before the next eight is beyond ASCII; before the first there is no letter.
+    let mut before = 0x80;
+    for (index, eight) in eights.iter().chain([&last]).enumerate() {
+        let high = u64::from_le_bytes(*eight) & HIGH;
+        let mut begins = high & !(high << 8 | before);
+        before = high >> (u64::BITS - 8);
+        while begins != 0 {
+            let at = index * STEP + (begins.trailing_zeros() / u8::BITS) as usize;
+            begins &= begins - 1;
+            if bytes[at - 1].is_ascii_alphabetic() && visit(at) {
+                return;
+            }
         }
-        None => true,
-    };
-    let steps = (0..bytes.len()).step_by(STEP).filter(begins);
-    let pairs = steps.flat_map(|at| at..(at + STEP).min(bytes.len().saturating_sub(1)));
-    pairs.filter(|at| bytes[*at].is_ascii_alphabetic() && bytes[*at + 1] > 0x7f).map(|at| at + 1)
+    }
 }
 
 /// The address that begins at `from`, and where it ends.

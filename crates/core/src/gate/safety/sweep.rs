@@ -246,6 +246,9 @@ impl<'a> Sweep<'a> {
             }
             let mut fires = across.clone();
             if tier == Tier::Refuse {
+                if !may_refuse(self.rules, &fires, class, window) {
+                    continue;
+                }
                 without_mentions(self.rules, &page.text, class, &mut fires);
             } else {
                 without_spared(self.rules, &mut fires);
@@ -272,7 +275,10 @@ impl<'a> Sweep<'a> {
             let window = if tier == Tier::Refuse { WINDOW } else { REACH };
             let mut fires = all.clone();
             match tier {
-                Tier::Refuse => without_mentions(self.rules, text, class, &mut fires),
+                Tier::Refuse if may_refuse(self.rules, &fires, class, window) => {
+                    without_mentions(self.rules, text, class, &mut fires);
+                }
+                Tier::Refuse => fires.clear(),
                 Tier::Mark => without_spared(self.rules, &mut fires),
             }
             let weights = self.rules.weights(tier, class);
@@ -287,9 +293,12 @@ impl<'a> Sweep<'a> {
             } else if class != FieldClass::ToolOutput && self.repeats.len() < MAX_REPEATS {
                 let mut fires = all.clone();
                 match tier {
-                    Tier::Refuse => {
+                    Tier::Refuse
+                        if may_refuse(self.rules, &fires, FieldClass::ToolOutput, window) =>
+                    {
                         without_mentions(self.rules, text, FieldClass::ToolOutput, &mut fires);
                     }
+                    Tier::Refuse => fires.clear(),
                     Tier::Mark => without_spared(self.rules, &mut fires),
                 }
                 let weights = self.rules.weights(tier, FieldClass::ToolOutput);
@@ -361,6 +370,23 @@ fn enough(
         conditions.get(next).is_some_and(|one| one.rule == rule && one.start <= at + WINDOW)
     };
     fires.retain(|fire| !rules.unless(fire.rule).is_some_and(|rule| holds(rule, fire.start)));
+    scored(rules, fires, (tier, weight), window)
+}
+
+/// Whether a text may be refused as one of this class: whether its matches would reach [`THRESHOLD`] if none of them were a
+/// mention and none ruled out another. Costs less than to look at the text around each.
+fn may_refuse(rules: &Rules, fires: &[SequenceMatch], class: FieldClass, window: usize) -> bool {
+    let weights = rules.weights(Tier::Refuse, class);
+    !scored(rules, &mut fires.to_vec(), (Tier::Refuse, &weights), window).is_empty()
+}
+
+/// The same of fires of which none rules out another.
+fn scored(
+    rules: &Rules,
+    fires: &mut Vec<SequenceMatch>,
+    (tier, weight): (Tier, &dyn Fn(u16, bool) -> f32),
+    window: usize,
+) -> Vec<SequenceMatch> {
     fires.retain(|fire| weight(fire.rule, fire.certain) > 0.0);
     fires.sort_unstable_by_key(|fire| (fire.start, fire.rule, fire.end, fire.certain));
     fires.dedup();

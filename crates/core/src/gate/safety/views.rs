@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::disguise;
+use super::disguise::{self, Unescaped};
 use super::lexicon::{LexiconMatch, WordMatch};
 use super::normalize::{self, View};
 use super::reading::Reading;
@@ -205,11 +205,17 @@ impl ViewScanner<'_> {
 
     /// A view of a text that was looked at: only as far around its changes as a rule can reach. Whatever
     /// else is in it was seen. `reading` is the view, read.
-    fn changed(&mut self, view: &View, reading: &mut Reading, original: &dyn Fn(usize) -> usize) {
-        let (rules, text) = (self.rules, view.text.as_str());
+    fn changed(
+        &mut self,
+        text: &str,
+        changes: &[usize],
+        reading: &mut Reading,
+        original: &dyn Fn(usize) -> usize,
+    ) {
+        let rules = self.rules;
         let reach = rules.machine.reach;
         let before = self.seen.fires.len();
-        let mut changes = view.changes().peekable();
+        let mut changes = changes.iter().copied().peekable();
         while let Some(first) = changes.next() {
             let mut last = first;
             let mut end = reading.words_on(last, reach);
@@ -228,14 +234,17 @@ impl ViewScanner<'_> {
                     words.push(hit);
                 }
             });
-            let mut run = rules.machine.begin(text, false, self.memory);
-            let fires = &mut self.seen.fires;
-            run.take_all(&words, |fire| {
-                if fire.start >= start {
-                    keep(rules, fires, before, fire);
-                }
-            });
-            self.seen.work += stretch.len() as u64 + run.work;
+            self.seen.work += stretch.len() as u64;
+            if !words.is_empty() {
+                let mut run = rules.machine.begin(text, false, self.memory);
+                let fires = &mut self.seen.fires;
+                run.take_all(&words, |fire| {
+                    if fire.start >= start {
+                        keep(rules, fires, before, fire);
+                    }
+                });
+                self.seen.work += run.work;
+            }
             self.memory.keep_words(words);
         }
         self.placed(before, (text, false), PassKind::Changed, original);
@@ -253,18 +262,19 @@ impl ViewScanner<'_> {
     ) {
         self.turn(text, turns, depth, of_text);
         let unescaped = disguise::unescaped(text);
-        if let Some((view, once)) = &unescaped {
+        if let Some(Unescaped { view, changes, plain }) = &unescaped {
             let back = |offset: usize| of_text(view.original(offset));
             self.forms(&view.text, &back);
             reading.read(&view.text);
-            if *once && !hidden && normalize::is_plain(&view.text) {
-                self.changed(view, reading, &back);
+            // Folding twice changes nothing: only pieces that were put in may have to be folded.
+            if *plain && !hidden {
+                self.changed(&view.text, changes, reading, &back);
             } else {
                 self.view(&view.text, DEPTH, hidden, &back);
             }
         }
         let (plain, back): (&str, &dyn Fn(usize) -> usize) = match &unescaped {
-            Some((view, _)) => (&view.text, &|offset| of_text(view.original(offset))),
+            Some(Unescaped { view, .. }) => (&view.text, &|offset| of_text(view.original(offset))),
             None => (text, of_text),
         };
         self.joined(plain, reading, back);
@@ -369,24 +379,34 @@ impl ViewScanner<'_> {
         if pass == PassKind::Plain {
             self.hear(&words, original);
         }
-        let mut run = rules.machine.begin(text, false, self.memory);
-        let fires = &mut self.seen.fires;
-        let before = fires.len();
-        run.take_all(&words, |fire| keep(rules, fires, before, fire));
-        self.seen.work += text.len() as u64 + run.work;
+        self.seen.work += text.len() as u64;
+        if !words.is_empty() {
+            let mut run = rules.machine.begin(text, false, self.memory);
+            let fires = &mut self.seen.fires;
+            let before = fires.len();
+            run.take_all(&words, |fire| keep(rules, fires, before, fire));
+            self.seen.work += run.work;
+            self.placed(before, (text, false), pass, original);
+        }
         self.memory.keep_words(words);
-        self.placed(before, (text, false), pass, original);
         turns
     }
 
     /// Keeps the words of a text as it came, but for those that stand where nothing is to be heard.
     fn hear(&mut self, words: &[WordMatch], original: &dyn Fn(usize) -> usize) {
-        for hit in words {
+        let heard = |hit: &WordMatch| {
             let (start, end) = (original(hit.start), original(hit.end - 1) + 1);
-            if end <= self.unheard.start || start >= self.unheard.end {
-                self.seen.heard.push(WordMatch { start, end, ..*hit });
-            }
-        }
+            WordMatch { start, end, ..*hit }
+        };
+        // Words come in the order of their ends, so that those between the first and the last need no look.
+        let Range { start, end } = self.unheard;
+        let first = words.iter().map(heard).take_while(|hit| hit.end <= start);
+        self.seen.heard.extend(first);
+        let rest = &words[self.seen.heard.len()..];
+        let last = rest.iter().rev().map(heard).take_while(|hit| hit.end > end);
+        let mut last: Vec<WordMatch> = last.filter(|hit| hit.start >= end).collect();
+        last.reverse();
+        self.seen.heard.append(&mut last);
     }
 
     /// One pass over a text whose spaces say nothing.

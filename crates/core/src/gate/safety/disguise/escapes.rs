@@ -1,7 +1,7 @@
 //! Escapes of letters, undone: percent-encoding, character references, `\u0069`, quoted-printable, tags within words,
 //! strings put together in code.
 
-use super::super::normalize::View;
+use super::super::normalize::{View, is_plain};
 use super::{MIN_ENCODED, is_encoded};
 
 /// Longest tag or comment that is taken out, in bytes.
@@ -10,19 +10,31 @@ const MAX_TAG: usize = 240;
 /// Rounds of unescaping what unescaping brought to light.
 const ROUNDS: usize = 4;
 
+/// A text with its escapes undone.
+pub struct Unescaped {
+    pub view: View,
+    /// The places of escapes in the view, in order.
+    pub changes: Vec<usize>,
+    /// Whether they stood for nothing but characters that folding keeps.
+    pub plain: bool,
+}
+
 /// The text with escapes of letters undone, as often as that brings more to light: percent-encoding,
-/// HTML character references, `\u0069` and `\x69`. `None` where there are none. With it, whether once
-/// was enough: then its changes are all there are.
+/// HTML character references, `\u0069` and `\x69`. `None` where there are none.
 #[must_use]
-pub fn unescaped(text: &str) -> Option<(View, bool)> {
+pub fn unescaped(text: &str) -> Option<Unescaped> {
     let mut view = unescape(text)?;
-    let mut once = true;
+    let mut changes: Vec<usize> = view.changes().collect();
+    let mut plain = view.insertions().all(is_plain);
     for _ in 1..ROUNDS {
         let Some(next) = unescape(&view.text) else { break };
+        plain &= next.insertions().all(is_plain);
+        changes = changes.into_iter().map(|at| next.place_of(at)).chain(next.changes()).collect();
+        changes.sort_unstable();
+        changes.dedup();
         view = next.over(&view);
-        once = false;
     }
-    Some((view, once))
+    Some(Unescaped { view, changes, plain })
 }
 
 fn unescape(text: &str) -> Option<View> {

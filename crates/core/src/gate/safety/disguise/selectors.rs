@@ -1,7 +1,12 @@
 //! Text hidden in variation selectors: characters that are not shown, each of which encodes a byte.
 
+use memchr::memmem;
+
 use super::super::normalize::View;
 use super::encoded::readable;
+
+/// The bytes with which selectors begin in UTF-8: U+FE00 to U+FE0F, U+E0100 to U+E01EF.
+const LEADS: [&[u8]; 2] = [b"\xef\xb8", b"\xf3\xa0"];
 
 /// Fewest selectors in a row that say something; a picture has one.
 const MIN_SELECTORS: usize = 8;
@@ -10,6 +15,10 @@ const MIN_SELECTORS: usize = 8;
 #[must_use]
 pub(in crate::gate::safety) fn selected(text: &str) -> Vec<View> {
     let mut views = Vec::new();
+    let bytes = text.as_bytes();
+    if LEADS.iter().all(|lead| memmem::find(bytes, lead).is_none()) {
+        return views;
+    }
     let mut run = Vec::new();
     let mut start = 0;
     for (at, one) in text.char_indices().chain([(text.len(), ' ')]) {

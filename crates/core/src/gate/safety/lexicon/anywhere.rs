@@ -1,7 +1,6 @@
-//! Words found anywhere: of languages without spaces between words, and in text whose spaces cannot be trusted.
+//! Words found anywhere in text whose spaces cannot be trusted.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use aho_corasick::Anchored;
 use aho_corasick::automaton::Automaton as _;
@@ -18,9 +17,9 @@ pub(super) struct SubstringMatcher {
 }
 
 #[derive(Debug)]
-pub(super) struct Pattern {
-    pub(super) sense: EntrySense,
-    pub(super) length: u32,
+struct Pattern {
+    sense: EntrySense,
+    length: u32,
     /// Only where the text has exactly this.
     exact: Option<String>,
 }
@@ -62,28 +61,6 @@ impl SubstringMatcher {
             if pattern.exact.as_ref().is_none_or(|exact| spelled(exact, &text[start..])) {
                 found(pattern.sense, start, end);
             }
-        });
-    }
-
-    /// Tells of each pattern in a text, as it is read, any run of borders for a space.
-    pub(super) fn each_spaced(&self, read: &[u8], mut found: impl FnMut(&Pattern, Range<usize>)) {
-        let repeats = |at: usize| at > 0 && read[at].max(read[at - 1]) <= b' ';
-        let mut last = b'a';
-        let once = read.iter().enumerate().filter_map(|(at, byte)| {
-            let byte = (*byte).max(b' ');
-            let repeated = byte == b' ' && last == b' ';
-            last = byte;
-            (!repeated).then_some((at, byte))
-        });
-        self.each(once, |pattern, end| {
-            let mut start = end;
-            for _ in 0..pattern.length {
-                start -= 1;
-                while repeats(start) {
-                    start -= 1;
-                }
-            }
-            found(pattern, start..end);
         });
     }
 

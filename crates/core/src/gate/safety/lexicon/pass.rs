@@ -3,9 +3,7 @@
 use std::ops::Range;
 
 use super::anywhere::spelled;
-use super::{
-    EntrySense, Lexicon, LexiconMatch, MAX_ENTRY, MAX_WORDS, Meaning, Pattern, WordMatch, path,
-};
+use super::{EntrySense, Lexicon, LexiconMatch, MAX_ENTRY, MAX_WORDS, Meaning, WordMatch, path};
 use crate::gate::safety::reading::{READ, Reading, ReadingWord};
 
 /// How far from a word another one beside it is looked for, in bytes.
@@ -25,15 +23,8 @@ impl Lexicon {
         mut found: impl FnMut(LexiconMatch),
     ) {
         let bytes = text.as_bytes();
-        let mut anywhere = Vec::new();
-        if !text.is_ascii() {
-            let keep = |pattern: &Pattern, at: Range<usize>| {
-                if begins_a_word(text, &at) {
-                    anywhere.push((pattern.sense, pattern.length, at));
-                }
-            };
-            self.anywhere.each_spaced(reading.bytes(), keep);
-        }
+        let mut anywhere = self.anywhere.each(reading.bytes(), stretch.clone());
+        anywhere.retain(|(_, at)| begins_a_word(text, at));
         let mut anywhere = anywhere.as_slice();
         let signs = reading.signs().to_vec();
         let mut signs = &signs[signs.partition_point(|at| *at < stretch.start)..];
@@ -47,16 +38,16 @@ impl Lexicon {
             && word.start < stretch.end
         {
             let (from, to) = (place, place + word.length);
-            while let Some((sense, length, at)) = anywhere.first()
+            while let Some((entry, at)) = anywhere.first()
                 && at.start < word.end
             {
                 anywhere = &anywhere[1..];
                 let Range { start, end } = *at;
-                let EntrySense { sense, languages } = *sense;
+                let EntrySense { sense, languages } = entry.sense;
                 // One that began words ago comes late where a shorter one of this word ends before it.
                 let ago = word.start.saturating_sub(start) as u32;
                 let from = (from + start.saturating_sub(word.start) as u32).saturating_sub(ago);
-                let to = from + length;
+                let to = from + entry.length();
                 found(LexiconMatch::Word(WordMatch { sense, languages, start, end, from, to }));
             }
             if bytes[word.start].is_ascii_digit() || signs.first().is_some_and(|at| *at < word.end)

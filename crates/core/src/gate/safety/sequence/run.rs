@@ -136,6 +136,9 @@ impl SequenceRun<'_> {
                 self.step(index, hit, negated);
             }
         }
+        if self.memory.completed.is_empty() {
+            return;
+        }
         // Of the sequences that one word completes the latest comes first.
         self.memory.completed.sort_unstable_by_key(|(sequence, _)| Reverse(*sequence));
         self.memory.completed.drain(..).for_each(|(_, complete)| fired(complete));
