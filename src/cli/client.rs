@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 use reqwest::Method;
 use serde_json::Value;
-use url::Url;
+use url::{Host, Url};
 
 use super::plain::{self, plain};
 use super::{Exit, Output};
@@ -177,6 +177,7 @@ impl Client {
             .no_proxy()
             .build()
             .map_err(|err| ClientError::Unreachable(err.to_string()))?;
+        let key = key_for(reach.url.as_deref(), reach.key_file.as_deref(), key, config)?;
         let base = reach.url.clone().unwrap_or_else(|| format!("http://{}", reachable(config)));
         let base = Url::parse(&base)
             .ok()
@@ -184,7 +185,6 @@ impl Client {
             .ok_or_else(|| {
                 ClientError::Usage(format!("{base} is no URL of a broker: https://host:port"))
             })?;
-        let key = key_for(reach.key_file.as_deref(), key, config)?;
         Ok(Self { http, base, key })
     }
 
@@ -286,8 +286,10 @@ pub(super) fn reachable(config: &Config) -> std::net::SocketAddr {
 /// The key of a command: of the file that was named, the environment's, or the configured broker's own.
 ///
 /// # Errors
-/// [`ClientError`]: no file has one, or what was found is not one word of ASCII.
+/// [`ClientError`]: no file has a key, a key is not one word of ASCII, or `url` names another machine and no key was given: this
+/// machine's admin key opens this machine's broker, and another host would learn it.
 pub(super) fn key_for(
+    url: Option<&str>,
     file: Option<&Path>,
     key: Option<String>,
     config: &Config,
@@ -295,6 +297,12 @@ pub(super) fn key_for(
     let key = match (file, key) {
         (Some(path), _) => read_key(path)?,
         (None, Some(key)) => key,
+        (None, None) if !url.is_none_or(is_this_machine) => {
+            return Err(ClientError::Usage(
+                "give the broker's key (--key-file, or HANDOFFD_API_KEY): this machine's admin key is sent to no other host"
+                    .to_owned(),
+            ));
+        }
         (None, None) if !config.auth.admin_key.is_empty() => config.auth.admin_key.clone(),
         (None, None) => read_key(&config.keys_dir().join("admin.key"))?,
     };
@@ -304,6 +312,16 @@ pub(super) fn key_for(
     Ok(key)
 }
 
+/// Whether a URL names a loopback address, or no address (`0.0.0.0`), which is reached on this machine.
+fn is_this_machine(url: &str) -> bool {
+    match Url::parse(url).ok().as_ref().and_then(Url::host) {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback() || address.is_unspecified(),
+        Some(Host::Ipv6(address)) => address.is_loopback() || address.is_unspecified(),
+        None => false,
+    }
+}
+
 fn read_key(path: &Path) -> Result<String, ClientError> {
     std::fs::read_to_string(path).map(|text| text.trim().to_owned()).map_err(|err| {
         ClientError::NoKey(format!(
@@ -311,4 +329,33 @@ fn read_key(path: &Path) -> Result<String, ClientError> {
             path.display()
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_admin_key_of_this_machine_goes_to_no_other_host() {
+        for url in
+            ["http://127.0.0.1:8080", "http://localhost", "http://[::1]:1", "http://0.0.0.0:8080"]
+        {
+            assert!(is_this_machine(url), "{url}");
+        }
+        let others = [
+            "http://broker.example",
+            "http://localhost.example",
+            "http://127.0.0.1@a.example",
+            "x",
+            "",
+        ];
+        for url in others {
+            assert!(!is_this_machine(url), "{url}");
+            let config = Config::load(None, []).expect("the default settings");
+            let refused = key_for(Some(url), None, None, &config);
+            assert!(matches!(refused, Err(ClientError::Usage(_))), "{url}: {refused:?}");
+            let given = key_for(Some(url), None, Some("k".to_owned()), &config);
+            assert_eq!(given.unwrap(), "k", "{url}");
+        }
+    }
 }

@@ -9,13 +9,16 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::auth::Auditor;
-use super::extract::{Params, page_size, parameter};
+use super::extract::{Params, bad_cursor, of_list, page_size, parameter, plain_cursor};
 use super::open;
 use super::problem::{Busy, Problem};
 use super::why::{NextEventView, RemedyView};
 use handoffd_broker::attention;
 use handoffd_core::attention::{Attention, AttentionKind, Place, Severity};
 use handoffd_core::domain::ids::{AgentId, Micros};
+
+/// The list in its cursors.
+const LIST: &str = "attention";
 
 /// One cause, with all that it holds up.
 #[derive(Debug, Serialize, ToSchema)]
@@ -194,14 +197,13 @@ fn counts(items: &[Attention]) -> SeverityCounts {
 
 /// A place in the list as a cursor.
 fn write_place(place: &Place) -> String {
-    let text = serde_json::to_vec(&(place.severity, place.since.0, &place.text));
-    URL_SAFE_NO_PAD.encode(text.unwrap_or_default())
+    let text = serde_json::to_string(&(place.severity, place.since.0, &place.text));
+    URL_SAFE_NO_PAD.encode(format!("{LIST}:{}", text.unwrap_or_default()))
 }
 
 fn read_place(cursor: &str) -> Result<Place, Problem> {
-    let bytes = URL_SAFE_NO_PAD.decode(cursor).ok();
-    let place = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let plain = plain_cursor(cursor)?;
     let (severity, since, text) =
-        place.ok_or_else(|| Problem::invalid("cursor is not one that this broker gave out"))?;
+        serde_json::from_str(of_list(LIST, &plain)?).map_err(|_| bad_cursor())?;
     Ok(Place { severity, since: Micros(since), text })
 }

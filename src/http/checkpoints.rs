@@ -8,7 +8,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::auth::{Caller, Participant, limited_to};
-use super::extract::{Id, Ids, Json, Params, page_size};
+use super::extract::{Id, Ids, Json, Params, bad_cursor, of_list, page_size, plain_cursor};
 use super::problem::{BadBody, Busy, Problem};
 use super::tasks::{CheckpointView, find};
 use super::views::TaskView;
@@ -16,6 +16,9 @@ use handoffd_broker::ledger::command::{Kind, Reply, RestoreCheckpoint};
 use handoffd_core::domain::handoff::CheckpointRef;
 use handoffd_core::domain::ids::{ExecutionId, Micros, TaskId};
 use handoffd_store::store::CheckpointCursor;
+
+/// The list in its cursors.
+const LIST: &str = "checkpoints";
 
 /// Query of the history.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -41,11 +44,14 @@ pub struct HistoryView {
 }
 
 fn write_cursor(cursor: &CheckpointCursor) -> String {
-    URL_SAFE_NO_PAD.encode(format!("{}:{}:{}", cursor.0.0, cursor.1, cursor.2))
+    URL_SAFE_NO_PAD.encode(format!("{LIST}:{}:{}:{}", cursor.0.0, cursor.1, cursor.2))
 }
 
-fn read_cursor(text: &str) -> Option<CheckpointCursor> {
-    let plain = String::from_utf8(URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
+fn read_cursor(text: &str) -> Result<CheckpointCursor, Problem> {
+    place(of_list(LIST, &plain_cursor(text)?)?).ok_or_else(bad_cursor)
+}
+
+fn place(plain: &str) -> Option<CheckpointCursor> {
     let mut parts = plain.split(':');
     let cursor = (
         Micros(parts.next()?.parse().ok()?),
@@ -73,14 +79,7 @@ pub(super) async fn list(
     Params(params): Params<ListParams>,
 ) -> Result<axum::Json<HistoryView>, Problem> {
     let limit = page_size(params.limit)?;
-    let after = params
-        .cursor
-        .as_deref()
-        .map(|text| {
-            read_cursor(text)
-                .ok_or_else(|| Problem::invalid("cursor is not one that this broker gave out"))
-        })
-        .transpose()?;
+    let after = params.cursor.as_deref().map(read_cursor).transpose()?;
     let agent = limited_to(&principal);
     let key = (principal.tenant.clone(), id);
     if let Some(after) = after.as_ref().filter(|after| after.0 > api.now()) {

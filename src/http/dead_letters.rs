@@ -24,6 +24,9 @@ use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::ids::{AgentId, HandoffId, Micros};
 use handoffd_store::store::{DeadLetterFilter, DeadLetterRow};
 
+/// The list in its cursors.
+const LIST: &str = "dead-letters";
+
 /// A dead letter: a handoff kept for a person.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -140,10 +143,11 @@ pub(super) async fn list(
         let rows = api.store.list_dead_letters(&principal.tenant, &all, None, 1).await?;
         Ok(rows.first().map(|row| (row.created_at, row.handoff_id.to_string())))
     };
-    let after = read_cursor(&api, params.cursor.as_deref(), newest).await?;
+    let after = read_cursor(&api, LIST, params.cursor.as_deref(), newest).await?;
     let rows =
         api.store.list_dead_letters(&principal.tenant, &filter, after.as_ref(), limit + 1).await?;
     Ok(axum::Json(Page::new(
+        LIST,
         rows,
         limit,
         |row| (row.created_at, row.handoff_id.to_string()),

@@ -18,6 +18,9 @@ use handoffd_core::domain::ids::{AgentId, EscalationId, HandoffId, Micros};
 use handoffd_core::domain::ruling::OtherEdge;
 use handoffd_store::store::EscalationFilter;
 
+/// The list in its cursors.
+const LIST: &str = "escalations";
+
 /// The longest reason that a person may give, in characters.
 pub const MAX_REASON: usize = 2_000;
 
@@ -134,10 +137,11 @@ pub(super) async fn list(
         let rows = api.store.list_escalations(&principal.tenant, &all, None, 1).await?;
         Ok(rows.first().map(|row| (row.created_at, row.id.to_string())))
     };
-    let after = read_cursor(&api, params.cursor.as_deref(), newest).await?;
+    let after = read_cursor(&api, LIST, params.cursor.as_deref(), newest).await?;
     let rows =
         api.store.list_escalations(&principal.tenant, &filter, after.as_ref(), limit + 1).await?;
     Ok(axum::Json(Page::new(
+        LIST,
         rows,
         limit,
         |row| (row.created_at, row.id.to_string()),

@@ -485,48 +485,61 @@ pub(crate) fn page_size(limit: Option<i64>) -> Result<i64, Problem> {
     }
 }
 
-/// An opaque cursor as text.
+/// A cursor as text: the name of its list, and a row's time and id, in base64url.
 #[must_use]
-pub fn write_cursor(cursor: &Cursor) -> String {
-    URL_SAFE_NO_PAD.encode(format!("{}:{}", cursor.0.0, cursor.1))
+pub fn write_cursor(list: &str, cursor: &Cursor) -> String {
+    URL_SAFE_NO_PAD.encode(format!("{list}:{}:{}", cursor.0.0, cursor.1))
 }
 
-/// Reads back a cursor that this broker gave out, of rows of which `newest` finds the newest.
+/// Reads back a cursor that this broker gave out for this list, of rows of which `newest` finds the newest.
 ///
 /// # Errors
-/// No cursor, or one ahead of every row.
+/// No cursor, one of another list, or one ahead of every row.
 pub(crate) async fn read_cursor(
     api: &Api,
+    list: &str,
     text: Option<&str>,
     newest: impl AsyncFnOnce() -> Result<Option<Cursor>, Problem>,
 ) -> Result<Option<Cursor>, Problem> {
-    let cursor = parse_cursor(text)?;
+    let cursor = text.map(|text| parse_cursor(list, text)).transpose()?;
     // Rows carry the broker's time: only a cursor of another time has to be held against them.
     if let Some(cursor) = cursor.as_ref().filter(|cursor| cursor.0 > api.now()) {
         let newest = newest().await?;
         if newest.as_ref().is_none_or(|newest| cursor > newest) {
-            let head = newest.map(|newest| write_cursor(&newest)).unwrap_or_default();
+            let head = newest.map(|newest| write_cursor(list, &newest)).unwrap_or_default();
             return Err(Problem::ahead("cursor", head));
         }
     }
     Ok(cursor)
 }
 
-fn parse_cursor(text: Option<&str>) -> Result<Option<Cursor>, Problem> {
-    text.map(|text| {
-        let plain = URL_SAFE_NO_PAD
-            .decode(text)
-            .ok()
-            .and_then(|bytes| String::from_utf8(bytes).ok())
-            .ok_or_else(bad_cursor)?;
-        let (at, id) = plain.split_once(':').ok_or_else(bad_cursor)?;
-        let id: uuid::Uuid = id.parse().map_err(|_| bad_cursor())?;
-        Ok((Micros(at.parse().map_err(|_| bad_cursor())?), id.to_string()))
-    })
-    .transpose()
+/// Versions up to 0.3.0 gave out cursors without the name of a list. They are taken for any list.
+fn parse_cursor(list: &str, text: &str) -> Result<Cursor, Problem> {
+    let plain = plain_cursor(text)?;
+    let (place, id) = plain.rsplit_once(':').ok_or_else(bad_cursor)?;
+    let at = of_list(list, place)?;
+    let id: uuid::Uuid = id.parse().map_err(|_| bad_cursor())?;
+    Ok((Micros(at.parse().map_err(|_| bad_cursor())?), id.to_string()))
 }
 
-fn bad_cursor() -> Problem {
+/// The text in a cursor's base64url.
+pub(crate) fn plain_cursor(text: &str) -> Result<String, Problem> {
+    let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| bad_cursor())?;
+    String::from_utf8(bytes).map_err(|_| bad_cursor())
+}
+
+/// The place in the text of a cursor: all after its list's name, or all where it names none.
+pub(crate) fn of_list<'a>(list: &str, plain: &'a str) -> Result<&'a str, Problem> {
+    match plain.split_once(':') {
+        Some((name, place)) if name == list => Ok(place),
+        Some((name, _)) if name.starts_with(|first: char| first.is_ascii_alphabetic()) => {
+            Err(Problem::invalid(format!("cursor is one of {name}, and this list is {list}")))
+        }
+        _ => Ok(plain),
+    }
+}
+
+pub(crate) fn bad_cursor() -> Problem {
     Problem::invalid("cursor is not one that this broker gave out")
 }
 

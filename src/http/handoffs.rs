@@ -51,6 +51,9 @@ use handoffd_store::clock;
 use handoffd_store::fault::{self, Step};
 use handoffd_store::store::{HandoffFilter, HandoffKey};
 
+/// The list in its cursors.
+const LIST: &str = "handoffs";
+
 /// Where a message has the digest of the step that it is.
 const STEP_DIGEST: &str = "/extensions/handoffd/stepDigest";
 
@@ -649,10 +652,11 @@ pub(super) async fn list(
         let rows = api.store.list_handoffs(&principal.tenant, &all, None, 1).await?;
         Ok(rows.first().map(|row| (row.created_at, row.id.to_string())))
     };
-    let after = read_cursor(&api, params.cursor.as_deref(), newest).await?;
+    let after = read_cursor(&api, LIST, params.cursor.as_deref(), newest).await?;
     let rows =
         api.store.list_handoffs(&principal.tenant, &filter, after.as_ref(), limit + 1).await?;
     Ok(axum::Json(Page::new(
+        LIST,
         rows,
         limit,
         |row| (row.created_at, row.id.to_string()),

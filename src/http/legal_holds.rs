@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::Api;
 use super::auth::{Auditor, Operator};
 use super::data_subjects::{MAX_NOTE, bounded, subject};
-use super::extract::{Id, Json, Params, page_size};
+use super::extract::{Id, Json, Params, of_list, page_size, plain_cursor};
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
 use handoffd_broker::directory::Principal;
 use handoffd_broker::ledger::command::{Kind, PlaceHold, ReleaseHold, Reply, content};
@@ -19,6 +19,9 @@ use handoffd_core::domain::ids::{Micros, TaskId};
 use handoffd_core::domain::warning::{Warning, WarningCode};
 use handoffd_core::evidence::commitment::{CommitmentSubject, commit};
 use handoffd_store::store::erasure::HoldRow;
+
+/// The list in its cursors.
+const LIST: &str = "legal-holds";
 
 /// A legal hold: data that no erasure may touch.
 #[derive(Debug, Serialize, ToSchema)]
@@ -106,19 +109,17 @@ pub struct ListParams {
     limit: Option<i64>,
 }
 
-/// What a cursor begins with, before it is written in base64url.
-const PLACE: &str = "hold:";
-
 /// A hold's id as a cursor.
 fn write_place(id: &str) -> String {
-    URL_SAFE_NO_PAD.encode(format!("{PLACE}{id}"))
+    URL_SAFE_NO_PAD.encode(format!("{LIST}:{id}"))
 }
 
 /// The id in a cursor. The id itself, as versions up to 0.3.0 gave it out, is taken too.
-fn read_place(cursor: &str) -> String {
-    let plain = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    let id = plain.as_deref().and_then(|plain| plain.strip_prefix(PLACE));
-    id.unwrap_or(cursor).to_owned()
+fn read_place(cursor: &str) -> Result<String, Problem> {
+    match plain_cursor(cursor) {
+        Ok(plain) if plain.contains(':') => of_list(LIST, &plain).map(str::to_owned),
+        _ => Ok(cursor.to_owned()),
+    }
 }
 
 /// Whether an id is a code: hold ids stay in records forever.
@@ -291,7 +292,7 @@ pub(super) async fn list(
         .map(|id| subject(&api, tenant, id))
         .transpose()
         .map_err(|_| Problem::invalid("subjectId is no subject's id"))?;
-    let after = params.cursor.as_deref().map(read_place);
+    let after = params.cursor.as_deref().map(read_place).transpose()?;
     let after = after.as_deref();
     if after.is_some_and(|after| !code(after)) {
         return Err(Problem::invalid("cursor is not one that this broker gave out"));

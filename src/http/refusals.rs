@@ -11,6 +11,9 @@ use super::problem::Problem;
 use super::views::Page;
 use handoffd_store::store::refusals::{Finding, RefusalFilter, RefusalRow};
 
+/// The list in its cursors.
+const LIST: &str = "refusals";
+
 /// A place that a refused message failed at. The sentence went to its sender, and stands in the record's content.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -140,9 +143,9 @@ pub(super) async fn list(
         let rows = api.store.list_refusals(&principal.tenant, &all, None, 1).await?;
         Ok(rows.first().map(|row| (row.created_at, row.id.to_string())))
     };
-    let after = read_cursor(&api, params.cursor.as_deref(), newest).await?;
+    let after = read_cursor(&api, LIST, params.cursor.as_deref(), newest).await?;
     let rows =
         api.store.list_refusals(&principal.tenant, &filter, after.as_ref(), limit + 1).await?;
     let position = |row: &RefusalRow| (row.created_at, row.id.to_string());
-    Ok(axum::Json(Page::new(rows, limit, position, |row| RefusalView::from(row))))
+    Ok(axum::Json(Page::new(LIST, rows, limit, position, |row| RefusalView::from(row))))
 }

@@ -13,6 +13,9 @@ use handoffd_core::domain::ids::SessionId;
 use handoffd_store::store::Role;
 use handoffd_store::store::console_sessions::SessionRow;
 
+/// The list in its cursors.
+const LIST: &str = "sessions";
+
 /// A login at the console, without its token.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -89,10 +92,10 @@ pub(super) async fn list(
         let rows = api.store.list_sessions(tenant, None, 1).await?;
         Ok(rows.first().map(|row| (row.created_at, row.id.to_string())))
     };
-    let after = read_cursor(&api, params.cursor.as_deref(), newest).await?;
+    let after = read_cursor(&api, LIST, params.cursor.as_deref(), newest).await?;
     let rows = api.store.list_sessions(tenant, after.as_ref(), limit + 1).await?;
     let position = |row: &SessionRow| (row.created_at, row.id.to_string());
-    Ok(axum::Json(Page::new(rows, limit, position, |row| SessionView::from(row))))
+    Ok(axum::Json(Page::new(LIST, rows, limit, position, |row| SessionView::from(row))))
 }
 
 /// End a session of the console.

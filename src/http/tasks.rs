@@ -33,6 +33,9 @@ use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent, hash
 use handoffd_store::clock;
 use handoffd_store::store::{CheckpointRow, HandoffFilter, TaskFilter};
 
+/// The list in its cursors.
+const LIST: &str = "tasks";
+
 /// A task that the caller may see: an agent sees those it has a part in.
 pub(crate) async fn find(api: &Api, principal: &Principal, id: TaskId) -> Result<Task, Problem> {
     let unknown = || Problem::not_found("task");
@@ -152,9 +155,10 @@ pub(super) async fn list(
         let rows = api.store.list_tasks(&principal.tenant, &all, None, 1).await?;
         Ok(rows.first().map(|row| (row.created_at, row.id.to_string())))
     };
-    let after = read_cursor(&api, params.cursor.as_deref(), newest).await?;
+    let after = read_cursor(&api, LIST, params.cursor.as_deref(), newest).await?;
     let rows = api.store.list_tasks(&principal.tenant, &filter, after.as_ref(), limit + 1).await?;
     Ok(axum::Json(Page::new(
+        LIST,
         rows,
         limit,
         |row| (row.created_at, row.id.to_string()),

@@ -546,8 +546,9 @@ pub struct Page<T> {
 }
 
 impl<T> Page<T> {
-    /// A page of at most `limit` rows, from up to one more.
+    /// A page of at most `limit` rows of a list, from up to one more.
     pub fn new<R>(
+        list: &str,
         mut rows: Vec<R>,
         limit: i64,
         cursor: impl Fn(&R) -> handoffd_store::store::Cursor,
@@ -557,7 +558,7 @@ impl<T> Page<T> {
         let more = rows.len() > limit;
         rows.truncate(limit);
         let next_cursor = more
-            .then(|| rows.last().map(|row| super::extract::write_cursor(&cursor(row))))
+            .then(|| rows.last().map(|row| super::extract::write_cursor(list, &cursor(row))))
             .flatten();
         Self { items: rows.iter().map(view).collect(), next_cursor }
     }

@@ -127,6 +127,20 @@ both! {
         let page = broker.admin.get("/handoffs?limit=1").await.expect(200).body;
         let next = page["nextCursor"].as_str().unwrap();
         broker.admin.get(&format!("/handoffs?cursor={next}")).await.expect(200);
+        // The place of one list is none of another. One without a list's name, as 0.3.0 gave out, is taken.
+        for list in ["/tasks", "/dead-letters", "/escalations", "/refusals", "/sessions", "/attention", "/legal-holds"] {
+            let refused = broker.admin.get(&format!("{list}?cursor={next}")).await.refused(400, "INVALID_REQUEST");
+            let detail = refused.body["detail"].as_str().unwrap().to_owned();
+            let own = list.trim_start_matches('/');
+            assert!(detail.contains("is one of handoffs") && detail.contains(own), "{list}: {detail}");
+        }
+        let checkpoints = format!("{}/checkpoints?cursor={next}", stored.task_path());
+        broker.admin.get(&checkpoints).await.refused(400, "INVALID_REQUEST");
+        let plain = String::from_utf8(URL_SAFE_NO_PAD.decode(next).unwrap()).unwrap();
+        let older = URL_SAFE_NO_PAD.encode(plain.strip_prefix("handoffs:").unwrap());
+        for list in ["/tasks", "/handoffs"] {
+            broker.admin.get(&format!("{list}?cursor={older}")).await.expect(200);
+        }
         let feed = broker.admin.get("/events").await.expect(200).body;
         broker.admin.get(&format!("/events?since={}", feed["nextCursor"].as_str().unwrap())).await.expect(200);
         let size = broker.log_size().await;

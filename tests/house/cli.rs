@@ -17,7 +17,7 @@ handoffd completions bash > /etc/bash_completion.d/handoffd      # or zsh, fish,
 `caps`, `subscriptions`) ask a running broker, as `trace` does:
 
 - which one: `--url` or `HANDOFFD_URL`; the configured listener unless said.
-- with which key: `--key-file` or `HANDOFFD_API_KEY_FILE`, else `HANDOFFD_API_KEY`, else the configured admin key, else
+- with which key: `--key-file` or `HANDOFFD_API_KEY_FILE`, else `HANDOFFD_API_KEY`, else (for a loopback address alone: it opens this machine's broker) the configured admin key, else
   `admin.key` in the data directory (in `auth.keys_dir`, where that is set). The key is no argument of these commands: arguments stand in the
   list of processes. `trace` and `mcp` have `--key` for a key that is nobody else's to see.
 - lists are tables, on a terminal with lines and within its width, elsewhere one row a line; all pages are fetched unless

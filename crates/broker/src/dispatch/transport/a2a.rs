@@ -90,7 +90,7 @@ pub const DESCRIPTION: TransportDescription = TransportDescription {
 /// The header of an API key unless the agent's config names one.
 const API_KEY_HEADER: &str = "x-api-key";
 /// Headers that the request has already, or that mean something to HTTP, to a proxy, to a browser's server or to a trace.
-const TAKEN_HEADERS: [&str; 28] = [
+const TAKEN_HEADERS: [&str; 30] = [
     "alt-used",
     "authorization",
     "baggage",
@@ -105,7 +105,9 @@ const TAKEN_HEADERS: [&str; 28] = [
     "from",
     "host",
     "http2-settings",
+    "idempotency-key",
     "keep-alive",
+    "last-event-id",
     "max-forwards",
     "origin",
     "pragma",
@@ -121,8 +123,19 @@ const TAKEN_HEADERS: [&str; 28] = [
     "user-agent",
 ];
 /// Beginnings of such headers.
-const TAKEN_FAMILIES: [&str; 9] =
-    ["a2a-", "accept", "content-", "if-", "proxy-", "sec-", "via", "x-a2a-", "x-forwarded-"];
+const TAKEN_FAMILIES: [&str; 11] = [
+    "a2a-",
+    "accept",
+    "content-",
+    "if-",
+    "proxy-",
+    "sec-",
+    "via",
+    "webhook-",
+    "x-a2a-",
+    "x-forwarded-",
+    "x-handoffd-",
+];
 
 /// Whether no credential may go in a header.
 fn is_taken(header: &str) -> bool {
@@ -624,6 +637,10 @@ mod tests {
             "Authorization",
             "Host",
             "Expect",
+            "Last-Event-ID",
+            "Idempotency-Key",
+            "webhook-signature",
+            "X-Handoffd-Request",
         ] {
             assert!(is_taken(name), "{name}");
         }

@@ -228,7 +228,20 @@ fn f5_12_a_members_name_tells_what_its_value_is() {
     for text in ["Server=db;Password = horse", "amqp://app:horse@mq/"] {
         assert_eq!(whole(text, "connectionString"), Some("password"), "{text}");
     }
+    let key = made(24);
+    for member in ["client_secret", "apiKey", "X-API-Key", "refresh_token", "WEBHOOK_SECRET"] {
+        assert_eq!(whole(&key, member), Some("named-secret"), "{member}");
+    }
     for (text, member) in [
+        (key.as_str(), "client_id"),
+        (key.as_str(), "apiKeyHash"),
+        (key.as_str(), "cursor"),
+        (key.as_str(), "leaseToken"),
+        ("in the vault, see the runbook", "api_key"),
+        ("not-needed-in-this-environment", "api_key"),
+        ("your-api-key-goes-here-123", "api_key"),
+        ("${STRIPE_API_KEY_2}", "api_key"),
+        ("abc123", "api_key"),
         ("", "password"),
         ("required", "password"),
         ("the password has eight characters", "password"),
