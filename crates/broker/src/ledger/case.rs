@@ -6,7 +6,7 @@ use super::failing::resume_leases;
 use super::plan::Change;
 use super::questions;
 use super::returns;
-use super::submit::{draft_of, publish};
+use super::draft::{draft_of, publish};
 use super::tasks::person;
 use handoffd_core::domain::escalation::{Escalation, EscalationOutcome, EscalationStatus};
 use handoffd_core::domain::event::{Event, EventType};
