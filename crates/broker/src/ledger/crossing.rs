@@ -4,9 +4,9 @@
 use super::case::edges_of;
 use super::command::Command;
 use super::context::Context;
+use super::draft::{draft_of, publish};
 use super::plan::Change;
 use super::returns;
-use super::draft::{draft_of, publish};
 use super::submit::{draw, suspend_lease};
 use handoffd_core::domain::event::{Event, EventType};
 use handoffd_core::domain::handoff::{Handoff, Priority};

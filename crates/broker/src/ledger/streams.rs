@@ -5,9 +5,9 @@ use super::command::{
     AppendChunk, ClosedStream, Command, LedgerError, RefuseChunk, Reply, StreamEnd,
 };
 use super::context::Context;
+use super::draft::draft_of;
 use super::failing::HandoffFailure;
 use super::plan::{Change, Decision};
-use super::draft::draft_of;
 use handoffd_core::domain::event::EventType;
 use handoffd_core::domain::handoff::{Handoff, HandoffEvent};
 use handoffd_core::domain::ids::{AgentId, HandoffId};

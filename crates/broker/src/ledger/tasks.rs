@@ -5,11 +5,11 @@ use super::command::{
     CancelTask, Command, CompleteTask, LedgerError, Reply, RestoreCheckpoint, TopUp,
 };
 use super::context::Context;
+use super::draft::publish;
 use super::groups;
 use super::plan::{Change, Decision};
 use super::returns;
 use super::streams;
-use super::draft::publish;
 use handoffd_core::domain::escalation::{EscalationOutcome, EscalationStatus};
 use handoffd_core::domain::event::{Event, EventType};
 use handoffd_core::domain::group::GroupStatus;
