@@ -199,16 +199,16 @@ fn in_circles(folder: &str) -> Vec<String> {
 /// The names that reach themselves.
 fn circular(imports: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
     let reaches_itself = |name: &&String| {
-        let mut seen = BTreeSet::new();
+        let mut reached = BTreeSet::new();
         let mut next = vec![*name];
         while let Some(file) = next.pop() {
             for other in imports.get(file).into_iter().flatten() {
-                if imports.contains_key(other) && seen.insert(other) {
+                if imports.contains_key(other) && reached.insert(other) {
                     next.push(other);
                 }
             }
         }
-        seen.contains(name)
+        reached.contains(name)
     };
     let has_others = |name: &&String| reaches_itself(name);
     imports.keys().filter(has_others).cloned().collect()
