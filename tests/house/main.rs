@@ -9,6 +9,7 @@ mod layering;
 mod licences;
 mod openapi;
 mod prose;
+mod shape;
 mod signing;
 mod store;
 mod verifier;

@@ -3,9 +3,8 @@
 use super::command::{
     AgentChange, ChangeAgent, Command, CreateAgent, LedgerError, Reply, SecretsChange,
 };
-use super::decide::Decision;
-use super::plan::Change;
-use super::submit::publish;
+use super::draft::publish;
+use super::plan::{Change, Decision};
 use handoffd_core::domain::event::{Event, EventType, Subscriber};
 use handoffd_core::domain::ids::AgentId;
 use handoffd_core::evidence::record::{RecordContent, RecordDraft, RecordKind, RecordParty};

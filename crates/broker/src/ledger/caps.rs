@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 
 use super::command::{CapChange, Command, LedgerError, Reply, SetCap};
 use super::context::Context;
-use super::decide::Decision;
-use super::plan::Change;
+use super::plan::{Change, Decision};
 use handoffd_core::domain::cap::room::{self, CapRequest};
 use handoffd_core::domain::cap::{Cap, CapExceeded, CapKey, Charge, Unit};
 use handoffd_core::domain::funds::{Funds, FundsRequest, Reservation};

@@ -9,6 +9,7 @@ use handoffd_core::domain::escalation::Resolution;
 use handoffd_core::domain::event::{Position, Subscriber, SubscriptionSpec};
 use handoffd_core::domain::failure::Failure;
 use handoffd_core::domain::funds::Spending;
+use handoffd_core::domain::group::{Join, OnReject};
 use handoffd_core::domain::handoff::{CheckpointRef, DeliveryMode, HandoffDraft, Priority};
 use handoffd_core::domain::ids::{
     AgentId, ContentId, ErasureId, EscalationId, ExecutionId, HandoffId, Micros, SubscriptionId,
@@ -31,7 +32,6 @@ use handoffd_store::store::events::SubscriptionRow;
 use handoffd_store::store::schemas::PayloadSchemaRow;
 use handoffd_store::store::{AgentRow, KeyRow};
 
-pub use super::groups::{SubmitBranch, SubmitGroup};
 pub use super::reply::{LedgerError, Purged, Reply, Undone};
 
 /// Content for a record: canonical bytes, committed to and packed.
@@ -328,6 +328,32 @@ pub struct Submit {
     pub refusal_salt: [u8; 16],
     /// What the safety stage said, where that is to be recorded.
     pub safety: Option<SafetyFacts>,
+    /// The regions between which its data go, where they are two.
+    pub residency: Option<ResidencyFacts>,
+}
+
+/// A message to many that passed the gate.
+#[derive(Debug, Clone)]
+pub struct SubmitGroup {
+    /// The message under the group's id, addressed to its first receiver.
+    pub base: Submit,
+    /// How many branches are needed.
+    pub join: Join,
+    /// What the bad end of one means.
+    pub on_reject: OnReject,
+    /// The branches in the list's order.
+    pub branches: Vec<SubmitBranch>,
+}
+
+/// One branch of a message to many.
+#[derive(Debug, Clone)]
+pub struct SubmitBranch {
+    /// The handoff to its receiver.
+    pub handoff: HandoffDraft,
+    /// The receiver, for the record.
+    pub to: RecordParty,
+    /// The rules of the edge.
+    pub policy: EdgePolicy,
     /// The regions between which its data go, where they are two.
     pub residency: Option<ResidencyFacts>,
 }

@@ -1,8 +1,7 @@
 //! Decisions on contracts: which versions there are, and what their dedupe keys drop.
 
 use super::command::{Command, LedgerError, PutContract, Repeat, Reply};
-use super::decide::Decision;
-use super::plan::Change;
+use super::plan::{Change, Decision};
 use handoffd_core::domain::ids::HandoffId;
 use handoffd_core::domain::policy::EdgePolicy;
 use handoffd_core::evidence::record::{RecordDraft, RecordKind, RulingContract};

@@ -4,9 +4,10 @@
 use super::case::edges_of;
 use super::command::Command;
 use super::context::Context;
+use super::draft::{draft_of, publish};
 use super::plan::Change;
 use super::returns;
-use super::submit::{draft_of, draw, publish, suspend_lease};
+use super::submit::{draw, suspend_lease};
 use handoffd_core::domain::event::{Event, EventType};
 use handoffd_core::domain::handoff::{Handoff, Priority};
 use handoffd_core::domain::ids::{HandoffId, Micros};

@@ -5,11 +5,11 @@ use super::command::{Command, Discard, KeepDeadLetter, LedgerError, Release, Rel
 use super::context::Context;
 use super::contracts;
 use super::crossing::{CrossingOrigin, HandoffCrossing, resent};
-use super::decide::Decision;
+use super::draft::draft_of;
 use super::groups;
-use super::plan::Change;
+use super::plan::{Change, Decision};
 use super::streams;
-use super::submit::{ask_person, draft_of, guard};
+use super::submit::{ask_person, guard};
 use super::tasks::person;
 use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::failure::{Failure, primary};

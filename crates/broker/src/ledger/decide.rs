@@ -1,21 +1,15 @@
 //! The decision: what a command does to what is known. Pure and total; the same code serves both
 //! stores, one broker or ten, tests and production.
 
-use super::command::{Command, Kind, LedgerError, Reply};
+use super::command::{Command, Kind, LedgerError};
 use super::context::Context;
-use super::plan::Change;
+use super::plan::{Change, Decision};
 use super::{
     agents, caps, contracts, dead_letters, erasure, escalations, groups, opinions, questions,
     refusal, schemas, states, streams, submit, subscriptions, tasks, verdict,
 };
 use handoffd_core::evidence::record::RecordKind;
 use handoffd_store::store::BatchState;
-
-/// A decision: the changes, and the reply once they are durable.
-pub type Decision = Result<Decided, LedgerError>;
-
-/// Changes with their reply.
-pub type Decided = (Vec<Change>, Reply);
 
 /// Decides one command over what is known.
 ///

@@ -4,8 +4,7 @@
 use super::command::{
     Command, EraseNext, LedgerError, PlaceHold, PurgeNext, ReleaseHold, Reply, RequestErasure,
 };
-use super::decide::Decision;
-use super::plan::Change;
+use super::plan::{Change, Decision};
 use super::reply::Purged;
 use handoffd_core::domain::ids::ErasureId;
 use handoffd_core::domain::personal::user_ref;

@@ -6,9 +6,9 @@ use super::command::{
     Command, EraseNext, Kind, LedgerError, PlaceHold, Reply, RequestErasure, content,
 };
 use super::context::{Context, Rules, Spare};
-use super::decide::{Decision, decide};
+use super::decide::decide;
 use super::decide_tests;
-use super::plan::{Change, Plan};
+use super::plan::{Change, Decision, Plan};
 use handoffd_core::domain::handoff::{Handoff, HandoffCommit};
 use handoffd_core::domain::ids::{ContentId, ErasureId, HandoffId, Micros, TenantId};
 use handoffd_core::domain::money::Usd;

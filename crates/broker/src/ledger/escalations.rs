@@ -3,12 +3,11 @@
 use super::case::{Case, open_of};
 use super::command::{Command, LedgerError, Reply, Resolve};
 use super::context::Context;
-use super::decide::Decision;
+use super::draft::publish;
 use super::failing::resume_leases;
-use super::plan::Change;
+use super::plan::{Change, Decision};
 use super::returns;
 use super::streams;
-use super::submit::publish;
 use super::tasks::{finish_open, person, withdraw_open};
 use super::verdict::expired;
 use handoffd_core::domain::dead_letter::DeadLetterStatus;

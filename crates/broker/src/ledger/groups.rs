@@ -8,18 +8,18 @@ use std::collections::BTreeMap;
 
 use super::caps;
 use super::case::{Case, asked_of_nobody, escalation, open_of};
-use super::command::{Command, LedgerError, Reply, Submit};
+use super::command::{Command, LedgerError, Reply, Submit, SubmitBranch, SubmitGroup};
 use super::context::Context;
 use super::contracts;
 use super::crossing::{CrossingOrigin, HandoffCrossing};
-use super::decide::Decision;
+use super::draft::publish;
 use super::failing::{HandoffFailure, resume_leases};
-use super::plan::Change;
+use super::plan::{Change, Decision};
 use super::refusal::refuse_here;
 use super::streams;
 use super::submit::{
-    checkpoint, guard, held_by_sender, is_key_kept, is_same, loop_guard, open_funds, publish,
-    remember_key, replay, run_of, submitted, task_of,
+    checkpoint, guard, held_by_sender, is_key_kept, is_same, loop_guard, open_funds, remember_key,
+    replay, run_of, submitted, task_of,
 };
 use handoffd_core::domain::cap::CapExceeded;
 use handoffd_core::domain::escalation::FAILURES_TO_ESCALATE;
@@ -27,46 +27,17 @@ use handoffd_core::domain::event::{Alert, Event, EventType};
 use handoffd_core::domain::failure::{Code, Failure, Stage};
 use handoffd_core::domain::funds::{Funds, FundsRequest};
 use handoffd_core::domain::group::{
-    Branch, BranchPlace, GROUP_FAILED, Group, GroupStatus, JOIN_DECIDED, Join, OnReject, Standing,
-    branch_id,
+    Branch, BranchPlace, GROUP_FAILED, Group, GroupStatus, JOIN_DECIDED, Standing, branch_id,
 };
 use handoffd_core::domain::handoff::{
     CheckpointRef, Handoff, HandoffCommit, HandoffDraft, HandoffStatus,
 };
 use handoffd_core::domain::ids::{AgentId, HandoffId};
-use handoffd_core::domain::policy::EdgePolicy;
-use handoffd_core::domain::residency::ResidencyFacts;
 use handoffd_core::domain::ruling::Next;
 use handoffd_core::domain::task::{Task, TaskEvent, TaskStatus};
-use handoffd_core::evidence::record::{Actor, RecordDraft, RecordKind, RecordParty};
+use handoffd_core::evidence::record::{Actor, RecordDraft, RecordKind};
 use handoffd_core::gate::completeness::no_checkpoint;
 use handoffd_store::store::{BatchState, LastCheckpoint};
-
-/// A message to many that passed the gate.
-#[derive(Debug, Clone)]
-pub struct SubmitGroup {
-    /// The message under the group's id, addressed to its first receiver.
-    pub base: Submit,
-    /// How many branches are needed.
-    pub join: Join,
-    /// What the bad end of one means.
-    pub on_reject: OnReject,
-    /// The branches in the list's order.
-    pub branches: Vec<SubmitBranch>,
-}
-
-/// One branch of a message to many.
-#[derive(Debug, Clone)]
-pub struct SubmitBranch {
-    /// The handoff to its receiver.
-    pub handoff: HandoffDraft,
-    /// The receiver, for the record.
-    pub to: RecordParty,
-    /// The rules of the edge.
-    pub policy: EdgePolicy,
-    /// The regions between which its data go, where they are two.
-    pub residency: Option<ResidencyFacts>,
-}
 
 /// Commits a group and all of its branches, or answers as the first time.
 pub(super) fn submit(

@@ -35,6 +35,7 @@ mod dead_letters;
 pub mod decide;
 #[cfg(test)]
 mod decide_tests;
+mod draft;
 mod effects;
 mod erasure;
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! Decisions on second opinions that are asked for after the commit.
 
 use super::command::{Command, LedgerError, RecordOpinion, Reply, Submit};
-use super::decide::Decision;
-use super::plan::Change;
-use super::submit::{draft_of, publish};
+use super::draft::{draft_of, publish};
+use super::plan::{Change, Decision};
 use handoffd_core::domain::event::{Alert, Event, EventType};
 use handoffd_core::evidence::record::{ClassifierFacts, RecordKind, SafetyFacts};
 use handoffd_store::store::BatchState;

@@ -1,6 +1,7 @@
 //! A batch during its decisions: the rows as they are so far, and the writes. A command decided later in
 //! the batch sees the changes of the commands before it.
 
+use super::reply::{LedgerError, Reply};
 use std::collections::BTreeMap;
 
 use handoffd_core::domain::cap::{Cap, CapKey};
@@ -23,6 +24,12 @@ use handoffd_store::store::{
     AgentKey, AgentRow, BatchState, CheckpointRow, DeadLetterRow, HandoffKey, IdempotencyRow,
     KeyRow, LastCheckpoint, OutboxRow, RefusedTaskRow, ReturnRow, Writes,
 };
+
+/// A decision: the changes, and the reply once they are durable.
+pub type Decision = Result<Decided, LedgerError>;
+
+/// Changes with their reply.
+pub type Decided = (Vec<Change>, Reply);
 
 /// One change of a row, record or event.
 #[derive(Debug, Clone)]

@@ -3,9 +3,8 @@
 use super::case::Case;
 use super::command::{Answer, Ask, Command, LedgerError};
 use super::context::Context;
-use super::decide::Decision;
-use super::plan::Change;
-use super::submit::draft_of;
+use super::draft::draft_of;
+use super::plan::{Change, Decision};
 use handoffd_core::domain::event::EventType;
 use handoffd_core::domain::handoff::{Handoff, HandoffEvent, HandoffStatus};
 use handoffd_core::domain::ids::Micros;

@@ -3,12 +3,10 @@
 use super::case::{Case, addressed, escalation, party};
 use super::command::{Command, Counted, DeadLetter, LedgerError, Refuse, Reply, Submit, Undone};
 use super::context::Context;
-use super::decide::{Decided, Decision};
+use super::draft::{draft_of, publish};
 use super::groups;
-use super::plan::{Change, Plan};
-use super::submit::{
-    Run, draft_of, is_same, new_task, publish, remember_key, replay, run_by, run_of, submit,
-};
+use super::plan::{Change, Decided, Decision, Plan};
+use super::submit::{Run, is_same, new_task, remember_key, replay, run_by, run_of, submit};
 use super::verdict::rejected;
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::cap::CapExceeded;

@@ -3,8 +3,7 @@
 use semver::Version;
 
 use super::command::{Command, LedgerError, PutPayloadSchema, Reply};
-use super::decide::Decision;
-use super::plan::Change;
+use super::plan::{Change, Decision};
 use handoffd_core::contract::evolution::{Assessment, SchemaRelease, assess};
 use handoffd_core::domain::failure::{Code, Failure, Stage};
 use handoffd_core::evidence::record::{PayloadSchemaRef, RecordDraft, RecordKind};

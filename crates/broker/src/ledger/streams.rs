@@ -5,10 +5,9 @@ use super::command::{
     AppendChunk, ClosedStream, Command, LedgerError, RefuseChunk, Reply, StreamEnd,
 };
 use super::context::Context;
-use super::decide::Decision;
+use super::draft::draft_of;
 use super::failing::HandoffFailure;
-use super::plan::Change;
-use super::submit::draft_of;
+use super::plan::{Change, Decision};
 use handoffd_core::domain::event::EventType;
 use handoffd_core::domain::handoff::{Handoff, HandoffEvent};
 use handoffd_core::domain::ids::{AgentId, HandoffId};

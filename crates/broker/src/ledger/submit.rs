@@ -6,17 +6,16 @@ use super::command::{Command, LedgerError, PutCheckpoint, Reply, Submit};
 use super::context::Context;
 use super::contracts;
 use super::crossing::{CrossingOrigin, HandoffCrossing};
-use super::decide::{Decided, Decision};
+use super::draft::draft_of;
 use super::groups;
 use super::opinions;
-use super::plan::Change;
+use super::plan::{Change, Decided, Decision};
 use super::refusal::refuse_here;
 use super::returns;
 use super::streams;
 use handoffd_core::domain::cap::CapExceeded;
 use handoffd_core::domain::course::Course;
 use handoffd_core::domain::escalation::Escalation;
-use handoffd_core::domain::event::Event;
 use handoffd_core::domain::failure::Failure;
 use handoffd_core::domain::funds::{Funds, FundsRequest};
 use handoffd_core::domain::handoff::{
@@ -441,31 +440,6 @@ pub(super) fn new_task(command: &Command, id: TaskId, by: &AgentId) -> Task {
         created_at: command.at,
         updated_at: command.at,
     }
-}
-
-pub(super) fn publish(event: Event) -> Change {
-    Change::Event(Box::new(event))
-}
-
-/// A draft that speaks of a handoff.
-pub(super) fn draft_of<'a>(
-    command: &Command,
-    kind: RecordKind,
-    handoff: impl Into<HandoffTerms<'a>>,
-) -> RecordDraft {
-    let handoff = handoff.into();
-    let mut draft =
-        RecordDraft::new(command.tenant.clone(), kind, command.at, command.actor.clone());
-    draft.task_id = Some(handoff.task_id);
-    draft.handoff_id = Some(handoff.id);
-    draft.parent_handoff_id = handoff.parent_id;
-    draft.status = Some(handoff.status.as_str());
-    if let Some(ruling) = handoff.ruling {
-        draft.group = ruling.branch.map(Into::into);
-        draft.contract = contracts::named(&ruling.edge);
-        draft.audit_event.clone_from(&ruling.edge.audit_event);
-    }
-    draft
 }
 
 /// The funds of a task that this handoff begins; what it asks for must be there from the start.

@@ -4,9 +4,8 @@ use super::command::{
     ChangeSubscription, Command, CreateSubscription, DisableSubscriber, LedgerError, Reply,
     SubscriptionChange,
 };
-use super::decide::{Decided, Decision};
-use super::plan::Change;
-use super::submit::publish;
+use super::draft::publish;
+use super::plan::{Change, Decided, Decision};
 use handoffd_core::domain::event::{Alert, Event, EventType, Subscriber};
 use handoffd_core::domain::ids::AgentId;
 use handoffd_core::evidence::record::{RecordContent, RecordDraft, RecordKind, RecordParty};

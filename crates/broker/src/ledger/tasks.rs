@@ -5,12 +5,11 @@ use super::command::{
     CancelTask, Command, CompleteTask, LedgerError, Reply, RestoreCheckpoint, TopUp,
 };
 use super::context::Context;
-use super::decide::Decision;
+use super::draft::publish;
 use super::groups;
-use super::plan::Change;
+use super::plan::{Change, Decision};
 use super::returns;
 use super::streams;
-use super::submit::publish;
 use handoffd_core::domain::escalation::{EscalationOutcome, EscalationStatus};
 use handoffd_core::domain::event::{Event, EventType};
 use handoffd_core::domain::group::GroupStatus;

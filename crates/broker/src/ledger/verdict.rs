@@ -8,13 +8,12 @@ use super::command::{
     VerdictKind,
 };
 use super::context::Context;
-use super::decide::Decision;
+use super::draft::draft_of;
 use super::failing::HandoffFailure;
 use super::groups;
-use super::plan::Change;
+use super::plan::{Change, Decision};
 use super::returns;
 use super::streams;
-use super::submit::draft_of;
 use handoffd_core::domain::handoff::{HANDED_ON, HandoffEvent, HandoffStatus};
 use handoffd_core::domain::ids::Micros;
 use handoffd_core::domain::lease::{HolderPulse, Silence};
