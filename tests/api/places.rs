@@ -131,8 +131,8 @@ both! {
         for list in ["/tasks", "/dead-letters", "/escalations", "/refusals", "/sessions", "/attention", "/legal-holds"] {
             let refused = broker.admin.get(&format!("{list}?cursor={next}")).await.refused(400, "INVALID_REQUEST");
             let detail = refused.body["detail"].as_str().unwrap().to_owned();
-            let own = list.trim_start_matches('/');
-            assert!(detail.contains("is one of handoffs") && detail.contains(own), "{list}: {detail}");
+            let name = list.trim_start_matches('/');
+            assert!(detail.contains("is one of handoffs") && detail.contains(name), "{list}: {detail}");
         }
         let checkpoints = format!("{}/checkpoints?cursor={next}", stored.task_path());
         broker.admin.get(&checkpoints).await.refused(400, "INVALID_REQUEST");

@@ -124,7 +124,8 @@ fn f5_12_each_form_is_found_where_it_stands_and_replaced_there() {
     }
     assert!(forms.forms.iter().all(|form| form.pattern().is_some()), "each pattern compiles");
     let known: Vec<_> = samples().iter().map(|sample| sample.0).collect();
-    for form in &forms.forms {
+    // A form without words is told by a member's name alone.
+    for form in forms.forms.iter().filter(|form| !form.entry.after.is_empty()) {
         assert!(known.contains(&form.entry.id.as_str()), "{} has no sample", form.entry.id);
     }
 }

@@ -83,7 +83,7 @@ impl View {
     }
 }
 
-/// What becomes of tag characters, which mirror ASCII and are not shown.
+/// The reading of tag characters, which mirror ASCII and are not shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tags {
     /// Each is read as what it mirrors: a text may be written in them.
@@ -180,7 +180,7 @@ fn folded(text: &str, tags: Tags) -> View {
 
 static TABLE: LazyLock<Table> = LazyLock::new(Table::new);
 
-/// What each character of [`TABLED`] becomes.
+/// The folded form of each character of [`TABLED`].
 struct Table {
     /// All of it, one after the other.
     text: String,
@@ -239,9 +239,11 @@ impl Table {
                 {
                     at += 2;
                 }
-                // Han and Hangul, and Kana without the marks of voice.
-                [0xe4..=0xe9 | 0xeb..=0xec, ..] | [0xe3, 0x81 | 0x83, ..] => at += 3,
-                [0xe3, 0x82, third, ..] if !(0x99..=0x9a).contains(&third) => at += 3,
+                // Han, Hangul and Kana, without the places in Kana that are not assigned or mark a voice.
+                [0xe4..=0xe9 | 0xeb..=0xec, ..]
+                | [0xe3, 0x81, 0x81..=0xbf, ..]
+                | [0xe3, 0x82, 0x80..=0x96 | 0x9b..=0xbf, ..]
+                | [0xe3, 0x83, ..] => at += 3,
                 _ => return at,
             }
         }
@@ -310,10 +312,16 @@ fn fold_char(character: char, out: &mut String) {
         | '\u{1f200}'.. => {
             out.push(character);
         }
-        _ => std::iter::once(character)
-            .nfkd()
-            .filter(|part| !is_combining_mark(*part))
-            .for_each(|part| push_look_alike(part, out)),
+        // A compatibility form is read as its parts are.
+        _ => {
+            for part in std::iter::once(character).nfkd().filter(|part| !is_combining_mark(*part)) {
+                if part == character {
+                    push_look_alike(part, out);
+                } else {
+                    fold_char(part, out);
+                }
+            }
+        }
     }
 }
 
@@ -420,13 +428,17 @@ mod tests {
     /// The scan reads on where a fold changed nothing, without folding anew.
     #[test]
     fn each_character_is_kept_only_where_folding_gives_it_back_and_folding_twice_changes_nothing() {
+        let mut changed = Vec::new();
         for character in (0..=0x10_ffff).filter_map(char::from_u32) {
             let one = character.to_string();
             let once = folded(&one);
+            if folded(&once) != once {
+                changed.push((character, once.clone(), folded(&once)));
+            }
             let end = TABLE.kept_until(one.as_bytes(), 0);
             assert!(end == 0 || (end == one.len() && once == one), "{character:?}: {once:?}");
-            assert_eq!(folded(&once), once, "{character:?}");
         }
+        assert_eq!(changed, []);
     }
 
     #[test]
