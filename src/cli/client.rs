@@ -177,7 +177,6 @@ impl Client {
             .no_proxy()
             .build()
             .map_err(|err| ClientError::Unreachable(err.to_string()))?;
-        let key = key_for(reach.url.as_deref(), reach.key_file.as_deref(), key, config)?;
         let base = reach.url.clone().unwrap_or_else(|| format!("http://{}", reachable(config)));
         let base = Url::parse(&base)
             .ok()
@@ -185,6 +184,7 @@ impl Client {
             .ok_or_else(|| {
                 ClientError::Usage(format!("{base} is no URL of a broker: https://host:port"))
             })?;
+        let key = key_for(reach.url.as_deref(), reach.key_file.as_deref(), key, config)?;
         Ok(Self { http, base, key })
     }
 

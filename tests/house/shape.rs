@@ -39,7 +39,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if path.is_dir() {
             files.extend(sources(&path));
-        } else if name.ends_with(".rs") && !name.ends_with("tests.rs") {
+        } else if path.extension().is_some_and(|kind| kind == "rs") && !name.ends_with("tests.rs") {
             files.push(path);
         }
     }
