@@ -23,8 +23,11 @@ impl Lexicon {
         mut found: impl FnMut(LexiconMatch),
     ) {
         let bytes = text.as_bytes();
-        let mut anywhere = self.anywhere.each(reading.bytes(), stretch.clone());
-        anywhere.retain(|(_, at)| begins_a_word(text, at));
+        let mut anywhere = Vec::new();
+        if !reading.bytes()[stretch.clone()].is_ascii() {
+            anywhere = self.anywhere.each(reading.bytes(), stretch.clone());
+            anywhere.retain(|(_, at)| begins_a_word(text, at));
+        }
         let mut anywhere = anywhere.as_slice();
         let signs = reading.signs().to_vec();
         let mut signs = &signs[signs.partition_point(|at| *at < stretch.start)..];
