@@ -51,7 +51,7 @@ async fn every_claim_holds_of_this_broker_through_a_kill() {
         ..args(&broker.url, &broker.key)
     };
     let report = certify(&args).await;
-    assert_eq!(report.passed, CLAIMS.len(), "{}", report.summary());
+    assert_eq!(report.passed, CLAIMS.len(), "{}\n{}", report.summary(), broker.log());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

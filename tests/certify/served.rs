@@ -66,6 +66,11 @@ impl Served {
         Self { url, key: key.trim().to_owned(), folder }
     }
 
+    /// The broker's log, for a case that fails.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
     pub fn kill_command(&self) -> String {
         format!("kill -9 $(cat '{}/pid')", self.folder.path().display())
     }

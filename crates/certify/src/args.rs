@@ -38,7 +38,7 @@ pub struct Args {
     /// Command that ends the broker at once, such as 'kill -9 $(cat broker.pid)'
     #[arg(long, value_name = "COMMAND", requires = "start")]
     pub kill: Option<String>,
-    /// Command that starts the broker again and returns; it may go on in the background
+    /// Command that starts the broker again, once nothing answers at its address, and returns; it may go on in the background
     #[arg(long, value_name = "COMMAND", requires = "kill")]
     pub start: Option<String>,
     /// Command that checks an exported bundle; the file's path follows it. Exit code 0 means that the evidence holds

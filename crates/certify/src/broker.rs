@@ -153,6 +153,19 @@ impl Broker {
         Ok(Answer { status, body, text, replayed })
     }
 
+    /// Whether nothing serves at the broker's address: a new connection is refused, or a proxy has no broker behind it.
+    pub(crate) async fn is_down(&self) -> bool {
+        let unserved =
+            [StatusCode::BAD_GATEWAY, StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT];
+        // A connection of the pool may break while the dying process still listens, so this one is new.
+        let client = reqwest::Client::builder().timeout(LOOK).pool_max_idle_per_host(0);
+        let Ok(client) = client.build() else { return false };
+        match client.get(format!("{}{}", self.base, self.map.agents)).send().await {
+            Ok(answer) => unserved.contains(&answer.status()),
+            Err(err) => err.is_connect(),
+        }
+    }
+
     /// Reads under the operator's key.
     pub(crate) async fn get(&self, path: &str) -> Result<Answer, String> {
         self.request(Method::GET, path, Some(&self.key), &[], None).await

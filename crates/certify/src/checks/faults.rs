@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{by_handoff, ensure};
 use crate::Bench;
@@ -30,7 +30,7 @@ async fn submitting(bench: &Bench, a: &Agent, b: &Agent, end: &AtomicBool) -> Ve
         let message = Message::first(a, b);
         match bench.broker.submit(a, &message).await {
             Ok(answer) if answer.status == 202 => acknowledged.push(message),
-            _ => tokio::time::sleep(Duration::from_millis(20)).await,
+            _ => sleep(Duration::from_millis(20)).await,
         }
     }
     acknowledged
@@ -51,6 +51,9 @@ async fn crashed(bench: &Bench) -> Result<String, String> {
         .await?;
         crash.kill().await?;
         let killed = Instant::now();
+        // A killed process listens until the system has taken it down; a broker that starts before finds its port taken.
+        let down = timeout(REACHED, until_down(bench)).await;
+        down.map_err(|_| "the broker answers on after the kill command".to_owned())?;
         let had = receiver.log().len();
         crash.start().await?;
         // The first delivery after the start ends the outage for a user.
@@ -90,13 +93,19 @@ async fn crashed(bench: &Bench) -> Result<String, String> {
     Ok(counted)
 }
 
+async fn until_down(bench: &Bench) {
+    while !bench.broker.is_down().await {
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
 async fn wait_for(holds: impl Fn() -> bool, hope: &str) -> Result<(), String> {
     let began = Instant::now();
     while !holds() {
         ensure(began.elapsed() < REACHED, || {
             format!("after {} s it is not true that {hope}", REACHED.as_secs())
         })?;
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        sleep(Duration::from_millis(20)).await;
     }
     Ok(())
 }
