@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 /// Deepest nesting of arrays and objects in a document, the top-level object counted (specification §2.2).
 pub const MAX_DEPTH: usize = 64;
@@ -31,8 +31,72 @@ pub fn depth(value: &Value) -> usize {
 /// Never on data: a [`Value`] holds finite numbers and string keys alone, and the sink is memory.
 #[must_use]
 pub fn to_vec(value: &Value) -> Vec<u8> {
-    serde_json_canonicalizer::to_vec(value)
-        .expect("a serde_json::Value is finite, has string keys and is written to memory")
+    let mut out = Vec::new();
+    write(value, &mut out);
+    out
+}
+
+/// Appends the canonical form of a value. `serde_json_canonicalizer` formats every number that is not a small integer, and
+/// the tests hold the rest to it: it parses each name again in order to sort it, and a record has some fifty.
+fn write(value: &Value, out: &mut Vec<u8>) {
+    match value {
+        Value::Null => out.extend_from_slice(b"null"),
+        Value::Bool(true) => out.extend_from_slice(b"true"),
+        Value::Bool(false) => out.extend_from_slice(b"false"),
+        Value::Number(number) => write_number(number, out),
+        Value::String(text) => write_text(text, out),
+        Value::Array(items) => {
+            out.push(b'[');
+            for (place, item) in items.iter().enumerate() {
+                if place > 0 {
+                    out.push(b',');
+                }
+                write(item, out);
+            }
+            out.push(b']');
+        }
+        Value::Object(members) => {
+            out.push(b'{');
+            for (place, (name, member)) in in_order(members).enumerate() {
+                if place > 0 {
+                    out.push(b',');
+                }
+                write_text(name, out);
+                out.push(b':');
+                write(member, out);
+            }
+            out.push(b'}');
+        }
+    }
+}
+
+/// The members of an object by the UTF-16 code units of their names (RFC 8785, §3.2.3).
+fn in_order(members: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
+    // Up to U+DFFF the order of UTF-8 is that of UTF-16, and a map has its names in the order of UTF-8.
+    let is_alike = |name: &String| name.bytes().all(|byte| byte < 0xee);
+    let sorted = (!members.keys().all(is_alike) || !members.keys().is_sorted()).then(|| {
+        let mut entries: Vec<_> = members.iter().collect();
+        entries.sort_by(|a, b| a.0.encode_utf16().cmp(b.0.encode_utf16()));
+        entries
+    });
+    let as_they_are = sorted.is_none().then(|| members.iter());
+    sorted.into_iter().flatten().chain(as_they_are.into_iter().flatten())
+}
+
+/// RFC 8785, §3.2.2.2: the escapes are those that `serde_json` writes.
+fn write_text(text: &str, out: &mut Vec<u8>) {
+    serde_json::to_writer(out, text).expect("memory takes any text");
+}
+
+/// RFC 8785, §3.2.2.3. The digits of a double's integer are its own up to 2^53.
+fn write_number(number: &Number, out: &mut Vec<u8>) {
+    const EXACT: u64 = 1 << 53;
+    let size = number.as_i64().map(i64::unsigned_abs).or_else(|| number.as_u64());
+    if size.is_some_and(|size| size <= EXACT) {
+        serde_json::to_writer(out, number).expect("memory takes any number");
+    } else {
+        serde_json_canonicalizer::to_writer(number, out).expect("a JSON number is finite");
+    }
 }
 
 /// One top-level member within the buffer.
@@ -58,25 +122,31 @@ impl CanonicalObject {
     /// Canonicalises every member of `object` once.
     #[must_use]
     pub fn new(object: &Map<String, Value>) -> Self {
-        let mut entries: Vec<(&String, &Value)> = object.iter().collect();
-        entries.sort_by(|a, b| a.0.encode_utf16().cmp(b.0.encode_utf16()));
-        Self::of_members(entries.into_iter().map(|(name, value)| (name.clone(), to_vec(value))))
+        Self::of(in_order(object).map(|(name, value)| (name, move |out: &mut _| write(value, out))))
     }
 
     /// An object of members in their canonical order, each value in its canonical form.
     #[must_use]
     pub fn of_members(sorted: impl Iterator<Item = (String, Vec<u8>)>) -> Self {
+        Self::of(sorted.map(|(name, content)| {
+            (name, move |out: &mut Vec<u8>| out.extend_from_slice(&content))
+        }))
+    }
+
+    /// An object of members in their canonical order, each with what appends its value.
+    fn of(sorted: impl Iterator<Item = (impl Into<String>, impl FnOnce(&mut Vec<u8>))>) -> Self {
         let mut buffer = vec![b'{'];
         let mut members = Vec::new();
         for (name, content) in sorted {
+            let name = name.into();
             if !members.is_empty() {
                 buffer.push(b',');
             }
             let start = buffer.len();
-            buffer.extend_from_slice(&to_vec(&Value::String(name.clone())));
+            write_text(&name, &mut buffer);
             buffer.push(b':');
             let value = buffer.len();
-            buffer.extend_from_slice(&content);
+            content(&mut buffer);
             members.push(Member { name, entry: start..buffer.len(), value });
         }
         buffer.push(b'}');
@@ -193,6 +263,8 @@ mod tests {
             Just(Value::Null),
             any::<bool>().prop_map(Value::from),
             (-9_007_199_254_740_991_i64..=9_007_199_254_740_991).prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
             any::<f64>().prop_map(Value::from),
             any::<String>().prop_map(Value::from),
         ];
@@ -205,7 +277,21 @@ mod tests {
         })
     }
 
+    #[test]
+    fn names_beyond_the_surrogates_and_numbers_beyond_a_double_are_written_as_the_library_does() {
+        let value = json!({
+            "\u{e000}": 9_007_199_254_740_993_u64, "\u{10000}": u64::MAX, "\u{d7ff}": i64::MIN, "\u{ffff}": -0.0, "a\"": 1e21,
+            "": [1.0, 0.1, 9_007_199_254_740_992_u64, -9_007_199_254_740_992_i64], "\u{0}\u{7f}\u{80}": {"\u{1f600}": {}, "\u{fb33}": []},
+        });
+        assert_eq!(to_vec(&value), serde_json_canonicalizer::to_vec(&value).expect("JSON"));
+    }
+
     proptest! {
+        #[test]
+        fn the_form_is_that_of_the_library(value in any_value()) {
+            prop_assert_eq!(to_vec(&value), serde_json_canonicalizer::to_vec(&value).expect("JSON"));
+        }
+
         #[test]
         fn without_equals_canonicalising_the_rest(
             map in prop::collection::btree_map(any::<String>(), any_value(), 0..8),

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 
 use bytes::Bytes;
-use sha2::{Digest, Sha256};
+use ring::digest::{Context, SHA256};
 
 /// Length of a salt in bytes.
 pub const SALT_LEN: usize = 16;
@@ -47,13 +47,17 @@ impl CommitmentSubject {
 /// SHA-256 over a tag, the salt and the canonical content.
 #[must_use]
 pub fn commit(subject: CommitmentSubject, salt: &[u8], content: &[u8]) -> [u8; 32] {
-    Sha256::new()
-        .chain_update(subject.tag())
-        .chain_update((salt.len() as u64).to_be_bytes())
-        .chain_update(salt)
-        .chain_update(content)
-        .finalize()
-        .into()
+    sha256(&[subject.tag(), &(salt.len() as u64).to_be_bytes(), salt, content])
+}
+
+/// SHA-256 over parts, one after another.
+#[must_use]
+pub fn sha256(parts: &[&[u8]]) -> [u8; 32] {
+    let mut hash = Context::new(&SHA256);
+    for part in parts {
+        hash.update(part);
+    }
+    hash.finish().as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
 /// The coding of stored bytes.

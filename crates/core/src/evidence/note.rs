@@ -48,7 +48,10 @@ impl PublicKey {
     /// no point of the curve.
     #[must_use]
     pub fn new(name: &str, key: &[u8; 32]) -> Option<Self> {
-        let key = VerifyingKey::from_bytes(key).ok()?;
+        Self::of(name, VerifyingKey::from_bytes(key).ok()?)
+    }
+
+    fn of(name: &str, key: VerifyingKey) -> Option<Self> {
         is_name(name).then(|| Self { name: name.to_owned(), key })
     }
 
@@ -261,7 +264,7 @@ impl Signer {
     /// The public key under a name. `None` where the name is not valid.
     #[must_use]
     pub fn public(&self, name: &str) -> Option<PublicKey> {
-        PublicKey::new(name, self.key.verifying_key().as_bytes())
+        PublicKey::of(name, self.key.verifying_key())
     }
 
     /// The 32 bytes of the public key.
@@ -273,7 +276,7 @@ impl Signer {
     /// Signs a tree head. `None` where the origin is not a valid key name.
     #[must_use]
     pub fn sign(&self, head: &TreeHead) -> Option<String> {
-        let key = self.public(&head.origin)?;
+        let key = PublicKey::of(&head.origin, self.key.verifying_key())?;
         let text = head.text();
         let signature = self.key.sign(text.as_bytes());
         let bytes = [&key.id()[..], &signature.to_bytes()].concat();

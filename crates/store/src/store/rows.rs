@@ -33,13 +33,6 @@ impl From<Option<TaskId>> for WhichRecords {
     }
 }
 
-/// Selects records about the state of objects, in the words of the index `records_state`, which serves no others.
-pub(super) const ABOUT_STATE: &str = "kind IN ('AGENT_CREATED', 'AGENT_UPDATED', 'AGENT_DELETED', 'ENDPOINT_DISABLED', 'ENDPOINT_FAILING', \
-     'ENDPOINT_RECOVERED', 'SECRET_ROTATED', 'CONTRACT_PUT', 'PAYLOAD_SCHEMA_PUT', 'KEY_CREATED', \
-     'KEY_REVOKED', 'SUBSCRIPTION_CREATED', 'SUBSCRIPTION_UPDATED', 'SUBSCRIPTION_DELETED', \
-     'SUBSCRIPTION_DISABLED', 'SUBSCRIPTION_REPLAYED', 'LEGAL_HOLD_PLACED', 'LEGAL_HOLD_RELEASED', \
-     'BUDGET_CHANGED', 'STATE_ADOPTED')";
-
 /// Columns of an event `e`, with those of its handoff `h`.
 pub(super) const EVENT: &str = "e.tenant, e.leaf_index, e.ordinal, e.event_id, e.type, e.at, e.task_id, e.handoff_id, e.source, e.target, e.audience, e.data, h.reason, h.content_id";
 

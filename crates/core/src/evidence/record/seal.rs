@@ -1,7 +1,6 @@
 //! A record's bytes, and their hash.
 
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 
 use super::{
     Actor, AdoptionFacts, ChangeFacts, ClassifierFacts, LogHead, PayloadSchemaRef, RecordDraft,
@@ -13,7 +12,7 @@ use crate::domain::handoff::Cost;
 use crate::domain::ids::{HandoffId, TaskId};
 use crate::domain::residency::ResidencyFacts;
 use crate::domain::window::{CompressionFacts, ContextFacts};
-use crate::evidence::commitment::hash_text;
+use crate::evidence::commitment::{hash_text, sha256};
 use crate::evidence::erasure::{ErasureFacts, HoldFacts, RetentionFacts};
 
 /// The record as serialized; RFC 8785 sorts the fields.
@@ -106,7 +105,7 @@ pub struct SealedRecord {
 /// The hash of a record's bytes: RFC 6962 §2.1's leaf hash.
 #[must_use]
 pub fn record_hash(body: &[u8]) -> [u8; 32] {
-    Sha256::new().chain_update([0u8]).chain_update(body).finalize().into()
+    sha256(&[&[0], body])
 }
 
 /// Seals a draft at the head of its log and advances the head.

@@ -2,10 +2,9 @@
 //! blame share.
 
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 use crate::domain::canonical;
-use crate::evidence::commitment::{Codec, CommitmentSubject, commit, hash_text, unpack};
+use crate::evidence::commitment::{Codec, CommitmentSubject, commit, hash_text, sha256, unpack};
 use crate::evidence::merkle::Hash;
 
 /// A record whose bytes were checked.
@@ -46,7 +45,7 @@ impl RecordDefect {
 /// # Errors
 /// [`RecordDefect`].
 pub fn record(bytes: &[u8], stated: &[u8]) -> Result<CheckedRecord, RecordDefect> {
-    let hash: Hash = Sha256::new_with_prefix([0u8]).chain_update(bytes).finalize().into();
+    let hash: Hash = sha256(&[&[0], bytes]);
     if hash[..] != *stated {
         return Err(RecordDefect::Hash);
     }
@@ -84,7 +83,7 @@ mod tests {
     use super::*;
 
     fn hash(bytes: &[u8]) -> Hash {
-        Sha256::new_with_prefix([0u8]).chain_update(bytes).finalize().into()
+        sha256(&[&[0], bytes])
     }
 
     #[test]

@@ -8,7 +8,7 @@ use sqlx::postgres::{PgExecutor, PgPool, PgRow};
 use super::batch::column;
 use super::failure::failed;
 use super::{PostgresStore, rows};
-use crate::store::rows::{ABOUT_STATE, KEPT, WhichRecords};
+use crate::store::rows::{KEPT, WhichRecords};
 use crate::store::{
     HandoffKey, LogStore, Result, SaltedContent, StoreError, StoredContent, StoredPersonal,
     StoredRecord, TreeKeyRow,
@@ -210,6 +210,13 @@ pub(super) async fn find_receipt(
 }
 
 /// The record that committed a handoff, or its dead letter.
+/// Selects records about the state of objects, in the words of the index `records_state`, which serves no others.
+const ABOUT_STATE: &str = "kind IN ('AGENT_CREATED', 'AGENT_UPDATED', 'AGENT_DELETED', 'ENDPOINT_DISABLED', 'ENDPOINT_FAILING', \
+     'ENDPOINT_RECOVERED', 'SECRET_ROTATED', 'CONTRACT_PUT', 'PAYLOAD_SCHEMA_PUT', 'KEY_CREATED', \
+     'KEY_REVOKED', 'SUBSCRIPTION_CREATED', 'SUBSCRIPTION_UPDATED', 'SUBSCRIPTION_DELETED', \
+     'SUBSCRIPTION_DISABLED', 'SUBSCRIPTION_REPLAYED', 'LEGAL_HOLD_PLACED', 'LEGAL_HOLD_RELEASED', \
+     'BUDGET_CHANGED', 'STATE_ADOPTED')";
+
 const RECEIPT: &str = "r.kind IN ('HANDOFF', 'DEAD_LETTERED', 'NO_OP') \
      ORDER BY r.kind = 'DEAD_LETTERED', r.leaf_index LIMIT 1";
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::batch::{RowBatch, json};
+use super::batch::RowBatch;
 use super::db::{Db, Query};
 use super::{log, rows};
 use crate::store::rows::HEAD;
@@ -85,12 +85,10 @@ fn move_head(db: &Db, log: &LogAppender) -> Result<()> {
 
 fn load_logs(db: &Db, drafts: &[RecordDraft]) -> Result<BTreeMap<TenantId, LogAppender>> {
     let tenants: BTreeSet<_> = drafts.iter().map(|draft| &draft.tenant).collect();
-    let sql = format!(
-        "SELECT {HEAD} FROM audit_log_heads WHERE tenant IN (SELECT value FROM json_each(?))"
-    );
-    let found: Vec<LogHead> = db.query(&sql).bind(json(&tenants)?).list(rows::head)?;
+    let sql = format!("SELECT {HEAD} FROM audit_log_heads WHERE tenant = ?");
     let mut logs = BTreeMap::new();
-    for head in found {
+    for tenant in tenants {
+        let Some(head) = db.query(&sql).bind(tenant.as_str()).find(rows::head)? else { continue };
         let head = catch_up(db, head)?;
         logs.insert(head.tenant.clone(), LogAppender::new(head));
     }

@@ -8,8 +8,8 @@ use crate::store::{Result, StoreError};
 
 /// A statement that is run for each row of a list.
 pub(super) struct RowBatch<'s> {
-    table: &'s str,
-    columns: &'s str,
+    table: &'static str,
+    columns: &'static str,
     kind: Kind<'s>,
 }
 
@@ -21,18 +21,18 @@ enum Kind<'s> {
 
 impl<'s> RowBatch<'s> {
     /// Inserts; an existing key is an error.
-    pub(super) fn insert(table: &'s str, columns: &'s str) -> Self {
+    pub(super) fn insert(table: &'static str, columns: &'static str) -> Self {
         Self { table, columns, kind: Kind::Insert }
     }
 
     /// Inserts, or sets all columns of the row that has the same `keys`.
-    pub(super) fn upsert(table: &'s str, columns: &'s str, keys: &'s [&'s str]) -> Self {
+    pub(super) fn upsert(table: &'static str, columns: &'static str, keys: &'s [&'s str]) -> Self {
         Self { table, columns, kind: Kind::Upsert(keys) }
     }
 
     /// Sets the columns of existing rows, found by the first two columns. `fixed` columns are bound
     /// but left alone: they never change, and setting them would only rewrite their indexes.
-    pub(super) fn update(table: &'s str, columns: &'s str, fixed: &'s [&'s str]) -> Self {
+    pub(super) fn update(table: &'static str, columns: &'static str, fixed: &'s [&'s str]) -> Self {
         Self { table, columns, kind: Kind::Update(fixed) }
     }
 
@@ -86,7 +86,13 @@ impl<'s> RowBatch<'s> {
         if rows.is_empty() {
             return Ok(0);
         }
-        let sql = self.sql();
+        // A table has one key, and of the columns that its updates leave alone the longer lists contain the shorter.
+        let number = match self.kind {
+            Kind::Insert => 0,
+            Kind::Upsert(_) => 1,
+            Kind::Update(fixed) => 2 + fixed.len(),
+        };
+        let sql = db.text((self.table, self.columns, number), || self.sql());
         let mut touched = 0;
         for row in rows {
             touched += bind(db.query(&sql), *row).execute()?;

@@ -1,6 +1,8 @@
 //! Statements on one connection, run where they are called: SQLite works in its caller's thread.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
@@ -14,7 +16,11 @@ use crate::store::{Result, StoreError};
 const STATEMENTS: usize = 300;
 
 /// A connection with its prepared statements.
-pub(super) struct Db(Connection);
+pub(super) struct Db {
+    connection: Connection,
+    /// Statements that are put together from a table's columns: its name, its columns, and the number of the statement.
+    texts: RefCell<HashMap<(&'static str, &'static str, usize), Arc<str>>>,
+}
 
 impl Db {
     /// Opens an existing file and runs `pragmas`.
@@ -25,7 +31,7 @@ impl Db {
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
         // A plan does not depend on bound values: with `LIMIT ?` SQLite else prepares a statement anew each time it runs.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(failure)?;
-        let db = Self(connection);
+        let db = Self { connection, texts: RefCell::default() };
         db.batch(pragmas)?;
         Ok(db)
     }
@@ -33,7 +39,18 @@ impl Db {
     /// Prepares a statement, once for each text.
     pub(super) fn query(&self, sql: &str) -> Query<'_> {
         tracing::trace!(sql);
-        Query { statement: self.0.prepare_cached(sql), bound: 0 }
+        Query { statement: self.connection.prepare_cached(sql), bound: 0 }
+    }
+
+    /// The text of a statement, put together once.
+    pub(super) fn text(
+        &self,
+        key: (&'static str, &'static str, usize),
+        make: impl Fn() -> String,
+    ) -> Arc<str> {
+        let text = Arc::clone(self.texts.borrow_mut().entry(key).or_insert_with(|| make().into()));
+        debug_assert_eq!(*text, make(), "two statements have one number");
+        text
     }
 
     /// Prepares a statement that is the same for both databases, and binds its values.
@@ -43,12 +60,12 @@ impl Db {
 
     /// Runs statements without parameters, and ignores their rows.
     pub(super) fn batch(&self, sql: &str) -> Result<()> {
-        self.0.execute_batch(sql).map_err(failure)
+        self.connection.execute_batch(sql).map_err(failure)
     }
 
     /// Whether a transaction is open.
     pub(super) fn in_transaction(&self) -> bool {
-        !self.0.is_autocommit()
+        !self.connection.is_autocommit()
     }
 
     /// Runs reads that see one state of the file.

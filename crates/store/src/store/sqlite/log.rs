@@ -6,7 +6,7 @@ use super::batch::json;
 use super::db::{Db, Pieces};
 use super::rows;
 use crate::store::query::Row;
-use crate::store::rows::{ABOUT_STATE, HEAD, KEPT, WhichRecords};
+use crate::store::rows::{HEAD, KEPT, WhichRecords};
 use crate::store::{
     HandoffKey, Result, SaltedContent, StoreError, StoredContent, StoredPersonal, StoredRecord,
     TreeKeyRow,
@@ -14,7 +14,7 @@ use crate::store::{
 use handoffd_core::domain::ids::{ContentId, Micros, TaskId, TenantId};
 use handoffd_core::evidence::commitment::{Codec, unpack};
 use handoffd_core::evidence::merkle::Hash;
-use handoffd_core::evidence::record::{LogHead, SealedRecord};
+use handoffd_core::evidence::record::{LogHead, RecordKind, SealedRecord};
 
 /// Most unrecorded handoffs listed.
 const UNRECORDED: i64 = 10;
@@ -129,7 +129,8 @@ pub(super) fn find_content(
 
 /// See [`crate::store::LogStore::find_receipt`]. For a dead letter committed later, the commit is the receipt.
 pub(super) fn find_receipt(db: &Db, key: &HandoffKey) -> Result<Option<SealedRecord>> {
-    let rest = "kind IN ('HANDOFF', 'DEAD_LETTERED', 'NO_OP') \
+    // In the words of the index `records_handoff`.
+    let rest = "(kind = 'HANDOFF' OR kind = 'DEAD_LETTERED' OR kind = 'NO_OP') \
          ORDER BY kind = 'DEAD_LETTERED', leaf_index LIMIT 1";
     find_record(db, key, None, rest)
 }
@@ -185,7 +186,7 @@ pub(super) fn list_unrecorded(db: &Db, tenant: &TenantId) -> Result<Vec<String>>
         "SELECT handoff_id FROM handoffs AS h WHERE tenant = ? AND NOT EXISTS \
            (SELECT 1 FROM audit_records AS r \
             WHERE r.tenant = h.tenant AND r.handoff_id = h.handoff_id \
-              AND kind IN ('HANDOFF', 'DEAD_LETTERED', 'NO_OP')) \
+              AND (kind = 'HANDOFF' OR kind = 'DEAD_LETTERED' OR kind = 'NO_OP')) \
          ORDER BY handoff_id LIMIT ?",
     )
     .bind(tenant.as_str())
@@ -221,7 +222,9 @@ pub(super) fn list_records(
             query.push(" AND r.task_id = ").push_bind(task.to_string());
         }
         WhichRecords::AboutState => {
-            query.push(format!(" AND r.{ABOUT_STATE}"));
+            let kinds = RecordKind::ABOUT_STATE.map(|kind| format!("r.kind = '{}'", kind.as_str()));
+            // In the words of the index `records_state`, which serves no others.
+            query.push(format!(" AND ({})", kinds.join(" OR ")));
         }
     }
     query.push(" AND r.leaf_index >= ").push_bind(from);

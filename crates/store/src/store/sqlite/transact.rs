@@ -119,8 +119,11 @@ pub(super) fn fetch_pairs<'k, K: Display + 'k>(
     state: &mut BatchState,
     load: Load,
 ) -> Result<()> {
-    let sql = format!("SELECT {columns} FROM {table} WHERE tenant = ? AND {key} = ?");
+    let mut sql = String::new();
     for (tenant, id) in wanted {
+        if sql.is_empty() {
+            sql = format!("SELECT {columns} FROM {table} WHERE tenant = ? AND {key} = ?");
+        }
         db.query(&sql).bind(tenant.as_str()).bind(id.to_string()).each(|row| load(row, state))?;
     }
     Ok(())
@@ -135,8 +138,11 @@ pub(super) fn fetch_triples<'k, A: Display + 'k, B: Display + 'k>(
     state: &mut BatchState,
     load: Load,
 ) -> Result<()> {
-    let sql = format!("SELECT {select} WHERE tenant = ? AND {rest}");
+    let mut sql = String::new();
     for (tenant, a, b) in wanted {
+        if sql.is_empty() {
+            sql = format!("SELECT {select} WHERE tenant = ? AND {rest}");
+        }
         let query = db.query(&sql).bind(tenant.as_str()).bind(a.to_string());
         query.bind(b.to_string()).each(|row| load(row, state))?;
     }

@@ -1,8 +1,8 @@
 //! Writes of a batch: a few statements for each table.
 
-use serde::Serialize;
+use std::fmt::Display;
 
-use super::batch::{RowBatch, insert, json, update, upsert};
+use super::batch::{RowBatch, insert, update, upsert};
 use super::db::{Db, Query};
 use super::transact::IDEMPOTENCY;
 use crate::store::budget_column;
@@ -20,7 +20,7 @@ use crate::store::tables::tasks::TASKS;
 use crate::store::tables::{caps, contracts, opinions, refusals, schemas, streams};
 use crate::store::{AgentKey, IdempotencyRow, Result, StoreError, Writes};
 use handoffd_core::domain::handoff::DeliveryMode;
-use handoffd_core::domain::ids::Micros;
+use handoffd_core::domain::ids::{Micros, TenantId};
 
 /// Writes all rows except the records.
 pub(super) fn write(db: &Db, writes: &Writes) -> Result<()> {
@@ -62,13 +62,11 @@ fn write_tasks(db: &Db, writes: &Writes) -> Result<()> {
 
 /// Writes the outbox, and the inbox of those whose tasks came back.
 fn write_inboxes(db: &Db, writes: &Writes) -> Result<()> {
-    let gone: Vec<_> =
-        writes.outbox.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect();
-    delete(db, "outbox", "handoff_id", &gone)?;
+    let gone = writes.outbox.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key);
+    delete(db, "outbox", "handoff_id", gone)?;
     upsert(db, &OUTBOXES, writes.outbox.values().flatten())?;
-    let gone: Vec<_> =
-        writes.returns.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect();
-    delete(db, "returns", "handoff_id", &gone)?;
+    let gone = writes.returns.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key);
+    delete(db, "returns", "handoff_id", gone)?;
     upsert(db, &RETURNS, writes.returns.values().flatten())
 }
 
@@ -83,7 +81,7 @@ fn write_others(db: &Db, writes: &Writes) -> Result<()> {
     insert(db, &streams::CHUNKS, &writes.chunks)?;
     insert(db, &streams::STREAM_LINES, &writes.stream_lines)?;
     insert(db, &opinions::OPINIONS, &opinions::due(writes))?;
-    delete(db, "opinions_due", "handoff_id", &opinions::recorded(writes))?;
+    delete(db, "opinions_due", "handoff_id", opinions::recorded(writes))?;
     insert(db, &refusals::REFUSALS, &writes.refusals)?;
     Ok(())
 }
@@ -106,9 +104,8 @@ fn retarget(db: &Db, (tenant, agent): &AgentKey, mode: DeliveryMode, at: Micros)
 
 /// Writes agents and keys.
 fn write_access(db: &Db, writes: &Writes) -> Result<()> {
-    let gone: Vec<_> =
-        writes.agents.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect();
-    delete(db, "agents", "agent_id", &gone)?;
+    let gone = writes.agents.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key);
+    delete(db, "agents", "agent_id", gone)?;
     upsert(db, &AGENTS, writes.agents.values().flatten())?;
     upsert(db, &KEYS, writes.keys.values())
 }
@@ -130,19 +127,19 @@ fn all_updated(touched: u64, expected: usize) -> Result<()> {
     }
 }
 
-pub(super) fn delete<K: Serialize + Sync>(
+/// Deletes rows by the tenant and an id.
+fn delete<'k, K: Display + 'k>(
     db: &Db,
     table: &str,
     id: &str,
-    keys: &[K],
+    keys: impl IntoIterator<Item = &'k (TenantId, K)>,
 ) -> Result<()> {
-    if !keys.is_empty() {
-        let sql = format!(
-            "DELETE FROM {table} WHERE (tenant, {id}) IN \
-             (SELECT value ->> 0, value ->> 1 FROM json_each(?))"
-        );
-        let query = db.query(&sql).bind(json(&keys)?);
-        query.execute()?;
+    let mut sql = String::new();
+    for (tenant, key) in keys {
+        if sql.is_empty() {
+            sql = format!("DELETE FROM {table} WHERE tenant = ? AND {id} = ?");
+        }
+        db.query(&sql).bind(tenant.as_str()).bind(key.to_string()).execute()?;
     }
     Ok(())
 }
