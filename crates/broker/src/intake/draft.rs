@@ -272,14 +272,19 @@ pub(super) fn set_trace(
         let parent = own.or_else(begun)?;
         Some(TraceContext { parent, state: String::new() })
     });
-    span.record("handoff.id", tracing::field::display(handoff.id));
-    span.record("handoff.task.id", tracing::field::display(handoff.task_id));
-    span.record("handoff.source", handoff.source.as_str());
-    span.record("handoff.target", handoff.target.as_str());
     handoff.span = own.map(|own| own.to_string()).unwrap_or_default();
+    // The lines of the request say under which trace its handoff goes on.
+    let trace = context.as_ref().map(|context| context.parent.trace_id_hex());
+    // At once: each record of a field reads and writes all fields of the span.
+    tracing::record_all!(
+        span,
+        handoff.id = tracing::field::display(handoff.id),
+        handoff.task.id = tracing::field::display(handoff.task_id),
+        handoff.source = handoff.source.as_str(),
+        handoff.target = handoff.target.as_str(),
+        trace_id = trace,
+    );
     if let Some(TraceContext { parent, state }) = context {
-        // The lines of the request say under which trace its handoff goes on.
-        span.record("trace_id", parent.trace_id_hex());
         handoff.traceparent = parent.to_string();
         handoff.tracestate = state;
     }
