@@ -290,7 +290,9 @@ fn purge_page(db: &Db, tenant: &TenantId, need: PurgeNeed) -> Result<PurgePage> 
            EXISTS (SELECT 1 FROM handoffs AS h WHERE h.tenant = ?1 AND h.handoff_id = w.value \
              AND (length(h.digest) > 0 OR h.reason GLOB '*[^A-Z0-9_]*')) \
            OR EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.tenant = ?1 \
-             AND d.handoff_id = w.value AND d.failures <> '[]')",
+             AND d.handoff_id = w.value AND d.failures <> '[]') \
+           OR EXISTS (SELECT 1 FROM delivery_attempts AS a WHERE a.tenant = ?1 \
+             AND a.handoff_id = w.value)",
         )
         .bind(tenant.as_str())
         .bind(json(&old.emptied())?)
@@ -348,6 +350,10 @@ fn erase(db: &Db, gone: &ErasureWrite) -> Result<()> {
     }
     // A contract's dedupe key may name a personal value; its hash has no salt.
     let sql = "DELETE FROM contract_repeats \
+               WHERE tenant = ? AND handoff_id IN (SELECT value FROM json_each(?))";
+    change(db, sql, &gone.tenant, &gone.handoffs)?;
+    // An answer may repeat what it answers.
+    let sql = "DELETE FROM delivery_attempts \
                WHERE tenant = ? AND handoff_id IN (SELECT value FROM json_each(?))";
     change(db, sql, &gone.tenant, &gone.handoffs)?;
     if gone.words {
