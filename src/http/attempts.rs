@@ -9,6 +9,7 @@ use super::auth::Operator;
 use super::extract::Id;
 use super::open;
 use super::problem::Problem;
+use handoffd_core::domain::handoff::DeliveryMode;
 use handoffd_core::domain::ids::HandoffId;
 use handoffd_store::store::attempts::{AttemptRow, KEPT_ATTEMPTS};
 
@@ -43,7 +44,7 @@ pub struct AttemptView {
     /// HTTP status of the answer; absent where none came.
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<i32>,
-    /// What went wrong, in a sentence of the broker or as a code.
+    /// The failure, in a sentence of the broker or as a code.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     /// Headers that the broker set for this handoff.
@@ -61,7 +62,7 @@ impl From<AttemptRow> for AttemptView {
             attempt: row.attempt,
             begun_at: row.begun_at.rfc3339(),
             duration_ms: row.duration_us.map(|duration| duration as f64 / 1_000.0),
-            transport: row.transport.map(|mode| mode.as_str()),
+            transport: row.transport.map(DeliveryMode::as_str),
             outcome: row.outcome,
             status: row.status,
             error: row.error,

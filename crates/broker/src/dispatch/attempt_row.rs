@@ -123,7 +123,7 @@ mod tests {
             assert_eq!(answer.len(), bytes, "{text}");
             assert!(answer.chars().all(|c| text.starts_with(c)), "{text}");
         }
-        // What is replaced grows.
+        // Each replaced byte becomes three.
         let text = shown(&[0xff; ANSWER_BYTES]).unwrap();
         assert_eq!(text.len(), ANSWER_BYTES - 1);
         let text = shown(&[0; ANSWER_BYTES]).unwrap();

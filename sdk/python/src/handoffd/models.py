@@ -5300,7 +5300,7 @@ class AttemptView(BaseModel):
     """
     error: str | None = None
     """
-    What went wrong, in a sentence of the broker or as a code.
+    The failure, in a sentence of the broker or as a code.
     """
     outcome: (
         Literal[

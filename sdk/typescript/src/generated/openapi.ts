@@ -2317,7 +2317,7 @@ export interface components {
              * @description How long it took, in milliseconds; absent where nothing was sent.
              */
             durationMs?: number | null;
-            /** @description What went wrong, in a sentence of the broker or as a code. */
+            /** @description The failure, in a sentence of the broker or as a code. */
             error?: string | null;
             /** @description How it ended. */
             outcome: components["schemas"]["AttemptOutcome"];

@@ -133,6 +133,8 @@ impl Dispatcher {
             };
         }
         let row = self.row_of(&claim, &made);
+        // It may be a megabyte, and the settlement may wait for the store.
+        made.answer = None;
         let AttemptResult { tried, address, begun_at, verdict_by, .. } = made;
         conventions::conclude(&tried);
         let (mut outcome, mut answer, health) = self.judge(&claim, &tried, verdict_by);

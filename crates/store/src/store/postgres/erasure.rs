@@ -19,8 +19,10 @@ use crate::store::erasure::{
     PageNeed, PurgeNeed, PurgePage, ScrubOutcome, SubjectDatum, SubjectRef, SubjectState,
 };
 use crate::store::purge::{CHECKPOINTS, ExpiredPage, PurgeContext, page as put_together};
+use crate::store::query::Dialect;
 use crate::store::query::FromColumn;
 use crate::store::rows::HELD;
+use crate::store::tables::attempts;
 use crate::store::tables::erasures::{self, ERASURE};
 use crate::store::tables::holds::{self, HOLD};
 use crate::store::{LogStore, Result, Writes};
@@ -506,9 +508,8 @@ fn erase(gone: &ErasureWrite) -> Vec<Call> {
     // A contract's dedupe key may name a personal value; its hash has no salt.
     let sql = "DELETE FROM contract_repeats WHERE tenant = $1 AND handoff_id = ANY($2)";
     calls.extend(change(sql, &gone.tenant, handoffs.clone()));
-    // An answer may repeat what it answers.
-    let sql = "DELETE FROM delivery_attempts WHERE tenant = $1 AND handoff_id = ANY($2)";
-    calls.extend(change(sql, &gone.tenant, handoffs.clone()));
+    let forget = attempts::forget(Dialect::Postgres, &gone.tenant, &gone.handoffs);
+    calls.extend(forget.map(Call::of));
     if gone.words {
         // Only what is a code stays.
         let sql = "UPDATE handoffs SET reason = NULL \

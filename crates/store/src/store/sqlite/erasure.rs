@@ -18,7 +18,9 @@ use crate::store::erasure::{
     SubjectState,
 };
 use crate::store::purge::{CHECKPOINTS, ExpiredPage, PurgeContext, page as put_together};
+use crate::store::query::Dialect;
 use crate::store::rows::HELD;
+use crate::store::tables::attempts;
 use crate::store::tables::erasures::{self, ERASURE};
 use crate::store::tables::holds::{self, HOLD};
 use crate::store::{Result, StoreError, Writes};
@@ -352,10 +354,9 @@ fn erase(db: &Db, gone: &ErasureWrite) -> Result<()> {
     let sql = "DELETE FROM contract_repeats \
                WHERE tenant = ? AND handoff_id IN (SELECT value FROM json_each(?))";
     change(db, sql, &gone.tenant, &gone.handoffs)?;
-    // An answer may repeat what it answers.
-    let sql = "DELETE FROM delivery_attempts \
-               WHERE tenant = ? AND handoff_id IN (SELECT value FROM json_each(?))";
-    change(db, sql, &gone.tenant, &gone.handoffs)?;
+    if let Some(forget) = attempts::forget(Dialect::Sqlite, &gone.tenant, &gone.handoffs) {
+        db.statement(&forget).execute()?;
+    }
     if gone.words {
         let sql = "UPDATE handoffs SET reason = NULL WHERE tenant = ? \
                    AND handoff_id IN (SELECT value FROM json_each(?)) \

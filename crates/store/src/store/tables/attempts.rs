@@ -4,7 +4,7 @@ use std::fmt;
 
 use async_trait::async_trait;
 
-use crate::store::query::{Database, Row, Statement, unreadable};
+use crate::store::query::{Database, Dialect, Row, Statement, unreadable};
 use crate::store::rows::{get, micros, parse, state_opt};
 use crate::store::table::table;
 use crate::store::{HandoffKey, Result};
@@ -103,6 +103,24 @@ fn decode(row: &dyn Row) -> Result<AttemptRow> {
             .map_err(|err| unreadable("headers", err))?,
         answer: get(row, "answer")?,
     })
+}
+
+/// Deletes the attempts at handoffs whose data are erased: an answer may repeat what it answers. `None` without a handoff.
+pub(in crate::store) fn forget(
+    dialect: Dialect,
+    tenant: &TenantId,
+    handoffs: &[HandoffId],
+) -> Option<Statement<'static>> {
+    if handoffs.is_empty() {
+        return None;
+    }
+    let text = format!(
+        "DELETE FROM delivery_attempts WHERE tenant = $1 AND {}",
+        dialect.is_among("handoff_id", "$2")
+    );
+    let ids: Vec<String> = handoffs.iter().map(HandoffId::to_string).collect();
+    let ids = ids.iter().map(String::as_str);
+    Some(Statement::new(text).bind(tenant.to_string()).bind_list(ids))
 }
 
 /// Attempts at handoffs.
