@@ -323,6 +323,7 @@ async fn lease(
             outcome: Outcome::GivenUp { why: SCHEMA_UNREADABLE.to_owned() },
             content: None,
             lease_until: now,
+            row: None,
         })),
     };
     let (tenant, actor) = (claim.tenant.clone(), Actor::broker());

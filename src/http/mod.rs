@@ -7,6 +7,7 @@ pub mod access_report;
 pub mod agents;
 pub mod allowlist;
 pub mod arrival;
+pub mod attempts;
 pub mod attention;
 pub mod audit;
 pub mod auth;

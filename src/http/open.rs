@@ -52,6 +52,12 @@ open_lists! {
         EscalationStatus::ALL.map(EscalationStatus::as_str);
     DeadLetterStatus, "Where a dead letter stands.": ["OPEN", "RELEASED", "DISCARDED"];
     DefaultAction, "What happens when nobody decides in time.": ["resume", "dead-letter"];
+    AttemptOutcome, "How an attempt at a delivery ended, as the metric of attempts has it. Any other word is the class of a failure.":
+        [
+            "accepted", "rejected", "received", "busy", "gone", "away", "not_sent", "request", "egress", "dns",
+            "connect", "tls", "timeout", "status", "redirect", "protocol", "body_too_large", "unauthorized", "missing",
+            "refused",
+        ];
     DeliveryMode, "How an agent takes its handoffs.": Mode::ALL.map(Mode::as_str);
     ErrorCode, "Why a request is refused; /docs/errors/{code} explains each.": Code::ALL.map(Code::as_str);
     WarningCode, "What is taken and does not hold in full; docs/warnings.md explains each.":

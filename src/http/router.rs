@@ -12,11 +12,11 @@ use utoipa_axum::router::OpenApiRouter;
 use super::document::{Published, published};
 use super::routing::{get, on};
 use super::{
-    Api, access_report, agents, allowlist, attention, audit, blame, bulk, caps, checkpoints,
-    claims, contracts, cost, costs, data_subjects, dead_letters, docs, escalations, events,
-    handoffs, history, inbox, keys, layer, legal_holds, matching, once, prompt, queries, questions,
-    refusals, schemas, service, sessions, streams, subscriptions, tasks, tiles, trace, transports,
-    users, verdicts, what_if, why,
+    Api, access_report, agents, allowlist, attempts, attention, audit, blame, bulk, caps,
+    checkpoints, claims, contracts, cost, costs, data_subjects, dead_letters, docs, escalations,
+    events, handoffs, history, inbox, keys, layer, legal_holds, matching, once, prompt, queries,
+    questions, refusals, schemas, service, sessions, streams, subscriptions, tasks, tiles, trace,
+    transports, users, verdicts, what_if, why,
 };
 
 #[derive(OpenApi)]
@@ -74,6 +74,7 @@ macro_rules! table {
             .routes($routes!(handoffs::submit, handoffs::list))
             .routes($routes!(handoffs::validate))
             .routes($routes!(handoffs::get))
+            .routes($routes!(attempts::list))
             .routes($routes!(prompt::prompt))
             .routes($routes!(prompt::result_prompt))
             .routes($routes!(prompt::question_prompt))

@@ -18,6 +18,7 @@ mod admin;
 mod agents;
 mod allowlist;
 mod archive;
+mod attempts;
 mod attention;
 mod audit;
 mod blame;

@@ -77,6 +77,28 @@ both! {
         }
     }
 
+    with [("HANDOFFD_DELIVERY__POLL_MS", "100")]
+    async fn attempts_are_a_table_and_an_answer_is_text(broker: Broker) {
+        let down = || axum::http::Response::builder().status(500).body(axum::body::Body::from(ATTACK)).unwrap();
+        let (a, _, _receiver) = broker.pair(vec![down(), down()]).await;
+        let message = Message::review("a", "b");
+        a.submit(&message).await.expect(202);
+        broker.handoff_becomes(&message, "ACCEPTED").await;
+        let operator = Browser::of(broker, "operator").await;
+        let path = format!("/console{}", message.path());
+        let page = operator.get(&path).await.expect(200);
+        harmless(&path, &page.text);
+        assert!(page.says("Attempts") && page.says("answered 500"), "{}", page.text);
+        assert!(page.says("⟨U+202E⟩"), "{}", page.text);
+        let shown = operator.json(&path).await;
+        let rows = shown["attempts"]["items"].as_array().unwrap();
+        let outcomes: Vec<_> = rows.iter().map(|row| row["outcome"].as_str().unwrap()).collect();
+        assert_eq!(outcomes, ["accepted", "status", "status"]);
+        let auditor = Browser::of(broker, "auditor").await;
+        let shown = auditor.json(&path).await;
+        assert!(shown["attempts"].is_null() && shown["delivery"].is_object(), "{shown}");
+    }
+
     async fn a_large_message_is_folded_and_its_page_stays_small(broker: Broker) {
         let (a, _) = broker.pull_pair().await;
         let long = "A long report of the work. ".repeat(4_000);

@@ -105,6 +105,11 @@ pub const OUTSIDE: &[(&str, &[&str], &str)] = &[
         &[ALL],
         "what is delivered next: a false one repeats or delays a delivery; one for another receiver than the handoff's is not sent",
     ),
+    (
+        "delivery_attempts",
+        &[ALL],
+        "the last attempts at a handoff: the verdict and the end of a delivery have their records",
+    ),
     ("returns", &[ALL], "tasks that wait for an agent to take them back"),
     ("leases", &[ALL], "which broker works at what"),
     ("brokers", &[ALL], "which brokers run"),

@@ -24,6 +24,7 @@ use handoffd::store::{ContentStorage, Needs, Store, Writes};
 use serde_json::json;
 use uuid::Uuid;
 
+use crate::attempts::{attempt, attempts_of, ended};
 use crate::fixture::{
     Given, agent, content_id, given, handoff_id, needs, plan, submit, task_id, transact, write,
 };
@@ -337,6 +338,47 @@ pub async fn messages_and_checkpoints_go_where_that_is_asked(bed: Arc<Bed>) {
     let state = bed.store.find_checkpoint(&run, None, None).await.unwrap().unwrap();
     assert_eq!(unpack(state.part.codec, &state.part.bytes).unwrap(), ERASED_CHECKPOINT);
     assert!(state.part.salt.is_empty());
+}
+
+/// Answers of receivers may repeat what they answer.
+pub async fn the_attempts_at_a_handoff_go_with_its_data_and_with_its_time(bed: Arc<Bed>) {
+    const PLANTED: &str = "jana-PLANTED-IN-AN-ANSWER";
+    let planted = [PLANTED.as_bytes().to_vec()];
+    let (of, other) = (given(1, 1).about("jana", "{}"), given(2, 2));
+    submit(&bed.store, &[of.clone(), other.clone()]).await;
+    let made = async |of: &Given, number, answer| {
+        let writes = attempts_of([attempt(of, number, answer)]);
+        write(&bed.store, writes).await.unwrap();
+    };
+    made(&of, 1, PLANTED).await;
+    made(&of, 2, PLANTED).await;
+    made(&other, 1, "down").await;
+    let stored = async || match bed.side {
+        Side::Sqlite => bed.files(),
+        _ => bed.rows().await,
+    };
+    assert_eq!(found_in(&stored().await, &planted).len(), 1, "the search finds what is there");
+    erase(&bed.store, "jana", 1, ErasureScope::PersonalData).await;
+    assert_eq!(found_in(&stored().await, &planted), [] as [&[u8]; 0]);
+    assert_eq!(bed.store.list_attempts(&of.key()).await.unwrap(), []);
+    assert_eq!(bed.store.list_attempts(&other.key()).await.unwrap().len(), 1);
+
+    // Retention takes those of ended tasks, also where a later attempt than the erasure was kept.
+    made(&of, 3, "later").await;
+    transact(&bed.store, &needs(&[of.clone(), other.clone()]), ended).await.unwrap();
+    for part in 0..2 {
+        let need = PurgeNeed { from: 0, before: Micros(10), limit: 10 };
+        let content_id = ContentId(Uuid::from_u128(0xcd << 96 | part));
+        let next = Kind::Purge(Box::new(PurgeNext { need, content_id, salt: [5; 16] }));
+        let Ok(Reply::Purged(page)) = say(&bed.store, next).await else { panic!("no page") };
+        assert_eq!((page.cleaned, page.contents), (true, if part == 0 { 2 } else { 0 }));
+        for one in [&of, &other] {
+            assert_eq!(bed.store.list_attempts(&one.key()).await.unwrap(), [], "{part}");
+        }
+        // Of a handoff whose content went before.
+        made(&of, 4, "late").await;
+    }
+    assert_eq!(verify(&bed.store, &acme()).await.first_fault, None);
 }
 
 /// A handoff in pieces that names a person: opening, chunk and whole message go with the person's data.

@@ -266,7 +266,14 @@ impl Bed {
     pub async fn rows(&self) -> Vec<u8> {
         let mut raw = self.raw().await;
         let mut bytes = Vec::new();
-        for table in ["personal_data", "handoffs", "contents", "checkpoints", "erasures"] {
+        for table in [
+            "personal_data",
+            "handoffs",
+            "delivery_attempts",
+            "contents",
+            "checkpoints",
+            "erasures",
+        ] {
             let sql =
                 format!("SELECT coalesce(string_agg(t::text, ' '), '')::bytea FROM {table} t");
             let text = String::from_utf8(raw.blob(&sql).await).unwrap();

@@ -7,6 +7,7 @@
 #![allow(unreachable_pub, reason = "nobody's library")]
 
 mod apart;
+mod attempts;
 mod batches;
 mod caps;
 mod cold;
@@ -244,6 +245,8 @@ on_both_sides! {
     opinions:
         an_opinion_is_due_from_its_commit_until_its_record,
         a_due_opinion_has_one_claim_at_a_time_and_its_number_is_the_token;
+    attempts:
+        the_newest_attempts_of_a_handoff_are_kept;
     deliveries:
         a_claim_has_what_an_attempt_needs,
         a_claim_of_a_compressed_message_has_what_was_sent,
@@ -339,6 +342,7 @@ on_both_sides! {
         what_stands_in_for_a_handoff_goes_with_its_data,
         handoffs_that_share_a_content_are_cleaned_over_two_pages,
         messages_and_checkpoints_go_where_that_is_asked,
+        the_attempts_at_a_handoff_go_with_its_data_and_with_its_time,
         the_chunks_of_a_stream_go_with_its_message,
         what_came_back_from_a_backup_is_named,
         a_hold_on_the_subject_or_on_a_task_is_seen,

@@ -64,7 +64,7 @@ NAMES = {
     "removeHandoffTarget": "allowlist.remove_target", "addHandoffTarget": "allowlist.add_target",
     "getAllowlist": "allowlist.graph",
     "pollInbox": "handoffs.inbox",
-    "appendChunks": "handoffs.append_chunk", "listChunks": "handoffs.chunks",
+    "appendChunks": "handoffs.append_chunk", "listChunks": "handoffs.chunks", "listAttempts": "handoffs.attempts",
     "askHandoff": "handoffs.ask", "answerHandoff": "handoffs.answer",
     "getCheckpointNote": "audit.checkpoint_note", "listTreeKeys": "audit.tree_keys",
     "getLogCheckpoint": "audit.log_checkpoint", "getLogTile": "audit.log_tile",

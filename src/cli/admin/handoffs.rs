@@ -64,5 +64,27 @@ pub(super) const RESOURCE: Resource = Resource {
             watch: true,
             ..Action::READ
         },
+        Action {
+            name: "attempts",
+            about: "List the last attempts at delivering a handoff, newest first",
+            path: "/handoffs/{HANDOFF}/attempts",
+            args: &[HANDOFF],
+            shape: Shape::Rows {
+                at: "/items",
+                columns: &[
+                    Column("ATTEMPT", "/attempt"),
+                    Column("BEGUN", "/begunAt"),
+                    Column("MS", "/durationMs"),
+                    Column("TRANSPORT", "/transport"),
+                    Column("OUTCOME", "/outcome"),
+                    Column("STATUS", "/status"),
+                    Column("ERROR", "/error"),
+                    Column("ANSWER", "/answer"),
+                ],
+                foot: &[Column("begun so far", "/attempts")],
+            },
+            watch: true,
+            ..Action::READ
+        },
     ],
 };

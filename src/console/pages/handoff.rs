@@ -38,6 +38,11 @@ async fn make(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
         .lead(text::visible(handoff.text("reason")))
         .buttons([letter.then_some(open)])
         .part("delivery", "Delivery", Content::Facts(delivery(desk, &handoff)));
+    if let Some(attempts) = attempts(desk, id, &handoff).await {
+        sheet = sheet
+            .part("attempts", "Attempts", Content::Table(attempts))
+            .note("Answers are text of receivers. The API has their first 4 KiB and the headers of the requests.");
+    }
     if let Some(findings) = findings(&handoff) {
         sheet = sheet.part("safety", "Marked by the scan", Content::Table(findings));
     }
@@ -81,6 +86,43 @@ fn delivery(desk: &Desk, handoff: &Json) -> Facts {
         ("Successor", handoff_id(handoff.get("successorId"))),
         ("Before it", handoff_id(handoff.get("parentHandoffId"))),
     ])
+}
+
+/// Characters of an answer that a row shows.
+const ANSWER: usize = 300;
+
+/// The attempts that are kept; none for a visitor who may not read them.
+async fn attempts(desk: &Desk, id: &str, handoff: &Json) -> Option<Table> {
+    if ["", "0"].contains(&handoff.text("attempts")) || handoff.text("deliveryMode") == "pull" {
+        return None;
+    }
+    let list = desk.get(&["handoffs", id, "attempts"], &[]).await.unwrap_or_default();
+    let columns = [
+        ("attempt", "Attempt#"),
+        ("begunAt", "Begun"),
+        ("durationMs", "Took#"),
+        ("transport", "By"),
+        ("outcome", "Outcome"),
+        ("status", "HTTP#"),
+        ("error", "Error"),
+        ("answer", "Answer"),
+    ];
+    let row = |attempt: &Json| {
+        let outcome = attempt.get("outcome");
+        let taken = ["accepted", "received"].contains(&outcome.as_text());
+        vec![
+            Cell::number(attempt.get("attempt")),
+            Cell::time(attempt.get("begunAt"), desk.now, ""),
+            Cell::millis(attempt.get("durationMs")),
+            Cell::text(attempt.get("transport")),
+            Cell::status(outcome).toned(if taken { "good" } else { "warn" }),
+            Cell::number(attempt.get("status")),
+            Cell::text(attempt.get("error")),
+            Cell::excerpt(attempt.get("answer"), ANSWER),
+        ]
+    };
+    let items = list.list("items");
+    (!items.is_empty()).then(|| Table::of(&columns, "").rows(items.iter().map(row)))
 }
 
 fn about(desk: &Desk, handoff: &Json) -> Facts {

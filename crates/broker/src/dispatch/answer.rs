@@ -90,6 +90,21 @@ pub struct AttemptFailure {
     pub answered: Option<String>,
 }
 
+/// An answer as it came, for operators. Its body is text of others and reaches no log.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RawAnswer {
+    pub status: u16,
+    /// Without its content codings; of one that decides nothing the beginning.
+    pub body: Vec<u8>,
+}
+
+impl std::fmt::Debug for RawAnswer {
+    /// Omits the body.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RawAnswer").field("status", &self.status).finish_non_exhaustive()
+    }
+}
+
 /// Longest answer of a server that a failure quotes, in characters.
 const ANSWERED_MAX_CHARS: usize = 500;
 

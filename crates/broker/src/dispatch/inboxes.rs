@@ -196,6 +196,7 @@ impl Inboxes {
                     outcome: outcome.clone(),
                     content: None,
                     lease_until: now,
+                    row: None,
                 })),
             })
         });

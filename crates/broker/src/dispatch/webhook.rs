@@ -21,11 +21,13 @@ use reqwest::header::{
 };
 use reqwest::{Method, Response};
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::answer::{
-    AttemptFailure, AttemptOutcome, FailureClass, body_matters, classify, parse_retry_after,
+    AttemptFailure, AttemptOutcome, FailureClass, RawAnswer, body_matters, classify,
+    parse_retry_after,
 };
+use super::attempt_row::ANSWER_BYTES;
 use super::conventions;
 use super::egress::{EgressDenied, GuardedClient};
 use super::standard_webhooks::{
@@ -36,6 +38,9 @@ use handoffd_store::fault::{self, Step};
 
 /// Largest number of bytes read of an answer.
 pub const ANSWER_MAX_BYTES: usize = 1024 * 1024;
+
+/// Longest wait for the beginning of a body that decides nothing.
+const BEGINNING_WAIT: Duration = Duration::from_secs(1);
 
 /// Sends webhooks through the guarded client. Clones share connections.
 #[derive(Debug, Clone)]
@@ -147,25 +152,35 @@ impl fmt::Debug for WebhookRequest {
 #[async_trait]
 pub trait Post: Send + Sync {
     /// Makes one attempt. Dropping the future abandons the attempt, which the receiver may have seen.
-    async fn send(&self, request: WebhookRequest) -> (AttemptOutcome, Timing);
+    async fn send(&self, request: WebhookRequest) -> Posted;
+}
+
+/// An attempt that was made.
+#[derive(Debug, Clone)]
+pub struct Posted {
+    pub outcome: AttemptOutcome,
+    pub timing: Timing,
+    /// The receiver's answer, where one came.
+    pub answer: Option<RawAnswer>,
 }
 
 #[async_trait]
 impl Post for WebhookClient {
-    async fn send(&self, request: WebhookRequest) -> (AttemptOutcome, Timing) {
+    async fn send(&self, request: WebhookRequest) -> Posted {
         let started = Instant::now();
         let first_byte = Arc::new(FirstByteSent::default());
         let limit = AttemptLimit::new(&request, started, Arc::clone(&first_byte));
         let mut overdue = false;
-        let outcome = match self.attempt(request, started, &limit, &mut overdue).await {
-            Ok(outcome) => outcome,
+        let (outcome, answer) = match self.attempt(request, started, &limit, &mut overdue).await {
+            Ok((outcome, answer)) => (outcome, Some(answer)),
             Err(failure) => {
                 conventions::broke(&failure);
-                AttemptOutcome::Failed(failure)
+                (AttemptOutcome::Failed(failure), None)
             }
         };
         let sent = first_byte.left.get().map(|left| left.duration_since(started));
-        (outcome, Timing { elapsed: started.elapsed(), sent, overdue })
+        let timing = Timing { elapsed: started.elapsed(), sent, overdue };
+        Posted { outcome, timing, answer }
     }
 }
 
@@ -222,7 +237,7 @@ impl WebhookClient {
         started: Instant,
         limit: &AttemptLimit,
         overdue: &mut bool,
-    ) -> Result<AttemptOutcome, AttemptFailure> {
+    ) -> Result<(AttemptOutcome, RawAnswer), AttemptFailure> {
         let headers = signed_headers(&request)?;
         let sending = self
             .client
@@ -234,7 +249,7 @@ impl WebhookClient {
                 Arc::clone(&limit.first_byte),
             )))
             .send();
-        let response = match limit.within(sending).await {
+        let mut response = match limit.within(sending).await {
             Ok(result) => result.map_err(|error| failure_of(&error))?,
             Err(ended) => {
                 *overdue = ended.by_verdict;
@@ -266,10 +281,28 @@ impl WebhookClient {
                 }
             }
         } else {
-            Vec::new()
+            let mut beginning = Vec::new();
+            // The status decides, whatever comes of the body and however late.
+            let reading = timeout(BEGINNING_WAIT, read_beginning(&mut response, &mut beginning));
+            let _ = limit.within(reading).await;
+            beginning
         };
         let now_s = request.timestamp_s.saturating_add_unsigned(started.elapsed().as_secs());
-        Ok(classify(status, retry_after.as_deref(), &body, now_s))
+        let outcome = classify(status, retry_after.as_deref(), &body, now_s);
+        Ok((outcome, RawAnswer { status, body }))
+    }
+}
+
+/// Reads the first bytes of a body that decides nothing, for operators; none where it is in a content coding.
+async fn read_beginning(response: &mut Response, into: &mut Vec<u8>) {
+    if !codings(response.headers()).is_empty() {
+        return;
+    }
+    while into.len() < ANSWER_BYTES
+        && let Ok(Some(chunk)) = response.chunk().await
+    {
+        let room = ANSWER_BYTES - into.len();
+        into.extend_from_slice(&chunk[..chunk.len().min(room)]);
     }
 }
 
@@ -367,23 +400,8 @@ fn signed_headers(request: &WebhookRequest) -> Result<HeaderMap, AttemptFailure>
         ));
     }
     let signature = signature(&request.secrets, &request.id, request.timestamp_s, &request.body);
-    let more = &request.headers;
-    let values = [
-        (HEADER_ID, Some(request.id.clone())),
-        (HEADER_TIMESTAMP, Some(request.timestamp_s.to_string())),
-        (HEADER_SIGNATURE, Some(signature)),
-        ("traceparent", more.traceparent.clone()),
-        ("tracestate", more.tracestate.clone()),
-        ("handoff-id", more.handoff_id.clone()),
-        ("handoff-task-id", more.task_id.clone()),
-        ("handoff-attempt", more.attempt.map(|n| n.to_string())),
-        ("handoff-fencing-token", more.fencing_token.map(|token| token.to_string())),
-        ("handoff-chunk", more.chunk.map(|seq| seq.to_string())),
-        ("handoff-test", more.test.then(|| "true".to_owned())),
-        ("authorization", more.authorization.clone()),
-        ("x-a2a-notification-token", more.notification_token.clone()),
-    ];
-    let mut headers = HeaderMap::with_capacity(values.len() + 2);
+    let values = named_headers(&request.id, request.timestamp_s, signature, &request.headers);
+    let mut headers = HeaderMap::with_capacity(values.len() + 4);
     let json = HeaderValue::from_static("application/json");
     headers.insert(ACCEPT, json.clone());
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
@@ -403,6 +421,30 @@ fn signed_headers(request: &WebhookRequest) -> Result<HeaderMap, AttemptFailure>
         headers.insert(HeaderName::from_static(name), value);
     }
     Ok(headers)
+}
+
+/// The headers of a webhook by name, but those that HTTP itself needs.
+pub(super) fn named_headers(
+    id: &str,
+    timestamp_s: i64,
+    signature: String,
+    more: &HandoffHeaders,
+) -> [(&'static str, Option<String>); 13] {
+    [
+        (HEADER_ID, Some(id.to_owned())),
+        (HEADER_TIMESTAMP, Some(timestamp_s.to_string())),
+        (HEADER_SIGNATURE, Some(signature)),
+        ("traceparent", more.traceparent.clone()),
+        ("tracestate", more.tracestate.clone()),
+        ("handoff-id", more.handoff_id.clone()),
+        ("handoff-task-id", more.task_id.clone()),
+        ("handoff-attempt", more.attempt.map(|n| n.to_string())),
+        ("handoff-fencing-token", more.fencing_token.map(|token| token.to_string())),
+        ("handoff-chunk", more.chunk.map(|seq| seq.to_string())),
+        ("handoff-test", more.test.then(|| "true".to_owned())),
+        ("authorization", more.authorization.clone()),
+        ("x-a2a-notification-token", more.notification_token.clone()),
+    ]
 }
 
 /// The codings of an answer, in the order in which they were applied; `identity` is none.

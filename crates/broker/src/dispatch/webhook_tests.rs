@@ -58,11 +58,11 @@ fn request(url: impl Into<String>) -> WebhookRequest {
 }
 
 async fn outcome(client: &WebhookClient, request: WebhookRequest) -> AttemptOutcome {
-    client.send(request).await.0
+    client.send(request).await.outcome
 }
 
 async fn failure(client: &WebhookClient, request: WebhookRequest) -> AttemptFailure {
-    match client.send(request).await.0 {
+    match client.send(request).await.outcome {
         AttemptOutcome::Failed(failure) => failure,
         other => panic!("no failure: {other:?}"),
     }
@@ -248,7 +248,7 @@ async fn f2_4_the_verdict_has_its_time_from_the_first_byte_on() {
     let (url, client) = (serve(silent).await, client(LOOPBACK));
     for clock in [VerdictClock::FromFirstByte(SHORT), VerdictClock::Running(SHORT)] {
         let sent = WebhookRequest { verdict: clock, ..request(&url) };
-        let (outcome, timing) = client.send(sent).await;
+        let Posted { outcome, timing, .. } = client.send(sent).await;
         let AttemptOutcome::Failed(failure) = outcome else { panic!("no failure: {outcome:?}") };
         assert_eq!((failure.class, failure.reached), (FailureClass::Timeout, true));
         assert!(timing.overdue && timing.elapsed < GENEROUS / 2, "{timing:?}");
@@ -256,11 +256,11 @@ async fn f2_4_the_verdict_has_its_time_from_the_first_byte_on() {
     }
     // The attempt's own time ends before the verdict's: a failed attempt, not a late verdict.
     let sent = WebhookRequest { timeout: SHORT, ..request(&url) };
-    let (_, timing) = client.send(sent).await;
+    let Posted { timing, .. } = client.send(sent).await;
     assert!(!timing.overdue && timing.sent.is_some());
     // Nothing left for a receiver that is not there: its clock did not start.
     let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let (_, timing) = client.send(request(format!("http://{nobody}/"))).await;
+    let Posted { timing, .. } = client.send(request(format!("http://{nobody}/"))).await;
     assert!(!timing.overdue && timing.sent.is_none(), "{timing:?}");
 }
 
@@ -269,7 +269,7 @@ async fn silence_is_a_timeout_that_may_have_reached_the_receiver() {
     let url = serve(Router::new().fallback(any(std::future::pending::<()>))).await;
     let mut sent = request(url);
     sent.timeout = SHORT;
-    let (ended, timing) = client(LOOPBACK).send(sent).await;
+    let Posted { outcome: ended, timing, .. } = client(LOOPBACK).send(sent).await;
     let AttemptOutcome::Failed(failed) = ended else {
         panic!("no failure: {ended:?}");
     };

@@ -53,7 +53,7 @@ async fn an_unknown_issuer_is_refused_before_anything_is_said() {
             timeout: Duration::from_secs(20),
             verdict: VerdictClock::Stopped,
         };
-        let (outcome, _) = WebhookClient::new(client).send(request).await;
+        let outcome = WebhookClient::new(client).send(request).await.outcome;
         let AttemptOutcome::Failed(failed) = outcome else {
             panic!("no failure: {outcome:?}");
         };

@@ -26,6 +26,7 @@ use handoffd_core::evidence::record::{
     Actor, ClassifierFacts, PersonalPart, RecordContent, RecordParty, SafetyFacts,
 };
 use handoffd_store::clock;
+use handoffd_store::store::attempts::AttemptRow;
 use handoffd_store::store::contracts::ContractRow;
 use handoffd_store::store::erasure::{HoldRow, PageNeed, PurgeNeed, SubjectRef};
 use handoffd_store::store::events::SubscriptionRow;
@@ -536,6 +537,8 @@ pub struct Settle {
     pub content: Option<RecordContent>,
     /// The end of the lease that an acceptance grants.
     pub lease_until: Micros,
+    /// The row of the attempt, where one is kept.
+    pub row: Option<Box<AttemptRow>>,
 }
 
 /// A message that was compressed before an attempt.

@@ -140,6 +140,7 @@ pub(super) fn settle(id: u8, task: u8, at: i64, attempt: i32, outcome: Outcome) 
             outcome,
             content: None,
             lease_until: Micros(at).plus(Duration::from_secs(1)),
+            row: None,
         })),
     )
 }

@@ -21,6 +21,8 @@ use handoffd_core::evidence::append::LoggedRecord;
 use handoffd_store::store::{DeliveryClaim, HandoffKey, ReceiverKey, Store};
 
 mod agents;
+#[cfg(test)]
+mod attempts_tests;
 mod capped;
 mod caps;
 mod case;

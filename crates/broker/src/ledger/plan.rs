@@ -12,6 +12,7 @@ use handoffd_core::domain::ids::Micros;
 use handoffd_core::domain::progress::Edge;
 use handoffd_core::domain::task::Task;
 use handoffd_core::evidence::record::RecordDraft;
+use handoffd_store::store::attempts::AttemptRow;
 use handoffd_store::store::contracts::{ContractRow, RepeatRow};
 use handoffd_store::store::erasure::{ErasureRow, ErasureState, ErasureWrite, HoldRow};
 use handoffd_store::store::events::{
@@ -54,6 +55,8 @@ pub enum Change {
     Opinion(HandoffKey, Micros),
     /// Ask no more: the opinion is recorded.
     NoOpinion(HandoffKey),
+    /// Keep an attempt at a handoff, in the place of the oldest that its ring has.
+    Attempt(Box<AttemptRow>),
     Checkpoint(CheckpointRow),
     /// Remember a use of an `Idempotency-Key`.
     Idempotency(IdempotencyRow),
@@ -147,6 +150,10 @@ impl Plan {
             Change::NoOpinion(key) => {
                 state.opinions.remove(&key);
                 writes.opinions.insert(key, None);
+            }
+            Change::Attempt(row) => {
+                let key = (row.tenant.clone(), row.handoff_id);
+                writes.attempts.insert((key, row.slot()), *row);
             }
             Change::Checkpoint(row) => self.add_checkpoint(row),
             Change::Idempotency(row) => {

@@ -387,7 +387,7 @@ pub(super) fn put_checkpoint(
 
 pub(super) fn is_same(known: &Handoff, whole: &[u8]) -> bool {
     // An erased digest can no longer tell: the id decides then.
-    known.digest.is_empty()
+    known.is_erased()
         || commit(CommitmentSubject::Submission, &known.digest_salt, whole)[..] == known.digest
 }
 

@@ -14,13 +14,14 @@ use super::groups;
 use super::plan::{Change, Decision};
 use super::returns;
 use super::streams;
-use handoffd_core::domain::handoff::{HANDED_ON, HandoffEvent, HandoffStatus};
+use handoffd_core::domain::handoff::{HANDED_ON, Handoff, HandoffEvent, HandoffStatus};
 use handoffd_core::domain::ids::Micros;
 use handoffd_core::domain::lease::{HolderPulse, Silence};
 use handoffd_core::domain::question::ANSWER_TIMEOUT;
 use handoffd_core::domain::ruling::Trigger;
 use handoffd_core::domain::task::TaskStatus;
 use handoffd_core::evidence::record::{RecordContent, RecordKind};
+use handoffd_store::store::attempts::AttemptRow;
 use handoffd_store::store::{BatchState, OutboxRow};
 
 /// A receiver's word by callback.
@@ -123,11 +124,19 @@ pub(super) fn settle(
         let overtaken = case.handoff.clock.offered_at.is_none()
             && case.handoff.accepted_at.is_some()
             && case.handoff.attempts == settle.attempt;
-        return Ok(match settle.begun_at.filter(|_| overtaken) {
+        // The handoff's last attempt is kept, though a callback or another broker ended it.
+        let last = settle.row.as_deref().filter(|row| row.attempt == case.handoff.attempts);
+        let last = last.map(|row| keep(row, &case.handoff));
+        let (mut changes, reply) = match settle.begun_at.filter(|_| overtaken) {
             Some(at) => case.note_offer(at),
             None => (Vec::new(), Reply::Superseded),
-        });
+        };
+        changes.extend(last);
+        return Ok((changes, reply));
     };
+    if let Some(row) = settle.row.as_deref() {
+        case.changes.push(keep(row, &case.handoff));
+    }
     if let Some(at) = settle.begun_at {
         case.handoff.clock.offer(at);
     }
@@ -184,6 +193,15 @@ pub(super) fn settle(
         Outcome::Unclaimed => case.undo(&expired("INBOX_TIMEOUT", Trigger::Timeout))?,
     }
     Ok(case.close())
+}
+
+/// Keeps an attempt; of a handoff that was erased meanwhile, without the words of others.
+fn keep(row: &AttemptRow, handoff: &Handoff) -> Change {
+    let mut row = row.clone();
+    if handoff.is_erased() {
+        row.erase();
+    }
+    Change::Attempt(Box::new(row))
 }
 
 /// The compressed message becomes what the receiver gets. Only the current attempt's claimant decides that, and only

@@ -13,7 +13,7 @@ use super::pieces::is_opening;
 use super::receivers;
 use super::world::World;
 use crate::dispatch::answer::{AttemptFailure, AttemptOutcome, FailureClass, classify};
-use crate::dispatch::webhook::{Post, Timing, VerdictClock, WebhookRequest};
+use crate::dispatch::webhook::{Post, Posted, Timing, VerdictClock, WebhookRequest};
 use handoffd_core::domain::ids::{AgentId, HandoffId, TaskId};
 
 /// An attempt as its receiver sees it.
@@ -69,7 +69,7 @@ fn verdict_ends(
 
 #[async_trait]
 impl Post for Wire {
-    async fn send(&self, request: WebhookRequest) -> (AttemptOutcome, Timing) {
+    async fn send(&self, request: WebhookRequest) -> Posted {
         let started = Instant::now();
         self.host.moves().await;
         let arrival = arrival(&request).expect("the headers that receivers are promised");
@@ -98,7 +98,8 @@ impl Post for Wire {
         // The broker knows from here on.
         self.world.books().answered(&arrival, &outcome);
         let sent = sent.map(|at| at - started);
-        (outcome, Timing { elapsed: started.elapsed(), sent, overdue })
+        let timing = Timing { elapsed: started.elapsed(), sent, overdue };
+        Posted { outcome, timing, answer: None }
     }
 }
 

@@ -469,6 +469,12 @@ impl Handoff {
         self.reason.take_if(|reason| words && !is_code(reason));
     }
 
+    /// Whether an erasure took the digest of its submission, and what goes with it.
+    #[must_use]
+    pub fn is_erased(&self) -> bool {
+        self.digest.is_empty()
+    }
+
     /// Whether its message still comes in pieces.
     #[must_use]
     pub fn is_streaming(&self) -> bool {

@@ -198,6 +198,28 @@ impl RedactionPolicy {
         }
     }
 
+    /// An answer as operators may read it: without credentials, and a JSON object as [`Self::redact_words`] has it. `None`
+    /// where patterns name values and the text begins like JSON without being an object: they cannot be found in it.
+    #[must_use]
+    pub fn redact_answer(&self, text: &str) -> Option<String> {
+        let whole = serde_json::from_str(text).ok();
+        let Some(Value::Object(answer)) = whole else {
+            let looks_like_json = text.trim_start().starts_with(['{', '[']);
+            if looks_like_json && !self.patterns.is_empty() {
+                return None;
+            }
+            let mut text = Value::from(text);
+            credential::redact(None, &mut text);
+            return text.as_str().map(str::to_owned);
+        };
+        let mut redacted = answer.clone();
+        self.redact_words(&mut redacted);
+        let mut redacted = Value::Object(redacted);
+        credential::redact(None, &mut redacted);
+        let is_same = redacted == Value::Object(answer);
+        Some(if is_same { text.to_owned() } else { redacted.to_string() })
+    }
+
     /// Redacts at and below a value at `path`.
     fn redact_at(&self, path: &[&str], value: &mut Value, items: ItemPlaces) -> bool {
         let mut states: Vec<&[PatternStep]> = self.patterns.iter().map(Vec::as_slice).collect();
@@ -520,5 +542,27 @@ mod tests {
         let mut kept = message();
         assert!(!RedactionPolicy::default().redact_message(&mut kept));
         assert_eq!(kept, message());
+    }
+
+    #[test]
+    fn an_answer_is_kept_as_far_as_its_values_can_be_found() {
+        let policy = RedactionPolicy::parse(&["/details/**/ssn"]).unwrap();
+        let answer = r#"{"status":"REJECTED", "details":{"who":{"ssn":"123"}}}"#;
+        assert_eq!(
+            policy.redact_answer(answer).unwrap(),
+            r#"{"details":{"who":{"ssn":"[REDACTED:policy]"}},"status":"REJECTED"}"#
+        );
+        let plain = r#"{"status": "REJECTED"}"#;
+        assert_eq!(policy.redact_answer(plain).unwrap(), plain);
+        assert_eq!(policy.redact_answer(&answer[..40]), None, "it is cut");
+        assert_eq!(policy.redact_answer(r#" [{"ssn":"123"}]"#), None);
+        assert_eq!(policy.redact_answer("<html>500</html>").unwrap(), "<html>500</html>");
+        let none = RedactionPolicy::default();
+        assert_eq!(none.redact_answer(&answer[..40]).unwrap(), answer[..40]);
+        let key = "db password is wrong for AKIAQ7RT5WZKX2M4N8PV";
+        for policy in [policy, none] {
+            let answer = policy.redact_answer(key).unwrap();
+            assert!(!answer.contains("AKIAQ7RT5WZKX2M4N8PV"), "{answer}");
+        }
     }
 }

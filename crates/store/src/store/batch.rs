@@ -8,7 +8,7 @@ use crate::store::erasure::{
 use crate::store::{
     AgentKey, AgentRow, CheckpointRow, DeadLetterRow, EdgeKey, EscalationKey, HandoffKey,
     IdempotencyKey, IdempotencyRow, KeyRow, OutboxRow, RefusedTaskKey, RefusedTaskRow, ReturnRow,
-    RunKey, TaskKey, contracts, events, refusals, schemas, streams,
+    RunKey, TaskKey, attempts, contracts, events, refusals, schemas, streams,
 };
 use handoffd_core::domain::cap::{Cap, CapKey, CapScope};
 use handoffd_core::domain::escalation::Escalation;
@@ -317,4 +317,6 @@ pub struct Writes {
     pub opinions: BTreeMap<HandoffKey, Option<Micros>>,
     /// New rows of refused messages.
     pub refusals: Vec<refusals::RefusalRow>,
+    /// Attempts at handoffs, by the handoff and the place in its ring.
+    pub attempts: BTreeMap<(HandoffKey, i32), attempts::AttemptRow>,
 }

@@ -225,7 +225,8 @@ pub struct ErasureWrite {
     /// Personal data: salt, bytes and the subject's id are deleted.
     pub data: Vec<DataSlot>,
     /// The handoffs with this data, and those that stand in for them: the salted digest of the whole submission is
-    /// deleted, since it covers the data too, and `tracestate`, into which any earlier party may have written.
+    /// deleted, since it covers the data too, and `tracestate`, into which any earlier party may have written; and their
+    /// attempts, whose answers may repeat the data.
     pub handoffs: Vec<HandoffId>,
     /// Contents: salt and bytes are deleted. The cold tier finds its copies by the missing salt, see
     /// `erasure::ColdTier`.

@@ -33,7 +33,8 @@ pub use row_types::{
 };
 
 pub use tables::{
-    attention, caps, console_sessions, contracts, opinions, refusals, requests, schemas, streams,
+    attempts, attention, caps, console_sessions, contracts, opinions, refusals, requests, schemas,
+    streams,
 };
 
 mod batch;
@@ -493,6 +494,7 @@ pub trait Store:
     + refusals::RefusalStore
     + console_sessions::SessionStore
     + attention::AttentionStore
+    + attempts::AttemptStore
 {
 }
 
@@ -515,5 +517,6 @@ impl<T> Store for T where
         + refusals::RefusalStore
         + console_sessions::SessionStore
         + attention::AttentionStore
+        + attempts::AttemptStore
 {
 }

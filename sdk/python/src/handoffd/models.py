@@ -289,6 +289,26 @@ class AskBody(BaseModel):
     """
 
 
+class AttemptHeader(BaseModel):
+    """
+    A header of a request.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    name: str
+    """
+    Name, as it was sent.
+    """
+    value: str
+    """
+    Value; `[REDACTED:secret]` in the place of a signature, a key, a token or a signed link.
+    """
+
+
 class BudgetBody(BaseModel):
     """
     An addition to a budget.
@@ -5248,6 +5268,108 @@ class AskedView(BaseModel):
     state: Literal["OPEN", "ANSWERED", "CLOSED"] | str
     """
     Whether the question waits for its answer.
+    """
+
+
+class AttemptView(BaseModel):
+    """
+    An attempt at a handoff.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    answer: str | None = None
+    """
+    The first 4 KiB of the receiver's answer: text of others, shown as it came. Absent where there was none, or where it
+    may hold values that the redaction policy names.
+    """
+    attempt: int
+    """
+    From 1.
+    """
+    begun_at: Annotated[AwareDatetime, Field(alias="begunAt")]
+    """
+    When it began, RFC 3339.
+    """
+    duration_ms: Annotated[float | None, Field(alias="durationMs")] = None
+    """
+    How long it took, in milliseconds; absent where nothing was sent.
+    """
+    error: str | None = None
+    """
+    The failure, in a sentence of the broker or as a code.
+    """
+    outcome: (
+        Literal[
+            "accepted",
+            "rejected",
+            "received",
+            "busy",
+            "gone",
+            "away",
+            "not_sent",
+            "request",
+            "egress",
+            "dns",
+            "connect",
+            "tls",
+            "timeout",
+            "status",
+            "redirect",
+            "protocol",
+            "body_too_large",
+            "unauthorized",
+            "missing",
+            "refused",
+        ]
+        | str
+    )
+    """
+    How it ended.
+    """
+    request_headers: Annotated[list[AttemptHeader], Field(alias="requestHeaders")]
+    """
+    Headers that the broker set for this handoff.
+    """
+    status: int | None = None
+    """
+    HTTP status of the answer; absent where none came.
+    """
+    transport: Literal["webhook", "pull", "a2a", "temporal", "sqs", "nats", "redis", "amqp"] | str | None = None
+    """
+    The way that it took; absent where nothing was sent.
+    """
+
+
+class AttemptsView(BaseModel):
+    """
+    The last attempts at a handoff.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    attempts: int
+    """
+    Attempts begun so far. The first one has no item where the receiver took it at once, nor has one that an erasure or the
+    end of retention took.
+    """
+    handoff_id: Annotated[str, Field(alias="handoffId")]
+    """
+    UUID of the handoff.
+    """
+    items: list[AttemptView]
+    """
+    Newest first.
+    """
+    kept: int
+    """
+    Most items: of more attempts the newest are kept.
     """
 
 

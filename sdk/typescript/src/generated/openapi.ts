@@ -832,6 +832,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/handoffs/{handoffId}/attempts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The last attempts at delivering a handoff, newest first. */
+        get: operations["listAttempts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/handoffs/{handoffId}/chunks": {
         parameters: {
             query?: never;
@@ -2268,6 +2285,72 @@ export interface components {
             } | null;
             /** @description Whether the question waits for its answer. */
             state: components["schemas"]["QuestionState"];
+        };
+        /** @description A header of a request. */
+        AttemptHeader: {
+            /** @description Name, as it was sent. */
+            name: string;
+            /** @description Value; `[REDACTED:secret]` in the place of a signature, a key, a token or a signed link. */
+            value: string;
+        };
+        /** @description How an attempt at a delivery ended, as the metric of attempts has it. Any other word is the class of a failure. A later version may have more. */
+        AttemptOutcome: ("accepted" | "rejected" | "received" | "busy" | "gone" | "away" | "not_sent" | "request" | "egress" | "dns" | "connect" | "tls" | "timeout" | "status" | "redirect" | "protocol" | "body_too_large" | "unauthorized" | "missing" | "refused") | (string & {});
+        /** @description An attempt at a handoff. */
+        AttemptView: {
+            /**
+             * @description The first 4 KiB of the receiver's answer: text of others, shown as it came. Absent where there was none, or where it
+             *     may hold values that the redaction policy names.
+             */
+            answer?: string | null;
+            /**
+             * Format: int32
+             * @description From 1.
+             */
+            attempt: number;
+            /**
+             * Format: date-time
+             * @description When it began, RFC 3339.
+             */
+            begunAt: string;
+            /**
+             * Format: double
+             * @description How long it took, in milliseconds; absent where nothing was sent.
+             */
+            durationMs?: number | null;
+            /** @description The failure, in a sentence of the broker or as a code. */
+            error?: string | null;
+            /** @description How it ended. */
+            outcome: components["schemas"]["AttemptOutcome"];
+            /** @description Headers that the broker set for this handoff. */
+            requestHeaders: components["schemas"]["AttemptHeader"][];
+            /**
+             * Format: int32
+             * @description HTTP status of the answer; absent where none came.
+             */
+            status?: number | null;
+            /** @description The way that it took; absent where nothing was sent. */
+            transport?: components["schemas"]["DeliveryMode"];
+        };
+        /** @description The last attempts at a handoff. */
+        AttemptsView: {
+            /**
+             * Format: int32
+             * @description Attempts begun so far. The first one has no item where the receiver took it at once, nor has one that an erasure or the
+             *     end of retention took.
+             */
+            attempts: number;
+            /**
+             * Format: uuid
+             * @description UUID of the handoff.
+             */
+            handoffId: string;
+            /** @description Newest first. */
+            items: components["schemas"]["AttemptView"][];
+            /**
+             * Format: int32
+             * @description Most items: of more attempts the newest are kept.
+             */
+            kept: number;
         };
         /** @description The cause of an item. */
         AttentionKind: ("ESCALATED" | "DEAD_LETTERED" | "RECEIVER_DELETED" | "ENDPOINT_DISABLED" | "BUDGET_USED_UP" | "CAP_USED_UP" | "NOT_FETCHED" | "DELIVERY_FAILING" | "RECEIVER_PAUSED" | "TASKS_IDLE" | "SUBSCRIPTION_DISABLED") | (string & {});
@@ -11192,6 +11275,50 @@ export interface operations {
                 };
             };
             503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    listAttempts: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The handoff's UUID */
+                handoffId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The attempts that are kept */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AttemptsView"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description Neither an operator nor an admin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such handoff */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
             default: components["responses"]["Refused"];
         };
     };

@@ -60,6 +60,7 @@ export const OPERATIONS = {
   heartbeatHandoff: ["POST", "/handoffs/{handoffId}/heartbeat"],
   lintContracts: ["POST", "/contracts/lint"],
   listAgents: ["GET", "/agents"],
+  listAttempts: ["GET", "/handoffs/{handoffId}/attempts"],
   listAttention: ["GET", "/attention"],
   listCaps: ["GET", "/caps"],
   listCheckpoints: ["GET", "/tasks/{taskId}/checkpoints"],

@@ -159,6 +159,10 @@ export class Handoffs extends Service {
   ): AsyncGenerator<Answer<"listRefusals">["items"][number], void> {
     return pages((cursor) => this.refusals({ ...query, ...(cursor === undefined ? {} : { cursor }) }));
   }
+  /** The last attempts at delivering a handoff, the newest first, with the receiver's answers. Operator. */
+  attempts(handoffId: string): Promise<Answer<"listAttempts">> {
+    return this.transport.call("listAttempts", { path: { handoffId } });
+  }
   /** The handed-over context as one guarded user turn, in text. */
   async prompt(handoffId: string, query: Omit<Query_<"getPrompt">, "format"> = {}): Promise<string> {
     const response = await this.transport.send("getPrompt", {

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::super::answer::{AnswerFields, AttemptOutcome};
+use super::super::answer::{AnswerFields, AttemptOutcome, RawAnswer};
+use super::super::attempt_row;
 use super::super::conventions;
 use super::super::lanes::Health;
 use super::super::standard_webhooks::WebhookSecret;
@@ -26,10 +27,14 @@ use handoffd_core::evidence::record::Actor;
 use handoffd_core::gate::schema::older::SCHEMA_UNREADABLE;
 use handoffd_core::sw4rm::{self, DeliveryFacts};
 use handoffd_store::fault::{self, Step};
+use handoffd_store::store::attempts::AttemptRow;
 use handoffd_store::store::{AgentRow, DeliveryClaim};
 
 /// Longest rest of a verdict's time that an attempt reckons with: no attempt lasts that long.
 const MOST_RUNNING: Duration = Duration::from_hours(24);
+
+/// The outcome of an attempt that sent nothing, as label and in its row.
+const NOT_SENT: &str = "not_sent";
 
 /// A handoff's destination and the body in the receiver's form.
 struct HandoffEndpoint {
@@ -47,7 +52,6 @@ struct HandoffEndpoint {
 
 struct AttemptResult {
     tried: AttemptOutcome,
-    mode: DeliveryMode,
     address: String,
     begun_at: Micros,
     /// Deadline of the receiver's verdict, once the receiver could have the handoff.
@@ -56,6 +60,11 @@ struct AttemptResult {
     overdue: bool,
     /// Takes the receiver's reply, where a reply channel brings it.
     reply: Option<ExpectedReply>,
+    took: Duration,
+    transport: Arc<dyn Transport>,
+    /// As it was sent, without its secrets.
+    envelope: Envelope,
+    answer: Option<RawAnswer>,
 }
 
 /// Why a handoff cannot be sent.
@@ -91,7 +100,7 @@ impl Dispatcher {
         {
             // Another claim goes on with it, or the store gives this one back.
             tracing::info!(?why, "not sent");
-            parts.metrics.attempts.with_label_values(&["none", "not_sent"]).inc();
+            parts.metrics.attempts.with_label_values(&["none", NOT_SENT]).inc();
             self.unknown(&claim);
             return;
         }
@@ -99,30 +108,34 @@ impl Dispatcher {
         if claim.attempt == 1 {
             self.0.lanes.first(&(claim.tenant.clone(), claim.target.clone()));
         }
-        let AttemptResult { mut tried, mode, address, begun_at, verdict_by, overdue, reply } =
-            match self.send(&claim).await {
-                Ok(sent) => sent,
-                Err(unsent) => {
-                    self.not_sent(&claim, unsent).await;
-                    self.unknown(&claim);
-                    return;
-                }
-            };
-        let early = match reply {
-            Some(reply) if matches!(tried, AttemptOutcome::Received) && !overdue => {
+        let mut made = match self.send(&claim).await {
+            Ok(sent) => sent,
+            Err(unsent) => {
+                self.not_sent(&claim, unsent).await;
+                self.unknown(&claim);
+                return;
+            }
+        };
+        let (mode, overdue) = (made.transport.describe().mode, made.overdue);
+        let early = match made.reply.take() {
+            Some(reply) if matches!(made.tried, AttemptOutcome::Received) && !overdue => {
                 self.early_reply(&claim, reply).await
             }
             _ => None,
         };
         if let Some(early) = &early {
             let fields = AnswerFields::default();
-            tried = match early.verdict.clone() {
+            made.tried = match early.verdict.clone() {
                 EarlyVerdict::Accepted => AttemptOutcome::Accepted(fields),
                 EarlyVerdict::Rejected(reason) => {
                     AttemptOutcome::Rejected { reason: Some(reason), fields }
                 }
             };
         }
+        let row = self.row_of(&claim, &made);
+        // It may be a megabyte, and the settlement may wait for the store.
+        made.answer = None;
+        let AttemptResult { tried, address, begun_at, verdict_by, .. } = made;
         conventions::conclude(&tried);
         let (mut outcome, mut answer, health) = self.judge(&claim, &tried, verdict_by);
         if overdue {
@@ -154,7 +167,7 @@ impl Dispatcher {
         };
         fault::at(Step::SettleBegin);
         let key_id = early.as_ref().map(|_| Actor::BY_SIGNATURE);
-        let settled = self.settle(&claim, Some(begun_at), outcome, answer, key_id).await;
+        let settled = self.settle(&claim, Some(begun_at), outcome, answer, key_id, row).await;
         fault::at(Step::SettleDone);
         if let Some(early) = early.filter(|_| settled) {
             early.confirm();
@@ -208,9 +221,13 @@ impl Dispatcher {
             UnsentReason::Stopping => return,
         };
         tracing::info!(why = ?unsent, "not sent");
-        self.0.parts.metrics.attempts.with_label_values(&["none", "not_sent"]).inc();
+        self.0.parts.metrics.attempts.with_label_values(&["none", NOT_SENT]).inc();
         let moved = matches!(outcome, Outcome::Moved { .. } | Outcome::Held);
-        self.settle(claim, None, outcome, None, None).await;
+        let row = match &outcome {
+            Outcome::GivenUp { why } => Some(self.unsent_row(claim, why)),
+            _ => None,
+        };
+        self.settle(claim, None, outcome, None, None, row).await;
         if moved {
             self.0.lanes.takes_none(&(claim.tenant.clone(), claim.target.clone()));
         }
@@ -271,8 +288,9 @@ impl Dispatcher {
             let (attempt, token) = (claim.attempt, claim.fencing_token);
             parts.replies.expect(handoff, attempt, token, claim.target.clone())
         });
+        let envelope = attempt.envelope.unsigned();
         let (begun_at, started) = (parts.clock.now(), Instant::now());
-        let Publication { outcome, sent, overdue } =
+        let Publication { outcome, sent, overdue, answer } =
             transport.publish(attempt).instrument(span).await;
         let elapsed = started.elapsed();
         let attempt_seconds = parts.metrics.attempt_seconds.with_label_values(&[mode.as_str()]);
@@ -283,7 +301,64 @@ impl Dispatcher {
             VerdictClock::Running(left) => Some(begun.plus(left)),
             VerdictClock::FromFirstByte(all) => sent.map(|sent| begun.plus(sent + all)),
         };
-        Ok(AttemptResult { tried: outcome, mode, address, begun_at, verdict_by, overdue, reply })
+        Ok(AttemptResult {
+            tried: outcome,
+            address,
+            begun_at,
+            verdict_by,
+            overdue,
+            reply,
+            took: elapsed,
+            transport,
+            envelope,
+            answer,
+        })
+    }
+
+    /// The row of an attempt, where one is kept.
+    fn row_of(&self, claim: &DeliveryClaim, made: &AttemptResult) -> Option<Box<AttemptRow>> {
+        if !attempt_row::is_kept(claim.attempt, &made.tried, made.overdue) {
+            return None;
+        }
+        let failure = match &made.tried {
+            AttemptOutcome::Failed(failure) | AttemptOutcome::Away(failure) => Some(failure),
+            _ => None,
+        };
+        let quoted = failure.and_then(|failure| failure.answered.as_deref()).map(str::as_bytes);
+        let answer = made.answer.as_ref().map(|answer| &answer.body[..]).or(quoted);
+        let status = made.answer.as_ref().map(|answer| answer.status);
+        let status = status.or_else(|| failure.and_then(|failure| failure.status));
+        let policy = &self.0.parts.redaction;
+        Some(Box::new(AttemptRow {
+            tenant: claim.tenant.clone(),
+            handoff_id: claim.handoff_id,
+            attempt: claim.attempt,
+            begun_at: made.begun_at,
+            duration_us: Some(i64::try_from(made.took.as_micros()).unwrap_or(i64::MAX)),
+            transport: Some(made.transport.describe().mode),
+            outcome: label(&made.tried).to_owned(),
+            status: status.map(i32::from),
+            error: failure.map(|failure| attempt_row::shown_error(&failure.detail)),
+            headers: attempt_row::shown_headers(made.transport.headers(&made.envelope)),
+            answer: answer.and_then(|body| attempt_row::shown_answer(body, policy)),
+        }))
+    }
+
+    /// The row of an attempt that sent nothing and ends the delivery.
+    fn unsent_row(&self, claim: &DeliveryClaim, why: &str) -> Box<AttemptRow> {
+        Box::new(AttemptRow {
+            tenant: claim.tenant.clone(),
+            handoff_id: claim.handoff_id,
+            attempt: claim.attempt,
+            begun_at: self.0.parts.clock.now(),
+            duration_us: None,
+            transport: None,
+            outcome: NOT_SENT.to_owned(),
+            status: None,
+            error: Some(why.to_owned()),
+            headers: Vec::new(),
+            answer: None,
+        })
     }
 
     /// Resolves a handoff's destination. A reason against delivery is refreshed from the store before it counts,

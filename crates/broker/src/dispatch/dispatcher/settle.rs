@@ -13,6 +13,7 @@ use handoffd_core::domain::ids::Micros;
 use handoffd_core::evidence::record::{Actor, ActorRole};
 use handoffd_store::clock;
 use handoffd_store::store::DeliveryClaim;
+use handoffd_store::store::attempts::AttemptRow;
 
 impl Dispatcher {
     /// Translates an attempt's outcome for the handoff, the stored answer, and the lane.
@@ -113,6 +114,7 @@ impl Dispatcher {
         outcome: Outcome,
         answer: Option<serde_json::Value>,
         key_id: Option<&str>,
+        row: Option<Box<AttemptRow>>,
     ) -> bool {
         let DispatcherState { parts, ledger, .. } = &*self.0;
         let Some(ledger) = ledger.get() else { return false };
@@ -142,6 +144,7 @@ impl Dispatcher {
                     content(&canonical::to_vec(&answer), now)
                 }),
                 lease_until: now.plus(parts.settings.lease),
+                row,
             })),
         };
         let receiver = (claim.tenant.clone(), claim.target.clone());

@@ -21,7 +21,7 @@ use super::super::a2a::task::{RemoteState, RemoteTask, Sent};
 use super::super::a2a::wire::Operation;
 use super::super::answer::{AnswerFields, AttemptFailure, AttemptOutcome, FailureClass};
 use super::super::webhook::VerdictClock;
-use super::{Attempt, Endpoint, Publication, Transport};
+use super::{Attempt, Endpoint, Envelope, Publication, Transport};
 use crate::judged;
 use crate::vault::Vault;
 use handoffd_core::domain::credential;
@@ -567,6 +567,12 @@ impl Transport for A2aTransport {
             let overdue = verdict.is_some_and(|verdict| verdict <= until);
             Publication { overdue, ..Publication::failed(failure) }
         }
+    }
+
+    /// Its other headers are A2A's own.
+    fn headers(&self, envelope: &Envelope) -> Vec<(String, String)> {
+        let trace = envelope.traceparent.clone();
+        trace.into_iter().map(|value| ("traceparent".to_owned(), value)).collect()
     }
 
     /// Reads the card and asks for tasks of a context that does not exist: nothing is carried out.

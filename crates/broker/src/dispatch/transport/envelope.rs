@@ -57,6 +57,25 @@ impl Envelope {
         format!("{}.{}", self.handoff_id, self.attempt)
     }
 
+    /// The same without the secrets that sign it.
+    #[must_use]
+    pub fn unsigned(&self) -> Self {
+        Self {
+            handoff_id: self.handoff_id,
+            task_id: self.task_id,
+            attempt: self.attempt,
+            fencing_token: self.fencing_token,
+            traceparent: self.traceparent.clone(),
+            tracestate: self.tracestate.clone(),
+            reply_to: self.reply_to.clone(),
+            timestamp_s: self.timestamp_s,
+            secrets: Vec::new(),
+            claim_check: self.claim_check.clone(),
+            coding: self.coding,
+            test: self.test,
+        }
+    }
+
     /// `webhook-signature` over the body as the receiver reads it: decoded, and fetched where a claim check stands for
     /// it.
     #[must_use]

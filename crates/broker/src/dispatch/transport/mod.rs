@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
-use super::answer::{AttemptFailure, AttemptOutcome, FailureClass};
+use super::answer::{AttemptFailure, AttemptOutcome, FailureClass, RawAnswer};
 use super::standard_webhooks::WebhookSecret;
 use super::webhook::VerdictClock;
 use crate::vault::{AgentSecrets, SecretKind, Vault, VaultError};
@@ -76,6 +76,12 @@ pub trait Transport: Send + Sync {
     /// Makes one attempt and ends within its timeout. Dropping the future abandons the attempt, which the receiver
     /// may have got.
     async fn publish(&self, attempt: Attempt) -> Publication;
+
+    /// Names and values of the headers that an attempt sets, for operators; the signature is empty.
+    fn headers(&self, envelope: &Envelope) -> Vec<(String, String)> {
+        let headers = envelope.headers(&[]);
+        headers.into_iter().map(|(name, value)| (name.to_owned(), value.into_owned())).collect()
+    }
 
     /// Sends a marked test as [`Transport::publish`] sends a handoff (`attempt.envelope.test` is set). The sentence
     /// says what was checked and done.
@@ -242,6 +248,8 @@ pub struct Publication {
     pub sent: Option<Duration>,
     /// Whether the deadline of the verdict ended the attempt.
     pub overdue: bool,
+    /// The receiver's answer, where one came by HTTP.
+    pub answer: Option<RawAnswer>,
 }
 
 impl Publication {
@@ -265,7 +273,7 @@ impl Publication {
 
     #[must_use]
     pub const fn of(outcome: AttemptOutcome) -> Self {
-        Self { outcome, sent: None, overdue: false }
+        Self { outcome, sent: None, overdue: false, answer: None }
     }
 }
 

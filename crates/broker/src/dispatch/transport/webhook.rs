@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::super::answer::{AttemptFailure, FailureClass};
-use super::super::webhook::{HandoffHeaders, Post, WebhookRequest};
+use super::super::webhook::{HandoffHeaders, Post, Posted, WebhookRequest, named_headers};
 use super::{Attempt, Envelope, Publication, Transport};
 use handoffd_core::domain::handoff::DeliveryMode;
 use handoffd_core::domain::transport::TransportDescription;
@@ -54,8 +54,17 @@ impl Transport for WebhookTransport {
             timeout,
             verdict,
         };
-        let (outcome, timing) = self.0.send(request).await;
-        Publication { outcome, sent: timing.sent, overdue: timing.overdue }
+        let Posted { outcome, timing, answer } = self.0.send(request).await;
+        Publication { outcome, sent: timing.sent, overdue: timing.overdue, answer }
+    }
+
+    fn headers(&self, envelope: &Envelope) -> Vec<(String, String)> {
+        let id = envelope.handoff_id.to_string();
+        let more = headers(envelope);
+        let named = named_headers(&id, envelope.timestamp_s, String::new(), &more);
+        let coding = ("content-encoding", envelope.coding.map(str::to_owned));
+        let set = named.into_iter().chain([coding]);
+        set.filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Queries that the in-memory store refuses: events, contracts, payload schemas, the cold tier.
 
+use crate::store::attempts::{AttemptRow, AttemptStore};
 use crate::store::attention::{AttentionStore, WaitCounts};
 use crate::store::caps::CapStore;
 use crate::store::cold::{
@@ -14,7 +15,7 @@ use crate::store::events::{
 use crate::store::refusals::{RefusalFilter, RefusalRow, RefusalStore};
 use crate::store::requests::{RequestRow, RequestStore};
 use crate::store::schemas::{PayloadSchemaRow, PayloadSchemaStore};
-use crate::store::{Cursor, KeyRow, Result, StoredContent};
+use crate::store::{Cursor, HandoffKey, KeyRow, Result, StoredContent};
 use async_trait::async_trait;
 use handoffd_core::domain::cap::Cap;
 use handoffd_core::domain::event::Position;
@@ -58,6 +59,14 @@ impl RequestStore for MemoryStore {
     }
 
     async fn forget_requests(&self, _before: Micros) -> Result<u64> {
+        absent()
+    }
+}
+
+/// Attempts are taken, and not kept.
+#[async_trait]
+impl AttemptStore for MemoryStore {
+    async fn list_attempts(&self, _key: &HandoffKey) -> Result<Vec<AttemptRow>> {
         absent()
     }
 }

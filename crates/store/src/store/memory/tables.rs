@@ -189,6 +189,7 @@ impl Tables {
             cursors,
             opinions,
             refusals: _,
+            attempts: _,
         } = writes;
         let kept_elsewhere = holds.is_empty()
             && erasures.is_empty()

@@ -19,8 +19,10 @@ use crate::store::erasure::{
     PageNeed, PurgeNeed, PurgePage, ScrubOutcome, SubjectDatum, SubjectRef, SubjectState,
 };
 use crate::store::purge::{CHECKPOINTS, ExpiredPage, PurgeContext, page as put_together};
+use crate::store::query::Dialect;
 use crate::store::query::FromColumn;
 use crate::store::rows::HELD;
+use crate::store::tables::attempts;
 use crate::store::tables::erasures::{self, ERASURE};
 use crate::store::tables::holds::{self, HOLD};
 use crate::store::{LogStore, Result, Writes};
@@ -167,7 +169,9 @@ async fn unclean(
              AND h.handoff_id = w.handoff_id \
              AND (length(h.digest) > 0 OR h.reason ~ '[^A-Z0-9_]')) \
            OR EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.tenant = $1 \
-             AND d.handoff_id = w.handoff_id AND d.failures <> '[]')",
+             AND d.handoff_id = w.handoff_id AND d.failures <> '[]') \
+           OR EXISTS (SELECT 1 FROM delivery_attempts AS a WHERE a.tenant = $1 \
+             AND a.handoff_id = w.handoff_id)",
     );
     let found = tx.fetch(call.bind(tenant.as_str()).bind(emptied)).await?;
     found.iter().map(|row| rows::parse(row, "handoff_id")).collect()
@@ -504,6 +508,8 @@ fn erase(gone: &ErasureWrite) -> Vec<Call> {
     // A contract's dedupe key may name a personal value; its hash has no salt.
     let sql = "DELETE FROM contract_repeats WHERE tenant = $1 AND handoff_id = ANY($2)";
     calls.extend(change(sql, &gone.tenant, handoffs.clone()));
+    let forget = attempts::forget(Dialect::Postgres, &gone.tenant, &gone.handoffs);
+    calls.extend(forget.map(Call::of));
     if gone.words {
         // Only what is a code stays.
         let sql = "UPDATE handoffs SET reason = NULL \
@@ -650,9 +656,10 @@ pub(super) async fn list_holds(
 }
 
 /// Tables vacuumed after an erasure.
-pub(super) const SCRUBBED: [&str; 8] = [
+pub(super) const SCRUBBED: [&str; 9] = [
     "personal_data",
     "handoffs",
+    "delivery_attempts",
     "dead_letters",
     "contents",
     "checkpoints",

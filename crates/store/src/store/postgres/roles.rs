@@ -45,6 +45,7 @@ pub(super) const OPERATIONS: TableRights = &[
     ("task_edges", "SELECT, INSERT, UPDATE"),
     ("handoffs", "SELECT, INSERT, UPDATE"),
     ("outbox", "SELECT, INSERT, UPDATE, DELETE"),
+    ("delivery_attempts", "SELECT, INSERT, UPDATE, DELETE"),
     ("idempotency_keys", "SELECT, INSERT"),
     ("request_keys", "SELECT, INSERT, UPDATE (answer), DELETE"),
     ("console_sessions", "SELECT, INSERT, UPDATE (last_seen_at), DELETE"),

@@ -158,6 +158,7 @@ fn is_empty(writes: &Writes) -> bool {
         cursors,
         opinions,
         refusals,
+        attempts,
     } = writes;
     tasks.is_empty()
         && handoffs.is_empty()
@@ -187,6 +188,7 @@ fn is_empty(writes: &Writes) -> bool {
         && cursors.is_empty()
         && opinions.is_empty()
         && refusals.is_empty()
+        && attempts.is_empty()
 }
 
 /// Agents, keys, refused tasks and repeats that were asked for and not found. A row that is not there cannot be locked, so

@@ -19,7 +19,7 @@ use crate::store::tables::outbox::OUTBOXES;
 use crate::store::tables::refused_tasks::REFUSED_TASKS;
 use crate::store::tables::returns::RETURNS;
 use crate::store::tables::tasks::TASKS;
-use crate::store::tables::{opinions, refusals, schemas, streams};
+use crate::store::tables::{attempts, opinions, refusals, schemas, streams};
 use crate::store::{
     AgentRow, CheckpointRow, HandoffKey, IdempotencyRow, KeyRow, RefusedTaskRow, Writes,
 };
@@ -64,6 +64,8 @@ pub(super) fn calls(writes: &Writes, absent: &AbsentRows) -> Vec<Call> {
     joined.rows(&streams::STREAM_LINES, WriteMode::Insert, &writes.stream_lines);
     write_opinions(&mut joined, writes);
     joined.rows(&refusals::REFUSALS, WriteMode::Insert, &writes.refusals);
+    let attempts = writes.attempts.values();
+    joined.sized_rows(&attempts::ATTEMPTS, WriteMode::Upsert, attempts, attempts::text_bytes);
     write_recovery(&mut joined, writes);
     write_contents(&mut joined, writes);
     let mut calls = joined.calls();

@@ -18,7 +18,9 @@ use crate::store::erasure::{
     SubjectState,
 };
 use crate::store::purge::{CHECKPOINTS, ExpiredPage, PurgeContext, page as put_together};
+use crate::store::query::Dialect;
 use crate::store::rows::HELD;
+use crate::store::tables::attempts;
 use crate::store::tables::erasures::{self, ERASURE};
 use crate::store::tables::holds::{self, HOLD};
 use crate::store::{Result, StoreError, Writes};
@@ -290,7 +292,9 @@ fn purge_page(db: &Db, tenant: &TenantId, need: PurgeNeed) -> Result<PurgePage> 
            EXISTS (SELECT 1 FROM handoffs AS h WHERE h.tenant = ?1 AND h.handoff_id = w.value \
              AND (length(h.digest) > 0 OR h.reason GLOB '*[^A-Z0-9_]*')) \
            OR EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.tenant = ?1 \
-             AND d.handoff_id = w.value AND d.failures <> '[]')",
+             AND d.handoff_id = w.value AND d.failures <> '[]') \
+           OR EXISTS (SELECT 1 FROM delivery_attempts AS a WHERE a.tenant = ?1 \
+             AND a.handoff_id = w.value)",
         )
         .bind(tenant.as_str())
         .bind(json(&old.emptied())?)
@@ -350,6 +354,9 @@ fn erase(db: &Db, gone: &ErasureWrite) -> Result<()> {
     let sql = "DELETE FROM contract_repeats \
                WHERE tenant = ? AND handoff_id IN (SELECT value FROM json_each(?))";
     change(db, sql, &gone.tenant, &gone.handoffs)?;
+    if let Some(forget) = attempts::forget(Dialect::Sqlite, &gone.tenant, &gone.handoffs) {
+        db.statement(&forget).execute()?;
+    }
     if gone.words {
         let sql = "UPDATE handoffs SET reason = NULL WHERE tenant = ? \
                    AND handoff_id IN (SELECT value FROM json_each(?)) \

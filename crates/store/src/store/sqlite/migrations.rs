@@ -46,6 +46,7 @@ pub(super) const KNOWN: &[(i64, &str, &str)] = &[
     (40, "states", include_str!("../../../../../migrations/sqlite/0040_states.sql")),
     (45, "users", include_str!("../../../../../migrations/sqlite/0045_users.sql")),
     (46, "console", include_str!("../../../../../migrations/sqlite/0046_console.sql")),
+    (47, "attempts", include_str!("../../../../../migrations/sqlite/0047_attempts.sql")),
     (48, "kinds", include_str!("../../../../../migrations/sqlite/0048_kinds.sql")),
 ];
 

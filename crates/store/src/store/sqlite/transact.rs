@@ -78,6 +78,7 @@ fn is_empty(writes: &Writes) -> bool {
         cursors,
         opinions,
         refusals,
+        attempts,
     } = writes;
     tasks.is_empty()
         && handoffs.is_empty()
@@ -107,6 +108,7 @@ fn is_empty(writes: &Writes) -> bool {
         && cursors.is_empty()
         && opinions.is_empty()
         && refusals.is_empty()
+        && attempts.is_empty()
 }
 
 /// Reads the rows of `table` for each tenant and `key`.

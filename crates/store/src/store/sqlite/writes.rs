@@ -17,7 +17,7 @@ use crate::store::tables::outbox::OUTBOXES;
 use crate::store::tables::refused_tasks::REFUSED_TASKS;
 use crate::store::tables::returns::RETURNS;
 use crate::store::tables::tasks::TASKS;
-use crate::store::tables::{caps, contracts, opinions, refusals, schemas, streams};
+use crate::store::tables::{attempts, caps, contracts, opinions, refusals, schemas, streams};
 use crate::store::{AgentKey, IdempotencyRow, Result, StoreError, Writes};
 use handoffd_core::domain::handoff::DeliveryMode;
 use handoffd_core::domain::ids::{Micros, TenantId};
@@ -83,7 +83,7 @@ fn write_others(db: &Db, writes: &Writes) -> Result<()> {
     insert(db, &opinions::OPINIONS, &opinions::due(writes))?;
     delete(db, "opinions_due", "handoff_id", opinions::recorded(writes))?;
     insert(db, &refusals::REFUSALS, &writes.refusals)?;
-    Ok(())
+    upsert(db, &attempts::ATTEMPTS, writes.attempts.values())
 }
 
 /// Sets the delivery mode of an agent's waiting handoffs. They are found by the outbox, of which the agent's rows alone are

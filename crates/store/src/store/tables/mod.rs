@@ -3,6 +3,7 @@
 
 pub(super) mod agents;
 pub(super) mod api_keys;
+pub mod attempts;
 pub mod attention;
 pub(super) mod brokers;
 pub mod caps;

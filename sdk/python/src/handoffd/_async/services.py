@@ -1604,6 +1604,19 @@ class Handoffs:
             ),
         )
 
+    async def attempts(self, handoff_id: str) -> models.AttemptsView:
+        """The last attempts at delivering a handoff, newest first.
+
+        Args:
+            handoff_id: The handoff's UUID
+
+        Raises:
+            ProblemError: 401: No valid key; 403: Neither an operator nor an admin; 404: No such handoff; 503: The
+                store is away, or the broker takes no more requests.
+            TransportError: The broker did not answer.
+        """
+        return _model(models.AttemptsView, await self._transport.call("GET", f"/handoffs/{quoted(handoff_id)}/attempts"))
+
     async def chunks(
         self, handoff_id: str, *, from_: int | None = None, wait: int | None = None, limit: int | None = None
     ) -> models.ChunkPage:
@@ -3276,6 +3289,7 @@ OPERATIONS: dict[str, str] = {
     "acceptHandoff": "handoffs.accept",
     "answerHandoff": "handoffs.answer",
     "askHandoff": "handoffs.ask",
+    "listAttempts": "handoffs.attempts",
     "listChunks": "handoffs.chunks",
     "appendChunks": "handoffs.append_chunk",
     "completeHandoff": "handoffs.complete",

@@ -1600,6 +1600,19 @@ class Handoffs:
             ),
         )
 
+    def attempts(self, handoff_id: str) -> models.AttemptsView:
+        """The last attempts at delivering a handoff, newest first.
+
+        Args:
+            handoff_id: The handoff's UUID
+
+        Raises:
+            ProblemError: 401: No valid key; 403: Neither an operator nor an admin; 404: No such handoff; 503: The
+                store is away, or the broker takes no more requests.
+            TransportError: The broker did not answer.
+        """
+        return _model(models.AttemptsView, self._transport.call("GET", f"/handoffs/{quoted(handoff_id)}/attempts"))
+
     def chunks(
         self, handoff_id: str, *, from_: int | None = None, wait: int | None = None, limit: int | None = None
     ) -> models.ChunkPage:
@@ -3266,6 +3279,7 @@ OPERATIONS: dict[str, str] = {
     "acceptHandoff": "handoffs.accept",
     "answerHandoff": "handoffs.answer",
     "askHandoff": "handoffs.ask",
+    "listAttempts": "handoffs.attempts",
     "listChunks": "handoffs.chunks",
     "appendChunks": "handoffs.append_chunk",
     "completeHandoff": "handoffs.complete",
