@@ -130,6 +130,40 @@ fn every_alert_has_a_runbook_and_a_test_and_every_runbook_an_alert() {
     }
 }
 
+/// The vectors whose increase an alert asks for, each with the alert's expression.
+fn increases() -> Vec<(String, String)> {
+    let rules = read(&root().join("config/prometheus/rules.yml"));
+    let expressions = rules.split("- alert: ").skip(1).map(|rule| {
+        let expression = rule.split("expr:").nth(1).expect("an expression");
+        expression.split("for:").next().unwrap_or_default().to_owned()
+    });
+    let of = |expression: String| {
+        let parts = expression.split("increase(").skip(1);
+        let vectors = parts.map(|rest| rest.split('[').next().unwrap_or_default().to_owned());
+        vectors.map(|vector| (vector, expression.clone())).collect::<Vec<_>>()
+    };
+    expressions.flat_map(of).collect()
+}
+
+/// Finding O5 of 0.3.0, driven again: the first 500 of a route raised no alert.
+#[test]
+fn an_alert_sees_the_count_with_which_a_series_begins() {
+    let fresh = metrics().render().expect("text");
+    let all = increases();
+    assert!(all.len() > 8, "{all:?}");
+    for (vector, expression) in all {
+        let name = vector.split('{').next().unwrap_or_default();
+        let from_zero = fresh
+            .lines()
+            .any(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{'])));
+        let looks_back = expression.contains("unless") && expression.contains("offset");
+        assert!(
+            from_zero || looks_back,
+            "{name} appears with its first count, of which `increase` sees nothing: let it begin with 0 (`Instruments::begin`)"
+        );
+    }
+}
+
 #[test]
 fn every_panel_of_the_dashboard_asks_for_metrics_that_there_are() {
     let text = read(&root().join("config/grafana/dashboards/handoffd.json"));

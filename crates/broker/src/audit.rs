@@ -6,17 +6,18 @@ use std::fmt::Display;
 
 use crate::archive::{ArchiveError, Contents};
 use crate::vault::Vault;
-use handoffd_core::domain::handoff::{Cost, Handoff, HandoffStatus};
+use handoffd_core::domain::handoff::{Cost, Handoff};
 use handoffd_core::domain::ids::{HandoffId, Micros, TaskId, TenantId};
 use handoffd_core::evidence::commitment::{CommitmentSubject, hash_text, unpack};
 use handoffd_core::evidence::record::{RecordKind, RecordParty};
 use handoffd_core::evidence::verify::record::opens_packed;
 use handoffd_core::evidence::verify::states::StateBook;
 use handoffd_core::evidence::verify::{
-    EntryCheck, LogDefect, LogEntry, RemainingContent, TrustedHead, VerificationReport, Verifier,
-    says_reason,
+    EntryCheck, LogDefect, LogEntry, RemainingContent, ToldReasons, TrustedHead,
+    VerificationReport, Verifier,
 };
 use handoffd_store::store::cold::ColdError;
+use handoffd_store::store::erasure::ERASED_CHECKPOINT;
 use handoffd_store::store::{
     CheckpointRow, ContentStorage, Cursor, HandoffFilter, Result, RunKey, Store, StoreError,
     StoredRecord,
@@ -273,7 +274,14 @@ fn subject_fault(verifier: &mut Verifier, record: &StoredRecord) {
         subject_id: String,
     }
     for datum in &record.personal {
-        let Some((_, codec, bytes)) = &datum.kept else { continue };
+        let Some((_, codec, bytes)) = &datum.kept else {
+            if !datum.subject_id.is_empty() {
+                let ordinal = datum.ordinal;
+                let detail = format!("personal datum {ordinal} is gone, and filed under a person");
+                verifier.beside(record.leaf_index, "personal-data", detail);
+            }
+            continue;
+        };
         let bytes = unpack(*codec, bytes).unwrap_or_default();
         // What cannot be read opens no commitment, which is a fault already.
         let Ok(stated) = serde_json::from_slice::<Stated>(&bytes) else { continue };
@@ -434,8 +442,7 @@ struct RecordedState {
     makers: Vec<i64>,
     /// The times of its records with a status: it ended at one of them.
     times: Vec<Micros>,
-    /// The reasons of its records: an end has one of them.
-    reasons: Vec<String>,
+    reasons: ToldReasons,
     /// The commitment of its message, by the record that has the message: its commit, or the end of its stream.
     message: Option<(i64, String)>,
     /// When its receiver accepted; none again once it is committed anew.
@@ -452,7 +459,7 @@ struct StatedState {
     checkpoint_commitment: Option<String>,
 }
 
-/// The terms of a handoff in its `HANDOFF` or `NO_OP` record: what the handoff's row states, too, and no later move changes.
+/// The terms of a handoff in the record that made its row: what the row states, too, and no later move changes.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Terms {
@@ -585,12 +592,14 @@ impl RecordedTasks {
         if let Some(commitment) = stated.message_commitment.filter(|_| has_message) {
             state.message = Some((record.leaf_index, commitment));
         }
-        state.reasons.extend(stated.reason);
+        state.reasons.take(&record.kind, stated.reason.as_deref());
         if let Some(status) = stated.status {
             state.times.push(record.recorded_at);
             state.status = Some((record.leaf_index, status));
         }
-        if [RecordKind::Handoff, RecordKind::NoOp].iter().any(|kind| record.kind == kind.as_str()) {
+        // Of a dead letter that was a handoff before, the first record has the terms.
+        let is_letter = record.kind == RecordKind::DeadLettered.as_str();
+        if makes_a_row(record) && !(is_letter && state.terms.is_some()) {
             let terms = serde_json::from_slice(&record.body).unwrap_or_default();
             state.terms = Some((record.leaf_index, terms));
         }
@@ -648,15 +657,11 @@ fn compare(
         let detail = format!("handoff {id} stands as {stands}, its last record says {said}");
         return Some(state(leaf_index, detail));
     }
-    // Of a handoff that is tried again, or was canceled between two attempts, it can be the reason of an attempt, which no
-    // record has; of a completed one it is what its receiver did next.
-    if handoff.status.is_final()
-        && !matches!(handoff.status, HandoffStatus::Completed | HandoffStatus::Canceled)
-        && let Some(reason) = &handoff.reason
-        && !says_reason(&recorded.reasons, reason)
-    {
-        let detail =
-            format!("handoff {id} stands with the reason {reason}, and no record of it says so");
+    if recorded.reasons.contradict(handoff.status, handoff.reason.as_deref()) {
+        let named = |reason: Option<&str>| reason.unwrap_or("none").to_owned();
+        let (is, was) = (handoff.reason.as_deref(), recorded.reasons.of(handoff.status));
+        let (is, was) = (named(is), named(was));
+        let detail = format!("handoff {id} stands with the reason {is}, its records say {was}");
         return Some(state(leaf_index, detail));
     }
     if recorded.made != Some(handoff.created_at) {
@@ -675,17 +680,19 @@ fn compare(
         let detail = format!("handoff {id} stands with {place} {is}, its record says {was}");
         return Some(state(leaf_index, detail));
     }
-    if let (Some((leaf_index, was)), Some(is)) = (&recorded.message, &handoff.commitment)
-        && hash_text(is) != *was
+    let named = |commitment: Option<[u8; 32]>| {
+        commitment.map_or_else(|| "none".to_owned(), |is| hash_text(&is))
+    };
+    if let Some((leaf_index, was)) = &recorded.message
+        && named(handoff.commitment) != *was
     {
-        let is = hash_text(is);
+        let is = named(handoff.commitment);
         let detail = format!("handoff {id} stands with /commitment {is}, its record says {was}");
         return Some(state(*leaf_index, detail));
     }
     let (leaf_index, commitment) = recorded.checkpoint?;
-    if let Some(is) = handoff.checkpoint_commitment.map(|is| hash_text(&is))
-        && is != commitment
-    {
+    let is = named(handoff.checkpoint_commitment);
+    if is != commitment {
         let detail = format!(
             "handoff {id} stands with /checkpointCommitment {is}, its record says {commitment}"
         );
@@ -733,7 +740,13 @@ fn compare_checkpoint(
         Some((_, row)) if hash_text(&row.part.commitment) != commitment => {
             Some("it is another than the record commits to".to_owned())
         }
-        Some((at, _)) if verifier.gaps().lists_checkpoint(handoff.task_id, at) => None,
+        Some((at, row))
+            if row.part.bytes == ERASED_CHECKPOINT
+                && row.part.salt.is_empty()
+                && verifier.gaps().lists_checkpoint(handoff.task_id, at) =>
+        {
+            None
+        }
         Some((_, row)) => {
             let kept = (&row.part.salt[..], row.part.codec, &row.part.bytes[..]);
             opens_packed(commitment, CommitmentSubject::Checkpoint, kept).err()

@@ -67,6 +67,8 @@ impl Instruments {
             self.clock_ahead.with_label_values(&[clock]);
         }
         from_zero(&self.store_write_failures, &["unavailable", "conflict", "denied", "refused"]);
+        from_zero(&self.state_mismatches, &["key", "contract", "legalHold"]);
+        from_zero(&self.compression_facts, &["kept", "appended", "lost"]);
         from_zero(&self.http_ended, &["no_request", "room", "unread", "slow"]);
         from_zero(&self.classifier_verdicts, &["SAFE", "UNSAFE", "NONE"]);
         self.build_info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::{PAGE, each_task_record};
 use handoffd_core::domain::dead_letter::DeadLetterStatus;
-use handoffd_core::domain::escalation::Escalation;
+use handoffd_core::domain::escalation::{Escalation, EscalationOutcome};
 use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
 use handoffd_core::evidence::record::{Actor, RecordKind, RecordParty};
 use handoffd_core::evidence::verify::{LogDefect, Verifier};
@@ -287,7 +287,19 @@ fn judge_escalations(
             );
             return Some((made.leaf_index, detail));
         };
-        ends.remove(place);
+        let end = ends.remove(place);
+        // The identity that took over without an answer acts through the broker.
+        let person = match resolution {
+            EscalationOutcome::TimedOutResumed => Some(Actor::broker().role.as_str().to_owned()),
+            _ => end.said.person(),
+        };
+        if row.resolved_by != person {
+            let named = |person: Option<String>| person.unwrap_or_else(|| "none".to_owned());
+            let (is, was) = (named(row.resolved_by.clone()), named(person));
+            let detail =
+                format!("escalation {} has the person {is}, its record says {was}", row.id);
+            return Some((made.leaf_index, detail));
+        }
     }
     if let Some(made) = made.first() {
         let detail = "an escalation has this record, and its row is gone".to_owned();

@@ -1,13 +1,13 @@
 //! Events against the records that they belong to. Events are deleted from the oldest on, so that none may be missing behind
 //! the oldest that is kept.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use serde::Deserialize;
 
 use super::PAGE;
 use handoffd_core::domain::event::{Event, EventType, Position};
-use handoffd_core::domain::ids::{Micros, TaskId, TenantId};
+use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
 use handoffd_core::evidence::record::{RecordKind, RecordParty};
 use handoffd_core::evidence::verify::LogDefect;
 use handoffd_store::store::StoredRecord;
@@ -15,7 +15,7 @@ use handoffd_store::store::events::{EventRow, EventScope};
 use handoffd_store::store::{Result, Store};
 
 /// Kinds of records that come with an event of that type, and types that come with a record of that kind alone.
-const TOLD: [(RecordKind, EventType); 12] = [
+const TOLD: [(RecordKind, EventType); 18] = [
     (RecordKind::Handoff, EventType::HandoffOccurred),
     (RecordKind::Accepted, EventType::HandoffAccepted),
     (RecordKind::Rejected, EventType::HandoffRejected),
@@ -28,7 +28,43 @@ const TOLD: [(RecordKind, EventType); 12] = [
     (RecordKind::Escalated, EventType::HandoffEscalated),
     (RecordKind::TaskCompleted, EventType::TaskCompleted),
     (RecordKind::TaskCanceled, EventType::TaskCanceled),
+    (RecordKind::Returned, EventType::HandoffReturned),
+    (RecordKind::InputRequested, EventType::HandoffInputRequired),
+    (RecordKind::InputProvided, EventType::HandoffInputProvided),
+    (RecordKind::GroupEnded, EventType::HandoffGroupEnded),
+    (RecordKind::StreamClosed, EventType::HandoffStreamClosed),
+    (RecordKind::BudgetChanged, EventType::TaskBudgetChanged),
 ];
+
+/// Types that come with records of some kinds, which need not have them.
+const BESIDE: [(EventType, &[RecordKind]); 4] = [
+    (
+        EventType::AlertRaised,
+        &[
+            RecordKind::RolledBack,
+            RecordKind::Escalated,
+            RecordKind::GroupEnded,
+            RecordKind::SecondOpinion,
+            RecordKind::SubscriptionDisabled,
+        ],
+    ),
+    (EventType::HandoffStreamAborted, &[RecordKind::Chunk]),
+    (
+        EventType::EndpointDisabled,
+        &[
+            RecordKind::EndpointDisabled,
+            RecordKind::EndpointFailing,
+            RecordKind::SubscriptionDisabled,
+        ],
+    ),
+    (EventType::EndpointFailing, &[RecordKind::EndpointDisabled, RecordKind::EndpointFailing]),
+];
+
+/// The sender and the receiver of handoffs.
+type Parties = HashMap<HandoffId, (AgentId, AgentId)>;
+
+/// Most handoffs whose parties are remembered from their records.
+const REMEMBERED: usize = 1 << 16;
 
 /// A walk over the events of a log beside its records.
 #[derive(Debug)]
@@ -41,12 +77,20 @@ pub(super) struct EventWalk {
     ended: bool,
     /// An event was compared: none behind it may be missing.
     begun: bool,
+    parties: Parties,
     fault: Option<LogDefect>,
 }
 
 impl Default for EventWalk {
     fn default() -> Self {
-        Self { at: Position::START, read: VecDeque::new(), ended: false, begun: false, fault: None }
+        Self {
+            at: Position::START,
+            read: VecDeque::new(),
+            ended: false,
+            begun: false,
+            parties: Parties::new(),
+            fault: None,
+        }
     }
 }
 
@@ -64,11 +108,29 @@ impl EventWalk {
             }
             let events = self.take(store, tenant, record.leaf_index).await?;
             self.begun |= !events.is_empty();
-            if self.begun && difference(record, &events, true).is_some() {
+            self.remember(record);
+            let parties = parties_of(store, tenant, &self.parties, (record, &events)).await?;
+            if self.begun && difference(record, &events, (&parties, true)).is_some() {
                 self.fault = judge_now(store, tenant, record).await?;
             }
         }
         Ok(())
+    }
+
+    /// Remembers the parties of a handoff by the record of its commit.
+    fn remember(&mut self, record: &StoredRecord) {
+        if record.kind != RecordKind::Handoff.as_str() {
+            return;
+        }
+        let stated: Stated = serde_json::from_slice(&record.body).unwrap_or_default();
+        let id = record.handoff_id.as_deref().and_then(|id| id.parse().ok());
+        let (from, to) = (stated.from_agent.agent_id, stated.to_agent.agent_id);
+        if let (Some(id), Some(from), Some(to)) = (id, from, to) {
+            if self.parties.len() == REMEMBERED {
+                self.parties.clear();
+            }
+            self.parties.insert(id, (from, to));
+        }
     }
 
     /// The events up to a leaf index that were not taken before.
@@ -116,6 +178,38 @@ impl EventWalk {
     }
 }
 
+/// The parties of the handoffs of a record's events: of those that are not remembered, by their rows.
+async fn parties_of(
+    store: &dyn Store,
+    tenant: &TenantId,
+    remembered: &Parties,
+    (record, events): (&StoredRecord, &[EventRow]),
+) -> Result<Parties> {
+    let mut parties = Parties::new();
+    if record.kind == RecordKind::DeadLettered.as_str() {
+        // A release may give it another receiver.
+        let stated: Stated = serde_json::from_slice(&record.body).unwrap_or_default();
+        if let Some(from) = stated.from_agent.agent_id {
+            let id = record.handoff_id.as_deref().and_then(|id| id.parse().ok());
+            parties.extend(id.zip(stated.to_agent.agent_id).map(|(id, to)| (id, (from, to))));
+            return Ok(parties);
+        }
+    }
+    for id in events.iter().filter_map(|row| row.event.handoff_id) {
+        if parties.contains_key(&id) {
+            continue;
+        }
+        let pair = if let Some(pair) = remembered.get(&id) {
+            Some(pair.clone())
+        } else {
+            let row = store.find_handoff(&(tenant.clone(), id)).await?;
+            row.map(|row| (row.source, row.target))
+        };
+        parties.extend(pair.map(|pair| (id, pair)));
+    }
+    Ok(parties)
+}
+
 /// Judges a record's events as they are now: the oldest may have been deleted since they were read.
 async fn judge_now(
     store: &dyn Store,
@@ -131,7 +225,9 @@ async fn judge_now(
     let before = Position::behind(record.leaf_index - 1);
     let mut events = store.list_events(tenant, EventScope::All, before, PAGE).await?;
     events.retain(|row| row.position.leaf_index <= record.leaf_index);
-    let detail = difference(record, &events, !completed_before(store, tenant, record).await?);
+    let parties = parties_of(store, tenant, &Parties::new(), (record, &events)).await?;
+    let tells = !completed_before(store, tenant, record).await?;
+    let detail = difference(record, &events, (&parties, tells));
     Ok(detail.map(|detail| LogDefect { leaf_index: record.leaf_index, fault: "state", detail }))
 }
 
@@ -176,9 +272,12 @@ struct StatedGroup {
 }
 
 /// How the events of a record differ from it. `tells`: the record needs the event of its kind.
-fn difference(record: &StoredRecord, events: &[EventRow], tells: bool) -> Option<String> {
-    let kind = &record.kind;
-    let told = TOLD.iter().find(|(of, _)| of.as_str() == kind);
+fn difference(
+    record: &StoredRecord,
+    events: &[EventRow],
+    (parties, tells): (&Parties, bool),
+) -> Option<String> {
+    let stated: Stated = serde_json::from_slice(&record.body).unwrap_or_default();
     for (row, ordinal) in events.iter().zip(0..) {
         let Position { leaf_index, ordinal: stands } = row.position;
         let (id, event) = (row.id, &row.event);
@@ -188,59 +287,83 @@ fn difference(record: &StoredRecord, events: &[EventRow], tells: bool) -> Option
                 record.leaf_index
             ));
         }
+        if !belongs(event.kind, &record.kind) {
+            return Some(format!("event {id} is {}, which no {} has", event.kind, record.kind));
+        }
         let hash: [u8; 32] = record.hash.clone().try_into().unwrap_or_default();
         let of_record = Event::id(record.recorded_at, &hash, ordinal);
-        let text = |text: Option<String>| text.unwrap_or_else(|| "none".to_owned());
         let mut members = vec![
             ("/eventId", id.to_string(), of_record.to_string()),
             ("/time", event.at.rfc3339(), Micros::rfc3339(record.recorded_at)),
         ];
-        // A refusal is listed under the ids that its sender stated; its record may be of another task, or of the handoff
-        // that stands in.
-        let stated_by_sender = event.kind == EventType::HandoffRefused;
-        if let Some(task) = event.task_id.filter(|_| !stated_by_sender) {
-            members.push(("/taskId", task.to_string(), text(record.task_id.clone())));
-        }
-        let stated: Stated = serde_json::from_slice(&record.body).unwrap_or_default();
-        if let Some(handoff) = event.handoff_id.filter(|_| !stated_by_sender) {
-            // The end of a group is about the group's own id.
-            let of_group = stated.group.as_ref().map(|group| group.id.clone());
-            let was = record.handoff_id.clone().or(of_group);
-            // An alert names the handoff that made a person be asked, also where the record is about the task alone.
-            if was.is_some() || event.kind != EventType::AlertRaised {
-                members.push(("/handoffId", handoff.to_string(), text(was)));
-            }
-        }
-        let own = TOLD.iter().find(|(_, kind)| *kind == event.kind);
-        if let Some((of, _)) = own.filter(|(of, _)| of.as_str() != kind) {
-            return Some(format!(
-                "event {id} is {}, as of {}; its record is {kind}",
-                event.kind,
-                of.as_str()
-            ));
-        }
-        if event.kind == EventType::HandoffOccurred {
-            let agent = |agent: Option<&_>| text(agent.map(ToString::to_string));
-            let (from, to) = (stated.from_agent.agent_id, stated.to_agent.agent_id);
-            members.push(("/source", agent(event.source.as_ref()), agent(from.as_ref())));
-            members.push(("/target", agent(event.target.as_ref()), agent(to.as_ref())));
-            // A handoff and its task have an event each time.
-            members.push((
-                "/taskId",
-                text(event.task_id.map(|id| id.to_string())),
-                text(record.task_id.clone()),
-            ));
-            members.push((
-                "/handoffId",
-                text(event.handoff_id.map(|id| id.to_string())),
-                text(record.handoff_id.clone()),
-            ));
+        // A refusal is listed under the ids and agents that its sender stated; its record may be of another task, or of the
+        // handoff that stands in.
+        if event.kind != EventType::HandoffRefused {
+            members.extend(subjects(event, record, &stated));
+            members.extend(agents(event, &stated, parties));
         }
         if let Some((place, is, was)) = members.into_iter().find(|(_, is, was)| is != was) {
             return Some(format!("event {id} stands with {place} {is}, its record says {was}"));
         }
     }
-    let (_, needed) = told.filter(|_| tells)?;
+    let pair = TOLD.iter().find(|(of, _)| of.as_str() == record.kind);
+    let (of, needed) = pair.filter(|_| tells)?;
+    // The record of a tenant's cap has the kind of a task's budget, and no event.
+    if *of == RecordKind::BudgetChanged && record.task_id.is_none() {
+        return None;
+    }
     let there = events.iter().any(|row| row.event.kind == *needed);
-    (!there).then(|| format!("the event {needed} of this {kind} is gone"))
+    (!there).then(|| format!("the event {needed} of this {} is gone", record.kind))
+}
+
+/// Whether an event of that type may come with a record of that kind.
+fn belongs(kind: EventType, record: &str) -> bool {
+    let of = TOLD.iter().filter(|(_, told)| *told == kind).map(|(of, _)| *of);
+    let beside =
+        BESIDE.iter().filter(|(told, _)| *told == kind).flat_map(|(_, of)| of.iter().copied());
+    let mut kinds = of.chain(beside).peekable();
+    kinds.peek().is_none() || kinds.any(|of| of.as_str() == record)
+}
+
+/// A member of an event, its value, and that of the record.
+type Member = (&'static str, String, String);
+
+fn named(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "none".to_owned(), |value| value.to_string())
+}
+
+/// The task and the handoff of an event.
+fn subjects(event: &Event, record: &StoredRecord, stated: &Stated) -> Vec<Member> {
+    let mut members = vec![("/taskId", named(event.task_id), named(record.task_id.as_ref()))];
+    // The end of a group is about the group's own id.
+    let of_group = stated.group.as_ref().filter(|_| event.kind == EventType::HandoffGroupEnded);
+    let of_group = of_group.map(|group| &group.id);
+    let was = record.handoff_id.as_ref().or(of_group);
+    // An alert names the handoff that made a person be asked, also where the record is about the task alone.
+    if was.is_some() || event.kind != EventType::AlertRaised {
+        members.push(("/handoffId", named(event.handoff_id), named(was)));
+    }
+    members
+}
+
+/// The sender and the receiver of an event: those of its handoff.
+fn agents(event: &Event, stated: &Stated, parties: &Parties) -> Vec<Member> {
+    let of_task = [EventType::TaskCompleted, EventType::TaskCanceled, EventType::TaskBudgetChanged];
+    let pair = event.handoff_id.and_then(|id| parties.get(&id));
+    let pair = pair.filter(|_| event.kind != EventType::HandoffGroupEnded);
+    let (source, target) = (event.source.as_ref(), event.target.as_ref());
+    if let Some((from, to)) = pair {
+        return vec![
+            ("/source", named(source), from.to_string()),
+            ("/target", named(target), to.to_string()),
+        ];
+    }
+    if of_task.contains(&event.kind) {
+        return vec![
+            ("/source", named(source), named(None::<&AgentId>)),
+            ("/target", named(target), named(None::<&AgentId>)),
+        ];
+    }
+    let from = stated.from_agent.agent_id.as_ref();
+    from.map(|from| ("/source", named(source), from.to_string())).into_iter().collect()
 }

@@ -269,9 +269,10 @@ impl TaskHistory {
             let was = was.filter(|was| is.0.abs() < EXACT && was.0.abs() < EXACT)?;
             differs(leaf, place, is.to_string(), was.to_string())
         };
-        let opened_by = task.opened_by.as_ref().zip(self.opened_by.as_ref());
         let holder = self.holder.as_ref().filter(|_| self.perhaps.as_ref() != Some(&task.holder));
-        let spent = task.funds.as_ref().map(|funds| funds.spent).zip(self.spent);
+        let spent = task.funds.as_ref().map(|funds| funds.spent);
+        // A broker that counts spending keeps the account with the task.
+        let closed = self.spent.filter(|_| spent.is_none() && self.handoffs > 0);
         let added = self.added(totals, -1);
         let since = self.remaining.and_then(|(leaf, _)| self.added(totals, leaf));
         let remaining = self.remaining.zip(since).map(|((_, left), since)| left.plus(since));
@@ -287,8 +288,10 @@ impl TaskHistory {
         });
         differs(first, "/createdAt", task.created_at.rfc3339(), begun.rfc3339())
             .or_else(|| {
-                let (is, was) = opened_by?;
-                differs(first, "/openedBy", is.to_string(), was.to_string())
+                let was = self.opened_by.as_ref()?.to_string();
+                let is =
+                    task.opened_by.as_ref().map_or_else(|| "none".to_owned(), AgentId::to_string);
+                differs(first, "/openedBy", is, was)
             })
             .or_else(|| {
                 let (leaf, was) = holder?;
@@ -300,10 +303,8 @@ impl TaskHistory {
             .or_else(|| usd(last, "/stated", task.spent, stated))
             .or_else(|| usd(last, "/remaining", task.remaining, remaining))
             .or_else(|| usd(last, "/toppedUp", task.topped_up, added))
-            .or_else(|| {
-                let (is, was) = spent?;
-                usd(last, "/spent", is, Some(was))
-            })
+            .or_else(|| usd(last, "/spent", spent?, self.spent))
+            .or_else(|| differs(last, "/spent", "none".to_owned(), closed?.to_string()))
     }
 
     /// The sum of the top-ups behind a leaf index; `None` where the content of one is gone.

@@ -192,7 +192,7 @@ async fn write_document(
                 let figures = (&cost, context);
                 let mut entry = handoff_entry(record, &body, &content, state, figures);
                 if let Some((leaf, why)) =
-                    corrected(log, &told, record, (&rows, &mut entry)).await?
+                    corrected(log, &told, record, (&rows, &mut entry, open(record))).await?
                 {
                     checked.row_differs(leaf, why);
                 }
@@ -235,7 +235,7 @@ async fn corrected(
     log: &TaskLog<'_>,
     told: &ToldStates,
     record: &StoredRecord,
-    (rows, entry): (&HashMap<String, RowState>, &mut Value),
+    (rows, entry, sees_reason): (&HashMap<String, RowState>, &mut Value, bool),
 ) -> Result<Option<(i64, String)>, StoreError> {
     let Some(id) = &record.handoff_id else { return Ok(None) };
     let (Some(row), Some(entry)) = (rows.get(id), entry.as_object_mut()) else { return Ok(None) };
@@ -249,7 +249,7 @@ async fn corrected(
         _ => None,
     };
     let now = now.as_ref().map(RowState::from);
-    Ok(told.correct(entry, id, (row, now.as_ref())))
+    Ok(told.correct(entry, id, (row, now.as_ref()), sees_reason))
 }
 
 /// The task's account: what each hop cost, by the task's records.

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
 use handoffd_core::domain::ids::Micros;
-use handoffd_core::evidence::verify::says_reason;
+use handoffd_core::evidence::verify::ToldReasons;
 
 /// The state in a handoff's row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl From<&Handoff> for RowState {
 struct Told {
     /// Each status with its time and leaf index, in log order.
     statuses: Vec<(String, String, i64)>,
-    reasons: Vec<String>,
+    reasons: ToldReasons,
     accepted: Option<String>,
 }
 
@@ -68,7 +68,7 @@ impl ToldStates {
             "ACCEPTED" => told.accepted = Some(time.to_owned()),
             _ => {}
         }
-        told.reasons.extend(text("reason").map(str::to_owned));
+        told.reasons.take(kind, text("reason"));
         if let Some(status) = text("status") {
             told.statuses.push((status.to_owned(), time.to_owned(), leaf));
         }
@@ -120,14 +120,8 @@ impl ToldStates {
         if !fits {
             found.push(("endedAt", json!(at), json!(Some(ended).filter(|_| !is_open))));
         }
-        // Of an open or a canceled one it can be the reason of an attempt, which no record has; of a completed one it is what its receiver
-        // did next.
-        if row.status.is_final()
-            && !matches!(row.status, HandoffStatus::Completed | HandoffStatus::Canceled)
-            && let Some(reason) = &row.reason
-            && !says_reason(&told.reasons, reason)
-        {
-            found.push(("reason", json!(reason), json!(told.reasons.last())));
+        if stands == last && told.reasons.contradict(row.status, row.reason.as_deref()) {
+            found.push(("reason", json!(row.reason), json!(told.reasons.of(row.status))));
         }
         found
     }
@@ -139,12 +133,13 @@ impl ToldStates {
 
     /// Lets the entry of a suspect handoff say what its records say. `row` was read before the records, `now` after them;
     /// none where the row may be ahead of the records that count. Returns the leaf index of its last record, and a
-    /// sentence, where the row is neither behind nor ahead.
+    /// sentence, where the row is neither behind nor ahead. A reader outside the handoff sees no reason.
     pub(super) fn correct(
         &self,
         entry: &mut Map<String, Value>,
         id: &str,
         (row, now): (&RowState, Option<&RowState>),
+        sees_reason: bool,
     ) -> Option<(i64, String)> {
         let told = self.handoffs.get(id)?;
         let stands = row.status.as_str();
@@ -152,8 +147,7 @@ impl ToldStates {
         let excused = now.is_none_or(|now| now != row && was_there);
         let mut said = Map::new();
         for (name, is, was) in Self::differences(told, row) {
-            // A reader outside the handoff sees no reason.
-            if name == "reason" && entry.get(name).is_none_or(Value::is_null) {
+            if name == "reason" && !sees_reason {
                 continue;
             }
             entry.insert(name.to_owned(), was.clone());

@@ -5,10 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use crate::domain::handoff::HandoffStatus;
-use crate::evidence::verify::says_reason;
-
-/// Statuses of an ended handoff whose reason its records need not have.
-const UNTOLD: [&str; 2] = ["COMPLETED", "CANCELED"];
+use crate::evidence::verify::ToldReasons;
 
 /// The records of one handoff.
 #[derive(Debug, Default)]
@@ -18,7 +15,7 @@ struct HandoffStates {
     /// The times of all records with a status.
     times: Vec<String>,
     accepted: Option<String>,
-    reasons: Vec<String>,
+    reasons: ToldReasons,
 }
 
 /// The records of a task's states.
@@ -47,7 +44,7 @@ impl RecordedStates {
             "ACCEPTED" => states.accepted = Some(time.clone()),
             _ => {}
         }
-        states.reasons.extend(text("reason").map(str::to_owned));
+        states.reasons.take(kind, text("reason"));
         if let Some(status) = text("status") {
             states.last = Some((leaf, status.to_owned()));
             states.times.push(time);
@@ -110,9 +107,11 @@ impl RecordedStates {
                 format!("handoff {id} shows endedAt {is}, its records say {was}"),
             ));
         }
-        let reason = shown("reason").filter(|_| !is_open && !UNTOLD.contains(&last.as_str()))?;
-        (!says_reason(&states.reasons, reason)).then(|| {
-            (*leaf, format!("handoff {id} shows the reason {reason}, and no record of it says so"))
+        // A reader outside the handoff sees no reason.
+        let (status, reason) = (HandoffStatus::parse(last)?, shown("reason")?);
+        states.reasons.contradict(status, Some(reason)).then(|| {
+            let was = named(states.reasons.of(status));
+            (*leaf, format!("handoff {id} shows the reason {reason}, its records say {was}"))
         })
     }
 }

@@ -4,7 +4,9 @@ pub(super) use super::query::unreadable;
 use super::query::{FromColumn, Row};
 use crate::store::erasure::{HandoffRoute, SubjectDatum};
 use crate::store::events::EventRow;
-use crate::store::{BatchState, IdempotencyRow, LastCheckpoint, Result, TreeKeyRow};
+use crate::store::{
+    BatchState, IdempotencyRow, LastCheckpoint, Result, StoredPersonal, TreeKeyRow,
+};
 use handoffd_core::domain::event::{Event, Position};
 use handoffd_core::domain::handoff::{CheckpointRef, DeliveryMode, HandoffStatus};
 use handoffd_core::domain::ids::{Micros, TaskId};
@@ -100,6 +102,18 @@ pub(super) fn mode(row: &dyn Row) -> Result<DeliveryMode> {
 
 pub(super) fn codec(row: &dyn Row) -> Result<Codec> {
     state(row, "codec", Codec::parse)
+}
+
+/// One data subject's data. Half of an erased row is kept as it is: it opens no commitment.
+pub(super) fn personal(row: &dyn Row) -> Result<StoredPersonal> {
+    let salt = get::<Option<Vec<u8>>>(row, "salt")?;
+    let bytes = get::<Option<Vec<u8>>>(row, "bytes")?;
+    let part = match (salt, bytes) {
+        (None, None) => None,
+        (salt, bytes) => Some((salt.unwrap_or_default(), codec(row)?, bytes.unwrap_or_default())),
+    };
+    let (ordinal, subject_id) = (get(row, "ordinal")?, get(row, "subject_id")?);
+    Ok(StoredPersonal { ordinal, subject_id, kept: part })
 }
 
 /// The stored form of a content.

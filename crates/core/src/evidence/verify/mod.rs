@@ -9,11 +9,11 @@ use time::format_description::well_known::Rfc3339;
 use super::commitment::{Codec, CommitmentSubject, hash_text, unpack};
 use super::erasure::ErasureGaps;
 use super::merkle::Hash;
-use crate::domain::handoff::ALL_UNAVAILABLE;
 
 pub mod groups;
 pub mod opinions;
 mod place;
+mod reasons;
 pub mod record;
 // Rows of a database: agents and subscriptions are read with the types of the gate.
 #[cfg(feature = "gate")]
@@ -24,6 +24,7 @@ mod tree;
 use groups::GroupCheck;
 use opinions::OpinionCheck;
 use place::{LeafShift, Misplaced};
+pub use reasons::ToldReasons;
 use record::{CheckedRecord, opens_packed};
 use streams::StreamCheck;
 pub use tree::TrustedHead;
@@ -522,14 +523,6 @@ fn columns(body: &Value, entry: &LogEntry<'_>) -> Result<(), EntryDefect> {
         return Err(("flip", "the time's column disagrees with the record".to_owned()));
     }
     Ok(())
-}
-
-/// Whether records say a reason. Of words of a receiver they say that it gave some: the words are in the content. The broker's own
-/// words where nobody could take over stand in no record.
-#[must_use]
-pub fn says_reason(recorded: &[String], reason: &str) -> bool {
-    reason == ALL_UNAVAILABLE
-        || recorded.iter().any(|known| known == reason || known.ends_with("_BY_RECEIVER"))
 }
 
 fn stated_index(body: &[u8]) -> Option<i64> {

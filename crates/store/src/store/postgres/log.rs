@@ -10,8 +10,8 @@ use super::failure::failed;
 use super::{PostgresStore, rows};
 use crate::store::rows::{KEPT, WhichRecords};
 use crate::store::{
-    HandoffKey, LogStore, Result, SaltedContent, StoreError, StoredContent, StoredPersonal,
-    StoredRecord, TreeKeyRow,
+    HandoffKey, LogStore, Result, StoreError, StoredContent, StoredPersonal, StoredRecord,
+    TreeKeyRow,
 };
 use handoffd_core::domain::ids::{ContentId, Micros, TaskId, TenantId};
 use handoffd_core::evidence::merkle::Hash;
@@ -397,13 +397,6 @@ pub(super) async fn kept_contents(
     .collect()
 }
 
-/// Salt, codec and bytes; `None` where erased.
-fn kept(row: &PgRow) -> Result<Option<SaltedContent>> {
-    let salt: Option<Vec<u8>> = rows::get(row, "salt")?;
-    let bytes: Option<Vec<u8>> = rows::get(row, "bytes")?;
-    salt.zip(bytes).map(|(salt, bytes)| Ok((salt, rows::codec(row)?, bytes))).transpose()
-}
-
 async fn list_personal(
     pool: &PgPool,
     tenant: &TenantId,
@@ -420,11 +413,7 @@ async fn list_personal(
     .map_err(failed)?;
     let mut personal: BTreeMap<i64, Vec<StoredPersonal>> = BTreeMap::new();
     for row in &found {
-        personal.entry(rows::get(row, "leaf_index")?).or_default().push(StoredPersonal {
-            ordinal: rows::get(row, "ordinal")?,
-            subject_id: rows::get(row, "subject_id")?,
-            kept: kept(row)?,
-        });
+        personal.entry(rows::get(row, "leaf_index")?).or_default().push(rows::personal(row)?);
     }
     Ok(personal)
 }

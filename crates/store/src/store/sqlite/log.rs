@@ -8,8 +8,7 @@ use super::rows;
 use crate::store::query::Row;
 use crate::store::rows::{HEAD, KEPT, WhichRecords};
 use crate::store::{
-    HandoffKey, Result, SaltedContent, StoreError, StoredContent, StoredPersonal, StoredRecord,
-    TreeKeyRow,
+    HandoffKey, Result, StoreError, StoredContent, StoredPersonal, StoredRecord, TreeKeyRow,
 };
 use handoffd_core::domain::ids::{ContentId, Micros, TaskId, TenantId};
 use handoffd_core::evidence::commitment::{Codec, unpack};
@@ -281,13 +280,6 @@ fn record(row: &dyn Row, contents: bool) -> Result<StoredRecord> {
     })
 }
 
-/// The stored data of a row; `None` where erased.
-fn kept(row: &dyn Row) -> Result<Option<SaltedContent>> {
-    let salt = rows::get::<Option<Vec<u8>>>(row, "salt")?;
-    let bytes = rows::get::<Option<Vec<u8>>>(row, "bytes")?;
-    salt.zip(bytes).map(|(salt, bytes)| Ok((salt, rows::codec(row)?, bytes))).transpose()
-}
-
 fn load_personal(
     db: &Db,
     tenant: &TenantId,
@@ -303,11 +295,7 @@ fn load_personal(
     .bind(tenant.as_str())
     .bind(json(&leaves)?)
     .each(|row| {
-        personal.entry(rows::get(row, "leaf_index")?).or_default().push(StoredPersonal {
-            ordinal: rows::get(row, "ordinal")?,
-            subject_id: rows::get(row, "subject_id")?,
-            kept: kept(row)?,
-        });
+        personal.entry(rows::get(row, "leaf_index")?).or_default().push(rows::personal(row)?);
         Ok(())
     })?;
     Ok(personal)
