@@ -18,9 +18,11 @@ const STATEMENTS: usize = 300;
 /// A connection with its prepared statements.
 pub(super) struct Db {
     connection: Connection,
-    /// Statements that are put together from a table's columns: its name, its columns, and the number of the statement.
-    texts: RefCell<HashMap<(&'static str, &'static str, usize), Arc<str>>>,
+    texts: RefCell<HashMap<TextKey, Arc<str>>>,
 }
+
+/// A statement that is put together from a table's columns: the table's name, the columns, and the statement's number.
+type TextKey = (&'static str, &'static str, usize);
 
 impl Db {
     /// Opens an existing file and runs `pragmas`.
@@ -43,11 +45,7 @@ impl Db {
     }
 
     /// The text of a statement, put together once.
-    pub(super) fn text(
-        &self,
-        key: (&'static str, &'static str, usize),
-        make: impl Fn() -> String,
-    ) -> Arc<str> {
+    pub(super) fn text(&self, key: TextKey, make: impl Fn() -> String) -> Arc<str> {
         let text = Arc::clone(self.texts.borrow_mut().entry(key).or_insert_with(|| make().into()));
         debug_assert_eq!(*text, make(), "two statements have one number");
         text
