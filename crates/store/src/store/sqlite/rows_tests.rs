@@ -197,7 +197,7 @@ async fn claims_go_in_order_wait_their_turn_and_carry_what_is_kept() {
     let mut writes = committed(&bench, 1..4);
     // A second handoff on the first task.
     let mut second = bench.handoff(50, &bench.task(1));
-    writes.records.push(record(&mut second, &"long ".repeat(200)));
+    writes.records.push(record(&mut second, &"long ".repeat(300)));
     writes.outbox.insert((tenant.clone(), second.id), Some(outbox(&second, 2)));
     writes.handoffs.insert((tenant.clone(), second.id), (second.clone(), true));
     bench.write(writes).await.unwrap();
