@@ -158,8 +158,7 @@ impl Broker {
         let unserved =
             [StatusCode::BAD_GATEWAY, StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT];
         // A connection of the pool may break while the dying process still listens, so this one is new.
-        let client = reqwest::Client::builder().timeout(LOOK).pool_max_idle_per_host(0);
-        let Ok(client) = client.build() else { return false };
+        let Ok(client) = reqwest::Client::builder().timeout(LOOK).build() else { return false };
         match client.get(format!("{}{}", self.base, self.map.agents)).send().await {
             Ok(answer) => unserved.contains(&answer.status()),
             Err(err) => err.is_connect(),

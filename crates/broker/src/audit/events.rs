@@ -296,8 +296,7 @@ fn difference(
             ("/eventId", id.to_string(), of_record.to_string()),
             ("/time", event.at.rfc3339(), Micros::rfc3339(record.recorded_at)),
         ];
-        // A refusal is listed under the ids and agents that its sender stated; its record may be of another task, or of the
-        // handoff that stands in.
+        // The event of a refusal has the ids and agents that the sender stated; its record may name another task or handoff.
         if event.kind != EventType::HandoffRefused {
             members.extend(subjects(event, record, &stated));
             members.extend(agents(event, &stated, parties));

@@ -133,7 +133,7 @@ impl Dispatcher {
             };
         }
         let row = self.row_of(&claim, &made);
-        // It may be a megabyte, and the settlement may wait for the store.
+        // Frees the receiver's answer, up to a megabyte, before the settlement waits for the store.
         made.answer = None;
         let AttemptResult { tried, address, begun_at, verdict_by, .. } = made;
         conventions::conclude(&tried);
