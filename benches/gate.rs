@@ -37,7 +37,8 @@ use handoffd::evidence::record::{
 };
 use handoffd::gate::safety::{FieldClass, Scanner};
 use handoffd::gate::{Gate, GateLookup, GateVerdict, address, budget, completeness, signature};
-use handoffd::ledger::command::{Command, Kind, Submit};
+use handoffd::ledger::command::Call;
+use handoffd::ledger::commands::{AnyCommand, Queued, Submit};
 use handoffd::ledger::context::{Context, DispatcherClaim, Rules, Spare};
 use handoffd::ledger::decide::decide;
 use handoffd::store::BatchState;
@@ -379,7 +380,7 @@ fn tenants(gate: &Gate, small: &Tenant) {
 }
 
 /// A submission as the ledger gets it.
-fn submission(at: Micros) -> Command {
+fn submission(at: Micros) -> (Call, AnyCommand) {
     let uuid = |n| Uuid::from_u128(n);
     let part =
         |text: &str| PackedContent::new(CommitmentSubject::Message, [1; 16], text.as_bytes());
@@ -440,12 +441,8 @@ fn submission(at: Micros) -> Command {
         refusal_salt: [0; 16],
         safety: None,
     };
-    Command {
-        tenant: "default".parse().unwrap(),
-        at,
-        actor: Actor::broker(),
-        kind: Kind::Submit(Box::new(submit)),
-    }
+    let call = Call { tenant: "default".parse().unwrap(), at, actor: Actor::broker() };
+    (call, submit.into_any())
 }
 
 fn draft() -> RecordDraft {
@@ -489,7 +486,8 @@ fn once(path: &str, times: usize) {
             let claim = Some(DispatcherClaim { broker: "broker".to_owned(), until: at });
             let context = Context { rules, spare: Spare::new(at), waited, claim };
             for _ in 0..times {
-                let decided = decide(black_box(&state), black_box(&command), &context);
+                let decided =
+                    decide(black_box(&state), black_box((&command.0, &command.1)), &context);
                 assert!(black_box(decided).is_ok());
             }
         }

@@ -9,7 +9,8 @@ use super::{StartError, io};
 use crate::http::once::answer_place;
 use handoffd_broker::config::Config;
 use handoffd_broker::ledger::Ledger;
-use handoffd_broker::ledger::command::{Command, Kind};
+use handoffd_broker::ledger::command::Call;
+use handoffd_broker::ledger::commands::CreateKey;
 use handoffd_broker::vault::{AgentSecrets, Vault, VaultError, hash_api_key, new_api_key};
 use handoffd_core::domain::ids::{Micros, TenantId};
 use handoffd_core::evidence::note::Signer;
@@ -360,13 +361,8 @@ async fn make_admin(
         created_at: now,
         expires_at: None,
     };
-    let command = Command {
-        tenant: tenant.clone(),
-        at: now,
-        actor: Actor::broker(),
-        kind: Kind::CreateKey(Box::new(row)),
-    };
-    match ledger.handle(command).await {
+    let call = Call { tenant: tenant.clone(), at: now, actor: Actor::broker() };
+    match ledger.handle(call, CreateKey { row }).await {
         Ok(_) => Ok(()),
         Err(err) => Err(StartError::Config(format!("the admin key cannot be stored: {err}"))),
     }

@@ -6,7 +6,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::app::{Access, ledger_settings, open_store};
 use handoffd_broker::config::Config;
-use handoffd_broker::ledger::command::{Command, Kind};
+use handoffd_broker::ledger::command::Call;
+use handoffd_broker::ledger::commands::Queued;
 use handoffd_broker::ledger::{DeliverySlot, Ledger, Outbound};
 use handoffd_broker::metrics::Metrics;
 use handoffd_core::domain::ids::{Micros, TenantId};
@@ -71,10 +72,10 @@ impl LocalLedger {
         &self,
         tenant: TenantId,
         at: Micros,
-        kind: Kind,
+        command: impl Queued,
     ) -> Result<(), String> {
         let actor = Actor { role: ActorRole::Operator, agent_id: None, key_id: None };
-        let done = self.ledger.handle(Command { tenant, at, actor, kind }).await;
+        let done = self.ledger.handle(Call { tenant, at, actor }, command).await;
         done.map(|_| ()).map_err(|err| err.to_string())
     }
 

@@ -12,7 +12,8 @@ use super::beside::LocalLedger;
 use super::{Exit, Output};
 use crate::app::{Access, change_master_key, settle_notary, tree_key};
 use handoffd_broker::config::Config;
-use handoffd_broker::ledger::command::{Kind, content};
+use handoffd_broker::ledger::command::content;
+use handoffd_broker::ledger::commands::{ChangeMasterKey, ChangeTreeKey, CreateKey};
 use handoffd_broker::vault::{hash_api_key, new_api_key};
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
@@ -133,7 +134,7 @@ async fn master(args: &MasterArgs, config: &Config) -> Result<(String, Option<u6
                 continue;
             }
             let said = content(&canonical::to_vec(&json!({ "masterKey": change.id })), now);
-            bench.handle(tenant, now, Kind::ChangeMasterKey(said)).await?;
+            bench.handle(tenant, now, ChangeMasterKey { content: said }).await?;
         }
         change.replace_files().map_err(|err| {
             format!("the database has the new key, and the file still the old one ({err}): run this again")
@@ -195,7 +196,7 @@ async fn create(args: CreateArgs, config: &Config) -> Result<(KeyRow, String), S
         created_at: now,
         expires_at: None,
     };
-    bench.handle(tenant, now, Kind::CreateKey(Box::new(row.clone()))).await?;
+    bench.handle(tenant, now, CreateKey { row: row.clone() }).await?;
     bench.close().await;
     Ok((row, key.to_string()))
 }
@@ -259,7 +260,7 @@ async fn change_key(bench: &LocalLedger, config: &Config, now: Micros) -> Result
                 retired.iter().map(|key| public(&notary, &log, Some(key))).collect();
             let said = json!({ "treeHeadKey": public(&notary, &log, None), "retired": retired });
             let said = content(&canonical::to_vec(&said), now);
-            bench.handle(tenant, now, Kind::ChangeTreeKey(said)).await?;
+            bench.handle(tenant, now, ChangeTreeKey { content: said }).await?;
         }
     }
     store.settle_tree_key(&new, now, true).await.map_err(|err| text(&err))?;

@@ -14,8 +14,8 @@ use super::extract::{Id, Ids, Json, NoBody, typed};
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
 use super::shape::no_idle_nulls;
 use handoffd_broker::directory::{Agents, Principal};
-use handoffd_broker::ledger::command::{
-    AgentChange, ChangeAgent, CreateAgent, Kind, Reply, SecretsChange,
+use handoffd_broker::ledger::commands::{
+    AgentChange, ChangeAgent, CreateAgent, RevokeKey, SecretsChange,
 };
 use handoffd_broker::transport::{RegistrationError, seal_credentials};
 use handoffd_broker::vault::{AgentSecrets, SecretKind, hash_api_key, new_api_key};
@@ -130,13 +130,11 @@ async fn change(
     principal: &Principal,
     agent: AgentId,
     change: AgentChange,
-) -> Result<Reply, Problem> {
-    let reply = api
-        .carry_out(principal, api.now(), Kind::ChangeAgent(Box::new(ChangeAgent { agent, change })))
-        .await;
+) -> Result<Option<AgentRow>, Problem> {
+    let changed = api.carry_out(principal, api.now(), ChangeAgent { agent, change }).await;
     // Also after an error: an unanswered commit may have got through.
     api.intake.directory.agents_changed(&principal.tenant).await;
-    Ok(reply?)
+    Ok(changed?)
 }
 
 pub(super) async fn changed(
@@ -145,10 +143,8 @@ pub(super) async fn changed(
     agent: AgentId,
     what: AgentChange,
 ) -> Result<AgentRow, Problem> {
-    match change(api, principal, agent, what).await? {
-        Reply::Agent(row) => Ok(row),
-        other => Err(Problem::unexpected(&other)),
-    }
+    let row = change(api, principal, agent, what).await?;
+    row.ok_or_else(|| Problem::not_found("agent"))
 }
 
 /// The problem of members that do not fit, each with its pointer.
@@ -228,29 +224,19 @@ pub(super) async fn create(
         created_at: now,
         updated_at: now,
     };
-    let reply = api
-        .carry_out(
-            &principal,
-            now,
-            Kind::CreateAgent(Box::new(CreateAgent {
-                row,
-                key: KeyRow {
-                    tenant: tenant.clone(),
-                    key_id: format!("key_{}", clock::time_ordered_id(now).simple()),
-                    hash: hash_api_key(&key),
-                    role: Role::Agent,
-                    agent: Some(id),
-                    label: "made with the agent".to_owned(),
-                    created_at: now,
-                    expires_at: None,
-                },
-            })),
-        )
-        .await;
-    api.intake.directory.agents_changed(&tenant).await;
-    let Reply::Agent(row) = reply? else {
-        return Err(Problem::new(Code::Internal, "unexpected reply"));
+    let own_key = KeyRow {
+        tenant: tenant.clone(),
+        key_id: format!("key_{}", clock::time_ordered_id(now).simple()),
+        hash: hash_api_key(&key),
+        role: Role::Agent,
+        agent: Some(id),
+        label: "made with the agent".to_owned(),
+        created_at: now,
+        expires_at: None,
     };
+    let created = api.carry_out(&principal, now, CreateAgent { row, key: own_key }).await;
+    api.intake.directory.agents_changed(&tenant).await;
+    let row = created?;
     load_tokenizer(&row);
     let agents = api.intake.directory.agents(&tenant).await?;
     let shown = CreatedAgentView {
@@ -390,8 +376,7 @@ pub(super) async fn delete(
     // Its keys first: whoever is registered under this id later is another agent.
     for key in api.store.list_keys(&principal.tenant).await? {
         if key.agent.as_ref() == Some(&id) && key.expires_at.is_none() {
-            super::keys::carry_out(&api, &principal, Kind::RevokeKey { key_id: key.key_id })
-                .await?;
+            super::keys::carry_out(&api, &principal, RevokeKey { key_id: key.key_id }).await?;
         }
     }
     change(&api, &principal, id, AgentChange::Delete).await?;

@@ -11,7 +11,7 @@ use super::auth::{Caller, Operator};
 use super::extract::{Id, Ids, JsonBytes, NoBody, parse, typed};
 use super::problem::{BadBody, Busy, Problem, WarningView};
 use handoffd_broker::directory::Agents;
-use handoffd_broker::ledger::command::AgentChange;
+use handoffd_broker::ledger::commands::AgentChange;
 use handoffd_core::domain::agent::Target;
 use handoffd_core::domain::ids::AgentId;
 use handoffd_store::store::AgentRow;

@@ -11,7 +11,8 @@ use super::auth::{Auditor, Operator};
 use super::extract::{Id, Json, NoBody, Params};
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
 use handoffd_broker::directory::Principal;
-use handoffd_broker::ledger::command::{CapChange, Kind, Reply, SetCap, content};
+use handoffd_broker::ledger::command::content;
+use handoffd_broker::ledger::commands::{CapChange, SetCap};
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::cap::{Cap, CapLimit, Defaults, MAX_TOKENS, Unit, Window};
 use handoffd_core::domain::ids::{AgentId, Micros};
@@ -172,13 +173,12 @@ pub(super) async fn put(
         let agents = api.intake.directory.agents(&principal.tenant).await?;
         agents.row(id).ok_or_else(|| Problem::not_found("agent"))?;
     }
-    let reply = change(&api, &principal, agent, window, CapChange::Set { usd, tokens }).await?;
-    let view = match &reply {
-        Reply::Cap(cap) => CapView::of(cap, &api.intake.rules.caps, api.now())
-            .map(|view| CapView { warnings: warnings(cap, api.now()), ..view }),
-        _ => None,
-    };
-    Ok(axum::Json(view.ok_or_else(|| Problem::unexpected(&reply))?))
+    let set = change(&api, &principal, agent, window, CapChange::Set { usd, tokens }).await?;
+    let view = set.as_deref().and_then(|cap| {
+        let view = CapView::of(cap, &api.intake.rules.caps, api.now())?;
+        Some(CapView { warnings: warnings(cap, api.now()), ..view })
+    });
+    Ok(axum::Json(view.ok_or_else(|| Problem::not_found("cap"))?))
 }
 
 /// A limit under which nothing fits: the window has used it up already, or it is 0.
@@ -232,7 +232,7 @@ async fn change(
     agent: Option<AgentId>,
     window: Window,
     change: CapChange,
-) -> Result<Reply, Problem> {
+) -> Result<Option<Box<Cap>>, Problem> {
     let now = api.now();
     let mut words = json!({ "agentId": agent, "window": window.to_string() });
     match change {
@@ -254,13 +254,7 @@ async fn change(
         }
     }
     let content = content(&canonical::to_vec(&words), now);
-    Ok(api
-        .carry_out(
-            principal,
-            now,
-            Kind::SetCap(Box::new(SetCap { agent, window, change, content })),
-        )
-        .await?)
+    Ok(api.carry_out(principal, now, SetCap { agent, window, change, content }).await?)
 }
 
 /// List the tenant's caps with what of each is used now: those that operators set, and of the settings'

@@ -12,7 +12,7 @@ use super::extract::{Id, Ids, Json, Params, bad_cursor, of_list, page_size, plai
 use super::problem::{BadBody, Busy, Problem};
 use super::tasks::{CheckpointView, find};
 use super::views::TaskView;
-use handoffd_broker::ledger::command::{Kind, Reply, RestoreCheckpoint};
+use handoffd_broker::ledger::commands::RestoreCheckpoint;
 use handoffd_core::domain::handoff::CheckpointRef;
 use handoffd_core::domain::ids::{ExecutionId, Micros, TaskId};
 use handoffd_store::store::CheckpointCursor;
@@ -145,20 +145,8 @@ pub(super) async fn restore(
         .find_checkpoint(&run, by.as_ref(), Some(said.seq))
         .await?
         .ok_or_else(|| Problem::not_found("checkpoint"))?;
-    let reply = api
-        .carry_out(
-            &principal,
-            api.now(),
-            Kind::RestoreCheckpoint(RestoreCheckpoint {
-                task_id,
-                at: CheckpointRef { execution_id, seq: said.seq },
-                commitment: row.part.commitment,
-                by,
-            }),
-        )
-        .await?;
-    match reply {
-        Reply::Task(task) => Ok(axum::Json(TaskView::from(&task))),
-        other => Err(Problem::unexpected(&other)),
-    }
+    let at = CheckpointRef { execution_id, seq: said.seq };
+    let restore = RestoreCheckpoint { task_id, at, commitment: row.part.commitment, by };
+    let task = api.carry_out(&principal, api.now(), restore).await?;
+    Ok(axum::Json(TaskView::from(&task)))
 }

@@ -15,7 +15,8 @@ use super::extract::{Id, OWN_THREAD, Params, Text, heavy};
 use super::open;
 use super::problem::{BadBody, Busy, Problem, WarningView};
 use handoffd_broker::directory::{Agents, Principal};
-use handoffd_broker::ledger::command::{Kind, PutContract, Reply, content};
+use handoffd_broker::ledger::command::content;
+use handoffd_broker::ledger::commands::{PutContract, PutContractReply};
 use handoffd_core::contract::catalog::Catalog;
 use handoffd_core::contract::document::{Document, DocumentError};
 use handoffd_core::contract::enforce::CompiledContract;
@@ -252,18 +253,11 @@ pub(super) async fn put(
         target: contract.target.clone(),
         created_at: now,
     };
-    let reply = api
-        .carry_out(
-            &principal,
-            now,
-            Kind::PutContract(Box::new(PutContract { row, content: content(&doc, now) })),
-        )
-        .await;
+    let put = PutContract { row, content: content(&doc, now) };
+    let reply = api.carry_out(&principal, now, put).await;
     // Also after an error: an unanswered commit may have got through.
     api.intake.directory.contracts_changed(&principal.tenant).await;
-    let Reply::Contract { row, added } = reply? else {
-        return Err(Problem::new(Code::Internal, "unexpected reply"));
-    };
+    let PutContractReply { row, added } = reply?;
     let judged = judge(&api, &principal, vec![(row.id.clone(), document)], None).await?;
     let ready = CompiledContract::new(contract, row.doc, hex::encode(row.sha256), row.created_at);
     let mut shown = view(&ready, None);

@@ -15,7 +15,9 @@ use super::problem::{BadBody, Busy, Problem, wrong};
 use super::views::ReceiptView;
 use handoffd_broker::directory::Principal;
 use handoffd_broker::erasure::held_on;
-use handoffd_broker::ledger::command::{Kind, Reply, RequestErasure, content};
+use handoffd_broker::ledger::command::content;
+use handoffd_broker::ledger::commands::RequestErasure;
+use handoffd_broker::ledger::reply::ErasureReply;
 use handoffd_broker::tree;
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::ids::{ErasureId, TenantId};
@@ -221,28 +223,17 @@ async fn request(
     let words = canonical::to_vec(&serde_json::json!({
         "erasureId": id, "requestedBy": body.requested_by, "note": body.note,
     }));
-    let reply = api
-        .carry_out(
-            principal,
-            now,
-            Kind::RequestErasure(Box::new(RequestErasure {
-                subject: subject.clone(),
-                id,
-                commitment: commit(
-                    CommitmentSubject::DataSubject,
-                    &salt(api, subject, id),
-                    subject.id.as_bytes(),
-                ),
-                scope,
-                reason,
-                content: content(&words, now),
-            })),
-        )
-        .await?;
-    match reply {
-        Reply::Erasure { row, repeated } => Ok((row, repeated)),
-        other => Err(Problem::unexpected(&other)),
-    }
+    let salt = salt(api, subject, id);
+    let request = RequestErasure {
+        subject: subject.clone(),
+        id,
+        commitment: commit(CommitmentSubject::DataSubject, &salt, subject.id.as_bytes()),
+        scope,
+        reason,
+        content: content(&words, now),
+    };
+    let ErasureReply { row, repeated } = api.carry_out(principal, now, request).await?;
+    Ok((row, repeated))
 }
 
 async fn certificate(

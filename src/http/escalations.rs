@@ -11,7 +11,8 @@ use super::open;
 use super::problem::{BadBody, Busy, Problem, wrong};
 use super::views::{Page, TaskView};
 use handoffd_broker::directory::Principal;
-use handoffd_broker::ledger::command::{Kind, Reply, Resolve, content};
+use handoffd_broker::ledger::command::content;
+use handoffd_broker::ledger::commands::{Resolve, Resolved};
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::escalation::{Escalation, EscalationStatus, Resolution};
 use handoffd_core::domain::ids::{AgentId, EscalationId, HandoffId, Micros};
@@ -291,27 +292,17 @@ pub(super) async fn resolve_one(
         None => None,
     };
     let agents = [row.target.clone()].into_iter().chain(agent).collect();
-    let reply = api
-        .carry_out(
-            principal,
-            now,
-            Kind::Resolve(Box::new(Resolve {
-                escalation_id: row.id,
-                task_id: row.task_id,
-                handoff_id: row.handoff_id,
-                agents,
-                resolution: Some(resolution),
-                edge,
-                content: Some(content(&canonical::to_vec(&words), now)),
-            })),
-        )
-        .await?;
-    match reply {
-        Reply::Escalation { row, task } => {
-            Ok(ResolvedView { escalation: EscalationView::from(&row), task: TaskView::from(&task) })
-        }
-        other => Err(Problem::unexpected(&other)),
-    }
+    let resolve = Resolve {
+        escalation_id: row.id,
+        task_id: row.task_id,
+        handoff_id: row.handoff_id,
+        agents,
+        resolution: Some(resolution),
+        edge,
+        content: Some(content(&canonical::to_vec(&words), now)),
+    };
+    let Resolved { row, task } = api.carry_out(principal, now, resolve).await?;
+    Ok(ResolvedView { escalation: EscalationView::from(&row), task: TaskView::from(&task) })
 }
 
 /// The rules of the edge to the agent that gets the handoff, where a contract rules it and takes the message.

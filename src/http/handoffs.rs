@@ -33,7 +33,7 @@ use handoffd_broker::directory::Principal;
 use handoffd_broker::intake::{Answer, Body, IntakeError, Request};
 use handoffd_broker::judged;
 use handoffd_broker::ledger::HandoffWatch;
-use handoffd_broker::ledger::command::LedgerError;
+use handoffd_broker::ledger::reply::LedgerError;
 use handoffd_broker::tree;
 use handoffd_core::domain::agent::Agent;
 use handoffd_core::domain::canonical::CanonicalObject;

@@ -14,7 +14,8 @@ use super::handoffs::not_the_receiver;
 use super::problem::{Busy, Problem};
 use super::{questions, results};
 use handoffd_broker::compress::UnpreparedReason;
-use handoffd_broker::ledger::command::{Command, Kind, Lease, Outcome, Reply, Settle};
+use handoffd_broker::ledger::command::Call;
+use handoffd_broker::ledger::commands::{Lease, Leased, Outcome, Settle};
 use handoffd_core::domain::agent::Agent;
 use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::handoff::{DeliveryMode, Handoff};
@@ -309,13 +310,10 @@ async fn lease(
     }
     let (task_id, handoff_id, attempt) = (claim.task_id, claim.handoff_id, claim.attempt);
     let body = api.intake.gate.schemas.delivered(claim.delivered(agent.is_entitled()), agent);
-    let kind = match &body {
-        Ok(_) => {
-            let granted = Duration::from_millis(api.config.delivery.verdict_timeout_ms);
-            Kind::Lease(Lease { task_id, handoff_id, attempt, verdict_by: now.plus(granted) })
-        }
+    let call = Call { tenant: claim.tenant.clone(), at: now, actor: Actor::broker() };
+    let Ok(body) = body else {
         // It takes no version of the schema that the message has a form in; it did when the gate looked.
-        Err(_) => Kind::Settle(Box::new(Settle {
+        let settle = Settle {
             task_id,
             handoff_id,
             attempt,
@@ -324,11 +322,14 @@ async fn lease(
             content: None,
             lease_until: now,
             row: None,
-        })),
+        };
+        api.intake.ledger.handle(call, settle).await?;
+        return Ok(None);
     };
-    let (tenant, actor) = (claim.tenant.clone(), Actor::broker());
-    let reply = api.intake.ledger.handle(Command { tenant, at: now, actor, kind }).await?;
-    let (Reply::Leased { handoff, .. }, Ok(body)) = (reply, body) else { return Ok(None) };
+    let granted = Duration::from_millis(api.config.delivery.verdict_timeout_ms);
+    let lease = Lease { task_id, handoff_id, attempt, verdict_by: now.plus(granted) };
+    let leased = api.intake.ledger.handle(call, lease).await?;
+    let Some(Leased { handoff, .. }) = leased else { return Ok(None) };
     Ok(Some(InboxItem {
         handoff_id: handoff.id.to_string(),
         task_id: handoff.task_id.to_string(),

@@ -10,7 +10,8 @@ use super::auth::Admin;
 use super::extract::{Id, Json, NoBody, rfc3339};
 use super::problem::{BadBody, Busy, Problem, wrong};
 use handoffd_broker::directory::Principal;
-use handoffd_broker::ledger::command::{Kind, Reply};
+use handoffd_broker::ledger::commands::{CreateKey, Queued, RevokeKey};
+
 use handoffd_broker::vault::{hash_api_key, new_api_key};
 use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::ids::{AgentId, Micros};
@@ -86,16 +87,11 @@ pub struct KeyBody {
 pub(super) async fn carry_out(
     api: &Api,
     principal: &Principal,
-    kind: Kind,
+    command: impl Queued<Reply = KeyRow>,
 ) -> Result<KeyRow, Problem> {
-    let reply = api.carry_out(principal, api.now(), kind).await?;
-    match reply {
-        Reply::Key(row) => {
-            api.intake.directory.key_changed(&row).await;
-            Ok(row)
-        }
-        other => Err(Problem::unexpected(&other)),
-    }
+    let row = api.carry_out(principal, api.now(), command).await?;
+    api.intake.directory.key_changed(&row).await;
+    Ok(row)
 }
 
 /// Make a key; it is shown this once.
@@ -148,7 +144,7 @@ pub(super) async fn create(
         created_at: now,
         expires_at,
     };
-    let row = carry_out(&api, &principal, Kind::CreateKey(Box::new(row))).await?;
+    let row = carry_out(&api, &principal, CreateKey { row }).await?;
     let mut view = KeyView::from(&row);
     view.api_key = Some(key.to_string());
     Ok((StatusCode::CREATED, axum::Json(view)))
@@ -199,7 +195,7 @@ pub(super) async fn revoke(
             "a key cannot revoke itself: use another admin key, so that nobody locks themselves out",
         ));
     }
-    let row = carry_out(&api, &principal, Kind::RevokeKey { key_id }).await?;
+    let row = carry_out(&api, &principal, RevokeKey { key_id }).await?;
     // A session asks for its key at each request: what is left here opens nothing.
     match api.sessions.end_all(&row.tenant, &row.key_id).await {
         Ok(0) => {}

@@ -12,8 +12,9 @@ use super::auth::{Auditor, Operator};
 use super::data_subjects::{MAX_NOTE, bounded, subject};
 use super::extract::{Id, Json, Params, of_list, page_size, plain_cursor};
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
-use handoffd_broker::directory::Principal;
-use handoffd_broker::ledger::command::{Kind, PlaceHold, ReleaseHold, Reply, content};
+use handoffd_broker::ledger::command::content;
+use handoffd_broker::ledger::commands::{PlaceHold, ReleaseHold};
+use handoffd_broker::ledger::reply::HoldReply;
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::ids::{Micros, TaskId};
 use handoffd_core::domain::warning::{Warning, WarningCode};
@@ -128,18 +129,6 @@ fn code(id: &str) -> bool {
         && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
 }
 
-async fn carry_out(
-    api: &Api,
-    principal: &Principal,
-    now: Micros,
-    kind: Kind,
-) -> Result<(HoldRow, bool), Problem> {
-    match api.carry_out(principal, now, kind).await? {
-        Reply::Hold { row, repeated } => Ok((row, repeated)),
-        other => Err(Problem::unexpected(&other)),
-    }
-}
-
 /// Names a hold on what is not there, which may be a slip of the pen.
 async fn warnings(api: &Api, hold: &HoldRow) -> Result<Vec<WarningView>, Problem> {
     let (pointer, is_there) = match (&hold.task_id, &hold.subject_id) {
@@ -214,8 +203,8 @@ pub(super) async fn place(
     };
     let warnings = warnings(&api, &row).await?;
     let content = content(&canonical::to_vec(&words), now);
-    let kind = Kind::PlaceHold(Box::new(PlaceHold { row, commitment, content }));
-    let (row, repeated) = carry_out(&api, &principal, now, kind).await?;
+    let place = PlaceHold { row, commitment, content };
+    let HoldReply { row, repeated } = api.carry_out(&principal, now, place).await?;
     let status = if repeated { StatusCode::OK } else { StatusCode::CREATED };
     let view = HoldView { warnings, ..HoldView::from(&row) };
     Ok((status, axum::Json(view)))
@@ -245,8 +234,8 @@ pub(super) async fn release(
     let now = api.now();
     let words = serde_json::json!({ "holdId": id, "reason": body.reason });
     let content = content(&canonical::to_vec(&words), now);
-    let kind = Kind::ReleaseHold(Box::new(ReleaseHold { id, content }));
-    let (row, _) = carry_out(&api, &principal, now, kind).await?;
+    let release = ReleaseHold { id, content };
+    let HoldReply { row, .. } = api.carry_out(&principal, now, release).await?;
     Ok(axum::Json(HoldView::from(&row)))
 }
 

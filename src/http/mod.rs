@@ -82,7 +82,9 @@ use handoffd_broker::early_replies::EarlyReplies;
 use handoffd_broker::erasure::Eraser;
 use handoffd_broker::feed::Feed;
 use handoffd_broker::intake::{Intake, actor};
-use handoffd_broker::ledger::command::{Command, Kind, LedgerError, Reply};
+use handoffd_broker::ledger::command::Call;
+use handoffd_broker::ledger::commands::Queued;
+use handoffd_broker::ledger::reply::LedgerError;
 use handoffd_broker::metrics::Metrics;
 use handoffd_broker::transport::DeliveryTypes;
 use handoffd_broker::tree::CosignedHeads;
@@ -152,14 +154,14 @@ impl Api {
     ///
     /// # Errors
     /// [`LedgerError`]: the command changed nothing, or (`Unavailable`) nobody knows whether it did.
-    pub(crate) async fn carry_out(
+    pub(crate) async fn carry_out<C: Queued>(
         &self,
         principal: &Principal,
         at: Micros,
-        kind: Kind,
-    ) -> Result<Reply, LedgerError> {
+        command: C,
+    ) -> Result<C::Reply, LedgerError> {
         let (tenant, actor) = (principal.tenant.clone(), actor(principal));
-        self.intake.ledger.handle(Command { tenant, at, actor, kind }).await
+        self.intake.ledger.handle(Call { tenant, at, actor }, command).await
     }
 
     /// Current time.

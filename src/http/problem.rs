@@ -14,7 +14,7 @@ use utoipa::{IntoResponses, ToSchema};
 use super::open;
 use handoffd_broker::dead_letters::DecisionError;
 use handoffd_broker::intake::IntakeError;
-use handoffd_broker::ledger::command::{LedgerError, Reply, Undone};
+use handoffd_broker::ledger::reply::{LedgerError, Undone};
 use handoffd_core::domain::failure::{Code, Failure, Stage, primary};
 use handoffd_core::domain::task::TaskStatus;
 use handoffd_core::domain::warning::Warning;
@@ -131,11 +131,6 @@ pub(crate) fn wrong(pointer: &str, message: impl Into<String>) -> Problem {
 }
 
 impl Problem {
-    /// The ledger answered a command with another's reply: a defect.
-    pub(crate) fn unexpected(reply: &Reply) -> Self {
-        LedgerError::Internal(format!("unexpected reply {reply:?}")).into()
-    }
-
     /// A problem with the code's default status.
     #[must_use]
     pub fn new(code: Code, detail: impl Into<String>) -> Self {

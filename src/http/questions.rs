@@ -19,7 +19,9 @@ use super::verdicts::{fencing_token, judge, linked};
 use super::views::HandoffView;
 use handoffd_broker::archive::ContentState;
 use handoffd_broker::directory::Principal;
-use handoffd_broker::ledger::command::{Answer, Ask, Kind, Reply, content};
+use handoffd_broker::ledger::command::content;
+use handoffd_broker::ledger::commands::{Answer, Ask, Queued};
+use handoffd_broker::ledger::reply::HandoffReply;
 use handoffd_core::contract::answer::{check_schema, faults};
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::failure::Code;
@@ -206,7 +208,7 @@ async fn put(
     let whole = canonical::to_vec(&said);
     let way = (&handoff.target, &handoff.source);
     warnings.extend(judge(api, &handoff, way, said, whole.len(), now).await?);
-    let kind = Kind::Ask(Box::new(Ask {
+    let ask = Ask {
         task_id: handoff.task_id,
         handoff_id: id,
         fencing_token,
@@ -214,8 +216,8 @@ async fn put(
         whole,
         key,
         answer_by: now.plus(within),
-    }));
-    Ok((handle(api, &caller.principal, now, kind).await?, warnings))
+    };
+    Ok((handle(api, &caller.principal, now, ask).await?, warnings))
 }
 
 /// Takes an answer to the ledger.
@@ -255,7 +257,7 @@ async fn give(
     let whole = canonical::to_vec(&said);
     let way = (&handoff.source, &handoff.target);
     warnings.extend(judge(api, &handoff, way, said, whole.len(), now).await?);
-    let kind = Kind::Answer(Box::new(Answer {
+    let answer = Answer {
         task_id: handoff.task_id,
         handoff_id: id,
         number,
@@ -263,8 +265,8 @@ async fn give(
         content: content(&whole, now),
         whole,
         key,
-    }));
-    Ok((handle(api, principal, now, kind).await?, warnings))
+    };
+    Ok((handle(api, principal, now, answer).await?, warnings))
 }
 
 /// Checks an answer against the schema of its question.
@@ -288,12 +290,10 @@ async fn handle(
     api: &Api,
     principal: &Principal,
     at: Micros,
-    kind: Kind,
+    command: impl Queued<Reply = HandoffReply>,
 ) -> Result<Handoff, Problem> {
-    match api.carry_out(principal, at, kind).await? {
-        Reply::Handoff { handoff, .. } => Ok(handoff),
-        other => Err(Problem::unexpected(&other)),
-    }
+    let HandoffReply { handoff, .. } = api.carry_out(principal, at, command).await?;
+    Ok(handoff)
 }
 
 async fn view(

@@ -13,7 +13,8 @@ use super::auth::{Auditor, Caller, Operator};
 use super::extract::{Id, Ids, OWN_THREAD, SchemaJson, heavy};
 use super::open;
 use super::problem::{BadBody, Busy, FailureView, Problem, view};
-use handoffd_broker::ledger::command::{Kind, PutPayloadSchema, Reply, content};
+use handoffd_broker::ledger::command::content;
+use handoffd_broker::ledger::commands::{PutPayloadSchema, PutPayloadSchemaReply};
 use handoffd_broker::ledger::schemas::{failures, known};
 use handoffd_core::contract::evolution::{Assessment, Bump, Change, Side, assess};
 use handoffd_core::contract::schema;
@@ -360,24 +361,12 @@ pub(super) async fn put(
         created_at: now,
     };
     let content = content(&canonical::to_vec(&said), now);
-    match api
-        .carry_out(
-            &principal,
-            now,
-            Kind::PutPayloadSchema(Box::new(PutPayloadSchema { row, content })),
-        )
-        .await?
-    {
-        Reply::PayloadSchema { row, assessment: Some(assessment) } => {
-            let mut shown = whole(&row);
-            shown["comparison"] = comparison(&assessment);
-            Ok((StatusCode::CREATED, axum::Json(shown)))
-        }
-        Reply::PayloadSchema { row, assessment: None } => {
-            Ok((StatusCode::OK, axum::Json(whole(&row))))
-        }
-        other => Err(Problem::unexpected(&other)),
-    }
+    let put = PutPayloadSchema { row, content };
+    let PutPayloadSchemaReply { row, assessment } = api.carry_out(&principal, now, put).await?;
+    let mut shown = whole(&row);
+    let Some(assessment) = assessment else { return Ok((StatusCode::OK, axum::Json(shown))) };
+    shown["comparison"] = comparison(&assessment);
+    Ok((StatusCode::CREATED, axum::Json(shown)))
 }
 
 /// Say what a version would change, and whether it could be registered so; writes nothing.

@@ -18,8 +18,9 @@ use super::handoffs;
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
 use super::shape::no_idle_nulls;
 use handoffd_broker::directory::Principal;
-use handoffd_broker::ledger::command::{
-    ChangeSubscription, CreateSubscription, Kind, Reply, SubscriptionChange, content,
+use handoffd_broker::ledger::command::content;
+use handoffd_broker::ledger::commands::{
+    ChangeSubscription, CreateSubscription, SubscriptionChange,
 };
 use handoffd_broker::vault::{AgentSecrets, EndpointCredentials, SecretKind};
 use handoffd_core::domain::canonical;
@@ -78,14 +79,12 @@ async fn changed(
     what: &Value,
 ) -> Result<SubscriptionView, Problem> {
     let content = said(id, what, api.now());
-    let change = Box::new(ChangeSubscription { id, change, content });
-    let reply = api.carry_out(principal, api.now(), Kind::ChangeSubscription(change)).await?;
+    let change = ChangeSubscription { id, change, content };
+    let changed = api.carry_out(principal, api.now(), change).await?;
     // It may be told at once: its line is no longer held, or it stands elsewhere.
     api.intake.ledger.look_for_events();
-    match reply {
-        Reply::Subscription(row) => shown(api, &row).await,
-        other => Err(Problem::unexpected(&other)),
-    }
+    let row = changed.ok_or_else(|| Problem::not_found("subscription"))?;
+    shown(api, &row).await
 }
 
 async fn shown(api: &Api, row: &SubscriptionRow) -> Result<SubscriptionView, Problem> {
@@ -245,8 +244,8 @@ pub(super) async fn create(
         created_at: now,
         updated_at: now,
     };
-    let create = Box::new(CreateSubscription { row: row.clone(), from, content });
-    api.carry_out(&principal, api.now(), Kind::CreateSubscription(create)).await?;
+    let create = CreateSubscription { row, from, content };
+    let row = api.carry_out(&principal, api.now(), create).await?;
     let mut view = warned(&api, shown(&api, &row).await?, &others);
     view.secret = Some(secret.to_string());
     Ok((StatusCode::CREATED, axum::Json(view)))
@@ -348,8 +347,8 @@ pub(super) async fn delete(
 ) -> Result<StatusCode, Problem> {
     find(&api, &principal, id).await?;
     let content = said(id, &json!("deleted"), api.now());
-    let change = Box::new(ChangeSubscription { id, change: SubscriptionChange::Delete, content });
-    api.carry_out(&principal, api.now(), Kind::ChangeSubscription(change)).await?;
+    let change = ChangeSubscription { id, change: SubscriptionChange::Delete, content };
+    api.carry_out(&principal, api.now(), change).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -19,9 +19,8 @@ use super::users::user_parameter;
 use super::verdicts::header_token;
 use super::views::{Page, TaskView};
 use handoffd_broker::directory::Principal;
-use handoffd_broker::ledger::command::{
-    CancelTask, CompleteTask, Kind, PutCheckpoint, Reply, TopUp, content,
-};
+use handoffd_broker::ledger::command::content;
+use handoffd_broker::ledger::commands::{CancelTask, CompleteTask, PutCheckpoint, Queued, TopUp};
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::handoff::HandoffStatus;
@@ -201,12 +200,12 @@ pub(super) async fn complete(
         warnings.push(WarningView::from(&Warning::new(WarningCode::WithoutEffect, "", why)));
     }
     let now = api.now();
-    let kind = Kind::CompleteTask(Box::new(CompleteTask {
+    let complete = CompleteTask {
         task_id: id,
         by: limited_to(&principal),
         content: content(&canonical::to_vec(&Value::Object(said)), now),
-    }));
-    let axum::Json(task) = change(&api, &principal, now, kind).await?;
+    };
+    let axum::Json(task) = change(&api, &principal, now, complete).await?;
     Ok(axum::Json(TaskView { warnings, ..task }))
 }
 
@@ -276,13 +275,13 @@ pub(super) async fn cancel_one(
 ) -> Result<axum::Json<TaskView>, Problem> {
     let now = api.now();
     let words = serde_json::json!({ "reason": reason, "graceMs": grace });
-    let kind = Kind::CancelTask(Box::new(CancelTask {
+    let cancel = CancelTask {
         task_id: id,
         by: limited_to(principal),
         grace_until: now.plus(std::time::Duration::from_millis(grace)),
         content: content(&canonical::to_vec(&words), now),
-    }));
-    change(api, principal, now, kind).await
+    };
+    change(api, principal, now, cancel).await
 }
 
 /// The longest grace, in milliseconds: an hour.
@@ -327,24 +326,18 @@ pub(super) async fn budget(
     }
     let now = api.now();
     let words = serde_json::json!({ "addUSD": add, "reason": reason });
-    let kind = Kind::TopUp(Box::new(TopUp {
-        task_id: id,
-        add,
-        content: content(&canonical::to_vec(&words), now),
-    }));
-    change(&api, &principal, now, kind).await
+    let top_up = TopUp { task_id: id, add, content: content(&canonical::to_vec(&words), now) };
+    change(&api, &principal, now, top_up).await
 }
 
 async fn change(
     api: &Api,
     principal: &Principal,
     now: Micros,
-    kind: Kind,
+    command: impl Queued<Reply = Task>,
 ) -> Result<axum::Json<TaskView>, Problem> {
-    match api.carry_out(principal, now, kind).await? {
-        Reply::Task(task) => Ok(axum::Json(TaskView::from(&task))),
-        other => Err(Problem::unexpected(&other)),
-    }
+    let task = api.carry_out(principal, now, command).await?;
+    Ok(axum::Json(TaskView::from(&task)))
 }
 
 /// A stored checkpoint.
@@ -459,26 +452,16 @@ pub(super) async fn put_checkpoint(
         PackedContent::new(CommitmentSubject::Checkpoint, clock::random(), &canonical)
     })
     .await?;
-    let reply = api
-        .carry_out(
-            &caller.principal,
-            api.now(),
-            Kind::PutCheckpoint(Box::new(PutCheckpoint {
-                task_id,
-                execution_id,
-                agent: caller.id,
-                has_part: part_known,
-                fence,
-                part,
-            })),
-        )
-        .await?;
-    match reply {
-        Reply::Checkpoint(row) => {
-            Ok(axum::Json(CheckpointView { warnings, ..CheckpointView::from(&row) }))
-        }
-        other => Err(Problem::unexpected(&other)),
-    }
+    let put = PutCheckpoint {
+        task_id,
+        execution_id,
+        agent: caller.id,
+        has_part: part_known,
+        fence,
+        part,
+    };
+    let row = api.carry_out(&caller.principal, api.now(), put).await?;
+    Ok(axum::Json(CheckpointView { warnings, ..CheckpointView::from(&row) }))
 }
 
 /// The handoff under which a worker saves, and the token by which it holds that.

@@ -20,7 +20,9 @@ use super::results;
 use super::views::HandoffView;
 use handoffd_broker::directory::Principal;
 use handoffd_broker::early_replies::EarlyVerdict;
-use handoffd_broker::ledger::command::{Kind, Reply, TakeOver, Verdict, VerdictKind, content};
+use handoffd_broker::ledger::command::content;
+use handoffd_broker::ledger::commands::{TakeOver, Verdict, VerdictKind};
+use handoffd_broker::ledger::reply::HandoffReply;
 use handoffd_broker::telemetry;
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::failure::{Code, Failure, Stage, escaped};
@@ -260,10 +262,8 @@ pub(super) async fn takeover(
         interval_ms,
         lease_until: now.plus(Duration::from_millis(api.config.delivery.lease_ms)),
     };
-    match api.carry_out(&caller.principal, now, Kind::TakeOver(take)).await? {
-        Reply::Handoff { handoff, .. } => Ok(axum::Json(HandoffView::from(&handoff))),
-        other => Err(Problem::unexpected(&other)),
-    }
+    let HandoffReply { handoff, .. } = api.carry_out(&caller.principal, now, take).await?;
+    Ok(axum::Json(HandoffView::from(&handoff)))
 }
 
 /// How often the holder of a lease will be heard of, in milliseconds.
@@ -580,30 +580,20 @@ async fn say(
         Some(content(&bytes, now))
     };
     let heard_at = if kind == VerdictKind::Heartbeat { said_at.min(now) } else { now };
-    match api
-        .carry_out(
-            principal,
-            now,
-            Kind::Verdict(Box::new(Verdict {
-                task_id: handoff.task_id,
-                handoff_id: handoff.id,
-                kind,
-                fencing_token,
-                content,
-                spent,
-                said_at: heard_at,
-                interval_ms,
-                // A heartbeat that waited in a queue extends the lease from when it was said. An acceptance begins it now.
-                lease_until: heard_at.plus(Duration::from_millis(api.config.delivery.lease_ms)),
-            })),
-        )
-        .await?
-    {
-        Reply::Handoff { handoff, .. } => {
-            Ok(HandoffView { warnings, ..HandoffView::from(&handoff) })
-        }
-        other => Err(Problem::unexpected(&other)),
-    }
+    let verdict = Verdict {
+        task_id: handoff.task_id,
+        handoff_id: handoff.id,
+        kind,
+        fencing_token,
+        content,
+        spent,
+        said_at: heard_at,
+        interval_ms,
+        // A heartbeat that waited in a queue extends the lease from when it was said. An acceptance begins it now.
+        lease_until: heard_at.plus(Duration::from_millis(api.config.delivery.lease_ms)),
+    };
+    let HandoffReply { handoff, .. } = api.carry_out(principal, now, verdict).await?;
+    Ok(HandoffView { warnings, ..HandoffView::from(&handoff) })
 }
 
 /// The outcome of a reply.

@@ -10,12 +10,13 @@ use handoffd::domain::stream::StreamStatus;
 use handoffd::evidence::commitment::unpack;
 use handoffd::evidence::erasure::{DataSlot, ErasureScope};
 use handoffd::evidence::record::{Actor, RecordKind};
-use handoffd::ledger::command::{
-    Command, EraseNext, Kind, LedgerError, PlaceHold, PurgeNext, ReleaseHold, Reply,
-    RequestErasure, content,
+use handoffd::ledger::command::{Call, content};
+use handoffd::ledger::commands::{
+    EraseNext, FinishErasure, PlaceHold, PurgeNext, Queued, ReleaseHold, RequestErasure,
 };
 use handoffd::ledger::context::{Context, Rules, Spare};
-use handoffd::ledger::{decide, needs, plan::Plan};
+use handoffd::ledger::reply::{ErasureReply, HoldReply, LedgerError};
+use handoffd::ledger::{decide, plan::Plan};
 use handoffd::store::erasure::{
     ERASED_CHECKPOINT, ErasureRow, ErasureStatus, HoldRow, PageNeed, PurgeNeed, SubjectRef,
 };
@@ -44,10 +45,11 @@ fn subject(name: &str) -> SubjectRef {
 }
 
 /// Carries a command out, as the ledger does.
-async fn say(store: &Arc<dyn Store>, kind: Kind) -> Result<Reply, LedgerError> {
-    let command = Command { tenant: acme(), at: Micros(50), actor: Actor::broker(), kind };
+async fn say<C: Queued>(store: &Arc<dyn Store>, command: C) -> Result<C::Reply, LedgerError> {
+    let call = Call { tenant: acme(), at: Micros(50), actor: Actor::broker() };
+    let command = command.into_any();
     let mut rows = Needs::default();
-    needs::needs(&command, &mut rows);
+    command.needs(&call, &mut rows);
     let mut reply = None;
     let done = transact(store, &rows, |state| {
         let mut plan = Plan::new(state);
@@ -57,7 +59,7 @@ async fn say(store: &Arc<dyn Store>, kind: Kind) -> Result<Reply, LedgerError> {
             waited: Duration::ZERO,
             claim: None,
         };
-        let decision = decide::decide(&plan.state, &command, &context);
+        let decision = decide::decide(&plan.state, (&call, &command), &context);
         reply = Some(decision.map(|(changes, reply)| {
             plan.apply(changes);
             reply
@@ -66,34 +68,31 @@ async fn say(store: &Arc<dyn Store>, kind: Kind) -> Result<Reply, LedgerError> {
     })
     .await;
     done.unwrap();
-    reply.unwrap()
+    reply.unwrap().map(|reply| C::reply(reply).expect("its own reply"))
 }
 
-async fn row(store: &Arc<dyn Store>, kind: Kind) -> ErasureRow {
-    match say(store, kind).await {
-        Ok(Reply::Erasure { row, .. }) => row,
-        other => panic!("{other:?}"),
-    }
+async fn row(store: &Arc<dyn Store>, command: impl Queued<Reply = ErasureReply>) -> ErasureRow {
+    say(store, command).await.unwrap().row
 }
 
-fn request(name: &str, n: u128, scope: ErasureScope) -> Kind {
-    Kind::RequestErasure(Box::new(RequestErasure {
+fn request(name: &str, n: u128, scope: ErasureScope) -> RequestErasure {
+    RequestErasure {
         subject: subject(name),
         id: erasure_id(n),
         commitment: [9; 32],
         scope,
         reason: "ASKED".to_owned(),
         content: content(b"{}", Micros(40)),
-    }))
+    }
 }
 
-fn next(n: u128, part: u128, page: PageNeed) -> Kind {
-    Kind::Erase(Box::new(EraseNext {
+fn next(n: u128, part: u128, page: PageNeed) -> EraseNext {
+    EraseNext {
         id: erasure_id(n),
         page,
         content_id: ContentId(Uuid::from_u128(0xcc << 96 | n << 32 | part)),
         salt: [5; 16],
-    }))
+    }
 }
 
 const ALL: PageNeed = PageNeed { upto: i64::MAX, limit: 3 };
@@ -112,11 +111,11 @@ async fn erase(store: &Arc<dyn Store>, name: &str, n: u128, scope: ErasureScope)
         }
     }
     store.scrub().await.unwrap();
-    row(store, Kind::FinishErasure(erasure_id(n))).await
+    row(store, FinishErasure { id: erasure_id(n) }).await
 }
 
-fn hold(id: &str, name: Option<&str>, task: Option<u128>) -> Kind {
-    Kind::PlaceHold(Box::new(PlaceHold {
+fn hold(id: &str, name: Option<&str>, task: Option<u128>) -> PlaceHold {
+    PlaceHold {
         row: HoldRow {
             tenant: acme(),
             id: id.to_owned(),
@@ -129,7 +128,7 @@ fn hold(id: &str, name: Option<&str>, task: Option<u128>) -> Kind {
         },
         commitment: None,
         content: content(b"{}", Micros(30)),
-    }))
+    }
 }
 
 pub async fn a_page_goes_whole_with_its_record(bed: Arc<Bed>) {
@@ -306,9 +305,9 @@ pub async fn handoffs_that_share_a_content_are_cleaned_over_two_pages(bed: Arc<B
     for (from, part, taken) in [(0, 0, (1, 2, 1)), (1, 1, (0, 0, 0)), (1, 2, (0, 0, 0))] {
         let need = PurgeNeed { from, before: Micros(10), limit: 1 };
         let content_id = ContentId(Uuid::from_u128(0xcd << 96 | part));
-        let next = Kind::Purge(Box::new(PurgeNext { need, content_id, salt: [5; 16] }));
+        let next = PurgeNext { need, content_id, salt: [5; 16] };
         let said = say(&bed.store, next).await;
-        let Ok(Reply::Purged(page)) = said else { panic!("{said:?}") };
+        let Ok(page) = said else { panic!("{said:?}") };
         assert_eq!((page.data, page.contents, page.checkpoints), taken, "page {part}");
         assert_eq!((page.next, page.held), (from + 1, 0), "page {part}");
         assert_eq!(verify(&bed.store, &acme()).await.first_fault, None, "after page {part}");
@@ -369,8 +368,8 @@ pub async fn the_attempts_at_a_handoff_go_with_its_data_and_with_its_time(bed: A
     for part in 0..2 {
         let need = PurgeNeed { from: 0, before: Micros(10), limit: 10 };
         let content_id = ContentId(Uuid::from_u128(0xcd << 96 | part));
-        let next = Kind::Purge(Box::new(PurgeNext { need, content_id, salt: [5; 16] }));
-        let Ok(Reply::Purged(page)) = say(&bed.store, next).await else { panic!("no page") };
+        let next = PurgeNext { need, content_id, salt: [5; 16] };
+        let Ok(page) = say(&bed.store, next).await else { panic!("no page") };
         assert_eq!((page.cleaned, page.contents), (true, if part == 0 { 2 } else { 0 }));
         for one in [&of, &other] {
             assert_eq!(bed.store.list_attempts(&one.key()).await.unwrap(), [], "{part}");
@@ -447,7 +446,7 @@ pub async fn a_hold_on_the_subject_or_on_a_task_is_seen(bed: Arc<Bed>) {
     forbidden("on-her").await;
     let release = |id: &str| {
         let content = content(b"{}", Micros(60));
-        Kind::ReleaseHold(Box::new(ReleaseHold { id: id.to_owned(), content }))
+        ReleaseHold { id: id.to_owned(), content }
     };
     say(&bed.store, release("on-her")).await.unwrap();
     say(&bed.store, hold("on-task", None, Some(2))).await.unwrap();
@@ -466,7 +465,7 @@ pub async fn a_hold_on_the_subject_or_on_a_task_is_seen(bed: Arc<Bed>) {
 pub async fn holds_and_erasures_read_back_equal(bed: Arc<Bed>) {
     submit(&bed.store, &[given(1, 1).about("jana", "{}")]).await;
     let placed = match say(&bed.store, hold("h1", Some("jana"), None)).await.unwrap() {
-        Reply::Hold { row, repeated: false } => row,
+        HoldReply { row, repeated: false } => row,
         other => panic!("{other:?}"),
     };
     say(&bed.store, hold("h2", None, Some(7))).await.unwrap();
@@ -480,11 +479,11 @@ pub async fn holds_and_erasures_read_back_equal(bed: Arc<Bed>) {
     let own = bed.store.list_holds(&tenant, Some(&subject("jana").key), None, 10).await.unwrap();
     assert_eq!(own.len(), 1);
     let again = say(&bed.store, hold("h1", Some("jana"), None)).await;
-    assert!(matches!(again, Ok(Reply::Hold { repeated: true, .. })), "{again:?}");
+    assert!(matches!(again, Ok(HoldReply { repeated: true, .. })), "{again:?}");
     let other = say(&bed.store, hold("h1", Some("omar"), None)).await;
     assert!(matches!(other, Err(LedgerError::Conflict(_))), "{other:?}");
     let content = content(b"{}", Micros(60));
-    let release = Kind::ReleaseHold(Box::new(ReleaseHold { id: "h1".to_owned(), content }));
+    let release = ReleaseHold { id: "h1".to_owned(), content };
     say(&bed.store, release).await.unwrap();
     let asked = row(&bed.store, request("jana", 1, ErasureScope::Messages)).await;
     let kept = bed.store.find_erasure(&(acme(), erasure_id(1))).await.unwrap().unwrap();

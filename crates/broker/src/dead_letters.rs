@@ -10,7 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::archive::Contents;
 use crate::directory::Principal;
-use crate::intake::{Appeal, Decided, Intake, IntakeError};
+use crate::intake::{Appeal, Intake, IntakeError};
+use crate::ledger::reply::DeadLetterReply;
 use handoffd_core::domain::failure::Failure;
 use handoffd_core::domain::ids::{HandoffId, TenantId};
 use handoffd_store::store::{DeadLetterFilter, StoreError};
@@ -94,7 +95,7 @@ impl DeadLetterDesk<'_> {
         principal: &Principal,
         id: HandoffId,
         appeal: &Appeal,
-    ) -> Result<Decided, DecisionError> {
+    ) -> Result<DeadLetterReply, DecisionError> {
         let kept = self.message(&principal.tenant, id).await?;
         Ok(self.intake.release(principal, id, appeal, kept).await?)
     }

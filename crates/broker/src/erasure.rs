@@ -20,7 +20,9 @@ use tokio_util::task::TaskTracker;
 use crate::archive::{ArchiveError, Archivist};
 use crate::directory::Directory;
 use crate::ledger::Ledger;
-use crate::ledger::command::{Command, EraseNext, Kind, LedgerError, Reply};
+use crate::ledger::command::Call;
+use crate::ledger::commands::{EraseNext, FinishErasure, Queued};
+use crate::ledger::reply::{ErasureReply, LedgerError};
 use crate::metrics::Metrics;
 use handoffd_core::domain::ids::{ContentId, ErasureId, Micros, TenantId};
 use handoffd_core::evidence::record::Actor;
@@ -176,7 +178,7 @@ impl EraserContext {
         let upto = head.map_or(0, |head| head.size);
         let mut erased = 0;
         let row = loop {
-            let row = self.say(&key.0, || Kind::Erase(Box::new(self.next(key.1, upto)))).await?;
+            let row = self.say(&key.0, || self.next(key.1, upto)).await?;
             self.metrics.personal_data_erased.inc_by(counted(row.data, &mut erased));
             if row.status != ErasureStatus::Running {
                 break row;
@@ -202,7 +204,7 @@ impl EraserContext {
             }
         }
         fault::at(Step::EraseScrubbed);
-        let row = self.say(&key.0, || Kind::FinishErasure(key.1)).await?;
+        let row = self.say(&key.0, || FinishErasure { id: key.1 }).await?;
         fault::at(Step::EraseDone);
         self.metrics.erasures.inc();
         Ok(row)
@@ -218,27 +220,20 @@ impl EraserContext {
     }
 
     /// Sends one command; retries while the store is unavailable.
-    async fn say(
+    async fn say<C: Queued<Reply = ErasureReply>>(
         &self,
         tenant: &TenantId,
-        kind: impl Fn() -> Kind,
+        command: impl Fn() -> C,
     ) -> Result<ErasureRow, ErasureInterrupted> {
         let mut tries = 0;
         loop {
             if self.stopping.is_cancelled() {
                 return Err(ErasureInterrupted::Stopping);
             }
-            let command = Command {
-                tenant: tenant.clone(),
-                at: self.clock.now(),
-                actor: Actor::broker(),
-                kind: kind(),
-            };
-            match self.ledger.handle(command).await {
-                Ok(Reply::Erasure { row, .. }) => return Ok(row),
-                Ok(other) => {
-                    return Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into());
-                }
+            let call =
+                Call { tenant: tenant.clone(), at: self.clock.now(), actor: Actor::broker() };
+            match self.ledger.handle(call, command()).await {
+                Ok(ErasureReply { row, .. }) => return Ok(row),
                 // A hold that shared the batch may be about another's task: looked at once more.
                 Err(LedgerError::Held { .. }) if tries == 0 => tries += 1,
                 Err(LedgerError::Unavailable | LedgerError::Overloaded) if tries < TRIES => {

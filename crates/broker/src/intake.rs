@@ -8,8 +8,8 @@ use bytes::Bytes;
 use tracing::{Instrument, Span};
 
 use crate::directory::{Agents, Directory, Principal};
-use crate::ledger::command::{LedgerError, Undone};
 use crate::ledger::context::Rules;
+use crate::ledger::reply::{LedgerError, Undone};
 use crate::ledger::{HandoffWatch, Ledger};
 use crate::metrics::Metrics;
 use crate::vault::{AgentSecrets, SecretKind, Vault};
@@ -49,7 +49,7 @@ use counts::Noticed;
 use refusal::bare_refusal;
 use submit::submission;
 
-pub use appeals::{Appeal, Decided};
+pub use appeals::Appeal;
 use opinion::OpinionTime;
 pub use opinion::{Opinion, SecondOpinion};
 

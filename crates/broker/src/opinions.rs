@@ -16,7 +16,9 @@ use crate::dispatch::backoff::RetryPolicy;
 use crate::dispatch::in_service::InService;
 use crate::intake::{Opinion, SecondOpinion};
 use crate::ledger::Ledger;
-use crate::ledger::command::{Command, Kind, LedgerError, RecordOpinion};
+use crate::ledger::command::Call;
+use crate::ledger::commands::RecordOpinion;
+use crate::ledger::reply::LedgerError;
 use handoffd_core::domain::handoff::Handoff;
 use handoffd_core::evidence::record::{Actor, ClassifierFacts};
 use handoffd_store::clock::{self, Clock};
@@ -273,13 +275,9 @@ impl OpinionWorker {
             facts,
             reason,
         };
-        let command = Command {
-            tenant: handoff.tenant.clone(),
-            at: clock.now(),
-            actor: Actor::broker(),
-            kind: Kind::RecordOpinion(Box::new(opinion)),
-        };
-        match ledger.handle(command).await {
+        let call = Call { tenant: handoff.tenant.clone(), at: clock.now(), actor: Actor::broker() };
+        let command = opinion;
+        match ledger.handle(call, command).await {
             Ok(_) => {}
             Err(err @ (LedgerError::Unavailable | LedgerError::Overloaded)) => {
                 tracing::warn!(error = %err, handoff_id = %handoff.id, "a second opinion is not recorded yet");

@@ -7,7 +7,9 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::ledger::Ledger;
-use crate::ledger::command::{Command, Expire, Kind, LedgerError, Resolve};
+use crate::ledger::command::Call;
+use crate::ledger::commands::{Expire, Resolve};
+use crate::ledger::reply::LedgerError;
 use crate::metrics::Metrics;
 use handoffd_core::domain::handoff::Handoff;
 use handoffd_core::domain::ids::Micros;
@@ -69,9 +71,9 @@ impl Sweeper {
         }
         let expiries = overdue.into_iter().map(async |handoff| {
             let Handoff { tenant, task_id, id: handoff_id, target, .. } = handoff;
-            let kind = Kind::Expire(Expire { task_id, handoff_id });
-            let command = Command { tenant, at: now, actor: Actor::broker(), kind };
-            (self.ledger.handle(command).await, task_id, handoff_id, target)
+            let call = Call { tenant, at: now, actor: Actor::broker() };
+            let command = Expire { task_id, handoff_id };
+            (self.ledger.handle(call, command).await, task_id, handoff_id, target)
         });
         for (outcome, task_id, handoff_id, agent_id) in
             futures_util::future::join_all(expiries).await
@@ -119,11 +121,9 @@ impl Sweeper {
             Ok(mut overdue) => {
                 overdue.retain(|row| self.is_over(now, Some(row.timeout_at)));
                 let decisions = overdue.into_iter().map(|row| {
-                    self.ledger.handle(Command {
-                        tenant: row.tenant,
-                        at: now,
-                        actor: Actor::broker(),
-                        kind: Kind::Resolve(Box::new(Resolve {
+                    self.ledger.handle(
+                        Call { tenant: row.tenant, at: now, actor: Actor::broker() },
+                        Resolve {
                             escalation_id: row.id,
                             task_id: row.task_id,
                             handoff_id: row.handoff_id,
@@ -131,8 +131,8 @@ impl Sweeper {
                             edge: None,
                             resolution: None,
                             content: None,
-                        })),
-                    })
+                        },
+                    )
                 });
                 for outcome in futures_util::future::join_all(decisions).await {
                     match outcome {

@@ -22,7 +22,9 @@ use crate::archive::{cutoff, repeat};
 use crate::directory::Directory;
 use crate::erasure::{ColdTier, held_on};
 use crate::ledger::Ledger;
-use crate::ledger::command::{Command, Kind, LedgerError, PurgeNext, Purged, Reply};
+use crate::ledger::command::Call;
+use crate::ledger::commands::PurgeNext;
+use crate::ledger::reply::{LedgerError, Purged};
 use crate::metrics::RetentionMetrics;
 use handoffd_core::domain::ids::{ContentId, Micros, TenantId};
 use handoffd_core::evidence::record::Actor;
@@ -250,13 +252,10 @@ impl Purger {
                 content_id: ContentId(clock::time_ordered_id(at)),
                 salt: clock::random(),
             };
-            let kind = Kind::Purge(Box::new(next));
-            let command = Command { tenant: tenant.clone(), at, actor: Actor::broker(), kind };
-            match self.ledger.handle(command).await {
-                Ok(Reply::Purged(page)) => return Ok(page),
-                Ok(other) => {
-                    return Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into());
-                }
+            let call = Call { tenant: tenant.clone(), at, actor: Actor::broker() };
+            let command = next;
+            match self.ledger.handle(call, command).await {
+                Ok(page) => return Ok(page),
                 Err(LedgerError::Unavailable | LedgerError::Overloaded) if tries < TRIES => {
                     tries += 1;
                     tokio::time::sleep(PAUSE).await;

@@ -14,7 +14,9 @@ use crate::archive::Contents;
 use crate::audit::states::read_on;
 use crate::directory::{RowGuard, WithheldContracts};
 use crate::ledger::Ledger;
-use crate::ledger::command::{AdoptStates, Command, Kind, LedgerError, content};
+use crate::ledger::command::{Call, content};
+use crate::ledger::commands::AdoptStates;
+use crate::ledger::reply::LedgerError;
 use crate::metrics::Metrics;
 use crate::vault::{AgentSecrets, Vault};
 use handoffd_core::domain::canonical;
@@ -125,13 +127,9 @@ impl Adoption<'_> {
                 bytes = 0;
             }
         }
-        let command = Command {
-            tenant: tenant.clone(),
-            at: now,
-            actor: Actor::broker(),
-            kind: Kind::AdoptStates(Box::new(AdoptStates { as_of, pages })),
-        };
-        self.ledger.handle(command).await?;
+        let call = Call { tenant: tenant.clone(), at: now, actor: Actor::broker() };
+        let command = AdoptStates { as_of, pages };
+        self.ledger.handle(call, command).await?;
         let objects = rows.len();
         tracing::info!(%tenant, objects, "committed to the rows that earlier versions wrote");
         Ok(objects as u64)

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
-use crate::ledger::command::SecretsChange;
+use crate::ledger::commands::SecretsChange;
 use crate::vault::{AgentSecrets, Vault};
 use handoffd_core::domain::agent::{AgentSpec, Delivery};
 use handoffd_core::domain::ids::{AgentId, HandoffId, TaskId, TenantId};

@@ -12,7 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::directory::Directory;
 use crate::ledger::Ledger;
-use crate::ledger::command::{Command, Compress, Kind, LedgerError, Reply, content};
+use crate::ledger::command::{Call, content};
+use crate::ledger::commands::Compress;
+use crate::ledger::reply::{LedgerError, Noted};
 use crate::metrics::Metrics;
 use handoffd_core::context::compress::{CompressedMessage, CompressionPlan, extractive};
 use handoffd_core::domain::canonical;
@@ -211,23 +213,19 @@ impl CompressionStep {
         body: &[u8],
     ) -> Result<(), UnpreparedReason> {
         let now = self.clock.now();
-        let command = Command {
-            tenant: claim.tenant.clone(),
-            at: now,
-            actor: Actor::broker(),
-            kind: Kind::Compress(Box::new(Compress {
-                task_id: claim.task_id,
-                handoff_id: claim.handoff_id,
-                attempt: claim.attempt,
-                content: content(body, now),
-                facts: facts.clone(),
-            })),
+        let call = Call { tenant: claim.tenant.clone(), at: now, actor: Actor::broker() };
+        let command = Compress {
+            task_id: claim.task_id,
+            handoff_id: claim.handoff_id,
+            attempt: claim.attempt,
+            content: content(body, now),
+            facts: facts.clone(),
         };
         let mut pause = PAUSE;
         loop {
-            match ledger.handle(command.clone()).await {
-                Ok(Reply::Recorded) => return Ok(()),
-                Ok(_) => return Err(UnpreparedReason::Superseded),
+            match ledger.handle(call.clone(), command.clone()).await {
+                Ok(Noted::Recorded) => return Ok(()),
+                Ok(Noted::Superseded) => return Err(UnpreparedReason::Superseded),
                 Err(LedgerError::Unavailable | LedgerError::Overloaded) => {
                     tokio::select! {
                         biased;

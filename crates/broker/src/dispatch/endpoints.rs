@@ -2,7 +2,8 @@
 
 use super::dispatcher::Dispatcher;
 use super::lanes::EndpointHealthChange;
-use crate::ledger::command::{AgentChange, ChangeAgent, Command, Kind};
+use crate::ledger::command::Call;
+use crate::ledger::commands::{AgentChange, ChangeAgent};
 use handoffd_core::evidence::record::Actor;
 use handoffd_store::store::DeliveryClaim;
 
@@ -65,14 +66,11 @@ impl Dispatcher {
 
     async fn change(&self, claim: &DeliveryClaim, change: AgentChange) {
         let parts = self.parts();
-        let command = Command {
-            tenant: claim.tenant.clone(),
-            at: parts.clock.now(),
-            actor: Actor::broker(),
-            kind: Kind::ChangeAgent(Box::new(ChangeAgent { agent: claim.target.clone(), change })),
-        };
+        let call =
+            Call { tenant: claim.tenant.clone(), at: parts.clock.now(), actor: Actor::broker() };
+        let command = ChangeAgent { agent: claim.target.clone(), change };
         if let Some(ledger) = self.ledger()
-            && let Err(err) = ledger.handle(command).await
+            && let Err(err) = ledger.handle(call, command).await
         {
             tracing::warn!(error = %err, "the state of an endpoint could not be written");
         }

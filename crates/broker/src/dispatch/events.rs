@@ -19,7 +19,8 @@ use super::webhook::{HandoffHeaders, Notice, VerdictClock, WebhookClient, Webhoo
 use crate::directory::Directory;
 use crate::feed::Feed;
 use crate::ledger::Ledger;
-use crate::ledger::command::{Command, DisableSubscriber, Kind, content};
+use crate::ledger::command::{Call, content};
+use crate::ledger::commands::DisableSubscriber;
 use crate::metrics::Metrics;
 use crate::vault::{AgentSecrets, EndpointCredentials, SecretKind, Vault};
 use handoffd_core::domain::canonical;
@@ -517,19 +518,15 @@ impl EventPublisher {
         tracing::error!(subscriber = %key.1, reason, "event publication to a subscriber is disabled");
         let now = clock.now();
         let words = serde_json::json!({ "subscriber": key.1.to_string(), "reason": reason });
-        let command = Command {
-            tenant: key.0.clone(),
-            at: now,
-            actor: Actor::broker(),
-            kind: Kind::DisableSubscriber(Box::new(DisableSubscriber {
-                subscriber: key.1.clone(),
-                url: endpoint.url.clone(),
-                reason,
-                content: content(&canonical::to_vec(&words), now),
-            })),
+        let call = Call { tenant: key.0.clone(), at: now, actor: Actor::broker() };
+        let command = DisableSubscriber {
+            subscriber: key.1.clone(),
+            url: endpoint.url.clone(),
+            reason,
+            content: content(&canonical::to_vec(&words), now),
         };
-        match ledger.handle(command).await {
-            Ok(_) => metrics.subscribers_disabled.inc(),
+        match ledger.handle(call, command).await {
+            Ok(()) => metrics.subscribers_disabled.inc(),
             // It is told again, answers the same again, and is given up then.
             Err(err) => tracing::warn!(error = %err, "the subscriber could not be disabled"),
         }

@@ -14,7 +14,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::directory::Directory;
-use crate::ledger::command::{Command, Kind, Outcome, Settle};
+use crate::ledger::command::Call;
+use crate::ledger::commands::{Outcome, Settle};
 use crate::ledger::{Ledger, Outbound};
 use handoffd_core::domain::handoff::DeliveryMode;
 use handoffd_core::domain::ids::Micros;
@@ -184,11 +185,7 @@ impl Inboxes {
     async fn end(&self, rows: Vec<OutboxRow>, outcome: Outcome, now: Micros) {
         let commands = rows.into_iter().map(|row| {
             tracing::warn!(handoff_id = %row.handoff_id, task_id = %row.task_id, agent_id = %row.target, ?outcome, "a handoff without a receiver ends");
-            self.ledger.handle(Command {
-                tenant: row.tenant,
-                at: now,
-                actor: Actor::broker(),
-                kind: Kind::Settle(Box::new(Settle {
+            self.ledger.handle(Call { tenant: row.tenant, at: now, actor: Actor::broker() }, Settle {
                     task_id: row.task_id,
                     handoff_id: row.handoff_id,
                     attempt: row.attempt,
@@ -197,8 +194,7 @@ impl Inboxes {
                     content: None,
                     lease_until: now,
                     row: None,
-                })),
-            })
+                })
         });
         for outcome in futures_util::future::join_all(commands).await {
             if let Err(err) = outcome {

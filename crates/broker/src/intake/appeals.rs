@@ -9,9 +9,9 @@ use super::opinion::OpinionTime;
 use super::repeat::{FirstUse, RENEWALS};
 use super::{Intake, IntakeError, actor, groups};
 use crate::directory::{Agents, Principal};
-use crate::ledger::command::{
-    Command, Discard, KeepDeadLetter, Kind, LedgerError, Release, ReleaseGroup, Reply, content,
-};
+use crate::ledger::command::{Call, content};
+use crate::ledger::commands::{Discard, KeepDeadLetter, Queued, Release, ReleaseGroup};
+use crate::ledger::reply::{DeadLetterReply, LedgerError};
 use handoffd_core::contract::enforce::CompiledContract;
 use handoffd_core::domain::agent::Agent;
 use handoffd_core::domain::canonical;
@@ -41,15 +41,6 @@ pub struct Appeal {
     pub strict: bool,
     /// Say what would happen, and change nothing.
     pub dry_run: bool,
-}
-
-/// What came of it.
-#[derive(Debug, Clone)]
-pub struct Decided {
-    /// The dead letter as it is now.
-    pub row: DeadLetterRow,
-    pub handoff: Handoff,
-    pub refused: Vec<Failure>,
 }
 
 /// A kept message under the rules of now.
@@ -138,7 +129,7 @@ impl Intake {
         id: HandoffId,
         appeal: &Appeal,
         kept: Option<Value>,
-    ) -> Result<Decided, IntakeError> {
+    ) -> Result<DeadLetterReply, IntakeError> {
         let (row, handoff) = self.dead_letter(principal, id).await?;
         appeal.names_findings(&row)?;
         let value = self.message_of(&handoff, kept).await?;
@@ -160,29 +151,25 @@ impl Intake {
             waivable && appeal.waives(finding, &row)
         });
         if appeal.dry_run {
-            return Ok(Decided { row, handoff, refused });
+            return Ok(DeadLetterReply { row, handoff, refused });
         }
         let now = self.clock.now();
         let words = serde_json::json!({
             "reason": appeal.reason, "waived": waived, "refused": refused,
         });
         let content = content(&canonical::to_vec(&words), now);
-        let mut kind = match (routed, group) {
+        let mut release = match (routed, group) {
             (Some((message, _)), Some(group)) if refused.is_empty() => {
-                Kind::ReleaseGroup(Box::new(ReleaseGroup {
-                    handoff_id: id,
-                    task_id: handoff.task_id,
-                    group: groups::released(
-                        principal, &agents, &message, &group, safety, &handoff, now,
-                    ),
-                    waived,
-                    content,
-                }))
+                let group =
+                    groups::released(principal, &agents, &message, &group, safety, &handoff, now);
+                let task_id = handoff.task_id;
+                let release = ReleaseGroup { handoff_id: id, task_id, group, waived, content };
+                return self.decide_letter(principal, now, release).await;
             }
             (Some((message, target)), None) if refused.is_empty() => {
                 let policy = contract.map(|ready| ready.policy().clone()).unwrap_or_default();
                 let source = agents.roster.find(&handoff.source);
-                Kind::Release(Box::new(Release {
+                Release {
                     handoff_id: id,
                     task_id: handoff.task_id,
                     source: handoff.source.clone(),
@@ -203,31 +190,27 @@ impl Intake {
                     safety,
                     waived,
                     content,
-                }))
+                }
             }
-            _ => Kind::KeepDeadLetter(Box::new(KeepDeadLetter {
-                handoff_id: id,
-                task_id: handoff.task_id,
-                waived,
-                refused,
-                content,
-            })),
+            _ => {
+                let task_id = handoff.task_id;
+                let keep = KeepDeadLetter { handoff_id: id, task_id, waived, refused, content };
+                return self.decide_letter(principal, now, keep).await;
+            }
         };
         for _ in 0..RENEWALS {
-            let decided = self.decide_letter(principal, now, kind.clone()).await;
+            let decided = self.decide_letter(principal, now, release.clone()).await;
             let Err(IntakeError::Ledger(LedgerError::Repeat { first, seen_at })) = decided else {
                 return decided;
             };
-            match (self.first_use(&principal.tenant, first).await?, &mut kind) {
-                (FirstUse::Over, Kind::Release(release)) => {
-                    if let Some(repeat) = &mut release.repeat {
-                        repeat.over = Some((first, seen_at));
-                    }
-                }
-                _ => return decided,
+            if !matches!(self.first_use(&principal.tenant, first).await?, FirstUse::Over) {
+                return decided;
+            }
+            if let Some(repeat) = &mut release.repeat {
+                repeat.over = Some((first, seen_at));
             }
         }
-        self.decide_letter(principal, now, kind).await
+        self.decide_letter(principal, now, release).await
     }
 
     /// The gate's and the ledger's findings on a kept message, as the rules are now.
@@ -307,40 +290,29 @@ impl Intake {
         id: HandoffId,
         reason: &str,
         dry_run: bool,
-    ) -> Result<Decided, IntakeError> {
+    ) -> Result<DeadLetterReply, IntakeError> {
         let (row, handoff) = self.dead_letter(principal, id).await?;
         if dry_run {
-            return Ok(Decided { row, handoff, refused: Vec::new() });
+            return Ok(DeadLetterReply { row, handoff, refused: Vec::new() });
         }
         let now = self.clock.now();
         let words = serde_json::json!({ "reason": reason });
-        let kind = Kind::Discard(Box::new(Discard {
+        let discard = Discard {
             handoff_id: id,
             task_id: handoff.task_id,
             content: content(&canonical::to_vec(&words), now),
-        }));
-        self.decide_letter(principal, now, kind).await
+        };
+        self.decide_letter(principal, now, discard).await
     }
 
     async fn decide_letter(
         &self,
         principal: &Principal,
-        now: Micros,
-        kind: Kind,
-    ) -> Result<Decided, IntakeError> {
-        let reply = self
-            .ledger
-            .handle(Command {
-                tenant: principal.tenant.clone(),
-                at: now,
-                actor: actor(principal),
-                kind,
-            })
-            .await?;
-        match reply {
-            Reply::DeadLetter { row, handoff, refused } => Ok(Decided { row, handoff, refused }),
-            other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
-        }
+        at: Micros,
+        command: impl Queued<Reply = DeadLetterReply>,
+    ) -> Result<DeadLetterReply, IntakeError> {
+        let call = Call { tenant: principal.tenant.clone(), at, actor: actor(principal) };
+        Ok(self.ledger.handle(call, command).await?)
     }
 
     /// A kept message as it was submitted, as far as it is still there.

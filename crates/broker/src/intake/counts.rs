@@ -5,7 +5,7 @@ use std::slice;
 
 use super::{Answer, Intake, IntakeError};
 use crate::directory::Principal;
-use crate::ledger::command::LedgerError;
+use crate::ledger::reply::LedgerError;
 use handoffd_core::domain::failure::{Code, Failure, primary};
 use handoffd_core::domain::handoff::HandoffStatus;
 use handoffd_core::domain::window::ContextFacts;

@@ -8,7 +8,8 @@ use tracing::Span;
 
 use super::Request;
 use crate::directory::{Agents, Principal};
-use crate::ledger::command::{Repeat, Submit, content};
+use crate::ledger::command::content;
+use crate::ledger::commands::{Repeat, Submit};
 use crate::telemetry;
 use handoffd_core::contract::enforce::{CompiledContract, TraceField};
 use handoffd_core::contract::payload;

@@ -12,7 +12,7 @@ use super::refusal::no_part;
 use super::{Body, INLINE_LIMIT, Intake, IntakeError, OpinionTime, redacted};
 use crate::archive::{ContentState, Contents};
 use crate::directory::Principal;
-use crate::ledger::command::LedgerError;
+use crate::ledger::reply::LedgerError;
 use handoffd_core::domain::agent::Agent;
 use handoffd_core::domain::canonical::CanonicalObject;
 use handoffd_core::domain::failure::{Code, Failure, Stage};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{Intake, IntakeError};
-use crate::ledger::command::LedgerError;
+use crate::ledger::reply::LedgerError;
 use handoffd_core::domain::ids::{HandoffId, TaskId, TenantId};
 use handoffd_core::evidence::commitment::{Codec, unpack};
 use handoffd_core::gate::safety::Explanation;

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use super::draft::{Ruled, named, requires_checkpoint, ruling, submission_of};
 use super::{Answer, Intake, IntakeError, Request, actor};
 use crate::directory::{Agents, Principal};
-use crate::ledger::command::{
-    Command, Kind, LedgerError, Reply, Submit, SubmitBranch, SubmitGroup,
-};
-use crate::ledger::{Committed, Outgoing};
+use crate::ledger::Committed;
+use crate::ledger::command::Call;
+use crate::ledger::commands::{Submit, SubmitBranch, SubmitGroup};
+use crate::ledger::reply::{LedgerError, SubmissionReply};
 use handoffd_core::domain::failure::{Code, Failure, Stage};
 use handoffd_core::domain::funds::FundsRequest;
 use handoffd_core::domain::group::{BranchPlace, branch_id};
@@ -38,18 +38,13 @@ impl Intake {
         let agents = self.directory.agents(&principal.tenant).await?;
         let body = Bytes::from(message.content());
         let wanted = wanted(principal, &agents, &message, (&body, &group), safety, &request, now);
-        let command = Command {
-            tenant: principal.tenant.clone(),
-            at: now,
-            actor: actor(principal),
-            kind: Kind::SubmitGroup(Box::new(wanted)),
-        };
-        let outgoing = Outgoing { body, personal: Vec::new() };
-        let reply = self.ledger.submit(command, outgoing).await;
-        match reply.map_err(LedgerError::from) {
-            Ok(Committed { reply: Reply::Group { group, handoffs, replayed }, record }) => {
-                Ok(Answer::Group { group, handoffs, record, replayed, warnings })
-            }
+        let call = Call { tenant: principal.tenant.clone(), at: now, actor: actor(principal) };
+        let command = wanted;
+        match self.ledger.commit(call, command).await {
+            Ok(Committed {
+                reply: SubmissionReply::Group { group, handoffs, replayed },
+                record,
+            }) => Ok(Answer::Group { group, handoffs, record, replayed, warnings }),
             Ok(Committed { reply, .. }) => {
                 let id = message.envelope().handoff_id;
                 self.refused(&principal.tenant, reply, Some(id)).await

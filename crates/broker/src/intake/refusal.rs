@@ -12,9 +12,9 @@ use super::draft::{
 use super::opinion::OpinionTime;
 use super::{Answer, Intake, IntakeError, Request, actor};
 use crate::directory::{Agents, Principal};
-use crate::ledger::command::{
-    Command, Counted, DeadLetter, Kind, LedgerError, Refuse, Reply, Submit, content,
-};
+use crate::ledger::command::{Call, content};
+use crate::ledger::commands::{Counted, DeadLetter, Refuse, Submit};
+use crate::ledger::reply::{LedgerError, SubmissionReply};
 use handoffd_core::domain::agent::Agent;
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::failure::{Code, Failure, Stage, primary};
@@ -231,14 +231,12 @@ impl Intake {
         principal: &Principal,
         refuse: Refuse,
         now: Micros,
-    ) -> Result<Reply, LedgerError> {
+    ) -> Result<SubmissionReply, LedgerError> {
         self.ledger
-            .handle(Command {
-                tenant: principal.tenant.clone(),
-                at: now,
-                actor: actor(principal),
-                kind: Kind::Refuse(Box::new(refuse)),
-            })
+            .handle(
+                Call { tenant: principal.tenant.clone(), at: now, actor: actor(principal) },
+                refuse,
+            )
             .await
     }
 }

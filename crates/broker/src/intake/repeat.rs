@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Answer, Intake, IntakeError};
 use crate::directory::Principal;
-use crate::ledger::command::LedgerError;
+use crate::ledger::reply::LedgerError;
 use handoffd_core::contract::enforce::CompiledContract;
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{HandoffId, TenantId};

@@ -9,9 +9,9 @@ use serde_json::Value;
 use super::{Intake, IntakeError, actor};
 use crate::archive::{ContentState, Contents};
 use crate::directory::{Agents, Principal};
-use crate::ledger::command::{
-    AppendChunk, Command, Kind, LedgerError, RefuseChunk, Reply, StreamEnd, content,
-};
+use crate::ledger::command::{Call, content};
+use crate::ledger::commands::{AppendChunk, Chunked, RefuseChunk, StreamEnd};
+use crate::ledger::reply::{HandoffReply, LedgerError};
 use handoffd_core::domain::canonical::{self, CanonicalObject};
 use handoffd_core::domain::failure::{Code, Failure, Stage, primary};
 use handoffd_core::domain::handoff::Handoff;
@@ -294,24 +294,20 @@ impl Intake {
             return self.refuse_chunk(principal, handoff.clone(), judged.failures).await.map(Ok);
         }
         let ends = judged.end.is_some();
-        let command = Command {
-            tenant: principal.tenant.clone(),
-            at: now,
-            actor: actor(principal),
-            kind: Kind::Chunk(Box::new(AppendChunk {
-                task_id: handoff.task_id,
-                handoff_id: handoff.id,
-                seq: read.chunk.seq,
-                bytes,
-                content: content(&read.bytes, now),
-                safety: judged.safety,
-                due_at: now.plus(settings.idle),
-                end: judged.end,
-            })),
+        let call = Call { tenant: principal.tenant.clone(), at: now, actor: actor(principal) };
+        let command = AppendChunk {
+            task_id: handoff.task_id,
+            handoff_id: handoff.id,
+            seq: read.chunk.seq,
+            bytes,
+            content: content(&read.bytes, now),
+            safety: judged.safety,
+            due_at: now.plus(settings.idle),
+            end: judged.end,
         };
         fault::at(Step::ChunkJudged);
-        match self.ledger.handle(command).await? {
-            Reply::Handoff { handoff, .. } => {
+        match self.ledger.handle(call, command).await? {
+            Chunked::Taken(HandoffReply { handoff, .. }) => {
                 if let Some(assembled) = assembled.filter(|_| !ends) {
                     let key = (handoff.tenant.clone(), handoff.id);
                     self.streams.assembled.insert(key, Arc::new(assembled)).await;
@@ -324,8 +320,7 @@ impl Intake {
                     ChunkAnswer::Taken { handoff, replayed: false, warnings }
                 }))
             }
-            Reply::OutOfOrder { handoff } => Ok(Err(Box::new(handoff))),
-            other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
+            Chunked::OutOfOrder(handoff) => Ok(Err(Box::new(handoff))),
         }
     }
 
@@ -383,17 +378,15 @@ impl Intake {
         let reason = primary(&failures).unwrap_or(Code::SchemaInvalid);
         let text = canonical::to_vec(&serde_json::json!({ "failures": failures }));
         self.ledger
-            .handle(Command {
-                tenant: principal.tenant.clone(),
-                at: now,
-                actor: actor(principal),
-                kind: Kind::RefuseChunk(Box::new(RefuseChunk {
+            .handle(
+                Call { tenant: principal.tenant.clone(), at: now, actor: actor(principal) },
+                RefuseChunk {
                     task_id: handoff.task_id,
                     handoff_id: handoff.id,
                     reason: reason.as_str().to_owned(),
                     content: content(&text, now),
-                })),
-            })
+                },
+            )
             .await?;
         self.count_chunk("refused");
         Ok(ChunkAnswer::Refused { handoff: Box::new(handoff), failures })

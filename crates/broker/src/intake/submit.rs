@@ -11,7 +11,9 @@ use super::draft::{Ruled, requires_checkpoint, submission_of};
 use super::repeat::{FirstUse, RENEWALS};
 use super::{Answer, Body, INLINE_LIMIT, Intake, IntakeError, Request, actor};
 use crate::directory::Principal;
-use crate::ledger::command::{Command, Kind, LedgerError, Reply};
+use crate::ledger::command::Call;
+use crate::ledger::commands::Submit;
+use crate::ledger::reply::{LedgerError, SubmissionReply};
 use crate::ledger::{Committed, Outgoing, SubmissionError};
 use crate::telemetry;
 use handoffd_core::domain::failure::{Code, Failure, Stage};
@@ -75,12 +77,7 @@ impl Intake {
         if let Some(stream) = &mut submit.handoff.stream {
             *stream = Stream::opened(now.plus(self.streams.settings.idle));
         }
-        let command = Command {
-            tenant: principal.tenant.clone(),
-            at: now,
-            actor: actor(principal),
-            kind: Kind::Submit(Box::new(submit)),
-        };
+        let call = Call { tenant: principal.tenant.clone(), at: now, actor: actor(principal) };
         let outgoing = Outgoing {
             body,
             personal: personal.into_iter().map(|datum| datum.canonical).collect(),
@@ -88,22 +85,17 @@ impl Intake {
         let watch = request
             .awaited
             .then(|| self.ledger.watch((principal.tenant.clone(), message.envelope().handoff_id)));
-        let repeats = match &command.kind {
-            Kind::Submit(submit) => submit.repeat.is_some(),
-            _ => false,
-        };
-        let mut kept = repeats.then(|| (command.clone(), outgoing.clone()));
-        let mut reply = self.ledger.submit(command, outgoing).await;
+        let repeats = submit.repeat.is_some();
+        let mut kept = repeats.then(|| (submit.clone(), outgoing.clone()));
+        let mut reply = self.ledger.submit(call.clone(), submit, outgoing).await;
         if let Err(SubmissionError::NotHolder(returned)) = reply {
             if !self.has_part(&principal.tenant, &message).await? {
                 return self.refuse_stranger(principal, message, target, now).await;
             }
-            let (mut command, outgoing) = *returned;
-            if let Kind::Submit(submit) = &mut command.kind {
-                submit.has_part = true;
-            }
-            kept = repeats.then(|| (command.clone(), outgoing.clone()));
-            reply = self.ledger.submit(command, outgoing).await;
+            let (call, mut submit, outgoing) = *returned;
+            submit.has_part = true;
+            kept = repeats.then(|| (submit.clone(), outgoing.clone()));
+            reply = self.ledger.submit(call, submit, outgoing).await;
         }
         // A value whose use has ended badly is free; between the look and the commit it may be used again.
         let mut first = None;
@@ -114,21 +106,20 @@ impl Intake {
             };
             let over = Some((*id, *seen_at));
             match (self.first_use(&principal.tenant, *id).await?, &kept) {
-                (FirstUse::Over, Some((command, outgoing))) => {
-                    let (mut command, outgoing) = (command.clone(), outgoing.clone());
-                    if let Kind::Submit(submit) = &mut command.kind
-                        && let Some(repeat) = &mut submit.repeat
-                    {
+                (FirstUse::Over, Some((submit, outgoing))) => {
+                    let (mut submit, outgoing) = (submit.clone(), outgoing.clone());
+                    if let Some(repeat) = &mut submit.repeat {
                         repeat.over = over;
                     }
-                    reply = self.ledger.submit(command, outgoing).await;
+                    reply = self.ledger.submit(call.clone(), submit, outgoing).await;
                 }
                 (FirstUse::Counts(handoff), kept) => {
-                    if let Some((command, outgoing)) = kept
+                    if let Some((submit, outgoing)) = kept
                         && request.idempotency_key.is_some()
                         && principal.agent.as_ref() == Some(&handoff.source)
                     {
-                        self.keep_key(command.clone(), outgoing.clone(), over).await?;
+                        self.keep_key(call.clone(), (submit.clone(), outgoing.clone()), over)
+                            .await?;
                     }
                     first = Some(handoff);
                     break;
@@ -137,7 +128,7 @@ impl Intake {
             }
         }
         match reply.map_err(LedgerError::from) {
-            Ok(Committed { reply: Reply::Submitted { handoff, replayed }, record }) => {
+            Ok(Committed { reply: SubmissionReply::Handoff { handoff, replayed }, record }) => {
                 let handoff = Box::new(handoff);
                 let repeated = false;
                 Ok(Answer::Submitted {
@@ -170,16 +161,14 @@ impl Intake {
     /// was renewed in between keeps nothing.
     async fn keep_key(
         &self,
-        mut command: Command,
-        outgoing: Outgoing,
+        call: Call,
+        (mut submit, outgoing): (Submit, Outgoing),
         answered: Option<(HandoffId, Micros)>,
     ) -> Result<(), IntakeError> {
-        if let Kind::Submit(submit) = &mut command.kind
-            && let Some(repeat) = &mut submit.repeat
-        {
+        if let Some(repeat) = &mut submit.repeat {
             repeat.answered = answered;
         }
-        match self.ledger.submit(command, outgoing).await.map_err(LedgerError::from) {
+        match self.ledger.submit(call, submit, outgoing).await.map_err(LedgerError::from) {
             Ok(_) | Err(LedgerError::Repeat { .. }) => Ok(()),
             Err(err) => Err(err.into()),
         }
@@ -208,11 +197,11 @@ impl Intake {
     pub(super) async fn refused(
         &self,
         tenant: &TenantId,
-        reply: Reply,
+        reply: SubmissionReply,
         id: Option<HandoffId>,
     ) -> Result<Answer, IntakeError> {
         match reply {
-            Reply::Submitted { handoff, replayed } => Ok(Answer::Submitted {
+            SubmissionReply::Handoff { handoff, replayed } => Ok(Answer::Submitted {
                 handoff: Box::new(handoff),
                 record: None,
                 replayed,
@@ -221,11 +210,11 @@ impl Intake {
                 watch: None,
                 warnings: Vec::new(),
             }),
-            Reply::Group { group, handoffs, replayed } => {
+            SubmissionReply::Group { group, handoffs, replayed } => {
                 let (record, warnings) = (None, Vec::new());
                 Ok(Answer::Group { group, handoffs, record, replayed, warnings })
             }
-            Reply::Refused { failures, dead_lettered, replayed, over, undone } => {
+            SubmissionReply::Refused { failures, dead_lettered, replayed, over, undone } => {
                 if let Some(over) = &over {
                     let scope = if over.of_agent { "agent" } else { "tenant" };
                     self.metrics.cap_refusals.with_label_values(&[scope]).inc();
@@ -238,7 +227,9 @@ impl Intake {
                 let retry_after = over.and_then(|over| over.wait).or(paused);
                 Ok(Answer::Refused { failures, replayed, retry_after, undone })
             }
-            other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
+            SubmissionReply::Collided => {
+                Err(LedgerError::Internal("a copy was committed in between".to_owned()).into())
+            }
         }
     }
 

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::{Intake, IntakeError};
 use crate::directory::Agents;
-use crate::ledger::command::LedgerError;
+use crate::ledger::reply::LedgerError;
 use handoffd_core::contract::catalog::Catalog;
 use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::failure::{Code, Failure, Stage, primary};

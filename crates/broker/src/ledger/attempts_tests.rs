@@ -1,8 +1,9 @@
 //! Rows of attempts, decided.
 
-use super::command::{Command, Kind, Outcome, Reply, VerdictKind};
-use super::decide::decide;
-use super::decide_tests::{apply, context, settle, submit, tenant, uuid, verdict};
+use super::commands::{AnyCommand, AnyReply, Outcome, VerdictKind};
+use super::decide_tests::{
+    Order, apply, context, decide, is_superseded, settle, submit, tenant, uuid, verdict,
+};
 use super::plan::{Change, Plan};
 use handoffd_core::domain::handoff::DeliveryMode;
 use handoffd_core::domain::ids::{HandoffId, Micros};
@@ -28,7 +29,7 @@ fn row(attempt: i32) -> AttemptRow {
     }
 }
 
-fn again(attempt: i32) -> Command {
+fn again(attempt: i32) -> Order {
     let outcome = Outcome::Retry {
         at: Micros(5),
         why: "DELIVERY_STATUS".to_owned(),
@@ -38,9 +39,9 @@ fn again(attempt: i32) -> Command {
     with_row(attempt, outcome)
 }
 
-fn with_row(attempt: i32, outcome: Outcome) -> Command {
+fn with_row(attempt: i32, outcome: Outcome) -> Order {
     let mut command = settle(HANDOFF, TASK, 3, attempt, outcome);
-    if let Kind::Settle(settle) = &mut command.kind {
+    if let AnyCommand::Settle(settle) = &mut command.command {
         settle.row = Some(Box::new(row(attempt)));
     }
     command
@@ -53,7 +54,7 @@ fn sent() -> BatchState {
 }
 
 /// The rows that a command has written.
-fn rows(state: &BatchState, command: &Command) -> (Vec<AttemptRow>, Reply) {
+fn rows(state: &BatchState, command: &Order) -> (Vec<AttemptRow>, AnyReply) {
     let mut plan = Plan::new(state.clone());
     let (changes, reply) = decide(&plan.state, command, &context(command)).unwrap();
     plan.apply(changes);
@@ -67,7 +68,7 @@ fn an_attempt_is_kept_by_the_write_of_its_outcome() {
     let plain = settle(HANDOFF, TASK, 3, 1, Outcome::Accepted);
     assert_eq!(rows(&state, &plain).0, []);
     let (older, reply) = rows(&state, &again(7));
-    assert!(older.is_empty() && matches!(reply, Reply::Superseded), "{reply:?}");
+    assert!(older.is_empty() && is_superseded(&reply), "{reply:?}");
 }
 
 #[test]

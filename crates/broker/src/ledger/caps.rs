@@ -4,110 +4,55 @@
 
 use std::collections::BTreeMap;
 
-use super::command::{CapChange, Command, LedgerError, Reply, SetCap};
+use super::command::Call;
 use super::context::Context;
-use super::plan::{Change, Decision};
-use handoffd_core::domain::cap::room::{self, CapRequest};
-use handoffd_core::domain::cap::{Cap, CapExceeded, CapKey, Charge, Unit};
+use super::plan::Change;
+use handoffd_core::domain::cap::room::CapRequest;
+use handoffd_core::domain::cap::{Cap, CapExceeded, CapKey, Charge, room};
 use handoffd_core::domain::funds::{Funds, FundsRequest, Reservation};
 use handoffd_core::domain::handoff::HandoffTerms;
 use handoffd_core::domain::ids::TenantId;
 use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::task::Task;
-use handoffd_core::evidence::record::{RecordDraft, RecordKind};
 use handoffd_store::store::BatchState;
 
-/// Sets a cap, or takes one away. Where the settings have one for that window, it counts again then, over
-/// the same account.
-pub(super) fn set(
-    state: &BatchState,
-    command: &Command,
-    context: &Context,
-    set: &SetCap,
-) -> Decision {
-    let key: CapKey = (command.tenant.clone(), set.agent.clone(), set.window);
-    let known = state.caps.get(&key);
-    let mut draft = RecordDraft::new(
-        command.tenant.clone(),
-        RecordKind::BudgetChanged,
-        command.at,
-        command.actor.clone(),
-    );
-    draft.content = Some(set.content.clone());
-    let recorded = Change::Record(Box::new(draft));
-    match set.change {
-        CapChange::Remove(unit) => {
-            let set = |cap: &Cap| (cap.usd.is_some(), cap.tokens().is_some());
-            let known = known.filter(|cap| match (unit, set(cap)) {
-                (None, (usd, tokens)) => usd || tokens,
-                (Some(Unit::Usd), (usd, _)) => usd,
-                (Some(Unit::Tokens), (_, tokens)) => tokens,
-            });
-            let mut cap = known.ok_or(LedgerError::NotFound("cap"))?.clone();
-            if unit != Some(Unit::Tokens) {
-                cap.usd = None;
-            }
-            if unit != Some(Unit::Usd) {
-                cap.set_tokens(None);
-            }
-            cap.updated_at = command.at;
-            let defaults = &context.rules.caps;
-            let holds = cap.limit(defaults).is_some() || cap.token_limit(defaults).is_some();
-            let change = if holds { Change::Cap(Box::new(cap)) } else { Change::NoCap(key) };
-            Ok((vec![change, recorded], Reply::Deleted))
-        }
-        CapChange::Set { usd, tokens } => {
-            let begin = || Cap::new(key, None, mark(context), command.at);
-            let mut cap = known.cloned().unwrap_or_else(begin);
-            let before = (cap.usd, cap.tokens());
-            cap.usd = usd.or(cap.usd);
-            cap.set_tokens(tokens.or(cap.tokens()));
-            if (cap.usd, cap.tokens()) == before {
-                return Ok((Vec::new(), Reply::Cap(Box::new(cap))));
-            }
-            cap.updated_at = command.at;
-            Ok((vec![Change::Cap(Box::new(cap.clone())), recorded], Reply::Cap(Box::new(cap))))
-        }
-    }
-}
-
 /// What the reserves under caps that begin with this command are marked with.
-fn mark(context: &Context) -> i64 {
+pub(super) fn mark(context: &Context) -> i64 {
     context.spare.handoff.0.as_u64_pair().1.cast_signed()
 }
 
 /// The caps of a tenant that may count here: those that are kept, and those of the settings that begin.
-fn in_force(state: &BatchState, command: &Command, context: &Context) -> BTreeMap<CapKey, Cap> {
-    let own = |tenant: &TenantId| *tenant == command.tenant;
+fn in_force(state: &BatchState, call: &Call, context: &Context) -> BTreeMap<CapKey, Cap> {
+    let own = |tenant: &TenantId| *tenant == call.tenant;
     let kept = state.caps.values().filter(|cap| own(&cap.tenant)).cloned();
     let scopes = state.cap_scopes.iter().filter(|(tenant, _)| own(tenant));
-    room::in_force(kept, scopes, &context.rules.caps, (mark(context), command.at))
+    room::in_force(kept, scopes, &context.rules.caps, (mark(context), call.at))
 }
 
 /// Whether the caps have room for a handoff that takes its part of these funds; `opened` are the funds of
 /// a task that begins with it.
 pub(super) fn check<'a>(
     state: &BatchState,
-    command: &Command,
+    call: &Call,
     context: &Context,
     (task, opened): (&Task, Option<&Funds>),
     handoff: impl Into<HandoffTerms<'a>>,
 ) -> Option<CapExceeded> {
-    let caps = in_force(state, command, context);
-    let known = state.tasks.get(&(command.tenant.clone(), task.id));
+    let caps = in_force(state, call, context);
+    let known = state.tasks.get(&(call.tenant.clone(), task.id));
     let before = known.and_then(|task| task.funds.as_deref());
     let funds = opened.or(task.funds.as_deref())?;
     let HandoffTerms { id, parent_id: parent, source, target, cost, .. } = handoff.into();
     let ask = FundsRequest { parent, source, cost };
     let wanted = CapRequest { handoff: id, holder: target, ask };
-    room::lacking(&caps, (&context.rules.caps, command.at), (before, funds), wanted)
+    room::lacking(&caps, (&context.rules.caps, call.at), (before, funds), wanted)
 }
 
 /// Enters into the caps' accounts what a command did to its task's funds. What recovery passes on was not
 /// asked for by anyone who could be refused: it gets no more than there is room for.
 pub(super) fn charge(
     state: &BatchState,
-    command: &Command,
+    call: &Call,
     context: &Context,
     checked: bool,
     changes: &mut Vec<Change>,
@@ -120,19 +65,19 @@ pub(super) fn charge(
         _ => None,
     });
     let Some(task) = task else { return };
-    let before = state.tasks.get(&(command.tenant.clone(), task.id));
+    let before = state.tasks.get(&(call.tenant.clone(), task.id));
     let before = before.and_then(|task| task.funds.as_deref());
     let Some(after) = task.funds.as_deref_mut() else { return };
-    let caps = in_force(state, command, context);
+    let caps = in_force(state, call, context);
     room::mark_new(&caps, before, after);
     if !checked {
-        trim(&caps, (command, context), before, after);
+        trim(&caps, (call, context), before, after);
     }
     let mut entered = Vec::new();
     for mut cap in caps.into_values() {
         let charge = cap.charge(before, after);
         if charge != Charge::default() {
-            cap.enter(charge, command.at);
+            cap.enter(charge, call.at);
             entered.push(Change::Cap(Box::new(cap)));
         }
     }
@@ -141,7 +86,7 @@ pub(super) fn charge(
 
 fn trim(
     caps: &BTreeMap<CapKey, Cap>,
-    (command, context): (&Command, &Context),
+    (call, context): (&Call, &Context),
     before: Option<&Funds>,
     after: &mut Funds,
 ) {
@@ -151,7 +96,7 @@ fn trim(
     let Some(new) = after.reserves.iter().find(fresh).map(|one| one.handoff) else { return };
     let excess = caps.values().filter_map(|cap| {
         let limit = cap.limit(&context.rules.caps)?;
-        cap.excess(limit, cap.charge(before, after), command.at)
+        cap.excess(limit, cap.charge(before, after), call.at)
     });
     let most = excess.max().unwrap_or(Usd(0));
     after.trim(new, most);

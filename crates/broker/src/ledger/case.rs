@@ -1,11 +1,12 @@
 //! A handoff with its task, as they are and as they will be: how it is accepted, and how it ends.
 
-use super::command::{Command, LedgerError, Reply};
+use super::command::Call;
 use super::context::Context;
 use super::draft::{draft_of, publish};
 use super::failing::resume_leases;
 use super::plan::Change;
 use super::questions;
+use super::reply::{HandoffReply, LedgerError};
 use super::returns;
 use super::tasks::person;
 use handoffd_core::domain::escalation::{Escalation, EscalationOutcome, EscalationStatus};
@@ -25,7 +26,7 @@ use handoffd_store::store::BatchState;
 /// A handoff with its task, as they are and as they will be.
 pub(super) struct Case<'a> {
     pub(super) state: &'a BatchState,
-    pub(super) command: &'a Command,
+    pub(super) call: &'a Call,
     pub(super) context: &'a Context,
     pub(super) task: Task,
     pub(super) handoff: Handoff,
@@ -44,27 +45,27 @@ pub(super) struct Case<'a> {
 impl<'a> Case<'a> {
     pub(super) fn open(
         state: &'a BatchState,
-        command: &'a Command,
+        call: &'a Call,
         context: &'a Context,
         task_id: TaskId,
         handoff_id: HandoffId,
     ) -> Result<Self, LedgerError> {
         let handoff = state
             .handoffs
-            .get(&(command.tenant.clone(), handoff_id))
+            .get(&(call.tenant.clone(), handoff_id))
             .filter(|handoff| handoff.task_id == task_id)
             .ok_or(LedgerError::NotFound("handoff"))?;
         let task = state
             .tasks
-            .get(&(command.tenant.clone(), task_id))
+            .get(&(call.tenant.clone(), task_id))
             .ok_or(LedgerError::NotFound("task"))?;
-        Ok(Self::of(state, command, context, task.clone(), handoff.clone()))
+        Ok(Self::of(state, call, context, task.clone(), handoff.clone()))
     }
 
     /// One of several handoffs of a task that is being decided on.
     pub(super) fn of(
         state: &'a BatchState,
-        command: &'a Command,
+        call: &'a Call,
         context: &'a Context,
         task: Task,
         handoff: Handoff,
@@ -74,7 +75,7 @@ impl<'a> Case<'a> {
         let known = (handoff.accepted_at, handoff.clock.offered_at);
         Self {
             state,
-            command,
+            call,
             context,
             task,
             handoff,
@@ -111,7 +112,7 @@ impl<'a> Case<'a> {
         reason: Option<String>,
         (content, spent): (Option<&RecordContent>, Option<Spending>),
     ) {
-        let mut draft = draft_of(self.command, kind, &self.handoff);
+        let mut draft = draft_of(self.call, kind, &self.handoff);
         draft.reason = reason;
         draft.content = content.cloned();
         draft.spent = spent;
@@ -133,7 +134,7 @@ impl<'a> Case<'a> {
 
     /// Publishes an event about the handoff as it is now.
     pub(super) fn publish(&mut self, kind: EventType, more: impl FnOnce(Event) -> Event) {
-        self.changes.push(publish(more(Event::of_handoff(kind, &self.handoff, self.command.at))));
+        self.changes.push(publish(more(Event::of_handoff(kind, &self.handoff, self.call.at))));
     }
 
     fn push(&mut self, draft: RecordDraft) {
@@ -142,7 +143,7 @@ impl<'a> Case<'a> {
 
     /// Removes the handoff from the outbox.
     pub(super) fn leave_outbox(&mut self) {
-        let key = (self.command.tenant.clone(), self.handoff.id);
+        let key = (self.call.tenant.clone(), self.handoff.id);
         if let Some(row) = self.state.outbox.get(&key) {
             self.handoff.attempts = row.attempt;
             self.changes.push(Change::NoOutbox(key));
@@ -177,12 +178,12 @@ impl<'a> Case<'a> {
         content: Option<&RecordContent>,
     ) -> Result<(), LedgerError> {
         if self.answered(EscalationOutcome::Accepted)? {
-            let (state, command, context) = (self.state, self.command, self.context);
+            let (state, call, context) = (self.state, self.call, self.context);
             let own = Some(self.handoff.id);
-            self.changes.extend(resume_leases(state, command, context, &self.task, own));
+            self.changes.extend(resume_leases(state, call, context, &self.task, own));
         }
         self.handoff.status = self.handoff.status.next(HandoffEvent::Accept)?;
-        self.handoff.accepted_at = Some(self.command.at);
+        self.handoff.accepted_at = Some(self.call.at);
         self.handoff.deadline_at = Some(lease_until);
         self.handoff.reason = None;
         if let Some(place) = self.open_branch() {
@@ -204,11 +205,11 @@ impl<'a> Case<'a> {
         let funds = self.task.funds.as_deref();
         let incoming = funds.and_then(|funds| funds.incoming(self.handoff.id));
         let incoming = incoming
-            .and_then(|id| self.state.handoffs.get(&(self.command.tenant.clone(), id)))
+            .and_then(|id| self.state.handoffs.get(&(self.call.tenant.clone(), id)))
             .filter(|incoming| incoming.status.is_held());
         let Some(incoming) = incoming else { return Ok(()) };
         let task = self.task.clone();
-        let mut case = Case::of(self.state, self.command, self.context, task, incoming.clone());
+        let mut case = Case::of(self.state, self.call, self.context, task, incoming.clone());
         case.handed_on()?;
         let (changes, task) = case.finish();
         self.changes.extend(changes);
@@ -222,7 +223,7 @@ impl<'a> Case<'a> {
         self.end(None);
         went_well(&mut self.task, &self.handoff);
         self.handoff.reason = Some(HANDED_ON.to_owned());
-        let mut draft = draft_of(self.command, RecordKind::Completed, &self.handoff);
+        let mut draft = draft_of(self.call, RecordKind::Completed, &self.handoff);
         draft.actor = Actor::broker();
         draft.reason = Some(HANDED_ON.to_owned());
         self.push(draft);
@@ -233,14 +234,14 @@ impl<'a> Case<'a> {
     /// It has ended. It spends no more: what is left of what was reserved for it goes back. Returns what
     /// its receiver spent besides, where that was said.
     pub(super) fn end(&mut self, stated: Option<Spending>) -> Option<Spending> {
-        self.handoff.ended_at = Some(self.command.at);
+        self.handoff.ended_at = Some(self.call.at);
         self.handoff.deadline_at = None;
         self.handoff.pulse = None;
         if self.was == HandoffStatus::InputRequired {
             self.changes.push(questions::close(&self.handoff));
         }
         let agent = Some(&self.handoff.target);
-        self.changes.extend(returns::take_out(self.command, &mut self.task, agent));
+        self.changes.extend(returns::take_out(self.call, &mut self.task, agent));
         let funds = self.task.funds.as_mut()?;
         let spent = funds.settle(self.handoff.id, stated);
         funds.put_behind(self.handoff.id, &self.handoff.cost);
@@ -261,8 +262,8 @@ impl<'a> Case<'a> {
             self.give_back()?;
             return self.branch_moved(place);
         }
-        let (state, command, context) = (self.state, self.command, self.context);
-        self.changes.extend(returns::resume(state, command, context, &self.task, &self.handoff));
+        let (state, call, context) = (self.state, self.call, self.context);
+        self.changes.extend(returns::resume(state, call, context, &self.task, &self.handoff));
         self.give_back()
     }
 
@@ -283,12 +284,12 @@ impl<'a> Case<'a> {
             self.task.status = self.task.status.next(TaskEvent::Return)?;
         }
         self.handoff.reason = Some(RETURNED.to_owned());
-        self.changes.push(returns::note(self.command, &mut self.task, &self.handoff, &to));
-        let mut draft = draft_of(self.command, RecordKind::Returned, &self.handoff);
+        self.changes.push(returns::note(self.call, &mut self.task, &self.handoff, &to));
+        let mut draft = draft_of(self.call, RecordKind::Returned, &self.handoff);
         draft.actor = Actor::broker();
         draft.to = Some(party(&to));
         self.push(draft);
-        let event = Event::of_handoff(EventType::HandoffReturned, &self.handoff, self.command.at)
+        let event = Event::of_handoff(EventType::HandoffReturned, &self.handoff, self.call.at)
             .with("returnedTo", to.as_str())
             .with("taskStatus", self.task.status.as_str());
         self.changes.push(publish(Event { audience: Some(to), ..event }));
@@ -300,7 +301,7 @@ impl<'a> Case<'a> {
     pub(super) fn answered(&mut self, outcome: EscalationOutcome) -> Result<bool, LedgerError> {
         let own = |row: &&Escalation| {
             row.is_open()
-                && row.tenant == self.command.tenant
+                && row.tenant == self.call.tenant
                 && row.handoff_id == Some(self.handoff.id)
         };
         if self.was.is_final() || self.task.status != TaskStatus::Escalated {
@@ -309,13 +310,13 @@ impl<'a> Case<'a> {
         let Some(row) = self.state.escalations.values().find(own) else { return Ok(false) };
         let row = Escalation {
             status: EscalationStatus::Resolved,
-            resolved_at: Some(self.command.at),
-            resolved_by: Some(person(self.command)),
+            resolved_at: Some(self.call.at),
+            resolved_by: Some(person(self.call)),
             resolution: Some(outcome),
             ..row.clone()
         };
         self.task.status = self.task.status.next(TaskEvent::Resume)?.next(TaskEvent::Submit)?;
-        let mut draft = draft_of(self.command, RecordKind::EscalationResolved, &self.handoff);
+        let mut draft = draft_of(self.call, RecordKind::EscalationResolved, &self.handoff);
         draft.reason = Some(outcome.as_str().to_owned());
         self.changes.push(Change::Escalation(row));
         self.push(draft);
@@ -348,7 +349,7 @@ impl<'a> Case<'a> {
     /// The edges of the task, with what changed here.
     pub(super) fn edges(&self) -> Vec<&Edge> {
         let own = self.edge.as_ref();
-        edges_of(self.state, self.command, self.task.id)
+        edges_of(self.state, self.call, self.task.id)
             .into_iter()
             .filter(|edge| {
                 own.is_none_or(|own| (&own.source, &own.target) != (&edge.source, &edge.target))
@@ -361,22 +362,22 @@ impl<'a> Case<'a> {
     fn edge(&self) -> Edge {
         let Handoff { source, target, .. } = &self.handoff;
         let known = || {
-            let key = (self.command.tenant.clone(), self.task.id, source.clone(), target.clone());
+            let key = (self.call.tenant.clone(), self.task.id, source.clone(), target.clone());
             self.state.edges.get(&key).cloned()
         };
         self.edge.clone().or_else(known).unwrap_or_else(|| {
             Edge::new(
-                self.command.tenant.clone(),
+                self.call.tenant.clone(),
                 self.task.id,
                 source.clone(),
                 target.clone(),
-                self.command.at,
+                self.call.at,
             )
         })
     }
 
     fn keep(&mut self, mut edge: Edge) {
-        edge.updated_at = self.command.at;
+        edge.updated_at = self.call.at;
         self.changes.push(Change::Edge(edge.clone()));
         self.edge = Some(edge);
     }
@@ -401,27 +402,27 @@ impl<'a> Case<'a> {
     }
 
     /// When its receiver could take it, which a callback overtook: nothing else is new.
-    pub(super) fn note_offer(mut self, at: Micros) -> (Vec<Change>, Reply) {
+    pub(super) fn note_offer(mut self, at: Micros) -> (Vec<Change>, HandoffReply) {
         self.handoff.clock.offer(at);
         let (latency, handoff) = (self.latency(), self.handoff);
         let changes = vec![Change::Handoff(handoff.clone())];
         let (repeated, rolled_back, more) = (true, false, false);
-        (changes, Reply::Handoff { handoff, repeated, rolled_back, more, latency })
+        (changes, HandoffReply { handoff, repeated, rolled_back, more, latency })
     }
 
-    pub(super) fn close(mut self) -> (Vec<Change>, Reply) {
-        self.task.updated_at = self.command.at;
+    pub(super) fn close(mut self) -> (Vec<Change>, HandoffReply) {
+        self.task.updated_at = self.call.at;
         let more = self.freed && self.task.undelivered > 0;
         let (rolled_back, latency) = (self.rolled_back, self.latency());
         self.changes.push(Change::Task(self.task));
         let repeated = self.handoff.status == self.was;
         self.changes.push(Change::Handoff(self.handoff.clone()));
-        let reply = Reply::Handoff { handoff: self.handoff, repeated, rolled_back, more, latency };
+        let reply = HandoffReply { handoff: self.handoff, repeated, rolled_back, more, latency };
         (self.changes, reply)
     }
 
-    pub(super) fn unchanged(self) -> (Vec<Change>, Reply) {
-        let reply = Reply::Handoff {
+    pub(super) fn unchanged(self) -> (Vec<Change>, HandoffReply) {
+        let reply = HandoffReply {
             handoff: self.handoff,
             repeated: true,
             rolled_back: false,
@@ -433,27 +434,17 @@ impl<'a> Case<'a> {
 }
 
 /// The edges of a task.
-pub(super) fn edges_of<'a>(
-    state: &'a BatchState,
-    command: &Command,
-    task: TaskId,
-) -> Vec<&'a Edge> {
-    state
-        .edges
-        .values()
-        .filter(|edge| edge.tenant == command.tenant && edge.task_id == task)
-        .collect()
+pub(super) fn edges_of<'a>(state: &'a BatchState, call: &Call, task: TaskId) -> Vec<&'a Edge> {
+    state.edges.values().filter(|edge| edge.tenant == call.tenant && edge.task_id == task).collect()
 }
 
 /// The handoffs of a task that are still open.
-pub(super) fn open_of(state: &BatchState, command: &Command, task: TaskId) -> Vec<HandoffId> {
+pub(super) fn open_of(state: &BatchState, call: &Call, task: TaskId) -> Vec<HandoffId> {
     state
         .handoffs
         .values()
         .filter(|handoff| {
-            handoff.tenant == command.tenant
-                && handoff.task_id == task
-                && !handoff.status.is_final()
+            handoff.tenant == call.tenant && handoff.task_id == task && !handoff.status.is_final()
         })
         .map(|handoff| handoff.id)
         .collect()
@@ -474,7 +465,7 @@ pub(super) fn went_well(task: &mut Task, handoff: &Handoff) {
 
 /// A fresh escalation of a handoff, by what its contract says of people.
 pub(super) fn escalation_of(
-    command: &Command,
+    call: &Call,
     context: &Context,
     handoff: &Handoff,
     reason: &str,
@@ -482,13 +473,13 @@ pub(super) fn escalation_of(
     let human = handoff.ruling.as_ref().and_then(|ruling| ruling.edge.human.clone());
     let human = human.unwrap_or_default();
     let edge = (&handoff.source, &handoff.target);
-    let row = escalation(command, context, handoff.task_id, edge, reason);
+    let row = escalation(call, context, handoff.task_id, edge, reason);
     let time = human.timeout_ms.map(std::time::Duration::from_millis);
     Escalation {
         handoff_id: Some(handoff.id),
         channel: human.channel,
         resume_as: human.resume_as,
-        timeout_at: time.map_or(row.timeout_at, |time| command.at.plus(time)),
+        timeout_at: time.map_or(row.timeout_at, |time| call.at.plus(time)),
         ..row
     }
 }
@@ -499,12 +490,12 @@ pub(super) fn party(agent: &AgentId) -> RecordParty {
 }
 
 /// A person is asked about a handoff: the row, its record and its event.
-pub(super) fn asked(command: &Command, handoff: &Handoff, row: Escalation) -> [Change; 3] {
-    let mut draft = draft_of(command, RecordKind::Escalated, handoff);
+pub(super) fn asked(call: &Call, handoff: &Handoff, row: Escalation) -> [Change; 3] {
+    let mut draft = draft_of(call, RecordKind::Escalated, handoff);
     draft.actor = Actor::broker();
     draft.reason = Some(row.reason.clone());
     (draft.from, draft.to) = (Some(party(&row.source)), Some(party(&row.target)));
-    let mut event = Event::of_handoff(EventType::HandoffEscalated, handoff, command.at)
+    let mut event = Event::of_handoff(EventType::HandoffEscalated, handoff, call.at)
         .with("reason", row.reason.as_str())
         .with("escalationId", row.id.to_string());
     if let Some(channel) = &row.channel {
@@ -514,14 +505,14 @@ pub(super) fn asked(command: &Command, handoff: &Handoff, row: Escalation) -> [C
 }
 
 /// A person is asked about a task, and about none of its handoffs: the row, its record and its event.
-pub(super) fn asked_of_nobody(command: &Command, task: &Task, row: Escalation) -> [Change; 3] {
+pub(super) fn asked_of_nobody(call: &Call, task: &Task, row: Escalation) -> [Change; 3] {
     let kind = RecordKind::Escalated;
-    let mut draft = RecordDraft::new(command.tenant.clone(), kind, command.at, Actor::broker());
+    let mut draft = RecordDraft::new(call.tenant.clone(), kind, call.at, Actor::broker());
     draft.task_id = Some(task.id);
     draft.status = Some(task.status.as_str());
     draft.reason = Some(row.reason.clone());
     (draft.from, draft.to) = (Some(party(&row.source)), Some(party(&row.target)));
-    let event = Event::of_task(EventType::HandoffEscalated, task, command.at)
+    let event = Event::of_task(EventType::HandoffEscalated, task, call.at)
         .with("reason", row.reason.as_str())
         .with("escalationId", row.id.to_string());
     let event = Event { source: Some(row.source.clone()), ..event };
@@ -530,14 +521,14 @@ pub(super) fn asked_of_nobody(command: &Command, task: &Task, row: Escalation) -
 
 /// A fresh escalation of an edge, without handoff and contract.
 pub(super) fn escalation(
-    command: &Command,
+    call: &Call,
     context: &Context,
     task_id: TaskId,
     (source, target): (&AgentId, &AgentId),
     reason: &str,
 ) -> Escalation {
     Escalation {
-        tenant: command.tenant.clone(),
+        tenant: call.tenant.clone(),
         id: context.spare.escalation,
         task_id,
         handoff_id: None,
@@ -547,8 +538,8 @@ pub(super) fn escalation(
         channel: None,
         resume_as: None,
         status: EscalationStatus::Open,
-        created_at: command.at,
-        timeout_at: command.at.plus(context.rules.escalation_timeout),
+        created_at: call.at,
+        timeout_at: call.at.plus(context.rules.escalation_timeout),
         resolved_at: None,
         resolved_by: None,
         resolution: None,

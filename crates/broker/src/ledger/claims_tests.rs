@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::command::{Kind, Lease, Reply, VerdictKind};
+use super::commands::{AnyCommand, AnyReply, Lease, Leased, VerdictKind};
 use super::context::Rules;
 use super::decide_tests::{apply, command, expire, submit, tenant, uuid, verdict};
 use handoffd_core::domain::handoff::{DeliveryMode, HandoffStatus};
@@ -25,7 +25,7 @@ struct Inbox {
 impl Inbox {
     fn new(claim_ttl: i64) -> Self {
         let mut wanted = submit(HANDOFF, TASK, 0);
-        if let Kind::Submit(submit) = &mut wanted.kind {
+        if let AnyCommand::Submit(submit) = &mut wanted.command {
             submit.handoff.mode = DeliveryMode::Pull;
         }
         let (mut state, reply, _) = apply(BatchState::default(), &wanted);
@@ -65,11 +65,10 @@ impl Inbox {
             attempt: row.attempt,
             verdict_by: Micros(at).plus(Rules::default().verdict),
         };
-        let (state, reply, _) =
-            apply(std::mem::take(&mut self.state), &command(at, Kind::Lease(lease)));
+        let (state, reply, _) = apply(std::mem::take(&mut self.state), &command(at, lease));
         self.state = state;
         match reply.unwrap() {
-            Reply::Leased { handoff, .. } => Some(handoff.fencing_token),
+            AnyReply::Lease(Some(Leased { handoff, .. })) => Some(handoff.fencing_token),
             _ => None,
         }
     }

@@ -8,12 +8,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
-use super::command::{Kind, LedgerError, Reply};
+use super::commands::{AnyCommand, AnyReply};
 use super::context::{Context, DispatcherClaim};
 use super::decide::decide;
 use super::effects::CommitEffects;
-use super::needs::needs;
 use super::plan::Plan;
+use super::reply::{LedgerError, SubmissionReply};
 use super::{CROWD, Committed, Job, ReservedSlot, Shared};
 use crate::telemetry;
 use handoffd_core::domain::handoff::HandoffStatus;
@@ -112,10 +112,10 @@ fn batch_span(jobs: &[Job]) -> Span {
     span
 }
 
-type Answers = Vec<Result<Committed, LedgerError>>;
+type Answers = Vec<Result<Committed<AnyReply>, LedgerError>>;
 
 /// A reply with the index of the command's first record among those of the batch.
-type Decided = (Reply, Option<usize>);
+type Decided = (AnyReply, Option<usize>);
 
 /// A batch as decided, before its commit.
 #[derive(Default)]
@@ -128,11 +128,11 @@ impl DecidedBatch {
     /// The answers, once the records have their places.
     fn answers(self, appended: &AppendedRecords) -> Answers {
         let committed = |(reply, first): Decided| {
-            let record = match (&reply, first) {
-                (Reply::Submitted { handoff, .. }, Some(at)) => {
+            let record = match (reply.submission(), first) {
+                (Some(SubmissionReply::Handoff { handoff, .. }), Some(at)) => {
                     appended.placed(&handoff.tenant, at)
                 }
-                (Reply::Group { handoffs, .. }, Some(at)) => {
+                (Some(SubmissionReply::Group { handoffs, .. }), Some(at)) => {
                     handoffs.first().and_then(|first| appended.placed(&first.tenant, at))
                 }
                 _ => None,
@@ -251,10 +251,10 @@ impl Shared {
     async fn needs(&self, jobs: &[&Job]) -> Result<Needs, StoreError> {
         let mut all = Needs::default();
         for job in jobs {
-            needs(&job.command, &mut all);
+            job.command.needs(&job.call, &mut all);
         }
         if !self.settings.rules.caps.any()
-            && let Some(latest) = jobs.iter().map(|job| job.command.at).max()
+            && let Some(latest) = jobs.iter().map(|job| job.call.at).max()
         {
             self.capped.narrow(&*self.store, latest, &mut all).await?;
         }
@@ -273,13 +273,13 @@ impl Shared {
                 waited: job.queued.elapsed(),
                 claim: job.slot.as_ref().map(|slot| slot.claim.clone()),
             };
-            let decision = decide(&plan.state, &job.command, &context);
+            let decision = decide(&plan.state, (&job.call, &job.command), &context);
             replies.push(decision.map(|(changes, reply)| {
                 plan.apply(changes);
                 (reply, (plan.writes.records.len() > first).then_some(first))
             }));
         }
-        let latest = jobs.iter().map(|job| job.command.at).max().unwrap_or_default();
+        let latest = jobs.iter().map(|job| job.call.at).max().unwrap_or_default();
         let effects = CommitEffects::of(&plan.writes, &self.settings.rules.caps, latest);
         (DecidedBatch { replies, effects }, plan.writes)
     }
@@ -287,8 +287,8 @@ impl Shared {
     /// Reserves a slot of the dispatcher for a handoff that is about to be committed, with the claim under which the
     /// commit hands the handoff to it.
     fn reserve(&self, job: &mut Job) {
-        let at = job.command.at;
-        if let Kind::Submit(submit) = &job.command.kind
+        let at = job.call.at;
+        if let AnyCommand::Submit(submit) = &job.command
             && job.outgoing.is_some()
             && submit.handoff.mode.is_pushed()
             && submit.handoff.status == HandoffStatus::Pending

@@ -1,38 +1,28 @@
 //! Decisions on contracts: which versions there are, and what their dedupe keys drop.
 
-use super::command::{Command, LedgerError, PutContract, Repeat, Reply};
-use super::plan::{Change, Decision};
-use handoffd_core::domain::ids::HandoffId;
+use std::time::Duration;
+
+use super::command::Call;
+use super::plan::Change;
+use super::reply::LedgerError;
+use handoffd_core::domain::ids::{HandoffId, Micros, TenantId};
 use handoffd_core::domain::policy::EdgePolicy;
-use handoffd_core::evidence::record::{RecordDraft, RecordKind, RulingContract};
+use handoffd_core::evidence::record::RulingContract;
 use handoffd_store::store::BatchState;
 use handoffd_store::store::contracts::{RepeatKey, RepeatRow};
 
-/// Adds a version of a contract. The same again is answered and changes nothing; a version with
-/// another content would be another contract under the same name.
-pub(super) fn put(state: &BatchState, command: &Command, put: &PutContract) -> Decision {
-    let row = &put.row;
-    if let Some(known) = state.contracts.get(&row.key()) {
-        if known.sha256 == row.sha256 {
-            return Ok((Vec::new(), Reply::Contract { row: known.clone(), added: false }));
-        }
-        return Err(LedgerError::Conflict(format!(
-            "contract {} has a version {} with another content: give it a new version",
-            row.id, row.version
-        )));
-    }
-    let mut draft = RecordDraft::new(
-        command.tenant.clone(),
-        RecordKind::ContractPut,
-        command.at,
-        command.actor.clone(),
-    );
-    draft.contract = Some(RulingContract { id: row.id.clone(), version: row.version.clone() });
-    draft.content = Some(put.content.clone());
-    Ok((
-        vec![Change::Contract(row.clone()), Change::Record(Box::new(draft))],
-        Reply::Contract { row: row.clone(), added: true },
-    ))
+/// What tells a repeat of a handoff, by its contract's dedupe key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Repeat {
+    /// The contract, and a hash of the value.
+    pub key: String,
+    /// For how long the same value is a repeat.
+    pub window: Duration,
+    /// A use that no longer counts, by its handoff and its time: what it was for has ended badly.
+    pub over: Option<(HandoffId, Micros)>,
+    /// A use that counts, by its handoff and its time: the sender gets its handoff as the answer, and the submission's
+    /// `Idempotency-Key` is kept.
+    pub answered: Option<(HandoffId, Micros)>,
 }
 
 /// What a record names the contract of an edge by.
@@ -44,8 +34,8 @@ pub(super) fn named(policy: &EdgePolicy) -> Option<RulingContract> {
 }
 
 /// The key under which a repeat is looked up.
-pub(super) fn repeat_key(command: &Command, repeat: Option<&Repeat>) -> Option<RepeatKey> {
-    repeat.map(|repeat| (command.tenant.clone(), repeat.key.clone()))
+pub(super) fn repeat_key(tenant: &TenantId, repeat: Option<&Repeat>) -> Option<RepeatKey> {
+    repeat.map(|repeat| (tenant.clone(), repeat.key.clone()))
 }
 
 /// Drops a handoff whose dedupe key was seen with the same value within the window (ruling X20: after
@@ -57,26 +47,21 @@ pub(super) fn repeat_key(command: &Command, repeat: Option<&Repeat>) -> Option<R
 /// [`LedgerError::Repeat`], with the handoff that was first.
 pub(super) fn refuse_repeat(
     state: &BatchState,
-    command: &Command,
+    call: &Call,
     (repeat, kept): (Option<&Repeat>, bool),
     handoff_id: HandoffId,
 ) -> Result<Option<Change>, LedgerError> {
-    let (Some(repeat), Some(key)) = (repeat, repeat_key(command, repeat)) else {
+    let (Some(repeat), Some(key)) = (repeat, repeat_key(&call.tenant, repeat)) else {
         return Ok(None);
     };
     // A handoff that was committed before it became a dead letter is no repeat of itself.
     if let Some(seen) = state.repeats.get(&key)
         && seen.handoff_id != handoff_id
-        && (kept || command.at.since(seen.seen_at) < repeat.window)
+        && (kept || call.at.since(seen.seen_at) < repeat.window)
         && repeat.over != Some((seen.handoff_id, seen.seen_at))
     {
         let (first, seen_at) = (seen.handoff_id, seen.seen_at);
         return Err(LedgerError::Repeat { first, seen_at });
     }
-    Ok(Some(Change::Repeat(RepeatRow {
-        tenant: key.0,
-        key: key.1,
-        handoff_id,
-        seen_at: command.at,
-    })))
+    Ok(Some(Change::Repeat(RepeatRow { tenant: key.0, key: key.1, handoff_id, seen_at: call.at })))
 }

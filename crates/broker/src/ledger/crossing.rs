@@ -2,12 +2,12 @@
 //! a dead letter and a handoff to another agent after a failure commit the same way.
 
 use super::case::edges_of;
-use super::command::Command;
+use super::command::Call;
 use super::context::Context;
 use super::draft::{draft_of, publish};
 use super::plan::Change;
 use super::returns;
-use super::submit::{draw, suspend_lease};
+use super::submission::{draw, suspend_lease};
 use handoffd_core::domain::event::{Event, EventType};
 use handoffd_core::domain::handoff::{Handoff, Priority};
 use handoffd_core::domain::ids::{HandoffId, Micros};
@@ -39,7 +39,7 @@ pub(super) enum CrossingOrigin<'a> {
 /// The commit of one handoff.
 pub(super) struct HandoffCrossing<'a> {
     pub(super) state: &'a BatchState,
-    pub(super) command: &'a Command,
+    pub(super) call: &'a Call,
     pub(super) context: &'a Context,
     pub(super) origin: CrossingOrigin<'a>,
     pub(super) priority: Priority,
@@ -56,27 +56,27 @@ impl HandoffCrossing<'_> {
         handoff: &mut Handoff,
         mut draft: RecordDraft,
     ) -> Vec<Change> {
-        let Self { state, command, context, origin, priority, seq } = self;
+        let Self { state, call, context, origin, priority, seq } = self;
         let mut changes = Vec::with_capacity(8);
         task.fence += 1;
         task.handoffs += 1;
-        task.updated_at = command.at;
+        task.updated_at = call.at;
         handoff.fencing_token = task.fence;
         handoff.topped_up = task.topped_up;
-        handoff.clock = context.offered(handoff.clock, command.at, handoff.mode);
+        handoff.clock = context.offered(handoff.clock, call.at, handoff.mode);
         let mut recovery = None;
         let (edges, completed, claim) = match origin {
             CrossingOrigin::Message { subtasks } => {
-                returns::inherit(state, command, handoff);
-                changes.extend(returns::take_out(command, task, Some(&handoff.source)));
+                returns::inherit(state, call, handoff);
+                changes.extend(returns::take_out(call, task, Some(&handoff.source)));
                 draw(task, handoff);
                 task.state_cost(&handoff.cost);
-                changes.extend(suspend_lease(state, command, task, handoff.id));
+                changes.extend(suspend_lease(state, call, task, handoff.id));
                 task.course.see(subtasks);
                 // The first of its task goes out at once where the dispatcher has a slot for it; any other
                 // waits for those before it.
                 let claim = context.claim.as_ref().filter(|_| task.undelivered == 0);
-                (edges_of(state, command, task.id), task.course.progress(&[]), claim)
+                (edges_of(state, call, task.id), task.course.progress(&[]), claim)
             }
             CrossingOrigin::Failed { id, edges, reason } => {
                 if let Some(funds) = &mut task.funds {
@@ -90,9 +90,9 @@ impl HandoffCrossing<'_> {
         task.undelivered += 1;
         handoff.attempts = i32::from(claim.is_some());
         let hop = Hop { source: &handoff.source, target: &handoff.target, completed };
-        changes.push(Change::Edge(passed(&edges, hop, task, &handoff.cost, command.at)));
+        changes.push(Change::Edge(passed(&edges, hop, task, &handoff.cost, call.at)));
         changes.push(Change::Outbox(OutboxRow {
-            tenant: command.tenant.clone(),
+            tenant: call.tenant.clone(),
             handoff_id: handoff.id,
             task_id: handoff.task_id,
             seq: seq.unwrap_or(task.handoffs),
@@ -104,17 +104,17 @@ impl HandoffCrossing<'_> {
             attempt: handoff.attempts,
             busy: 0,
             claimed_by: claim.map(|claim| claim.broker.clone()),
-            created_at: command.at,
+            created_at: call.at,
         }));
         if handoff.is_streaming() {
-            changes.push(Change::StreamLine((command.tenant.clone(), handoff.id)));
+            changes.push(Change::StreamLine((call.tenant.clone(), handoff.id)));
         }
         draft.cost = Some(handoff.cost);
         draft.spent = task.funds.as_ref().and_then(|funds| funds.before(handoff.id));
         draft.checkpoint_commitment = handoff.checkpoint_commitment;
         changes.push(Change::Handoff(handoff.clone()));
         changes.push(Change::Record(Box::new(draft)));
-        let mut event = Event::of_handoff(EventType::HandoffOccurred, handoff, command.at);
+        let mut event = Event::of_handoff(EventType::HandoffOccurred, handoff, call.at);
         if let Some(recovery) = recovery {
             event = event.with("reason", recovery);
         }
@@ -125,11 +125,11 @@ impl HandoffCrossing<'_> {
 
 /// The record of a handoff whose message an earlier record holds: the broker is its actor.
 pub(super) fn resent(
-    command: &Command,
+    call: &Call,
     handoff: &Handoff,
     residency: Option<ResidencyFacts>,
 ) -> RecordDraft {
-    let mut draft = draft_of(command, RecordKind::Handoff, handoff);
+    let mut draft = draft_of(call, RecordKind::Handoff, handoff);
     draft.actor = Actor::broker();
     draft.from = Some(RecordParty {
         agent_id: Some(handoff.source.clone()),

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::command::{
-    CancelTask, Command, Expire, Kind, LedgerError, Outcome, PutCheckpoint, Reply, Resolve, Settle,
+use super::command::Call;
+use super::commands::{
+    AnyCommand, AnyReply, CancelTask, Expire, Outcome, PutCheckpoint, Queued, Resolve, Settle,
     Submit, Verdict, VerdictKind,
 };
 use super::context::{Context, DispatcherClaim, Rules, Spare};
-use super::decide::decide;
-use super::plan::Plan;
+use super::plan::{Decision, Plan};
+use super::reply::{HandoffReply, LedgerError, Noted, SubmissionReply};
 use handoffd_core::domain::escalation::Resolution;
 use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::handoff::{
@@ -26,6 +27,36 @@ use handoffd_core::domain::task::TaskStatus;
 use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent, commit};
 use handoffd_core::evidence::record::{Actor, RecordContent, RecordParty};
 use handoffd_store::store::BatchState;
+
+/// A command with its call.
+#[derive(Debug, Clone)]
+pub(super) struct Order {
+    pub(super) call: Call,
+    pub(super) command: AnyCommand,
+}
+
+pub(super) fn decide(state: &BatchState, order: &Order, context: &Context) -> Decision<AnyReply> {
+    super::decide::decide(state, (&order.call, &order.command), context)
+}
+
+pub(super) fn handoff_reply(reply: &Result<AnyReply, LedgerError>) -> Option<&HandoffReply> {
+    reply.as_ref().ok()?.handoff()
+}
+
+pub(super) fn submission_reply(reply: &Result<AnyReply, LedgerError>) -> Option<&SubmissionReply> {
+    reply.as_ref().ok()?.submission()
+}
+
+/// Whether the attempt was no longer the current one.
+pub(super) fn is_superseded(reply: &AnyReply) -> bool {
+    matches!(
+        reply,
+        AnyReply::Settle(None)
+            | AnyReply::Lease(None)
+            | AnyReply::Compress(Noted::Superseded)
+            | AnyReply::RecordOpinion(Noted::Superseded)
+    )
+}
 
 pub(super) fn tenant() -> TenantId {
     "t".parse().unwrap()
@@ -80,10 +111,10 @@ pub(super) fn handoff(id: u8, task: u8) -> HandoffDraft {
     }
 }
 
-pub(super) fn submit(id: u8, task: u8, at: i64) -> Command {
+pub(super) fn submit(id: u8, task: u8, at: i64) -> Order {
     command(
         at,
-        Kind::Submit(Box::new(Submit {
+        Submit {
             handoff: handoff(id, task),
             from: party(),
             to: party(),
@@ -104,18 +135,19 @@ pub(super) fn submit(id: u8, task: u8, at: i64) -> Command {
             refusal_salt: [0; 16],
             safety: None,
             residency: None,
-        })),
+        },
     )
 }
 
-pub(super) fn command(at: i64, kind: Kind) -> Command {
-    Command { tenant: tenant(), at: Micros(at), actor: Actor::broker(), kind }
+pub(super) fn command(at: i64, command: impl Queued) -> Order {
+    let call = Call { tenant: tenant(), at: Micros(at), actor: Actor::broker() };
+    Order { call, command: command.into_any() }
 }
 
-pub(super) fn verdict(id: u8, task: u8, at: i64, token: i64, kind: VerdictKind) -> Command {
+pub(super) fn verdict(id: u8, task: u8, at: i64, token: i64, kind: VerdictKind) -> Order {
     command(
         at,
-        Kind::Verdict(Box::new(Verdict {
+        Verdict {
             task_id: TaskId(uuid(task)),
             handoff_id: HandoffId(uuid(id)),
             kind,
@@ -125,14 +157,14 @@ pub(super) fn verdict(id: u8, task: u8, at: i64, token: i64, kind: VerdictKind) 
             said_at: Micros(at),
             interval_ms: None,
             lease_until: Micros(at).plus(Duration::from_secs(1)),
-        })),
+        },
     )
 }
 
-pub(super) fn settle(id: u8, task: u8, at: i64, attempt: i32, outcome: Outcome) -> Command {
+pub(super) fn settle(id: u8, task: u8, at: i64, attempt: i32, outcome: Outcome) -> Order {
     command(
         at,
-        Kind::Settle(Box::new(Settle {
+        Settle {
             task_id: TaskId(uuid(task)),
             handoff_id: HandoffId(uuid(id)),
             attempt,
@@ -141,7 +173,7 @@ pub(super) fn settle(id: u8, task: u8, at: i64, attempt: i32, outcome: Outcome) 
             content: None,
             lease_until: Micros(at).plus(Duration::from_secs(1)),
             row: None,
-        })),
+        },
     )
 }
 
@@ -149,20 +181,20 @@ pub(super) fn content_of(id: u8) -> RecordContent {
     RecordContent { id: ContentId(uuid(id)), part: part("words") }
 }
 
-pub(super) fn expire(id: u8, task: u8, at: i64) -> Command {
+pub(super) fn expire(id: u8, task: u8, at: i64) -> Order {
     let (task_id, handoff_id) = (TaskId(uuid(task)), HandoffId(uuid(id)));
-    command(at, Kind::Expire(Expire { task_id, handoff_id }))
+    command(at, Expire { task_id, handoff_id })
 }
 
 /// The claim of a dispatcher that has a slot for a submission.
-pub(super) fn claim_of(command: &Command) -> Option<DispatcherClaim> {
-    let until = Micros(command.at.0 + 1_000);
+pub(super) fn claim_of(command: &Order) -> Option<DispatcherClaim> {
+    let until = Micros(command.call.at.0 + 1_000);
     let claim = DispatcherClaim { broker: "broker".to_owned(), until };
-    matches!(command.kind, Kind::Submit(_)).then_some(claim)
+    matches!(command.command, AnyCommand::Submit(_)).then_some(claim)
 }
 
 /// The default rules, fresh ids, and a slot for a submission.
-pub(super) fn context(command: &Command) -> Context {
+pub(super) fn context(command: &Order) -> Context {
     Context {
         rules: Rules::default(),
         spare: Spare::new(Micros(0)),
@@ -173,16 +205,16 @@ pub(super) fn context(command: &Command) -> Context {
 
 pub(super) fn apply(
     state: BatchState,
-    command: &Command,
-) -> (BatchState, Result<Reply, LedgerError>, usize) {
+    command: &Order,
+) -> (BatchState, Result<AnyReply, LedgerError>, usize) {
     apply_in(state, command, &context(command))
 }
 
 fn apply_in(
     state: BatchState,
-    command: &Command,
+    command: &Order,
     context: &Context,
-) -> (BatchState, Result<Reply, LedgerError>, usize) {
+) -> (BatchState, Result<AnyReply, LedgerError>, usize) {
     let mut plan = Plan::new(state);
     match decide(&plan.state, command, context) {
         Ok((changes, reply)) => {
@@ -316,7 +348,7 @@ proptest! {
             let command = match step {
                 Step::Submit { id, completed, recovery, .. } => {
                     let mut made = submit(id, task_of(id), at);
-                    if let Kind::Submit(submit) = &mut made.kind {
+                    if let AnyCommand::Submit(submit) = &mut made.command {
                         submit.subtasks = (0..completed.unsigned_abs()).collect();
                         let edge = EdgePolicy { on_reject: recovery, ..EdgePolicy::default() };
                         submit.handoff.ruling =
@@ -324,19 +356,19 @@ proptest! {
                     }
                     made
                 }
-                Step::Cancel { task, grace } => command(at, Kind::CancelTask(Box::new(CancelTask {
+                Step::Cancel { task, grace } => command(at, CancelTask {
                     task_id: TaskId(uuid(task)),
                     by: None,
                     grace_until: Micros(at + grace),
                     content: content_of(9),
-                }))),
+                }),
                 Step::Resolve { task, resolution } => {
                     let open = state.escalations.values().find(|row| {
                         row.is_open() && row.task_id == TaskId(uuid(task))
                     });
                     let Some(row) = open else { continue };
                     let at = if resolution.is_none() { row.timeout_at.0 } else { at };
-                    command(at, Kind::Resolve(Box::new(Resolve {
+                    command(at, Resolve {
                         escalation_id: row.id,
                         task_id: row.task_id,
                         handoff_id: row.handoff_id,
@@ -344,7 +376,7 @@ proptest! {
                         edge: None,
                             resolution,
                         content: None,
-                    })))
+                    })
                 }
                 Step::Say { id, word, stale } => {
                     let token = state
@@ -354,10 +386,10 @@ proptest! {
                     verdict(id, task_of(id), at, token - i64::from(stale), word)
                 }
                 Step::Settle { id, attempt, outcome } => settle(id, task_of(id), at, attempt, outcome),
-                Step::Expire { id } => command(at, Kind::Expire(Expire {
+                Step::Expire { id } => command(at, Expire {
                     task_id: TaskId(uuid(task_of(id))),
                     handoff_id: HandoffId(uuid(id)),
-                })),
+                }),
             };
             let before = state.clone();
             let mut context = context(&command);
@@ -413,7 +445,7 @@ fn what_a_receiver_says_never_stands_in_a_record() {
 
 #[test]
 fn books_are_written_where_they_changed_within_the_batch() {
-    let same_budget = |state: BatchState, batch: &[Command]| {
+    let same_budget = |state: BatchState, batch: &[Order]| {
         let mut plan = Plan::new(state);
         for command in batch {
             let (changes, _) = decide(&plan.state, command, &context(command)).unwrap();
@@ -446,7 +478,10 @@ fn the_second_handoff_of_a_task_waits_for_the_first() {
         "not claimed, though offered"
     );
     let (_, reply, _) = apply(state, &settle(0, 100, 2, 1, Outcome::Accepted));
-    assert!(matches!(reply, Ok(Reply::Handoff { more: true, .. })), "the settling says so");
+    assert!(
+        matches!(handoff_reply(&reply), Some(HandoffReply { more: true, .. })),
+        "the settling says so"
+    );
 }
 
 #[test]
@@ -454,7 +489,7 @@ fn f1_3_who_handed_on_is_done_and_has_no_lease_that_runs_out() {
     let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0));
     let (state, ..) = apply(state, &settle(0, 100, 1, 1, Outcome::Accepted));
     let mut onward = submit(1, 100, 2);
-    if let Kind::Submit(submit) = &mut onward.kind {
+    if let AnyCommand::Submit(submit) = &mut onward.command {
         submit.handoff.source = "b".parse().unwrap();
         submit.handoff.source_execution = ExecutionId(uuid(8));
         submit.handoff.target = "c".parse().unwrap();
@@ -463,10 +498,8 @@ fn f1_3_who_handed_on_is_done_and_has_no_lease_that_runs_out() {
     let (state, ..) = apply(state, &onward);
     let held = |state: &BatchState| state.handoffs[&(tenant(), HandoffId(uuid(0)))].clone();
     assert_eq!((held(&state).status, held(&state).deadline_at), (HandoffStatus::Accepted, None));
-    let late = command(
-        10_000_000,
-        Kind::Expire(Expire { task_id: TaskId(uuid(100)), handoff_id: HandoffId(uuid(0)) }),
-    );
+    let late =
+        command(10_000_000, Expire { task_id: TaskId(uuid(100)), handoff_id: HandoffId(uuid(0)) });
     assert_eq!(apply(state.clone(), &late).2, 0, "no lease runs while it waits");
     let beat = verdict(0, 100, 3, held(&state).fencing_token, VerdictKind::Heartbeat);
     assert_eq!(held(&apply(state.clone(), &beat).0).deadline_at, None, "a heartbeat starts none");
@@ -474,12 +507,10 @@ fn f1_3_who_handed_on_is_done_and_has_no_lease_that_runs_out() {
     let (back, ..) = apply(state.clone(), &settle(1, 100, 3, 1, Outcome::Rejected("NO".into())));
     let fresh = Micros(3).plus(Rules::default().lease);
     assert_eq!(held(&back).deadline_at, Some(fresh));
-    let over = command(
-        fresh.0,
-        Kind::Expire(Expire { task_id: TaskId(uuid(100)), handoff_id: HandoffId(uuid(0)) }),
-    );
+    let over =
+        command(fresh.0, Expire { task_id: TaskId(uuid(100)), handoff_id: HandoffId(uuid(0)) });
     let (over, reply, _) = apply(back, &over);
-    assert!(matches!(reply, Ok(Reply::Handoff { rolled_back: true, .. })));
+    assert!(matches!(handoff_reply(&reply), Some(HandoffReply { rolled_back: true, .. })));
     assert_eq!(over.tasks[&(tenant(), TaskId(uuid(100)))].holder.as_str(), "a");
     let (state, ..) = apply(state, &settle(1, 100, 3, 1, Outcome::Accepted));
     let done = held(&state);
@@ -488,43 +519,45 @@ fn f1_3_who_handed_on_is_done_and_has_no_lease_that_runs_out() {
     assert_eq!(records, 0, "nothing expires");
     // Its last word comes afterwards, and counts once.
     let mut last = verdict(0, 100, 9, done.fencing_token, VerdictKind::Complete);
-    if let Kind::Verdict(verdict) = &mut last.kind {
+    if let AnyCommand::Verdict(verdict) = &mut last.command {
         verdict.content = Some(content_of(7));
     }
     let (said, reply, records) = apply(state, &last);
-    assert!(matches!(reply, Ok(Reply::Handoff { repeated: true, .. })));
+    assert!(matches!(handoff_reply(&reply), Some(HandoffReply { repeated: true, .. })));
     assert_eq!((records, held(&said).reason), (1, None));
     assert_eq!(apply(said, &last).2, 0);
     let task = &after.tasks[&(tenant(), TaskId(uuid(100)))];
     assert_eq!((task.status, task.holder.as_str()), (TaskStatus::Running, "c"));
 }
 
-fn put(agent: &str, has_part: bool) -> Command {
-    let kind = Kind::PutCheckpoint(Box::new(PutCheckpoint {
+fn put(agent: &str, has_part: bool) -> Order {
+    let kind = PutCheckpoint {
         task_id: TaskId(uuid(100)),
         execution_id: ExecutionId(uuid(9)),
         agent: agent.parse().unwrap(),
         has_part,
         fence: None,
         part: part(agent),
-    }));
-    Command { kind, ..submit(0, 100, 0) }
+    };
+    command(0, kind)
 }
 
 #[test]
 fn a_run_is_its_agents_own_whatever_others_store_under_its_id() {
     let (planted, reply, _) = apply(BatchState::default(), &put("x", false));
-    assert!(matches!(reply, Ok(Reply::Checkpoint(row)) if row.at.seq == 1));
+    assert!(matches!(reply, Ok(AnyReply::PutCheckpoint(row)) if row.at.seq == 1));
     let (own, reply, _) = apply(planted, &put("a", false));
-    assert!(matches!(reply, Ok(Reply::Checkpoint(row)) if row.at.seq == 2));
+    assert!(matches!(reply, Ok(AnyReply::PutCheckpoint(row)) if row.at.seq == 2));
     let (own, ..) = apply(own, &put("x", false));
     let mut first = submit(0, 100, 0);
-    if let Kind::Submit(submit) = &mut first.kind {
+    if let AnyCommand::Submit(submit) = &mut first.command {
         submit.checkpoint = None;
         submit.require_checkpoint = true;
     }
     let (after, reply, _) = apply(own, &first);
-    let Ok(Reply::Submitted { handoff, .. }) = reply else { panic!("{reply:?}") };
+    let Some(SubmissionReply::Handoff { handoff, .. }) = submission_reply(&reply) else {
+        panic!("{reply:?}")
+    };
     assert_eq!(handoff.checkpoint.unwrap().seq, 2, "its sender's own last one");
     assert_eq!(handoff.checkpoint_commitment, Some(part("a").commitment));
 
@@ -535,16 +568,19 @@ fn a_run_is_its_agents_own_whatever_others_store_under_its_id() {
     );
     assert_eq!(records, 0);
     let (after, reply, _) = apply(after, &put("b", true));
-    assert!(matches!(reply, Ok(Reply::Checkpoint(row)) if row.at.seq == 4));
+    assert!(matches!(reply, Ok(AnyReply::PutCheckpoint(row)) if row.at.seq == 4));
     let (_, reply, _) = apply(after, &put("a", false));
-    assert!(matches!(reply, Ok(Reply::Checkpoint(row)) if row.at.seq == 5), "it holds the task");
+    assert!(
+        matches!(reply, Ok(AnyReply::PutCheckpoint(row)) if row.at.seq == 5),
+        "it holds the task"
+    );
 }
 
 #[test]
 fn a_stranger_must_be_looked_up_before_it_hands_on_a_task() {
     let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0));
     let mut foreign = submit(1, 100, 1);
-    if let Kind::Submit(submit) = &mut foreign.kind {
+    if let AnyCommand::Submit(submit) = &mut foreign.command {
         submit.handoff.source = "x".parse().unwrap();
         submit.handoff.source_execution = ExecutionId(uuid(8));
         submit.has_part = false;
@@ -552,11 +588,13 @@ fn a_stranger_must_be_looked_up_before_it_hands_on_a_task() {
     let (_, reply, records) = apply(state.clone(), &foreign);
     assert!(matches!(reply, Err(LedgerError::NotHolder)));
     assert_eq!(records, 0);
-    if let Kind::Submit(submit) = &mut foreign.kind {
+    if let AnyCommand::Submit(submit) = &mut foreign.command {
         submit.has_part = true;
     }
     let (_, reply, _) = apply(state, &foreign);
-    let Ok(Reply::Refused { failures, .. }) = reply else { panic!("{reply:?}") };
+    let Some(SubmissionReply::Refused { failures, .. }) = submission_reply(&reply) else {
+        panic!("{reply:?}")
+    };
     assert_eq!(failures[0].code, Code::LineageMismatch, "it has a part, and nothing to hand on");
 }
 
@@ -564,7 +602,7 @@ fn a_stranger_must_be_looked_up_before_it_hands_on_a_task() {
 fn an_attempt_that_was_superseded_settles_nothing() {
     let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0));
     let (after, reply, records) = apply(state.clone(), &settle(0, 100, 1, 2, Outcome::Accepted));
-    assert!(matches!(reply, Ok(Reply::Superseded)));
+    assert!(is_superseded(reply.as_ref().unwrap()));
     assert_eq!((records, &after.outbox), (0, &state.outbox));
 }
 
@@ -573,17 +611,19 @@ fn a_completion_that_overtakes_the_answer_counts_as_both() {
     let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0));
     let (state, reply, records) = apply(state, &verdict(0, 100, 1, 1, VerdictKind::Complete));
     assert_eq!(records, 2, "ACCEPTED and COMPLETED");
-    let Ok(Reply::Handoff { latency, .. }) = reply else { panic!("{reply:?}") };
+    let Some(&HandoffReply { latency, .. }) = handoff_reply(&reply) else { panic!("{reply:?}") };
     let micros = Duration::from_micros;
     assert_eq!(latency, LatencySample { whole: Some(micros(1)), shares: None });
     // What the answer still tells is when the attempt was begun, once.
     let late = settle(0, 100, 2, 1, Outcome::Accepted);
     let (after, reply, records) = apply(state, &late);
-    let Ok(Reply::Handoff { latency, repeated: true, .. }) = reply else { panic!("{reply:?}") };
+    let Some(&HandoffReply { latency, repeated: true, .. }) = handoff_reply(&reply) else {
+        panic!("{reply:?}")
+    };
     assert_eq!(latency, LatencySample { whole: None, shares: Some((micros(1), micros(0))) });
     assert_eq!(records, 0);
     let (after, reply, _) = apply(after, &late);
-    assert!(matches!(reply, Ok(Reply::Superseded)));
+    assert!(is_superseded(reply.as_ref().unwrap()));
     assert_eq!(after.handoffs[&(tenant(), HandoffId(uuid(0)))].status, HandoffStatus::Completed);
 }
 
@@ -591,10 +631,13 @@ fn a_completion_that_overtakes_the_answer_counts_as_both() {
 fn the_same_again_is_a_replay_and_another_body_a_conflict() {
     let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0));
     let (state, reply, records) = apply(state, &submit(0, 100, 1));
-    assert!(matches!(reply, Ok(Reply::Submitted { replayed: true, .. })));
+    assert!(matches!(
+        submission_reply(&reply),
+        Some(SubmissionReply::Handoff { replayed: true, .. })
+    ));
     assert_eq!(records, 0);
     let mut other = submit(0, 100, 1);
-    if let Kind::Submit(submit) = &mut other.kind {
+    if let AnyCommand::Submit(submit) = &mut other.command {
         submit.whole = vec![77];
     }
     let (_, reply, _) = apply(state, &other);
@@ -602,7 +645,7 @@ fn the_same_again_is_a_replay_and_another_body_a_conflict() {
 }
 
 /// The types of the events that a command made, in order, each standing behind a record.
-fn told(state: &BatchState, command: &Command) -> (BatchState, Vec<&'static str>) {
+fn told(state: &BatchState, command: &Order) -> (BatchState, Vec<&'static str>) {
     let mut plan = Plan::new(state.clone());
     let (changes, _) = decide(&plan.state, command, &context(command)).unwrap();
     plan.apply(changes);
@@ -632,7 +675,7 @@ fn each_transition_tells_of_itself() {
     let (_, kinds) = told(&accepted, &verdict(1, 1, 3, token, VerdictKind::Fail("BROKE".into())));
     assert_eq!(kinds, [&["handoff.failed"][..], &back].concat());
     let expire = Expire { task_id: TaskId(uuid(1)), handoff_id: HandoffId(uuid(1)) };
-    let (_, kinds) = told(&accepted, &command(9_000_000, Kind::Expire(expire)));
+    let (_, kinds) = told(&accepted, &command(9_000_000, expire));
     assert_eq!(kinds, [&["handoff.expired"][..], &back].concat());
 }
 

@@ -1,6 +1,6 @@
 //! Drafts of records that name a handoff, and events as changes.
 
-use super::command::Command;
+use super::command::Call;
 use super::contracts;
 use super::plan::Change;
 use handoffd_core::domain::event::Event;
@@ -14,13 +14,12 @@ pub(super) fn publish(event: Event) -> Change {
 
 /// A draft that speaks of a handoff.
 pub(super) fn draft_of<'a>(
-    command: &Command,
+    call: &Call,
     kind: RecordKind,
     handoff: impl Into<HandoffTerms<'a>>,
 ) -> RecordDraft {
     let handoff = handoff.into();
-    let mut draft =
-        RecordDraft::new(command.tenant.clone(), kind, command.at, command.actor.clone());
+    let mut draft = RecordDraft::new(call.tenant.clone(), kind, call.at, call.actor.clone());
     draft.task_id = Some(handoff.task_id);
     draft.handoff_id = Some(handoff.id);
     draft.parent_handoff_id = handoff.parent_id;

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::command::{self, Kind, LedgerError, Reply};
+use super::commands::{AnyCommand, AnyReply, Outcome};
+use super::reply::{HandoffReply, LedgerError, SubmissionReply};
+use super::submission::Submit;
 use super::{Committed, Job, LedgerAnswer, Outgoing, ReservedSlot, Shared};
 use crate::metrics::Metrics;
 use handoffd_core::domain::cap::Defaults;
@@ -14,7 +16,7 @@ use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
 use handoffd_core::domain::stream;
 use handoffd_core::evidence::record::{ClassifierFacts, RecordDraft, RecordKind};
 use handoffd_store::fault::Step;
-use handoffd_store::store::{DeadLetterRow, DeliveryClaim, HandoffKey, ReceiverKey, Writes};
+use handoffd_store::store::{DeliveryClaim, HandoffKey, ReceiverKey, Writes};
 
 /// The events that one batch has to count, log and signal once it is durable.
 #[derive(Default)]
@@ -151,15 +153,16 @@ impl Shared {
     }
 
     /// Counts one command's outcome, hands its handoff to the dispatcher, wakes its waiters and answers its caller.
-    pub(super) fn after(&self, job: Job, answer: Result<Committed, LedgerError>) {
+    pub(super) fn after(&self, job: Job, answer: Result<Committed<AnyReply>, LedgerError>) {
         let reply = answer.as_ref().map(|committed| &committed.reply);
-        if let Ok(Reply::Submitted { handoff, replayed: false }) = &reply
+        let submission = reply.as_ref().ok().and_then(|reply| reply.submission());
+        if let Some(SubmissionReply::Handoff { handoff, replayed: false }) = submission
             && handoff.status == HandoffStatus::Pending
         {
             self.metrics.count_emitted(handoff);
             audit_line(handoff);
         }
-        if let Ok(Reply::Group { handoffs, replayed: false, .. }) = &reply {
+        if let Some(SubmissionReply::Group { handoffs, replayed: false, .. }) = submission {
             for handoff in handoffs {
                 self.metrics.count_emitted(handoff);
                 audit_line(handoff);
@@ -173,20 +176,21 @@ impl Shared {
         }
         let bounced = matches!(answer, Err(LedgerError::NotHolder));
         let returned = bounced.then(|| job.outgoing.clone()).flatten();
-        if let Kind::Submit(submit) = &job.command.kind {
-            self.dispatch(submit, job.slot, job.outgoing, reply);
+        if let AnyCommand::Submit(submit) = &job.command {
+            let lost = matches!(reply, Err(LedgerError::Unavailable));
+            self.dispatch(submit, job.slot, job.outgoing, (submission, lost));
         }
         if let Ok(reply) = reply {
             self.moved(reply);
         }
-        let moved = match &job.command.kind {
-            Kind::SetCap(_) => {
+        let moved = match &job.command {
+            AnyCommand::SetCap(_) => {
                 // Also after an error: an unanswered commit may be durable.
                 self.capped.forget();
                 false
             }
             // The agent's delivery mode may differ, and its waiting handoffs moved with it.
-            Kind::ChangeAgent(_) => answer.is_ok(),
+            AnyCommand::ChangeAgent(_) => answer.is_ok(),
             _ => false,
         };
         if moved {
@@ -194,8 +198,8 @@ impl Shared {
         }
         if moved
             || matches!(
-                &job.command.kind,
-                Kind::Settle(settle) if matches!(settle.outcome, command::Outcome::Moved { .. })
+                &job.command,
+                AnyCommand::Settle(settle) if matches!(settle.outcome, Outcome::Moved { .. })
             )
         {
             self.signal_claimable();
@@ -203,14 +207,19 @@ impl Shared {
         // Its span ends before the caller's does.
         drop(job.span);
         // The command is carried out whether or not its caller still waits.
-        let returned = returned.map(|outgoing| Box::new((job.command, outgoing)));
+        let returned = match (returned, job.command) {
+            (Some(outgoing), AnyCommand::Submit(submit)) => {
+                Some(Box::new((job.call, *submit, outgoing)))
+            }
+            _ => None,
+        };
         let _ = job.answer.send(LedgerAnswer { result: answer, returned });
     }
 
     /// Follows a change of a handoff or task that an earlier command committed.
-    fn moved(&self, reply: &Reply) {
-        match reply {
-            Reply::Handoff { handoff, more, repeated, latency, .. } => {
+    fn moved(&self, reply: &AnyReply) {
+        let freed = match reply.handoff() {
+            Some(HandoffReply { handoff, more, repeated, latency, .. }) => {
                 if handoff.status != HandoffStatus::Pending {
                     let key = (handoff.tenant.clone(), handoff.id);
                     self.waiters.wake(&key, || Some(Arc::new(handoff.clone())));
@@ -222,21 +231,15 @@ impl Shared {
                     audit_line(handoff);
                 }
                 self.metrics.observe_latency(handoff, latency);
-                if !more {
-                    return;
-                }
+                *more
             }
-            Reply::Escalation { .. }
-            | Reply::Refused { undone: Some(_), .. }
-            | Reply::DeadLetter {
-                row: DeadLetterRow { status: DeadLetterStatus::Released, .. },
-                ..
-            } => {}
-            _ => return,
+            None => frees(reply),
+        };
+        if freed {
+            // The next receiver may be any agent, at any broker.
+            self.outbound.nudge_all();
+            self.signal_claimable();
         }
-        // The next receiver may be any agent, at any broker.
-        self.outbound.nudge_all();
-        self.signal_claimable();
     }
 
     /// Wakes the polls of an inbox here, or signals the other brokers.
@@ -255,15 +258,15 @@ impl Shared {
     /// Uses or releases the reserved slot of a submission, and wakes the receiver of what was committed.
     fn dispatch(
         &self,
-        submit: &command::Submit,
+        submit: &Submit,
         slot: Option<ReservedSlot>,
         outgoing: Option<Outgoing>,
-        answer: Result<&Reply, &LedgerError>,
+        (reply, lost): (Option<&SubmissionReply>, bool),
     ) {
         let slot = slot.map(|reserved| reserved.slot);
         let receiver = (submit.handoff.tenant.clone(), submit.handoff.target.clone());
-        let fresh = match answer {
-            Ok(Reply::Submitted { handoff, replayed: false }) => Some(handoff),
+        let fresh = match reply {
+            Some(SubmissionReply::Handoff { handoff, replayed: false }) => Some(handoff),
             _ => None,
         };
         match (fresh, slot, outgoing) {
@@ -305,11 +308,21 @@ impl Shared {
                 }
             }
             (None, Some(slot), _) => {
-                let lost = matches!(answer, Err(LedgerError::Unavailable));
                 self.outbound.release(slot, &receiver, lost);
             }
             (None, None, _) => {}
         }
+    }
+}
+
+/// Whether a reply that names no handoff leaves one that can be claimed.
+fn frees(reply: &AnyReply) -> bool {
+    match reply {
+        AnyReply::Resolve(_) => true,
+        AnyReply::Release(reply) | AnyReply::ReleaseGroup(reply) => {
+            reply.row.status == DeadLetterStatus::Released
+        }
+        _ => matches!(reply.submission(), Some(SubmissionReply::Refused { undone: Some(_), .. })),
     }
 }
 

@@ -2,18 +2,20 @@
 
 use std::time::Duration;
 
-use super::command::{
-    Command, EraseNext, Kind, LedgerError, PlaceHold, Reply, RequestErasure, content,
+use super::command::content;
+use super::commands::{
+    AnyCommand, AnyReply, EraseNext, FinishErasure, PlaceHold, Queued, RequestErasure,
 };
 use super::context::{Context, Rules, Spare};
-use super::decide::decide;
 use super::decide_tests;
+use super::decide_tests::{Order, decide};
 use super::plan::{Change, Decision, Plan};
+use super::reply::{ErasureReply, LedgerError};
 use handoffd_core::domain::handoff::{Handoff, HandoffCommit};
 use handoffd_core::domain::ids::{ContentId, ErasureId, HandoffId, Micros, TenantId};
 use handoffd_core::domain::money::Usd;
 use handoffd_core::evidence::erasure::{DataSlot, ErasureScope};
-use handoffd_core::evidence::record::{Actor, RecordKind};
+use handoffd_core::evidence::record::RecordKind;
 use handoffd_store::store::BatchState;
 use handoffd_store::store::erasure::{
     ErasurePage, ErasureRow, ErasureStatus, HoldRow, PageNeed, SubjectRef, SubjectState,
@@ -40,28 +42,28 @@ fn subject() -> SubjectRef {
     SubjectRef { tenant: tenant(), id: "jana".to_owned(), key: [1; 32] }
 }
 
-fn command(kind: Kind) -> Command {
-    Command { tenant: tenant(), at: Micros(9), actor: Actor::broker(), kind }
+fn command(command: impl Queued) -> Order {
+    super::decide_tests::command(9, command)
 }
 
-fn request() -> Command {
-    command(Kind::RequestErasure(Box::new(RequestErasure {
+fn request() -> Order {
+    command(RequestErasure {
         subject: subject(),
         id: id(),
         commitment: [2; 32],
         scope: ErasureScope::PersonalData,
         reason: "ASKED".to_owned(),
         content: content(b"{}", Micros(9)),
-    })))
+    })
 }
 
-fn next() -> Command {
-    command(Kind::Erase(Box::new(EraseNext {
+fn next() -> Order {
+    command(EraseNext {
         id: id(),
         page: PageNeed { upto: 100, limit: 10 },
         content_id: ContentId(uuid::Uuid::from_u128(1)),
         salt: [3; 16],
-    })))
+    })
 }
 
 fn hold(subject: bool) -> HoldRow {
@@ -86,7 +88,7 @@ fn knowing(known: SubjectState) -> BatchState {
 fn asked() -> ErasureRow {
     let state = knowing(SubjectState { held: 2, ..SubjectState::default() });
     match decide(&state, &request(), &context()).unwrap().1 {
-        Reply::Erasure { row, repeated: false } => row,
+        AnyReply::RequestErasure(ErasureReply { row, repeated: false }) => row,
         other => panic!("{other:?}"),
     }
 }
@@ -103,7 +105,7 @@ fn with_page(
     state
 }
 
-fn kinds(decision: &Decision) -> Vec<RecordKind> {
+fn kinds(decision: &Decision<AnyReply>) -> Vec<RecordKind> {
     let (changes, _) = decision.as_ref().unwrap();
     changes
         .iter()
@@ -151,11 +153,11 @@ fn a_hold_forbids_the_request_and_the_next_page() {
 fn a_hold_placed_in_the_same_batch_counts() {
     let data = vec![(DataSlot { leaf_index: 1, ordinal: 0 }, None)];
     let mut plan = Plan::new(with_page(asked(), vec![], data));
-    let place = command(Kind::PlaceHold(Box::new(PlaceHold {
+    let place = command(PlaceHold {
         row: hold(true),
         commitment: None,
         content: content(b"{}", Micros(9)),
-    })));
+    });
     let (changes, _) = decide(&plan.state, &place, &context()).unwrap();
     plan.apply(changes);
     assert!(matches!(decide(&plan.state, &next(), &context()), Err(LedgerError::Held { .. })));
@@ -169,16 +171,16 @@ fn nothing_held_is_not_found_and_what_is_done_is_answered_again() {
     let known = SubjectState { held: 0, latest: Some(done.clone()), ..SubjectState::default() };
     let (changes, reply) = decide(&knowing(known), &request(), &context()).unwrap();
     assert!(changes.is_empty());
-    assert!(matches!(reply, Reply::Erasure { repeated: true, .. }));
+    assert!(matches!(reply, AnyReply::RequestErasure(ErasureReply { repeated: true, .. })));
     // What was erased is not found again for a wider scope; a narrower one is in it.
     let wider = |status| {
         let row = ErasureRow { status, ..done.clone() };
         let known = SubjectState { held: 0, latest: Some(row), ..SubjectState::default() };
-        let Command { kind: Kind::RequestErasure(mut request), .. } = request() else {
+        let AnyCommand::RequestErasure(mut request) = request().command else {
             panic!("an erasure is requested")
         };
         request.scope = ErasureScope::Messages;
-        decide(&knowing(known), &command(Kind::RequestErasure(request)), &context())
+        decide(&knowing(known), &command(*request), &context())
     };
     for status in [ErasureStatus::Running, ErasureStatus::Completed] {
         assert!(matches!(wider(status), Err(LedgerError::Conflict(_))), "{status:?}");
@@ -190,11 +192,11 @@ fn nothing_held_is_not_found_and_what_is_done_is_answered_again() {
         latest: Some(done.clone()),
         ..SubjectState::default()
     };
-    let Command { kind: Kind::RequestErasure(mut wide), .. } = request() else {
+    let AnyCommand::RequestErasure(mut wide) = request().command else {
         panic!("an erasure is requested")
     };
     wide.scope = ErasureScope::Messages;
-    let begun = decide(&knowing(known), &command(Kind::RequestErasure(wide)), &context());
+    let begun = decide(&knowing(known), &command(*wide), &context());
     assert_eq!(kinds(&begun), [RecordKind::ErasureRequested]);
     let whole = ErasureRow { scope: ErasureScope::Messages, ..done.clone() };
     let known = SubjectState { held: 0, latest: Some(whole), ..SubjectState::default() };
@@ -220,10 +222,10 @@ fn pages_go_with_their_record_until_none_is_left() {
     assert_eq!((plan.writes.erased[0].data.len(), plan.writes.erased[0].handoffs.len()), (2, 1));
     // The same batch again: the page is gone, so this is the end of the rows.
     let (changes, reply) = decide(&plan.state, &next(), &context()).unwrap();
-    let Reply::Erasure { row, .. } = reply else { panic!() };
+    let AnyReply::EraseNext(ErasureReply { row, .. }) = reply else { panic!() };
     assert_eq!((row.status, row.subject_id, row.data), (ErasureStatus::Scrubbing, None, 2));
     plan.apply(changes);
-    let finish = command(Kind::FinishErasure(id()));
+    let finish = command(FinishErasure { id: id() });
     let ended = decide(&plan.state, &finish, &context());
     assert_eq!(kinds(&ended), [RecordKind::ErasureCompleted]);
     plan.apply(ended.unwrap().0);
@@ -233,7 +235,7 @@ fn pages_go_with_their_record_until_none_is_left() {
 #[test]
 fn an_erasure_with_data_left_does_not_end() {
     let state = with_page(asked(), vec![], vec![]);
-    let said = decide(&state, &command(Kind::FinishErasure(id())), &context()).unwrap_err();
+    let said = decide(&state, &command(FinishErasure { id: id() }), &context()).unwrap_err();
     assert!(matches!(said, LedgerError::Conflict(_)));
 }
 

@@ -1,10 +1,11 @@
 //! The failed end of a handoff: what it counts, and what its contract has follow it (specification §5).
 
 use super::case::{Case, addressed, asked, escalation_of, open_of};
-use super::command::{Command, LedgerError};
+use super::command::Call;
 use super::context::Context;
 use super::crossing::{CrossingOrigin, HandoffCrossing, resent};
 use super::plan::Change;
+use super::reply::LedgerError;
 use super::returns;
 use super::streams;
 use handoffd_core::domain::agent::Agent;
@@ -78,8 +79,8 @@ impl Case<'_> {
 
     /// Whether its receiver has taken another handoff of the task, of a later token.
     fn has_taken_later(&self) -> bool {
-        open_of(self.state, self.command, self.task.id).into_iter().any(|id| {
-            let other = &self.state.handoffs[&(self.command.tenant.clone(), id)];
+        open_of(self.state, self.call, self.task.id).into_iter().any(|id| {
+            let other = &self.state.handoffs[&(self.call.tenant.clone(), id)];
             id != self.handoff.id
                 && other.status.is_held()
                 && other.target == self.handoff.target
@@ -163,7 +164,7 @@ impl Case<'_> {
             self.escalate(&code)?;
         }
         let own = Some(self.handoff.id);
-        self.changes.extend(resume_leases(self.state, self.command, self.context, &self.task, own));
+        self.changes.extend(resume_leases(self.state, self.call, self.context, &self.task, own));
         Ok(())
     }
 
@@ -174,8 +175,8 @@ impl Case<'_> {
             return Ok(());
         }
         let (mut waits, mut held) = (false, false);
-        for id in open_of(self.state, self.command, self.task.id) {
-            let other = &self.state.handoffs[&(self.command.tenant.clone(), id)];
+        for id in open_of(self.state, self.call, self.task.id) {
+            let other = &self.state.handoffs[&(self.call.tenant.clone(), id)];
             if id != self.handoff.id {
                 waits |= other.status == HandoffStatus::Pending;
                 held |= other.status.is_held() && other.target == self.task.holder;
@@ -198,7 +199,7 @@ impl Case<'_> {
     /// Whether an agent other than its sender can take the handoff: it is there and takes handoffs, the message was judged
     /// for the edge to it and is not too large for it, and residency lets the data go there.
     pub(super) fn can_take(&self, id: &AgentId) -> bool {
-        let key = (self.command.tenant.clone(), id.clone());
+        let key = (self.call.tenant.clone(), id.clone());
         let ruling = self.handoff.ruling.as_deref();
         *id != self.handoff.source
             && !ruling.is_some_and(|ruling| ruling.unknown.contains(id))
@@ -231,7 +232,7 @@ impl Case<'_> {
     /// The crossings on the way to another receiver. That the sender's own, if it is one, was let through,
     /// the record of the handoff before says.
     fn crossings(&self, target: &Agent) -> Vec<Crossing> {
-        let key = (self.command.tenant.clone(), self.handoff.source.clone());
+        let key = (self.call.tenant.clone(), self.handoff.source.clone());
         let source = self.state.agents.get(&key).map(|row| &row.agent);
         self.context.rules.residency.crossings(source, Some(target))
     }
@@ -287,7 +288,7 @@ impl Case<'_> {
         take_back: bool,
     ) -> Result<(), LedgerError> {
         streams::must_have_closed(&self.handoff)?;
-        let key = (self.command.tenant.clone(), target.clone());
+        let key = (self.call.tenant.clone(), target.clone());
         let row = self.state.agents.get(&key).ok_or(LedgerError::NotFound("agent"))?;
         let agent = &row.agent;
         if take_back {
@@ -302,12 +303,12 @@ impl Case<'_> {
             _ => "RECOVERY",
         };
         let mut child = self.successor(agent, ruling);
-        let draft = resent(self.command, &child, ResidencyRules::facts(self.crossings(agent)));
-        let key = (self.command.tenant.clone(), self.handoff.id);
+        let draft = resent(self.call, &child, ResidencyRules::facts(self.crossings(agent)));
+        let key = (self.call.tenant.clone(), self.handoff.id);
         let mut task = self.task.clone();
         let crossing = HandoffCrossing {
             state: self.state,
-            command: self.command,
+            call: self.call,
             context: self.context,
             origin: CrossingOrigin::Failed { id: self.handoff.id, edges: self.edges(), reason },
             // Beside the other branches, as what it stands in for.
@@ -355,8 +356,8 @@ impl Case<'_> {
             digest: vec![0; 32],
             questions: Vec::new(),
             reason: None,
-            created_at: self.command.at,
-            clock: LatencyClock::starting(self.command.at),
+            created_at: self.call.at,
+            clock: LatencyClock::starting(self.call.at),
             accepted_at: None,
             ended_at: None,
             ..self.handoff.clone()
@@ -369,8 +370,8 @@ impl Case<'_> {
             return Ok(());
         }
         self.task.status = self.task.status.next(TaskEvent::Escalate)?;
-        let row = escalation_of(self.command, self.context, &self.handoff, reason);
-        self.changes.extend(asked(self.command, &self.handoff, row));
+        let row = escalation_of(self.call, self.context, &self.handoff, reason);
+        self.changes.extend(asked(self.call, &self.handoff, row));
         self.alert(Alert::HandoffEscalated, reason);
         Ok(())
     }
@@ -380,19 +381,19 @@ impl Case<'_> {
 /// not accepted. Not while a person is asked, who may send it on. `but` is decided on already.
 pub(super) fn resume_leases(
     state: &BatchState,
-    command: &Command,
+    call: &Call,
     context: &Context,
     task: &Task,
     but: Option<HandoffId>,
 ) -> Vec<Change> {
     let waits = task.status.waits_for_person();
     let Some(funds) = task.funds.as_deref().filter(|_| !waits) else { return Vec::new() };
-    open_of(state, command, task.id)
+    open_of(state, call, task.id)
         .into_iter()
         .filter(|id| Some(*id) != but && funds.is_open(*id) && !funds.is_handed_on(*id))
-        .map(|id| &state.handoffs[&(command.tenant.clone(), id)])
+        .map(|id| &state.handoffs[&(call.tenant.clone(), id)])
         .filter(|one| one.status == HandoffStatus::Accepted && one.deadline_at.is_none())
-        .map(|one| Change::Handoff(returns::resumed(one, command.at, context)))
+        .map(|one| Change::Handoff(returns::resumed(one, call.at, context)))
         .collect()
 }
 
@@ -403,5 +404,46 @@ pub(super) fn as_code(reason: &str, kind: RecordKind) -> String {
         reason.to_owned()
     } else {
         format!("{}_BY_RECEIVER", kind.as_str())
+    }
+}
+
+/// No word in time.
+pub(super) const fn expired(reason: &str, trigger: Trigger) -> HandoffFailure<'_> {
+    HandoffFailure {
+        event: HandoffEvent::Expire,
+        kind: RecordKind::Expired,
+        trigger,
+        reason,
+        content: None,
+        spent: None,
+    }
+}
+
+/// The receiver, or the broker for it, says no.
+pub(super) const fn rejected<'a>(
+    reason: &'a str,
+    content: Option<&'a RecordContent>,
+) -> HandoffFailure<'a> {
+    HandoffFailure {
+        event: HandoffEvent::Reject,
+        kind: RecordKind::Rejected,
+        trigger: Trigger::Reject,
+        reason,
+        content,
+        spent: None,
+    }
+}
+
+pub(super) const fn failed<'a>(
+    reason: &'a str,
+    content: Option<&'a RecordContent>,
+) -> HandoffFailure<'a> {
+    HandoffFailure {
+        event: HandoffEvent::Fail,
+        kind: RecordKind::Failed,
+        trigger: Trigger::Error,
+        reason,
+        content,
+        spent: None,
     }
 }

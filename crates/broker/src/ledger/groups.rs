@@ -8,18 +8,18 @@ use std::collections::BTreeMap;
 
 use super::caps;
 use super::case::{Case, asked_of_nobody, escalation, open_of};
-use super::command::{Command, LedgerError, Reply, Submit, SubmitBranch, SubmitGroup};
+use super::command::Call;
 use super::context::Context;
 use super::contracts;
 use super::crossing::{CrossingOrigin, HandoffCrossing};
 use super::draft::publish;
 use super::failing::{HandoffFailure, resume_leases};
 use super::plan::{Change, Decision};
-use super::refusal::refuse_here;
+use super::reply::{LedgerError, SubmissionReply};
 use super::streams;
-use super::submit::{
-    checkpoint, guard, held_by_sender, is_key_kept, is_same, loop_guard, open_funds, remember_key,
-    replay, run_of, submitted, task_of,
+use super::submission::{
+    Submit, SubmitBranch, SubmitGroup, guard, held_by_sender, is_same, loop_guard, open_funds,
+    submitted,
 };
 use handoffd_core::domain::cap::CapExceeded;
 use handoffd_core::domain::escalation::FAILURES_TO_ESCALATE;
@@ -39,67 +39,16 @@ use handoffd_core::evidence::record::{Actor, RecordDraft, RecordKind};
 use handoffd_core::gate::completeness::no_checkpoint;
 use handoffd_store::store::{BatchState, LastCheckpoint};
 
-/// Commits a group and all of its branches, or answers as the first time.
-pub(super) fn submit(
-    state: &BatchState,
-    command: &Command,
-    context: &Context,
-    wanted: &SubmitGroup,
-) -> Decision {
-    let base = &wanted.base;
-    if let Some(decision) = repeated(state, command, base) {
-        return decision;
-    }
-    let mut collides = false;
-    for branch in &wanted.branches {
-        let id = branch.handoff.id;
-        match state.handoffs.get(&(command.tenant.clone(), id)) {
-            Some(known) if is_in_between(state, command, known, &base.handoff) => collides = true,
-            Some(_) => return Err(LedgerError::Exists(id)),
-            None => {}
-        }
-    }
-    let mut task = task_of(state, command, &base.handoff);
-    if collides {
-        // Tasks are read before handoffs: the branches of a task that was not there yet were committed in between, as this
-        // very group or another. To insert the task is a conflict, all is read anew, and nobody sees this answer.
-        return Ok((vec![Change::Task(task)], Reply::Recorded));
-    }
-    may_begin(state, command, &task, base)?;
-    task.status = task.status.next(TaskEvent::Submit)?;
-    let run = run_of(state, command, &base.handoff);
-    let CheckedGroup { failures, over, funds } =
-        check(state, command, context, (&task, run.last), (wanted, &[]));
-    if !failures.is_empty() {
-        if over.is_none() && !state.tasks.contains_key(&(command.tenant.clone(), task.id)) {
-            // Refusals on a task that does not exist are counted by a command of their own.
-            return Err(LedgerError::Refused(failures));
-        }
-        return Ok(refuse_here(state, command, context, base, (failures, over)));
-    }
-    let (checkpoint, stored) = checkpoint(command, base, run);
-    let mut changes: Vec<Change> = stored.into_iter().collect();
-    task.funds = funds.or_else(|| task.funds.take());
-    let committing = GroupCommit { wanted, checkpoint: Some(checkpoint), released: false };
-    let (group, handoffs, committed) = committing.commit(state, command, context, &mut task);
-    changes.extend(committed);
-    if !is_key_kept(state, command, base) {
-        changes.extend(remember_key(command, base.idempotency_key.as_ref(), &base.handoff));
-    }
-    changes.push(Change::Task(task));
-    Ok((changes, Reply::Group { group: Box::new(group), handoffs, replayed: false }))
-}
-
 /// The commit of a dead letter as the group that its message asks for, or the findings that keep it. The
 /// caller writes the task.
 pub(super) fn release(
     state: &BatchState,
-    command: &Command,
+    call: &Call,
     context: &Context,
     (task, letter): (&mut Task, &Handoff),
     (wanted, waived): (&SubmitGroup, &[Failure]),
 ) -> Result<Result<Vec<Change>, Vec<Failure>>, LedgerError> {
-    may_begin(state, command, task, &wanted.base).map_err(|err| match err {
+    may_begin(state, call, task, &wanted.base).map_err(|err| match err {
         LedgerError::NotHolder => LedgerError::Conflict(format!(
             "the task is with {}: a list is sent by the agent that has the task",
             task.holder
@@ -108,34 +57,34 @@ pub(super) fn release(
     })?;
     task.status = task.status.next(TaskEvent::Submit)?;
     let CheckedGroup { failures, funds, .. } =
-        check(state, command, context, (task, None), (wanted, waived));
+        check(state, call, context, (task, None), (wanted, waived));
     if !failures.is_empty() {
         return Ok(Err(failures));
     }
     task.funds = funds.or_else(|| task.funds.take());
     let checkpoint = letter.checkpoint.zip(letter.checkpoint_commitment);
     let committing = GroupCommit { wanted, checkpoint, released: true };
-    let (_, _, changes) = committing.commit(state, command, context, task);
+    let (_, _, changes) = committing.commit(state, call, context, task);
     Ok(Ok(changes))
 }
 
 /// Refuses a list by an agent that does not have the task, or while something of it is on its way.
-fn may_begin(
+pub(super) fn may_begin(
     state: &BatchState,
-    command: &Command,
+    call: &Call,
     task: &Task,
     base: &Submit,
 ) -> Result<(), LedgerError> {
     if task.holder != base.handoff.source {
         return Err(LedgerError::NotHolder);
     }
-    held_by_sender(state, command, base)?;
+    held_by_sender(state, call, base)?;
     may_hand_on(task)?;
     let parent = (base.handoff.parent_id, &base.handoff.source);
-    streams::parent_must_be_whole(state, command, parent)?;
+    streams::parent_must_be_whole(state, call, parent)?;
     // One that was sent before, and is not answered, would take the task from under its group.
-    let unanswered = open_of(state, command, task.id).into_iter().any(|id| {
-        let known = state.handoffs.get(&(command.tenant.clone(), id));
+    let unanswered = open_of(state, call, task.id).into_iter().any(|id| {
+        let known = state.handoffs.get(&(call.tenant.clone(), id));
         known.is_some_and(|one| one.status == HandoffStatus::Pending)
     });
     if unanswered || task.status == TaskStatus::HandingOff {
@@ -148,20 +97,20 @@ fn may_begin(
 }
 
 /// A group about to be committed.
-struct GroupCommit<'a> {
-    wanted: &'a SubmitGroup,
+pub(super) struct GroupCommit<'a> {
+    pub(super) wanted: &'a SubmitGroup,
     /// The checkpoint that a rollback restores, with its commitment.
-    checkpoint: Option<(CheckpointRef, [u8; 32])>,
+    pub(super) checkpoint: Option<(CheckpointRef, [u8; 32])>,
     /// A person released it: the broker is the actor of its records.
-    released: bool,
+    pub(super) released: bool,
 }
 
 impl GroupCommit<'_> {
     /// Commits the branches on their task; returns the group, its handoffs and the changes. The caller writes the task.
-    fn commit(
+    pub(super) fn commit(
         self,
         state: &BatchState,
-        command: &Command,
+        call: &Call,
         context: &Context,
         task: &mut Task,
     ) -> (Group, Vec<Handoff>, Vec<Change>) {
@@ -178,14 +127,14 @@ impl GroupCommit<'_> {
                 fencing_token: task.fence,
                 topped_up: task.topped_up,
             });
-            let mut draft = recorded(command, wanted, branch, &handoff);
+            let mut draft = recorded(call, wanted, branch, &handoff);
             if released {
                 draft.actor = Actor::broker();
                 draft.reason = Some(RecordKind::Released.as_str().to_owned());
             }
             let origin = CrossingOrigin::Message { subtasks: &base.subtasks };
             let priority = base.priority;
-            let crossing = HandoffCrossing { state, command, context, origin, priority, seq };
+            let crossing = HandoffCrossing { state, call, context, origin, priority, seq };
             changes.extend(crossing.cross(task, &mut handoff, draft));
             let (agent, status) = (handoff.target.clone(), handoff.status);
             branches.push(Branch { handoff: handoff.id, agent, status });
@@ -204,7 +153,7 @@ impl GroupCommit<'_> {
             branches,
             stand_ins: BTreeMap::new(),
             seq: place,
-            created_at: command.at,
+            created_at: call.at,
             accepted_at: None,
             ended_at: None,
         };
@@ -213,37 +162,14 @@ impl GroupCommit<'_> {
     }
 }
 
-/// The answer to a message that was committed before, by its first branch; or to one whose id is taken.
-fn repeated(state: &BatchState, command: &Command, base: &Submit) -> Option<Decision> {
-    let used = base.idempotency_key.as_ref().and_then(|name| {
-        let key = (command.tenant.clone(), base.handoff.source.clone(), name.clone());
-        state.idempotency.get(&key)
-    });
-    if let Some(decision) = again(state, command, base.handoff.id, &base.whole) {
-        return Some(decision.map(|(mut changes, reply)| {
-            if used.is_none() {
-                let key = base.idempotency_key.as_ref();
-                changes.extend(remember_key(command, key, &base.handoff));
-            }
-            (changes, reply)
-        }));
-    }
-    if let Some(known) = state.handoffs.get(&(command.tenant.clone(), base.handoff.id)) {
-        return Some(replay(known, &base.whole));
-    }
-    // As for a single handoff: a copy that was committed in between is found when all is read anew.
-    used.filter(|used| used.handoff_id != base.handoff.id)
-        .map(|_| Err(LedgerError::IdempotencyMismatch))
-}
-
 /// The group that a message was committed as; an error where another one was committed under its id.
 pub(super) fn again(
     state: &BatchState,
-    command: &Command,
+    call: &Call,
     id: HandoffId,
     whole: &[u8],
-) -> Option<Decision> {
-    let first = state.handoffs.get(&(command.tenant.clone(), branch_id(id, 0)))?;
+) -> Option<Decision<SubmissionReply>> {
+    let first = state.handoffs.get(&(call.tenant.clone(), branch_id(id, 0)))?;
     if first.branch().is_none_or(|place| place.id != id) {
         return None;
     }
@@ -252,26 +178,18 @@ pub(super) fn again(
         return Some(Err(LedgerError::Conflict(what)));
     }
     // Committed after its task was looked for: the caller goes on, collides with the task, and reads all anew.
-    let task = state.tasks.get(&(command.tenant.clone(), first.task_id))?;
+    let task = state.tasks.get(&(call.tenant.clone(), first.task_id))?;
     let group = task.course.group(id).cloned();
     Some(match group {
         Some(group) => {
             let group = Box::new(group);
-            Ok((Vec::new(), Reply::Group { group, handoffs: vec![first.clone()], replayed: true }))
+            Ok((
+                Vec::new(),
+                SubmissionReply::Group { group, handoffs: vec![first.clone()], replayed: true },
+            ))
         }
         None => Err(LedgerError::Internal(format!("group {id} is gone"))),
     })
-}
-
-/// Whether a handoff was committed between the reads of tasks and of handoffs, on the task that a submission is to begin.
-fn is_in_between(
-    state: &BatchState,
-    command: &Command,
-    known: &Handoff,
-    wanted: &HandoffDraft,
-) -> bool {
-    known.task_id == wanted.task_id
-        && !state.tasks.contains_key(&(command.tenant.clone(), known.task_id))
 }
 
 /// Refuses to hand a task on while a group of it is open: its branches are gathered first.
@@ -299,12 +217,12 @@ pub(super) fn may_end(task: &Task, handoff: &Handoff) -> Result<(), LedgerError>
 }
 
 /// What the ledger finds of a message to many.
-struct CheckedGroup {
-    failures: Vec<Failure>,
+pub(super) struct CheckedGroup {
+    pub(super) failures: Vec<Failure>,
     /// The cap that has no room for it.
-    over: Option<Box<CapExceeded>>,
+    pub(super) over: Option<Box<CapExceeded>>,
     /// The funds of a task that begins with it.
-    funds: Option<Box<Funds>>,
+    pub(super) funds: Option<Box<Funds>>,
 }
 
 /// A failure about a branch, at its receiver's place in the list.
@@ -318,9 +236,9 @@ fn at_receiver(index: usize, failure: Failure) -> Failure {
 
 /// The findings on a group besides those in `waived`: the message is checked once, each branch against the loop guard, and
 /// the sum of the branches against the task's funds and the caps.
-fn check(
+pub(super) fn check(
     state: &BatchState,
-    command: &Command,
+    call: &Call,
     context: &Context,
     (task, last): (&Task, Option<&LastCheckpoint>),
     (wanted, waived): (&SubmitGroup, &[Failure]),
@@ -330,9 +248,9 @@ fn check(
     let mut failures = Vec::new();
     for (index, branch) in wanted.branches.iter().enumerate() {
         let found = if index == 0 {
-            guard(state, command, context, &branch.handoff, progress)
+            guard(state, call, context, &branch.handoff, progress)
         } else {
-            loop_guard(state, command, context, &branch.handoff, progress)
+            loop_guard(state, call, context, &branch.handoff, progress)
         };
         failures.extend(found.into_iter().map(|failure| at_receiver(index, failure)));
     }
@@ -357,7 +275,7 @@ fn check(
                 break;
             }
             let known = (task, Some(&current));
-            over = caps::check(state, command, context, known, &branch.handoff).map(Box::new);
+            over = caps::check(state, call, context, known, &branch.handoff).map(Box::new);
             if let Some(over) = &over {
                 failures.push(at_receiver(index, over.failure()));
                 break;
@@ -370,13 +288,13 @@ fn check(
 
 /// The record of a branch. The first one's holds the message, the others name it.
 fn recorded(
-    command: &Command,
+    call: &Call,
     wanted: &SubmitGroup,
     branch: &SubmitBranch,
     handoff: &Handoff,
 ) -> RecordDraft {
     let base = &wanted.base;
-    let mut draft = submitted(command, base, handoff);
+    let mut draft = submitted(call, base, handoff);
     draft.to = Some(branch.to.clone());
     draft.contract = contracts::named(&branch.policy);
     draft.residency.clone_from(&branch.residency);
@@ -389,7 +307,7 @@ fn recorded(
 
 /// Ends the open group of a task: the record and the event.
 pub(super) fn end(
-    command: &Command,
+    call: &Call,
     task: &mut Task,
     status: GroupStatus,
     reason: Option<&str>,
@@ -398,18 +316,14 @@ pub(super) fn end(
     let Some(group) = task.course.open_group_mut() else { return Vec::new() };
     let completed = |one: &&Branch| one.status == HandoffStatus::Completed;
     let completed = group.branches.iter().filter(completed).count();
-    group.end(status, reason, command.at);
+    group.end(status, reason, call.at);
     let group = group.clone();
-    let mut draft = RecordDraft::new(
-        command.tenant.clone(),
-        RecordKind::GroupEnded,
-        command.at,
-        Actor::broker(),
-    );
+    let mut draft =
+        RecordDraft::new(call.tenant.clone(), RecordKind::GroupEnded, call.at, Actor::broker());
     draft.task_id = Some(task.id);
     draft.reason.clone_from(&group.reason);
     draft.group = Some(group.facts());
-    let event = Event::of_task(EventType::HandoffGroupEnded, task, command.at)
+    let event = Event::of_task(EventType::HandoffGroupEnded, task, call.at)
         .with("status", status.as_str())
         .with("reason", group.reason.as_deref())
         .with("join", group.join.to_string())
@@ -453,7 +367,7 @@ impl Case<'_> {
     fn join_holds(&mut self) -> Result<(), LedgerError> {
         let Some(group) = self.task.course.open_group_mut() else { return Ok(()) };
         group.status = GroupStatus::Accepted;
-        group.accepted_at.get_or_insert(self.command.at);
+        group.accepted_at.get_or_insert(self.call.at);
         self.task.status = self.task.status.next(TaskEvent::Accept)?;
         Ok(())
     }
@@ -485,8 +399,8 @@ impl Case<'_> {
         if failures >= FAILURES_TO_ESCALATE && self.task.status != TaskStatus::Escalated {
             self.task.status = self.task.status.next(TaskEvent::Escalate)?;
             let edge = (&self.handoff.source, &self.handoff.target);
-            let row = escalation(self.command, self.context, self.task.id, edge, reason);
-            self.changes.extend(asked_of_nobody(self.command, &self.task, row));
+            let row = escalation(self.call, self.context, self.task.id, edge, reason);
+            self.changes.extend(asked_of_nobody(self.call, &self.task, row));
             self.alert(Alert::HandoffEscalated, reason);
         }
         Ok(())
@@ -499,14 +413,14 @@ impl Case<'_> {
         reason: Option<&str>,
         (open, why): (Vec<HandoffId>, &str),
     ) -> Result<(), LedgerError> {
-        self.changes.extend(end(self.command, &mut self.task, status, reason));
+        self.changes.extend(end(self.call, &mut self.task, status, reason));
         for id in open.into_iter().filter(|id| *id != self.handoff.id) {
-            let handoff = self.state.handoffs.get(&(self.command.tenant.clone(), id));
+            let handoff = self.state.handoffs.get(&(self.call.tenant.clone(), id));
             let handoff = handoff.ok_or_else(|| {
                 LedgerError::Internal(format!("branch {id} of a group was not loaded"))
             })?;
             let task = self.task.clone();
-            let mut case = Case::of(self.state, self.command, self.context, task, handoff.clone());
+            let mut case = Case::of(self.state, self.call, self.context, task, handoff.clone());
             case.withdraw(why)?;
             case.handoff.reason = Some(why.to_owned());
             let (changes, task) = case.finish();
@@ -515,7 +429,7 @@ impl Case<'_> {
             self.freed = true;
         }
         let own = Some(self.handoff.id);
-        self.changes.extend(resume_leases(self.state, self.command, self.context, &self.task, own));
+        self.changes.extend(resume_leases(self.state, self.call, self.context, &self.task, own));
         Ok(())
     }
 

@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::command::{
-    CancelTask, Command, Expire, Kind, LedgerError, Reply, SubmitBranch, SubmitGroup, Verdict,
-    VerdictKind,
+use super::commands::{
+    AnyCommand, AnyReply, CancelTask, Expire, SubmitBranch, SubmitGroup, Verdict, VerdictKind,
 };
 use super::context::{Context, Rules, Spare};
-use super::decide::decide;
-use super::decide_tests::{command, content_of, submit, tenant, uuid};
+use super::decide_tests::{
+    Order, command, content_of, decide, submission_reply, submit, tenant, uuid,
+};
 use super::plan::Plan;
+use super::reply::{LedgerError, SubmissionReply};
 use handoffd_core::domain::agent::Agent;
 use handoffd_core::domain::funds::Spending;
 use handoffd_core::domain::group::{BranchPlace, Group, GroupStatus, Join, OnReject, branch_id};
@@ -42,9 +43,9 @@ fn group_id() -> HandoffId {
 }
 
 /// A message to as many receivers, whose supervisor is `s` where that is asked for.
-fn to_all(of: u32, join: Join, on_reject: OnReject, supervised: bool) -> Command {
+fn to_all(of: u32, join: Join, on_reject: OnReject, supervised: bool) -> Order {
     let mut made = submit(GROUP, TASK, 0);
-    let Kind::Submit(base) = &mut made.kind else { unreachable!() };
+    let AnyCommand::Submit(base) = &mut made.command else { unreachable!() };
     let cost = Cost { spent: Usd(1), remaining: Usd(ASKED), ..Cost::default() };
     base.handoff = HandoffDraft { cost, ..base.handoff.clone() };
     let branch = |index: u32| {
@@ -68,7 +69,7 @@ fn to_all(of: u32, join: Join, on_reject: OnReject, supervised: bool) -> Command
     };
     let branches = (0..of).map(branch).collect();
     let group = SubmitGroup { base: (**base).clone(), join, on_reject, branches };
-    Command { kind: Kind::SubmitGroup(Box::new(group)), ..made }
+    Order { command: AnyCommand::SubmitGroup(Box::new(group)), ..made }
 }
 
 /// A task with its log.
@@ -102,7 +103,7 @@ impl World {
         Self { state, log, check: GroupCheck::default(), spare: 150 }
     }
 
-    fn apply(&mut self, command: &Command) -> Result<Reply, LedgerError> {
+    fn apply(&mut self, command: &Order) -> Result<AnyReply, LedgerError> {
         self.spare += 1;
         let spare = Spare { handoff: HandoffId(uuid(self.spare)), ..Spare::new(Micros(0)) };
         let context = Context {
@@ -141,7 +142,7 @@ impl World {
         self.state.handoffs[&(tenant(), id)].clone()
     }
 
-    fn say(&mut self, index: u32, at: i64, kind: VerdictKind) -> Result<Reply, LedgerError> {
+    fn say(&mut self, index: u32, at: i64, kind: VerdictKind) -> Result<AnyReply, LedgerError> {
         let handoff = self.branch(index);
         let spent = matches!(kind, VerdictKind::Complete | VerdictKind::Fail(_));
         let verdict = Verdict {
@@ -155,7 +156,7 @@ impl World {
             interval_ms: None,
             lease_until: Micros(at + 20),
         };
-        self.apply(&command(at, Kind::Verdict(Box::new(verdict))))
+        self.apply(&command(at, verdict))
     }
 
     /// What holds after each command.
@@ -237,7 +238,7 @@ proptest! {
         let wanted = to_all(of, join, on_reject, supervised);
         let mut world = World::new();
         let mut ended: Option<Group> = None;
-        let made = matches!(world.apply(&wanted), Ok(Reply::Group { replayed: false, .. }));
+        let made = matches!(submission_reply(&world.apply(&wanted)), Some(SubmissionReply::Group { replayed: false, .. }));
         assert!(made);
         for (at, step) in steps.into_iter().enumerate() {
             let at = i64::try_from(at).unwrap() * 10;
@@ -246,10 +247,10 @@ proptest! {
                 Step::Expire(index) => {
                     let handoff = world.branch(index % of);
                     let (task_id, handoff_id) = (handoff.task_id, handoff.id);
-                    _ = world.apply(&command(at, Kind::Expire(Expire { task_id, handoff_id })));
+                    _ = world.apply(&command(at, Expire { task_id, handoff_id }));
                 }
                 Step::Again => {
-                    let again = matches!(world.apply(&wanted), Ok(Reply::Group { replayed: true, .. }));
+                    let again = matches!(submission_reply(&world.apply(&wanted)), Some(SubmissionReply::Group { replayed: true, .. }));
                     assert!(again);
                 }
                 Step::Cancel(grace) => {
@@ -259,7 +260,7 @@ proptest! {
                         grace_until: Micros(at + grace),
                         content: content_of(201),
                     };
-                    _ = world.apply(&command(at, Kind::CancelTask(Box::new(cancel))));
+                    _ = world.apply(&command(at, cancel));
                 }
                 Step::HandOn => {
                     let open = world.task().unwrap().course.open_group().is_some();
@@ -291,7 +292,7 @@ fn the_sum_of_the_branches_is_reserved_or_none_of_them() {
     let mut world = World::new();
     // A task with a budget of its own, of which two branches' parts are left.
     let mut wanted = to_all(3, Join::All, OnReject::Rollback, false);
-    if let Kind::SubmitGroup(group) = &mut wanted.kind {
+    if let AnyCommand::SubmitGroup(group) = &mut wanted.command {
         group.base.declared_budget = Some(Usd(1 + 2 * ASKED));
     }
     let refused = world.apply(&wanted);
@@ -299,7 +300,7 @@ fn the_sum_of_the_branches_is_reserved_or_none_of_them() {
     assert_eq!(failures[0].pointer, "/receiverList/2");
     assert!(world.state.handoffs.is_empty() && world.task().is_none(), "none of them");
     let mut fits = to_all(2, Join::All, OnReject::Rollback, false);
-    if let Kind::SubmitGroup(group) = &mut fits.kind {
+    if let AnyCommand::SubmitGroup(group) = &mut fits.command {
         group.base.declared_budget = Some(Usd(1 + 2 * ASKED));
     }
     assert!(world.apply(&fits).is_ok());

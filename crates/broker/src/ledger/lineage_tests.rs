@@ -7,14 +7,13 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::command::{Command, Kind, Outcome, Reply, VerdictKind};
+use super::commands::{AnyCommand, AnyReply, Outcome, VerdictKind};
 use super::context::{Context, Rules, Spare};
-use super::decide::decide;
 use super::decide_tests::{
-    claim_of, command, content_of, expire, settle, submit, tenant, uuid, verdict,
+    Order, claim_of, command, content_of, decide, expire, settle, submit, tenant, uuid, verdict,
 };
 use super::plan::Plan;
-use crate::ledger::command::{Answer, Ask, CompleteTask};
+use crate::ledger::commands::{Answer, Ask, CompleteTask};
 use handoffd_core::account::Account;
 use handoffd_core::domain::agent::Agent;
 use handoffd_core::domain::funds::Spending;
@@ -73,7 +72,7 @@ impl History {
         Self { state, head, account, inboxes, lends: false, ids: 0, at: 0 }
     }
 
-    fn ask(&mut self, said: &Command) -> Option<Reply> {
+    fn ask(&mut self, said: &Order) -> Option<AnyReply> {
         let spare = Spare { handoff: HandoffId(uuid(self.ids + 1)), ..Spare::new(Micros(0)) };
         let rules = Rules { max_hops: 99, max_edge_repeats: 99, ..Rules::default() };
         let context = Context { rules, spare, waited: Duration::ZERO, claim: claim_of(said) };
@@ -109,7 +108,7 @@ impl History {
         self.ids += 1;
         let id = self.ids;
         let mut said = submit(id, TASK, self.at);
-        let Kind::Submit(made) = &mut said.kind else { unreachable!() };
+        let AnyCommand::Submit(made) = &mut said.command else { unreachable!() };
         made.subtasks = (0..=u64::from(id)).collect();
         made.from.agent_id = Some(agent(from));
         made.to.agent_id = Some(agent(to));
@@ -138,10 +137,9 @@ impl History {
         self.hand(parent, from, to, (0, 1_000))
     }
 
-    fn complete_task(&mut self, by: &str) -> Option<Reply> {
+    fn complete_task(&mut self, by: &str) -> Option<AnyReply> {
         let (task_id, by) = (TaskId(uuid(TASK)), Some(agent(by)));
-        let kind =
-            Kind::CompleteTask(Box::new(CompleteTask { task_id, by, content: content_of(1) }));
+        let kind = CompleteTask { task_id, by, content: content_of(1) };
         self.ask(&command(self.at, kind))
     }
 
@@ -151,7 +149,7 @@ impl History {
             return;
         };
         let mut said = verdict(id, TASK, self.at, handoff.fencing_token, word);
-        if let Kind::Verdict(verdict) = &mut said.kind {
+        if let AnyCommand::Verdict(verdict) = &mut said.command {
             verdict.spent = spent.map(|usd| Spending {
                 usd: Usd(usd),
                 prompt: usd.unsigned_abs() * 10,
@@ -219,28 +217,23 @@ impl History {
         let (task_id, handoff_id) = (one.task_id, one.id);
         let number = u32::try_from(one.questions.len()).unwrap();
         let (content, whole, key) = (content_of(id), self.at.to_be_bytes().to_vec(), None);
-        let kind = if answers {
-            Kind::Answer(Box::new(Answer {
-                task_id,
-                handoff_id,
-                number,
-                by: None,
-                content,
-                whole,
-                key,
-            }))
+        let said = if answers {
+            command(self.at, Answer { task_id, handoff_id, number, by: None, content, whole, key })
         } else {
-            Kind::Ask(Box::new(Ask {
-                task_id,
-                handoff_id,
-                fencing_token: one.fencing_token,
-                content,
-                whole,
-                key,
-                answer_by: Micros(self.at + 1_000_000),
-            }))
+            command(
+                self.at,
+                Ask {
+                    task_id,
+                    handoff_id,
+                    fencing_token: one.fencing_token,
+                    content,
+                    whole,
+                    key,
+                    answer_by: Micros(self.at + 1_000_000),
+                },
+            )
         };
-        self.ask(&command(self.at, kind));
+        self.ask(&said);
     }
 
     /// A lease runs for whoever holds something and waits for nobody.
@@ -364,7 +357,7 @@ fn f1_3_a_faultless_chain_ends_with_every_hop_completed_at_any_lease_length() {
         }
         let mut taken =
             verdict(id, TASK, history.at, history.of(id).fencing_token, VerdictKind::Accept);
-        if let Kind::Verdict(verdict) = &mut taken.kind {
+        if let AnyCommand::Verdict(verdict) = &mut taken.command {
             verdict.lease_until = Micros(history.at + 1);
         }
         history.ask(&taken);

@@ -29,6 +29,7 @@ mod case;
 #[cfg(test)]
 mod claims_tests;
 pub mod command;
+pub mod commands;
 mod commit;
 pub mod context;
 mod contracts;
@@ -42,12 +43,12 @@ mod effects;
 mod erasure;
 #[cfg(test)]
 mod erasure_tests;
-mod escalations;
 mod failing;
 mod groups;
 #[cfg(test)]
 mod groups_tests;
 pub mod health;
+mod last_claim;
 #[cfg(test)]
 mod lineage_tests;
 pub mod needs;
@@ -61,28 +62,30 @@ mod questions_tests;
 #[cfg(test)]
 mod recovery_tests;
 mod refusal;
-mod reply;
+pub mod reply;
 mod returns;
 pub mod schemas;
 mod states;
 mod streams;
 #[cfg(test)]
 mod streams_tests;
-mod submit;
+mod submission;
 mod subscriptions;
 #[cfg(test)]
 mod takeover_tests;
 mod tasks;
-mod verdict;
 mod waiters;
 
 pub use waiters::Watch;
 
 use capped::Capped;
-use command::{Command, LedgerError, Reply};
+use command::Call;
+use commands::{AnyCommand, AnyReply, Outcome, Queued, Settle};
 use commit::work;
 use context::{DispatcherClaim, Rules, Spare};
 use health::WriteHealth;
+use reply::{LedgerError, SubmissionReply};
+use submission::Submit;
 use waiters::Waiters;
 
 /// A wait for a handoff to leave `PENDING`: what it has become, once it did.
@@ -141,7 +144,8 @@ const CROWD: usize = 16;
 struct Job {
     /// The span of the caller's wait.
     span: Span,
-    command: Command,
+    call: Call,
+    command: AnyCommand,
     spare: Spare,
     queued: Instant,
     /// When its batch begins at the latest.
@@ -159,21 +163,21 @@ struct ReservedSlot {
 
 /// The reply to a durable command.
 #[derive(Debug)]
-pub struct Committed {
-    pub reply: Reply,
+pub struct Committed<R> {
+    pub reply: R,
     /// The record of the handoff that this command committed; no other reply has one.
     pub record: Option<LoggedRecord>,
 }
 
 /// The answer to one command.
 struct LedgerAnswer {
-    result: Result<Committed, LedgerError>,
-    /// The command, where its sender may send it again.
+    result: Result<Committed<AnyReply>, LedgerError>,
+    /// The submission, where its sender may send it again.
     returned: Option<ReturnedSubmission>,
 }
 
 /// A submission that the ledger did not decide.
-pub type ReturnedSubmission = Box<(Command, Outgoing)>;
+pub type ReturnedSubmission = Box<(Call, Submit, Outgoing)>;
 
 /// A refusal of a submission.
 #[derive(Debug)]
@@ -302,8 +306,32 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError`]; nothing of the command was written then. After `Unavailable` the caller
     /// cannot know whether a commit got through: saying the same again finds out.
-    pub async fn handle(&self, command: Command) -> Result<Reply, LedgerError> {
-        self.send(command, None, Duration::ZERO).await.result.map(|committed| committed.reply)
+    pub async fn handle<C: Queued>(&self, call: Call, command: C) -> Result<C::Reply, LedgerError> {
+        Ok(self.commit(call, command).await?.reply)
+    }
+
+    /// As [`Ledger::handle`], with the place of the record of a submission.
+    ///
+    /// # Errors
+    /// As [`Ledger::handle`].
+    pub async fn commit<C: Queued>(
+        &self,
+        call: Call,
+        command: C,
+    ) -> Result<Committed<C::Reply>, LedgerError> {
+        typed::<C>(self.send(call, command.into_any(), None, Duration::ZERO).await.result)
+    }
+
+    /// As [`Ledger::handle`], of a command whose type is known only now.
+    ///
+    /// # Errors
+    /// As [`Ledger::handle`].
+    pub async fn handle_any(
+        &self,
+        call: Call,
+        command: AnyCommand,
+    ) -> Result<AnyReply, LedgerError> {
+        Ok(self.send(call, command, None, Duration::ZERO).await.result?.reply)
     }
 
     /// Carries out the settlement of an attempt. Where nothing depends on it soon, it waits up to the settings' delay for
@@ -312,14 +340,19 @@ impl Ledger {
     ///
     /// # Errors
     /// As [`Ledger::handle`].
-    pub async fn settle(&self, command: Command, in_no_hurry: bool) -> Result<Reply, LedgerError> {
-        let delay = match command.kind.settled() {
-            Some(id) if in_no_hurry && !self.waiters.any(&(command.tenant.clone(), id)) => {
-                self.settle_delay
-            }
-            _ => Duration::ZERO,
-        };
-        self.send(command, None, delay).await.result.map(|committed| committed.reply)
+    pub async fn settle(
+        &self,
+        call: Call,
+        settle: Settle,
+        in_no_hurry: bool,
+    ) -> Result<<Settle as command::Command>::Reply, LedgerError> {
+        // After these neither task nor receiver waits for the broker.
+        let settled = matches!(settle.outcome, Outcome::Accepted | Outcome::Received { .. });
+        let waited = || self.waiters.any(&(call.tenant.clone(), settle.handoff_id));
+        let delay =
+            if settled && in_no_hurry && !waited() { self.settle_delay } else { Duration::ZERO };
+        let answer = self.send(call, settle.into_any(), None, delay).await;
+        Ok(typed::<Settle>(answer.result)?.reply)
     }
 
     /// Carries out a submission; the dispatcher gets the message from memory, not from the store.
@@ -328,12 +361,13 @@ impl Ledger {
     /// As [`Ledger::handle`].
     pub async fn submit(
         &self,
-        command: Command,
+        call: Call,
+        submit: Submit,
         outgoing: Outgoing,
-    ) -> Result<Committed, SubmissionError> {
+    ) -> Result<Committed<SubmissionReply>, SubmissionError> {
         let LedgerAnswer { result, returned } =
-            self.send(command, Some(outgoing), Duration::ZERO).await;
-        result.map_err(|err| match (err, returned) {
+            self.send(call, submit.into_any(), Some(outgoing), Duration::ZERO).await;
+        typed::<Submit>(result).map_err(|err| match (err, returned) {
             (LedgerError::NotHolder, Some(returned)) => SubmissionError::NotHolder(returned),
             (err, _) => SubmissionError::Ledger(err),
         })
@@ -341,26 +375,36 @@ impl Ledger {
 
     async fn send(
         &self,
-        command: Command,
+        call: Call,
+        command: AnyCommand,
         outgoing: Option<Outgoing>,
         delay: Duration,
     ) -> LedgerAnswer {
         let (answer, reply) = oneshot::channel();
-        let mut spare = Spare::new(command.at);
-        if command.kind.changes_states() {
-            spare = spare.for_states(command.at);
+        let mut spare = Spare::new(call.at);
+        if command.changes_states() {
+            spare = spare.for_states(call.at);
         }
         let span = tracing::debug_span!(
             "ledger.commit",
-            handoff.command = command.kind.name(),
+            handoff.command = command.name(),
             handoff.batch.size = Empty,
             error.type = Empty,
         );
         let queued = Instant::now();
         let due = queued + delay;
         let span_of_job = span.clone();
-        let job =
-            Job { span: span_of_job, command, spare, queued, due, outgoing, slot: None, answer };
+        let job = Job {
+            span: span_of_job,
+            call,
+            command,
+            spare,
+            queued,
+            due,
+            outgoing,
+            slot: None,
+            answer,
+        };
         if let Err(err) = self.queue.try_send(job) {
             let err = match err {
                 mpsc::error::TrySendError::Full(_) => {
@@ -467,6 +511,16 @@ impl Ledger {
     pub fn something_for_others(&self) -> impl Future<Output = ()> + '_ {
         self.signals.beyond.notified()
     }
+}
+
+/// The reply as its command's.
+fn typed<C: Queued>(
+    result: Result<Committed<AnyReply>, LedgerError>,
+) -> Result<Committed<C::Reply>, LedgerError> {
+    let Committed { reply, record } = result?;
+    let reply = C::reply(reply)
+        .ok_or_else(|| LedgerError::Internal(format!("{} got another's reply", C::NAME)))?;
+    Ok(Committed { reply, record })
 }
 
 struct Shared {

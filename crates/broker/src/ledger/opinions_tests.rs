@@ -1,10 +1,12 @@
 //! Second opinions after the commit, decided.
 
-use super::command::{Command, Kind, RecordOpinion, Reply, VerdictKind};
+use super::commands::{AnyCommand, AnyReply, RecordOpinion, VerdictKind};
 use super::context::{Context, Rules, Spare};
-use super::decide::decide;
-use super::decide_tests::{claim_of, command, submit, tenant, uuid, verdict};
+use super::decide_tests::{
+    Order, claim_of, command, decide, is_superseded, submit, tenant, uuid, verdict,
+};
 use super::plan::Plan;
+use super::reply::{Noted, SubmissionReply};
 use handoffd_core::domain::event::EventType;
 use handoffd_core::domain::handoff::HandoffStatus;
 use handoffd_core::domain::ids::{HandoffId, Micros, TaskId};
@@ -19,9 +21,9 @@ fn key() -> HandoffKey {
 }
 
 /// A submission whose record says this of the classifier.
-fn judged(verdict: &str) -> Command {
+fn judged(verdict: &str) -> Order {
     let mut command = submit(HANDOFF, TASK, 7);
-    if let Kind::Submit(submit) = &mut command.kind {
+    if let AnyCommand::Submit(submit) = &mut command.command {
         submit.safety = Some(SafetyFacts {
             rules: "1".to_owned(),
             observed: Vec::new(),
@@ -32,7 +34,7 @@ fn judged(verdict: &str) -> Command {
     command
 }
 
-fn opinion(attempt: i32, facts: ClassifierFacts) -> Command {
+fn opinion(attempt: i32, facts: ClassifierFacts) -> Order {
     let opinion = RecordOpinion {
         task_id: TaskId(uuid(TASK)),
         handoff_id: HandoffId(uuid(HANDOFF)),
@@ -40,7 +42,7 @@ fn opinion(attempt: i32, facts: ClassifierFacts) -> Command {
         facts,
         reason: None,
     };
-    command(20, Kind::RecordOpinion(Box::new(opinion)))
+    command(20, opinion)
 }
 
 fn labelled() -> ClassifierFacts {
@@ -50,7 +52,7 @@ fn labelled() -> ClassifierFacts {
     }
 }
 
-fn decided(state: BatchState, command: &Command) -> (BatchState, Writes, Reply) {
+fn decided(state: BatchState, command: &Order) -> (BatchState, Writes, AnyReply) {
     let context = Context {
         rules: Rules::default(),
         spare: Spare::new(Micros(0)),
@@ -75,7 +77,10 @@ fn an_opinion_is_due_with_the_commit_where_the_record_says_that_it_is_pending() 
     let (state, writes, _) = decided(BatchState::default(), &judged(ClassifierFacts::PENDING));
     assert_eq!(writes.opinions, [(key(), Some(Micros(7)))].into());
     let (_, again, reply) = decided(state, &judged(ClassifierFacts::PENDING));
-    assert!(matches!(reply, Reply::Submitted { replayed: true, .. }), "{reply:?}");
+    assert!(
+        matches!(reply.submission(), Some(SubmissionReply::Handoff { replayed: true, .. })),
+        "{reply:?}"
+    );
     assert!(again.opinions.is_empty(), "a replay has none of its own");
     for said in [ClassifierFacts::SAFE, ClassifierFacts::UNSAFE, ClassifierFacts::NONE] {
         let (_, writes, _) = decided(BatchState::default(), &judged(said));
@@ -89,7 +94,7 @@ fn an_opinion_is_due_with_the_commit_where_the_record_says_that_it_is_pending() 
 fn an_opinion_is_recorded_once_and_moves_nothing() {
     let state = claimed(2);
     let (state, writes, reply) = decided(state, &opinion(2, labelled()));
-    assert!(matches!(reply, Reply::Recorded), "{reply:?}");
+    assert!(matches!(reply, AnyReply::RecordOpinion(Noted::Recorded)), "{reply:?}");
     assert_eq!(writes.opinions, [(key(), None)].into());
     let [record] = &writes.records[..] else { panic!("{:?}", writes.records) };
     assert_eq!(record.kind, RecordKind::SecondOpinion);
@@ -97,7 +102,7 @@ fn an_opinion_is_recorded_once_and_moves_nothing() {
     assert_eq!((record.status, record.content.is_none()), (Some("PENDING"), true));
     assert!(writes.tasks.is_empty() && writes.handoffs.is_empty() && writes.outbox.is_empty());
     let (_, again, reply) = decided(state, &opinion(2, labelled()));
-    assert!(matches!(reply, Reply::Superseded), "{reply:?}");
+    assert!(is_superseded(&reply), "{reply:?}");
     assert!(again.records.is_empty());
 }
 
@@ -105,7 +110,7 @@ fn an_opinion_is_recorded_once_and_moves_nothing() {
 fn an_attempt_that_a_later_claim_overtook_records_nothing() {
     for attempt in [1, 3] {
         let (state, writes, reply) = decided(claimed(2), &opinion(attempt, labelled()));
-        assert!(matches!(reply, Reply::Superseded), "{attempt}: {reply:?}");
+        assert!(is_superseded(&reply), "{attempt}: {reply:?}");
         assert!(writes.records.is_empty() && writes.opinions.is_empty());
         assert_eq!(state.opinions[&key()], 2);
     }

@@ -1,9 +1,9 @@
 //! A batch during its decisions: the rows as they are so far, and the writes. A command decided later in
 //! the batch sees the changes of the commands before it.
 
-use super::reply::{LedgerError, Reply};
 use std::collections::BTreeMap;
 
+use super::reply::LedgerError;
 use handoffd_core::domain::cap::{Cap, CapKey};
 use handoffd_core::domain::escalation::Escalation;
 use handoffd_core::domain::event::Event;
@@ -27,10 +27,10 @@ use handoffd_store::store::{
 };
 
 /// A decision: the changes, and the reply once they are durable.
-pub type Decision = Result<Decided, LedgerError>;
+pub type Decision<R> = Result<Decided<R>, LedgerError>;
 
 /// Changes with their reply.
-pub type Decided = (Vec<Change>, Reply);
+pub type Decided<R> = (Vec<Change>, R);
 
 /// One change of a row, record or event.
 #[derive(Debug, Clone)]

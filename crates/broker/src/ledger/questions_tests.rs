@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use super::command::{
-    Answer, Ask, CancelTask, Command, Kind, LedgerError, Outcome, Reply, VerdictKind,
-};
+use super::commands::{Answer, AnyCommand, Ask, CancelTask, Outcome, VerdictKind};
 use super::decide_tests::{
-    apply, command, content_of, expire, settle, submit, tenant, uuid, verdict,
+    Order, apply, command, content_of, expire, settle, submit, tenant, uuid, verdict,
 };
+use super::reply::{HandoffReply, LedgerError};
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{HandoffId, Micros, TaskId};
 use handoffd_core::domain::question::MAX_QUESTIONS;
@@ -30,13 +29,14 @@ impl Asking {
         Self(state)
     }
 
-    fn say(&mut self, said: &Command) -> Result<(Handoff, bool, usize), LedgerError> {
+    fn say(&mut self, said: &Order) -> Result<(Handoff, bool, usize), LedgerError> {
         let (state, reply, records) = apply(std::mem::take(&mut self.0), said);
         self.0 = state;
-        match reply? {
-            Reply::Handoff { handoff, repeated, .. } => Ok((handoff, repeated, records)),
-            other => panic!("{other:?}"),
-        }
+        let reply = reply?;
+        let Some(HandoffReply { handoff, repeated, .. }) = reply.handoff() else {
+            panic!("{reply:?}")
+        };
+        Ok((handoff.clone(), *repeated, records))
     }
 
     fn handoff(&self) -> &Handoff {
@@ -44,10 +44,10 @@ impl Asking {
     }
 }
 
-fn ask(at: i64, words: &str, key: Option<&str>) -> Command {
+fn ask(at: i64, words: &str, key: Option<&str>) -> Order {
     command(
         at,
-        Kind::Ask(Box::new(Ask {
+        Ask {
             task_id: TaskId(uuid(TASK)),
             handoff_id: HandoffId(uuid(HANDOFF)),
             fencing_token: 1,
@@ -55,14 +55,14 @@ fn ask(at: i64, words: &str, key: Option<&str>) -> Command {
             whole: words.as_bytes().to_vec(),
             key: key.map(str::to_owned),
             answer_by: Micros(at + 1_000),
-        })),
+        },
     )
 }
 
-fn answer(at: i64, number: u32, words: &str, key: Option<&str>) -> Command {
+fn answer(at: i64, number: u32, words: &str, key: Option<&str>) -> Order {
     command(
         at,
-        Kind::Answer(Box::new(Answer {
+        Answer {
             task_id: TaskId(uuid(TASK)),
             handoff_id: HandoffId(uuid(HANDOFF)),
             number,
@@ -70,7 +70,7 @@ fn answer(at: i64, number: u32, words: &str, key: Option<&str>) -> Command {
             content: content_of(51),
             whole: words.as_bytes().to_vec(),
             key: key.map(str::to_owned),
-        })),
+        },
     )
 }
 
@@ -147,7 +147,7 @@ fn only_the_holder_of_an_accepted_handoff_asks() {
     assert!(matches!(pending.say(&ask(2, "which?", None)), Err(LedgerError::Handoff(_))));
     let mut asking = Asking::new();
     let mut stale = ask(3, "which?", None);
-    if let Kind::Ask(ask) = &mut stale.kind {
+    if let AnyCommand::Ask(ask) = &mut stale.command {
         ask.fencing_token = 0;
     }
     assert!(matches!(asking.say(&stale), Err(LedgerError::StaleLease)));
@@ -177,8 +177,7 @@ fn a_receiver_that_asked_may_complete_or_fail_and_a_canceled_task_is_not_asked_a
             grace_until: Micros(500),
             content: content_of(60),
         };
-        let (state, reply, _) =
-            apply(std::mem::take(&mut asking.0), &command(11, Kind::CancelTask(Box::new(cancel))));
+        let (state, reply, _) = apply(std::mem::take(&mut asking.0), &command(11, cancel));
         reply.unwrap();
         asking.0 = state;
         let said = if asked_before { answer(12, 1, "x", None) } else { ask(12, "which?", None) };

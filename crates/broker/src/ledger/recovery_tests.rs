@@ -1,14 +1,14 @@
 //! Recovery, escalations, the loop guard, the budget relay, cancel and dead letters, decided.
 
-use super::command::{
-    CancelTask, Command, CompleteTask, Counted, Discard, KeepDeadLetter, Kind, LedgerError,
-    Outcome, Refuse, Release, Reply, Resolve, RestoreCheckpoint, TopUp, VerdictKind,
+use super::commands::{
+    AnyCommand, AnyReply, CancelTask, CompleteTask, Counted, Discard, KeepDeadLetter, Outcome,
+    Refuse, Release, Resolve, RestoreCheckpoint, TopUp, VerdictKind,
 };
 use super::decide_tests::{
-    apply as decided, command, content_of, expire, handoff, party, settle, submit, tenant, uuid,
-    verdict,
+    Order, apply as decided, command, content_of, expire, handoff, handoff_reply, party, settle,
+    submission_reply, submit, tenant, uuid, verdict,
 };
-use super::needs::needs;
+use super::reply::{DeadLetterReply, HandoffReply, LedgerError, SubmissionReply};
 use handoffd_core::domain::agent::Agent;
 use handoffd_core::domain::course::Returned;
 use handoffd_core::domain::dead_letter::DeadLetterStatus;
@@ -36,17 +36,17 @@ fn agent(name: &str) -> AgentId {
 }
 
 /// Decides a command; a handoff without a parent follows what reached its sender last.
-fn apply(state: BatchState, said: &Command) -> (BatchState, Result<Reply, LedgerError>, usize) {
+fn apply(state: BatchState, said: &Order) -> (BatchState, Result<AnyReply, LedgerError>, usize) {
     let mut said = said.clone();
     let last = |source: &AgentId| {
         let own = state.handoffs.values().filter(|one| reached(one, source));
         own.max_by_key(|one| (one.accepted_at, one.fencing_token)).map(|one| one.id)
     };
-    match &mut said.kind {
-        Kind::Submit(submit) if submit.handoff.parent_id.is_none() => {
+    match &mut said.command {
+        AnyCommand::Submit(submit) if submit.handoff.parent_id.is_none() => {
             submit.handoff.parent_id = last(&submit.handoff.source);
         }
-        Kind::Release(release) => {
+        AnyCommand::Release(release) => {
             let key = (tenant(), release.handoff_id);
             let parent = last(&release.source);
             let mut state = state;
@@ -76,13 +76,13 @@ fn with_agents(mut state: BatchState, names: &[&str]) -> BatchState {
 }
 
 /// A submission under rules of its own.
-fn ruled(id: u8, at: i64, ruling: Ruling) -> Command {
+fn ruled(id: u8, at: i64, ruling: Ruling) -> Order {
     between(id, at, "a", "b", |handoff| handoff.ruling = Some(Box::new(ruling)))
 }
 
-fn between(id: u8, at: i64, from: &str, to: &str, more: impl FnOnce(&mut HandoffDraft)) -> Command {
+fn between(id: u8, at: i64, from: &str, to: &str, more: impl FnOnce(&mut HandoffDraft)) -> Order {
     let mut made = submit(id, TASK, at);
-    if let Kind::Submit(submit) = &mut made.kind {
+    if let AnyCommand::Submit(submit) = &mut made.command {
         submit.handoff.source = agent(from);
         submit.handoff.target = agent(to);
         submit.handoff.source_execution = ExecutionId(uuid(from.as_bytes()[0]));
@@ -91,8 +91,8 @@ fn between(id: u8, at: i64, from: &str, to: &str, more: impl FnOnce(&mut Handoff
     made
 }
 
-fn completing(mut made: Command, completed: i64) -> Command {
-    if let Kind::Submit(submit) = &mut made.kind {
+fn completing(mut made: Order, completed: i64) -> Order {
+    if let AnyCommand::Submit(submit) = &mut made.command {
         submit.subtasks = (0..completed.unsigned_abs()).collect();
     }
     made
@@ -115,7 +115,7 @@ fn escalations(state: &BatchState) -> Vec<&Escalation> {
     state.escalations.values().collect()
 }
 
-fn well(state: BatchState, command: &Command) -> BatchState {
+fn well(state: BatchState, command: &Order) -> BatchState {
     let (state, reply, _) = apply(state, command);
     assert!(reply.is_ok(), "{reply:?}");
     state
@@ -128,7 +128,7 @@ fn hop(state: BatchState, id: u8, at: i64, from: &str, to: &str, completed: i64)
     well(state, &settle(id, TASK, at, attempt, Outcome::Accepted))
 }
 
-fn no(id: u8, at: i64) -> Command {
+fn no(id: u8, at: i64) -> Order {
     settle(id, TASK, at, 1, Outcome::Rejected("NO".to_owned()))
 }
 
@@ -147,7 +147,10 @@ fn a_named_agent_gets_what_failed_as_a_child_in_the_same_step() {
     let state = with_agents(BatchState::default(), &["a", "b", "c"]);
     let state = well(state, &ruled(0, 0, on(&Recovery::Agent(agent("c")))));
     let (after, reply, records) = apply(state, &no(0, 1));
-    assert!(matches!(reply, Ok(Reply::Handoff { rolled_back: false, more: true, .. })));
+    assert!(matches!(
+        handoff_reply(&reply),
+        Some(HandoffReply { rolled_back: false, more: true, .. })
+    ));
     assert_eq!(records, 2, "REJECTED and HANDOFF");
     let child = child_of(&after, HandoffId(uuid(0)));
     assert_eq!((child.source.as_str(), child.target.as_str()), ("a", "c"));
@@ -168,8 +171,8 @@ fn a_recovery_that_fails_too_goes_back_to_the_sender() {
     let state = well(state, &ruled(0, 0, on(&Recovery::Agent(agent("c")))));
     let state = well(state, &no(0, 1));
     let child = child_of(&state, HandoffId(uuid(0))).clone();
-    let fail = Command {
-        kind: Kind::Verdict(Box::new(super::command::Verdict {
+    let fail = Order {
+        command: AnyCommand::Verdict(Box::new(super::commands::Verdict {
             task_id: child.task_id,
             handoff_id: child.id,
             kind: VerdictKind::Reject("NO".to_owned()),
@@ -183,7 +186,10 @@ fn a_recovery_that_fails_too_goes_back_to_the_sender() {
         ..no(0, 2)
     };
     let (after, reply, _) = apply(state, &fail);
-    assert!(matches!(reply, Ok(Reply::Handoff { rolled_back: true, .. })), "{reply:?}");
+    assert!(
+        matches!(handoff_reply(&reply), Some(HandoffReply { rolled_back: true, .. })),
+        "{reply:?}"
+    );
     assert_eq!(task(&after).status, TaskStatus::PendingHandoff);
     assert_eq!(task(&after).checkpoint, child.checkpoint);
 }
@@ -280,16 +286,18 @@ fn b18_preferred_agents_are_asked_in_order_and_then_the_sender_is_told() {
     }
     let said = reject(&state, last, 9);
     let (after, reply, _) = apply(state, &said);
-    let Ok(Reply::Handoff { handoff, rolled_back: true, .. }) = reply else { panic!("{reply:?}") };
+    let Some(HandoffReply { handoff, rolled_back: true, .. }) = handoff_reply(&reply) else {
+        panic!("{reply:?}")
+    };
     assert_eq!(handoff.reason.as_deref(), Some("All preferred agents unavailable"));
     assert_eq!(task(&after).status, TaskStatus::PendingHandoff);
 }
 
-fn reject(state: &BatchState, id: HandoffId, at: i64) -> Command {
+fn reject(state: &BatchState, id: HandoffId, at: i64) -> Order {
     let handoff = &state.handoffs[&(tenant(), id)];
     command(
         at,
-        Kind::Verdict(Box::new(super::command::Verdict {
+        super::commands::Verdict {
             task_id: handoff.task_id,
             handoff_id: id,
             kind: VerdictKind::Reject("NO".to_owned()),
@@ -299,7 +307,7 @@ fn reject(state: &BatchState, id: HandoffId, at: i64) -> Command {
             said_at: Micros(at),
             interval_ms: None,
             lease_until: Micros(9),
-        })),
+        },
     )
 }
 
@@ -316,11 +324,11 @@ fn asked() -> BatchState {
     well(state, &no(0, 1))
 }
 
-fn resolve(state: &BatchState, at: i64, resolution: Option<Resolution>) -> Command {
+fn resolve(state: &BatchState, at: i64, resolution: Option<Resolution>) -> Order {
     let row = escalations(state)[0];
     command(
         at,
-        Kind::Resolve(Box::new(Resolve {
+        Resolve {
             escalation_id: row.id,
             task_id: row.task_id,
             handoff_id: row.handoff_id,
@@ -328,7 +336,7 @@ fn resolve(state: &BatchState, at: i64, resolution: Option<Resolution>) -> Comma
             edge: None,
             resolution,
             content: None,
-        })),
+        },
     )
 }
 
@@ -384,7 +392,7 @@ fn a_person_who_takes_over_starts_the_lease_of_who_waited_meanwhile() {
     assert_eq!(of(&state, 1).deadline_at, None, "the task waits for the person");
     let accepted = taken(&state, 4, 6);
     let mut read = Needs::default();
-    needs(&accepted, &mut read);
+    accepted.command.needs(&accepted.call, &mut read);
     let beside = read.handoffs_beside(&state);
     assert!(beside.contains(&(tenant(), HandoffId(uuid(1)))), "it is read: {beside:?}");
     state = well(state, &accepted);
@@ -435,7 +443,7 @@ fn each_resolution_does_what_it_says_once() {
         known.course.returned = vec![back];
         let said = resolve(&state, 5, Some(resolution.clone()));
         let (after, reply, records) = apply(state, &said);
-        assert!(matches!(reply, Ok(Reply::Escalation { .. })), "{resolution:?}: {reply:?}");
+        assert!(matches!(reply, Ok(AnyReply::Resolve(_))), "{resolution:?}: {reply:?}");
         // A task that ended is in nobody's inbox.
         let ended = matches!(resolution, Resolution::Cancel | Resolution::Complete);
         assert_eq!(task(&after).course.returned.is_empty(), ended, "{resolution:?}");
@@ -555,11 +563,11 @@ fn what_went_well_in_between_resets_the_count() {
     assert_eq!(task(&after).status, TaskStatus::PendingHandoff);
 }
 
-fn refusal(code: Code, from: &str) -> Command {
+fn refusal(code: Code, from: &str) -> Order {
     let failure = Failure::new(Stage::Schema, code, "/x", "no");
     let mut made = command(
         3,
-        Kind::Refuse(Box::new(Refuse {
+        Refuse {
             task_id: Some(TaskId(uuid(TASK))),
             handoff_id: None,
             parent_handoff_id: None,
@@ -578,9 +586,9 @@ fn refusal(code: Code, from: &str) -> Command {
             whole: None,
             dead_letter: None,
             safety: None,
-        })),
+        },
     );
-    made.actor.agent_id = Some(agent(from));
+    made.call.actor.agent_id = Some(agent(from));
     made
 }
 
@@ -603,9 +611,12 @@ fn x9_refusals_that_the_holder_has_to_mend_count_and_a_strangers_do_not() {
     assert_eq!(task(&after).status, TaskStatus::Running, "its sender goes on and tries again");
 }
 
-fn codes(reply: &Result<Reply, LedgerError>) -> Vec<Code> {
+fn codes(reply: &Result<AnyReply, LedgerError>) -> Vec<Code> {
     match reply {
-        Ok(Reply::Refused { failures, .. }) => failures.iter().map(|found| found.code).collect(),
+        Ok(
+            AnyReply::Submit(SubmissionReply::Refused { failures, .. })
+            | AnyReply::Refuse(SubmissionReply::Refused { failures, .. }),
+        ) => failures.iter().map(|found| found.code).collect(),
         other => panic!("{other:?}"),
     }
 }
@@ -621,11 +632,13 @@ fn the_fourth_time_on_an_edge_without_progress_is_a_loop() {
         apply(state.clone(), &completing(between(9, 9, "a", "b", |_| {}), 1));
     assert_eq!(codes(&reply), [Code::LoopDetected]);
     assert_eq!((records, after.handoffs.len()), (1, 6), "a record, and nothing else");
-    let Ok(Reply::Refused { failures, .. }) = &reply else { panic!() };
+    let Some(SubmissionReply::Refused { failures, .. }) = submission_reply(&reply) else {
+        panic!()
+    };
     assert!(failures[0].message.starts_with("ping-pong"), "{}", failures[0].message);
     // One more completed subtask is progress.
     let (_, reply, _) = apply(state, &completing(between(9, 9, "a", "b", |_| {}), 2));
-    assert!(matches!(reply, Ok(Reply::Submitted { .. })));
+    assert!(matches!(submission_reply(&reply), Some(SubmissionReply::Handoff { .. })));
 }
 
 #[test]
@@ -705,13 +718,18 @@ fn the_relay_adds_up_against_what_was_handed_over() {
     ] {
         let next = completing(between(1, 2, "b", "c", cost(spent, remaining)), 1);
         let (_, reply, records) = apply(state.clone(), &next);
-        let Ok(Reply::Refused { failures, .. }) = &reply else { panic!("{reply:?}") };
+        let Some(SubmissionReply::Refused { failures, .. }) = submission_reply(&reply) else {
+            panic!("{reply:?}")
+        };
         let found: Vec<_> = failures.iter().map(|found| found.pointer.as_str()).collect();
         assert_eq!((found, records), (pointers, 1), "{spent}/{remaining}");
     }
     for (spent, remaining) in [(10, 90), (10, 1), (20, 80), (20, 70)] {
         let next = completing(between(1, 2, "b", "c", cost(spent, remaining)), 1);
-        assert!(matches!(apply(state.clone(), &next).1, Ok(Reply::Submitted { .. })));
+        assert!(matches!(
+            submission_reply(&apply(state.clone(), &next).1),
+            Some(SubmissionReply::Handoff { .. })
+        ));
     }
 }
 
@@ -722,7 +740,7 @@ fn several_branches_are_each_measured_against_their_own() {
     state = well(state, &completing(between(1, 1, "a", "b", cost(10, 90)), 1));
     state = well(state, &settle(1, TASK, 1, 1, Outcome::Accepted));
     let mut second = completing(between(2, 2, "a", "c", cost(10, 90)), 1);
-    if let Kind::Submit(submit) = &mut second.kind {
+    if let AnyCommand::Submit(submit) = &mut second.command {
         submit.has_part = true;
         submit.handoff.parent_id = Some(HandoffId(uuid(0)));
     }
@@ -732,21 +750,15 @@ fn several_branches_are_each_measured_against_their_own() {
     // b spent 50 of its own; c is still at 10 and may say so.
     state = well(state, &completing(between(3, 3, "b", "d", cost(60, 40)), 2));
     let after = apply(state, &completing(between(4, 4, "c", "d", cost(12, 88)), 3)).1;
-    assert!(matches!(after, Ok(Reply::Submitted { .. })), "{after:?}");
+    assert!(matches!(submission_reply(&after), Some(SubmissionReply::Handoff { .. })), "{after:?}");
 }
 
 #[test]
 fn a_top_up_raises_what_may_remain() {
     let state = well(BatchState::default(), &between(0, 0, "a", "b", cost(10, 90)));
     let state = well(state, &settle(0, TASK, 1, 1, Outcome::Accepted));
-    let more = command(
-        2,
-        Kind::TopUp(Box::new(TopUp {
-            task_id: TaskId(uuid(TASK)),
-            add: Usd(100),
-            content: content_of(7),
-        })),
-    );
+    let more =
+        command(2, TopUp { task_id: TaskId(uuid(TASK)), add: Usd(100), content: content_of(7) });
     let state = well(state, &more);
     assert_eq!((task(&state).topped_up, task(&state).remaining), (Usd(100), Usd(190)));
     let next = |remaining| completing(between(1, 3, "b", "c", cost(10, remaining)), 1);
@@ -757,15 +769,15 @@ fn a_top_up_raises_what_may_remain() {
     assert_eq!(codes(&apply(state, &later).1), [Code::BudgetMismatch], "counted once");
 }
 
-fn cancel(at: i64, by: Option<&str>, grace: i64) -> Command {
+fn cancel(at: i64, by: Option<&str>, grace: i64) -> Order {
     command(
         at,
-        Kind::CancelTask(Box::new(CancelTask {
+        CancelTask {
             task_id: TaskId(uuid(TASK)),
             by: by.map(agent),
             grace_until: Micros(at + grace),
             content: content_of(8),
-        })),
+        },
     )
 }
 
@@ -774,7 +786,9 @@ fn canceling_withdraws_what_waits_and_gives_who_works_a_grace() {
     let state = hop(BatchState::default(), 0, 0, "a", "b", 1);
     let state = well(state, &completing(between(1, 1, "b", "c", |_| {}), 2));
     let (after, reply, records) = apply(state, &cancel(2, Some("b"), 500));
-    assert!(matches!(&reply, Ok(Reply::Task(task)) if task.status == TaskStatus::Canceled));
+    assert!(
+        matches!(&reply, Ok(AnyReply::CancelTask(task)) if task.status == TaskStatus::Canceled)
+    );
     assert_eq!(records, 2, "CANCELED and TASK_CANCELED");
     assert_eq!(of(&after, 1).status, HandoffStatus::Canceled);
     assert!(after.outbox.is_empty() && task(&after).undelivered == 0);
@@ -812,15 +826,8 @@ fn canceling_or_completing_a_task_asks_nobody_any_more() {
     }
 }
 
-fn complete(at: i64) -> Command {
-    command(
-        at,
-        Kind::CompleteTask(Box::new(CompleteTask {
-            task_id: TaskId(uuid(TASK)),
-            by: None,
-            content: content_of(8),
-        })),
-    )
+fn complete(at: i64) -> Order {
+    command(at, CompleteTask { task_id: TaskId(uuid(TASK)), by: None, content: content_of(8) })
 }
 
 #[test]
@@ -871,11 +878,11 @@ fn found() -> Failure {
     Failure::new(Stage::Safety, Code::SafetyViolation, "/taskDescription", "Rule `x` fired")
 }
 
-fn release(id: u8, at: i64, waived: Vec<Failure>, refused: Vec<Failure>) -> Command {
+fn release(id: u8, at: i64, waived: Vec<Failure>, refused: Vec<Failure>) -> Order {
     let (handoff_id, task_id, content) = (HandoffId(uuid(id)), TaskId(uuid(TASK)), content_of(6));
     if !refused.is_empty() {
         let keep = KeepDeadLetter { handoff_id, task_id, waived, refused, content };
-        return command(at, Kind::KeepDeadLetter(Box::new(keep)));
+        return command(at, keep);
     }
     let release = Release {
         handoff_id,
@@ -895,14 +902,16 @@ fn release(id: u8, at: i64, waived: Vec<Failure>, refused: Vec<Failure>) -> Comm
         waived,
         content,
     };
-    command(at, Kind::Release(Box::new(release)))
+    command(at, release)
 }
 
 #[test]
 fn a_released_dead_letter_is_delivered_once_under_a_token_of_its_own() {
     let state = letter(BatchState::default());
     let (after, reply, records) = apply(state, &release(5, 9, vec![found()], Vec::new()));
-    assert!(matches!(&reply, Ok(Reply::DeadLetter { refused, .. }) if refused.is_empty()));
+    assert!(
+        matches!(&reply, Ok(AnyReply::Release(DeadLetterReply { refused, .. }) | AnyReply::KeepDeadLetter(DeadLetterReply { refused, .. })) if refused.is_empty())
+    );
     assert_eq!(records, 2, "RELEASED and HANDOFF");
     assert_eq!(of(&after, 5).status, HandoffStatus::Pending);
     assert_eq!(of(&after, 5).fencing_token, task(&after).fence);
@@ -918,7 +927,9 @@ fn one_that_is_refused_again_stays_with_what_was_found() {
     let other = Failure::new(Stage::Budget, Code::BudgetExhausted, "/costTracking", "none");
     let state = letter(BatchState::default());
     let (after, reply, records) = apply(state, &release(5, 9, vec![found()], vec![other.clone()]));
-    assert!(matches!(&reply, Ok(Reply::DeadLetter { refused, .. }) if *refused == [other.clone()]));
+    assert!(
+        matches!(&reply, Ok(AnyReply::Release(DeadLetterReply { refused, .. }) | AnyReply::KeepDeadLetter(DeadLetterReply { refused, .. })) if *refused == [other.clone()])
+    );
     assert_eq!(records, 1);
     assert_eq!(of(&after, 5).status, HandoffStatus::DeadLettered);
     let row = &after.dead_letters[&(tenant(), HandoffId(uuid(5)))];
@@ -931,7 +942,13 @@ fn the_ledgers_own_stages_hold_for_a_release_too() {
     let task = state.tasks.get_mut(&(tenant(), TaskId(uuid(TASK)))).unwrap();
     task.handoffs = 32;
     let (after, reply, _) = apply(state, &release(5, 9, vec![found()], Vec::new()));
-    let Ok(Reply::DeadLetter { refused, .. }) = reply else { panic!("{reply:?}") };
+    let Ok(
+        AnyReply::Release(DeadLetterReply { refused, .. })
+        | AnyReply::KeepDeadLetter(DeadLetterReply { refused, .. }),
+    ) = reply
+    else {
+        panic!("{reply:?}")
+    };
     assert_eq!(refused[0].code, Code::LoopDetected);
     assert_eq!(of(&after, 5).status, HandoffStatus::DeadLettered);
 }
@@ -940,11 +957,11 @@ fn the_ledgers_own_stages_hold_for_a_release_too() {
 fn a_discarded_dead_letter_is_over() {
     let discard = command(
         9,
-        Kind::Discard(Box::new(Discard {
+        Discard {
             handoff_id: HandoffId(uuid(5)),
             task_id: TaskId(uuid(TASK)),
             content: content_of(6),
-        })),
+        },
     );
     let after = well(letter(BatchState::default()), &discard);
     assert_eq!(
@@ -961,12 +978,12 @@ fn a_checkpoint_is_restored_by_its_tasks_holder_and_not_on_the_way() {
     let restore = |by: Option<&str>| {
         command(
             9,
-            Kind::RestoreCheckpoint(RestoreCheckpoint {
+            RestoreCheckpoint {
                 task_id: TaskId(uuid(TASK)),
                 at: CheckpointRef { execution_id: ExecutionId(uuid(3)), seq: 4 },
                 commitment: [4; 32],
                 by: by.map(agent),
-            }),
+            },
         )
     };
     let state = hop(BatchState::default(), 0, 0, "a", "b", 1);
@@ -1008,7 +1025,7 @@ fn every_state_meets_every_command() {
             for recovery in &recoveries {
                 let before = standing(task_status, status, recovery);
                 let token = of(&before, 0).fencing_token;
-                let mut commands: Vec<Command> =
+                let mut commands: Vec<Order> =
                     words().into_iter().map(|word| verdict(0, TASK, 60, token, word)).collect();
                 commands
                     .extend(outcomes().into_iter().map(|outcome| settle(0, TASK, 60, 1, outcome)));
@@ -1037,7 +1054,8 @@ fn every_state_meets_every_command() {
                         assert_eq!(after.handoffs, before.handoffs, "{what}");
                     }
                     let now = of(&after, 0).status;
-                    let decided = matches!(command.kind, Kind::Release(_) | Kind::Resolve(_));
+                    let decided =
+                        matches!(command.command, AnyCommand::Release(_) | AnyCommand::Resolve(_));
                     if status.is_final() && !decided {
                         assert_eq!(now, status, "{what}");
                     }

@@ -1,25 +1,20 @@
-//! What came of commands, and why one was not carried out.
+//! Replies that several commands share, and why a command was not carried out.
 
-use handoffd_core::contract::evolution::Assessment;
-use handoffd_core::domain::cap::{Cap, CapExceeded};
-use handoffd_core::domain::escalation::Escalation;
+use handoffd_core::domain::cap::CapExceeded;
 use handoffd_core::domain::failure::{Code, Failure};
 use handoffd_core::domain::group::Group;
 use handoffd_core::domain::handoff::{Handoff, IllegalTransition};
 use handoffd_core::domain::ids::{HandoffId, Micros};
 use handoffd_core::domain::latency::LatencySample;
-use handoffd_core::domain::task::{IllegalTaskTransition, Task, TaskStatus};
-use handoffd_store::store::contracts::ContractRow;
+use handoffd_core::domain::task::{IllegalTaskTransition, TaskStatus};
+use handoffd_store::store::DeadLetterRow;
 use handoffd_store::store::erasure::{ErasureRow, HoldRow};
-use handoffd_store::store::events::SubscriptionRow;
-use handoffd_store::store::schemas::PayloadSchemaRow;
-use handoffd_store::store::{AgentRow, CheckpointRow, DeadLetterRow, KeyRow, OutboxRow};
 
-/// What came of a command that was carried out.
-#[derive(Debug, Clone)]
-pub enum Reply {
+/// What came of a submission.
+#[derive(Debug)]
+pub enum SubmissionReply {
     /// A handoff was committed, now or (replayed) before.
-    Submitted {
+    Handoff {
         handoff: Handoff,
         /// It was there already.
         replayed: bool,
@@ -45,87 +40,58 @@ pub enum Reply {
         /// What became of its task, where the refusal moved it.
         undone: Option<Undone>,
     },
-    /// A handoff after a word or a settlement.
-    Handoff {
-        handoff: Handoff,
-        /// Its status is what it was before.
-        repeated: bool,
-        /// The task went back to its sender's checkpoint.
-        rolled_back: bool,
-        /// It left the outbox, and more of its task waits there.
-        more: bool,
-        /// What of its latency became known.
-        latency: LatencySample,
-    },
-    /// A chunk that is not the next one of its stream; nothing was changed.
-    OutOfOrder {
-        handoff: Handoff,
-    },
+    /// A copy was committed between the reads: the commit conflicts, all is read anew, and no caller gets this reply.
+    Collided,
+}
+
+/// A handoff after a word or a settlement.
+#[derive(Debug)]
+pub struct HandoffReply {
+    pub handoff: Handoff,
+    /// Its status is what it was before.
+    pub repeated: bool,
+    /// The task went back to its sender's checkpoint.
+    pub rolled_back: bool,
+    /// It left the outbox, and more of its task waits there.
+    pub more: bool,
+    /// What of its latency became known.
+    pub latency: LatencySample,
+}
+
+/// Whether the log has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Noted {
+    Recorded,
     /// The attempt was no longer the current one; nothing was changed.
     Superseded,
-    /// A claim got its token.
-    Leased {
-        /// The handoff with its token.
-        handoff: Handoff,
-        outbox: OutboxRow,
-    },
-    /// A task as it is now.
-    Task(Task),
-    /// An escalation that was decided, and its task.
-    Escalation {
-        /// As it is now.
-        row: Escalation,
-        /// As it is now.
-        task: Task,
-    },
-    /// A dead letter that was decided on.
-    DeadLetter {
-        /// As it is now.
-        row: DeadLetterRow,
-        handoff: Handoff,
-        /// What keeps it; empty where it was released or discarded.
-        refused: Vec<Failure>,
-    },
-    /// A cap as it is now.
-    Cap(Box<Cap>),
-    Checkpoint(CheckpointRow),
-    /// An agent as it is now.
-    Agent(AgentRow),
-    /// A key as it is now.
-    Key(KeyRow),
-    /// A version of a contract.
-    Contract {
-        row: ContractRow,
-        /// It was not there before.
-        added: bool,
-    },
-    /// A version of a payload schema.
-    PayloadSchema {
-        row: Box<PayloadSchemaRow>,
-        /// What it changes; none where it was there before.
-        assessment: Option<Assessment>,
-    },
-    /// It stands in the log, and nowhere else.
-    Recorded,
-    /// A subscription as it is now.
-    Subscription(Box<SubscriptionRow>),
-    /// Done, and there is nothing to show.
-    Done,
-    Deleted,
-    /// A legal hold as it is now.
-    Hold {
-        row: HoldRow,
-        /// It was so before.
-        repeated: bool,
-    },
-    /// An erasure as it is now.
-    Erasure {
-        row: ErasureRow,
-        /// It was asked for before.
-        repeated: bool,
-    },
-    /// What a page of the purge took.
-    Purged(Purged),
+}
+
+/// A dead letter that was decided on.
+#[derive(Debug)]
+pub struct DeadLetterReply {
+    /// As it is now.
+    pub row: DeadLetterRow,
+    pub handoff: Handoff,
+    /// What keeps it; empty where it was released or discarded.
+    pub refused: Vec<Failure>,
+}
+
+/// A legal hold.
+#[derive(Debug)]
+pub struct HoldReply {
+    /// As it is now.
+    pub row: HoldRow,
+    /// It was so before.
+    pub repeated: bool,
+}
+
+/// An erasure.
+#[derive(Debug)]
+pub struct ErasureReply {
+    /// As it is now.
+    pub row: ErasureRow,
+    /// It was asked for before.
+    pub repeated: bool,
 }
 
 /// What one page of the purge looked at and took.

@@ -1,8 +1,9 @@
 //! Decisions on tasks that go back to the agent that asked for their return (specification §10.3).
 
-use super::command::{Command, LedgerError};
+use super::command::Call;
 use super::context::Context;
 use super::plan::Change;
+use super::reply::LedgerError;
 use handoffd_core::domain::course::Returned;
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{AgentId, Micros};
@@ -26,12 +27,12 @@ pub(super) fn is_own(handoff: &Handoff) -> bool {
 
 /// A receiver that hands on hands on the return, too: the new handoff returns the task to the same agent, unless
 /// its own sender asked for the return.
-pub(super) fn inherit(state: &BatchState, command: &Command, handoff: &mut Handoff) {
+pub(super) fn inherit(state: &BatchState, call: &Call, handoff: &mut Handoff) {
     // The sender of a group gathers it, and returns the task itself.
     if returns_to(handoff).is_some() || handoff.branch().is_some() {
         return;
     }
-    let parent = handoff.parent_id.and_then(|id| state.handoffs.get(&(command.tenant.clone(), id)));
+    let parent = handoff.parent_id.and_then(|id| state.handoffs.get(&(call.tenant.clone(), id)));
     let parent = parent.filter(|parent| parent.target == handoff.source);
     if let Some(to) = parent.and_then(returns_to) {
         handoff.ruling.get_or_insert_default().returns_to = Some(to.clone());
@@ -39,14 +40,14 @@ pub(super) fn inherit(state: &BatchState, command: &Command, handoff: &mut Hando
 }
 
 /// Notes that a handoff returned its task: an item for the inbox of the agent that asked.
-pub(super) fn note(command: &Command, task: &mut Task, handoff: &Handoff, to: &AgentId) -> Change {
+pub(super) fn note(call: &Call, task: &mut Task, handoff: &Handoff, to: &AgentId) -> Change {
     task.course.returned.push(Returned { handoff: handoff.id, to: to.clone() });
     Change::Return(ReturnRow {
-        tenant: command.tenant.clone(),
+        tenant: call.tenant.clone(),
         handoff_id: handoff.id,
         task_id: task.id,
         agent: to.clone(),
-        returned_at: command.at,
+        returned_at: call.at,
         // At once, whatever another broker's clock says.
         visible_at: Micros(0),
         question: None,
@@ -54,28 +55,28 @@ pub(super) fn note(command: &Command, task: &mut Task, handoff: &Handoff, to: &A
 }
 
 /// Takes returns out of inboxes: the agent acted on the task, or, without an agent, the task ended.
-pub(super) fn take_out(command: &Command, task: &mut Task, agent: Option<&AgentId>) -> Vec<Change> {
+pub(super) fn take_out(call: &Call, task: &mut Task, agent: Option<&AgentId>) -> Vec<Change> {
     let (gone, kept) = std::mem::take(&mut task.course.returned)
         .into_iter()
         .partition::<Vec<_>, _>(|one| agent.is_none_or(|agent| one.to == *agent));
     task.course.returned = kept;
-    gone.into_iter().map(|one| Change::NoReturn((command.tenant.clone(), one.handoff))).collect()
+    gone.into_iter().map(|one| Change::NoReturn((call.tenant.clone(), one.handoff))).collect()
 }
 
 /// Starts the lease anew under which an agent waited for a handoff that is completed, unless it waits for another
 /// one, or a person is asked.
 pub(super) fn resume(
     state: &BatchState,
-    command: &Command,
+    call: &Call,
     context: &Context,
     task: &Task,
     completed: &Handoff,
 ) -> Option<Change> {
     let funds = task.funds.as_deref().filter(|_| !task.status.waits_for_person())?;
     let waits = funds.above(completed.id).filter(|id| !funds.is_handed_on(*id))?;
-    let waits = state.handoffs.get(&(command.tenant.clone(), waits))?;
+    let waits = state.handoffs.get(&(call.tenant.clone(), waits))?;
     let suspended = waits.status == HandoffStatus::Accepted && waits.deadline_at.is_none();
-    suspended.then(|| Change::Handoff(resumed(waits, command.at, context)))
+    suspended.then(|| Change::Handoff(resumed(waits, call.at, context)))
 }
 
 /// A handoff whose lease begins anew. Its holder waited, and has its intervals from here.
@@ -101,12 +102,12 @@ pub(super) fn may_complete(task: &Task, handoff: &Handoff) -> Result<(), LedgerE
 /// Refuses an agent to end a task that it holds under another agent's `returnTo`.
 pub(super) fn may_end(
     state: &BatchState,
-    command: &Command,
+    call: &Call,
     task: &Task,
     agent: &AgentId,
 ) -> Result<(), LedgerError> {
     let owes = state.handoffs.values().any(|one| {
-        one.tenant == command.tenant
+        one.tenant == call.tenant
             && one.task_id == task.id
             && one.status.is_held()
             && one.target == *agent

@@ -3,18 +3,14 @@
 
 use serde_json::{Map, Value, json};
 
-use super::command::{AdoptStates, Command};
 use super::context::StateSpare;
 use super::plan::Change;
-use super::reply::Reply;
 use crate::vault::AgentSecrets;
 use handoffd_core::domain::canonical;
 use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent, unpack};
-use handoffd_core::evidence::record::{
-    AdoptionFacts, ChangeFacts, RecordContent, RecordDraft, RecordKind, StateObject,
-};
-use handoffd_store::store::BatchState;
-use handoffd_store::store::states::{self, ObjectState};
+use handoffd_core::evidence::record::{ChangeFacts, RecordContent, StateObject};
+use handoffd_store::store::states::ObjectState;
+use handoffd_store::store::{BatchState, states};
 
 /// One object that a command changes.
 struct Changed {
@@ -164,23 +160,11 @@ pub(super) fn commit(state: &BatchState, spare: &StateSpare, changes: &mut [Chan
     });
 }
 
-/// What the command's caller said, as the members of an object.
+/// What the caller said, as the members of an object.
 fn words(content: &RecordContent) -> Option<Map<String, Value>> {
     let bytes = unpack(content.part.codec, &content.part.bytes).ok()?;
     Some(match serde_json::from_slice(&bytes).ok()? {
         Value::Object(members) => members,
         other => Map::from_iter([("said".to_owned(), other)]),
     })
-}
-
-/// Commits to rows as they were found, which no record commits to.
-pub(super) fn adopt(command: &Command, adopt: &AdoptStates) -> (Vec<Change>, Reply) {
-    let records = adopt.pages.iter().map(|(objects, content)| {
-        let (tenant, actor) = (command.tenant.clone(), command.actor.clone());
-        let mut draft = RecordDraft::new(tenant, RecordKind::StateAdopted, command.at, actor);
-        draft.adoption = Some(AdoptionFacts { objects: *objects, as_of: adopt.as_of });
-        draft.content = Some(content.clone());
-        Change::Record(Box::new(draft))
-    });
-    (records.collect(), Reply::Recorded)
 }

@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::command::{
-    AppendChunk, ClosedStream, Command, Kind, LedgerError, Outcome, RefuseChunk, Reply, StreamEnd,
+use super::commands::{
+    AnyCommand, AnyReply, AppendChunk, Chunked, ClosedStream, Outcome, RefuseChunk, StreamEnd,
     VerdictKind,
 };
 use super::context::{Context, Rules, Spare};
-use super::decide::decide;
 use super::decide_tests::{
-    apply, claim_of, command, content_of, expire, settle, submit, tenant, uuid, verdict,
+    Order, apply, claim_of, command, content_of, decide, expire, settle, submit, tenant, uuid,
+    verdict,
 };
 use super::plan::Plan;
+use super::reply::LedgerError;
 use handoffd_core::domain::agent::Agent;
 use handoffd_core::domain::event::EventType;
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
@@ -33,9 +34,9 @@ const TASK: u8 = 100;
 const IDLE: i64 = 100;
 
 /// A submission that opens a stream; where it ends badly its contract names an agent to go on.
-fn opening() -> Command {
+fn opening() -> Order {
     let mut made = submit(HANDOFF, TASK, 0);
-    if let Kind::Submit(submit) = &mut made.kind {
+    if let AnyCommand::Submit(submit) = &mut made.command {
         submit.handoff.stream = Some(Stream::opened(Micros(IDLE)));
         let edge = EdgePolicy {
             on_reject: Recovery::Agent("c".parse().unwrap()),
@@ -46,10 +47,10 @@ fn opening() -> Command {
     made
 }
 
-fn chunk(at: i64, seq: i64, end: Option<StreamEnd>) -> Command {
+fn chunk(at: i64, seq: i64, end: Option<StreamEnd>) -> Order {
     command(
         at,
-        Kind::Chunk(Box::new(AppendChunk {
+        AppendChunk {
             task_id: TaskId(uuid(TASK)),
             handoff_id: HandoffId(uuid(HANDOFF)),
             seq,
@@ -58,7 +59,7 @@ fn chunk(at: i64, seq: i64, end: Option<StreamEnd>) -> Command {
             safety: None,
             due_at: Micros(at + IDLE),
             end,
-        })),
+        },
     )
 }
 
@@ -125,7 +126,7 @@ impl Streaming {
         new
     }
 
-    fn say(&mut self, said: &Command) -> Result<Reply, LedgerError> {
+    fn say(&mut self, said: &Order) -> Result<AnyReply, LedgerError> {
         let context = Context {
             rules: Rules::default(),
             spare: Spare::new(Micros(0)),
@@ -201,7 +202,7 @@ fn numbers_are_dense_and_what_is_not_next_changes_nothing() {
     for seq in [1, 3, 9] {
         let reply = streaming.say(&chunk(11, seq, None)).unwrap();
         assert!(
-            matches!(&reply, Reply::OutOfOrder { handoff } if handoff.stream.as_ref().unwrap().seq == 1),
+            matches!(&reply, AnyReply::AppendChunk(Chunked::OutOfOrder(handoff)) if handoff.stream.as_ref().unwrap().seq == 1),
             "{seq}: {reply:?}"
         );
     }
@@ -226,7 +227,7 @@ fn what_needs_the_whole_message_waits_for_the_close() {
         assert!(matches!(early, LedgerError::Conflict(_)), "{early:?}");
     }
     let mut on = submit(2, TASK, 21);
-    if let Kind::Submit(submit) = &mut on.kind {
+    if let AnyCommand::Submit(submit) = &mut on.command {
         submit.handoff.source = "b".parse().unwrap();
         submit.handoff.parent_id = Some(HandoffId(uuid(HANDOFF)));
     }
@@ -305,8 +306,8 @@ fn a_refused_chunk_is_a_record_and_leaves_the_stream_as_it_is() {
         reason: "SAFETY_VIOLATION".to_owned(),
         content: content_of(63),
     };
-    let reply = streaming.say(&command(10, Kind::RefuseChunk(Box::new(refuse)))).unwrap();
-    assert!(matches!(reply, Reply::Recorded));
+    let reply = streaming.say(&command(10, refuse)).unwrap();
+    assert!(matches!(reply, AnyReply::RefuseChunk(())));
     assert_eq!(streaming.kinds.last().map(String::as_str), Some("REFUSED"));
     assert_eq!(*streaming.stream(), before);
     streaming.say(&chunk(11, 1, None)).unwrap();

@@ -2,8 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::command::{Command, Kind, LedgerError, PutCheckpoint, Reply, TakeOver, VerdictKind};
-use super::decide_tests::{apply, command, part, submit, tenant, uuid, verdict};
+use super::commands::{AnyCommand, PutCheckpoint, TakeOver, VerdictKind};
+use super::decide_tests::{Order, apply, command, decide, part, submit, tenant, uuid, verdict};
+use super::reply::{HandoffReply, LedgerError};
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{ExecutionId, HandoffId, Micros, TaskId};
 use handoffd_core::evidence::record::RecordKind;
@@ -19,23 +20,23 @@ fn held(state: &BatchState) -> &Handoff {
     &state.handoffs[&key()]
 }
 
-fn said(at: i64, token: i64, kind: VerdictKind, interval: Option<u64>, lease: i64) -> Command {
+fn said(at: i64, token: i64, kind: VerdictKind, interval: Option<u64>, lease: i64) -> Order {
     let mut said = verdict(0, TASK, at, token, kind);
-    if let Kind::Verdict(verdict) = &mut said.kind {
+    if let AnyCommand::Verdict(verdict) = &mut said.command {
         verdict.interval_ms = interval;
         verdict.lease_until = Micros(at + lease);
     }
     said
 }
 
-fn take(at: i64, interval: Option<u64>, lease: i64) -> Command {
+fn take(at: i64, interval: Option<u64>, lease: i64) -> Order {
     let take = TakeOver {
         task_id: TaskId(uuid(TASK)),
         handoff_id: HandoffId(uuid(0)),
         interval_ms: interval,
         lease_until: Micros(at + lease),
     };
-    command(at, Kind::TakeOver(take))
+    command(at, take)
 }
 
 /// A handoff that was accepted at 0 by a holder with that interval.
@@ -54,9 +55,9 @@ fn the_worker_before_has_a_stale_token_and_the_takeover_is_recorded() {
     let mut plan = super::plan::Plan::new(state);
     let asked = take(4_000, Some(2), 1_000_000);
     let (changes, reply) =
-        super::decide::decide(&plan.state, &asked, &super::decide_tests::context(&asked)).unwrap();
+        decide(&plan.state, &asked, &super::decide_tests::context(&asked)).unwrap();
     plan.apply(changes);
-    let Reply::Handoff { handoff, .. } = reply else { panic!("{reply:?}") };
+    let Some(HandoffReply { handoff, .. }) = reply.handoff() else { panic!("{reply:?}") };
     assert!(handoff.fencing_token > old);
     assert_eq!(
         (handoff.status, handoff.deadline_at),
@@ -77,14 +78,14 @@ fn the_worker_before_has_a_stale_token_and_the_takeover_is_recorded() {
     let save = |token| {
         command(
             4_002,
-            Kind::PutCheckpoint(Box::new(PutCheckpoint {
+            PutCheckpoint {
                 task_id: TaskId(uuid(TASK)),
                 execution_id: ExecutionId(uuid(77)),
                 agent: handoff.target.clone(),
                 has_part: true,
                 fence: Some((HandoffId(uuid(0)), token)),
                 part: part("state"),
-            })),
+            },
         )
     };
     assert!(matches!(apply(state.clone(), &save(old)).1, Err(LedgerError::StaleLease)));
@@ -107,7 +108,7 @@ fn what_the_new_holder_saves_or_hands_on_carries_its_own_token() {
     reply.unwrap();
     let next = |token| {
         let mut next = submit(1, TASK, 4_001);
-        if let Kind::Submit(submit) = &mut next.kind {
+        if let AnyCommand::Submit(submit) = &mut next.command {
             submit.handoff.parent_id = Some(HandoffId(uuid(0)));
             submit.handoff.source = "b".parse().unwrap();
             submit.handoff.target = "c".parse().unwrap();

@@ -8,10 +8,11 @@ use super::dice::{below, chance, pause, weighted};
 use super::pieces;
 use super::world::{World, agent, tenant};
 use crate::ledger::Outgoing;
-use crate::ledger::command::{
-    Answer, Ask, Command, Kind, LedgerError, Reply, Submit, SubmitBranch, SubmitGroup, Verdict,
-    VerdictKind,
+use crate::ledger::command::Call;
+use crate::ledger::commands::{
+    Answer, Ask, Submit, SubmitBranch, SubmitGroup, Verdict, VerdictKind,
 };
+use crate::ledger::reply::{HandoffReply, LedgerError, SubmissionReply};
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::group::{BranchPlace, Join, OnReject, branch_id};
 use handoffd_core::domain::handoff::{
@@ -43,8 +44,8 @@ pub(super) fn actor(role: ActorRole, id: Option<&AgentId>) -> Actor {
     Actor { role, agent_id: id.cloned(), key_id: Some("k".to_owned()) }
 }
 
-pub(super) fn command(now: Micros, actor: Actor, kind: Kind) -> Command {
-    Command { tenant: tenant(), at: now, actor, kind }
+pub(super) fn command<C>(at: Micros, actor: Actor, command: C) -> (Call, C) {
+    (Call { tenant: tenant(), at, actor }, command)
 }
 
 /// How a message comes.
@@ -165,38 +166,34 @@ impl Draft {
     }
 
     /// The message to all other agents as a ledger command.
-    fn to_all(&self, join: Join, on_reject: OnReject, now: Micros) -> Command {
-        let mut made = self.submission(now);
-        if let Kind::Submit(mut base) = made.kind {
-            base.handoff.ruling = None;
-            let others: Vec<_> = agents().into_iter().filter(|id| *id != self.source).collect();
-            let of = u32::try_from(others.len()).unwrap_or(u32::MAX);
-            let branch = |(index, target): (u32, AgentId)| {
-                let id = self.handoff;
-                let mut ruling = self.ruling.clone().unwrap_or_default();
-                ruling.branch = Some(BranchPlace { id, index, of, join, on_reject });
-                (ruling.edge.human, ruling.preferred) = (None, Vec::new());
-                let to = Self::party(&target);
-                let handoff = HandoffDraft {
-                    id: branch_id(id, index),
-                    mode: mode_of(&target),
-                    target_type: target.as_str().to_owned(),
-                    target,
-                    idempotent: ruling.edge.idempotent,
-                    ruling: Some(ruling),
-                    ..base.handoff.clone()
-                };
-                SubmitBranch { handoff, to, policy: EdgePolicy::default(), residency: None }
+    fn to_all(&self, join: Join, on_reject: OnReject, now: Micros) -> (Call, SubmitGroup) {
+        let (call, mut base) = self.submission(now);
+        base.handoff.ruling = None;
+        let others: Vec<_> = agents().into_iter().filter(|id| *id != self.source).collect();
+        let of = u32::try_from(others.len()).unwrap_or(u32::MAX);
+        let branch = |(index, target): (u32, AgentId)| {
+            let id = self.handoff;
+            let mut ruling = self.ruling.clone().unwrap_or_default();
+            ruling.branch = Some(BranchPlace { id, index, of, join, on_reject });
+            (ruling.edge.human, ruling.preferred) = (None, Vec::new());
+            let to = Self::party(&target);
+            let handoff = HandoffDraft {
+                id: branch_id(id, index),
+                mode: mode_of(&target),
+                target_type: target.as_str().to_owned(),
+                target,
+                idempotent: ruling.edge.idempotent,
+                ruling: Some(ruling),
+                ..base.handoff.clone()
             };
-            let branches = (0..of).zip(others).map(branch).collect();
-            let group = SubmitGroup { base: *base, join, on_reject, branches };
-            made.kind = Kind::SubmitGroup(Box::new(group));
-        }
-        made
+            SubmitBranch { handoff, to, policy: EdgePolicy::default(), residency: None }
+        };
+        let branches = (0..of).zip(others).map(branch).collect();
+        (call, SubmitGroup { base, join, on_reject, branches })
     }
 
     /// The submission as a ledger command.
-    pub(super) fn submission(&self, now: Micros) -> Command {
+    pub(super) fn submission(&self, now: Micros) -> (Call, Submit) {
         let submit = Submit {
             safety: None,
             residency: None,
@@ -219,7 +216,7 @@ impl Draft {
             declared_budget: None,
             refusal_salt: SALT,
         };
-        command(now, actor(ActorRole::Agent, Some(&self.source)), Kind::Submit(Box::new(submit)))
+        command(now, actor(ActorRole::Agent, Some(&self.source)), submit)
     }
 }
 
@@ -243,7 +240,7 @@ pub(super) async fn submit(world: &Arc<World>, draft: &Draft) -> Option<Handoff>
     }
     let handoff = loop {
         match submit_once(world, draft).await {
-            Some(Ok(Reply::Submitted { handoff, .. })) => break Some(handoff),
+            Some(Ok(SubmissionReply::Handoff { handoff, .. })) => break Some(handoff),
             Some(Err(LedgerError::Unavailable | LedgerError::Overloaded)) | None => {
                 tokio::time::sleep(pause(50, 400)).await;
             }
@@ -269,16 +266,21 @@ pub(super) async fn submit(world: &Arc<World>, draft: &Draft) -> Option<Handoff>
     handoff
 }
 
-async fn submit_once(world: &Arc<World>, draft: &Draft) -> Option<Result<Reply, LedgerError>> {
+async fn submit_once(
+    world: &Arc<World>,
+    draft: &Draft,
+) -> Option<Result<SubmissionReply, LedgerError>> {
     let broker = world.any_broker();
     let outgoing = Outgoing { body: draft.body.clone().into(), personal: Vec::new() };
-    let reply = broker.call(world, |now| draft.submission(now), Some(outgoing)).await;
+    let reply = broker.submit(world, |now| draft.submission(now), outgoing).await;
     world.note(|| {
         let (id, from, to) = (super::books::short(draft.handoff), &draft.source, &draft.target);
         let answer = match &reply {
             None => "no answer".to_owned(),
-            Some(Ok(Reply::Submitted { replayed, .. })) => format!("committed, again: {replayed}"),
-            Some(Ok(Reply::Refused { failures, .. })) => {
+            Some(Ok(SubmissionReply::Handoff { replayed, .. })) => {
+                format!("committed, again: {replayed}")
+            }
+            Some(Ok(SubmissionReply::Refused { failures, .. })) => {
                 format!("refused: {:?}", failures.iter().map(|f| f.code).collect::<Vec<_>>())
             }
             Some(Ok(_)) => "another answer".to_owned(),
@@ -286,7 +288,7 @@ async fn submit_once(world: &Arc<World>, draft: &Draft) -> Option<Result<Reply, 
         };
         format!("{from} submits {id} to {to} at {}: {answer}", broker.host.name)
     });
-    if let Some(Ok(Reply::Submitted { handoff, replayed, .. })) = &reply {
+    if let Some(Ok(SubmissionReply::Handoff { handoff, replayed, .. })) = &reply {
         world.books().acknowledged(handoff, *replayed);
     }
     reply
@@ -304,10 +306,9 @@ pub(super) async fn submit_all(world: &Arc<World>, draft: &Draft) -> bool {
     let mut again = chance(300);
     loop {
         let broker = world.any_broker();
-        let outgoing = Outgoing { body: draft.body.clone().into(), personal: Vec::new() };
         let made = |now| draft.to_all(join, on_reject, now);
-        match broker.call(world, made, Some(outgoing)).await {
-            Some(Ok(Reply::Group { handoffs, .. })) => {
+        match broker.call(world, made).await {
+            Some(Ok(SubmissionReply::Group { handoffs, .. })) => {
                 for handoff in &handoffs {
                     world.books().acknowledged(handoff, committed);
                 }
@@ -341,25 +342,21 @@ pub(super) async fn say(
     for _ in 0..6 {
         let broker = world.any_broker();
         let reply = broker
-            .call(
-                world,
-                |now| {
-                    let verdict = Verdict {
-                        task_id,
-                        handoff_id,
-                        kind: word.clone(),
-                        fencing_token,
-                        content: None,
-                        spent: None,
-                        said_at: now,
-                        interval_ms: None,
-                        lease_until: now.plus(LEASE),
-                    };
-                    let actor = actor(ActorRole::Agent, Some(who));
-                    command(now, actor, Kind::Verdict(Box::new(verdict)))
-                },
-                None,
-            )
+            .call(world, |now| {
+                let verdict = Verdict {
+                    task_id,
+                    handoff_id,
+                    kind: word.clone(),
+                    fencing_token,
+                    content: None,
+                    spent: None,
+                    said_at: now,
+                    interval_ms: None,
+                    lease_until: now.plus(LEASE),
+                };
+                let actor = actor(ActorRole::Agent, Some(who));
+                command(now, actor, verdict)
+            })
             .await;
         world.note(|| {
             let answer = match &reply {
@@ -371,7 +368,7 @@ pub(super) async fn say(
             format!("{who} says {word:?} of {id} with token {fencing_token}: {answer}")
         });
         match reply {
-            Some(Ok(Reply::Handoff { handoff, .. })) => {
+            Some(Ok(HandoffReply { handoff, .. })) => {
                 world.books().word_taken(&handoff, fencing_token);
                 return true;
             }
@@ -382,7 +379,7 @@ pub(super) async fn say(
                 world.books().violate(|| format!("a defect: {why}"));
                 return false;
             }
-            Some(_) => return false,
+            Some(Err(_)) => return false,
         }
     }
     false
@@ -398,7 +395,7 @@ pub(super) async fn ask(
     let key = world.books().asks(handoff_id);
     for _ in 0..6 {
         let asked = |now: Micros| {
-            let kind = Kind::Ask(Box::new(Ask {
+            let kind = Ask {
                 task_id,
                 handoff_id,
                 fencing_token,
@@ -406,10 +403,10 @@ pub(super) async fn ask(
                 whole: key.as_bytes().to_vec(),
                 key: Some(key.clone()),
                 answer_by: now.plus(LEASE),
-            }));
+            };
             command(now, actor(ActorRole::Agent, Some(who)), kind)
         };
-        let reply = world.any_broker().call(world, asked, None).await;
+        let reply = world.any_broker().call(world, asked).await;
         world.note(|| {
             let id = super::books::short(handoff_id);
             match &reply {
@@ -419,14 +416,14 @@ pub(super) async fn ask(
             }
         });
         match reply {
-            Some(Ok(Reply::Handoff { handoff, .. })) => {
+            Some(Ok(HandoffReply { handoff, .. })) => {
                 world.books().word_taken(&handoff, fencing_token);
                 return true;
             }
             None | Some(Err(LedgerError::Unavailable | LedgerError::Overloaded)) => {
                 tokio::time::sleep(pause(50, 300)).await;
             }
-            Some(_) => return false,
+            Some(Err(_)) => return false,
         }
     }
     false
@@ -439,7 +436,7 @@ pub(super) async fn give(world: &Arc<World>, handoff: &Handoff) {
     let role = if by.is_some() { ActorRole::Agent } else { ActorRole::Operator };
     for _ in 0..4 {
         let given = |now: Micros| {
-            let kind = Kind::Answer(Box::new(Answer {
+            let kind = Answer {
                 task_id: handoff.task_id,
                 handoff_id: handoff.id,
                 number,
@@ -447,10 +444,10 @@ pub(super) async fn give(world: &Arc<World>, handoff: &Handoff) {
                 content: words(now),
                 whole: number.to_be_bytes().to_vec(),
                 key: None,
-            }));
+            };
             command(now, actor(role, by.as_ref()), kind)
         };
-        let reply = world.any_broker().call(world, given, None).await;
+        let reply = world.any_broker().call(world, given).await;
         world.note(|| {
             let id = super::books::short(handoff.id);
             format!("question {number} of {id} is answered: {}", reply.is_some())

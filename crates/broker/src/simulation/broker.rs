@@ -25,12 +25,15 @@ use crate::dispatch::dispatcher::{self, Dispatcher};
 use crate::dispatch::inboxes::Inboxes;
 use crate::dispatch::transport::webhook::WebhookTransport;
 use crate::dispatch::transport::{Transport, Transports};
-use crate::ledger::command::{Command, LedgerError, Reply};
+use crate::ledger::command::Call;
+use crate::ledger::commands::{AnyCommand, AnyReply, Queued, Submit};
 use crate::ledger::context::Rules;
+use crate::ledger::reply::{LedgerError, SubmissionReply};
 use crate::ledger::{self, Ledger, Outbound, Outgoing};
 use crate::metrics::Metrics;
 use crate::recovery::Sweeper;
 use crate::vault::Vault;
+use handoffd_core::domain::ids::Micros;
 use handoffd_core::domain::redaction::RedactionPolicy;
 use handoffd_core::domain::window::ContextSettings;
 use handoffd_core::gate::schema::Schemas;
@@ -323,23 +326,58 @@ impl Broker {
     }
 
     /// Sends a request over a network that may lose the request or the answer. `None` where the outcome is unknown.
-    pub(super) async fn call(
+    pub(super) async fn call<C: Queued>(
         &self,
         world: &World,
-        make: impl FnOnce(handoffd_core::domain::ids::Micros) -> Command,
-        outgoing: Option<Outgoing>,
-    ) -> Option<std::result::Result<Reply, LedgerError>> {
+        make: impl FnOnce(Micros) -> (Call, C),
+    ) -> Option<std::result::Result<C::Reply, LedgerError>> {
+        self.reach(world, async |now| {
+            let (call, command) = make(now);
+            self.ledger.handle(call, command).await
+        })
+        .await
+    }
+
+    /// The same with one of several commands.
+    pub(super) async fn call_any(
+        &self,
+        world: &World,
+        make: impl FnOnce(Micros) -> (Call, AnyCommand),
+    ) -> Option<std::result::Result<AnyReply, LedgerError>> {
+        self.reach(world, async |now| {
+            let (call, command) = make(now);
+            self.ledger.handle_any(call, command).await
+        })
+        .await
+    }
+
+    /// The same with a submission.
+    pub(super) async fn submit(
+        &self,
+        world: &World,
+        make: impl FnOnce(Micros) -> (Call, Submit),
+        outgoing: Outgoing,
+    ) -> Option<std::result::Result<SubmissionReply, LedgerError>> {
+        self.reach(world, async |now| {
+            let (call, submit) = make(now);
+            Ok(self.ledger.submit(call, submit, outgoing).await?.reply)
+        })
+        .await
+    }
+
+    async fn reach<R>(
+        &self,
+        world: &World,
+        handle: impl AsyncFnOnce(Micros) -> std::result::Result<R, LedgerError>,
+    ) -> Option<std::result::Result<R, LedgerError>> {
         tokio::time::sleep(pause(0, 8)).await;
         if world.fails(world.weather.call_lost) {
             return None;
         }
-        let command = make(self.clock.now());
+        let now = self.clock.now();
         let handled = async {
             self.host.moves().await;
-            match outgoing {
-                Some(outgoing) => Ok(self.ledger.submit(command, outgoing).await?.reply),
-                None => self.ledger.handle(command).await,
-            }
+            handle(now).await
         };
         let reply = tokio::select! {
             biased;

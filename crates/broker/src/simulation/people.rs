@@ -6,8 +6,8 @@ use super::asks::{actor, agents, command, words};
 use super::broker::Broker;
 use super::dice::{below, chance, one_of, pause};
 use super::world::{World, tenant};
-use crate::ledger::command::{
-    CancelTask, Command, CompleteTask, Discard, Kind, Release, Resolve, TopUp,
+use crate::ledger::commands::{
+    AnyCommand, CancelTask, CompleteTask, Discard, Queued, Release, Resolve, TopUp,
 };
 use handoffd_core::domain::agent::{Agent, Delivery};
 use handoffd_core::domain::dead_letter::DeadLetterStatus;
@@ -40,9 +40,8 @@ pub(super) async fn operate(world: Arc<World>) {
         tokio::time::sleep(pause(200, 900)).await;
         let Some(kind) = decision(&world).await else { continue };
         let broker = world.any_broker();
-        let decide =
-            |now: Micros| -> Command { command(now, actor(ActorRole::Operator, None), kind(now)) };
-        let reply = broker.call(&world, decide, None).await;
+        let decide = |now: Micros| command(now, actor(ActorRole::Operator, None), kind(now));
+        let reply = broker.call_any(&world, decide).await;
         world.note(|| match &reply {
             None => "the operator hears nothing".to_owned(),
             Some(Ok(_)) => "the operator's word is taken".to_owned(),
@@ -51,7 +50,7 @@ pub(super) async fn operate(world: Arc<World>) {
     }
 }
 
-type Decision = Box<dyn FnOnce(Micros) -> Kind + Send>;
+type Decision = Box<dyn FnOnce(Micros) -> AnyCommand + Send>;
 
 /// Reads the operator's view without faults: only decisions are subject to faults.
 async fn decision(world: &World) -> Option<Decision> {
@@ -78,7 +77,7 @@ async fn resolution(world: &World) -> Option<Decision> {
         agents.push(id.clone());
     }
     Some(Box::new(move |now| {
-        Kind::Resolve(Box::new(Resolve {
+        Resolve {
             escalation_id: row.id,
             task_id: row.task_id,
             handoff_id: row.handoff_id,
@@ -86,7 +85,8 @@ async fn resolution(world: &World) -> Option<Decision> {
             edge: None,
             resolution: Some(resolution),
             content: Some(words(now)),
-        }))
+        }
+        .into_any()
     }))
 }
 
@@ -102,10 +102,10 @@ async fn appeal(world: &World) -> Option<Decision> {
     Some(Box::new(move |now| {
         let (handoff_id, task_id, content) = (row.handoff_id, row.task_id, words(now));
         if !upheld {
-            return Kind::Discard(Box::new(Discard { handoff_id, task_id, content }));
+            return Discard { handoff_id, task_id, content }.into_any();
         }
         let target = row.target.filter(|id| id.as_str().starts_with('w'));
-        Kind::Release(Box::new(Release {
+        Release {
             handoff_id,
             task_id,
             source: row.source,
@@ -122,7 +122,8 @@ async fn appeal(world: &World) -> Option<Decision> {
             repeat: None,
             waived: row.failures,
             content,
-        }))
+        }
+        .into_any()
     }))
 }
 
@@ -134,20 +135,15 @@ async fn about_a_task(world: &World, which: u64) -> Option<Decision> {
     let task_id: TaskId = one_of(&tasks).id;
     let often = chance(350);
     Some(Box::new(move |now| match which {
-        7 if often => Kind::CancelTask(Box::new(CancelTask {
+        7 if often => CancelTask {
             task_id,
             by: None,
             grace_until: now.plus(pause(0, 1_500)),
             content: words(now),
-        })),
-        8 if often => {
-            Kind::CompleteTask(Box::new(CompleteTask { task_id, by: None, content: words(now) }))
         }
-        _ => Kind::TopUp(Box::new(TopUp {
-            task_id,
-            add: Usd(below(100) as i64),
-            content: words(now),
-        })),
+        .into_any(),
+        8 if often => CompleteTask { task_id, by: None, content: words(now) }.into_any(),
+        _ => TopUp { task_id, add: Usd(below(100) as i64), content: words(now) }.into_any(),
     }))
 }
 

@@ -9,7 +9,9 @@ use super::asks::{Draft, actor, command, kept};
 use super::books::short;
 use super::dice::{below, chance, pause, weighted};
 use super::world::{World, tenant};
-use crate::ledger::command::{AppendChunk, ClosedStream, Kind, LedgerError, Reply, StreamEnd};
+use crate::ledger::command::Call;
+use crate::ledger::commands::{AppendChunk, Chunked, ClosedStream, StreamEnd};
+use crate::ledger::reply::LedgerError;
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::handoff::Handoff;
 use handoffd_core::domain::ids::{HandoffId, Micros};
@@ -171,20 +173,20 @@ async fn add_once(
 ) -> ChunkOutcome {
     let id = draft.handoff;
     let broker = world.any_broker();
-    let reply = broker.call(world, |now| chunk(draft, seq, end, now), None).await;
+    let reply = broker.call(world, |now| chunk(draft, seq, end, now)).await;
     world.note(|| {
         let said = match &reply {
             None => "no answer".to_owned(),
-            Some(Ok(Reply::Handoff { .. })) => "taken".to_owned(),
+            Some(Ok(Chunked::Taken(_))) => "taken".to_owned(),
             Some(Ok(_)) => "not the next".to_owned(),
             Some(Err(err)) => err.to_string(),
         };
         format!("chunk {seq} of {} ({end:?}): {said}", short(id))
     });
     match reply {
-        Some(Ok(Reply::Handoff { .. })) => ChunkOutcome::Taken,
+        Some(Ok(Chunked::Taken(_))) => ChunkOutcome::Taken,
         // As the door finds a repeat: by the content under its number.
-        Some(Ok(Reply::OutOfOrder { handoff })) if is_known(&handoff, seq) => {
+        Some(Ok(Chunked::OutOfOrder(handoff))) if is_known(&handoff, seq) => {
             if is_own(world, id, seq).await { ChunkOutcome::Taken } else { ChunkOutcome::Ended }
         }
         Some(Err(LedgerError::Unavailable | LedgerError::Overloaded)) | None => {
@@ -203,12 +205,7 @@ fn is_known(handoff: &Handoff, seq: i64) -> bool {
 }
 
 /// A chunk as intake makes it a command.
-fn chunk(
-    draft: &Draft,
-    seq: i64,
-    end: Option<Ending>,
-    now: Micros,
-) -> crate::ledger::command::Command {
+fn chunk(draft: &Draft, seq: i64, end: Option<Ending>, now: Micros) -> (Call, AppendChunk) {
     let bytes = canonical::to_vec(&document(draft.handoff, seq));
     let end = end.map(|end| match end {
         Ending::Closes(long) => StreamEnd::Closed(Box::new(ClosedStream {
@@ -233,7 +230,7 @@ fn chunk(
         due_at: now.plus(IDLE),
         end,
     };
-    command(now, actor(ActorRole::Agent, Some(&draft.source)), Kind::Chunk(Box::new(append)))
+    command(now, actor(ActorRole::Agent, Some(&draft.source)), append)
 }
 
 /// A pull receiver's reading of a stream, page by page from any broker until its end.

@@ -9,7 +9,7 @@ use super::pieces::{self, is_opening, is_whole};
 use super::senders::{fresh_id, lent, ruling};
 use super::wire::{Answer, Arrival};
 use super::world::{World, agent, tenant};
-use crate::ledger::command::{Kind, Lease, Reply, VerdictKind};
+use crate::ledger::commands::{Lease, Leased, VerdictKind};
 use handoffd_core::domain::handoff::{DeliveryMode, Handoff};
 use handoffd_core::domain::ids::{AgentId, ExecutionId, HandoffId, TaskId};
 use handoffd_core::evidence::record::Actor;
@@ -230,9 +230,8 @@ pub(super) async fn pull(world: Arc<World>, who: AgentId) {
                 attempt: claim.attempt,
                 verdict_by: now.plus(VERDICT),
             };
-            let asked =
-                broker.call(&world, |now| command(now, Actor::broker(), Kind::Lease(lease)), None);
-            let Some(Ok(Reply::Leased { handoff, .. })) = asked.await else { continue };
+            let asked = broker.call(&world, |now| command(now, Actor::broker(), lease));
+            let Some(Ok(Some(Leased { handoff, .. }))) = asked.await else { continue };
             world.books().leased(&handoff);
             world.books().sends(handoff.id, &claim.body);
             if is_opening(&claim.body) {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::asks::{Draft, Form, agents, command, give, submit, submit_all};
 use super::dice::{below, chance, one_of, pause};
 use super::world::{World, agent, tenant};
-use crate::ledger::command::{DeadLetter, Kind, Refuse};
+use crate::ledger::commands::{DeadLetter, Refuse};
 use handoffd_core::domain::failure::{Code, Failure, Stage};
 use handoffd_core::domain::handoff::HandoffStatus;
 use handoffd_core::domain::ids::{AgentId, ExecutionId, HandoffId, TaskId};
@@ -162,34 +162,30 @@ async fn keep_for_a_person(world: &Arc<World>, me: &AgentId, task: TaskId) {
     for _ in 0..5 {
         let broker = world.any_broker();
         let reply = broker
-            .call(
-                world,
-                |now| {
-                    let refuse = Refuse {
-                        task_id: Some(task),
-                        handoff_id: Some(draft.handoff),
-                        parent_handoff_id: None,
-                        from: None,
-                        to: None,
-                        counted: None,
-                        recovery: None,
-                        failures: vec![found.clone()],
-                        content: super::asks::words(now),
-                        whole: Some(draft.body.clone()),
-                        safety: None,
-                        dead_letter: Some(Box::new(DeadLetter {
-                            handoff: draft.derived(HandoffStatus::DeadLettered, now),
-                            content: draft.content(now),
-                            checkpoint: draft.state(),
-                            personal: Vec::new(),
-                            idempotency_key: None,
-                        })),
-                    };
-                    let actor = super::asks::actor(ActorRole::Agent, Some(me));
-                    command(now, actor, Kind::Refuse(Box::new(refuse)))
-                },
-                None,
-            )
+            .call(world, |now| {
+                let refuse = Refuse {
+                    task_id: Some(task),
+                    handoff_id: Some(draft.handoff),
+                    parent_handoff_id: None,
+                    from: None,
+                    to: None,
+                    counted: None,
+                    recovery: None,
+                    failures: vec![found.clone()],
+                    content: super::asks::words(now),
+                    whole: Some(draft.body.clone()),
+                    safety: None,
+                    dead_letter: Some(Box::new(DeadLetter {
+                        handoff: draft.derived(HandoffStatus::DeadLettered, now),
+                        content: draft.content(now),
+                        checkpoint: draft.state(),
+                        personal: Vec::new(),
+                        idempotency_key: None,
+                    })),
+                };
+                let actor = super::asks::actor(ActorRole::Agent, Some(me));
+                command(now, actor, refuse)
+            })
             .await;
         if matches!(reply, Some(Ok(_))) {
             return;

@@ -18,7 +18,7 @@ use super::super::transport::{
 use super::super::webhook::VerdictClock;
 use super::{Dispatcher, DispatcherState, SETTLE_PAUSE_MAX};
 use crate::early_replies::{EarlyReply, EarlyVerdict, ExpectedReply};
-use crate::ledger::command::Outcome;
+use crate::ledger::commands::Outcome;
 use handoffd_core::domain::agent::AgentState;
 use handoffd_core::domain::content_coding::Coding;
 use handoffd_core::domain::handoff::DeliveryMode;

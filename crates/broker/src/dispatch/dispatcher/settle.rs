@@ -7,7 +7,9 @@ use serde_json::Value;
 use super::super::answer::{AttemptOutcome, FailureClass};
 use super::super::lanes::Health;
 use super::{Dispatcher, DispatcherState, SETTLE_PAUSE, SETTLE_PAUSE_MAX};
-use crate::ledger::command::{Command, Kind, LedgerError, Outcome, Reply, Settle, content};
+use crate::ledger::command::{Call, content};
+use crate::ledger::commands::{Outcome, Settle};
+use crate::ledger::reply::LedgerError;
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::ids::Micros;
 use handoffd_core::evidence::record::{Actor, ActorRole};
@@ -119,7 +121,7 @@ impl Dispatcher {
         let DispatcherState { parts, ledger, .. } = &*self.0;
         let Some(ledger) = ledger.get() else { return false };
         let now = parts.clock.now();
-        let command = Command {
+        let call = Call {
             tenant: claim.tenant.clone(),
             at: now,
             actor: match outcome {
@@ -131,33 +133,33 @@ impl Dispatcher {
                     key_id: key_id.map(str::to_owned),
                 },
             },
-            kind: Kind::Settle(Box::new(Settle {
-                task_id: claim.task_id,
-                handoff_id: claim.handoff_id,
-                attempt: claim.attempt,
-                begun_at,
-                outcome,
-                content: answer.map(|mut answer| {
-                    if let Some(words) = answer.as_object_mut() {
-                        self.0.parts.redaction.redact_words(words);
-                    }
-                    content(&canonical::to_vec(&answer), now)
-                }),
-                lease_until: now.plus(parts.settings.lease),
-                row,
-            })),
+        };
+        let command = Settle {
+            task_id: claim.task_id,
+            handoff_id: claim.handoff_id,
+            attempt: claim.attempt,
+            begun_at,
+            outcome,
+            content: answer.map(|mut answer| {
+                if let Some(words) = answer.as_object_mut() {
+                    self.0.parts.redaction.redact_words(words);
+                }
+                content(&canonical::to_vec(&answer), now)
+            }),
+            lease_until: now.plus(parts.settings.lease),
+            row,
         };
         let receiver = (claim.tenant.clone(), claim.target.clone());
         let mut pause = SETTLE_PAUSE;
         loop {
             // If handoffs wait for this slot, it becomes free as soon as possible.
             let in_no_hurry = self.0.lanes.has_room(&receiver);
-            match ledger.settle(command.clone(), in_no_hurry).await {
-                Ok(Reply::Superseded) => {
+            match ledger.settle(call.clone(), command.clone(), in_no_hurry).await {
+                Ok(None) => {
                     tracing::info!("the attempt was superseded");
                     return false;
                 }
-                Ok(_) => return true,
+                Ok(Some(_)) => return true,
                 Err(LedgerError::Unavailable | LedgerError::Overloaded) => {
                     tokio::select! {
                         biased;

@@ -1,26 +1,102 @@
-//! Decisions on escalations: what a person says, or what happens when nobody does.
+//! Decide on an escalation.
 
-use super::case::{Case, open_of};
-use super::command::{Command, LedgerError, Reply, Resolve};
-use super::context::Context;
-use super::draft::publish;
-use super::failing::resume_leases;
-use super::plan::{Change, Decision};
-use super::returns;
-use super::streams;
-use super::tasks::{finish_open, person, withdraw_open};
-use super::verdict::expired;
+use crate::ledger::case::{Case, open_of};
+use crate::ledger::command::{Call, Command};
+use crate::ledger::context::Context;
+use crate::ledger::draft::publish;
+use crate::ledger::failing::{expired, resume_leases};
+use crate::ledger::needs::Rows;
+use crate::ledger::plan::{Change, Decision};
+use crate::ledger::reply::LedgerError;
+use crate::ledger::returns;
+use crate::ledger::streams;
+use crate::ledger::tasks::{finish_open, person, withdraw_open};
 use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::escalation::{
     Escalation, EscalationOutcome, EscalationStatus, Resolution,
 };
 use handoffd_core::domain::event::{Event, EventType};
 use handoffd_core::domain::handoff::{Handoff, HandoffEvent, HandoffStatus};
-use handoffd_core::domain::ids::AgentId;
+use handoffd_core::domain::ids::{AgentId, EscalationId, HandoffId, TaskId};
 use handoffd_core::domain::ruling::{OtherEdge, Standing, Trigger};
 use handoffd_core::domain::task::{Task, TaskEvent};
-use handoffd_core::evidence::record::{Actor, RecordDraft, RecordKind};
+use handoffd_core::evidence::record::{Actor, RecordContent, RecordDraft, RecordKind};
 use handoffd_store::store::{BatchState, DeadLetterRow};
+
+/// A decision on an escalation.
+#[derive(Debug, Clone)]
+pub struct Resolve {
+    pub escalation_id: EscalationId,
+    pub task_id: TaskId,
+    /// The handoff that failed.
+    pub handoff_id: Option<HandoffId>,
+    /// Agents that must be known: the failed receiver, the one to reassign to.
+    pub agents: Vec<AgentId>,
+    /// What a person decided; none where nobody did in time.
+    pub resolution: Option<Resolution>,
+    /// The rules of the edge to the agent that gets the handoff by a person's word, where a contract rules it.
+    pub edge: Option<Box<OtherEdge>>,
+    /// The reason in the person's words.
+    pub content: Option<RecordContent>,
+}
+
+/// An escalation that was decided, and its task, as they are now.
+#[derive(Debug)]
+pub struct Resolved {
+    pub row: Escalation,
+    pub task: Task,
+}
+
+impl Command for Resolve {
+    type Reply = Resolved;
+    const NAME: &'static str = "resolve";
+
+    fn needs(&self, rows: &mut Rows<'_>) {
+        rows.caps([]);
+        rows.whole_task(self.task_id);
+        rows.handoffs(self.handoff_id);
+        for id in &self.agents {
+            rows.agent(id);
+        }
+    }
+
+    /// A person decides, or time does.
+    fn decide(&self, state: &BatchState, call: &Call, context: &Context) -> Decision<Self::Reply> {
+        let key = (call.tenant.clone(), self.escalation_id);
+        let row = state
+            .escalations
+            .get(&key)
+            .filter(|row| row.is_open() && row.task_id == self.task_id)
+            .ok_or_else(|| {
+                LedgerError::Conflict("this escalation was decided before".to_owned())
+            })?;
+        let mut task = state
+            .tasks
+            .get(&(call.tenant.clone(), row.task_id))
+            .cloned()
+            .ok_or(LedgerError::NotFound("task"))?;
+        let due = row.timeout_at <= call.at;
+        if self.resolution.is_none() && !due {
+            return Err(LedgerError::Conflict("this escalation still has time".to_owned()));
+        }
+        task.status = task.status.next(TaskEvent::Resume)?;
+        // The count of failures begins anew, whoever decides.
+        task.failures = 0;
+        task.course.failing.clear();
+        let (row, changes) = (row.clone(), Vec::new());
+        let mut decider = Decider { state, call, context, row, task, ended: None, changes };
+        let (status, outcome) = match &self.resolution {
+            Some(resolution) => {
+                decider.carry_out(resolution, self.edge.as_deref())?;
+                (EscalationStatus::Resolved, resolution.outcome())
+            }
+            None => (EscalationStatus::TimedOut, decider.time_out()?),
+        };
+        let again = resume_leases(state, call, context, &decider.task, None);
+        decider.changes.extend(again);
+        Ok(decider.close(self, status, outcome))
+    }
+}
 
 /// Why a dead letter was kept that no person released in time: a code.
 const ESCALATION_TIMEOUT: &str = "ESCALATION_TIMEOUT";
@@ -28,7 +104,7 @@ const ESCALATION_TIMEOUT: &str = "ESCALATION_TIMEOUT";
 /// An escalation with its task, as they will be.
 struct Decider<'a> {
     state: &'a BatchState,
-    command: &'a Command,
+    call: &'a Call,
     context: &'a Context,
     row: Escalation,
     task: Task,
@@ -37,58 +113,18 @@ struct Decider<'a> {
     changes: Vec<Change>,
 }
 
-/// A person decides, or time does.
-pub(super) fn resolve(
-    state: &BatchState,
-    command: &Command,
-    context: &Context,
-    resolve: &Resolve,
-) -> Decision {
-    let key = (command.tenant.clone(), resolve.escalation_id);
-    let row = state
-        .escalations
-        .get(&key)
-        .filter(|row| row.is_open() && row.task_id == resolve.task_id)
-        .ok_or_else(|| LedgerError::Conflict("this escalation was decided before".to_owned()))?;
-    let mut task = state
-        .tasks
-        .get(&(command.tenant.clone(), row.task_id))
-        .cloned()
-        .ok_or(LedgerError::NotFound("task"))?;
-    let due = row.timeout_at <= command.at;
-    if resolve.resolution.is_none() && !due {
-        return Err(LedgerError::Conflict("this escalation still has time".to_owned()));
-    }
-    task.status = task.status.next(TaskEvent::Resume)?;
-    // The count of failures begins anew, whoever decides.
-    task.failures = 0;
-    task.course.failing.clear();
-    let (row, changes) = (row.clone(), Vec::new());
-    let mut decider = Decider { state, command, context, row, task, ended: None, changes };
-    let (status, outcome) = match &resolve.resolution {
-        Some(resolution) => {
-            decider.carry_out(resolution, resolve.edge.as_deref())?;
-            (EscalationStatus::Resolved, resolution.outcome())
-        }
-        None => (EscalationStatus::TimedOut, decider.time_out()?),
-    };
-    let again = resume_leases(state, command, context, &decider.task, None);
-    decider.changes.extend(again);
-    Ok(decider.close(resolve, status, outcome))
-}
-
 impl<'a> Decider<'a> {
     fn failed(&self) -> Option<Handoff> {
         let id = self.row.handoff_id?;
-        let known = || self.state.handoffs.get(&(self.command.tenant.clone(), id)).cloned();
+        let known = || self.state.handoffs.get(&(self.call.tenant.clone(), id)).cloned();
         self.ended.clone().or_else(known)
     }
 
     /// What the recovery has under way: the task's current handoff, where it is open.
     fn under_way(&self) -> Option<&'a Handoff> {
-        open_of(self.state, self.command, self.task.id)
+        open_of(self.state, self.call, self.task.id)
             .into_iter()
-            .filter_map(|id| self.state.handoffs.get(&(self.command.tenant.clone(), id)))
+            .filter_map(|id| self.state.handoffs.get(&(self.call.tenant.clone(), id)))
             .find(|handoff| handoff.fencing_token == self.task.fence)
     }
 
@@ -132,19 +168,19 @@ impl<'a> Decider<'a> {
             }
             Resolution::Cancel => {
                 self.task.status = self.task.status.next(TaskEvent::Cancel)?;
-                let at = self.command.at;
+                let at = self.call.at;
                 let more =
-                    withdraw_open(self.state, self.command, self.context, &mut self.task, at)?;
+                    withdraw_open(self.state, self.call, self.context, &mut self.task, at)?;
                 self.changes.extend(more);
-                self.changes.extend(returns::take_out(self.command, &mut self.task, None));
+                self.changes.extend(returns::take_out(self.call, &mut self.task, None));
                 self.record(RecordKind::TaskCanceled, EventType::TaskCanceled);
                 Ok(())
             }
             Resolution::Complete => {
                 self.task.status = self.task.status.next(TaskEvent::Complete)?;
-                let more = finish_open(self.state, self.command, self.context, &mut self.task)?;
+                let more = finish_open(self.state, self.call, self.context, &mut self.task)?;
                 self.changes.extend(more);
-                self.changes.extend(returns::take_out(self.command, &mut self.task, None));
+                self.changes.extend(returns::take_out(self.call, &mut self.task, None));
                 self.record(RecordKind::TaskCompleted, EventType::TaskCompleted);
                 Ok(())
             }
@@ -194,7 +230,7 @@ impl<'a> Decider<'a> {
     }
 
     fn is_live(&self, id: &AgentId) -> bool {
-        let key = (self.command.tenant.clone(), id.clone());
+        let key = (self.call.tenant.clone(), id.clone());
         self.state.agents.get(&key).is_some_and(|row| row.agent.is_live())
     }
 
@@ -225,12 +261,12 @@ impl<'a> Decider<'a> {
 
     /// The handoff that went to the person, while it waits for the answer.
     fn unanswered(&self) -> Option<&'a Handoff> {
-        let key = (self.command.tenant.clone(), self.row.handoff_id?);
+        let key = (self.call.tenant.clone(), self.row.handoff_id?);
         self.state.handoffs.get(&key).filter(|one| one.status == HandoffStatus::Pending)
     }
 
     fn case(&self, handoff: &Handoff) -> Case<'a> {
-        Case::of(self.state, self.command, self.context, self.task.clone(), handoff.clone())
+        Case::of(self.state, self.call, self.context, self.task.clone(), handoff.clone())
     }
 
     fn take(&mut self, case: Case<'a>) {
@@ -277,7 +313,7 @@ impl<'a> Decider<'a> {
     }
 
     fn dead_letter(&mut self) -> Result<(), LedgerError> {
-        let command = self.command;
+        let call = self.call;
         self.with_failed(|case| {
             case.handoff.status = case.handoff.status.next(HandoffEvent::DeadLetter)?;
             case.handoff.reason = Some(ESCALATION_TIMEOUT.to_owned());
@@ -295,7 +331,7 @@ impl<'a> Decider<'a> {
                 reason: ESCALATION_TIMEOUT.to_owned(),
                 failures: Vec::new(),
                 status: DeadLetterStatus::Open,
-                created_at: command.at,
+                created_at: call.at,
                 resolved_at: None,
                 resolved_by: None,
             }));
@@ -304,13 +340,12 @@ impl<'a> Decider<'a> {
     }
 
     fn record(&mut self, kind: RecordKind, event_type: EventType) {
-        let command = self.command;
-        let mut draft =
-            RecordDraft::new(command.tenant.clone(), kind, command.at, command.actor.clone());
+        let call = self.call;
+        let mut draft = RecordDraft::new(call.tenant.clone(), kind, call.at, call.actor.clone());
         draft.task_id = Some(self.task.id);
         draft.status = Some(self.task.status.as_str());
         self.changes.push(Change::Record(Box::new(draft)));
-        self.changes.push(publish(Event::of_task(event_type, &self.task, command.at)));
+        self.changes.push(publish(Event::of_task(event_type, &self.task, call.at)));
     }
 
     fn close(
@@ -318,17 +353,17 @@ impl<'a> Decider<'a> {
         resolve: &Resolve,
         status: EscalationStatus,
         outcome: EscalationOutcome,
-    ) -> (Vec<Change>, Reply) {
-        let command = self.command;
+    ) -> (Vec<Change>, Resolved) {
+        let call = self.call;
         self.row.status = status;
-        self.row.resolved_at = Some(command.at);
-        self.row.resolved_by = Some(person(command));
+        self.row.resolved_at = Some(call.at);
+        self.row.resolved_by = Some(person(call));
         self.row.resolution = Some(outcome);
         let mut draft = RecordDraft::new(
-            command.tenant.clone(),
+            call.tenant.clone(),
             RecordKind::EscalationResolved,
-            command.at,
-            command.actor.clone(),
+            call.at,
+            call.actor.clone(),
         );
         if outcome == EscalationOutcome::TimedOutResumed {
             // The synthetic identity acts, through the broker.
@@ -340,12 +375,12 @@ impl<'a> Decider<'a> {
         draft.status = self.row.handoff_id.is_none().then(|| self.task.status.as_str());
         draft.reason = Some(outcome.as_str().to_owned());
         draft.content.clone_from(&resolve.content);
-        self.task.updated_at = command.at;
+        self.task.updated_at = call.at;
         // Why the task moved stands before how it did.
         self.changes.insert(0, Change::Record(Box::new(draft)));
         self.changes.push(Change::Task(self.task.clone()));
         self.changes.push(Change::Escalation(self.row.clone()));
-        let reply = Reply::Escalation { row: self.row, task: self.task };
+        let reply = Resolved { row: self.row, task: self.task };
         (self.changes, reply)
     }
 }

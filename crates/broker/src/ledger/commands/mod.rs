@@ -1,0 +1,264 @@
+//! The commands, one file each: the request, the rows that it reads, the decision and the reply.
+
+use super::command::{Call, Command};
+use super::context::Context;
+pub use super::contracts::Repeat;
+use super::needs::Rows;
+use super::plan::Decision;
+pub use super::refusal::Counted;
+use super::reply::{HandoffReply, SubmissionReply};
+pub use super::submission::{Submit, SubmitBranch, SubmitGroup};
+use handoffd_store::store::{BatchState, Needs};
+
+pub mod adopt_states;
+pub mod answer;
+pub mod append_chunk;
+pub mod ask;
+pub mod cancel_task;
+pub mod change_agent;
+pub mod change_master_key;
+pub mod change_subscription;
+pub mod change_tree_key;
+pub mod complete_task;
+pub mod compress;
+pub mod create_agent;
+pub mod create_key;
+pub mod create_subscription;
+pub mod disable_subscriber;
+pub mod discard;
+pub mod erase_next;
+pub mod expire;
+pub mod finish_erasure;
+pub mod keep_dead_letter;
+pub mod lease;
+pub mod place_hold;
+pub mod purge_next;
+pub mod put_checkpoint;
+pub mod put_contract;
+pub mod put_payload_schema;
+pub mod record_opinion;
+pub mod refuse;
+pub mod refuse_chunk;
+pub mod release;
+pub mod release_group;
+pub mod release_hold;
+pub mod request_erasure;
+pub mod resolve;
+pub mod restore_checkpoint;
+pub mod revoke_key;
+pub mod set_cap;
+pub mod settle;
+pub mod submit;
+pub mod submit_group;
+pub mod take_over;
+pub mod top_up;
+pub mod verdict;
+
+pub use adopt_states::AdoptStates;
+pub use answer::Answer;
+pub use append_chunk::{AppendChunk, Chunked, ClosedStream, StreamEnd};
+pub use ask::Ask;
+pub use cancel_task::CancelTask;
+pub use change_agent::{AgentChange, ChangeAgent, SecretsChange};
+pub use change_master_key::ChangeMasterKey;
+pub use change_subscription::{ChangeSubscription, SubscriptionChange};
+pub use change_tree_key::ChangeTreeKey;
+pub use complete_task::CompleteTask;
+pub use compress::Compress;
+pub use create_agent::CreateAgent;
+pub use create_key::CreateKey;
+pub use create_subscription::CreateSubscription;
+pub use disable_subscriber::DisableSubscriber;
+pub use discard::Discard;
+pub use erase_next::EraseNext;
+pub use expire::Expire;
+pub use finish_erasure::FinishErasure;
+pub use keep_dead_letter::KeepDeadLetter;
+pub use lease::{Lease, Leased};
+pub use place_hold::PlaceHold;
+pub use purge_next::PurgeNext;
+pub use put_checkpoint::PutCheckpoint;
+pub use put_contract::{PutContract, PutContractReply};
+pub use put_payload_schema::{PutPayloadSchema, PutPayloadSchemaReply};
+pub use record_opinion::RecordOpinion;
+pub use refuse::{DeadLetter, Refuse};
+pub use refuse_chunk::RefuseChunk;
+pub use release::Release;
+pub use release_group::ReleaseGroup;
+pub use release_hold::ReleaseHold;
+pub use request_erasure::RequestErasure;
+pub use resolve::{Resolve, Resolved};
+pub use restore_checkpoint::RestoreCheckpoint;
+pub use revoke_key::RevokeKey;
+pub use set_cap::{CapChange, SetCap};
+pub use settle::{Outcome, Settle};
+pub use take_over::TakeOver;
+pub use top_up::TopUp;
+pub use verdict::{Verdict, VerdictKind};
+
+/// A command with the two ways between its own types and those of a queue that takes all.
+pub trait Queued: Command {
+    /// The command as one of all.
+    fn into_any(self) -> AnyCommand;
+
+    /// The reply to it; `None` where that is another command's.
+    fn reply(any: AnyReply) -> Option<Self::Reply>;
+}
+
+macro_rules! commands {
+    ($($command:ident),* $(,)?) => {
+        /// Any command.
+        #[derive(Debug, Clone)]
+        pub enum AnyCommand {
+            $(
+                #[doc = concat!("[`", stringify!($command), "`]")]
+                $command(Box<$command>),
+            )*
+        }
+
+        /// The reply to any command.
+        #[derive(Debug)]
+        pub enum AnyReply {
+            $(
+                #[doc = concat!("To [`", stringify!($command), "`].")]
+                $command(<$command as Command>::Reply),
+            )*
+        }
+
+        $(
+            impl Queued for $command {
+                fn into_any(self) -> AnyCommand {
+                    AnyCommand::$command(Box::new(self))
+                }
+
+                fn reply(any: AnyReply) -> Option<Self::Reply> {
+                    match any {
+                        AnyReply::$command(reply) => Some(reply),
+                        _ => None,
+                    }
+                }
+            }
+        )*
+
+        impl AnyCommand {
+            /// The change as a span attribute.
+            #[must_use]
+            pub const fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$command(_) => <$command as Command>::NAME,)*
+                }
+            }
+
+            /// Whether it changes objects whose states steer the broker.
+            #[must_use]
+            pub const fn changes_states(&self) -> bool {
+                match self {
+                    $(Self::$command(_) => <$command as Command>::CHANGES_STATES,)*
+                }
+            }
+
+            /// Whether its decision asks the caps for room.
+            #[must_use]
+            pub const fn asks_caps(&self) -> bool {
+                match self {
+                    $(Self::$command(_) => <$command as Command>::ASKS_CAPS,)*
+                }
+            }
+
+            /// Adds the rows that it reads to those of its batch.
+            pub fn needs(&self, call: &Call, needs: &mut Needs) {
+                let mut rows = Rows::new(&call.tenant, needs);
+                match self {
+                    $(Self::$command(command) => command.needs(&mut rows),)*
+                }
+            }
+
+            /// Decides over the loaded rows.
+            pub(super) fn decide(
+                &self,
+                state: &BatchState,
+                call: &Call,
+                context: &Context,
+            ) -> Decision<AnyReply> {
+                match self {
+                    $(
+                        Self::$command(command) => {
+                            let (changes, reply) = command.decide(state, call, context)?;
+                            Ok((changes, AnyReply::$command(reply)))
+                        }
+                    )*
+                }
+            }
+        }
+    };
+}
+
+impl AnyReply {
+    /// The reply of a command that moved a handoff.
+    pub(super) const fn handoff(&self) -> Option<&HandoffReply> {
+        match self {
+            Self::Verdict(reply)
+            | Self::Ask(reply)
+            | Self::Answer(reply)
+            | Self::TakeOver(reply)
+            | Self::Expire(reply)
+            | Self::Settle(Some(reply))
+            | Self::AppendChunk(Chunked::Taken(reply)) => Some(reply),
+            _ => None,
+        }
+    }
+
+    /// The reply to a submission, accepted or refused.
+    pub(super) const fn submission(&self) -> Option<&SubmissionReply> {
+        match self {
+            Self::Submit(reply) | Self::SubmitGroup(reply) | Self::Refuse(reply) => Some(reply),
+            _ => None,
+        }
+    }
+}
+
+commands! {
+    Submit,
+    SubmitGroup,
+    Refuse,
+    Verdict,
+    Ask,
+    Answer,
+    Settle,
+    Compress,
+    RecordOpinion,
+    AppendChunk,
+    RefuseChunk,
+    Lease,
+    TakeOver,
+    Expire,
+    PutCheckpoint,
+    CompleteTask,
+    CancelTask,
+    TopUp,
+    SetCap,
+    RestoreCheckpoint,
+    Resolve,
+    Release,
+    ReleaseGroup,
+    KeepDeadLetter,
+    Discard,
+    CreateAgent,
+    ChangeAgent,
+    PutContract,
+    PutPayloadSchema,
+    CreateSubscription,
+    ChangeSubscription,
+    DisableSubscriber,
+    CreateKey,
+    AdoptStates,
+    ChangeTreeKey,
+    ChangeMasterKey,
+    RevokeKey,
+    PlaceHold,
+    ReleaseHold,
+    RequestErasure,
+    EraseNext,
+    FinishErasure,
+    PurgeNext,
+}
