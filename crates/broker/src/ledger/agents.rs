@@ -1,6 +1,6 @@
 //! Decisions on agents and keys: who may do what is evidence too.
 
-use super::command::Call;
+use super::call::Call;
 use super::plan::Change;
 use handoffd_core::domain::ids::AgentId;
 use handoffd_core::evidence::record::{RecordContent, RecordDraft, RecordKind, RecordParty};

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::command::Call;
+use super::call::Call;
 use super::context::Context;
 use super::plan::Change;
 use handoffd_core::domain::cap::room::CapRequest;

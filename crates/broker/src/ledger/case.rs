@@ -1,14 +1,13 @@
 //! A handoff with its task, as they are and as they will be: how it is accepted, and how it ends.
 
-use super::command::Call;
+use super::call::Call;
 use super::context::Context;
 use super::draft::{draft_of, publish};
-use super::failing::resume_leases;
+use super::loaded::edges_of;
 use super::plan::Change;
-use super::questions;
 use super::reply::{HandoffReply, LedgerError};
 use super::returns;
-use super::tasks::person;
+use super::returns::resume_leases;
 use handoffd_core::domain::escalation::{Escalation, EscalationOutcome, EscalationStatus};
 use handoffd_core::domain::event::{Event, EventType};
 use handoffd_core::domain::funds::Spending;
@@ -238,7 +237,7 @@ impl<'a> Case<'a> {
         self.handoff.deadline_at = None;
         self.handoff.pulse = None;
         if self.was == HandoffStatus::InputRequired {
-            self.changes.push(questions::close(&self.handoff));
+            self.changes.push(returns::close_question(&self.handoff));
         }
         let agent = Some(&self.handoff.target);
         self.changes.extend(returns::take_out(self.call, &mut self.task, agent));
@@ -311,7 +310,7 @@ impl<'a> Case<'a> {
         let row = Escalation {
             status: EscalationStatus::Resolved,
             resolved_at: Some(self.call.at),
-            resolved_by: Some(person(self.call)),
+            resolved_by: Some(self.call.person()),
             resolution: Some(outcome),
             ..row.clone()
         };
@@ -431,23 +430,6 @@ impl<'a> Case<'a> {
         };
         (Vec::new(), reply)
     }
-}
-
-/// The edges of a task.
-pub(super) fn edges_of<'a>(state: &'a BatchState, call: &Call, task: TaskId) -> Vec<&'a Edge> {
-    state.edges.values().filter(|edge| edge.tenant == call.tenant && edge.task_id == task).collect()
-}
-
-/// The handoffs of a task that are still open.
-pub(super) fn open_of(state: &BatchState, call: &Call, task: TaskId) -> Vec<HandoffId> {
-    state
-        .handoffs
-        .values()
-        .filter(|handoff| {
-            handoff.tenant == call.tenant && handoff.task_id == task && !handoff.status.is_final()
-        })
-        .map(|handoff| handoff.id)
-        .collect()
 }
 
 /// How a handoff's sender addressed it: by an agent's id, `type:<agentType>` or `capability:<name>`.

@@ -3,12 +3,13 @@
 
 use std::fmt::Debug;
 
+pub use super::call::Call;
 use super::context::Context;
 use super::needs::Rows;
 use super::plan::Decision;
-use handoffd_core::domain::ids::{ContentId, Micros, TenantId};
+use handoffd_core::domain::ids::{ContentId, Micros};
 use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent};
-use handoffd_core::evidence::record::{Actor, RecordContent};
+use handoffd_core::evidence::record::RecordContent;
 use handoffd_store::clock;
 use handoffd_store::store::BatchState;
 
@@ -34,17 +35,6 @@ pub trait Command: Debug + Clone + Send + Sync + 'static {
     /// # Errors
     /// [`super::reply::LedgerError`]: it changes nothing.
     fn decide(&self, state: &BatchState, call: &Call, context: &Context) -> Decision<Self::Reply>;
-}
-
-/// The call that brings a command.
-#[derive(Debug, Clone)]
-pub struct Call {
-    /// The tenant of the change.
-    pub tenant: TenantId,
-    /// The caller's clock, which all rows of the change carry.
-    pub at: Micros,
-    /// The caller, for the record.
-    pub actor: Actor,
 }
 
 /// Content for a record: canonical bytes, committed to and packed.

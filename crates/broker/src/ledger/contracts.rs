@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::command::Call;
+use super::call::Call;
 use super::plan::Change;
 use super::reply::LedgerError;
 use handoffd_core::domain::ids::{HandoffId, Micros, TenantId};

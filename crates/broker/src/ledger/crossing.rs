@@ -1,10 +1,10 @@
 //! The commit of a handoff: fencing token, budget, edge, outbox row, record and event. A submission, the release of
 //! a dead letter and a handoff to another agent after a failure commit the same way.
 
-use super::case::edges_of;
-use super::command::Call;
+use super::call::Call;
 use super::context::Context;
 use super::draft::{draft_of, publish};
+use super::loaded::edges_of;
 use super::plan::Change;
 use super::returns;
 use super::submission::{draw, suspend_lease};

@@ -1,10 +1,9 @@
 //! Decisions on dead letters: an appeal upheld, refused again, or the end of it.
 
-use super::command::Call;
+use super::call::Call;
 use super::draft::draft_of;
 use super::plan::Change;
 use super::reply::{DeadLetterReply, LedgerError};
-use super::tasks::person;
 use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::failure::{Failure, primary};
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
@@ -37,7 +36,7 @@ pub(super) fn open<'a>(
 
 /// A dead letter after a person's decision.
 pub(super) fn decided(call: &Call, row: &DeadLetterRow, status: DeadLetterStatus) -> DeadLetterRow {
-    let (resolved_at, resolved_by) = (Some(call.at), Some(person(call)));
+    let (resolved_at, resolved_by) = (Some(call.at), Some(call.person()));
     DeadLetterRow { status, resolved_at, resolved_by, ..row.clone() }
 }
 

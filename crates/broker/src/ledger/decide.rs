@@ -1,7 +1,7 @@
 //! The decision: a command's own, the states that it changes for its record, and its part of the caps.
 
+use super::call::Call;
 use super::caps;
-use super::command::Call;
 use super::commands::{AnyCommand, AnyReply};
 use super::context::Context;
 use super::plan::{Change, Decision};

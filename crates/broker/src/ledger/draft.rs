@@ -1,6 +1,6 @@
 //! Drafts of records that name a handoff, and events as changes.
 
-use super::command::Call;
+use super::call::Call;
 use super::contracts;
 use super::plan::Change;
 use handoffd_core::domain::event::Event;

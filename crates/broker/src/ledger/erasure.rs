@@ -1,7 +1,7 @@
 //! Decisions on erasure and legal hold. An erasure goes in pages: each takes data away and appends the
 //! record that lists it, in one commit, so that at no moment anything is gone that no record explains.
 
-use super::command::Call;
+use super::call::Call;
 use super::reply::LedgerError;
 use handoffd_core::domain::ids::ErasureId;
 use handoffd_core::evidence::commitment::hash_text;

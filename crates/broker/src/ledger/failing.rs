@@ -1,29 +1,26 @@
 //! The failed end of a handoff: what it counts, and what its contract has follow it (specification §5).
 
-use super::case::{Case, addressed, asked, escalation_of, open_of};
-use super::command::Call;
-use super::context::Context;
+use super::case::{Case, addressed, asked, escalation_of};
 use super::crossing::{CrossingOrigin, HandoffCrossing, resent};
-use super::plan::Change;
+use super::failure::HandoffFailure;
+use super::loaded::open_of;
 use super::reply::LedgerError;
-use super::returns;
+use super::returns::resume_leases;
 use super::streams;
 use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::escalation::{EscalationOutcome, FAILURES_TO_ESCALATE};
+use handoffd_core::domain::escalation::FAILURES_TO_ESCALATE;
 use handoffd_core::domain::event::{Alert, EventType};
-use handoffd_core::domain::funds::Spending;
 use handoffd_core::domain::handoff::{
-    ALL_UNAVAILABLE, Handoff, HandoffEvent, HandoffStatus, Priority, is_reason_code,
+    ALL_UNAVAILABLE, Handoff, HandoffStatus, Priority, is_reason_code,
 };
-use handoffd_core::domain::ids::{AgentId, HandoffId};
+use handoffd_core::domain::ids::AgentId;
 use handoffd_core::domain::latency::LatencyClock;
 use handoffd_core::domain::policy::EdgePolicy;
 use handoffd_core::domain::residency::{Crossing, ResidencyRules};
-use handoffd_core::domain::ruling::{Next, Ruling, Standing, Trigger};
-use handoffd_core::domain::task::{Task, TaskEvent, TaskStatus};
+use handoffd_core::domain::ruling::{Next, Ruling, Standing};
+use handoffd_core::domain::task::{TaskEvent, TaskStatus};
 use handoffd_core::domain::window::ContextLimit;
-use handoffd_core::evidence::record::{RecordContent, RecordKind};
-use handoffd_store::store::BatchState;
+use handoffd_core::evidence::record::RecordKind;
 
 /// The longest reason kept with a handoff, in characters; what was said in full is its record's
 /// content.
@@ -31,28 +28,6 @@ const MAX_REASON: usize = 500;
 
 /// The same as a code.
 const ALL_UNAVAILABLE_CODE: &str = "ALL_PREFERRED_AGENTS_UNAVAILABLE";
-
-/// A failed end of a handoff.
-pub(super) struct HandoffFailure<'a> {
-    pub(super) event: HandoffEvent,
-    pub(super) kind: RecordKind,
-    pub(super) trigger: Trigger,
-    pub(super) reason: &'a str,
-    pub(super) content: Option<&'a RecordContent>,
-    /// Cumulative spending until then, as the receiver states it.
-    pub(super) spent: Option<Spending>,
-}
-
-impl HandoffFailure<'_> {
-    /// The outcome of an escalation that the failing handoff is.
-    const fn outcome(&self) -> EscalationOutcome {
-        match self.kind {
-            RecordKind::Rejected => EscalationOutcome::Rejected,
-            RecordKind::Expired => EscalationOutcome::Expired,
-            _ => EscalationOutcome::Failed,
-        }
-    }
-}
 
 impl Case<'_> {
     /// Whether the task stands where this handoff brought it: nothing was handed on since, and nobody
@@ -377,26 +352,6 @@ impl Case<'_> {
     }
 }
 
-/// Starts the lease anew of whoever handed on and has the task again: what it handed on has ended, and was
-/// not accepted. Not while a person is asked, who may send it on. `but` is decided on already.
-pub(super) fn resume_leases(
-    state: &BatchState,
-    call: &Call,
-    context: &Context,
-    task: &Task,
-    but: Option<HandoffId>,
-) -> Vec<Change> {
-    let waits = task.status.waits_for_person();
-    let Some(funds) = task.funds.as_deref().filter(|_| !waits) else { return Vec::new() };
-    open_of(state, call, task.id)
-        .into_iter()
-        .filter(|id| Some(*id) != but && funds.is_open(*id) && !funds.is_handed_on(*id))
-        .map(|id| &state.handoffs[&(call.tenant.clone(), id)])
-        .filter(|one| one.status == HandoffStatus::Accepted && one.deadline_at.is_none())
-        .map(|one| Change::Handoff(returns::resumed(one, call.at, context)))
-        .collect()
-}
-
 /// A reason as it may stand in a record: a code stays, free text becomes the kind's own code (a
 /// record cannot be erased, so nobody's words go there).
 pub(super) fn as_code(reason: &str, kind: RecordKind) -> String {
@@ -404,46 +359,5 @@ pub(super) fn as_code(reason: &str, kind: RecordKind) -> String {
         reason.to_owned()
     } else {
         format!("{}_BY_RECEIVER", kind.as_str())
-    }
-}
-
-/// No word in time.
-pub(super) const fn expired(reason: &str, trigger: Trigger) -> HandoffFailure<'_> {
-    HandoffFailure {
-        event: HandoffEvent::Expire,
-        kind: RecordKind::Expired,
-        trigger,
-        reason,
-        content: None,
-        spent: None,
-    }
-}
-
-/// The receiver, or the broker for it, says no.
-pub(super) const fn rejected<'a>(
-    reason: &'a str,
-    content: Option<&'a RecordContent>,
-) -> HandoffFailure<'a> {
-    HandoffFailure {
-        event: HandoffEvent::Reject,
-        kind: RecordKind::Rejected,
-        trigger: Trigger::Reject,
-        reason,
-        content,
-        spent: None,
-    }
-}
-
-pub(super) const fn failed<'a>(
-    reason: &'a str,
-    content: Option<&'a RecordContent>,
-) -> HandoffFailure<'a> {
-    HandoffFailure {
-        event: HandoffEvent::Fail,
-        kind: RecordKind::Failed,
-        trigger: Trigger::Error,
-        reason,
-        content,
-        spent: None,
     }
 }

@@ -4,16 +4,18 @@
 //! While a group is open its sender has the task: a branch's receiver works for its own part, and nobody hands the
 //! task on. What the branches come to is gathered there.
 
+use super::failure::HandoffFailure;
+use super::loaded::open_of;
+use super::returns::resume_leases;
 use std::collections::BTreeMap;
 
+use super::call::Call;
 use super::caps;
-use super::case::{Case, asked_of_nobody, escalation, open_of};
-use super::command::Call;
+use super::case::{Case, asked_of_nobody, escalation};
 use super::context::Context;
 use super::contracts;
 use super::crossing::{CrossingOrigin, HandoffCrossing};
 use super::draft::publish;
-use super::failing::{HandoffFailure, resume_leases};
 use super::plan::{Change, Decision};
 use super::reply::{LedgerError, SubmissionReply};
 use super::streams;

@@ -23,6 +23,7 @@ use handoffd_store::store::{DeliveryClaim, HandoffKey, ReceiverKey, Store};
 mod agents;
 #[cfg(test)]
 mod attempts_tests;
+mod call;
 mod capped;
 mod caps;
 mod case;
@@ -44,6 +45,7 @@ mod erasure;
 #[cfg(test)]
 mod erasure_tests;
 mod failing;
+mod failure;
 mod groups;
 #[cfg(test)]
 mod groups_tests;
@@ -51,6 +53,7 @@ pub mod health;
 mod last_claim;
 #[cfg(test)]
 mod lineage_tests;
+mod loaded;
 pub mod needs;
 mod opinions;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Decisions on second opinions that are asked for after the commit.
 
-use super::command::Call;
+use super::call::Call;
 use super::plan::Change;
 use super::submission::Submit;
 use handoffd_core::evidence::record::SafetyFacts;

@@ -10,11 +10,6 @@ use handoffd_core::domain::task::TaskStatus;
 use handoffd_core::evidence::commitment::{CommitmentSubject, commit};
 use handoffd_core::evidence::record::{RecordContent, RecordKind};
 
-/// Takes a question out of the sender's inbox.
-pub(super) fn close(handoff: &Handoff) -> Change {
-    Change::NoReturn((handoff.tenant.clone(), handoff.id))
-}
-
 pub(super) fn mark(handoff: &Handoff, whole: &[u8], key: Option<&String>) -> RequestMark {
     let digest = match &handoff.digest_salt[..] {
         [] => String::new(),

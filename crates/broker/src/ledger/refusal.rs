@@ -1,7 +1,7 @@
 //! Decisions on refusals: the record, the dead letter, and the failure that counts against the sender.
 
+use super::call::Call;
 use super::case::{addressed, escalation, party};
-use super::command::Call;
 use super::context::Context;
 use super::draft::{draft_of, publish};
 use super::plan::{Change, Decided};

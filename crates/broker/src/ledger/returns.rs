@@ -1,12 +1,13 @@
 //! Decisions on tasks that go back to the agent that asked for their return (specification §10.3).
 
-use super::command::Call;
+use super::call::Call;
 use super::context::Context;
+use super::loaded::open_of;
 use super::plan::Change;
 use super::reply::LedgerError;
 use handoffd_core::domain::course::Returned;
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
-use handoffd_core::domain::ids::{AgentId, Micros};
+use handoffd_core::domain::ids::{AgentId, HandoffId, Micros};
 use handoffd_core::domain::task::Task;
 use handoffd_store::store::{BatchState, ReturnRow};
 
@@ -114,4 +115,29 @@ pub(super) fn may_end(
             && returns_to(one).is_some_and(|to| to != agent)
     });
     if owes && task.holder == *agent { Err(OWES_RETURN) } else { Ok(()) }
+}
+
+/// Starts the lease anew of whoever handed on and has the task again: what it handed on has ended, and was
+/// not accepted. Not while a person is asked, who may send it on. `but` is decided on already.
+pub(super) fn resume_leases(
+    state: &BatchState,
+    call: &Call,
+    context: &Context,
+    task: &Task,
+    but: Option<HandoffId>,
+) -> Vec<Change> {
+    let waits = task.status.waits_for_person();
+    let Some(funds) = task.funds.as_deref().filter(|_| !waits) else { return Vec::new() };
+    open_of(state, call, task.id)
+        .into_iter()
+        .filter(|id| Some(*id) != but && funds.is_open(*id) && !funds.is_handed_on(*id))
+        .map(|id| &state.handoffs[&(call.tenant.clone(), id)])
+        .filter(|one| one.status == HandoffStatus::Accepted && one.deadline_at.is_none())
+        .map(|one| Change::Handoff(resumed(one, call.at, context)))
+        .collect()
+}
+
+/// Takes a question out of the sender's inbox.
+pub(super) fn close_question(handoff: &Handoff) -> Change {
+    Change::NoReturn((handoff.tenant.clone(), handoff.id))
 }

@@ -1,9 +1,9 @@
 //! Decisions on handoffs in pieces (specification §10.5): a chunk, and the end of a stream.
 
+use super::call::Call;
 use super::case::Case;
-use super::command::Call;
 use super::draft::draft_of;
-use super::failing::HandoffFailure;
+use super::failure::HandoffFailure;
 use super::plan::Change;
 use super::reply::LedgerError;
 use handoffd_core::domain::event::EventType;

@@ -1,11 +1,12 @@
 //! Decisions on what senders bring: handoffs, refusals, checkpoints.
 
-use super::case::{asked, edges_of, escalation_of};
-use super::command::Call;
+use super::call::Call;
+use super::case::{asked, escalation_of};
 use super::context::Context;
 use super::contracts;
 use super::contracts::Repeat;
 use super::draft::draft_of;
+use super::loaded::edges_of;
 use super::needs::Rows;
 use super::plan::{Change, Decision};
 use super::reply::{LedgerError, SubmissionReply};

@@ -1,6 +1,6 @@
 //! Decisions on who is told of events.
 
-use super::command::Call;
+use super::call::Call;
 use handoffd_core::evidence::record::{RecordContent, RecordDraft, RecordKind};
 
 pub(super) fn record(call: &Call, kind: RecordKind, content: &RecordContent) -> RecordDraft {

@@ -1,14 +1,15 @@
 //! Decisions on a task as a whole: done, withdrawn, topped up, put back to an earlier checkpoint.
 
-use super::case::{Case, open_of};
-use super::command::Call;
+use super::call::Call;
+use super::case::Case;
 use super::context::Context;
 use super::groups;
+use super::loaded::open_of;
 use super::plan::Change;
 use super::reply::LedgerError;
 use handoffd_core::domain::escalation::{EscalationOutcome, EscalationStatus};
 use handoffd_core::domain::group::GroupStatus;
-use handoffd_core::domain::ids::{AgentId, Micros, TaskId};
+use handoffd_core::domain::ids::{Micros, TaskId};
 use handoffd_core::domain::task::Task;
 use handoffd_core::evidence::record::{RecordContent, RecordDraft, RecordKind};
 use handoffd_store::store::BatchState;
@@ -99,7 +100,7 @@ pub(super) fn close_escalation(
         let mut row = row.clone();
         row.status = EscalationStatus::Resolved;
         row.resolved_at = Some(call.at);
-        row.resolved_by = Some(person(call));
+        row.resolved_by = Some(call.person());
         row.resolution = Some(outcome);
         let mut draft = draft_of(call, RecordKind::EscalationResolved, task, None);
         draft.handoff_id = row.handoff_id;
@@ -110,14 +111,4 @@ pub(super) fn close_escalation(
         changes.push(Change::Record(Box::new(draft)));
     }
     changes
-}
-
-/// By whom, for rows that people read: the key, else the agent, else the role.
-pub(super) fn person(call: &Call) -> String {
-    let actor = &call.actor;
-    actor
-        .key_id
-        .clone()
-        .or_else(|| actor.agent_id.as_ref().map(AgentId::to_string))
-        .unwrap_or_else(|| actor.role.as_str().to_owned())
 }

@@ -5,8 +5,9 @@ use crate::ledger::command::{Call, Command};
 use crate::ledger::context::Context;
 use crate::ledger::needs::Rows;
 use crate::ledger::plan::Decision;
-use crate::ledger::questions::{close, mark, record, refuse_if_canceled};
+use crate::ledger::questions::{mark, record, refuse_if_canceled};
 use crate::ledger::reply::{HandoffReply, LedgerError};
+use crate::ledger::returns::close_question;
 use handoffd_core::domain::event::EventType;
 use handoffd_core::domain::handoff::HandoffEvent;
 use handoffd_core::domain::ids::{AgentId, HandoffId, TaskId};
@@ -79,7 +80,7 @@ impl Command for Answer {
             event.audience = Some(receiver);
             event.with("question", number)
         });
-        case.changes.push(close(&case.handoff));
+        case.changes.push(close_question(&case.handoff));
         Ok(case.close())
     }
 }

@@ -1,9 +1,9 @@
 //! Declare a task done.
 
-use crate::ledger::case::open_of;
 use crate::ledger::command::{Call, Command};
 use crate::ledger::context::Context;
 use crate::ledger::draft::publish;
+use crate::ledger::loaded::open_of;
 use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decision};
 use crate::ledger::reply::LedgerError;

@@ -3,7 +3,7 @@
 use crate::ledger::case::Case;
 use crate::ledger::command::{Call, Command};
 use crate::ledger::context::Context;
-use crate::ledger::failing::expired;
+use crate::ledger::failure::expired;
 use crate::ledger::last_claim::{LAST_CLAIM_OFFERED, last_claim};
 use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decision};

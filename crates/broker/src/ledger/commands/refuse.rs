@@ -4,7 +4,7 @@ use crate::ledger::case::Case;
 use crate::ledger::command::{Call, Command};
 use crate::ledger::context::Context;
 use crate::ledger::draft::publish;
-use crate::ledger::failing::rejected;
+use crate::ledger::failure::rejected;
 use crate::ledger::groups;
 use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decided, Decision, Plan};

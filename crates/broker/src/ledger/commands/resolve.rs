@@ -1,16 +1,18 @@
 //! Decide on an escalation.
 
-use crate::ledger::case::{Case, open_of};
+use crate::ledger::case::Case;
 use crate::ledger::command::{Call, Command};
 use crate::ledger::context::Context;
 use crate::ledger::draft::publish;
-use crate::ledger::failing::{expired, resume_leases};
+use crate::ledger::failure::expired;
+use crate::ledger::loaded::open_of;
 use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decision};
 use crate::ledger::reply::LedgerError;
 use crate::ledger::returns;
+use crate::ledger::returns::resume_leases;
 use crate::ledger::streams;
-use crate::ledger::tasks::{finish_open, person, withdraw_open};
+use crate::ledger::tasks::{finish_open, withdraw_open};
 use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::escalation::{
     Escalation, EscalationOutcome, EscalationStatus, Resolution,
@@ -357,7 +359,7 @@ impl<'a> Decider<'a> {
         let call = self.call;
         self.row.status = status;
         self.row.resolved_at = Some(call.at);
-        self.row.resolved_by = Some(person(call));
+        self.row.resolved_by = Some(call.person());
         self.row.resolution = Some(outcome);
         let mut draft = RecordDraft::new(
             call.tenant.clone(),

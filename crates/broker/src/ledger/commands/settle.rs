@@ -3,7 +3,7 @@
 use crate::ledger::case::Case;
 use crate::ledger::command::{Call, Command};
 use crate::ledger::context::Context;
-use crate::ledger::failing::{expired, failed, rejected};
+use crate::ledger::failure::{expired, failed, rejected};
 use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decided, Decision};
 use crate::ledger::reply::HandoffReply;

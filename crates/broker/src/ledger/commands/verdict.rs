@@ -3,7 +3,7 @@
 use crate::ledger::case::Case;
 use crate::ledger::command::{Call, Command};
 use crate::ledger::context::Context;
-use crate::ledger::failing::{HandoffFailure, failed, rejected};
+use crate::ledger::failure::{HandoffFailure, failed, rejected};
 use crate::ledger::groups;
 use crate::ledger::needs::Rows;
 use crate::ledger::plan::Decision;
