@@ -15,6 +15,7 @@ use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
 use crate::metrics::Metrics;
+use crate::receivers::ReceiverJournal;
 use handoffd_core::domain::handoff::Handoff;
 use handoffd_core::domain::ids::TenantId;
 use handoffd_core::evidence::append::LoggedRecord;
@@ -241,6 +242,7 @@ impl Ledger {
         store: Arc<dyn Store>,
         outbound: Arc<dyn Outbound>,
         metrics: Arc<Metrics>,
+        receivers: Arc<ReceiverJournal>,
         settings: Settings,
         broker: String,
         tracker: &TaskTracker,
@@ -261,6 +263,7 @@ impl Ledger {
             inboxes: Arc::clone(&inboxes),
             feeds: Arc::clone(&feeds),
             metrics: Arc::clone(&metrics),
+            receivers,
             capped: Capped::default(),
             settings,
             broker,
@@ -478,6 +481,7 @@ struct Shared {
     inboxes: Arc<Waiters<ReceiverKey, ()>>,
     feeds: Arc<Feeds>,
     metrics: Arc<Metrics>,
+    receivers: Arc<ReceiverJournal>,
     capped: Capped,
     settings: Settings,
     broker: String,
