@@ -214,7 +214,7 @@ pub(super) struct BrokerParts {
     /// The external classifier, if configured.
     pub(super) second_opinion: Option<Arc<dyn SecondOpinion>>,
     replies: Arc<EarlyReplies>,
-    /// What is noticed of receivers.
+    /// Takes notes on receivers.
     pub(super) receivers: Arc<ReceiverJournal>,
     /// How far tree heads are published.
     published: Arc<PublishedHeads>,

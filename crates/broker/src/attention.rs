@@ -22,7 +22,7 @@ use crate::why::key_uses;
 /// Intervals of publishing after which a place without the last tree head is late: more than one attempt failed.
 const LATE_AFTER_INTERVALS: u32 = 3;
 
-/// What the answering broker knows beside the store.
+/// The part that the answering broker knows and the store does not.
 pub struct BrokerSituation<'a> {
     /// Its name.
     pub broker: &'a str,

@@ -1,7 +1,7 @@
 //! What this broker notices of receivers, on its way to the store: polls, attempts by time, circuit breakers. It steers nothing.
 //!
 //! An attempt or a poll changes a row in memory. A task writes what is new: at most every ten seconds, and soon after a breaker
-//! opens or closes. What a broker that dies had not written is lost.
+//! opens or closes. A broker that dies loses the rest.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,7 +35,7 @@ pub struct NoticedBreaker {
     pub since: Micros,
 }
 
-/// What was noticed of a receiver since the last write.
+/// All that was noticed of a receiver since the last write.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Note {
     seen: SeenReceiver,
@@ -185,8 +185,8 @@ impl ReceiverWriter {
     async fn write(&self, written: &mut HashMap<ReceiverKey, Option<BreakerState>>) -> Result<()> {
         let mut notes = std::mem::take(&mut *self.journal.lock());
         let mut breakers = (self.breakers)();
-        let known: HashSet<&ReceiverKey> = breakers.iter().map(|one| &one.receiver).collect();
-        written.retain(|receiver, _| known.contains(receiver));
+        let present: HashSet<&ReceiverKey> = breakers.iter().map(|one| &one.receiver).collect();
+        written.retain(|receiver, _| present.contains(receiver));
         // One that is open is written each time: another broker may have taken this one for dead, and deleted its rows.
         breakers.retain(|one| {
             let open = one.state.is_some_and(|state| state != BreakerState::Closed);

@@ -170,7 +170,7 @@ pub async fn find_leaf(
 #[derive(Debug, Default)]
 pub struct PublishedHeads(RwLock<HashMap<String, BTreeMap<usize, PlaceHead>>>);
 
-/// What a place has of a log.
+/// The part of a log that a place has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct PlaceHead {
     kind: &'static str,

@@ -180,7 +180,7 @@ fn or_none(cell: Cell) -> Cell {
     if cell.is_empty() { Cell::said("none yet") } else { cell }
 }
 
-/// What brokers noticed of the receiver.
+/// The receiver as brokers noticed it.
 fn last_day(desk: &Desk, noticed: &Json) -> Facts {
     let failure = noticed.get("lastFailure");
     Facts::of(vec![

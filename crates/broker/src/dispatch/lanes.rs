@@ -65,7 +65,7 @@ pub(super) enum Health {
     Unknown,
 }
 
-/// What the end of an attempt changed.
+/// Changes by the end of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct EndedAttempt {
     /// A change of the endpoint's health that operators must learn.
@@ -245,8 +245,7 @@ impl Lanes {
         let state = self.lock();
         let noticed = |(receiver, lane): (&ReceiverKey, &Lane)| {
             let since = Micros(lane.breaker.changed_at()?);
-            let known = !lane.is_forgotten(now);
-            let state = known.then(|| lane.breaker.state());
+            let state = (!lane.is_forgotten(now)).then(|| lane.breaker.state());
             Some(NoticedBreaker { receiver: receiver.clone(), state, since })
         };
         state.lanes.iter().filter_map(noticed).collect()
@@ -543,8 +542,8 @@ mod tests {
             })
             .to_vec();
         assert_eq!(turned, [false, true, false], "the second one opens it");
-        let told = |state, since| NoticedBreaker { receiver: dead.clone(), state, since };
-        let open = told(Some(BreakerState::Open), Micros(3));
+        let noticed = |state, since| NoticedBreaker { receiver: dead.clone(), state, since };
+        let open = noticed(Some(BreakerState::Open), Micros(3));
         assert_eq!(lanes.breakers(Micros(4)), std::slice::from_ref(&open));
         for _ in 0..2 {
             lanes.done(&dead);
@@ -552,9 +551,9 @@ mod tests {
         let probe_at = 1_000_003;
         assert_eq!(lanes.breakers(Micros(probe_at + FORGOTTEN_US)), [open]);
         let later = Micros(probe_at + FORGOTTEN_US + 1);
-        assert_eq!(lanes.breakers(later), [told(None, Micros(3))]);
+        assert_eq!(lanes.breakers(later), [noticed(None, Micros(3))]);
         assert!(lanes.ended(&dead, Health::Answered, later).turned);
-        assert_eq!(lanes.breakers(later), [told(Some(BreakerState::Closed), later)]);
+        assert_eq!(lanes.breakers(later), [noticed(Some(BreakerState::Closed), later)]);
     }
 
     #[test]

@@ -180,11 +180,11 @@ impl Publisher {
         let kind = target.place.kind();
         let count =
             |outcome| self.parts.metrics.published.with_label_values(&[kind, outcome]).inc();
-        let (place, known) = ((target.number, kind), &self.parts.published);
+        let (place, published) = ((target.number, kind), &self.parts.published);
         let mut has = target.has.lock().await;
         for head in heads {
             if has.get(&head.log_id) == Some(&head.size) {
-                known.published(&head.log_id, place, head.size, self.parts.clock.now());
+                published.published(&head.log_id, place, head.size, self.parts.clock.now());
                 continue;
             }
             match target.place.put(&self.parts, head).await {
@@ -192,18 +192,18 @@ impl Publisher {
                     count("published");
                     has.insert(head.log_id.clone(), head.size);
                     let now = self.parts.clock.now();
-                    known.published(&head.log_id, place, head.size, now);
+                    published.published(&head.log_id, place, head.size, now);
                     self.parts.metrics.last.with_label_values(&[kind]).set(now.0 / 1_000_000);
                 }
                 Err(PutError::Refused(why)) => {
                     count("refused");
-                    known.failed(&head.log_id, place, self.parts.clock.now());
+                    published.failed(&head.log_id, place, self.parts.clock.now());
                     tracing::error!(log = head.log_id, place = %target.place, why, "a tree head was refused");
                 }
                 Err(PutError::Away(why)) => {
                     count("failed");
                     for head in heads {
-                        known.failed(&head.log_id, place, self.parts.clock.now());
+                        published.failed(&head.log_id, place, self.parts.clock.now());
                     }
                     tracing::warn!(place = %target.place, why, "tree heads could not be published; the next run retries");
                     return;

@@ -393,7 +393,7 @@ fn tasks_and_questions_are_told_after_a_minute_and_warned_of_after_an_hour() {
         first: TaskId(Uuid::from_u128(5)),
         since,
     };
-    let asked = |count, since| OpenQuestions {
+    let open_questions = |count, since| OpenQuestions {
         sender: id("intake"),
         count,
         first: HandoffId(Uuid::from_u128(2)),
@@ -422,7 +422,7 @@ fn tasks_and_questions_are_told_after_a_minute_and_warned_of_after_an_hour() {
     for (count, minutes, severity, of_tasks, of_questions) in cases {
         let situation = TenantSituation {
             still: vec![still(count, ago(minutes))],
-            questions: vec![asked(count, ago(minutes))],
+            questions: vec![open_questions(count, ago(minutes))],
             ..nothing()
         };
         let items = attention(&situation);

@@ -446,7 +446,7 @@ fn reached(outcome: &AttemptOutcome) -> bool {
     }
 }
 
-/// What an attempt tells of its receiver, and the code of its failure.
+/// The end of an attempt as it concerns its receiver, and the code of its failure.
 fn noticed(tried: &AttemptOutcome, took: Duration) -> (AttemptEnd, Option<String>) {
     match tried {
         AttemptOutcome::Accepted(_)

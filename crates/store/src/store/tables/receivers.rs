@@ -39,7 +39,7 @@ pub struct BreakerRow {
     pub reason: Option<String>,
 }
 
-/// What a broker noticed since its last write.
+/// All that a broker noticed since its last write.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReceiverNotes {
     pub seen: BTreeMap<ReceiverKey, SeenReceiver>,
