@@ -23,6 +23,7 @@ use handoffd_broker::erasure::{self, Eraser};
 use handoffd_broker::feed::Feed;
 use handoffd_broker::ledger::Ledger;
 use handoffd_broker::opinions::{OpinionDependencies, OpinionWorker};
+use handoffd_broker::receivers::ReceiverWriter;
 use handoffd_broker::recovery::{Sweeper, forget_events, settle_in_doubt, tend, watch_clock};
 use handoffd_broker::retention::Purger;
 use handoffd_broker::witness::Publisher;
@@ -36,6 +37,15 @@ pub(super) fn spawn_delivery(parts: &BrokerParts, path: WritePath) {
     let delivery = &parts.config.delivery;
     let timeout = Duration::from_millis(delivery.broker_timeout_ms);
     let (store, clock, stopping) = (&parts.store, &parts.clock, &parts.stopping);
+    let breakers = dispatcher.clone();
+    let writer = ReceiverWriter {
+        journal: Arc::clone(&parts.receivers),
+        breakers: Box::new(move || breakers.breakers()),
+        store: Arc::clone(store),
+        broker: parts.broker.clone(),
+        stopping: stopping.clone(),
+    };
+    parts.background.spawn(writer.run());
     parts.background.spawn(dispatcher.run(nudges));
     parts.background.spawn(
         Inboxes {

@@ -44,10 +44,11 @@ use handoffd_broker::issuer::Issuer;
 use handoffd_broker::ledger::{Ledger, Outbound};
 use handoffd_broker::matcher::ExternalMatcher;
 use handoffd_broker::metrics::Metrics;
+use handoffd_broker::receivers::ReceiverJournal;
 use handoffd_broker::recovery::settle_all_in_doubt;
 use handoffd_broker::states::{Adoption, StateGuard};
 use handoffd_broker::summarizer::ModelSummarizer;
-use handoffd_broker::tree::CosignedHeads;
+use handoffd_broker::tree::{CosignedHeads, PublishedHeads};
 use handoffd_broker::vault::Vault;
 use handoffd_broker::witness::{self, HeadDestination, KeptHeadError, Publisher};
 use handoffd_core::domain::redaction::RedactionPolicy;
@@ -213,6 +214,10 @@ pub(super) struct BrokerParts {
     /// The external classifier, if configured.
     pub(super) second_opinion: Option<Arc<dyn SecondOpinion>>,
     replies: Arc<EarlyReplies>,
+    /// Takes notes on receivers.
+    pub(super) receivers: Arc<ReceiverJournal>,
+    /// How far tree heads are published.
+    published: Arc<PublishedHeads>,
     /// Calls receivers, subscribers and the services that the settings name, through the egress guard.
     pub(super) client: GuardedClient,
     pub(super) endpoints: Endpoints,
@@ -306,6 +311,8 @@ impl BrokerParts {
             second_opinion: classifier
                 .map(|classifier| Arc::new(classifier) as Arc<dyn SecondOpinion>),
             replies: Arc::default(),
+            receivers: Arc::default(),
+            published: Arc::default(),
             redaction: Arc::new(config.redaction.policy()),
             config,
             clock,
@@ -358,6 +365,7 @@ impl BrokerParts {
             clock: Arc::clone(&self.clock),
             metrics: self.metrics.witness.clone(),
             cosigned: Arc::clone(cosigned),
+            published: Arc::clone(&self.published),
             places: witness::places(&self.config, &self.client, std::env::vars())
                 .map_err(|err| StartError::Config(err.to_string()))?,
             known: std::collections::HashMap::new(),
@@ -396,6 +404,7 @@ impl BrokerParts {
                 compression: Arc::clone(&self.compression),
                 redaction: Arc::clone(&self.redaction),
                 replies: Arc::clone(&self.replies),
+                receivers: Arc::clone(&self.receivers),
                 settings: dispatcher_settings(&self.config),
                 broker: self.broker.clone(),
                 stopping: self.stopping.clone(),
@@ -407,6 +416,7 @@ impl BrokerParts {
             Arc::clone(&self.store),
             Arc::clone(&outbound),
             Arc::clone(&self.metrics),
+            Arc::clone(&self.receivers),
             ledger_settings(&self.config),
             self.broker.clone(),
             &self.workers,
@@ -463,6 +473,8 @@ impl BrokerParts {
                 clock: Arc::clone(&self.clock),
             }),
             replies: Arc::clone(&self.replies),
+            receivers: Arc::clone(&self.receivers),
+            published: Arc::clone(&self.published),
             feed,
             eraser,
             sessions: ConsoleSessions::new(

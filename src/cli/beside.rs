@@ -60,6 +60,7 @@ impl LocalLedger {
             Arc::clone(&store),
             Arc::new(NoDelivery),
             metrics,
+            Arc::default(),
             ledger_settings(config),
             "command-line".to_owned(),
             &tracker,

@@ -22,6 +22,8 @@ pub(super) enum Form {
     Time,
     /// A word with a mark in the colour of its tone.
     Status,
+    /// Bars over time: what is shown is the path of an SVG of 120 by 24, and the title says it in words.
+    Spark,
 }
 
 /// A value as shown, and as the API gave it. As text it is HTML.
@@ -118,6 +120,25 @@ impl Cell {
         Self { tone, ..Self::made(&Json::from(words), words.to_owned(), Form::Status) }
     }
 
+    /// Bars by their places on an axis from 0 to 1, each with its height from 0 to 1.
+    pub(super) fn spark(value: &Json, bars: &[(f64, f64)], title: String) -> Self {
+        let mut path = String::new();
+        for (place, height) in bars {
+            // A bar without height is a point at the foot.
+            let (x, y) = (2.0 + place * 116.0, 23.0 - height * 21.0);
+            let _ = write!(path, "M{x:.1} 24V{y:.1}");
+        }
+        Self { title, ..Self::made(value, path, Form::Spark) }
+    }
+
+    /// A share from 0 to 1 in percent; empty where there is none.
+    pub(super) fn percent(value: &Json) -> Self {
+        let Ok(share) = value.as_text().parse::<f64>() else {
+            return Self::made(value, String::new(), Form::Number);
+        };
+        Self::made(value, format!("{:.1} %", share * 100.0), Form::Number)
+    }
+
     /// A yes or no.
     pub(super) fn flag(value: &Json) -> Self {
         let shown = if *value == Json::Bool(true) { "yes" } else { "no" };
@@ -208,6 +229,8 @@ pub(super) struct Table {
     pub(super) next: String,
     /// Address of the first page, from a later one.
     pub(super) first: String,
+    /// Whether rows go by name, and not by time.
+    pub(super) by_name: bool,
 }
 
 impl Table {

@@ -1,5 +1,7 @@
 //! `GET /attention`: all that waits for a person or another agent.
 
+use std::time::Duration;
+
 use axum::extract::State;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,7 +15,7 @@ use super::extract::{Params, bad_cursor, of_list, page_size, parameter, plain_cu
 use super::open;
 use super::problem::{Busy, Problem};
 use super::why::{NextEventView, RemedyView};
-use handoffd_broker::attention;
+use handoffd_broker::attention::{self, BrokerSituation};
 use handoffd_core::attention::{Attention, AttentionKind, Place, Severity};
 use handoffd_core::domain::ids::{AgentId, Micros};
 
@@ -154,8 +156,13 @@ pub(super) async fn list(
     let after = params.cursor.as_deref().map(read_place).transpose()?;
     let (tenant, now) = (&principal.tenant, api.now());
     let agents = api.intake.directory.agents(tenant).await?;
-    let defaults = &api.intake.rules.caps;
-    let mut items = attention::items(&*api.store, &agents, tenant, defaults, now).await?;
+    let situation = BrokerSituation {
+        broker: &api.broker,
+        defaults: &api.intake.rules.caps,
+        published: &api.published,
+        publish_every: Duration::from_secs(api.config.audit.publish_interval_s),
+    };
+    let mut items = attention::items(&*api.store, &agents, tenant, &situation, now).await?;
     let latest = Micros(now.0.saturating_sub(params.min_age_ms.unwrap_or(0).saturating_mul(1_000)));
     items.retain(|item| {
         agent.as_ref().is_none_or(|agent| item.agent.as_ref() == Some(agent))

@@ -171,6 +171,7 @@ pub(super) async fn poll(
                 format!("this agent polls its inbox {MAX_POLLS} times at once already"),
             )
         })?;
+    api.receivers.polled(&receiver, api.now());
     loop {
         let items = claim(&api, &caller, &receiver, max).await?;
         let (returns, questions) = match returned(&api, &caller, &receiver, most_told).await {

@@ -50,6 +50,7 @@ pub mod problem;
 pub mod prompt;
 pub mod queries;
 pub mod questions;
+pub mod receivers;
 pub mod record;
 pub mod refusals;
 pub(crate) mod results;
@@ -86,8 +87,9 @@ use handoffd_broker::ledger::command::Call;
 use handoffd_broker::ledger::commands::Queued;
 use handoffd_broker::ledger::reply::LedgerError;
 use handoffd_broker::metrics::Metrics;
+use handoffd_broker::receivers::ReceiverJournal;
 use handoffd_broker::transport::DeliveryTypes;
-use handoffd_broker::tree::CosignedHeads;
+use handoffd_broker::tree::{CosignedHeads, PublishedHeads};
 use handoffd_core::domain::ids::Micros;
 use handoffd_core::evidence::receipt::Notary;
 use handoffd_store::clock::Clock;
@@ -120,6 +122,10 @@ pub struct ApiParts {
     pub delivery_types: Arc<dyn DeliveryTypes>,
     /// The attempts that take a verdict of a reply channel as their outcome.
     pub replies: Arc<EarlyReplies>,
+    /// Takes what requests tell of receivers.
+    pub receivers: Arc<ReceiverJournal>,
+    /// How far tree heads are published.
+    pub published: Arc<PublishedHeads>,
     /// Reads events, in the format that subscribers get.
     pub feed: Feed,
     pub eraser: Eraser,

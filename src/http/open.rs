@@ -11,6 +11,7 @@ use handoffd_core::domain::escalation::EscalationStatus;
 use handoffd_core::domain::event::EventType as Event;
 use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::handoff::{DeliveryMode as Mode, HandoffStatus as Handoff};
+use handoffd_core::domain::receiver::BreakerState as Breaker;
 use handoffd_core::domain::stream::StreamStatus as Stream;
 use handoffd_core::domain::task::TaskStatus as Task;
 use handoffd_core::domain::warning::WarningCode as Warning;
@@ -52,6 +53,7 @@ open_lists! {
         EscalationStatus::ALL.map(EscalationStatus::as_str);
     DeadLetterStatus, "Where a dead letter stands.": ["OPEN", "RELEASED", "DISCARDED"];
     DefaultAction, "What happens when nobody decides in time.": ["resume", "dead-letter"];
+    BreakerState, "A circuit breaker's state.": Breaker::ALL.map(Breaker::as_str);
     AttemptOutcome, "How an attempt at a delivery ended, as the metric of attempts has it. Any other word is the class of a failure.":
         [
             "accepted", "rejected", "received", "busy", "gone", "away", "not_sent", "request", "egress", "dns",

@@ -15,8 +15,8 @@ use super::{
     Api, access_report, agents, allowlist, attempts, attention, audit, blame, bulk, caps,
     checkpoints, claims, contracts, cost, costs, data_subjects, dead_letters, docs, escalations,
     events, handoffs, history, inbox, keys, layer, legal_holds, matching, once, prompt, queries,
-    questions, refusals, schemas, service, sessions, streams, subscriptions, tasks, tiles, trace,
-    transports, users, verdicts, what_if, why,
+    questions, receivers, refusals, schemas, service, sessions, streams, subscriptions, tasks,
+    tiles, trace, transports, users, verdicts, what_if, why,
 };
 
 #[derive(OpenApi)]
@@ -95,6 +95,8 @@ macro_rules! table {
             .routes($routes!(cost::cost))
             .routes($routes!(why::explain))
             .routes($routes!(attention::list))
+            .routes($routes!(receivers::list))
+            .routes($routes!(receivers::get))
             .routes($routes!(costs::costs))
             .routes($routes!(users::search))
             .routes($routes!(tasks::complete))

@@ -73,6 +73,7 @@ mod python;
 mod questions;
 mod queues;
 mod receiver;
+mod receivers;
 mod recovery;
 mod refusals;
 mod report;

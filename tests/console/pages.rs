@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::browser::{Browser, between};
+use crate::harness::until;
 use crate::message::Message;
 use crate::receiver::bare;
 
@@ -65,7 +66,31 @@ both! {
         let token = b.claim_one().await;
         b.say(&message, "accept", token, json!({})).await.expect(200);
         let receiver = browser.get("/console/receivers/b").await.expect(200);
-        assert!(receiver.says("At work") && receiver.says("Pause and hold"));
+        assert!(receiver.says("Last 24 hours") && receiver.says("Pause and hold"));
+    }
+
+    with [("HANDOFFD_DELIVERY__POLL_MS", "100"), ("HANDOFFD_DELIVERY__RETRY_BASE_MS", "10"), ("HANDOFFD_DELIVERY__RETRY_CAP_MS", "20")]
+    async fn a_receiver_has_its_breaker_its_latency_and_what_waits(broker: Broker) {
+        let script = std::iter::repeat_with(|| bare(500)).take(40).collect();
+        let (a, _, _receiver) = broker.pair(script).await;
+        let browser = Browser::of(broker, "auditor").await;
+        let empty = browser.get("/console/receivers").await.expect(200);
+        assert!(empty.says(">Closed<") && !empty.says("class=\"spark\""), "{}", empty.text);
+        a.submit(&Message::initial("a", "b")).await.expect(202);
+        until("an open breaker", async || {
+            let shown = broker.admin.get("/receivers/b").await.expect(200).body;
+            if shown["breaker"] == "open" { Ok(()) } else { Err(shown.to_string()) }
+        })
+        .await;
+        let list = browser.get("/console/receivers").await.expect(200);
+        assert!(list.says("class=\"spark\"") && list.says("100.0 %") && list.says("p95 by hour"), "{}", list.text);
+        assert!(!list.says(" style="), "the policy allows no inline style");
+        let page = browser.get("/console/receivers/b").await.expect(200);
+        assert!(page.says("DELIVERY_STATUS") && page.says("broker-") && page.says("Last failure"), "{}", page.text);
+        let shown = browser.json("/console/receivers/b").await;
+        assert_eq!(shown["breakers"]["items"][0]["reason"], "DELIVERY_STATUS", "{shown}");
+        let home = browser.get("/console").await.expect(200);
+        assert!(home.says("single probes alone"), "{}", home.text);
     }
 
     async fn an_unknown_id_is_a_page_and_a_search_leads_to_what_an_id_is(broker: Broker) {

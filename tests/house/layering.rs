@@ -98,7 +98,7 @@ const ROOMS: &[Room] = &[
     narrow("metrics", 2, &["domain"], "anyone may count, so counting may know hardly anyone"),
     narrow("telemetry", 2, &["domain"], "set up before anything else exists"),
     narrow("lifecycle", 4, &["clock", "config"], "stopping must not depend on what is stopped"),
-    room("store", 3, "the narrow waist: the databases, and nothing of why something is written"),
+    room("store", 2, "the narrow waist: the databases, and nothing of why something is written"),
     room("directory", 4, "keys and agents as looked up for each request, over the store"),
     room("tree", 4, "proofs and receipts, from the tiles that the store keeps"),
     narrow(
@@ -125,6 +125,12 @@ const ROOMS: &[Room] = &[
         3,
         &["domain", "vault"],
         "a signed link to a body: dispatch makes it, http opens it",
+    ),
+    narrow(
+        "receivers",
+        3,
+        &["domain", "store"],
+        "what is noticed of receivers: ledger, dispatch and http note it, a task writes it",
     ),
     narrow(
         "judged",

@@ -110,6 +110,21 @@ pub const OUTSIDE: &[(&str, &[&str], &str)] = &[
         &[ALL],
         "the last attempts at a handoff: the verdict and the end of a delivery have their records",
     ),
+    (
+        "receivers_seen",
+        &[ALL],
+        "observations of receivers for operators: no decision reads them, and deliveries have their records",
+    ),
+    (
+        "receiver_breakers",
+        &[ALL],
+        "observations of receivers for operators: no decision reads them, and deliveries have their records",
+    ),
+    (
+        "receiver_windows",
+        &[ALL],
+        "observations of receivers for operators: no decision reads them, and deliveries have their records",
+    ),
     ("returns", &[ALL], "tasks that wait for an agent to take them back"),
     ("leases", &[ALL], "which broker works at what"),
     ("brokers", &[ALL], "which brokers run"),

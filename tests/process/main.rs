@@ -29,6 +29,7 @@ mod isolation;
 mod kills;
 mod load;
 mod logs;
+mod noticed;
 mod opinions;
 mod overload;
 mod pace;
@@ -294,6 +295,12 @@ mod on_one_side {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn the_broker_that_is_left_goes_on_telling() {
         run(Side::Postgres, crate::events::the_broker_that_is_left_goes_on_telling).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn counts_add_up_and_a_dead_brokers_breaker_goes_with_it() {
+        run(Side::Postgres, crate::noticed::counts_add_up_and_a_dead_brokers_breaker_goes_with_it)
+            .await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -26,6 +26,7 @@ mod opinions;
 mod outage;
 mod plans;
 mod reads;
+mod receivers;
 mod recovery;
 mod roles;
 mod schema;
@@ -247,6 +248,12 @@ on_both_sides! {
         a_due_opinion_has_one_claim_at_a_time_and_its_number_is_the_token;
     attempts:
         the_newest_attempts_of_a_handoff_are_kept;
+    receivers:
+        windows_of_several_brokers_add_up,
+        the_last_of_each_kind_is_kept_whoever_writes_last,
+        a_breaker_is_listed_while_its_broker_lives,
+        notes_go_with_their_agent_and_with_their_time,
+        tasks_without_movement_and_open_questions_are_counted;
     deliveries:
         a_claim_has_what_an_attempt_needs,
         a_claim_of_a_compressed_message_has_what_was_sent,
@@ -395,6 +402,11 @@ mod serving {
             a_stream_that_no_sound_broker_writes_is_found_and_named,
             an_open_stream_past_its_time_is_found_until_it_has_ended,
             a_line_is_served_by_one_broker_once_the_delivery_is_settled;
+        receivers:
+            windows_of_several_brokers_add_up,
+            a_breaker_is_listed_while_its_broker_lives,
+            notes_go_with_their_agent_and_with_their_time,
+            tasks_without_movement_and_open_questions_are_counted;
         opinions:
             an_opinion_is_due_from_its_commit_until_its_record,
             a_due_opinion_has_one_claim_at_a_time_and_its_number_is_the_token;

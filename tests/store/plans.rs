@@ -244,6 +244,8 @@ pub async fn what_waits_is_counted_by_indexes(bed: Arc<Bed>) {
         &["dead_letters_open"],
         &["outbox_receiver", "outbox_order", "SEARCH outbox USING PRIMARY KEY"],
         &["waiting_tasks_oldest"],
+        &["tasks_created"],
+        &["SEARCH returns USING PRIMARY KEY", "returns_pkey", "returns_inbox"],
     ];
     for (plan, indexes) in bed.explain_waits().await.into_iter().zip(indexes) {
         let whole = |step: &String| match bed.side {
@@ -251,7 +253,7 @@ pub async fn what_waits_is_counted_by_indexes(bed: Arc<Bed>) {
             Side::Sqlite => {
                 step.starts_with("SCAN ") && !step.contains("SCAN (") && {
                     let name = step["SCAN ".len()..].split(' ').next().unwrap_or_default();
-                    !["grouped", "oldest", "q", "w", "same"].contains(&name)
+                    !["grouped", "oldest", "q", "w", "t", "r", "same"].contains(&name)
                 }
             }
             _ => step.contains("Seq Scan"),

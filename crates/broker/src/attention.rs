@@ -1,18 +1,37 @@
 //! Reads all that waits in a tenant out of the store, for [`handoffd_core::attention`].
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use handoffd_core::attention::{
-    AgentSituation, Attention, DisabledSubscription, TenantSituation, UsedUpCap, attention,
+    AgentSituation, Attention, DisabledSubscription, OpenBreaker, TenantSituation, UsedUpCap,
+    attention,
 };
 use handoffd_core::domain::cap::{Cap, Defaults};
 use handoffd_core::domain::handoff::DeliveryMode;
 use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
+use handoffd_core::domain::receiver::BreakerState;
 use handoffd_store::store::events::SubscriptionRow;
+use handoffd_store::store::receivers::BreakerRow;
 use handoffd_store::store::{AgentRow, Store, StoreError};
 
 use crate::directory::Agents;
+use crate::tree::PublishedHeads;
 use crate::why::key_uses;
+
+/// Intervals of publishing after which a place without the last tree head is late: more than one attempt failed.
+const LATE_AFTER_INTERVALS: u32 = 3;
+
+/// The part that the answering broker knows and the store does not.
+pub struct BrokerSituation<'a> {
+    /// Its name.
+    pub broker: &'a str,
+    /// The caps of tenants and agents without a cap of their own.
+    pub defaults: &'a Defaults,
+    pub published: &'a PublishedHeads,
+    /// Interval at which it publishes tree heads.
+    pub publish_every: Duration,
+}
 
 /// All that waits in a tenant, the most urgent first.
 ///
@@ -22,13 +41,19 @@ pub async fn items(
     store: &dyn Store,
     agents: &Agents,
     tenant: &TenantId,
-    defaults: &Defaults,
+    situation: &BrokerSituation<'_>,
     now: Micros,
 ) -> Result<Vec<Attention>, StoreError> {
+    let BrokerSituation { broker, defaults, published, publish_every } = situation;
     let counts = store.count_waits(tenant, now).await?;
     let uses = key_uses(store, tenant).await?;
     let caps = store.list_caps(tenant).await?;
     let subscriptions = store.list_subscriptions(tenant).await?;
+    let breakers = open_breakers(store.list_breakers(tenant, broker).await?);
+    let head = store.find_head(tenant).await?;
+    let late_head = head.and_then(|head| {
+        published.late(&head.log_id, head.tree.size(), now, *publish_every * LATE_AFTER_INTERVALS)
+    });
     let rows = agents.roster.iter().filter_map(|agent| agents.row(&agent.agent_id));
     let situation = TenantSituation {
         now,
@@ -36,20 +61,45 @@ pub async fn items(
         dead_letters: counts.dead_letters,
         queues: counts.queues,
         idle: counts.idle,
-        agents: rows.map(|row| situation_of(row, &uses)).collect::<BTreeMap<_, _>>(),
+        still: counts.still,
+        questions: counts.questions,
+        agents: rows.map(|row| situation_of(row, &uses, &breakers)).collect::<BTreeMap<_, _>>(),
         caps: caps.iter().filter_map(|cap| used_up(cap, defaults, now)).collect(),
         subscriptions: subscriptions.iter().filter_map(disabled).collect(),
+        late_head,
     };
     Ok(attention(&situation))
 }
 
-fn situation_of(row: &AgentRow, uses: &HashMap<AgentId, Micros>) -> (AgentId, AgentSituation) {
+/// The breakers of each receiver that let no delivery through.
+fn open_breakers(rows: Vec<BreakerRow>) -> HashMap<AgentId, OpenBreaker> {
+    let mut open = HashMap::<AgentId, OpenBreaker>::new();
+    for row in rows {
+        if row.state.is_none_or(|state| state == BreakerState::Closed) {
+            continue;
+        }
+        let (_, agent) = row.receiver;
+        let one =
+            open.entry(agent).or_insert(OpenBreaker { brokers: 0, since: row.since, reason: None });
+        one.brokers += 1;
+        one.since = one.since.min(row.since);
+        one.reason = one.reason.take().or(row.reason);
+    }
+    open
+}
+
+fn situation_of(
+    row: &AgentRow,
+    uses: &HashMap<AgentId, Micros>,
+    breakers: &HashMap<AgentId, OpenBreaker>,
+) -> (AgentId, AgentSituation) {
     let AgentRow { agent, updated_at, .. } = row;
     let situation = AgentSituation {
         state: agent.state,
         pulls: agent.delivery.mode == DeliveryMode::Pull,
         disabled: agent.delivery.disabled,
         key_used_at: uses.get(&agent.agent_id).copied(),
+        breaker: breakers.get(&agent.agent_id).cloned(),
         changed_at: *updated_at,
     };
     (agent.agent_id.clone(), situation)

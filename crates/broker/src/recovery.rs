@@ -13,6 +13,7 @@ use crate::ledger::reply::LedgerError;
 use crate::metrics::Metrics;
 use handoffd_core::domain::handoff::Handoff;
 use handoffd_core::domain::ids::Micros;
+use handoffd_core::domain::receiver;
 use handoffd_core::evidence::record::Actor;
 use handoffd_store::clock::{self, Clock};
 use handoffd_store::fault::{self, Step};
@@ -253,8 +254,8 @@ const REFUSALS_KEPT_US: i64 = 24 * 60 * 60 * 1_000_000;
 /// Interval between deletions of old events.
 const FORGET_EVERY: Duration = Duration::from_mins(10);
 
-/// Deletes events and listed refusals older than `keep`, a bounded number at a time, refused task ids and answers under an
-/// `Idempotency-Key` older than a day, and sessions of the console that have expired or had no request for `idle_us`
+/// Deletes events and listed refusals older than `keep`, a bounded number at a time, refused task ids, answers under an
+/// `Idempotency-Key` and windows of receivers older than a day, and sessions of the console that have expired or had no request for `idle_us`
 /// microseconds. Every broker does so;
 /// rows deleted by one are not found by the others.
 pub async fn forget_events(
@@ -273,6 +274,10 @@ pub async fn forget_events(
         }
         if let Err(err) = store.forget_requests(day).await {
             tracing::warn!(error = %err, "old answers to requests could not be deleted");
+        }
+        let windows = Micros(now.saturating_sub(receiver::KEPT_US));
+        if let Err(err) = store.forget_receivers(windows).await {
+            tracing::warn!(error = %err, "old notes on receivers could not be deleted");
         }
         let idle_since = Micros(now.saturating_sub(idle_us));
         if let Err(err) = store.forget_sessions(Micros(now), idle_since).await {

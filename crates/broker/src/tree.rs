@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
 
-use handoffd_core::domain::ids::TenantId;
+use handoffd_core::domain::ids::{Micros, TenantId};
+use handoffd_core::domain::waits::LateHead;
 use handoffd_core::evidence::merkle::{self, Hash, TILE_WIDTH};
 use handoffd_core::evidence::receipt::{Notary, Receipt};
 use handoffd_core::evidence::record::SealedRecord;
@@ -164,6 +166,50 @@ pub async fn find_leaf(
     Ok(None)
 }
 
+/// How far each place outside the database has each log, as this broker knows.
+#[derive(Debug, Default)]
+pub struct PublishedHeads(RwLock<HashMap<String, BTreeMap<usize, PlaceHead>>>);
+
+/// The part of a log that a place has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct PlaceHead {
+    kind: &'static str,
+    size: u64,
+    /// When the place last had all of the log; where it never had, when this broker first tried.
+    at: Micros,
+}
+
+impl PublishedHeads {
+    /// Notes that a place has this much of a log, all there was.
+    pub fn published(
+        &self,
+        log: &str,
+        (place, kind): (usize, &'static str),
+        size: u64,
+        at: Micros,
+    ) {
+        let mut logs = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        logs.entry(log.to_owned()).or_default().insert(place, PlaceHead { kind, size, at });
+    }
+
+    /// Notes that a place did not take a tree head.
+    pub fn failed(&self, log: &str, (place, kind): (usize, &'static str), at: Micros) {
+        let mut logs = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let heads = logs.entry(log.to_owned()).or_default();
+        heads.entry(place).or_insert(PlaceHead { kind, size: 0, at });
+    }
+
+    /// The place that has lacked records of a log of this size for longest, where that is more than `allowed`.
+    #[must_use]
+    pub fn late(&self, log: &str, size: u64, now: Micros, allowed: Duration) -> Option<LateHead> {
+        let logs = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let lacking = logs.get(log)?.values();
+        let lacking = lacking.filter(|head| head.size < size && now.since(head.at) > allowed);
+        let PlaceHead { kind, size: published, at: since } = *lacking.min_by_key(|head| head.at)?;
+        Some(LateHead { place: kind, published, size, since })
+    }
+}
+
 /// The newest cosigned tree head of each log, with its cosignatures.
 #[derive(Debug, Default)]
 pub struct CosignedHeads(RwLock<HashMap<String, CosignedHead>>);
@@ -216,4 +262,32 @@ async fn read(
         tiles.insert((level, index), hashes);
     }
     Ok(tiles)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: i64 = 60_000_000;
+
+    #[test]
+    fn a_place_is_late_where_it_lacks_records_for_longer_than_allowed() {
+        let heads = PublishedHeads::default();
+        let late = |size, minutes| {
+            heads.late("log", size, Micros(minutes * MINUTE), Duration::from_mins(3))
+        };
+        assert_eq!(late(5, 100), None, "nothing was tried yet");
+        heads.published("log", (0, "file"), 5, Micros(0));
+        assert_eq!(late(5, 100), None, "it has all");
+        assert_eq!(late(6, 3), None, "it gets the rest with the next run");
+        let expected = LateHead { place: "file", published: 5, size: 6, since: Micros(0) };
+        assert_eq!(late(6, 4), Some(expected));
+        heads.failed("log", (1, "https"), Micros(MINUTE));
+        heads.failed("log", (1, "https"), Micros(2 * MINUTE));
+        heads.published("log", (0, "file"), 6, Micros(3 * MINUTE));
+        let expected = LateHead { place: "https", published: 0, size: 6, since: Micros(MINUTE) };
+        assert_eq!(late(6, 5), Some(expected), "since its first failure");
+        heads.published("log", (1, "https"), 6, Micros(5 * MINUTE));
+        assert_eq!(late(6, 50), None);
+    }
 }

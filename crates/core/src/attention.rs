@@ -1,5 +1,5 @@
 //! The list of all that waits for a person or another agent in a tenant: decisions, receivers that do not fetch or fail, idle tasks,
-//! used-up budgets and caps, and subscriptions that the broker disabled.
+//! open questions, used-up budgets and caps, subscriptions that the broker disabled, and late tree heads.
 //!
 //! A pure function over counts that are read from the store at one time. Each item covers all handoffs or tasks with the
 //! same cause, so that 10 000 handoffs for one agent are one line.
@@ -10,8 +10,13 @@ use crate::domain::agent::AgentState;
 use crate::domain::cap::Window;
 use crate::domain::ids::{AgentId, EscalationId, HandoffId, Micros, SubscriptionId, TaskId};
 use crate::domain::money::Usd;
-use crate::domain::waits::{IdleTasks, OpenDeadLetters, OpenEscalations, WaitingDeliveries};
+use crate::domain::waits::{
+    IdleTasks, LateHead, OpenDeadLetters, OpenEscalations, OpenQuestions, WaitingDeliveries,
+};
 use crate::why::{NextEvent, Remedy, in_words};
+use noticed::{late_head, open_breaker, question, still, unused_breaker};
+
+mod noticed;
 
 /// Age from which a wait for an agent is listed, in microseconds (a minute).
 const LISTED_AFTER_US: i64 = 60_000_000;
@@ -34,12 +39,18 @@ pub struct TenantSituation {
     pub queues: Vec<WaitingDeliveries>,
     /// Tasks that went back to their holder and wait for its next handoff, by holder.
     pub idle: Vec<IdleTasks>,
+    /// Tasks that run and have no open handoff, by holder.
+    pub still: Vec<IdleTasks>,
+    /// Questions of receivers without an answer, by the agent that is asked.
+    pub questions: Vec<OpenQuestions>,
     /// The tenant's agents.
     pub agents: BTreeMap<AgentId, AgentSituation>,
     /// Caps without room.
     pub caps: Vec<UsedUpCap>,
     /// Subscriptions that the broker disabled.
     pub subscriptions: Vec<DisabledSubscription>,
+    /// A tree head that is not published in time.
+    pub late_head: Option<LateHead>,
 }
 
 /// An agent as far as an item may depend on it.
@@ -52,8 +63,21 @@ pub struct AgentSituation {
     pub disabled: bool,
     /// When one of its keys was last used.
     pub key_used_at: Option<Micros>,
+    /// Its breakers that let no delivery through, taken together.
+    pub breaker: Option<OpenBreaker>,
     /// When its registration changed last.
     pub changed_at: Micros,
+}
+
+/// The open breakers of one receiver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenBreaker {
+    /// Brokers that have one.
+    pub brokers: usize,
+    /// When the first of them opened.
+    pub since: Micros,
+    /// Code of a last failure.
+    pub reason: Option<String>,
 }
 
 /// A cap that has no room.
@@ -113,12 +137,20 @@ pub enum AttentionKind {
     CapUsedUp,
     /// A receiver that pulls has not fetched its handoffs.
     NotFetched,
+    /// Brokers let no delivery to a receiver through, after failures in a row.
+    BreakerOpen,
     /// Attempts at an endpoint fail or are put off.
     DeliveryFailing,
     /// A receiver is paused, and handoffs are held for it.
     ReceiverPaused,
     /// Tasks went back to an agent that has neither handed them on nor completed them.
     TasksIdle,
+    /// Tasks run at an agent that has neither handed them on nor completed them, and no handoff is open.
+    TasksUnmoved,
+    /// Receivers asked an agent, which has not answered.
+    QuestionOpen,
+    /// A place outside the database has not got the tree head of the log in time.
+    TreeHeadLate,
     /// The broker disabled a subscription after failures.
     SubscriptionDisabled,
 }
@@ -214,10 +246,15 @@ pub fn attention(at: &TenantSituation) -> Vec<Attention> {
     let queues = at.queues.iter().filter_map(|one| queue(one, at));
     let idle = at.idle.iter().filter_map(|one| idle(one, at.now));
     let endpoints = at.agents.iter().filter_map(|(id, agent)| unused_endpoint(id, agent, at));
+    let breakers = at.agents.iter().filter_map(|(id, agent)| unused_breaker(id, agent, at));
     let caps = at.caps.iter().map(cap);
+    let questions = at.questions.iter().filter_map(|one| question(one, at.now));
+    let still = at.still.iter().filter_map(|one| still(one, at.now));
+    let head = at.late_head.iter().map(|one| late_head(one, at.now));
     let subscriptions = at.subscriptions.iter().map(|one| subscription(one, at.now));
     let mut items: Vec<Attention> = escalations.chain(letters).chain(queues).collect();
     items.extend(idle.chain(endpoints).chain(caps).chain(subscriptions));
+    items.extend(breakers.chain(questions).chain(still).chain(head));
     items.sort_by_cached_key(Attention::place);
     items
 }
@@ -300,6 +337,13 @@ fn queue(one: &WaitingDeliveries, at: &TenantSituation) -> Option<Attention> {
         None => deleted(one, now),
         Some(agent) if agent.state == AgentState::Paused => paused(one, now),
         Some(agent) if agent.disabled && !agent.pulls => disabled(one, now),
+        Some(AgentSituation { pulls: false, breaker: Some(breaker), .. }) => {
+            let waiting = held_up(one, now);
+            Attention {
+                since: one.since.min(breaker.since),
+                ..open_breaker(&one.target, breaker, &waiting, now)
+            }
+        }
         _ if !is_older(one.since, now, LISTED_AFTER_US) => return None,
         Some(agent) if agent.pulls => not_fetched(one, agent, now),
         Some(_) if one.attempts > 0 => failing(one, now),
@@ -309,7 +353,7 @@ fn queue(one: &WaitingDeliveries, at: &TenantSituation) -> Option<Attention> {
     Some(Attention {
         count: one.count,
         attempts: one.attempts,
-        last_error: one.last_error.clone(),
+        last_error: item.last_error.clone().or_else(|| one.last_error.clone()),
         agent: Some(one.target.clone()),
         task: Some(one.task_id),
         handoff: Some(one.first),

@@ -59,6 +59,7 @@ RESOURCES = {
 NAMES = {
     "listAgents": "agents.list", "createAgent": "agents.create", "matchAgents": "agents.match",
     "deleteAgent": "agents.delete", "getAgent": "agents.get", "patchAgent": "agents.update",
+    "listReceivers": "agents.receivers", "getReceiver": "agents.receiver",
     "getHandoffTool": "agents.handoff_tool", "rotateSecret": "agents.rotate_secret",
     "getHandoffTargets": "allowlist.targets", "putHandoffTargets": "allowlist.set_targets",
     "removeHandoffTarget": "allowlist.remove_target", "addHandoffTarget": "allowlist.add_target",

@@ -30,6 +30,7 @@ mod events;
 mod handoffs;
 mod holds;
 mod keys;
+mod receivers;
 mod refusals;
 mod request;
 mod resource;
@@ -41,7 +42,7 @@ mod tasks;
 mod what_if;
 
 /// All of them, in the order of the help.
-const RESOURCES: [&Resource; 19] = [
+const RESOURCES: [&Resource; 20] = [
     &agents::RESOURCE,
     &allowlist::RESOURCE,
     &contracts::RESOURCE,
@@ -54,6 +55,7 @@ const RESOURCES: [&Resource; 19] = [
     &tasks::RESOURCE,
     &costs::RESOURCE,
     &attention::RESOURCE,
+    &receivers::RESOURCE,
     &sessions::RESOURCE,
     &caps::RESOURCE,
     &keys::RESOURCE,

@@ -90,6 +90,8 @@ fn place(item: &Json) -> String {
     let section = match item.text("kind") {
         "ESCALATED" if many => return link(&["decisions"], &[]),
         "DEAD_LETTERED" if many => return link(&["dead-letters"], &[]),
+        "TREE_HEAD_LATE" => return link(&["evidence"], &[]),
+        "BREAKER_OPEN" => Some(&("agentId", "receivers")),
         _ => PLACES.iter().find(|(name, _)| !item.text(name).is_empty()),
     };
     section.map_or_else(String::new, |(name, section)| link(&[section, item.text(name)], &[]))

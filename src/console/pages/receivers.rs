@@ -1,4 +1,4 @@
-//! `/console/receivers`: agents, how they are delivered to, and what waits for them.
+//! `/console/receivers`: agents, how they are delivered to, what brokers notice of them, and what waits for them.
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -8,16 +8,16 @@ use super::super::frame::link;
 use super::super::json::Json;
 use super::super::sheet::{Cell, Content, Facts, Sheet, Table};
 use super::super::text;
-use super::{agent, handoff_id, task};
+use super::{ROWS, agent, handoff_id, paged, task};
 
 pub(crate) async fn list(desk: Desk) -> Response {
     let page = make_list(&desk).await;
     desk.answer(page)
 }
 
-/// The state of a receiver: what the broker can deliver to it now.
+/// The state of a receiver: what the broker can deliver to it now. `item` is an agent, or a line of receivers.
 fn state(item: &Json) -> Cell {
-    if item.flag("delivery/disabled") {
+    if item.flag("disabled") || item.flag("delivery/disabled") {
         return Cell::mark("Disabled", "bad");
     }
     if !item.text("delivery/failing/percent").is_empty() {
@@ -27,35 +27,88 @@ fn state(item: &Json) -> Cell {
 }
 
 async fn make_list(desk: &Desk) -> Result<Sheet, Refusal> {
-    let answer = desk.get(&["agents"], &[]).await?;
+    let pairs = [("cursor", desk.query.get("cursor")), ("limit", ROWS)];
+    let answer = desk.get(&["receivers"], &pairs).await?;
     let columns = [
         ("agentId", "Receiver"),
         ("state", "State"),
-        ("agentType", "Type"),
-        ("mode", "Delivery"),
-        ("url", "Endpoint"),
-        ("failing", "Failing#"),
-        ("targets", "Hands off to#"),
-        ("updatedAt", "Changed"),
+        ("delivery", "Delivery"),
+        ("breaker", "Breaker"),
+        ("failureShare", "Failed#"),
+        ("timeouts", "Timed out#"),
+        ("p50Ms", "p50#"),
+        ("p95Ms", "p95#"),
+        ("windows", "p95 by hour"),
+        ("open", "Open#"),
+        ("waiting", "Waiting#"),
+        ("heardOf", "Last heard of"),
     ];
     let table = Table::of(&columns, "No agent is registered.").rows(
         answer.list("items").iter().map(|item| {
-            let percent = item.text("delivery/failing/percent");
             vec![
                 agent(item.get("agentId")),
                 state(item),
-                Cell::text(item.get("agentType")),
-                Cell::text(item.at("delivery/mode")),
-                Cell::excerpt(item.at("delivery/url"), 40),
-                Cell::said(if percent.is_empty() { String::new() } else { format!("{percent} %") }),
-                Cell::count(item.list("handoffTargets").len()),
-                Cell::time(item.get("updatedAt"), desk.now, ""),
+                Cell::text(item.get("delivery")),
+                breaker(item.get("breaker")),
+                Cell::percent(item.get("failureShare")),
+                Cell::number(item.get("timeouts")),
+                Cell::millis(item.get("p50Ms")),
+                Cell::millis(item.get("p95Ms")),
+                spark(desk, item, answer.count("windowMs")),
+                Cell::number(item.get("open")),
+                Cell::number(item.get("waiting")),
+                heard_of(desk, item),
             ]
         }),
     );
+    let table = Table { by_name: true, ..paged(desk, table, &answer) };
     let mut frame = desk.frame("receivers", "Receivers", &[]);
     frame.live = true;
-    Ok(Sheet::new(frame).part("receivers", "", Content::Table(table)))
+    let note = "Failures, time-outs and latency of the last 24 hours.";
+    Ok(Sheet::new(frame).part("receivers", "", Content::Table(table)).note(note))
+}
+
+/// A breaker's state; empty where the receiver pulls.
+fn breaker(state: &Json) -> Cell {
+    let tone = match state.as_text() {
+        "" => return Cell::default(),
+        "closed" => "good",
+        "half_open" => "warn",
+        _ => "bad",
+    };
+    Cell::status(state).toned(tone)
+}
+
+/// The later of the last poll and the last success.
+fn heard_of(desk: &Desk, item: &Json) -> Cell {
+    let (poll, success) = (item.get("lastPollAt"), item.get("lastSuccessAt"));
+    // Times of one form are in the order of their texts.
+    let (at, what) = if poll.as_text() > success.as_text() {
+        (poll, "the last poll")
+    } else {
+        (success, "the last success")
+    };
+    let cell = Cell::time(at, desk.now, "never");
+    let title = if at.is_empty() { String::new() } else { format!("{what}, {}", cell.title) };
+    if title.is_empty() { cell } else { cell.titled(title) }
+}
+
+/// The last 24 hours as bars: the p95 of each window against the highest.
+fn spark(desk: &Desk, item: &Json, window_ms: i64) -> Cell {
+    let day = 86_400_000_000.0;
+    let begin = desk.now.0 as f64 - day;
+    let read = |window: &Json| {
+        let at = text::micros(window.text("from"))? as f64 + window_ms as f64 * 500.0;
+        let p95: f64 = window.text("p95Ms").parse().unwrap_or(0.0);
+        Some((((at - begin) / day).clamp(0.0, 1.0), p95))
+    };
+    let windows = item.get("windows");
+    let points: Vec<(f64, f64)> = item.list("windows").iter().filter_map(read).collect();
+    let highest = points.iter().map(|(_, p95)| *p95).fold(0.0, f64::max);
+    let height = |p95: f64| if highest > 0.0 { p95 / highest } else { 0.0 };
+    let bars: Vec<_> = points.iter().map(|(place, p95)| (*place, height(*p95))).collect();
+    let shown = text::duration((highest * 1_000.0) as i64);
+    Cell::spark(windows, &bars, format!("p95 over 24 hours, at most {shown}"))
 }
 
 pub(crate) async fn page(desk: Desk, Path(id): Path<String>) -> Response {
@@ -65,9 +118,7 @@ pub(crate) async fn page(desk: Desk, Path(id): Path<String>) -> Response {
 
 async fn make(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
     let item = desk.get(&["agents", id], &[]).await?;
-    let to = |status| [("toAgent", id), ("status", status), ("limit", "100")];
-    let waiting = desk.get(&["handoffs"], &to("PENDING")).await?;
-    let working = desk.get(&["handoffs"], &to("ACCEPTED")).await?;
+    let noticed = desk.get(&["receivers", id], &[]).await?;
     let letters = desk
         .get(&["dead-letters"], &[("toAgent", id), ("status", "OPEN"), ("limit", "100")])
         .await?;
@@ -84,19 +135,15 @@ async fn make(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
         desk.may("rotate-agent", &[id]),
         desk.may("remove-agent", &[id]),
     ];
+    let to = |status| link(&["handoffs"], &[("toAgent", id), ("status", status)]);
     let figures = Facts(vec![
-        (
-            "Waiting",
-            counted(&waiting)
-                .linked(link(&["handoffs"], &[("toAgent", id), ("status", "PENDING")])),
-        ),
-        (
-            "At work",
-            counted(&working)
-                .linked(link(&["handoffs"], &[("toAgent", id), ("status", "ACCEPTED")])),
-        ),
+        ("Waiting", Cell::number(noticed.get("waiting")).linked(to("PENDING"))),
+        ("Open", Cell::number(noticed.get("open")).linked(to("ACCEPTED"))),
         ("Dead letters", counted(&letters).linked(link(&["dead-letters"], &[("toAgent", id)]))),
-        ("Typical time", middle(&latest)),
+        ("Failed", or_none(Cell::percent(noticed.get("failureShare")))),
+        ("Timed out", Cell::number(noticed.get("timeouts"))),
+        ("p50", or_none(Cell::millis(noticed.get("p50Ms")))),
+        ("p95", or_none(Cell::millis(noticed.get("p95Ms")))),
     ]);
     let targets = item.list("handoffTargets");
     let edges = Table::of(&[("target", "Hands off to"), ("remove", "")], "It hands off to no one.")
@@ -111,6 +158,8 @@ async fn make(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
         .lead(text::visible(item.text("description")))
         .buttons(buttons)
         .part("figures", "", Content::Figures(figures))
+        .part("noticed", "Last 24 hours", Content::Facts(last_day(desk, &noticed)))
+        .part("breakers", "Breakers", Content::Table(breakers(desk, &noticed)))
         .part("delivery", "Delivery", Content::Facts(delivery(desk, &item)))
         .part("latest", "Latest handoffs to it", Content::Table(handoffs(desk, &latest)))
         .part("targets", "Edges", Content::Table(edges))
@@ -126,18 +175,39 @@ fn counted(page: &Json) -> Cell {
     cell
 }
 
-/// The median duration of the latest handoffs that ended.
-fn middle(page: &Json) -> Cell {
-    let mut took: Vec<i64> = page
-        .list("items")
-        .iter()
-        .filter(|item| !item.get("durationMs").is_null())
-        .map(|item| item.count("durationMs"))
-        .collect();
-    took.sort_unstable();
-    let Some(median) = took.get(took.len() / 2) else { return Cell::said("none yet") };
-    let title = format!("median of the latest {}", took.len());
-    Cell::millis(&Json::Number(median.to_string())).titled(title)
+/// A figure, or that there is none.
+fn or_none(cell: Cell) -> Cell {
+    if cell.is_empty() { Cell::said("none yet") } else { cell }
+}
+
+/// The receiver as brokers noticed it.
+fn last_day(desk: &Desk, noticed: &Json) -> Facts {
+    let failure = noticed.get("lastFailure");
+    Facts::of(vec![
+        ("Breaker", breaker(noticed.get("breaker"))),
+        ("p95 by 5 minutes", spark(desk, noticed, noticed.count("windowMs"))),
+        ("Attempts", Cell::number(noticed.get("attempts"))),
+        ("Failures", Cell::number(noticed.get("failures"))),
+        ("Oldest that waits", Cell::time(noticed.get("waitingSince"), desk.now, "")),
+        ("Last poll", Cell::time(noticed.get("lastPollAt"), desk.now, "")),
+        ("Last success", Cell::time(noticed.get("lastSuccessAt"), desk.now, "never")),
+        ("Last failure", Cell::time(noticed.get("lastFailureAt"), desk.now, "")),
+        ("Failed with", Cell::code(failure).toned("bad")),
+    ])
+}
+
+fn breakers(desk: &Desk, noticed: &Json) -> Table {
+    let columns =
+        [("broker", "Broker"), ("state", "State"), ("since", "Since"), ("reason", "Last failure")];
+    let empty = "No breaker opened since the brokers started, or the receiver pulls.";
+    Table::of(&columns, empty).rows(noticed.list("breakers").iter().map(|one| {
+        vec![
+            Cell::code(one.get("broker")),
+            breaker(one.get("state")),
+            Cell::time(one.get("since"), desk.now, ""),
+            Cell::code(one.get("reason")),
+        ]
+    }))
 }
 
 fn delivery(desk: &Desk, item: &Json) -> Facts {

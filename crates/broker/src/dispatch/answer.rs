@@ -161,6 +161,11 @@ impl FailureClass {
 }
 
 impl AttemptFailure {
+    /// The failure as a code, as records and operators have it.
+    pub fn code(&self) -> String {
+        format!("DELIVERY_{}", self.class.as_str().to_ascii_uppercase())
+    }
+
     /// A failure before any byte of the request left for the receiver.
     pub fn unreached(class: FailureClass, detail: impl Into<String>) -> Self {
         Self {

@@ -13,6 +13,8 @@
 
 use std::time::Duration;
 
+pub use handoffd_core::domain::receiver::BreakerState;
+
 /// Thresholds and times of a [`Breaker`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BreakerSettings {
@@ -53,28 +55,6 @@ pub enum Permit {
     },
 }
 
-/// The breaker's state, for metrics and operators.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum BreakerState {
-    /// Attempts pass.
-    Closed,
-    /// No attempt passes until the cool-down ends.
-    Open,
-    /// One probe is in flight.
-    HalfOpen,
-}
-
-impl BreakerState {
-    /// The value of the metric label.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Closed => "closed",
-            Self::Open => "open",
-            Self::HalfOpen => "half_open",
-        }
-    }
-}
-
 #[derive(Debug, Clone, Copy)]
 enum Phase {
     Closed { failures: u32 },
@@ -87,11 +67,13 @@ enum Phase {
 pub struct Breaker {
     settings: BreakerSettings,
     phase: Phase,
+    /// When it left the phase `Closed`, or came back to it.
+    changed_us: Option<i64>,
 }
 
 impl Breaker {
     pub fn new(settings: BreakerSettings) -> Self {
-        Self { settings, phase: Phase::Closed { failures: 0 } }
+        Self { settings, phase: Phase::Closed { failures: 0 }, changed_us: None }
     }
 
     /// Decides on an attempt that starts now. Occupies the probe's place if the attempt is the probe.
@@ -116,7 +98,10 @@ impl Breaker {
     ///
     /// An attempt that started before the breaker opened may report here while it is open; the answer proves that the
     /// receiver is alive and closes the breaker too.
-    pub fn on_success(&mut self) {
+    pub fn on_success(&mut self, now_us: i64) {
+        if !matches!(self.phase, Phase::Closed { .. }) {
+            self.changed_us = Some(now_us);
+        }
         self.phase = Phase::Closed { failures: 0 };
     }
 
@@ -129,6 +114,7 @@ impl Breaker {
             Phase::Closed { failures } => {
                 let failures = failures.saturating_add(1);
                 if failures >= self.settings.failure_threshold {
+                    self.changed_us = Some(now_us);
                     self.open(1, now_us);
                 } else {
                     self.phase = Phase::Closed { failures };
@@ -155,6 +141,11 @@ impl Breaker {
             Phase::Open { .. } => BreakerState::Open,
             Phase::HalfOpen { .. } => BreakerState::HalfOpen,
         }
+    }
+
+    /// When it opened first since it was closed, or closed last; `None` where it never opened.
+    pub fn changed_at(&self) -> Option<i64> {
+        self.changed_us
     }
 
     /// The time at which the next probe may start, in microseconds; `None` while closed.
@@ -203,7 +194,7 @@ mod tests {
         for _ in 0..4 {
             breaker.on_failure(0);
         }
-        breaker.on_success();
+        breaker.on_success(0);
         for _ in 0..4 {
             breaker.on_failure(0);
         }
@@ -221,7 +212,7 @@ mod tests {
         assert_eq!(breaker.permits(SECOND), Permit::Probe);
         assert_eq!(breaker.state(), BreakerState::HalfOpen);
         assert!(matches!(breaker.permits(SECOND), Permit::Denied { .. }));
-        breaker.on_success();
+        breaker.on_success(SECOND);
         assert_eq!(breaker.permits(SECOND), Permit::Granted);
     }
 
@@ -236,7 +227,7 @@ mod tests {
             now += expected * SECOND;
         }
         assert_eq!(breaker.permits(now), Permit::Probe);
-        breaker.on_success();
+        breaker.on_success(now);
         for _ in 0..5 {
             breaker.on_failure(now);
         }
@@ -248,8 +239,25 @@ mod tests {
         let mut breaker = opened();
         assert!(!breaker.on_failure(SECOND / 2));
         assert_eq!(breaker.next_probe_at(), Some(SECOND));
-        breaker.on_success();
+        breaker.on_success(SECOND);
         assert_eq!(breaker.state(), BreakerState::Closed);
+    }
+
+    #[test]
+    fn it_says_since_when_it_is_open_over_all_its_probes() {
+        let mut breaker = Breaker::new(BreakerSettings::default());
+        breaker.on_success(1);
+        assert_eq!(breaker.changed_at(), None, "it never opened");
+        for now in 2..7 {
+            breaker.on_failure(now);
+        }
+        assert_eq!(breaker.changed_at(), Some(6));
+        assert_eq!(breaker.permits(2 * SECOND), Permit::Probe);
+        breaker.on_failure(2 * SECOND);
+        assert_eq!((breaker.state(), breaker.changed_at()), (BreakerState::Open, Some(6)));
+        breaker.on_success(3 * SECOND);
+        breaker.on_success(4 * SECOND);
+        assert_eq!(breaker.changed_at(), Some(3 * SECOND));
     }
 
     #[test]
@@ -276,7 +284,7 @@ mod tests {
             for (action, pause) in steps {
                 now += pause;
                 match action {
-                    0 => breaker.on_success(),
+                    0 => breaker.on_success(now),
                     1 => _ = breaker.on_failure(now),
                     2 => breaker.on_abandoned(now),
                     _ => match breaker.permits(now) {

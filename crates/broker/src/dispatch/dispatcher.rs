@@ -31,6 +31,7 @@ use crate::directory::Directory;
 use crate::early_replies::EarlyReplies;
 use crate::ledger::{DeliverySlot, Ledger, Outbound};
 use crate::metrics::Metrics;
+use crate::receivers::{NoticedBreaker, ReceiverJournal};
 use crate::telemetry;
 use crate::vault::Vault;
 use handoffd_core::domain::handoff::DeliveryMode;
@@ -107,6 +108,8 @@ pub struct DispatcherDependencies {
     pub transports: Transports,
     /// The attempts that take a reply.
     pub replies: Arc<EarlyReplies>,
+    /// Takes what attempts tell of their receivers.
+    pub receivers: Arc<ReceiverJournal>,
     /// Message schemas, which convert a message to a form that the receiver accepts.
     pub schemas: Arc<Schemas>,
     /// Compresses a message that is too large for its receiver.
@@ -371,7 +374,17 @@ impl Dispatcher {
     /// Counts how an attempt ended. Returns a change of the endpoint's health that must be reported.
     fn ended(&self, claim: &DeliveryClaim, health: Health) -> Option<EndpointHealthChange> {
         let receiver = (claim.tenant.clone(), claim.target.clone());
-        self.0.lanes.ended(&receiver, health, self.0.parts.clock.now())
+        let ended = self.0.lanes.ended(&receiver, health, self.0.parts.clock.now());
+        if ended.turned {
+            self.0.parts.receivers.breaker_turned();
+        }
+        ended.health
+    }
+
+    /// The breakers that ever opened.
+    #[must_use]
+    pub fn breakers(&self) -> Vec<NoticedBreaker> {
+        self.0.lanes.breakers(self.0.parts.clock.now())
     }
 
     /// Frees the slot; `wake` is the time at which the receiver's outbox is read next.

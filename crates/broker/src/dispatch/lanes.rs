@@ -9,6 +9,7 @@ use super::breaker::{Breaker, BreakerSettings, BreakerState, Permit};
 use super::budget::{BudgetSettings, RetryBudget};
 use super::failing::Streak;
 use super::turns::Turns;
+use crate::receivers::NoticedBreaker;
 use handoffd_core::domain::agent::Failing;
 use handoffd_core::domain::ids::Micros;
 use handoffd_store::store::ReceiverKey;
@@ -62,6 +63,15 @@ pub(super) enum Health {
     Away,
     /// No request was sent.
     Unknown,
+}
+
+/// Changes by the end of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct EndedAttempt {
+    /// A change of the endpoint's health that operators must learn.
+    pub(super) health: Option<EndpointHealthChange>,
+    /// Whether the breaker closed, or was closed and opened.
+    pub(super) turned: bool,
 }
 
 /// A change of an endpoint's health.
@@ -216,34 +226,29 @@ impl Lanes {
         self.lock().lane(receiver, self).budget.retry(now, wanted)
     }
 
-    /// Counts how an attempt ended; its slot stays taken. Returns a change of the endpoint's health that operators must
-    /// learn.
+    /// Counts how an attempt ended; its slot stays taken.
     pub(super) fn ended(
         &self,
         receiver: &ReceiverKey,
         health: Health,
         now: Micros,
-    ) -> Option<EndpointHealthChange> {
+    ) -> EndedAttempt {
         let mut state = self.lock();
-        let lane = state.lanes.get_mut(receiver)?;
-        match health {
-            Health::Answered => {
-                lane.breaker.on_success();
-                lane.streak.answered().then_some(EndpointHealthChange::Answers)
-            }
-            Health::Failed if lane.breaker.on_failure(now.0) => {
-                lane.streak.failed().map(EndpointHealthChange::Failing)
-            }
-            Health::Failed => None,
-            Health::Away => {
-                lane.breaker.on_failure(now.0);
-                None
-            }
-            Health::Unknown => {
-                lane.breaker.on_abandoned(now.0);
-                None
-            }
-        }
+        let Some(lane) = state.lanes.get_mut(receiver) else { return EndedAttempt::default() };
+        let before = lane.breaker.changed_at();
+        let health = lane.ended(health, now);
+        EndedAttempt { health, turned: lane.breaker.changed_at() != before }
+    }
+
+    /// The breakers that ever opened.
+    pub(super) fn breakers(&self, now: Micros) -> Vec<NoticedBreaker> {
+        let state = self.lock();
+        let noticed = |(receiver, lane): (&ReceiverKey, &Lane)| {
+            let since = Micros(lane.breaker.changed_at()?);
+            let state = (!lane.is_forgotten(now)).then(|| lane.breaker.state());
+            Some(NoticedBreaker { receiver: receiver.clone(), state, since })
+        };
+        state.lanes.iter().filter_map(noticed).collect()
     }
 
     /// Frees an attempt's slot. Returns whether more waits in the outbox for this receiver, and it is the receiver's turn.
@@ -313,8 +318,8 @@ impl Lanes {
         (due, state.wakes.first().map(|(at, _)| *at))
     }
 
-    /// Number of receivers by breaker state: closed, open, half open. An open one that nothing was tried on since long after its
-    /// cool-down is left out: it has no work, and its state is unknown. Drops idle lanes beyond [`MAX_IDLE`].
+    /// Number of receivers by breaker state: closed, open, half open. A forgotten one is left out. Drops idle lanes beyond
+    /// [`MAX_IDLE`].
     pub(super) fn census(&self, now: Micros) -> [(BreakerState, i64); 3] {
         let mut state = self.lock();
         if state.lanes.len() > MAX_IDLE {
@@ -323,14 +328,39 @@ impl Lanes {
             });
         }
         [BreakerState::Closed, BreakerState::Open, BreakerState::HalfOpen].map(|wanted| {
-            let forgotten = |lane: &Lane| {
-                let over = lane.breaker.next_probe_at().is_some_and(|at| at + FORGOTTEN_US < now.0);
-                over && lane.in_flight == 0
-            };
-            let of_state = |lane: &&Lane| lane.breaker.state() == wanted && !forgotten(lane);
+            let of_state = |lane: &&Lane| lane.breaker.state() == wanted && !lane.is_forgotten(now);
             let count = state.lanes.values().filter(of_state).count();
             (wanted, i64::try_from(count).unwrap_or(i64::MAX))
         })
+    }
+}
+
+impl Lane {
+    fn ended(&mut self, health: Health, now: Micros) -> Option<EndpointHealthChange> {
+        match health {
+            Health::Answered => {
+                self.breaker.on_success(now.0);
+                self.streak.answered().then_some(EndpointHealthChange::Answers)
+            }
+            Health::Failed if self.breaker.on_failure(now.0) => {
+                self.streak.failed().map(EndpointHealthChange::Failing)
+            }
+            Health::Failed => None,
+            Health::Away => {
+                self.breaker.on_failure(now.0);
+                None
+            }
+            Health::Unknown => {
+                self.breaker.on_abandoned(now.0);
+                None
+            }
+        }
+    }
+
+    /// Whether its breaker is open and nothing was tried since long after the cool-down: it has no work, and its state is unknown.
+    fn is_forgotten(&self, now: Micros) -> bool {
+        let over = self.breaker.next_probe_at().is_some_and(|at| at + FORGOTTEN_US < now.0);
+        over && self.in_flight == 0
     }
 }
 
@@ -379,7 +409,7 @@ mod tests {
         health: Health,
         now: Micros,
     ) -> (bool, Option<EndpointHealthChange>) {
-        let change = lanes.ended(receiver, health, now);
+        let change = lanes.ended(receiver, health, now).health;
         (lanes.done(receiver), change)
     }
 
@@ -497,6 +527,33 @@ mod tests {
         assert_eq!(lanes.reserve_many(&dead, probe.unwrap_or(Micros(2_000_000)), 8).0, 1);
         let (_, change) = end(&lanes, &dead, Health::Answered, Micros(2_000_000));
         assert_eq!(change, Some(EndpointHealthChange::Answers));
+    }
+
+    #[test]
+    fn breakers_that_opened_are_told_with_their_time_until_nothing_is_tried_for_long() {
+        let lanes = lanes(100);
+        let (dead, well) = (receiver("dead"), receiver("well"));
+        lanes.reserve(&well, Micros(1));
+        assert!(!lanes.ended(&well, Health::Answered, Micros(1)).turned);
+        let turned: Vec<bool> = [2, 3, 4]
+            .map(|now| {
+                lanes.reserve(&dead, Micros(now));
+                lanes.ended(&dead, Health::Failed, Micros(now)).turned
+            })
+            .to_vec();
+        assert_eq!(turned, [false, true, false], "the second one opens it");
+        let noticed = |state, since| NoticedBreaker { receiver: dead.clone(), state, since };
+        let open = noticed(Some(BreakerState::Open), Micros(3));
+        assert_eq!(lanes.breakers(Micros(4)), std::slice::from_ref(&open));
+        for _ in 0..2 {
+            lanes.done(&dead);
+        }
+        let probe_at = 1_000_003;
+        assert_eq!(lanes.breakers(Micros(probe_at + FORGOTTEN_US)), [open]);
+        let later = Micros(probe_at + FORGOTTEN_US + 1);
+        assert_eq!(lanes.breakers(later), [noticed(None, Micros(3))]);
+        assert!(lanes.ended(&dead, Health::Answered, later).turned);
+        assert_eq!(lanes.breakers(later), [noticed(Some(BreakerState::Closed), later)]);
     }
 
     #[test]

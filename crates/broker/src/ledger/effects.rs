@@ -229,6 +229,7 @@ impl Shared {
                 }
                 if !repeated {
                     audit_line(handoff);
+                    self.receivers.moved(handoff, latency.whole.is_some());
                 }
                 self.metrics.observe_latency(handoff, latency);
                 *more

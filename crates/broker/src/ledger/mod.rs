@@ -15,6 +15,7 @@ use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
 use crate::metrics::Metrics;
+use crate::receivers::ReceiverJournal;
 use handoffd_core::domain::handoff::Handoff;
 use handoffd_core::domain::ids::TenantId;
 use handoffd_core::evidence::append::LoggedRecord;
@@ -248,6 +249,7 @@ impl Ledger {
         store: Arc<dyn Store>,
         outbound: Arc<dyn Outbound>,
         metrics: Arc<Metrics>,
+        receivers: Arc<ReceiverJournal>,
         settings: Settings,
         broker: String,
         tracker: &TaskTracker,
@@ -268,6 +270,7 @@ impl Ledger {
             inboxes: Arc::clone(&inboxes),
             feeds: Arc::clone(&feeds),
             metrics: Arc::clone(&metrics),
+            receivers,
             capped: Capped::default(),
             settings,
             broker,
@@ -535,6 +538,7 @@ struct Shared {
     inboxes: Arc<Waiters<ReceiverKey, ()>>,
     feeds: Arc<Feeds>,
     metrics: Arc<Metrics>,
+    receivers: Arc<ReceiverJournal>,
     capped: Capped,
     settings: Settings,
     broker: String,

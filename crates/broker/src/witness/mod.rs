@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::WitnessMetrics;
-use crate::tree::{self, CosignedHeads};
+use crate::tree::{self, CosignedHeads, PublishedHeads};
 use handoffd_core::domain::ids::TenantId;
 use handoffd_core::evidence::merkle::Hash;
 use handoffd_core::evidence::receipt::Notary;
@@ -63,6 +63,8 @@ pub struct PublisherContext {
     pub metrics: WitnessMetrics,
     /// Cosigned heads for the API.
     pub cosigned: Arc<CosignedHeads>,
+    /// How far each destination has each log, for the API.
+    pub published: Arc<PublishedHeads>,
     /// Destinations of published heads.
     pub places: Vec<HeadDestination>,
     /// The last known size and root by log, from [`check`].
@@ -80,6 +82,8 @@ pub struct Publisher {
 /// A destination, and the size it has of each log.
 struct DestinationState {
     place: HeadDestination,
+    /// Its place among the destinations.
+    number: usize,
     has: Mutex<HashMap<String, u64>>,
 }
 
@@ -88,8 +92,10 @@ impl Publisher {
     #[must_use]
     pub fn new(mut parts: PublisherContext) -> Self {
         let places = std::mem::take(&mut parts.places).into_iter();
-        let targets =
-            places.map(|place| DestinationState { place, has: Mutex::default() }).collect();
+        let targets = places
+            .enumerate()
+            .map(|(number, place)| DestinationState { place, number, has: Mutex::default() })
+            .collect();
         let published = Mutex::new(std::mem::take(&mut parts.known));
         Self { parts, targets, published }
     }
@@ -174,24 +180,31 @@ impl Publisher {
         let kind = target.place.kind();
         let count =
             |outcome| self.parts.metrics.published.with_label_values(&[kind, outcome]).inc();
+        let (place, published) = ((target.number, kind), &self.parts.published);
         let mut has = target.has.lock().await;
         for head in heads {
             if has.get(&head.log_id) == Some(&head.size) {
+                published.published(&head.log_id, place, head.size, self.parts.clock.now());
                 continue;
             }
             match target.place.put(&self.parts, head).await {
                 Ok(()) => {
                     count("published");
                     has.insert(head.log_id.clone(), head.size);
-                    let now = self.parts.clock.now().0 / 1_000_000;
-                    self.parts.metrics.last.with_label_values(&[kind]).set(now);
+                    let now = self.parts.clock.now();
+                    published.published(&head.log_id, place, head.size, now);
+                    self.parts.metrics.last.with_label_values(&[kind]).set(now.0 / 1_000_000);
                 }
                 Err(PutError::Refused(why)) => {
                     count("refused");
+                    published.failed(&head.log_id, place, self.parts.clock.now());
                     tracing::error!(log = head.log_id, place = %target.place, why, "a tree head was refused");
                 }
                 Err(PutError::Away(why)) => {
                     count("failed");
+                    for head in heads {
+                        published.failed(&head.log_id, place, self.parts.clock.now());
+                    }
                     tracing::warn!(place = %target.place, why, "tree heads could not be published; the next run retries");
                     return;
                 }

@@ -22,9 +22,12 @@ fn nothing() -> TenantSituation {
         dead_letters: Vec::new(),
         queues: Vec::new(),
         idle: Vec::new(),
+        still: Vec::new(),
+        questions: Vec::new(),
         agents: BTreeMap::new(),
         caps: Vec::new(),
         subscriptions: Vec::new(),
+        late_head: None,
     }
 }
 
@@ -34,6 +37,7 @@ fn agent(pulls: bool) -> AgentSituation {
         pulls,
         disabled: false,
         key_used_at: Some(ago(14)),
+        breaker: None,
         changed_at: ago(600),
     }
 }
@@ -302,4 +306,153 @@ fn an_endpoint_a_cap_and_a_subscription_are_told_by_themselves() {
     assert!(
         items[2].sentence.starts_with("The tenant's cap for PT1H has no room: all of its tokens")
     );
+}
+
+fn breaker(brokers: usize, minutes: i64, reason: Option<&str>) -> Option<OpenBreaker> {
+    Some(OpenBreaker { brokers, since: ago(minutes), reason: reason.map(str::to_owned) })
+}
+
+/// Each state of a receiver with an open breaker, with and without handoffs that wait, and the item that it makes.
+#[test]
+fn an_open_breaker_is_told_once_with_what_it_holds_up() {
+    use AttentionKind as K;
+    let open = AgentSituation { breaker: breaker(1, 4, Some("DELIVERY_STATUS")), ..agent(false) };
+    let two = AgentSituation { breaker: breaker(2, 90, None), ..agent(false) };
+    let pulls = AgentSituation { pulls: true, ..open.clone() };
+    let paused = AgentSituation { state: AgentState::Paused, ..open.clone() };
+    let disabled = AgentSituation { disabled: true, ..open.clone() };
+    let tried = WaitingDeliveries { attempts: 5, ..queue_of(3, ago(2)) };
+    let cases = [
+        (
+            open.clone(),
+            Some(tried.clone()),
+            Some((
+                K::BreakerOpen,
+                ago(4),
+                "1 broker has sent risk single probes alone for 4 min, after failures in a row (DELIVERY_STATUS); 3 handoffs wait for it, the oldest for 2 min.",
+            )),
+        ),
+        (
+            open,
+            Some(queue_of(1, ago(0))),
+            Some((
+                K::BreakerOpen,
+                ago(4),
+                "1 broker has sent risk single probes alone for 4 min, after failures in a row (DELIVERY_STATUS); 1 handoff waits for it for 0 s.",
+            )),
+        ),
+        (
+            two.clone(),
+            None,
+            Some((
+                K::BreakerOpen,
+                ago(90),
+                "2 brokers have sent risk single probes alone for 1 h, after failures in a row; no handoff waits for it.",
+            )),
+        ),
+        (
+            two,
+            Some(queue_of(1, ago(120))),
+            Some((
+                K::BreakerOpen,
+                ago(120),
+                "2 brokers have sent risk single probes alone for 1 h, after failures in a row; 1 handoff waits for it for 2 h.",
+            )),
+        ),
+        (pulls.clone(), None, None),
+        (pulls, Some(tried.clone()), Some((K::NotFetched, ago(2), ""))),
+        (paused.clone(), None, None),
+        (paused, Some(tried.clone()), Some((K::ReceiverPaused, ago(2), ""))),
+        (disabled.clone(), None, Some((K::EndpointDisabled, ago(600), ""))),
+        (disabled, Some(tried), Some((K::EndpointDisabled, ago(2), ""))),
+    ];
+    for (agent, queue, expected) in cases {
+        let agents = BTreeMap::from([(id("risk"), agent)]);
+        let queues: Vec<_> = queue.into_iter().collect();
+        let count = queues.first().map_or(0, |queue| queue.count);
+        let items = attention(&TenantSituation { queues, agents, ..nothing() });
+        let Some((kind, since, sentence)) = expected else {
+            assert_eq!(items, []);
+            continue;
+        };
+        let [item] = items.as_slice() else { panic!("{items:?}") };
+        assert_eq!((item.kind, item.since, item.count), (kind, since, count));
+        assert!(sentence.is_empty() || item.sentence == sentence, "{}", item.sentence);
+        assert_eq!(item.agent, Some(id("risk")));
+        assert!(!item.remedies.is_empty(), "{kind:?}");
+    }
+}
+
+#[test]
+fn tasks_and_questions_are_told_after_a_minute_and_warned_of_after_an_hour() {
+    use Severity::{Notice, Warning};
+    let still = |count, since| IdleTasks {
+        holder: id("intake"),
+        used_up: false,
+        count,
+        first: TaskId(Uuid::from_u128(5)),
+        since,
+    };
+    let open_questions = |count, since| OpenQuestions {
+        sender: id("intake"),
+        count,
+        first: HandoffId(Uuid::from_u128(2)),
+        task_id: TaskId(Uuid::from_u128(5)),
+        asked_by: id("risk"),
+        since,
+        due_at: Some(Micros(NOW.0 + MINUTE)),
+    };
+    let cases = [
+        (1, 0, None, "", ""),
+        (
+            1,
+            4,
+            Some(Notice),
+            "intake runs 1 task and has neither handed on nor completed; no handoff is open, for 4 min.",
+            "intake has not answered a question of risk for 4 min.",
+        ),
+        (
+            1_400,
+            200,
+            Some(Warning),
+            "intake runs 1400 tasks and has neither handed on nor completed; no handoff is open, the oldest for 3 h.",
+            "intake has not answered 1400 questions; risk has waited longest, for 3 h.",
+        ),
+    ];
+    for (count, minutes, severity, of_tasks, of_questions) in cases {
+        let situation = TenantSituation {
+            still: vec![still(count, ago(minutes))],
+            questions: vec![open_questions(count, ago(minutes))],
+            ..nothing()
+        };
+        let items = attention(&situation);
+        let Some(severity) = severity else {
+            assert_eq!(items, []);
+            continue;
+        };
+        let [question, tasks] = items.as_slice() else { panic!("{items:?}") };
+        assert_eq!(
+            (tasks.kind, question.kind),
+            (AttentionKind::TasksUnmoved, AttentionKind::QuestionOpen)
+        );
+        assert_eq!((&tasks.sentence[..], &question.sentence[..]), (of_tasks, of_questions));
+        assert_eq!(question.next.as_ref().map(|next| next.at), Some(Micros(NOW.0 + MINUTE)));
+        for item in [tasks, question] {
+            assert_eq!((item.severity, item.count), (severity, count));
+            assert_eq!(item.remedies.len(), 2);
+        }
+    }
+}
+
+#[test]
+fn a_late_tree_head_is_told_with_what_the_place_has() {
+    let late_head = LateHead { place: "file", published: 7, size: 9, since: ago(12) };
+    let items = attention(&TenantSituation { late_head: Some(late_head), ..nothing() });
+    let [item] = items.as_slice() else { panic!("{items:?}") };
+    assert_eq!((item.kind, item.severity), (AttentionKind::TreeHeadLate, Severity::Warning));
+    assert_eq!(
+        item.sentence,
+        "A place outside the database (file) lacks records of the log for 12 min: its last tree head covers 7 of 9."
+    );
+    assert!(!item.remedies.is_empty());
 }

@@ -20,6 +20,7 @@ pub mod group;
 pub mod handoff;
 #[cfg(feature = "gate")]
 pub mod handoff_tool;
+pub mod histogram;
 pub mod ids;
 pub mod json;
 pub mod latency;
@@ -32,6 +33,7 @@ pub mod personal;
 pub mod policy;
 pub mod progress;
 pub mod question;
+pub mod receiver;
 pub mod redaction;
 #[cfg(feature = "gate")]
 pub mod relevance;

@@ -49,6 +49,22 @@ pub struct WaitingDeliveries {
     pub last_error: Option<String>,
 }
 
+/// Questions of receivers that one sender has not answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenQuestions {
+    /// The agent that sent the handoffs, and is asked.
+    pub sender: AgentId,
+    pub count: i64,
+    /// The handoff of the oldest one.
+    pub first: HandoffId,
+    pub task_id: TaskId,
+    /// The agent that asks the oldest one.
+    pub asked_by: AgentId,
+    pub since: Micros,
+    /// When the handoff of the oldest one expires without an answer.
+    pub due_at: Option<Micros>,
+}
+
 /// Tasks of one holder that wait for their next handoff.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdleTasks {
@@ -58,5 +74,18 @@ pub struct IdleTasks {
     pub count: i64,
     /// The oldest one.
     pub first: TaskId,
+    pub since: Micros,
+}
+
+/// A place outside the database that lacks records of the tenant's log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LateHead {
+    /// Kind of the place.
+    pub place: &'static str,
+    /// Records under the last tree head that the place has.
+    pub published: u64,
+    /// Records of the log.
+    pub size: u64,
+    /// When the place last had all of them.
     pub since: Micros,
 }

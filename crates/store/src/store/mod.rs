@@ -33,8 +33,8 @@ pub use row_types::{
 };
 
 pub use tables::{
-    attempts, attention, caps, console_sessions, contracts, opinions, refusals, requests, schemas,
-    streams,
+    attempts, attention, caps, console_sessions, contracts, opinions, receivers, refusals,
+    requests, schemas, streams,
 };
 
 mod batch;
@@ -495,6 +495,7 @@ pub trait Store:
     + console_sessions::SessionStore
     + attention::AttentionStore
     + attempts::AttemptStore
+    + receivers::ReceiverStore
 {
 }
 
@@ -518,5 +519,7 @@ impl<T> Store for T where
         + console_sessions::SessionStore
         + attention::AttentionStore
         + attempts::AttemptStore
+        + receivers::ReceiverStore
+        + receivers::ReceiverStore
 {
 }

@@ -289,6 +289,42 @@ class AskBody(BaseModel):
     """
 
 
+class AttemptCountsView(BaseModel):
+    """
+    Attempts within some time.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    attempts: int
+    """
+    Attempts. Of a receiver that pulls: handoffs that got a first verdict, or none in time.
+    """
+    failure_share: Annotated[float | None, Field(alias="failureShare")] = None
+    """
+    The share of attempts that failed, from 0 to 1; absent without an attempt.
+    """
+    failures: int
+    """
+    Those that failed, time-outs among them.
+    """
+    p50_ms: Annotated[float | None, Field(alias="p50Ms")] = None
+    """
+    Half of the answers and time-outs took at most so many milliseconds, to within 19 %; absent for none.
+    """
+    p95_ms: Annotated[float | None, Field(alias="p95Ms")] = None
+    """
+    95 of 100 answers and time-outs took at most so many milliseconds, to within 19 %; absent for none.
+    """
+    timeouts: int
+    """
+    Those without a complete answer within the time limit.
+    """
+
+
 class AttemptHeader(BaseModel):
     """
     A header of a request.
@@ -306,6 +342,34 @@ class AttemptHeader(BaseModel):
     value: str
     """
     Value; `[REDACTED:secret]` in the place of a signature, a key, a token or a signed link.
+    """
+
+
+class BreakerView(BaseModel):
+    """
+    The circuit breaker that a broker has for a receiver.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    broker: str
+    """
+    The broker's name.
+    """
+    reason: str | None = None
+    """
+    The last failure that this broker saw, as a code.
+    """
+    since: str
+    """
+    When it opened, or closed again, RFC 3339. Probes do not change that.
+    """
+    state: Literal["closed", "half_open", "open"] | str
+    """
+    A circuit breaker's state. A later version may have more.
     """
 
 
@@ -3234,6 +3298,22 @@ class Receipt(BaseModel):
     """
 
 
+class ReceiverWindowView(AttemptCountsView):
+    """
+    Attempts within one window of time.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    from_: Annotated[str, Field(alias="from")]
+    """
+    When the window begins, RFC 3339.
+    """
+
+
 class RecordActor(BaseModel):
     """
     The actor of a record.
@@ -5416,9 +5496,13 @@ class AttentionView(BaseModel):
             "BUDGET_USED_UP",
             "CAP_USED_UP",
             "NOT_FETCHED",
+            "BREAKER_OPEN",
             "DELIVERY_FAILING",
             "RECEIVER_PAUSED",
             "TASKS_IDLE",
+            "TASKS_UNMOVED",
+            "QUESTION_OPEN",
+            "TREE_HEAD_LATE",
             "SUBSCRIPTION_DISABLED",
         ]
         | str
@@ -8646,6 +8730,102 @@ class PromptView(BaseModel):
     """
 
 
+class ReceiverView(AttemptCountsView):
+    """
+    A receiver as brokers notice it.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    agent_id: Annotated[str, Field(alias="agentId")]
+    """
+    The agent's id.
+    """
+    breaker: Literal["closed", "half_open", "open"] | str | None = None
+    """
+    The worst state of a breaker of a broker that lives; absent where the receiver pulls.
+    """
+    breakers: list[BreakerView]
+    """
+    The breakers that opened since their brokers started, and whose states are known.
+    """
+    delivery: Literal["webhook", "pull", "a2a", "temporal", "sqs", "nats", "redis", "amqp"] | str
+    """
+    How it gets its handoffs.
+    """
+    disabled: bool
+    """
+    Whether its endpoint is disabled after failures.
+    """
+    last_failure: Annotated[str | None, Field(alias="lastFailure")] = None
+    """
+    Why that attempt failed, as a code.
+    """
+    last_failure_at: Annotated[AwareDatetime | None, Field(alias="lastFailureAt")] = None
+    """
+    The last attempt that failed, RFC 3339.
+    """
+    last_poll_at: Annotated[AwareDatetime | None, Field(alias="lastPollAt")] = None
+    """
+    Its last request for its inbox, RFC 3339; absent where none was noticed.
+    """
+    last_success_at: Annotated[AwareDatetime | None, Field(alias="lastSuccessAt")] = None
+    """
+    The last attempt that it answered, RFC 3339; where it pulls, its last verdict.
+    """
+    open: int
+    """
+    Open handoffs to it, counted up to 1,000.
+    """
+    state: Literal["RUNNABLE", "BUSY", "PAUSED"] | str
+    """
+    Whether it takes handoffs.
+    """
+    waiting: int
+    """
+    Handoffs that wait for it: no attempt or claim holds them.
+    """
+    waiting_since: Annotated[str | None, Field(alias="waitingSince")] = None
+    """
+    When the oldest of these was committed, RFC 3339.
+    """
+    windows: list[ReceiverWindowView]
+    """
+    Windows with an attempt, the oldest first.
+    """
+
+
+class ReceiversView(BaseModel):
+    """
+    One page of the receivers.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    at: AwareDatetime
+    """
+    Time of the look, RFC 3339.
+    """
+    items: list[ReceiverView]
+    """
+    By agent id.
+    """
+    next_cursor: Annotated[str | None, Field(alias="nextCursor")] = None
+    """
+    Continues the list; absent on the last page.
+    """
+    window_ms: Annotated[int, Field(alias="windowMs")]
+    """
+    Length of a window, in milliseconds: an hour.
+    """
+
+
 class RecordClassifier(BaseModel):
     """
     What an external classifier said.
@@ -10947,6 +11127,26 @@ class PayloadSchemaView(BaseModel):
     version: str
     """
     Its version.
+    """
+
+
+class ReceiverDetailView(ReceiverView):
+    """
+    One receiver.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    at: AwareDatetime
+    """
+    Time of the look, RFC 3339.
+    """
+    window_ms: Annotated[int, Field(alias="windowMs")]
+    """
+    Length of a window, in milliseconds: five minutes.
     """
 
 

@@ -1165,6 +1165,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/receivers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the tenant's receivers: breakers, failures and latency of the last 24 hours, and what waits. It may be ten seconds behind. */
+        get: operations["listReceivers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/receivers/{agentId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read one receiver: breakers, failures and latency in five-minute windows of the last 24 hours, and what waits. */
+        get: operations["getReceiver"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/refusals": {
         parameters: {
             query?: never;
@@ -2286,6 +2320,39 @@ export interface components {
             /** @description Whether the question waits for its answer. */
             state: components["schemas"]["QuestionState"];
         };
+        /** @description Attempts within some time. */
+        AttemptCountsView: {
+            /**
+             * Format: int64
+             * @description Attempts. Of a receiver that pulls: handoffs that got a first verdict, or none in time.
+             */
+            attempts: number;
+            /**
+             * Format: double
+             * @description The share of attempts that failed, from 0 to 1; absent without an attempt.
+             */
+            failureShare?: number | null;
+            /**
+             * Format: int64
+             * @description Those that failed, time-outs among them.
+             */
+            failures: number;
+            /**
+             * Format: double
+             * @description Half of the answers and time-outs took at most so many milliseconds, to within 19 %; absent for none.
+             */
+            p50Ms?: number | null;
+            /**
+             * Format: double
+             * @description 95 of 100 answers and time-outs took at most so many milliseconds, to within 19 %; absent for none.
+             */
+            p95Ms?: number | null;
+            /**
+             * Format: int64
+             * @description Those without a complete answer within the time limit.
+             */
+            timeouts: number;
+        };
         /** @description A header of a request. */
         AttemptHeader: {
             /** @description Name, as it was sent. */
@@ -2353,7 +2420,7 @@ export interface components {
             kept: number;
         };
         /** @description The cause of an item. */
-        AttentionKind: ("ESCALATED" | "DEAD_LETTERED" | "RECEIVER_DELETED" | "ENDPOINT_DISABLED" | "BUDGET_USED_UP" | "CAP_USED_UP" | "NOT_FETCHED" | "DELIVERY_FAILING" | "RECEIVER_PAUSED" | "TASKS_IDLE" | "SUBSCRIPTION_DISABLED") | (string & {});
+        AttentionKind: ("ESCALATED" | "DEAD_LETTERED" | "RECEIVER_DELETED" | "ENDPOINT_DISABLED" | "BUDGET_USED_UP" | "CAP_USED_UP" | "NOT_FETCHED" | "BREAKER_OPEN" | "DELIVERY_FAILING" | "RECEIVER_PAUSED" | "TASKS_IDLE" | "TASKS_UNMOVED" | "QUESTION_OPEN" | "TREE_HEAD_LATE" | "SUBSCRIPTION_DISABLED") | (string & {});
         /** @description One page of the items that need attention. */
         AttentionPageView: {
             /**
@@ -2496,6 +2563,18 @@ export interface components {
              * @description When it was committed, RFC 3339.
              */
             time: string | null;
+        };
+        /** @description A circuit breaker's state. A later version may have more. */
+        BreakerState: ("closed" | "half_open" | "open") | (string & {});
+        /** @description The circuit breaker that a broker has for a receiver. */
+        BreakerView: {
+            /** @description The broker's name. */
+            broker: string;
+            /** @description The last failure that this broker saw, as a code. */
+            reason?: string | null;
+            /** @description When it opened, or closed again, RFC 3339. Probes do not change that. */
+            since: string;
+            state: components["schemas"]["BreakerState"];
         };
         /** @description Whom a change of a schema breaks. A later version may have more. */
         BrokenSide: ("senders" | "receivers") | (string & {});
@@ -6341,6 +6420,87 @@ export interface components {
             recordHash: string;
             /** @description A C2SP tlog-checkpoint: a signed note with the log's origin, size and root. */
             treeHead: string;
+        };
+        /** @description One receiver. */
+        ReceiverDetailView: components["schemas"]["ReceiverView"] & {
+            /**
+             * Format: date-time
+             * @description Time of the look, RFC 3339.
+             */
+            at: string;
+            /**
+             * Format: int64
+             * @description Length of a window, in milliseconds: five minutes.
+             */
+            windowMs: number;
+        };
+        /** @description A receiver as brokers notice it. */
+        ReceiverView: components["schemas"]["AttemptCountsView"] & {
+            /** @description The agent's id. */
+            agentId: string;
+            /** @description The worst state of a breaker of a broker that lives; absent where the receiver pulls. */
+            breaker?: components["schemas"]["BreakerState"];
+            /** @description The breakers that opened since their brokers started, and whose states are known. */
+            breakers: components["schemas"]["BreakerView"][];
+            /** @description How it gets its handoffs. */
+            delivery: components["schemas"]["DeliveryMode"];
+            /** @description Whether its endpoint is disabled after failures. */
+            disabled: boolean;
+            /** @description Why that attempt failed, as a code. */
+            lastFailure?: string | null;
+            /**
+             * Format: date-time
+             * @description The last attempt that failed, RFC 3339.
+             */
+            lastFailureAt?: string | null;
+            /**
+             * Format: date-time
+             * @description Its last request for its inbox, RFC 3339; absent where none was noticed.
+             */
+            lastPollAt?: string | null;
+            /**
+             * Format: date-time
+             * @description The last attempt that it answered, RFC 3339; where it pulls, its last verdict.
+             */
+            lastSuccessAt?: string | null;
+            /**
+             * Format: int64
+             * @description Open handoffs to it, counted up to 1,000.
+             */
+            open: number;
+            /** @description Whether it takes handoffs. */
+            state: components["schemas"]["AgentState"];
+            /**
+             * Format: int64
+             * @description Handoffs that wait for it: no attempt or claim holds them.
+             */
+            waiting: number;
+            /** @description When the oldest of these was committed, RFC 3339. */
+            waitingSince?: string | null;
+            /** @description Windows with an attempt, the oldest first. */
+            windows: components["schemas"]["ReceiverWindowView"][];
+        };
+        /** @description Attempts within one window of time. */
+        ReceiverWindowView: components["schemas"]["AttemptCountsView"] & {
+            /** @description When the window begins, RFC 3339. */
+            from: string;
+        };
+        /** @description One page of the receivers. */
+        ReceiversView: {
+            /**
+             * Format: date-time
+             * @description Time of the look, RFC 3339.
+             */
+            at: string;
+            /** @description By agent id. */
+            items: components["schemas"]["ReceiverView"][];
+            /** @description Continues the list; absent on the last page. */
+            nextCursor?: string | null;
+            /**
+             * Format: int64
+             * @description Length of a window, in milliseconds: an hour.
+             */
+            windowMs: number;
         };
         /** @description A record of the log. */
         Record: {
@@ -12545,6 +12705,96 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDetails"];
                 };
             };
+            default: components["responses"]["Refused"];
+        };
+    };
+    listReceivers: {
+        parameters: {
+            query?: {
+                /** @description `nextCursor` of the page before. */
+                cursor?: string;
+                /** @description Receivers a page, 1 to 500; 50 unless said. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One page */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReceiversView"];
+                };
+            };
+            /** @description A malformed parameter */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description An agent's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    getReceiver: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The agent's id */
+                agentId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The receiver */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReceiverDetailView"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description An agent's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such agent */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
             default: components["responses"]["Refused"];
         };
     };

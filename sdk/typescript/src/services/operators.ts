@@ -22,6 +22,14 @@ export class Agents extends Service {
   get(agentId: string, options?: CallOptions): Promise<Answer<"getAgent">> {
     return this.transport.call("getAgent", { path: { agentId }, ...options });
   }
+  /** Each agent as brokers notice it: breakers, failures, latency, polls, what waits. Operator or auditor. */
+  receivers(query: Query_<"listReceivers"> = {}): Promise<Answer<"listReceivers">> {
+    return this.transport.call("listReceivers", split(query));
+  }
+  /** One agent as brokers notice it, in windows of five minutes. Operator or auditor. */
+  receiver(agentId: string, options?: CallOptions): Promise<Answer<"getReceiver">> {
+    return this.transport.call("getReceiver", { path: { agentId }, ...options });
+  }
   /** Changes the named members; a list replaces, an absent member leaves alone. Operator. */
   update(agentId: string, spec: Body<"patchAgent">, options?: CallOptions): Promise<Answer<"patchAgent">> {
     return this.transport.call("patchAgent", { path: { agentId }, body: spec, ...options });

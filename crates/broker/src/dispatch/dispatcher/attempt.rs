@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::super::answer::{AnswerFields, AttemptOutcome, RawAnswer};
+use super::super::answer::{AnswerFields, AttemptOutcome, FailureClass, RawAnswer};
 use super::super::attempt_row;
 use super::super::conventions;
 use super::super::lanes::Health;
@@ -23,6 +23,7 @@ use handoffd_core::domain::agent::AgentState;
 use handoffd_core::domain::content_coding::Coding;
 use handoffd_core::domain::handoff::DeliveryMode;
 use handoffd_core::domain::ids::Micros;
+use handoffd_core::domain::receiver::AttemptEnd;
 use handoffd_core::evidence::record::Actor;
 use handoffd_core::gate::schema::older::SCHEMA_UNREADABLE;
 use handoffd_core::sw4rm::{self, DeliveryFacts};
@@ -135,7 +136,7 @@ impl Dispatcher {
         let row = self.row_of(&claim, &made);
         // Frees the receiver's answer, up to a megabyte, before the settlement waits for the store.
         made.answer = None;
-        let AttemptResult { tried, address, begun_at, verdict_by, .. } = made;
+        let AttemptResult { tried, address, begun_at, verdict_by, took, .. } = made;
         conventions::conclude(&tried);
         let (mut outcome, mut answer, health) = self.judge(&claim, &tried, verdict_by);
         if overdue {
@@ -157,6 +158,9 @@ impl Dispatcher {
         if matches!(tried, AttemptOutcome::Gone) {
             self.gone(&claim, &address).await;
         }
+        let (end, code) = noticed(&tried, took);
+        let receiver = (claim.tenant.clone(), claim.target.clone());
+        parts.receivers.attempted(&receiver, parts.clock.now(), end, code);
         // Before the next attempt is due: an endpoint that is disabled by this one gets no other.
         if let Some(change) = self.ended(&claim, health) {
             self.report_health(&claim, address, change).await;
@@ -439,6 +443,25 @@ fn reached(outcome: &AttemptOutcome) -> bool {
         AttemptOutcome::Accepted(_)
         | AttemptOutcome::Rejected { .. }
         | AttemptOutcome::Received => true,
+    }
+}
+
+/// The end of an attempt as it concerns its receiver, and the code of its failure.
+fn noticed(tried: &AttemptOutcome, took: Duration) -> (AttemptEnd, Option<String>) {
+    match tried {
+        AttemptOutcome::Accepted(_)
+        | AttemptOutcome::Rejected { .. }
+        | AttemptOutcome::Received
+        | AttemptOutcome::Busy { .. } => (AttemptEnd::Answered(took), None),
+        AttemptOutcome::Gone => (AttemptEnd::Failed, Some("ENDPOINT_GONE".to_owned())),
+        AttemptOutcome::Away(_) => (AttemptEnd::Failed, Some("TRANSPORT_AWAY".to_owned())),
+        AttemptOutcome::Failed(failure) => {
+            let end = match failure.class {
+                FailureClass::Timeout => AttemptEnd::TimedOut(took),
+                _ => AttemptEnd::Failed,
+            };
+            (end, Some(failure.code()))
+        }
     }
 }
 

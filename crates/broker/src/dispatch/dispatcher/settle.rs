@@ -93,7 +93,7 @@ impl Dispatcher {
             }
             AttemptOutcome::Away(_) => (away(), None, Health::Away),
             AttemptOutcome::Failed(failure) => {
-                let why = format!("DELIVERY_{}", failure.class.as_str().to_ascii_uppercase());
+                let why = failure.code();
                 let hopeless =
                     matches!(failure.class, FailureClass::Request | FailureClass::Egress);
                 let unsafe_again = failure.reached && !claim.idempotent;

@@ -12,6 +12,7 @@ use crate::store::events::{
     CursorKey, CursorRow, CursorSettle, EventDeliveryRow, EventRow, EventScope, EventStore,
     SubscriptionKey, SubscriptionRow,
 };
+use crate::store::receivers::{BreakerRow, ReceiverNotes, ReceiverStore, SeenReceiver};
 use crate::store::refusals::{RefusalFilter, RefusalRow, RefusalStore};
 use crate::store::requests::{RequestRow, RequestStore};
 use crate::store::schemas::{PayloadSchemaRow, PayloadSchemaStore};
@@ -20,6 +21,9 @@ use async_trait::async_trait;
 use handoffd_core::domain::cap::Cap;
 use handoffd_core::domain::event::Position;
 use handoffd_core::domain::ids::{AgentId, ContentId, Micros, SessionId, TenantId};
+use handoffd_core::domain::receiver::Windows;
+use handoffd_core::domain::waits::WaitingDeliveries;
+use std::collections::BTreeMap;
 
 use super::{MemoryStore, absent};
 
@@ -71,8 +75,49 @@ impl AttemptStore for MemoryStore {
     }
 }
 
+/// Brokers of the simulation write no notes on receivers.
+#[async_trait]
+impl ReceiverStore for MemoryStore {
+    async fn note_receivers(&self, _notes: &ReceiverNotes) -> Result<()> {
+        absent()
+    }
+
+    async fn list_seen(
+        &self,
+        _tenant: &TenantId,
+        _agents: &[AgentId],
+    ) -> Result<Vec<(AgentId, SeenReceiver)>> {
+        absent()
+    }
+
+    async fn list_breakers(&self, _tenant: &TenantId, _broker: &str) -> Result<Vec<BreakerRow>> {
+        absent()
+    }
+
+    async fn list_windows(
+        &self,
+        _tenant: &TenantId,
+        _agents: &[AgentId],
+        _since: Micros,
+    ) -> Result<BTreeMap<AgentId, Windows>> {
+        absent()
+    }
+
+    async fn forget_receivers(&self, _before: Micros) -> Result<u64> {
+        absent()
+    }
+}
+
 #[async_trait]
 impl AttentionStore for MemoryStore {
+    async fn count_queues(
+        &self,
+        _tenant: &TenantId,
+        _now: Micros,
+    ) -> Result<Vec<WaitingDeliveries>> {
+        absent()
+    }
+
     async fn count_waits(&self, _tenant: &TenantId, _now: Micros) -> Result<WaitCounts> {
         absent()
     }

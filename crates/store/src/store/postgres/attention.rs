@@ -5,7 +5,9 @@ use sqlx::AssertSqlSafe;
 use super::PostgresStore;
 use super::failure::failed;
 use crate::store::Result;
-use crate::store::attention::{DEAD_LETTERS, ESCALATIONS, IDLE, MAX_COUNTED, MAX_GROUPS, QUEUES};
+use crate::store::attention::{
+    DEAD_LETTERS, ESCALATIONS, IDLE, MAX_COUNTED, MAX_GROUPS, QUESTIONS, QUEUES, STILL,
+};
 use handoffd_core::domain::ids::TenantId;
 
 impl PostgresStore {
@@ -20,7 +22,7 @@ impl PostgresStore {
             .await
             .map_err(failed)?;
         let mut plans = Vec::new();
-        for sql in [ESCALATIONS, DEAD_LETTERS, QUEUES, IDLE] {
+        for sql in [ESCALATIONS, DEAD_LETTERS, QUEUES, IDLE, STILL, QUESTIONS] {
             let query = sqlx::query_scalar(AssertSqlSafe(format!("EXPLAIN {sql}")));
             let query = query.bind(tenant.as_str()).bind(MAX_COUNTED).bind(MAX_GROUPS);
             plans.push(query.fetch_all(&mut *tx).await.map_err(failed)?);

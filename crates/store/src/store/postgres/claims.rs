@@ -7,6 +7,7 @@ use super::call::Call;
 use super::failure::failed;
 use super::rows;
 use crate::store::rows::unreadable;
+use crate::store::tables::receivers::{FORGET_BREAKERS, FORGET_BREAKERS_OF};
 use crate::store::tables::{
     handoffs::{self, HANDOFF},
     outbox::{self, OUTBOX},
@@ -379,17 +380,20 @@ pub(super) async fn release(pool: &PgPool, whose: ClaimRelease<'_>) -> Result<u6
         ClaimRelease::Everyone => {
             let gone = sqlx::query("DELETE FROM brokers");
             gone.execute(&mut *tx).await.map_err(failed)?;
+            sqlx::query(FORGET_BREAKERS).execute(&mut *tx).await.map_err(failed)?;
             sqlx::query(free("o.claimed_by IS NOT NULL"))
         }
         ClaimRelease::Own(broker) => {
             let gone = sqlx::query("DELETE FROM brokers WHERE broker = $1").bind(broker);
             gone.execute(&mut *tx).await.map_err(failed)?;
+            forget_breakers(&mut tx, broker).await?;
             sqlx::query(free("o.claimed_by = $1")).bind(broker)
         }
         ClaimRelease::Silent(broker, seen) => {
             if !is_silent(&mut tx, broker, seen).await? {
                 return Ok(0);
             }
+            forget_breakers(&mut tx, broker).await?;
             sqlx::query(free("o.claimed_by = $1")).bind(broker)
         }
         ClaimRelease::These(broker, held) => {
@@ -409,6 +413,12 @@ pub(super) async fn release(pool: &PgPool, whose: ClaimRelease<'_>) -> Result<u6
     let released = query.execute(&mut *tx).await.map_err(failed)?.rows_affected();
     tx.commit().await.map_err(failed)?;
     Ok(released)
+}
+
+/// Deletes the breakers that a broker has for its receivers.
+async fn forget_breakers(tx: &mut PgConnection, broker: &str) -> Result<()> {
+    let forget = sqlx::query(FORGET_BREAKERS_OF).bind(broker);
+    forget.execute(tx).await.map_err(failed).map(|_| ())
 }
 
 /// Deletes the heartbeat if it still has that value; returns whether it had. Of two brokers that find another silent,

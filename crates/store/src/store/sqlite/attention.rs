@@ -2,7 +2,9 @@
 
 use super::SqliteStore;
 use crate::store::Result;
-use crate::store::attention::{DEAD_LETTERS, ESCALATIONS, IDLE, MAX_COUNTED, MAX_GROUPS, QUEUES};
+use crate::store::attention::{
+    DEAD_LETTERS, ESCALATIONS, IDLE, MAX_COUNTED, MAX_GROUPS, QUESTIONS, QUEUES, STILL,
+};
 use crate::store::rows::get;
 use handoffd_core::domain::ids::TenantId;
 
@@ -18,7 +20,10 @@ impl SqliteStore {
                 let query = db.query(&sql).bind(tenant.as_str()).bind(MAX_COUNTED).bind(MAX_GROUPS);
                 query.list(|row| get(row, "detail"))
             };
-            [ESCALATIONS, DEAD_LETTERS, QUEUES, IDLE].iter().map(explain).collect()
+            [ESCALATIONS, DEAD_LETTERS, QUEUES, IDLE, STILL, QUESTIONS]
+                .iter()
+                .map(explain)
+                .collect()
         })
         .await
     }

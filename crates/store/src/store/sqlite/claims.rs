@@ -7,6 +7,7 @@ use super::db::Db;
 use super::log::unpacked;
 use super::rows;
 use crate::store::query::Row;
+use crate::store::tables::receivers::{FORGET_BREAKERS, FORGET_BREAKERS_OF};
 use crate::store::tables::{
     outbox::{self, OUTBOX},
     returns::{self, RETURN},
@@ -298,16 +299,19 @@ pub(super) fn release(db: &Db, whose: ClaimRelease<'_>) -> Result<u64> {
     let free = match whose {
         ClaimRelease::Everyone => {
             db.query("DELETE FROM brokers").execute()?;
+            db.query(FORGET_BREAKERS).execute()?;
             db.query(&format!("{FREE} claimed_by IS NOT NULL"))
         }
         ClaimRelease::Own(broker) => {
             db.query("DELETE FROM brokers WHERE broker = ?").bind(broker).execute()?;
+            forget_breakers(db, broker)?;
             db.query(&format!("{FREE} claimed_by = ?")).bind(broker)
         }
         ClaimRelease::Silent(broker, seen) => {
             if !is_silent(db, broker, seen)? {
                 return Ok(0);
             }
+            forget_breakers(db, broker)?;
             db.query(&format!("{FREE} claimed_by = ?")).bind(broker)
         }
         ClaimRelease::These(broker, held) => {
@@ -321,6 +325,11 @@ pub(super) fn release(db: &Db, whose: ClaimRelease<'_>) -> Result<u64> {
         }
     };
     free.execute()
+}
+
+/// Deletes the breakers that a broker has for its receivers.
+fn forget_breakers(db: &Db, broker: &str) -> Result<()> {
+    db.query(&FORGET_BREAKERS_OF.replace('$', "?")).bind(broker).execute().map(|_| ())
 }
 
 /// Deletes the heartbeat if it still has that value; returns whether it had.

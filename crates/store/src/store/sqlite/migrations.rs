@@ -48,6 +48,7 @@ pub(super) const KNOWN: &[(i64, &str, &str)] = &[
     (46, "console", include_str!("../../../../../migrations/sqlite/0046_console.sql")),
     (47, "attempts", include_str!("../../../../../migrations/sqlite/0047_attempts.sql")),
     (48, "kinds", include_str!("../../../../../migrations/sqlite/0048_kinds.sql")),
+    (49, "receivers", include_str!("../../../../../migrations/sqlite/0049_receivers.sql")),
 ];
 
 /// Where applied migrations stand, in the form of sqlx, which wrote it in 0.1.0.

@@ -4,13 +4,14 @@ use async_trait::async_trait;
 
 use crate::store::Result;
 use crate::store::query::{Database, Decode, Row, Statement};
-use crate::store::rows::{get, micros, parse};
+use crate::store::rows::{get, micros, micros_opt, parse};
 use handoffd_core::domain::ids::{Micros, TenantId};
 use handoffd_core::domain::waits::{
-    IdleTasks, OpenDeadLetters, OpenEscalations, WaitingDeliveries,
+    IdleTasks, OpenDeadLetters, OpenEscalations, OpenQuestions, WaitingDeliveries,
 };
 
-/// Most escalations, dead letters and idle tasks that are counted: the oldest ones.
+/// Most escalations, dead letters, questions and idle tasks that are counted: the oldest ones. Of running tasks the newest are
+/// looked at.
 pub const MAX_COUNTED: i64 = 10_000;
 
 /// Most groups of each kind: those with the oldest waits.
@@ -24,6 +25,9 @@ pub struct WaitCounts {
     /// Deliveries that neither an attempt nor a claim holds.
     pub queues: Vec<WaitingDeliveries>,
     pub idle: Vec<IdleTasks>,
+    /// Tasks that run and have no open handoff.
+    pub still: Vec<IdleTasks>,
+    pub questions: Vec<OpenQuestions>,
 }
 
 /// Reads of counts.
@@ -31,6 +35,8 @@ pub struct WaitCounts {
 pub trait AttentionStore: Send + Sync {
     /// Counts what waits. Reads the tenant's waiting deliveries whole, and otherwise a bounded number of rows by an index.
     async fn count_waits(&self, tenant: &TenantId, now: Micros) -> Result<WaitCounts>;
+    /// Counts the deliveries that wait, as `count_waits` does.
+    async fn count_queues(&self, tenant: &TenantId, now: Micros) -> Result<Vec<WaitingDeliveries>>;
 }
 
 /// Open escalations by edge and reason. Parameters: tenant, rows, groups.
@@ -73,6 +79,27 @@ pub(in crate::store) const IDLE: &str = "SELECT * FROM ( \
      JOIN tasks AS t ON t.tenant = $1 AND t.task_id = w.task_id \
      WINDOW same AS (PARTITION BY t.holder, t.funds IS NOT NULL AND t.remaining_nanos <= 0)) AS grouped \
    WHERE place = 1 ORDER BY since, task_id LIMIT $3";
+
+/// Tasks among the newest that run and have no open handoff, by holder. Parameters: tenant, rows, groups.
+pub(in crate::store) const STILL: &str = "SELECT * FROM ( \
+     SELECT t.holder, t.task_id, t.updated_at AS since, CAST(0 AS bigint) AS used_up, count(*) OVER same AS waiting, \
+       row_number() OVER (PARTITION BY t.holder ORDER BY t.updated_at, t.task_id) AS place \
+     FROM (SELECT task_id, holder, status, updated_at FROM tasks WHERE tenant = $1 \
+       ORDER BY created_at DESC, task_id DESC LIMIT $2) AS t \
+     WHERE t.status = 'RUNNING' AND NOT EXISTS (SELECT 1 FROM handoffs AS h \
+       WHERE h.tenant = $1 AND h.task_id = t.task_id AND h.status IN ('PENDING', 'ACCEPTED')) \
+     WINDOW same AS (PARTITION BY t.holder)) AS grouped \
+   WHERE place = 1 ORDER BY since, task_id LIMIT $3";
+
+/// Open questions by the agent that is asked. Parameters: tenant, rows, groups.
+pub(in crate::store) const QUESTIONS: &str = "SELECT * FROM ( \
+     SELECT r.agent_id, r.handoff_id, r.task_id, r.returned_at, h.target, h.deadline_at, count(*) OVER same AS waiting, \
+       row_number() OVER (PARTITION BY r.agent_id ORDER BY r.returned_at, r.handoff_id) AS place \
+     FROM (SELECT agent_id, handoff_id, task_id, returned_at FROM returns \
+       WHERE tenant = $1 AND question IS NOT NULL ORDER BY handoff_id LIMIT $2) AS r \
+     JOIN handoffs AS h ON h.tenant = $1 AND h.handoff_id = r.handoff_id \
+     WINDOW same AS (PARTITION BY r.agent_id)) AS grouped \
+   WHERE place = 1 ORDER BY returned_at, handoff_id LIMIT $3";
 
 fn open_escalations(row: &dyn Row) -> Result<OpenEscalations> {
     Ok(OpenEscalations {
@@ -121,6 +148,18 @@ fn idle_tasks(row: &dyn Row) -> Result<IdleTasks> {
     })
 }
 
+fn open_questions(row: &dyn Row) -> Result<OpenQuestions> {
+    Ok(OpenQuestions {
+        sender: parse(row, "agent_id")?,
+        count: get(row, "waiting")?,
+        first: parse(row, "handoff_id")?,
+        task_id: parse(row, "task_id")?,
+        asked_by: parse(row, "target")?,
+        since: micros(row, "returned_at")?,
+        due_at: micros_opt(row, "deadline_at")?,
+    })
+}
+
 /// The groups of a statement whose second parameter is `bound`.
 async fn groups<D: Database, T: Send>(
     db: &D,
@@ -138,8 +177,14 @@ impl<D: Database> AttentionStore for D {
         Ok(WaitCounts {
             escalations: groups(self, ESCALATIONS, most, open_escalations).await?,
             dead_letters: groups(self, DEAD_LETTERS, most, open_letters).await?,
-            queues: groups(self, QUEUES, (tenant, now.0), waiting_deliveries).await?,
+            queues: self.count_queues(tenant, now).await?,
             idle: groups(self, IDLE, most, idle_tasks).await?,
+            still: groups(self, STILL, most, idle_tasks).await?,
+            questions: groups(self, QUESTIONS, most, open_questions).await?,
         })
+    }
+
+    async fn count_queues(&self, tenant: &TenantId, now: Micros) -> Result<Vec<WaitingDeliveries>> {
+        groups(self, QUEUES, (tenant, now.0), waiting_deliveries).await
     }
 }

@@ -427,6 +427,35 @@ class Agents:
             ),
         )
 
+    async def receivers(self, *, cursor: str | None = None, limit: int | None = None) -> models.ReceiversView:
+        """List the tenant's receivers: breakers, failures and latency of the last 24 hours, and what waits. It may be ten seconds behind.
+
+        Args:
+            cursor: `nextCursor` of the page before.
+            limit: Receivers a page, 1 to 500; 50 unless said.
+
+        Raises:
+            ProblemError: 400: A malformed parameter; 401: No valid key; 403: An agent's key; 503: Overloaded, or
+                the store is away: nothing was written.
+            TransportError: The broker did not answer.
+        """
+        return _model(
+            models.ReceiversView, await self._transport.call("GET", "/receivers", query={"cursor": cursor, "limit": limit})
+        )
+
+    async def receiver(self, agent_id: str) -> models.ReceiverDetailView:
+        """Read one receiver: breakers, failures and latency in five-minute windows of the last 24 hours, and what waits.
+
+        Args:
+            agent_id: The agent's id
+
+        Raises:
+            ProblemError: 401: No valid key; 403: An agent's key; 404: No such agent; 503: Overloaded, or the store
+                is away: nothing was written.
+            TransportError: The broker did not answer.
+        """
+        return _model(models.ReceiverDetailView, await self._transport.call("GET", f"/receivers/{quoted(agent_id)}"))
+
     async def list_transports(self) -> models.TransportsView:
         """List the transports, with the fields of their settings and credentials.
 
@@ -3243,6 +3272,8 @@ OPERATIONS: dict[str, str] = {
     "testDelivery": "agents.test_delivery",
     "getHandoffTool": "agents.handoff_tool",
     "rotateSecret": "agents.rotate_secret",
+    "listReceivers": "agents.receivers",
+    "getReceiver": "agents.receiver",
     "listTransports": "agents.list_transports",
     "getHandoffTargets": "allowlist.targets",
     "putHandoffTargets": "allowlist.set_targets",

@@ -1,0 +1,303 @@
+//! `receivers_seen`, `receiver_breakers`, `receiver_windows`: receivers as brokers notice them. They steer nothing.
+//!
+//! A broker writes what it noticed since its last write, so that rows of several brokers add up.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+use crate::store::query::{Database, Dialect, Row, Statement, unreadable};
+use crate::store::rows::{get, micros, micros_opt, parse, state_opt};
+use crate::store::{ReceiverKey, Result};
+use handoffd_core::domain::histogram::Histogram;
+use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
+use handoffd_core::domain::receiver::{AttemptCounts, BreakerState, Windows};
+
+/// The last that any broker noticed of a receiver.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SeenReceiver {
+    /// Its last request for its inbox.
+    pub last_poll_at: Option<Micros>,
+    /// The last attempt that it answered; where it pulls, its last verdict.
+    pub last_success_at: Option<Micros>,
+    pub last_failure_at: Option<Micros>,
+    /// Code of the last failure.
+    pub last_failure: Option<String>,
+}
+
+/// The circuit breaker that a broker has for a receiver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BreakerRow {
+    pub receiver: ReceiverKey,
+    pub broker: String,
+    /// `None` where nothing was tried for long after its cool-down.
+    pub state: Option<BreakerState>,
+    /// When it left the state closed, or came back to it.
+    pub since: Micros,
+    /// Code of the last failure that this broker saw.
+    pub reason: Option<String>,
+}
+
+/// All that a broker noticed since its last write.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ReceiverNotes {
+    pub seen: BTreeMap<ReceiverKey, SeenReceiver>,
+    pub breakers: Vec<BreakerRow>,
+    /// Counts that are added to those in the store.
+    pub windows: BTreeMap<ReceiverKey, Windows>,
+}
+
+/// Receivers as brokers notice them. All times come from the caller's clock.
+#[async_trait]
+pub trait ReceiverStore: Send + Sync {
+    /// Writes what a broker noticed: one statement a table, none for an empty part. The windows come last: where an earlier
+    /// statement fails, all of it may be repeated.
+    async fn note_receivers(&self, notes: &ReceiverNotes) -> Result<()>;
+    /// The last that was noticed of these receivers.
+    async fn list_seen(
+        &self,
+        tenant: &TenantId,
+        agents: &[AgentId],
+    ) -> Result<Vec<(AgentId, SeenReceiver)>>;
+    /// The breakers of brokers that live, where their state is known. `broker` is the one that asks.
+    async fn list_breakers(&self, tenant: &TenantId, broker: &str) -> Result<Vec<BreakerRow>>;
+    /// The windows of these receivers that begin at `since` or later.
+    async fn list_windows(
+        &self,
+        tenant: &TenantId,
+        agents: &[AgentId],
+        since: Micros,
+    ) -> Result<BTreeMap<AgentId, Windows>>;
+    /// Deletes windows that begin before `before`, and other rows of agents that are gone: a broker may write one after the
+    /// deletion of its agent. Returns the number of rows.
+    async fn forget_receivers(&self, before: Micros) -> Result<u64>;
+}
+
+/// The deletion of the breakers of all brokers.
+pub(in crate::store) const FORGET_BREAKERS: &str = "DELETE FROM receiver_breakers";
+
+/// The deletion of the breakers of the broker `$1`.
+pub(in crate::store) const FORGET_BREAKERS_OF: &str =
+    "DELETE FROM receiver_breakers WHERE broker = $1";
+
+/// The source of rows that are given as `$1`, a JSON list of lists.
+const fn given(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Sqlite => "json_each($1)",
+        Dialect::Postgres => "json_array_elements($1::json) AS n(value)",
+    }
+}
+
+/// Adds up two JSON lists of counts, item by item.
+const fn added(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Sqlite => {
+            "(SELECT json_group_array(o.value + (excluded.durations ->> o.key)) \
+              FROM json_each(w.durations) AS o)"
+        }
+        Dialect::Postgres => {
+            "(SELECT json_agg(o.value::bigint + n.value::bigint ORDER BY o.place)::text \
+              FROM json_array_elements_text(w.durations::json) WITH ORDINALITY AS o(value, place) \
+              JOIN json_array_elements_text(excluded.durations::json) WITH ORDINALITY AS n(value, place) \
+                ON n.place = o.place)"
+        }
+    }
+}
+
+/// The later of a column and its new value.
+fn later(column: &str) -> String {
+    format!(
+        "{column} = CASE WHEN s.{column} IS NULL OR excluded.{column} > s.{column} \
+         THEN excluded.{column} ELSE s.{column} END"
+    )
+}
+
+fn note_seen(dialect: Dialect, seen: &BTreeMap<ReceiverKey, SeenReceiver>) -> Statement<'static> {
+    let at = |at: Option<Micros>| at.map(|at| at.0);
+    let rows: Vec<Value> = seen
+        .iter()
+        .map(|((tenant, agent), row)| {
+            json!([
+                tenant.as_str(),
+                agent.as_str(),
+                at(row.last_poll_at),
+                at(row.last_success_at),
+                at(row.last_failure_at),
+                row.last_failure
+            ])
+        })
+        .collect();
+    let text = format!(
+        "INSERT INTO receivers_seen AS s \
+           (tenant, agent_id, last_poll_at, last_success_at, last_failure_at, last_failure) \
+         SELECT value ->> 0, value ->> 1, CAST(value ->> 2 AS bigint), CAST(value ->> 3 AS bigint), \
+           CAST(value ->> 4 AS bigint), value ->> 5 FROM {} WHERE TRUE \
+         ON CONFLICT (tenant, agent_id) DO UPDATE SET {}, {}, \
+           last_failure = CASE WHEN s.last_failure_at IS NULL OR excluded.last_failure_at > s.last_failure_at \
+             THEN excluded.last_failure ELSE s.last_failure END, {}",
+        given(dialect),
+        later("last_poll_at"),
+        later("last_success_at"),
+        later("last_failure_at"),
+    );
+    Statement::new(text).bind(Value::Array(rows).to_string())
+}
+
+fn note_breakers(dialect: Dialect, breakers: &[BreakerRow]) -> Statement<'static> {
+    let rows: Vec<Value> = breakers
+        .iter()
+        .map(|row| {
+            let (tenant, agent) = &row.receiver;
+            let state = row.state.map(BreakerState::as_str);
+            json!([tenant.as_str(), agent.as_str(), row.broker, state, row.since.0, row.reason])
+        })
+        .collect();
+    let text = format!(
+        "INSERT INTO receiver_breakers AS b (tenant, agent_id, broker, state, since, reason) \
+         SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, CAST(value ->> 4 AS bigint), value ->> 5 \
+         FROM {} WHERE TRUE \
+         ON CONFLICT (tenant, agent_id, broker) DO UPDATE SET state = excluded.state, since = excluded.since, \
+           reason = COALESCE(excluded.reason, b.reason)",
+        given(dialect),
+    );
+    Statement::new(text).bind(Value::Array(rows).to_string())
+}
+
+fn note_windows(dialect: Dialect, windows: &BTreeMap<ReceiverKey, Windows>) -> Statement<'static> {
+    let each = windows.iter().flat_map(|(receiver, windows)| {
+        windows.iter().map(move |(at, counts)| (receiver, *at, counts))
+    });
+    let rows: Vec<Value> = each
+        .map(|((tenant, agent), at, counts)| {
+            let AttemptCounts { attempts, failures, timeouts, durations } = counts;
+            let durations = json!(&durations.counts()[..]);
+            json!([tenant.as_str(), agent.as_str(), at.0, attempts, failures, timeouts, durations])
+        })
+        .collect();
+    let text = format!(
+        "INSERT INTO receiver_windows AS w \
+           (tenant, agent_id, begins_at, attempts, failures, timeouts, durations) \
+         SELECT value ->> 0, value ->> 1, CAST(value ->> 2 AS bigint), CAST(value ->> 3 AS bigint), \
+           CAST(value ->> 4 AS bigint), CAST(value ->> 5 AS bigint), value ->> 6 FROM {} WHERE TRUE \
+         ON CONFLICT (tenant, agent_id, begins_at) DO UPDATE SET attempts = w.attempts + excluded.attempts, \
+           failures = w.failures + excluded.failures, timeouts = w.timeouts + excluded.timeouts, \
+           durations = {}",
+        given(dialect),
+        added(dialect),
+    );
+    Statement::new(text).bind(Value::Array(rows).to_string())
+}
+
+fn seen(row: &dyn Row) -> Result<(AgentId, SeenReceiver)> {
+    let seen = SeenReceiver {
+        last_poll_at: micros_opt(row, "last_poll_at")?,
+        last_success_at: micros_opt(row, "last_success_at")?,
+        last_failure_at: micros_opt(row, "last_failure_at")?,
+        last_failure: get(row, "last_failure")?,
+    };
+    Ok((parse(row, "agent_id")?, seen))
+}
+
+fn breaker(row: &dyn Row) -> Result<BreakerRow> {
+    Ok(BreakerRow {
+        receiver: (parse(row, "tenant")?, parse(row, "agent_id")?),
+        broker: get(row, "broker")?,
+        state: state_opt(row, "state", BreakerState::parse)?,
+        since: micros(row, "since")?,
+        reason: get(row, "reason")?,
+    })
+}
+
+fn count(row: &dyn Row, column: &str) -> Result<u64> {
+    let number: i64 = get(row, column)?;
+    u64::try_from(number).map_err(|err| unreadable(column, err))
+}
+
+fn window(row: &dyn Row) -> Result<(AgentId, Micros, AttemptCounts)> {
+    let durations = serde_json::from_str::<Vec<u64>>(get(row, "durations")?)
+        .map_err(|err| unreadable("durations", err))?;
+    let durations = durations
+        .try_into()
+        .map_err(|list: Vec<u64>| unreadable("durations", format!("{} counts", list.len())))?;
+    let counts = AttemptCounts {
+        attempts: count(row, "attempts")?,
+        failures: count(row, "failures")?,
+        timeouts: count(row, "timeouts")?,
+        durations: Histogram::of(durations),
+    };
+    Ok((parse(row, "agent_id")?, micros(row, "begins_at")?, counts))
+}
+
+#[async_trait]
+impl<D: Database> ReceiverStore for D {
+    async fn note_receivers(&self, notes: &ReceiverNotes) -> Result<()> {
+        if !notes.seen.is_empty() {
+            self.change(note_seen(D::DIALECT, &notes.seen)).await?;
+        }
+        if !notes.breakers.is_empty() {
+            self.change(note_breakers(D::DIALECT, &notes.breakers)).await?;
+        }
+        if !notes.windows.is_empty() {
+            self.change(note_windows(D::DIALECT, &notes.windows)).await?;
+        }
+        Ok(())
+    }
+
+    async fn list_seen(
+        &self,
+        tenant: &TenantId,
+        agents: &[AgentId],
+    ) -> Result<Vec<(AgentId, SeenReceiver)>> {
+        let text = format!(
+            "SELECT agent_id, last_poll_at, last_success_at, last_failure_at, last_failure \
+             FROM receivers_seen WHERE tenant = $1 AND {}",
+            D::DIALECT.is_among("agent_id", "$2")
+        );
+        let agents = agents.iter().map(AgentId::as_str);
+        self.list(Statement::new(text).bind(tenant).bind_list(agents), seen).await
+    }
+
+    async fn list_breakers(&self, tenant: &TenantId, broker: &str) -> Result<Vec<BreakerRow>> {
+        let list = Statement::new(
+            "SELECT b.tenant, b.agent_id, b.broker, b.state, b.since, b.reason \
+             FROM receiver_breakers AS b WHERE b.tenant = $1 AND b.state IS NOT NULL \
+               AND (b.broker = $2 OR EXISTS (SELECT 1 FROM brokers AS l WHERE l.broker = b.broker)) \
+             ORDER BY b.agent_id, b.broker",
+        );
+        self.list(list.bind(tenant).bind(broker), breaker).await
+    }
+
+    async fn list_windows(
+        &self,
+        tenant: &TenantId,
+        agents: &[AgentId],
+        since: Micros,
+    ) -> Result<BTreeMap<AgentId, Windows>> {
+        let text = format!(
+            "SELECT agent_id, begins_at, attempts, failures, timeouts, durations FROM receiver_windows \
+             WHERE tenant = $1 AND {} AND begins_at >= $3",
+            D::DIALECT.is_among("agent_id", "$2")
+        );
+        let agents = agents.iter().map(AgentId::as_str);
+        let list = Statement::new(text).bind(tenant).bind_list(agents).bind(since);
+        let mut windows = BTreeMap::<AgentId, Windows>::new();
+        for (agent, at, counts) in self.list(list, window).await? {
+            windows.entry(agent).or_default().insert(at, counts);
+        }
+        Ok(windows)
+    }
+
+    async fn forget_receivers(&self, before: Micros) -> Result<u64> {
+        let windows = Statement::new("DELETE FROM receiver_windows WHERE begins_at < $1");
+        let mut gone = self.change(windows.bind(before)).await?;
+        for table in ["receivers_seen", "receiver_breakers"] {
+            let text = format!(
+                "DELETE FROM {table} WHERE NOT EXISTS (SELECT 1 FROM agents AS a \
+                 WHERE a.tenant = {table}.tenant AND a.agent_id = {table}.agent_id)"
+            );
+            gone += self.change(Statement::new(text)).await?;
+        }
+        Ok(gone)
+    }
+}
