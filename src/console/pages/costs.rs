@@ -6,7 +6,7 @@ use super::super::desk::{Desk, Refusal};
 use super::super::json::Json;
 use super::super::sheet::{Cell, Content, Facts, Sheet, Table};
 use super::super::text;
-use super::{agent, moment, typed};
+use super::{agent, typed};
 
 const FILTERS: [&str; 7] = ["from", "to", "agentId", "fromAgent", "toAgent", "taskId", "userRef"];
 /// Rows that the page draws; all of them are in the API.
@@ -18,9 +18,7 @@ pub(crate) async fn page(desk: Desk) -> Response {
 }
 
 async fn make(desk: &Desk) -> Result<Sheet, Refusal> {
-    let given = |name: &&'static str| (*name, moment(desk.query.get(name)));
-    let filled: Vec<(&str, String)> = FILTERS.iter().map(given).collect();
-    let pairs: Vec<_> = filled.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let pairs: Vec<_> = FILTERS.iter().map(|name| (*name, desk.query.get(name))).collect();
     let answer = desk.get(&["costs"], &pairs).await?;
     let caps = desk.get(&["caps"], &[]).await?;
     let columns = [

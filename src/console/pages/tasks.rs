@@ -4,7 +4,7 @@ use axum::response::Response;
 
 use super::super::desk::{Desk, Refusal};
 use super::super::sheet::{Cell, Content, Filter, Sheet, Table};
-use super::{ROWS, agent, chosen, handoff_id, moment, paged, task, typed};
+use super::{ROWS, agent, chosen, handoff_id, paged, task, typed};
 
 const STATUSES: [&str; 7] =
     ["", "RUNNING", "PENDING_HANDOFF", "HANDING_OFF", "ESCALATED", "COMPLETED", "CANCELED"];
@@ -17,9 +17,7 @@ pub(crate) async fn page(desk: Desk) -> Response {
 }
 
 async fn make(desk: &Desk) -> Result<Sheet, Refusal> {
-    let given = |name: &&'static str| (*name, moment(desk.query.get(name)));
-    let filled: Vec<(&str, String)> = FILTERS.iter().map(given).collect();
-    let mut pairs: Vec<_> = filled.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let mut pairs: Vec<_> = FILTERS.iter().map(|name| (*name, desk.query.get(name))).collect();
     pairs.push(("limit", ROWS));
     let answer = desk.get(&["tasks"], &pairs).await?;
     let columns = [
