@@ -69,15 +69,6 @@ fn paged(desk: &Desk, mut table: Table, answer: &Json) -> Table {
     table
 }
 
-/// A day as its first moment in UTC, which the API asks for; any other text as it is.
-fn moment(value: &str) -> String {
-    let digit = |(at, byte): (usize, u8)| {
-        if matches!(at, 4 | 7) { byte == b'-' } else { byte.is_ascii_digit() }
-    };
-    let day = value.len() == 10 && value.bytes().enumerate().all(digit);
-    if day { format!("{value}T00:00:00Z") } else { value.to_owned() }
-}
-
 /// A filter of free text.
 fn typed(desk: &Desk, name: &'static str, label: &'static str, hint: &'static str) -> Filter {
     Filter { name, label, value: desk.query.get(name).to_owned(), hint, options: vec![] }
@@ -102,17 +93,4 @@ fn task(value: &Json) -> Cell {
 
 fn handoff_id(value: &Json) -> Cell {
     Cell::id(value).to(&["handoffs", value.as_text()])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::moment;
-
-    #[test]
-    fn a_day_is_its_first_moment() {
-        assert_eq!(moment("2026-11-28"), "2026-11-28T00:00:00Z");
-        for other in ["", "2026-11-28T01:00:00Z", "yesterday!", "2026-1-028"] {
-            assert_eq!(moment(other), other);
-        }
-    }
 }

@@ -111,13 +111,23 @@ async fn letter(past: &mut Past, index: u32) -> Outcome {
     Ok(())
 }
 
-/// A task that came back after its budget was spent.
+/// An agent gives up after it has spent the budget of the task.
 async fn spent_up(past: &mut Past, index: u32) -> Outcome {
     let mut claim = past.claim(index).with_budget(300);
     past.open(&mut claim).await?;
-    claim.spend_cents(300);
-    let why = ("TOO_MANY_PHOTOS", "212 photos are too many for one assessment.");
-    past.rejected(&mut claim, DAMAGE, "Estimate the damage", why).await
+    past.hand_on(&mut claim, DAMAGE, "Estimate the damage").await?;
+    past.clock.pass(200);
+    let token = past.fleet.token(DAMAGE, &claim.handoff)?;
+    let body = json!({
+        "fencingToken": token,
+        "error": { "code": "TOO_MANY_PHOTOS", "message": "212 photos; the budget is spent." },
+        "costTracking": {
+            "costSpentSoFarUSD": 3.0, "tokenSpent": { "prompt": 61_000, "completion": 9_800 },
+        },
+    });
+    let path = format!("/handoffs/{}/fail", claim.handoff);
+    past.fleet.caller(DAMAGE)?.post(&path, &body).await?.expect(200, "a failure")?;
+    Ok(())
 }
 
 /// An agent that works at a claim right now.
