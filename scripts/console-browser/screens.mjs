@@ -15,15 +15,26 @@ const ERRORS = [
   "/costs?from=yesterday", "/do/unknown",
 ];
 
-async function judge(page, where, weights) {
+const LOOKS = {
+  all: [[1280, "light"], [1280, "dark"], [390, "light"], [390, "dark"]],
+  ci: [[1280, "light"]],
+};
+
+/** Opens a page once, and looks at it in each width and theme. */
+async function judge(page, where, looks = LOOKS.ci) {
   const response = await page.goto(where);
-  const at = `${new URL(where).pathname}${new URL(where).search} ${page.viewportSize().width}`;
-  const found = await page.evaluate(`${axe};axe.run(document, { resultTypes: ["violations"] })`);
-  for (const violation of found.violations) fault(`${at}: ${violation.id} at ${violation.nodes[0].target}: ${violation.nodes[0].failureSummary}`);
-  await narrow(page, at);
-  const bytes = (await response.body()).length;
-  weights?.set(at, bytes);
-  return response.status();
+  for (const [width, colorScheme] of looks) {
+    await page.setViewportSize({ width, height: 900 });
+    // Without transitions: a colour half way has another contrast.
+    await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+    const at = `${new URL(where).pathname}${new URL(where).search} ${width} ${colorScheme}`;
+    const found = await page.evaluate(`${axe};axe.run(document, { resultTypes: ["violations"] })`);
+    for (const violation of found.violations) fault(`${at}: ${violation.id} at ${violation.nodes[0].target}: ${violation.nodes[0].failureSummary}`);
+    await narrow(page, at);
+  }
+  await page.setViewportSize({ width: 320, height: 900 });
+  await narrow(page, `${where} 320`);
+  return { status: response.status(), bytes: (await response.body()).length };
 }
 
 async function narrow(page, at) {
@@ -36,25 +47,15 @@ async function narrow(page, at) {
 }
 
 export async function screens(world, how) {
-  const all = how === "all";
   const page = await world.visitor({ viewport: { width: 1280, height: 900 } });
-  const listed = await world.screens(page, all ? 2 : 1);
-  const forms = listed.filter((one) => one.includes("/console/do/")).length;
-  const places = [...listed, ...[...EMPTY, ...ERRORS].map((one) => `/console${one}`)].map((one) => world.base + one);
   const weights = new Map();
-  const looks = all
-    ? [[1280, "light"], [1280, "dark"], [390, "light"], [390, "dark"]]
-    : [[1280, "light"]];
-  for (const [width, colorScheme] of looks) {
-    await page.setViewportSize({ width, height: 900 });
-    await page.emulateMedia({ colorScheme });
-    for (const where of places) await judge(page, where, weights);
-  }
-  await page.setViewportSize({ width: 320, height: 900 });
-  for (const where of places) {
-    await page.goto(where);
-    await narrow(page, `${where} 320`);
-  }
+  const look = async (where) => {
+    const { bytes } = await judge(page, world.base + where, LOOKS[how]);
+    weights.set(where, bytes);
+  };
+  const listed = await world.screens(page, how === "all" ? 2 : 1, look);
+  for (const where of [...EMPTY, ...ERRORS]) await look(`/console${where}`);
+  const forms = listed.filter((one) => one.includes("/console/do/")).length;
   await opened(page, world);
   await strangers(world);
   const size = async (name) => {
@@ -66,7 +67,7 @@ export async function screens(world, how) {
   const [heaviest, bytes] = [...weights].sort((a, b) => b[1] - a[1])[0];
   if (bytes + css + js > HEAVIEST) fault(`${heaviest}: ${bytes + css + js} bytes`);
   console.log(
-    `${places.length} screens, of them ${forms} forms of actions, ${EMPTY.length} empty, ${ERRORS.length} errors, in ${looks.length} looks; ` +
+    `${weights.size} screens, of them ${forms} forms of actions, ${EMPTY.length} empty, ${ERRORS.length} errors, in ${LOOKS[how].length} looks and 320 wide; ` +
     `heaviest: ${heaviest}: ${bytes} bytes + ${css} of style + ${js} of script = ${bytes + css + js}`);
   await page.context().close();
 }
@@ -97,11 +98,11 @@ async function opened(page, world) {
 async function strangers(world) {
   const auditor = await world.visitor({ viewport: { width: 390, height: 800 } }, await world.keyOf("auditor"));
   for (const place of ["/keys", "/sessions", "/do/cancel-task?of=x"]) {
-    const status = await judge(auditor, `${world.base}/console${place}`);
+    const { status } = await judge(auditor, `${world.base}/console${place}`);
     if (status !== 403) fault(`${place} of an auditor: ${status}`);
   }
   const home = await judge(auditor, `${world.base}/console`);
-  if (home !== 200 || await auditor.locator("a[data-ask]").count()) fault("an auditor is offered an action");
+  if (home.status !== 200 || await auditor.locator("a[data-ask]").count()) fault("an auditor is offered an action");
   await auditor.context().clearCookies();
   await judge(auditor, `${world.base}/console/tasks?status=RUNNING`);
   if (!auditor.url().includes("/console/login?next=")) fault(`without a session: ${auditor.url()}`);

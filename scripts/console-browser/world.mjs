@@ -128,7 +128,7 @@ export class World {
   }
 
   /** The addresses of all screens: the links of each page, two of each kind. */
-  async screens(page, most = 2) {
+  async screens(page, most = 2, visit = (where) => page.goto(this.base + where)) {
     const shape = (url) => url.pathname.replace(/[0-9a-f]{8}-[0-9a-f-]{27}|[^/]{30,}/g, "*")
       .replace(/^(\/console\/(?:receivers|contracts|subscriptions|tasks|handoffs|decisions|dead-letters))\/.+/, "$1/*");
     const counts = new Map();
@@ -138,7 +138,7 @@ export class World {
     while (queue.length) {
       const at = queue.shift();
       all.push(at.slice(this.base.length));
-      await page.goto(at);
+      await visit(at.slice(this.base.length));
       for (const href of await page.$$eval("a[href]", (links) => links.map((link) => link.href))) {
         const url = new URL(href);
         url.hash = "";

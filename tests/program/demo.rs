@@ -192,11 +192,11 @@ const HOUR: i64 = 3_600_000_000;
 #[tokio::test]
 async fn the_console_is_served_after_the_story_with_a_past_of_two_days() {
     let folder = tempfile::tempdir().expect("a folder");
-    let kept = folder.path().join("kept");
-    let kept = kept.to_str().expect("UTF-8");
+    let store = folder.path().join("kept");
+    let store = store.to_str().expect("UTF-8");
     // Taken by this test, or by another program: either way the demo goes on to the next port.
     let _taken = std::net::TcpListener::bind("127.0.0.1:8080");
-    let mut console = Console::start(kept);
+    let mut console = Console::start(store);
     let port = console.base.rsplit(':').next().and_then(|port| port.parse::<u16>().ok());
     assert!(port.is_some_and(|port| port > 8080), "{}", console.base);
 
@@ -242,7 +242,7 @@ async fn the_console_is_served_after_the_story_with_a_past_of_two_days() {
     assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill").success());
     assert_eq!(console.child.wait().expect("it ends").code(), Some(0), "an orderly stop");
     let verify = Command::new(env!("CARGO_BIN_EXE_handoffd"))
-        .args(["verify", "--database-url", &format!("sqlite:{kept}/handoffd.db")])
+        .args(["verify", "--database-url", &format!("sqlite:{store}/handoffd.db")])
         .output()
         .expect("verify runs");
     assert_eq!(verify.status.code(), Some(0), "{}", text(&verify.stdout));

@@ -25,7 +25,7 @@ pub(super) async fn serve(config: Config, mut fleet: Fleet) -> Result<(), String
         running.address,
         key.display(),
     );
-    // At once, and whoever started it may have stopped listening: that ends no broker.
+    // At once. A reader that stopped listening ends no broker.
     let _ = std::io::stderr().write_all(words.as_bytes());
     signals.asked_to_stop().await;
     signals.within(bound, running.stop()).await;

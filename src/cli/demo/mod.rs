@@ -31,14 +31,14 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// Endpoints that fail are part of the demo, and no errors of it.
 pub(super) const LOGS: &str = "error,handoffd_broker::dispatch=off";
 
-/// What the past is made with: its minutes pass in milliseconds, so that the broker looks often.
+/// Settings of the broker that makes the past: its minutes pass in milliseconds, so that the broker looks often.
 const PAST: [(&str, &str); 4] = [
     ("HANDOFFD_DELIVERY__POLL_MS", "20"),
     ("HANDOFFD_DELIVERY__MAX_ATTEMPTS", "1000"),
     ("HANDOFFD_LEDGER__SETTLE_DELAY_MS", "0"),
     ("HANDOFFD_RETENTION__ARCHIVE_INTERVAL_S", "0"),
 ];
-/// What the console is served with: a receiver that is away stays so for as long as somebody looks.
+/// Settings of the broker that serves the console: a receiver that is away is tried for as long as the demo runs.
 const SERVED: [(&str, &str); 1] = [("HANDOFFD_DELIVERY__MAX_ATTEMPTS", "1000")];
 
 #[derive(Debug, ClapArgs)]
@@ -83,7 +83,7 @@ async fn played(args: &Args, report: &mut DemoReport, folder: &Path) -> Result<b
         false => None,
     };
     let config = config(folder, &[])?;
-    let (told, trace) = told(args, report, &config).await?;
+    let (stage, trace) = told(args, report, &config).await?;
     let verification = verification(report, &config).await?;
     if args.keep.is_some() {
         report.kept(folder);
@@ -93,7 +93,7 @@ async fn played(args: &Args, report: &mut DemoReport, folder: &Path) -> Result<b
         console::serve(self::config(folder, &SERVED)?, fleet).await?;
     }
     // The agents of the story serve their webhooks until here.
-    drop(told);
+    drop(stage);
     Ok(well)
 }
 
@@ -104,17 +104,17 @@ async fn told(
     config: &Config,
 ) -> Result<(Option<StoryResult>, Value), String> {
     let running = app::start(config.clone()).await.map_err(|err| err.to_string())?;
-    let told = match std::fs::read_to_string(config.keys_dir().join("admin.key")) {
+    let end = match std::fs::read_to_string(config.keys_dir().join("admin.key")) {
         Ok(key) => {
             let (address, key) = (running.address, key.trim());
-            let told = async {
+            let telling = async {
                 if args.doors {
                     doors::tell(report, address, key).await
                 } else {
                     story::tell(report, address, key).await
                 }
             };
-            tokio::time::timeout(PATIENCE, told).await.unwrap_or_else(|_| {
+            tokio::time::timeout(PATIENCE, telling).await.unwrap_or_else(|_| {
                 Err(format!("the story did not end within {} s", PATIENCE.as_secs()))
             })
         }
@@ -122,11 +122,11 @@ async fn told(
     };
     // Stopped in order: whatever was still on its way to an agent has arrived after this.
     running.stop().await;
-    Ok(match told {
-        Ok(mut told) => {
-            story::count_deliveries(report, &told.agents, told.deliveries);
-            let trace = told.trace.take();
-            (Some(told), trace)
+    Ok(match end {
+        Ok(mut story) => {
+            story::count_deliveries(report, &story.agents, story.deliveries);
+            let trace = story.trace.take();
+            (Some(story), trace)
         }
         Err(why) => {
             report.check("the story reaches its end", "yes", why);

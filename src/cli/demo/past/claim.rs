@@ -101,7 +101,7 @@ impl Claim {
         }));
     }
 
-    /// What the holder spends before it hands on: cents and tokens.
+    /// Adds cents and tokens that the holder spends before it hands on.
     pub(super) fn spend(&mut self, dice: &mut Dice) {
         self.spend_cents(8 + dice.below(70));
         self.tokens.0 += 900 + dice.below(21_200);

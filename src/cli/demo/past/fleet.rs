@@ -66,7 +66,7 @@ struct Desk {
     accepted: mpsc::UnboundedSender<String>,
 }
 
-/// What a lock guards; a panic of another holder leaves whole values.
+/// The value behind a lock; a panic of another holder leaves whole values.
 fn of<T>(lock: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
