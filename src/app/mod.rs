@@ -21,9 +21,11 @@ use handoffd_broker::vault::VaultError;
 use handoffd_broker::witness::{KeptHeadError, Publisher};
 use handoffd_store::store::{Store, StoreError};
 
-pub use self::secrets::{change_master_key, known_vault, settle_notary, settle_vault, tree_key};
+pub use self::secrets::{
+    FirstKey, change_master_key, known_vault, settle_notary, settle_vault, tree_key,
+};
 pub use self::settings::ledger_settings;
-pub use self::start::{start, start_with_mcp};
+pub use self::start::{Beginning, start, start_beginning, start_with_mcp};
 pub use self::store::{Access, open_archive, open_store};
 pub use crate::http::docs::OPENAPI;
 

@@ -289,18 +289,33 @@ pub fn tree_key(config: &Config, file: &Path) -> Result<Notary, StartError> {
     Ok(Notary::new(Signer::new(&seed), config.audit.origin.clone()))
 }
 
+/// The first admin key: how its id begins, and its label. Both are in the first record of the log.
+#[derive(Debug, Clone, Copy)]
+pub struct FirstKey {
+    pub id: &'static str,
+    pub label: &'static str,
+}
+
+impl Default for FirstKey {
+    fn default() -> Self {
+        Self { id: "key", label: "made at the first start" }
+    }
+}
+
 /// The first admin key: the configured one, or one made at the first start and written to a file.
 pub(super) async fn settle_admin_key(
     config: &Config,
     store: &dyn Store,
     ledger: &Ledger,
     now: Micros,
+    first: FirstKey,
 ) -> Result<Option<PathBuf>, StartError> {
     let tenant = &config.auth.tenant;
     store.ensure_tenant(tenant, &clock::random_id().to_string(), now).await?;
     if !config.auth.admin_key.is_empty() {
         if store.find_key(&hash_api_key(&config.auth.admin_key)).await?.is_none() {
-            make_admin(ledger, tenant, &config.auth.admin_key, FROM_SETTINGS, now).await?;
+            let from_settings = FirstKey { label: FROM_SETTINGS, ..first };
+            make_admin(ledger, tenant, &config.auth.admin_key, from_settings, now).await?;
         }
         name_former(store, tenant, &hash_api_key(&config.auth.admin_key), now).await?;
         return Ok(None);
@@ -311,7 +326,7 @@ pub(super) async fn settle_admin_key(
     }
     let path = config.keys_dir().join("admin.key");
     let (key, _) = secret_file(&path, new_api_key)?;
-    make_admin(ledger, tenant, &key, "made at the first start", now).await?;
+    make_admin(ledger, tenant, &key, first, now).await?;
     tracing::info!(file = %path.display(), "made the first admin key");
     Ok(Some(path))
 }
@@ -348,16 +363,16 @@ async fn make_admin(
     ledger: &Ledger,
     tenant: &TenantId,
     key: &str,
-    label: &str,
+    first: FirstKey,
     now: Micros,
 ) -> Result<(), StartError> {
     let row = KeyRow {
         tenant: tenant.clone(),
-        key_id: format!("key_{}", clock::time_ordered_id(now).simple()),
+        key_id: format!("{}_{}", first.id, clock::time_ordered_id(now).simple()),
         hash: hash_api_key(key),
         role: Role::Admin,
         agent: None,
-        label: label.to_owned(),
+        label: first.label.to_owned(),
         created_at: now,
         expires_at: None,
     };

@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::secrets::{settle_admin_key, settle_notary, settle_vault};
+use super::secrets::{FirstKey, settle_admin_key, settle_notary, settle_vault};
 use super::settings::{dispatcher_settings, gate_of, ledger_settings, rules, stream_settings};
 use super::store::{Access, open_archive, open_store};
 use super::transports::transports;
@@ -66,9 +66,35 @@ const HEALTH_REQUESTS: usize = 256;
 /// # Errors
 /// [`StartError`], with what to do.
 pub async fn start(config: Config) -> Result<Running, StartError> {
-    let router = |api: &Api, outside: &Outside| doors::router(api, outside, console::routes(api));
-    // Large, and awaited once.
-    Box::pin(started(config, router)).await
+    Box::pin(started(config, Beginning::now, with_console)).await
+}
+
+/// Starts a broker with a clock and a mark of its own: the demo's past is made by it.
+///
+/// # Errors
+/// [`StartError`], with what to do.
+pub async fn start_beginning(config: Config, beginning: Beginning) -> Result<Running, StartError> {
+    Box::pin(started(config, |_| beginning, with_console)).await
+}
+
+fn with_console(api: &Api, outside: &Outside) -> axum::Router {
+    doors::router(api, outside, console::routes(api))
+}
+
+/// The time by which a broker works, and the marks of the first record of its log.
+pub struct Beginning {
+    pub clock: Arc<dyn Clock>,
+    /// How the id and the label of the first admin key begin, where this start makes one.
+    pub first_key: FirstKey,
+}
+
+impl Beginning {
+    /// The machine's time.
+    fn now(config: &Config) -> Self {
+        let grace = Duration::from_millis(config.recovery.start_grace_ms);
+        let clock = Arc::new(SystemClock::over(Machine, grace));
+        Self { clock, first_key: FirstKey::default() }
+    }
 }
 
 /// Starts a broker with this handler behind its MCP door: tests put the conformance suite's fixtures there.
@@ -81,17 +107,19 @@ pub async fn start_with_mcp<H: ServerHandler + Clone>(
     handler: H,
 ) -> Result<Running, StartError> {
     let router = |api: &Api, outside: &Outside| doors::router_with_mcp(api, outside, handler);
-    Box::pin(started(config, router)).await
+    Box::pin(started(config, Beginning::now, router)).await
 }
 
 async fn started(
     config: Config,
+    beginning: impl FnOnce(&Config) -> Beginning,
     router: impl FnOnce(&Api, &Outside) -> axum::Router,
 ) -> Result<Running, StartError> {
     report(&config);
     // Before anything is opened: what does not fit is told.
     let connections = files::connections(&config.server)?;
-    let mut parts = BrokerParts::make(config).await?;
+    let Beginning { clock, first_key } = beginning(&config);
+    let mut parts = BrokerParts::make(config, clock).await?;
     let cosigned = Arc::new(CosignedHeads::default());
     // Before anything is written: what was attested must still be there.
     let witness = Arc::new(parts.witness(&cosigned).await?);
@@ -107,7 +135,7 @@ async fn started(
     }
     parts.adopt(&path.ledger).await?;
     let admin_key_file =
-        settle_admin_key(&parts.config, &**store, &path.ledger, clock.now()).await?;
+        settle_admin_key(&parts.config, &**store, &path.ledger, clock.now(), first_key).await?;
     let ledger = path.ledger.clone();
     background::spawn_delivery(&parts, path);
     background::spawn_upkeep(&parts, &ledger, &witness);
@@ -244,9 +272,7 @@ pub(super) struct WritePath {
 
 impl BrokerParts {
     /// Opens and migrates the store, settles the secrets, compiles the gate.
-    async fn make(config: Config) -> Result<Self, StartError> {
-        let grace = Duration::from_millis(config.recovery.start_grace_ms);
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::over(Machine, grace));
+    async fn make(config: Config, clock: Arc<dyn Clock>) -> Result<Self, StartError> {
         let policy = EgressPolicy::parse(&config.egress.allow)
             .map_err(|err| StartError::Config(format!("egress.allow: {err}")))?;
         let endpoints: Endpoints = {

@@ -185,7 +185,11 @@ pub fn main() -> i32 {
     let serving = matches!(cli.command, Commands::Serve);
     let _faults = fault::arm();
     // Commands print their answer; only the broker logs as such.
-    let filter = if serving { config.log.filter.clone() } else { "error".to_owned() };
+    let filter = match cli.command {
+        Commands::Serve => config.log.filter.clone(),
+        Commands::Demo(_) => demo::LOGS.to_owned(),
+        _ => "error".to_owned(),
+    };
     let json = serving && config.log.format == LogFormat::Json;
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,

@@ -1,5 +1,7 @@
 //! One request to the console: who makes it, what it asks, and the API as the visitor may use it.
 
+use std::borrow::Cow;
+
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
@@ -139,7 +141,7 @@ impl FromRequest<Api> for Sent {
 }
 
 impl Desk {
-    /// Reads from the API. Parameters without a value are left out.
+    /// Reads from the API. Parameters without a value are left out; a day as `from` or `to` is its first moment.
     ///
     /// # Errors
     /// The API's refusal.
@@ -148,8 +150,14 @@ impl Desk {
         segments: &[&str],
         pairs: &[(&str, &str)],
     ) -> Result<Json, Refusal> {
-        let filled: Vec<_> = pairs.iter().copied().filter(|(_, value)| !value.is_empty()).collect();
-        self.send(ApiRequest::get(segments).with(&filled)).await
+        let filled = pairs.iter().filter(|(_, value)| !value.is_empty());
+        let times = filled.map(|(name, value)| match *name {
+            "from" | "to" => (*name, text::moment(value)),
+            _ => (*name, Cow::Borrowed(*value)),
+        });
+        let times: Vec<_> = times.collect();
+        let given: Vec<_> = times.iter().map(|(name, value)| (*name, value.as_ref())).collect();
+        self.send(ApiRequest::get(segments).with(&given)).await
     }
 
     /// Sends a request to the API.

@@ -5,7 +5,8 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use super::desk::{Desk, Refusal};
-use super::sheet::{Cell, Content, Facts, Sheet, Table};
+use super::frame::link;
+use super::sheet::{Button, Cell, Content, Facts, Sheet, Table};
 use super::text;
 
 /// A template as an answer.
@@ -51,7 +52,7 @@ pub(super) fn page(desk: &Desk, refusal: &Refusal) -> Sheet {
     let problem = &refusal.problem;
     let detail = match problem.text("detail") {
         "" => "The broker gave no reason.".to_owned(),
-        detail => text::visible(detail),
+        detail => text::sentence(detail),
     };
     let facts = vec![
         ("Status", Cell::said(refusal.status.to_string())),
@@ -63,6 +64,8 @@ pub(super) fn page(desk: &Desk, refusal: &Refusal) -> Sheet {
         "",
         Content::Facts(Facts::of(facts)),
     );
+    let home = Button { label: "To the first page".to_owned(), href: link(&[], &[]), tone: "" };
+    sheet = sheet.buttons([Some(home)]);
     if let Some(failures) = failures(refusal) {
         sheet = sheet.part("failures", "Findings", failures);
     }

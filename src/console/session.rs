@@ -25,6 +25,9 @@ use handoffd_core::domain::ids::SessionId;
 /// The page after a login.
 const HOME: &str = "/console";
 
+/// The parameter of a login after a form that was not taken.
+const UNSENT: &str = "unsent";
+
 /// The route on which an open page waits for news.
 pub(super) const LIVE: &str = "/console/live";
 
@@ -152,15 +155,17 @@ fn unknown(parts: &Parts) -> Response {
         let why = "the request has no session of the console: log in at /console/login";
         return Problem::new(Code::Unauthenticated, why).into_response();
     }
-    let page = match parts.method {
-        Method::GET | Method::HEAD => parts.uri.path_and_query().map(ToString::to_string),
-        _ => referring_page(parts),
+    let form = !matches!(parts.method, Method::GET | Method::HEAD);
+    let page = match form {
+        false => parts.uri.path_and_query().map(ToString::to_string),
+        true => referring_page(parts),
     };
-    let Some(next) = page.as_deref().and_then(local_path) else {
-        return see_other("/console/login");
-    };
-    let query = Serializer::new(String::new()).append_pair("next", &next).finish();
-    see_other(&format!("/console/login?{query}"))
+    let login = "/console/login?".to_owned();
+    let at = login.len();
+    let mut query = Serializer::for_suffix(login, at);
+    query.extend_pairs(page.as_deref().and_then(local_path).map(|next| ("next", next)));
+    query.extend_pairs(form.then_some((UNSENT, "1")));
+    see_other(query.finish().trim_end_matches('?'))
 }
 
 /// The page of this origin whose form was posted.
@@ -249,13 +254,15 @@ async fn login_page(
     headers: HeaderMap,
 ) -> Result<Response, Response> {
     let query = query.unwrap_or_default();
-    let next = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "next");
-    let next = next.and_then(|(_, next)| local_path(&next));
+    let given =
+        |wanted: &str| form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == wanted);
+    let next = given("next").and_then(|(_, next)| local_path(&next));
     let next = next.as_deref().unwrap_or(HOME);
     if session_of(&headers, &api).await?.is_some() {
         return Ok(see_other(next));
     }
-    Ok(login_form(StatusCode::OK, next, None))
+    let unsent = "Your session has ended: nothing of the form was sent. Log in, and send it again.";
+    Ok(login_form(StatusCode::OK, next, given(UNSENT).map(|_| unsent)))
 }
 
 /// Begins a session by a key.

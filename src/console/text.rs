@@ -1,5 +1,6 @@
 //! Words of pages: untrusted text made visible, times, durations and money.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use handoffd_core::domain::ids::Micros;
@@ -22,6 +23,15 @@ pub(super) fn visible(text: &str) -> String {
     out
 }
 
+/// A text with a capital at its begin, if that is a letter of ASCII.
+pub(super) fn sentence(text: &str) -> String {
+    let mut shown = visible(text);
+    if let Some(first) = shown.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    shown
+}
+
 /// The first `most` characters of a text, with an ellipsis where there are more.
 pub(super) fn short(text: &str, most: usize) -> String {
     let mut characters = text.char_indices();
@@ -40,6 +50,18 @@ pub(super) fn short_id(id: &str) -> String {
 pub(super) fn micros(text: &str) -> Option<i64> {
     let at = OffsetDateTime::parse(text, &Rfc3339).ok()?;
     i64::try_from(at.unix_timestamp_nanos() / 1_000).ok()
+}
+
+/// A day as its first moment in UTC, as the API takes it; any other text as it is.
+pub(super) fn moment(text: &str) -> Cow<'_, str> {
+    let fits = |(at, byte): (usize, u8)| match at {
+        4 | 7 => byte == b'-',
+        _ => byte.is_ascii_digit(),
+    };
+    if text.len() == 10 && text.bytes().enumerate().all(fits) {
+        return format!("{text}T00:00:00Z").into();
+    }
+    text.into()
 }
 
 /// A duration in its one or two largest units.
@@ -137,5 +159,9 @@ mod tests {
         assert_eq!(relative("2026-11-21T05:00:00Z", now), "1 h ago");
         assert_eq!(relative("2026-11-21T06:10:30Z", now), "in 10 min");
         assert_eq!(short("abcdef", 3), "abc…");
+        assert_eq!(moment("2026-11-28"), "2026-11-28T00:00:00Z");
+        for other in ["", "2026-11-28T01:00:00Z", "yesterday!", "2026-1-028"] {
+            assert_eq!(moment(other), other);
+        }
     }
 }

@@ -1,7 +1,9 @@
 //! `handoffd demo`, as a user runs it.
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
 
+use handoffd::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
 
 fn demo(arguments: &[&str]) -> Output {
@@ -124,4 +126,125 @@ async fn a_content_that_was_emptied_in_a_kept_store_is_named() {
         .expect("verify runs");
     assert_eq!(verify.status.code(), Some(1), "{}", text(&verify.stdout));
     assert!(text(&verify.stdout).contains("content-gone"), "{}", text(&verify.stdout));
+}
+
+/// A demo that serves the console; killed when dropped.
+struct Console {
+    child: Child,
+    base: String,
+    key: String,
+}
+
+impl Console {
+    fn start(kept: &str) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_handoffd"))
+            .args(["demo", "--console", "--output", "json", "--keep", kept])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the demo runs");
+        let lines = BufReader::new(child.stderr.take().expect("its standard error")).lines();
+        let mut lines = lines.map_while(Result::ok);
+        let mut line = |begin: &str| {
+            let line = lines.next().unwrap_or_default();
+            line.strip_prefix(begin).unwrap_or_else(|| panic!("no {begin} in {line:?}")).to_owned()
+        };
+        let base = line("the console is at ").replace("/console", "");
+        let file = line("the admin key is in ");
+        let key = std::fs::read_to_string(file).expect("the key's file").trim().to_owned();
+        Self { child, base, key }
+    }
+
+    async fn records(&self, query: &str) -> Value {
+        let url = format!("{}/audit/records?{query}", self.base);
+        let request = http().get(url).bearer_auth(&self.key);
+        request.send().await.expect("records").json().await.expect("JSON")
+    }
+}
+
+impl Drop for Console {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn http() -> reqwest::Client {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
+    client.build().expect("a client")
+}
+
+/// The time of a record, in microseconds.
+fn time(record: &Value) -> i64 {
+    let text = record["record"]["time"].as_str().expect("a time");
+    let format = &time::format_description::well_known::Rfc3339;
+    let at = time::OffsetDateTime::parse(text, format).expect("RFC 3339");
+    i64::try_from(at.unix_timestamp_nanos() / 1_000).expect("microseconds")
+}
+
+fn now() -> i64 {
+    SystemClock::default().now().0
+}
+
+const HOUR: i64 = 3_600_000_000;
+
+#[tokio::test]
+async fn the_console_is_served_after_the_story_with_a_past_of_two_days() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = folder.path().join("kept");
+    let store = store.to_str().expect("UTF-8");
+    // Taken by this test, or by another program: either way the demo goes on to the next port.
+    let _taken = std::net::TcpListener::bind("127.0.0.1:8080");
+    let mut console = Console::start(store);
+    let port = console.base.rsplit(':').next().and_then(|port| port.parse::<u16>().ok());
+    assert!(port.is_some_and(|port| port > 8080), "{}", console.base);
+
+    let page = http().get(format!("{}/console", console.base)).send().await.expect("an answer");
+    assert_eq!(page.status(), 303, "the console asks for a login");
+    let form = format!("key={}", console.key);
+    let login = http()
+        .post(format!("{}/console/login", console.base))
+        .header("origin", &console.base)
+        .header("content-type", "application/x-www-form-urlencoded")
+        .body(form);
+    let login = login.send().await.expect("an answer");
+    assert_eq!(login.status(), 303, "the key in the file logs in");
+    let cookie = login.headers()["set-cookie"].to_str().expect("ASCII");
+    let cookie = cookie.split(';').next().unwrap_or_default().to_owned();
+    let home = http().get(format!("{}/console", console.base)).header("cookie", cookie);
+    let home = home.send().await.expect("an answer").text().await.expect("a page");
+    for kind in ["Escalated", "Dead lettered", "Not fetched", "Delivery failing", "Receiver paused"]
+    {
+        assert!(home.contains(kind), "{kind} is not on the first page: {home}");
+    }
+
+    let first = console.records("limit=1").await["records"][0].take();
+    let id = first["record"]["changes"][0]["id"].as_str().unwrap_or_default();
+    assert!(id.starts_with("key_demo_"), "the first record is marked: {first}");
+    assert!(now() - time(&first) > 40 * HOUR, "{first}");
+    let mut from = 0;
+    let mut before = time(&first);
+    loop {
+        let page = console.records(&format!("from={from}&limit=500")).await;
+        for record in page["records"].as_array().expect("records") {
+            let at = time(record);
+            assert!(at >= before && at <= now(), "{record}");
+            before = at;
+        }
+        match page["nextFrom"].as_u64() {
+            Some(next) if next > from => from = next,
+            _ => break,
+        }
+    }
+
+    let pid = console.child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill").success());
+    assert_eq!(console.child.wait().expect("it ends").code(), Some(0), "an orderly stop");
+    let verify = Command::new(env!("CARGO_BIN_EXE_handoffd"))
+        .args(["verify", "--database-url", &format!("sqlite:{store}/handoffd.db")])
+        .output()
+        .expect("verify runs");
+    assert_eq!(verify.status.code(), Some(0), "{}", text(&verify.stdout));
+    assert!(text(&verify.stdout).starts_with("ok: tenant default"));
 }

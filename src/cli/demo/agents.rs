@@ -73,6 +73,10 @@ impl Caller {
         self.send(self.http.patch(format!("{}{path}", self.base)).json(body)).await
     }
 
+    pub(super) async fn delete(&self, path: &str, body: &Value) -> Result<BrokerAnswer, String> {
+        self.send(self.http.delete(format!("{}{path}", self.base)).json(body)).await
+    }
+
     /// A request with headers of a protocol.
     pub(super) async fn post_with(
         &self,

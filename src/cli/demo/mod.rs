@@ -13,17 +13,33 @@ use super::{Exit, Output};
 use crate::app::{self, Access, open_store};
 use handoffd_broker::config::Config;
 use report::DemoReport;
+use story::StoryResult;
 
 mod agents;
+mod console;
 mod context;
 mod contract;
 mod doors;
 mod fan_out;
+mod past;
 mod report;
 mod story;
 
 /// The longest that the story may take; it needs about a second.
 const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Endpoints that fail are part of the demo, and no errors of it.
+pub(super) const LOGS: &str = "error,handoffd_broker::dispatch=off";
+
+/// Settings of the broker that makes the past: its minutes pass in milliseconds, so that the broker looks often.
+const PAST: [(&str, &str); 4] = [
+    ("HANDOFFD_DELIVERY__POLL_MS", "20"),
+    ("HANDOFFD_DELIVERY__MAX_ATTEMPTS", "1000"),
+    ("HANDOFFD_LEDGER__SETTLE_DELAY_MS", "0"),
+    ("HANDOFFD_RETENTION__ARCHIVE_INTERVAL_S", "0"),
+];
+/// Settings of the broker that serves the console: a receiver that is away is tried for as long as the demo runs.
+const SERVED: [(&str, &str); 1] = [("HANDOFFD_DELIVERY__MAX_ATTEMPTS", "1000")];
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
@@ -33,6 +49,9 @@ pub(super) struct Args {
     /// Tell how one task goes through MCP, A2A and a webhook instead
     #[arg(long)]
     doors: bool,
+    /// Go on serving after the story, with a made-up past of 48 hours, so that every page of the console has content
+    #[arg(long)]
+    console: bool,
 }
 
 /// Runs the demo; succeeds only if every check holds.
@@ -46,57 +65,74 @@ pub(super) async fn run(args: Args, output: Output) -> Exit {
             return exit;
         }
     };
+    match played(&args, &mut report, &folder).await {
+        Ok(true) => Exit::Success,
+        Ok(false) => Exit::No,
+        Err(why) => {
+            eprintln!("handoffd: {why}");
+            Exit::Unreachable
+        }
+    }
+}
+
+/// The past, the story and the console, as far as they are wanted; true if every check held.
+async fn played(args: &Args, report: &mut DemoReport, folder: &Path) -> Result<bool, String> {
     let began = Instant::now();
-    let config = match config(&folder) {
-        Ok(config) => config,
-        Err(why) => return cannot(&why),
+    let fleet = match args.console {
+        true => Some(past::make(report, config(folder, &PAST)?).await?),
+        false => None,
     };
-    let running = match app::start(config.clone()).await {
-        Ok(running) => running,
-        Err(err) => return cannot(&err.to_string()),
-    };
-    let told = match running.admin_key_file.as_deref().map(std::fs::read_to_string) {
-        Some(Ok(key)) => {
+    let config = config(folder, &[])?;
+    let (stage, trace) = told(args, report, &config).await?;
+    let verification = verification(report, &config).await?;
+    if args.keep.is_some() {
+        report.kept(folder);
+    }
+    let well = report.finish(&trace, &verification, began.elapsed());
+    if let Some(fleet) = fleet {
+        console::serve(self::config(folder, &SERVED)?, fleet).await?;
+    }
+    // The agents of the story serve their webhooks until here.
+    drop(stage);
+    Ok(well)
+}
+
+/// Tells the story by a broker of its own; the trace of its task, and the agents, which still listen.
+async fn told(
+    args: &Args,
+    report: &mut DemoReport,
+    config: &Config,
+) -> Result<(Option<StoryResult>, Value), String> {
+    let running = app::start(config.clone()).await.map_err(|err| err.to_string())?;
+    let end = match std::fs::read_to_string(config.keys_dir().join("admin.key")) {
+        Ok(key) => {
             let (address, key) = (running.address, key.trim());
-            let told = async {
+            let telling = async {
                 if args.doors {
-                    doors::tell(&mut report, address, key).await
+                    doors::tell(report, address, key).await
                 } else {
-                    story::tell(&mut report, address, key).await
+                    story::tell(report, address, key).await
                 }
             };
-            tokio::time::timeout(PATIENCE, told).await.unwrap_or_else(|_| {
+            tokio::time::timeout(PATIENCE, telling).await.unwrap_or_else(|_| {
                 Err(format!("the story did not end within {} s", PATIENCE.as_secs()))
             })
         }
-        _ => Err("the first admin key cannot be read".to_owned()),
+        Err(err) => Err(format!("the first admin key cannot be read: {err}")),
     };
     // Stopped in order: whatever was still on its way to an agent has arrived after this.
     running.stop().await;
-    let trace = match told {
-        Ok(told) => {
-            story::count_deliveries(&mut report, &told.agents, told.deliveries);
-            told.trace
+    Ok(match end {
+        Ok(mut story) => {
+            story::count_deliveries(report, &story.agents, story.deliveries);
+            let trace = story.trace.take();
+            (Some(story), trace)
         }
         Err(why) => {
             report.check("the story reaches its end", "yes", why);
-            Value::Null
+            (None, Value::Null)
         }
-    };
-    let verification = match verification(&mut report, &config).await {
-        Ok(verification) => verification,
-        Err(why) => return cannot(&why),
-    };
-    if args.keep.is_some() {
-        report.kept(&folder);
-    }
-    let well = report.finish(&trace, &verification, began.elapsed());
-    if well { Exit::Success } else { Exit::No }
-}
-
-fn cannot(why: &str) -> Exit {
-    eprintln!("handoffd: {why}");
-    Exit::Unreachable
+    })
 }
 
 /// Where the store goes, and what removes it at the end.
@@ -119,14 +155,15 @@ fn folder(keep: Option<&Path>) -> Result<(PathBuf, Option<tempfile::TempDir>), (
 
 /// The defaults but for where to listen, where to keep, and that the agents live on this machine. The
 /// environment's settings are for brokers that stay.
-fn config(folder: &Path) -> Result<Config, String> {
+fn config(folder: &Path, more: &[(&str, &str)]) -> Result<Config, String> {
     let folder = folder.to_str().ok_or("the folder's name is not UTF-8")?;
     let settings = [
         ("HANDOFFD_LISTEN", "127.0.0.1:0"),
         ("HANDOFFD_DATA_DIR", folder),
         ("HANDOFFD_EGRESS_ALLOW", "127.0.0.0/8"),
     ];
-    Config::load(None, settings.map(|(name, value)| (name.to_owned(), value.to_owned())))
+    let all = settings.iter().chain(more);
+    Config::load(None, all.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())))
         .map_err(|err| err.to_string())
 }
 

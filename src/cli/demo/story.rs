@@ -313,7 +313,8 @@ async fn injection(report: &mut DemoReport, stage: &StoryStage) -> Outcome {
         json!([422, "SAFETY_VIOLATION"]),
         json!([answer.status, answer.text("/code")]),
     );
-    let letters = stage.operator.get("/dead-letters").await?.expect(200, "the dead letters")?;
+    let letters = stage.operator.get(&format!("/dead-letters?taskId={other}")).await?;
+    let letters = letters.expect(200, "the dead letters")?;
     let letter = letters.pointer("/items/0").cloned().unwrap_or_default();
     let text = |name: &str| letter.get(name).and_then(Value::as_str).unwrap_or_default();
     report.say(format!(

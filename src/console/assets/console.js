@@ -1,6 +1,7 @@
 // The console's module. Every page works without it: it swaps pages in place, asks in a dialog, watches for news, and
 // listens to keys.
 
+const make = (tag, of = {}) => Object.assign(document.createElement(tag), of);
 const page = () => document.querySelector("main");
 const parser = new DOMParser();
 let typed = "";
@@ -17,7 +18,8 @@ async function read(address, options = {}) {
 
 /** Shows a document of the console in place of this one. */
 function show(next, address, { push = true, keep = false } = {}) {
-  if (!next || !next.querySelector("main")) return location.assign(address);
+  // The page of the login, or no page of the console.
+  if (!next?.getElementById("main")) return location.assign(address);
   const open = new Set([...document.querySelectorAll("details[open][id]")].map((one) => one.id));
   const at = window.scrollY;
   document.title = next.title;
@@ -45,7 +47,7 @@ async function go(address, how) {
     const hash = new URL(address, location.href).hash;
     show(next, answer.url.includes("#") ? answer.url : answer.url + hash, how);
   } catch {
-    location.assign(address);
+    silent(() => go(address, how));
   }
 }
 
@@ -78,18 +80,25 @@ window.addEventListener("popstate", () => go(location.href, { push: false }));
 
 document.addEventListener("submit", async (event) => {
   const form = event.target;
-  const address = new URL(form.action, location.href);
+  // By attribute: a field may have the name of a property of its form, such as "action".
+  const action = form.getAttribute("action");
+  const address = new URL(action || location.href, location.href);
   if (!inside(address) || /\/(login|logout|logout-everywhere|theme)$/.test(address.pathname)) return;
   event.preventDefault();
   const data = new URLSearchParams(new FormData(form, event.submitter));
-  if (form.method === "get") {
+  if (form.getAttribute("method") === "get") {
     for (const [name, value] of [...data]) if (!value) data.delete(name);
     address.search = data;
     return go(address.href);
   }
-  for (const button of form.querySelectorAll("button")) button.disabled = true;
+  const able = (able) => form.querySelectorAll("button").forEach((button) => (button.disabled = !able));
+  able(false);
   try {
     const { answer, document: next } = await read(address, { method: "POST", body: data });
+    if (new URL(answer.url).pathname === "/console/login") {
+      sessionStorage.setItem("typed", JSON.stringify([action, [...data]]));
+      return location.assign(answer.url);
+    }
     const dialog = form.closest("dialog");
     if (dialog && next && !answer.redirected && next.querySelector("form.ask, .part")) {
       return fill(dialog, next);
@@ -97,16 +106,34 @@ document.addEventListener("submit", async (event) => {
     dialog?.close();
     show(next, answer.redirected ? answer.url : location.href, { push: answer.redirected });
   } catch {
-    form.submit();
+    able(true);
+    tell(form, "bad", "The broker does not answer. Look whether it was done before you send it again.");
   }
 });
+
+/** Says something above the fields of a form. */
+function tell(form, tone, words) {
+  form.querySelector(".flash")?.remove();
+  form.prepend(make("p", { className: `flash ${tone}`, role: "alert", textContent: words }));
+}
+
+/** Fills in what was typed into a form when its session ended. */
+function refill(form) {
+  const [action, typed] = JSON.parse(sessionStorage.getItem("typed") || "[]");
+  if (!typed || form.getAttribute("action") !== action) return;
+  sessionStorage.removeItem("typed");
+  for (const [name, value] of typed) {
+    const field = form.querySelector(`[name="${CSS.escape(name)}"]:not([type=hidden], button)`);
+    if (field) field.value = value;
+  }
+  tell(form, "good", "Filled in as it was when your session ended. Nothing was sent yet.");
+}
 
 // --- asking -----------------------------------------------------------------------------------
 
 function makeDialog(label) {
   document.querySelector("dialog")?.remove();
-  const dialog = document.createElement("dialog");
-  dialog.setAttribute("aria-label", label);
+  const dialog = make("dialog", { ariaLabel: label });
   const from = document.activeElement;
   dialog.addEventListener("close", () => {
     dialog.remove();
@@ -132,7 +159,7 @@ async function ask(address) {
     fill(dialog, next);
     dialog.showModal();
   } catch {
-    location.assign(address);
+    silent(() => ask(address));
   }
 }
 
@@ -155,7 +182,8 @@ async function watch() {
       const news = await answer.json();
       cursor = news.cursor;
       count += news.count;
-      if (count && !signal.aborted) chip(count);
+      const again = () => go(location.href, { push: false, keep: true });
+      if (count && !signal.aborted) chip(`${count > 99 ? "99+" : count} new · show`, again);
     } catch {
       if (signal.aborted) return;
       await new Promise((later) => setTimeout(later, 5000));
@@ -163,14 +191,11 @@ async function watch() {
   }
 }
 
-function chip(count) {
-  const place = document.getElementById("news");
-  if (!place) return;
-  const button = document.createElement("button");
-  button.textContent = `${count > 99 ? "99+" : count} new · show`;
-  button.addEventListener("click", () => go(location.href, { push: false, keep: true }));
-  place.replaceChildren(button);
+function chip(words, act) {
+  document.getElementById("news")?.replaceChildren(make("button", { textContent: words, onclick: act }));
 }
+
+const silent = (again) => chip("The broker does not answer · try again", again);
 
 // --- copying ----------------------------------------------------------------------------------
 
@@ -198,28 +223,19 @@ const KEYS = [
 
 function help() {
   const dialog = makeDialog("Keys");
-  const list = document.createElement("dl");
+  const list = make("dl");
   const places = [...document.querySelectorAll("nav a[data-key]")].map((link) => [
     `g ${link.dataset.key}`,
     link.textContent,
   ]);
   for (const [key, words] of [...KEYS, ...places]) {
-    const term = document.createElement("dt");
-    const name = document.createElement("kbd");
-    name.textContent = key;
-    term.append(name);
-    const said = document.createElement("dd");
-    said.textContent = words;
-    list.append(term, said);
+    const term = make("dt");
+    term.append(make("kbd", { textContent: key }));
+    list.append(term, make("dd", { textContent: words }));
   }
-  const title = document.createElement("h2");
-  title.textContent = "Keys";
-  const close = document.createElement("button");
-  close.textContent = "Close";
-  close.addEventListener("click", () => dialog.close());
-  const box = document.createElement("div");
-  box.className = "keys";
-  box.append(title, list, close);
+  const close = make("button", { textContent: "Close", onclick: () => dialog.close() });
+  const box = make("div", { className: "keys" });
+  box.append(make("h2", { textContent: "Keys" }), list, close);
   dialog.append(box);
   dialog.showModal();
 }
@@ -263,12 +279,10 @@ document.addEventListener("keydown", (event) => {
 /** Readies what was just shown: copy buttons, and the watch for news. */
 function arrive(within) {
   for (const block of (within || document).querySelectorAll("pre[data-copy]:not(:has(.copy))")) {
-    const text = document.createElement("span");
-    text.textContent = block.textContent;
-    const button = document.createElement("button");
-    Object.assign(button, { type: "button", className: "copy", textContent: "Copy" });
-    block.replaceChildren(text, button);
+    const button = make("button", { type: "button", className: "copy", textContent: "Copy" });
+    block.replaceChildren(make("span", { textContent: block.textContent }), button);
   }
+  for (const form of (within || document).querySelectorAll("form.ask")) refill(form);
   if (within) return;
   row = -1;
   watch();

@@ -64,7 +64,7 @@ async fn make_list(desk: &Desk) -> Result<Sheet, Refusal> {
         typed(desk, "reason", "Kept for", "SAFETY_VIOLATION"),
         typed(desk, "fromAgent", "From agent", ""),
         typed(desk, "toAgent", "To agent", ""),
-        typed(desk, "from", "Since", "2026-11-28T00:00:00Z"),
+        typed(desk, "from", "Since", "2026-11-28"),
         typed(desk, "to", "until", ""),
     ];
     let mut frame = desk.frame("dead-letters", "Dead letters", &[]);

@@ -66,6 +66,14 @@ pub(crate) async fn page(desk: Desk, Path(id): Path<String>) -> Response {
     desk.answer(page)
 }
 
+/// Why a person is asked.
+fn cause(reason: &str) -> String {
+    match reason {
+        "HUMAN_TARGET" => "By the contract of this edge a person decides.".to_owned(),
+        other => format!("Opened for {}.", text::visible(other)),
+    }
+}
+
 async fn make(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
     let item = desk.get(&["escalations", id], &[]).await?;
     let (task_id, handoff) = (item.text("taskId"), item.text("handoffId"));
@@ -109,7 +117,7 @@ async fn make(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
     ]);
     let mut sheet = Sheet::new(frame)
         .status(Cell::status(item.get("status")))
-        .lead(text::visible(item.text("reason")))
+        .lead(cause(item.text("reason")))
         .part("facts", "The question", Content::Facts(facts));
     let act = acts::named("resolve").filter(|act| open && act.rights.allow(desk.role()));
     if let Some(act) = act {

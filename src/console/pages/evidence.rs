@@ -27,7 +27,7 @@ async fn make(desk: &Desk) -> Result<Sheet, Refusal> {
     let records = desk.get(&["audit", "records"], &pairs).await.unwrap_or_default();
     let figures = Facts(vec![
         ("Records", Cell::number(head.get("treeSize"))),
-        ("Root hash", Cell::excerpt(head.get("rootHash"), 16)),
+        ("Root hash", Cell::excerpt(head.get("rootHash"), 10)),
         ("Keys", Cell::count(keys.list("keys").len())),
         ("Holds", Cell::count(holds.list("items").len())),
     ]);
@@ -72,7 +72,7 @@ fn records_table(desk: &Desk, records: &Json) -> Table {
             actor,
             task(record.get("taskId")),
             handoff_id(record.get("handoffId")),
-            Cell::excerpt(view.get("recordHash"), 12).titled(view.text("recordHash")),
+            Cell::excerpt(view.get("recordHash"), 20).titled(view.text("recordHash")),
             Cell::time(record.get("time"), desk.now, ""),
         ]
     }))

@@ -48,7 +48,7 @@ async fn make(desk: &Desk) -> Result<Sheet, Refusal> {
         typed(desk, "fromAgent", "From agent", ""),
         typed(desk, "toAgent", "To agent", ""),
         typed(desk, "pointer", "Place", "/taskDescription"),
-        typed(desk, "from", "Since", "2026-11-28T00:00:00Z"),
+        typed(desk, "from", "Since", "2026-11-28"),
         typed(desk, "to", "until", ""),
     ];
     let mut frame = desk.frame("refusals", "Refusals", &[]);

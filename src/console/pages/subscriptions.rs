@@ -16,6 +16,7 @@ pub(crate) async fn list(desk: Desk) -> Response {
 
 fn state(item: &Json) -> Cell {
     match (item.flag("enabled"), item.text("progress/failingSince")) {
+        (false, _) if !item.text("disabledReason").is_empty() => Cell::mark("Disabled", "bad"),
         (false, _) => Cell::mark("Off", "calm"),
         (true, "") => Cell::mark("Delivers", "good"),
         (true, _) => Cell::mark("Failing", "bad"),

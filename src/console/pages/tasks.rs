@@ -62,8 +62,8 @@ async fn make(desk: &Desk) -> Result<Sheet, Refusal> {
 fn filters(desk: &Desk) -> Vec<Filter> {
     vec![
         chosen(desk, "status", "Status", &STATUSES),
-        typed(desk, "from", "Begun from", "2026-11-28T00:00:00Z"),
-        typed(desk, "to", "until", "2026-11-29T00:00:00Z"),
+        typed(desk, "from", "Begun from", "2026-11-28"),
+        typed(desk, "to", "until", "2026-11-29"),
         typed(desk, "spentAtLeastUSD", "Spent at least", "10"),
         typed(desk, "leftAtMostUSD", "Left at most", "0"),
         typed(desk, "userRef", "User reference", ""),
