@@ -90,6 +90,8 @@ document.addEventListener("submit", async (event) => {
   for (const button of form.querySelectorAll("button")) button.disabled = true;
   try {
     const { answer, document: next } = await read(address, { method: "POST", body: data });
+    // Whoever stopped meanwhile is elsewhere.
+    if ("continue" in form.dataset && !form.isConnected) return;
     const dialog = form.closest("dialog");
     if (dialog && next && !answer.redirected && next.querySelector("form.ask, .part")) {
       return fill(dialog, next);
@@ -269,6 +271,8 @@ function arrive(within) {
     Object.assign(button, { type: "button", className: "copy", textContent: "Copy" });
     block.replaceChildren(text, button);
   }
+  const more = (within || document).querySelector("form[data-continue]");
+  if (more) setTimeout(() => more.isConnected && more.requestSubmit(), 400);
   if (within) return;
   row = -1;
   watch();
