@@ -54,6 +54,7 @@ mod inbox;
 mod jazz;
 mod keys;
 mod line;
+mod many;
 mod matching;
 mod mcp;
 mod mcp_fixture;
