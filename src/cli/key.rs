@@ -55,7 +55,7 @@ pub(super) struct TreeHeadArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct CreateArgs {
-    /// What the key may do: agent, operator, auditor or admin
+    /// What the key may do: agent, operator, operator-metadata, auditor or admin
     #[arg(long, value_parser = role)]
     role: Role,
     /// The tenant; made where there is none
@@ -70,7 +70,8 @@ pub(super) struct CreateArgs {
 }
 
 fn role(text: &str) -> Result<Role, String> {
-    Role::parse(text).ok_or_else(|| "must be agent, operator, auditor or admin".to_owned())
+    let names = || Role::ALL.map(Role::as_str).join(", ");
+    Role::parse(text).ok_or_else(|| format!("must be one of {}", names()))
 }
 
 /// Makes an API key; prints or changes the key that signs tree heads.

@@ -1,5 +1,6 @@
 //! The actions of the pages as a table: each is one request to the API, asked on a page of its own before it is made.
 
+use super::bulk;
 use super::desk::{Desk, Fields, Refusal, Sent};
 use super::form::{self, BadValue, Form};
 use super::frame::{Flash, link};
@@ -11,6 +12,7 @@ use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::Response;
 use handoffd_store::store::Role;
+use url::form_urlencoded;
 
 /// The method of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +69,8 @@ pub(super) struct Field {
 pub(super) enum Rights {
     /// Auditors too.
     Readers,
+    /// Operators, and those among them who read no contents.
+    Runners,
     Operators,
     Admins,
 }
@@ -75,6 +79,7 @@ impl Rights {
     pub(super) fn allow(self, role: Role) -> bool {
         match self {
             Self::Readers => role != Role::Agent,
+            Self::Runners => matches!(role, Role::Operator | Role::OperatorMetadata | Role::Admin),
             Self::Operators => matches!(role, Role::Operator | Role::Admin),
             Self::Admins => role == Role::Admin,
         }
@@ -107,6 +112,15 @@ pub(super) struct Act {
     /// Words of the command after `handoffd`.
     pub(super) command: &'static str,
     section: &'static str,
+    /// The action that takes it back; empty for none.
+    pub(super) undo: &'static str,
+}
+
+impl Act {
+    /// The section of the navigation in which its page is.
+    pub(super) const fn section(&self) -> &'static str {
+        self.section
+    }
 }
 
 const fn field(name: &'static str, label: &'static str, kind: Kind, option: &'static str) -> Field {
@@ -159,6 +173,7 @@ const fn act(
         always: &[],
         command: "",
         section,
+        undo: "",
     }
 }
 
@@ -195,8 +210,13 @@ const ACTIONS: &[(&str, &str)] = &[
     ("cancel", "Cancel the task"),
     ("complete", "Complete the task"),
 ];
-const ROLES: &[(&str, &str)] =
-    &[("operator", "Operator"), ("auditor", "Auditor"), ("agent", "Agent"), ("admin", "Admin")];
+const ROLES: &[(&str, &str)] = &[
+    ("operator", "Operator"),
+    ("operator-metadata", "Operator, metadata only"),
+    ("auditor", "Auditor"),
+    ("agent", "Agent"),
+    ("admin", "Admin"),
+];
 const SECRETS: &[(&str, &str)] =
     &[("webhook", "Webhook: signs deliveries"), ("signing", "Signing: checks its messages")];
 
@@ -212,6 +232,7 @@ static ACTS: [Act; 30] = [
         ],
         tone: "bad",
         command: "tasks cancel",
+        rights: Rights::Runners,
         ..act("cancel-task", "Cancel task", "Cancel task…", "tasks")
     },
     Act {
@@ -229,6 +250,7 @@ static ACTS: [Act; 30] = [
         path: &["tasks", "{}", "budget"],
         fields: &[field("addUSD", "US dollars to add", Kind::Number, "--add-usd").needed(), REASON],
         command: "tasks top-up",
+        rights: Rights::Runners,
         ..act("top-up-task", "Top up the budget of task", "Top up…", "tasks")
     },
     Act {
@@ -266,6 +288,7 @@ static ACTS: [Act; 30] = [
         shows: true,
         always: &["filter"],
         command: "tasks cancel-all",
+        rights: Rights::Runners,
         ..act("cancel-tasks", "Cancel tasks by filter", "Cancel by filter…", "tasks")
     },
     Act {
@@ -284,6 +307,7 @@ static ACTS: [Act; 30] = [
         fields: &[REASON],
         tone: "bad",
         command: "dead-letters discard",
+        rights: Rights::Runners,
         ..act("discard", "Discard handoff", "Discard…", "dead-letters")
     },
     Act {
@@ -323,6 +347,7 @@ static ACTS: [Act; 30] = [
         shows: true,
         always: &["filter"],
         command: "dead-letters discard-all",
+        rights: Rights::Runners,
         ..act(
             "discard-many",
             "Discard dead letters by filter",
@@ -341,6 +366,7 @@ static ACTS: [Act; 30] = [
         ],
         tone: "good",
         command: "escalations resolve",
+        rights: Rights::Runners,
         ..act("resolve", "Decide", "Decide…", "decisions")
     },
     Act {
@@ -365,6 +391,7 @@ static ACTS: [Act; 30] = [
         shows: true,
         always: &["filter"],
         command: "escalations resolve-all",
+        rights: Rights::Runners,
         ..act("resolve-many", "Decide by filter", "Decide by filter…", "decisions")
     },
     Act {
@@ -374,6 +401,8 @@ static ACTS: [Act; 30] = [
         path: &["agents", "{}"],
         fields: &[fixed("state", "\"PAUSED\""), fixed("pause", "\"hold\"")],
         command: "agents pause",
+        rights: Rights::Runners,
+        undo: "resume",
         ..act("hold", "Pause and hold for", "Pause and hold…", "receivers")
     },
     Act {
@@ -383,6 +412,8 @@ static ACTS: [Act; 30] = [
         path: &["agents", "{}"],
         fields: &[fixed("state", "\"PAUSED\""), fixed("pause", "\"refuse\"")],
         tone: "bad",
+        rights: Rights::Runners,
+        undo: "resume",
         ..act("refuse", "Pause and refuse for", "Pause and refuse…", "receivers")
     },
     Act {
@@ -393,6 +424,8 @@ static ACTS: [Act; 30] = [
         fields: &[fixed("state", "\"RUNNABLE\"")],
         tone: "good",
         command: "agents resume",
+        rights: Rights::Runners,
+        undo: "hold",
         ..act("resume", "Resume", "Resume…", "receivers")
     },
     Act {
@@ -402,6 +435,7 @@ static ACTS: [Act; 30] = [
         path: &["agents", "{}"],
         fields: &[fixed("delivery/disabled", "false")],
         tone: "good",
+        rights: Rights::Runners,
         ..act("enable", "Enable the endpoint of", "Enable endpoint…", "receivers")
     },
     Act {
@@ -409,6 +443,7 @@ static ACTS: [Act; 30] = [
         path: &["agents", "{}", "delivery", "test"],
         shows: true,
         bare: true,
+        rights: Rights::Runners,
         ..act("test-delivery", "Test delivery to", "Test delivery…", "receivers")
     },
     Act {
@@ -445,6 +480,7 @@ static ACTS: [Act; 30] = [
         tone: "good",
         bare: true,
         command: "allowlist add",
+        undo: "remove-edge",
         ..act("add-edge", "Add an edge", "Add edge…", "edges")
     },
     Act {
@@ -454,6 +490,7 @@ static ACTS: [Act; 30] = [
         path: &["agents", "{}", "handoff-targets", "{}"],
         tone: "bad",
         command: "allowlist remove",
+        undo: "add-edge",
         ..act("remove-edge", "Remove edge", "Remove…", "edges")
     },
     Act {
@@ -506,6 +543,7 @@ static ACTS: [Act; 30] = [
             REASON,
         ],
         command: "holds place",
+        undo: "release-hold",
         ..act("place-hold", "Place a legal hold", "Place hold…", "evidence")
     },
     Act {
@@ -575,6 +613,8 @@ static ACTS: [Act; 30] = [
         )
         .needed()],
         command: "subscriptions change",
+        rights: Rights::Runners,
+        undo: "switch",
         ..act("switch", "Switch subscription", "Switch on or off…", "subscriptions")
     },
     Act {
@@ -670,6 +710,9 @@ pub(super) async fn carry_out(Path(name): Path<String>, sent: Sent) -> Response 
     };
     let of: Vec<&str> = desk.query.all("of").collect();
     let dry = act.dry && !fields.get("dry").is_empty();
+    if act.dry && !dry {
+        return bulk::carry_on(&desk, act, &fields).await;
+    }
     let request = match form::request(act, &objects(act, &of), &fields, dry) {
         Ok(request) => request,
         Err(BadValue(why)) => return again(&desk, act, &fields, &bad_value(&why)),
@@ -677,31 +720,43 @@ pub(super) async fn carry_out(Path(name): Path<String>, sent: Sent) -> Response 
     match desk.send(request).await {
         Err(refusal) => again(&desk, act, &fields, &refusal),
         Ok(answer) if act.shows => shown(&desk, act, &fields, &answer, dry),
-        Ok(_) => {
-            let back = desk.query.get("back");
-            let mark = if back.contains('?') { '&' } else { '?' };
-            Desk::back(&if back.is_empty() {
-                link(&[act.section], &[("done", act.name)])
-            } else {
-                format!("{back}{mark}done={}", act.name)
-            })
-        }
+        Ok(_) => Desk::back(&done(&desk, act, &form::segments(act, &objects(act, &of), &fields))),
     }
 }
 
-fn bad_value(why: &str) -> Refusal {
+/// The page after an action, with its name and, where it can be taken back, its objects.
+fn done(desk: &Desk, act: &Act, segments: &[&str]) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.append_pair("done", act.name);
+    let objects = act.path.iter().zip(segments).filter(|(part, _)| part.starts_with('{'));
+    for (_, id) in objects.filter(|_| !act.undo.is_empty()) {
+        query.append_pair("did", id);
+    }
+    let section = link(&[act.section], &[]);
+    let back = desk.query.get("back");
+    let back = if back.is_empty() { section.as_str() } else { back };
+    let mark = if back.contains('?') { '&' } else { '?' };
+    format!("{back}{mark}{}", query.finish())
+}
+
+pub(super) fn bad_value(why: &str) -> Refusal {
     let problem = Json::Object(vec![("detail".to_owned(), Json::from(why))]);
     Refusal { status: StatusCode::UNPROCESSABLE_ENTITY, problem }
 }
 
 /// The form again, with the refusal above it.
-fn again(desk: &Desk, act: &'static Act, fields: &Fields, refusal: &Refusal) -> Response {
+pub(super) fn again(
+    desk: &Desk,
+    act: &'static Act,
+    fields: &Fields,
+    refusal: &Refusal,
+) -> Response {
     if !act.rights.allow(desk.role()) {
         return desk.refused(refusal);
     }
     let mut sheet = page(desk, act, fields);
     let words = text::visible(refusal.problem.text("detail"));
-    sheet.frame.flash = Some(Flash { words, tone: "bad" });
+    sheet.frame.flash = Some(Flash { words, tone: "bad", undo: None });
     if let Some(failures) = problem::failures(refusal) {
         sheet = sheet.part("failures", "Findings", failures);
     }
@@ -718,7 +773,7 @@ fn shown(desk: &Desk, act: &'static Act, fields: &Fields, answer: &Json, dry: bo
     };
     if dry {
         let words = "A dry run: nothing was changed.".to_owned();
-        sheet.frame.flash = Some(Flash { words, tone: "good" });
+        sheet.frame.flash = Some(Flash { words, tone: "good", undo: None });
     }
     sheet = answers::parts(desk, sheet, answer);
     let back = super::sheet::Button {
@@ -741,6 +796,15 @@ mod tests {
         for act in &ACTS {
             assert!(!act.path.is_empty(), "{}", act.name);
             assert_eq!(ACTS.iter().filter(|one| one.name == act.name).count(), 1, "{}", act.name);
+        }
+    }
+
+    #[test]
+    fn an_action_that_can_be_taken_back_names_one_that_exists() {
+        for act in ACTS.iter().filter(|act| !act.undo.is_empty()) {
+            let undo = named(act.undo).unwrap();
+            let places = |act: &Act| act.path.iter().filter(|part| part.starts_with('{')).count();
+            assert_eq!(places(undo), places(act), "{}", act.name);
         }
     }
 

@@ -185,6 +185,16 @@ impl Desk {
         self.visitor.principal.role
     }
 
+    /// Whether the visitor may read why the safety rules refuse a message, in words of the message.
+    pub(super) fn explains(&self) -> bool {
+        matches!(self.role(), Role::Operator | Role::Admin)
+    }
+
+    /// Whether the visitor reads what agents wrote.
+    pub(super) fn reads_contents(&self) -> bool {
+        self.role() != Role::OperatorMetadata
+    }
+
     pub(super) fn csrf(&self) -> &str {
         &self.visitor.csrf
     }
@@ -198,7 +208,7 @@ impl Desk {
     pub(super) fn here_with(&self, changes: &[(&str, &str)]) -> String {
         let path = self.here.split('?').next().unwrap_or_default();
         let rest = self.query.0.iter().filter(|(name, _)| {
-            name != "done" && !changes.iter().any(|(changed, _)| changed == name)
+            name != "done" && name != "did" && !changes.iter().any(|(changed, _)| changed == name)
         });
         let rest = rest.map(|(name, value)| (name.as_str(), value.as_str()));
         let mut query = form_urlencoded::Serializer::new(String::new());
@@ -226,7 +236,7 @@ impl Desk {
             csrf: self.visitor.csrf.clone(),
             here: self.here_with(&[]),
             as_json: self.here_with(&[("format", "json")]),
-            flash: done.map(|act| Flash { words: act.done.to_owned(), tone: "good" }),
+            flash: done.map(|act| self.flash(act)),
             role: self.role(),
             tenant: self.visitor.principal.tenant.to_string(),
             since: self.now.rfc3339(),
@@ -235,6 +245,26 @@ impl Desk {
             css: assets::css(),
             js: assets::js(),
         }
+    }
+
+    /// What is said after an action, with the way to take it back.
+    fn flash(&self, act: &'static acts::Act) -> Flash {
+        let of: Vec<&str> = self.query.all("did").collect();
+        let undo = acts::named(act.undo).and_then(|undo| {
+            // Those whose objects are fields of a form are filled in there.
+            let named: Vec<&str> = undo
+                .path
+                .iter()
+                .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+                .collect();
+            let fields = named.iter().copied().zip(of.iter().copied());
+            let fields: Vec<(&str, &str)> = fields.filter(|(name, _)| !name.is_empty()).collect();
+            let of = if fields.is_empty() { of.as_slice() } else { &[] };
+            let button = self.may_with(undo.name, of, &fields)?;
+            Some((button.href, format!("Undo: {}", undo.button.trim_end_matches('…'))))
+        });
+        let undo = undo.filter(|_| !of.is_empty());
+        Flash { words: act.done.to_owned(), tone: "good", undo }
     }
 
     /// A button to an action on these objects, where the visitor may do it.

@@ -165,7 +165,7 @@ pub(super) fn body(act: &Act, values: &Fields, dry: bool) -> Result<Json, BadVal
     Ok(body)
 }
 
-fn segments<'a>(act: &'a Act, of: &[&'a str], values: &'a Fields) -> Vec<&'a str> {
+pub(super) fn segments<'a>(act: &'a Act, of: &[&'a str], values: &'a Fields) -> Vec<&'a str> {
     let mut objects = of.iter();
     let mut segment = |part: &&'a str| match *part {
         "{}" => objects.next().copied().unwrap_or_default(),

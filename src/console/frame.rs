@@ -109,6 +109,8 @@ pub(super) struct Flash {
     pub(super) words: String,
     /// `good` or `bad`.
     pub(super) tone: &'static str,
+    /// The action that takes it back: its address and name.
+    pub(super) undo: Option<(String, String)>,
 }
 
 pub(super) struct Frame {
@@ -146,12 +148,12 @@ impl Frame {
     }
 
     pub(super) const fn role_name(&self) -> &'static str {
-        match self.role {
-            Role::Agent => "agent",
-            Role::Operator => "operator",
-            Role::Auditor => "auditor",
-            Role::Admin => "admin",
-        }
+        self.role.as_str()
+    }
+
+    /// Whether the visitor reads no contents.
+    pub(super) const fn is_metadata_only(&self) -> bool {
+        matches!(self.role, Role::OperatorMetadata)
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod acts;
 mod assets;
+mod bulk;
 mod desk;
 mod form;
 mod frame;

@@ -453,6 +453,8 @@ pub(super) enum Content {
     Matrix(Matrix),
     /// Named figures in a row.
     Figures(Facts),
+    /// A form that goes on with an action on many.
+    More(super::bulk::More),
     /// Forms that ask something and change nothing.
     Ask(super::form::Form),
     /// Lines of the console itself.

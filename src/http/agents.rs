@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::Api;
-use super::auth::{Caller, Operator, operates};
+use super::auth::{Caller, Open, Operator, closed_to_metadata, operates, reads_contents};
 use super::extract::{Id, Ids, Json, NoBody, typed};
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
 use super::shape::no_idle_nulls;
@@ -257,7 +257,7 @@ pub(super) async fn create(
 )]
 pub(super) async fn list(
     State(api): State<Api>,
-    Caller(principal): Caller,
+    Open(Caller(principal)): Open<Caller>,
 ) -> Result<axum::Json<AgentsView>, Problem> {
     let agents = api.intake.directory.agents(&principal.tenant).await?;
     let items: Vec<Value> = agents
@@ -280,7 +280,7 @@ pub(super) async fn list(
 )]
 pub(super) async fn get(
     State(api): State<Api>,
-    Caller(principal): Caller,
+    Open(Caller(principal)): Open<Caller>,
     Id(id): Id<AgentId>,
 ) -> Result<axum::Json<Value>, Problem> {
     let agents = api.intake.directory.agents(&principal.tenant).await?;
@@ -299,16 +299,20 @@ impl FromRequest<Api> for AgentEdit {
     type Rejection = Problem;
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
         let (mut parts, body) = request.into_parts();
-        let Caller(principal) = Caller::from_request_parts(&mut parts, api).await?;
+        let Open(Caller(principal)) = Open::from_request_parts(&mut parts, api).await?;
         let Id(id) = Id::<AgentId>::from_request_parts(&mut parts, api).await?;
         let Json(patch) =
             Json::<serde_json::Map<_, _>>::from_request(Request::from_parts(parts, body), api)
                 .await?;
         no_idle_nulls::<AgentSpec>(&patch)?;
+        if !reads_contents(&principal) && !switches(&patch) {
+            return Err(closed_to_metadata());
+        }
+        let runs = operates(&principal) || !reads_contents(&principal);
         let spec: AgentSpec = typed(patch.into())?;
         let own_state = principal.agent.as_ref() == Some(&id)
             && spec == AgentSpec { state: spec.state, ..AgentSpec::default() };
-        if own_state || operates(&principal) {
+        if own_state || runs {
             return Ok(Self { principal, id, spec });
         }
         Err(Problem::new(
@@ -316,6 +320,17 @@ impl FromRequest<Api> for AgentEdit {
             "only an operator may do this; an agent may change its own `state`",
         ))
     }
+}
+
+/// Whether a change only pauses an agent, resumes it, or switches its endpoint on: no address and no rule of it.
+fn switches(patch: &serde_json::Map<String, Value>) -> bool {
+    patch.iter().all(|(name, value)| match name.as_str() {
+        "state" | "pause" => true,
+        "delivery" => value.as_object().is_some_and(|delivery| {
+            delivery.iter().all(|(name, value)| name == "disabled" && *value == false)
+        }),
+        _ => false,
+    })
 }
 
 /// Change an agent: a list replaces, `[]` clears, an absent member leaves alone. An agent may change

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::Api;
 use super::agents::changed;
-use super::auth::{Caller, Operator};
+use super::auth::{Caller, Open, Operator};
 use super::extract::{Id, Ids, JsonBytes, NoBody, parse, typed};
 use super::problem::{BadBody, Busy, Problem, WarningView};
 use handoffd_broker::directory::Agents;
@@ -57,7 +57,7 @@ fn targets(row: &AgentRow, agents: &Agents) -> axum::Json<TargetsView> {
 )]
 pub(super) async fn get_targets(
     State(api): State<Api>,
-    Caller(principal): Caller,
+    Open(Caller(principal)): Open<Caller>,
     Id(id): Id<AgentId>,
 ) -> Result<axum::Json<TargetsView>, Problem> {
     let agents = api.intake.directory.agents(&principal.tenant).await?;
@@ -160,7 +160,7 @@ one_target!(
 )]
 pub(super) async fn graph(
     State(api): State<Api>,
-    Caller(principal): Caller,
+    Open(Caller(principal)): Open<Caller>,
 ) -> Result<axum::Json<AllowlistView>, Problem> {
     let agents = api.intake.directory.agents(&principal.tenant).await?;
     let roster = &agents.roster;

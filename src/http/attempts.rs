@@ -5,7 +5,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Api;
-use super::auth::Operator;
+use super::auth::{Masked, Operator};
 use super::extract::Id;
 use super::open;
 use super::problem::Problem;
@@ -101,7 +101,7 @@ pub struct AttemptsView {
 )]
 pub(super) async fn list(
     State(api): State<Api>,
-    Operator(principal): Operator,
+    Masked(Operator(principal)): Masked<Operator>,
     Id(id): Id<HandoffId>,
 ) -> Result<axum::Json<AttemptsView>, Problem> {
     let handoff = super::handoffs::find(&api, &principal, id).await?;

@@ -10,11 +10,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::Auditor;
+use super::auth::{Auditor, Masked, reads_contents};
 use super::extract::{Params, bad_cursor, of_list, page_size, parameter, plain_cursor};
 use super::open;
 use super::problem::{Busy, Problem};
 use super::why::{NextEventView, RemedyView};
+use super::withheld::hide_words;
 use handoffd_broker::attention::{self, BrokerSituation};
 use handoffd_core::attention::{Attention, AttentionKind, Place, Severity};
 use handoffd_core::domain::ids::{AgentId, Micros};
@@ -146,7 +147,7 @@ pub struct AttentionParams {
 )]
 pub(super) async fn list(
     State(api): State<Api>,
-    Auditor(principal): Auditor,
+    Masked(Auditor(principal)): Masked<Auditor>,
     Params(params): Params<AttentionParams>,
 ) -> Result<axum::Json<AttentionPageView>, Problem> {
     let limit = page_size(params.limit)?;
@@ -163,6 +164,9 @@ pub(super) async fn list(
         publish_every: Duration::from_secs(api.config.audit.publish_interval_s),
     };
     let mut items = attention::items(&*api.store, &agents, tenant, &situation, now).await?;
+    if !reads_contents(&principal) {
+        items.iter_mut().for_each(|item| hide_words(&mut item.sentence, &mut item.last_error));
+    }
     let latest = Micros(now.0.saturating_sub(params.min_age_ms.unwrap_or(0).saturating_mul(1_000)));
     items.retain(|item| {
         agent.as_ref().is_none_or(|agent| item.agent.as_ref() == Some(agent))

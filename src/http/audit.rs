@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::Auditor;
+use super::auth::{Auditor, Open};
 use super::extract::{Params, page_size, parameter};
 use super::problem::Problem;
 use super::views::base64_hash;
@@ -54,7 +54,7 @@ pub(super) async fn head_of(api: &Api, tenant: &TenantId) -> Result<LogHead, Pro
 )]
 pub(super) async fn tree_head(
     State(api): State<Api>,
-    Auditor(principal): Auditor,
+    Open(Auditor(principal)): Open<Auditor>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let head = head_of(&api, &principal.tenant).await?;
@@ -147,7 +147,7 @@ pub struct RecordsParams {
 )]
 pub(super) async fn records(
     State(api): State<Api>,
-    Auditor(principal): Auditor,
+    Open(Auditor(principal)): Open<Auditor>,
     Params(params): Params<RecordsParams>,
 ) -> Result<axum::Json<RecordsView>, Problem> {
     let limit = page_size(params.limit)?;
@@ -218,7 +218,7 @@ pub struct InclusionParams {
 )]
 pub(super) async fn inclusion(
     State(api): State<Api>,
-    Auditor(principal): Auditor,
+    Open(Auditor(principal)): Open<Auditor>,
     Params(params): Params<InclusionParams>,
 ) -> Result<axum::Json<InclusionView>, Problem> {
     let tenant = &principal.tenant;
@@ -321,7 +321,7 @@ pub struct ConsistencyParams {
 )]
 pub(super) async fn consistency(
     State(api): State<Api>,
-    Auditor(principal): Auditor,
+    Open(Auditor(principal)): Open<Auditor>,
     Params(params): Params<ConsistencyParams>,
 ) -> Result<axum::Json<ConsistencyView>, Problem> {
     let tenant = &principal.tenant;
@@ -400,7 +400,7 @@ pub struct TreeKeysView {
 )]
 pub(super) async fn keys(
     State(api): State<Api>,
-    Auditor(principal): Auditor,
+    Open(Auditor(principal)): Open<Auditor>,
 ) -> Result<axum::Json<TreeKeysView>, Problem> {
     let head = head_of(&api, &principal.tenant).await?;
     let own = api.notary.public_bytes();

@@ -1,4 +1,6 @@
 //! Authorisation as extractors: a handler's signature names the callers that it admits.
+//!
+//! A key of role `operator-metadata` is refused by each of them. `Open` and `Masked` around an extractor admit it.
 
 use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
@@ -7,6 +9,7 @@ use tracing::Instrument;
 
 use super::Api;
 use super::problem::Problem;
+use super::withheld::Sight;
 use handoffd_broker::directory::Principal;
 use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::ids::AgentId;
@@ -112,35 +115,103 @@ pub(super) fn forbidden(who: &str) -> Problem {
     Problem::new(Code::Forbidden, format!("only {who} may do this"))
 }
 
+/// The refusal of a key that reads no contents, where a route is not opened to it.
+pub(super) fn closed_to_metadata() -> Problem {
+    let why =
+        "a key of role operator-metadata may not do this: it shows contents, or is decided by them";
+    Problem::new(Code::Forbidden, why)
+}
+
+/// An extractor that decides on a caller by its role.
+pub trait Admits: Sized {
+    /// Whom it admits, for its refusal.
+    const WHO: &'static str;
+    /// Admits a caller that has the rights of this role.
+    fn admit(principal: Principal, rights: Role) -> Option<Self>;
+}
+
+/// Admits whom `E` admits, and as an operator a key of role `operator-metadata`: the answer has no contents.
+pub struct Open<E>(pub E);
+
+/// The same, where the answer may have contents: `withheld` takes them out for such a key.
+pub struct Masked<E>(pub E);
+
+/// A caller that `E` admits, with an operator's rights for one that reads no contents.
+fn admitted<E: Admits>(principal: Principal) -> Result<E, Problem> {
+    let rights = match principal.role {
+        Role::OperatorMetadata => Role::Operator,
+        role => role,
+    };
+    E::admit(principal, rights).ok_or_else(|| forbidden(E::WHO))
+}
+
+/// Any caller of the tenant, for what only passes requests on: the route itself decides.
+pub(crate) async fn any_caller(parts: &Parts, api: &Api) -> Result<Principal, Problem> {
+    authenticate(parts, api).await
+}
+
+impl<E: Admits> FromRequestParts<Api> for Open<E> {
+    type Rejection = Problem;
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let principal = authenticate(parts, api).await?;
+        admitted(principal).map(Self)
+    }
+}
+
+impl<E: Admits> FromRequestParts<Api> for Masked<E> {
+    type Rejection = Problem;
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let principal = authenticate(parts, api).await?;
+        Sight::limit(&parts.extensions, &principal);
+        admitted(principal).map(Self)
+    }
+}
+
 macro_rules! extractor {
-    ($name:ident, $who:literal, |$principal:ident| $made:expr) => {
+    ($name:ident, $who:literal, |$principal:ident, $rights:ident| $made:expr) => {
+        impl Admits for $name {
+            const WHO: &'static str = $who;
+            fn admit($principal: Principal, $rights: Role) -> Option<Self> {
+                $made
+            }
+        }
+
         impl FromRequestParts<Api> for $name {
             type Rejection = Problem;
             async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
-                let $principal = authenticate(parts, api).await?;
-                let made: Option<Self> = $made;
-                made.ok_or_else(|| forbidden($who))
+                let principal = authenticate(parts, api).await?;
+                if !reads_contents(&principal) {
+                    return Err(closed_to_metadata());
+                }
+                let rights = principal.role;
+                Self::admit(principal, rights).ok_or_else(|| forbidden($who))
             }
         }
     };
 }
 
-extractor!(Caller, "a key of the tenant", |principal| Some(Self(principal)));
-extractor!(AgentCaller, "an agent, with its own key,", |principal| {
+extractor!(Caller, "a key of the tenant", |principal, _rights| Some(Self(principal)));
+extractor!(AgentCaller, "an agent, with its own key,", |principal, _rights| {
     principal.agent.clone().map(|id| Self { principal, id })
 });
-extractor!(Participant, "an agent or operator", |principal| {
-    (principal.role != Role::Auditor).then_some(Self(principal))
+extractor!(Participant, "an agent or operator", |principal, rights| {
+    (rights != Role::Auditor).then_some(Self(principal))
 });
-extractor!(Operator, "an operator", |principal| {
-    operates(&principal).then_some(Self(principal))
+extractor!(Operator, "an operator", |principal, rights| {
+    matches!(rights, Role::Operator | Role::Admin).then_some(Self(principal))
 });
-extractor!(Auditor, "an auditor or operator", |principal| {
-    (principal.role != Role::Agent).then_some(Self(principal))
+extractor!(Auditor, "an auditor or operator", |principal, rights| {
+    (rights != Role::Agent).then_some(Self(principal))
 });
-extractor!(Admin, "an admin", |principal| {
-    (principal.role == Role::Admin).then_some(Self(principal))
+extractor!(Admin, "an admin", |principal, rights| {
+    (rights == Role::Admin).then_some(Self(principal))
 });
+
+/// Whether the caller may read what agents wrote.
+#[must_use]
+pub const fn reads_contents(principal: &Principal) -> bool {
+    !matches!(principal.role, Role::OperatorMetadata)
+}
 
 /// Whether the caller is an operator or admin.
 #[must_use]

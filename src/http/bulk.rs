@@ -10,7 +10,7 @@ use tokio::time::MissedTickBehavior;
 use utoipa::ToSchema;
 
 use super::Api;
-use super::auth::Operator;
+use super::auth::{Open, Operator};
 use super::escalations::{Action, reason_of, resolution_of, resolve_one};
 use super::extract::{Json, rfc3339};
 use super::problem::{BadBody, Busy, Problem, wrong};
@@ -173,7 +173,7 @@ pub struct ResolveManyBody {
 )]
 pub(super) async fn cancel_tasks(
     State(api): State<Api>,
-    Operator(principal): Operator,
+    Open(Operator(principal)): Open<Operator>,
     Json(said): Json<CancelTasksBody>,
 ) -> Result<axum::Json<BulkResults>, Problem> {
     let CancelTasksBody { filter, reason, grace_ms, rate_per_second, dry_run } = said;
@@ -199,12 +199,12 @@ pub(super) async fn cancel_tasks(
 )]
 pub(super) async fn resolve_escalations(
     State(api): State<Api>,
-    Operator(principal): Operator,
+    Open(Operator(principal)): Open<Operator>,
     Json(said): Json<ResolveManyBody>,
 ) -> Result<axum::Json<BulkResults>, Problem> {
     let ResolveManyBody { filter, action, agent_id, reason, rate_per_second, dry_run } = said;
     let reason = reason_of(&reason)?;
-    let resolution = resolution_of(action, agent_id)?;
+    let resolution = resolution_of(&principal, action, agent_id)?;
     let rate = rate_of(rate_per_second)?;
     let selected = select_escalations(&api, &principal.tenant, filter).await?;
     let decision = ResolveEach { resolution, reason };

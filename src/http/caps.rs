@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{Auditor, Operator};
+use super::auth::{Auditor, Open, Operator};
 use super::extract::{Id, Json, NoBody, Params};
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
 use handoffd_broker::directory::Principal;
@@ -270,7 +270,7 @@ async fn change(
 )]
 pub(super) async fn list(
     State(api): State<Api>,
-    Auditor(principal): Auditor,
+    Open(Auditor(principal)): Open<Auditor>,
     Params(whose): Params<WhoseParams>,
 ) -> Result<axum::Json<CapsView>, Problem> {
     let agent = whose.agent()?;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{Caller, Participant, limited_to};
+use super::auth::{Caller, Masked, Participant, limited_to};
 use super::extract::{Id, Ids, Json, Params, bad_cursor, of_list, page_size, plain_cursor};
 use super::problem::{BadBody, Busy, Problem};
 use super::tasks::{CheckpointView, find};
@@ -74,7 +74,7 @@ fn place(plain: &str) -> Option<CheckpointCursor> {
 )]
 pub(super) async fn list(
     State(api): State<Api>,
-    Caller(principal): Caller,
+    Masked(Caller(principal)): Masked<Caller>,
     Id(id): Id<TaskId>,
     Params(params): Params<ListParams>,
 ) -> Result<axum::Json<HistoryView>, Problem> {
@@ -133,7 +133,7 @@ pub struct RestoreBody {
 )]
 pub(super) async fn restore(
     State(api): State<Api>,
-    Participant(principal): Participant,
+    Masked(Participant(principal)): Masked<Participant>,
     Ids(task_id, execution_id): Ids<TaskId, ExecutionId>,
     Json(said): Json<RestoreBody>,
 ) -> Result<axum::Json<TaskView>, Problem> {

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{Auditor, Caller, Operator, limited_to};
+use super::auth::{Auditor, Caller, Open, Operator, limited_to};
 use super::extract::{Id, OWN_THREAD, Params, Text, heavy};
 use super::open;
 use super::problem::{BadBody, Busy, Problem, WarningView};
@@ -402,7 +402,7 @@ pub struct ListParams {
 )]
 pub(super) async fn list(
     State(api): State<Api>,
-    Caller(principal): Caller,
+    Open(Caller(principal)): Open<Caller>,
     Params(params): Params<ListParams>,
 ) -> Result<axum::Json<Value>, Problem> {
     let agents = api.intake.directory.agents(&principal.tenant).await?;
@@ -441,7 +441,7 @@ pub struct GetParams {
 )]
 pub(super) async fn get(
     State(api): State<Api>,
-    Caller(principal): Caller,
+    Open(Caller(principal)): Open<Caller>,
     Id(id): Id<String>,
     Params(params): Params<GetParams>,
 ) -> Result<axum::Json<Value>, Problem> {
@@ -474,7 +474,7 @@ pub(super) async fn get(
 )]
 pub(super) async fn lint_all(
     State(api): State<Api>,
-    Auditor(principal): Auditor,
+    Open(Auditor(principal)): Open<Auditor>,
     Text(text): Text,
 ) -> Result<axum::Json<Value>, Problem> {
     let refuse = |pointer: &str, why: String| Problem::refusal(vec![wrong(pointer, why)], false);

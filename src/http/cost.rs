@@ -7,7 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Api;
-use super::auth::Caller;
+use super::auth::{Caller, Open};
 use super::extract::Id;
 use super::open;
 use super::problem::Problem;
@@ -153,7 +153,7 @@ pub struct TaskCostView {
 )]
 pub(super) async fn cost(
     State(api): State<Api>,
-    Caller(principal): Caller,
+    Open(Caller(principal)): Open<Caller>,
     Id(id): Id<TaskId>,
 ) -> Result<axum::Json<TaskCostView>, Problem> {
     let task = find(&api, &principal, id).await?;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::Auditor;
+use super::auth::{Auditor, Open};
 use super::cost::SpentTokensView;
 use super::extract::{Params, parameter, time_parameter};
 use super::problem::{Busy, Problem};
@@ -127,7 +127,7 @@ impl From<&CostTable> for CostsView {
 )]
 pub(super) async fn costs(
     State(api): State<Api>,
-    Auditor(principal): Auditor,
+    Open(Auditor(principal)): Open<Auditor>,
     Params(params): Params<CostsParams>,
 ) -> Result<axum::Json<CostsView>, Problem> {
     let query = CostQuery {

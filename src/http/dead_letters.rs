@@ -6,7 +6,9 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{Auditor, Operator, forbidden, operates};
+use super::auth::{
+    Auditor, Masked, Open, Operator, closed_to_metadata, forbidden, operates, reads_contents,
+};
 use super::escalations::reason_of;
 use super::explanation::{ExplanationView, explained};
 use super::extract::{
@@ -121,7 +123,7 @@ pub struct ListParams {
 )]
 pub(super) async fn list(
     State(api): State<Api>,
-    Auditor(principal): Auditor,
+    Masked(Auditor(principal)): Masked<Auditor>,
     Params(params): Params<ListParams>,
 ) -> Result<axum::Json<Page<DeadLetterView>>, Problem> {
     let limit = page_size(params.limit)?;
@@ -177,11 +179,14 @@ pub struct ExplainParams {
 )]
 pub(super) async fn get(
     State(api): State<Api>,
-    Auditor(principal): Auditor,
+    Masked(Auditor(principal)): Masked<Auditor>,
     Id(id): Id<HandoffId>,
     Params(params): Params<ExplainParams>,
 ) -> Result<axum::Json<DeadLetterView>, Problem> {
     let explain = params.explain.unwrap_or_default();
+    if explain && !reads_contents(&principal) {
+        return Err(closed_to_metadata());
+    }
     if explain && !operates(&principal) {
         return Err(forbidden("an operator"));
     }
@@ -281,7 +286,7 @@ fn appeal_of(reason: &str, waive: Vec<String>, strict: bool) -> Result<Appeal, P
 )]
 pub(super) async fn discard(
     State(api): State<Api>,
-    Operator(principal): Operator,
+    Masked(Operator(principal)): Masked<Operator>,
     Id(id): Id<HandoffId>,
     Json(said): Json<DiscardBody>,
 ) -> Result<axum::Json<DeadLetterView>, Problem> {
@@ -405,7 +410,7 @@ pub(super) async fn release_many(
 )]
 pub(super) async fn discard_many(
     State(api): State<Api>,
-    Operator(principal): Operator,
+    Open(Operator(principal)): Open<Operator>,
     Json(said): Json<BulkBody>,
 ) -> Result<axum::Json<BulkView>, Problem> {
     let reason = reason_of(&said.reason)?;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{Auditor, Operator};
+use super::auth::{Auditor, Masked, Operator, closed_to_metadata, reads_contents};
 use super::extract::{Id, Json, Params, page_size, parameter, read_cursor};
 use super::open;
 use super::problem::{BadBody, Busy, Problem, wrong};
@@ -121,7 +121,7 @@ pub struct ListParams {
 )]
 pub(super) async fn list(
     State(api): State<Api>,
-    Auditor(principal): Auditor,
+    Masked(Auditor(principal)): Masked<Auditor>,
     Params(params): Params<ListParams>,
 ) -> Result<axum::Json<Page<EscalationView>>, Problem> {
     let limit = page_size(params.limit)?;
@@ -162,7 +162,7 @@ pub(super) async fn list(
 )]
 pub(super) async fn get(
     State(api): State<Api>,
-    Auditor(principal): Auditor,
+    Masked(Auditor(principal)): Masked<Auditor>,
     Id(id): Id<EscalationId>,
 ) -> Result<axum::Json<EscalationView>, Problem> {
     let row = api.store.find_escalation(&(principal.tenant, id)).await?;
@@ -238,7 +238,7 @@ pub fn reason_of(text: &str) -> Result<&str, Problem> {
 )]
 pub(super) async fn resolve(
     State(api): State<Api>,
-    Operator(principal): Operator,
+    Masked(Operator(principal)): Masked<Operator>,
     Id(id): Id<EscalationId>,
     Json(said): Json<ResolveBody>,
 ) -> Result<axum::Json<ResolvedView>, Problem> {
@@ -248,15 +248,23 @@ pub(super) async fn resolve(
         .find_escalation(&(principal.tenant.clone(), id))
         .await?
         .ok_or_else(|| Problem::not_found("escalation"))?;
-    let resolution = resolution_of(said.action, said.agent_id)?;
+    let resolution = resolution_of(&principal, said.action, said.agent_id)?;
     resolve_one(&api, &principal, &row, resolution, reason).await.map(axum::Json)
 }
 
 /// A person's decision, with the agent that `reassign` names.
 ///
 /// # Errors
-/// 422 where an agent is named for another action, or none for this one.
-pub(super) fn resolution_of(action: Action, agent: Option<AgentId>) -> Result<Resolution, Problem> {
+/// 422 where an agent is named for another action, or none for this one; 403 where a caller that reads no contents calls the
+/// work done.
+pub(super) fn resolution_of(
+    principal: &Principal,
+    action: Action,
+    agent: Option<AgentId>,
+) -> Result<Resolution, Problem> {
+    if action == Action::Complete && !reads_contents(principal) {
+        return Err(closed_to_metadata());
+    }
     Ok(match (action, agent) {
         (Action::Reassign, Some(agent)) => Resolution::Reassign(agent),
         (Action::Reassign, None) => return Err(wrong("/agentId", "say to whom")),

@@ -14,12 +14,13 @@ use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{Caller, limited_to};
+use super::auth::{Caller, Masked, Open, limited_to, reads_contents};
 use super::extract::{Id, Params, page_size, parameter};
 use super::open;
 use super::problem::{Busy, Problem};
 use super::schemas::JsonSchema;
 use super::tasks;
+use super::withheld::mask;
 use handoffd_broker::feed::schema;
 use handoffd_core::domain::event::{EventFilter, EventFormat, EventType, Position};
 use handoffd_core::domain::failure::Code;
@@ -196,7 +197,7 @@ fn types(text: Option<&str>) -> Result<Vec<EventType>, Problem> {
 )]
 pub(super) async fn list(
     State(api): State<Api>,
-    Caller(principal): Caller,
+    Masked(Caller(principal)): Masked<Caller>,
     Params(params): Params<FeedParams>,
 ) -> Result<axum::Json<FeedView>, Problem> {
     let limit = usize::try_from(page_size(params.limit)?).unwrap_or(usize::MAX);
@@ -262,7 +263,7 @@ pub(super) async fn list(
 )]
 pub(super) async fn watch_task(
     State(api): State<Api>,
-    Caller(principal): Caller,
+    Open(Caller(principal)): Open<Caller>,
     Id(id): Id<TaskId>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -283,8 +284,9 @@ pub(super) async fn watch_task(
     };
     let place = api.pools.streams.enter_as(api.pools.holder(Some(&principal)), 1)?;
     let filter = EventFilter { task_id: Some(task.id), ..EventFilter::default() };
-    let stream =
-        EventStream { api, tenant: principal.tenant, filter, after, ready: VecDeque::new() };
+    let masked = !reads_contents(&principal);
+    let (tenant, ready) = (principal.tenant, VecDeque::new());
+    let stream = EventStream { api, tenant, filter, after, ready, masked };
     let sse = Sse::new(stream.events(place)).keep_alive(KeepAlive::new().interval(HEARTBEAT));
     // A proxy that collects answers before it passes them on would defeat the purpose.
     let headers = [(header::CACHE_CONTROL, "no-cache"), (ACCEL, "no")];
@@ -300,6 +302,8 @@ struct EventStream {
     filter: EventFilter,
     after: Position,
     ready: VecDeque<SseEvent>,
+    /// Whether its reader reads no contents.
+    masked: bool,
 }
 
 impl EventStream {
@@ -337,7 +341,10 @@ impl EventStream {
         let page = feed.page(&self.tenant, &self.filter, self.after, STREAM_PAGE).await?;
         self.after = page.next;
         for row in &page.items {
-            let told = feed.render(row, EventFormat::Standard, None).await?;
+            let mut told = feed.render(row, EventFormat::Standard, None).await?;
+            if self.masked {
+                mask(&mut told);
+            }
             let event = SseEvent::default()
                 .id(row.position.to_string())
                 .event(row.event.kind.as_str())

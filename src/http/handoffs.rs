@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::arrival::Arrival;
-use super::auth::{Caller, limited_to, operates};
+use super::auth::{Caller, Masked, limited_to, operates};
 use super::contracts::tell_deprecation;
 use super::extract::{
     Id, JsonBytes, Params, idempotency_key, page_size, parameter, read_cursor, time_parameter,
@@ -507,7 +507,7 @@ impl GetParams {
 )]
 pub(super) async fn get(
     State(api): State<Api>,
-    Caller(principal): Caller,
+    Masked(Caller(principal)): Masked<Caller>,
     Id(id): Id<HandoffId>,
     Params(params): Params<GetParams>,
 ) -> Result<axum::Json<HandoffView>, Problem> {
@@ -626,7 +626,7 @@ pub struct ListParams {
 )]
 pub(super) async fn list(
     State(api): State<Api>,
-    Caller(principal): Caller,
+    Masked(Caller(principal)): Masked<Caller>,
     Params(params): Params<ListParams>,
 ) -> Result<axum::Json<Page<HandoffView>>, Problem> {
     let limit = page_size(params.limit)?;

@@ -24,7 +24,7 @@ use handoffd_store::store::{KeyRow, Role};
 pub struct KeyView {
     /// Public name of the key; it opens nothing.
     pub key_id: String,
-    /// `agent`, `operator`, `auditor` or `admin`.
+    /// `agent`, `operator`, `operator-metadata`, `auditor` or `admin`.
     pub role: Role,
     /// The agent it is bound to.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -74,6 +74,7 @@ pub mod views;
 mod waiting;
 pub mod what_if;
 pub mod why;
+pub(crate) mod withheld;
 
 use handoffd_broker::compress::CompressionStep;
 use handoffd_broker::config::Config;

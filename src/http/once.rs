@@ -7,7 +7,7 @@
 //! Submissions, questions and answers keep their keys in the commit of what they make (`OWN`), and pass here.
 
 use axum::body::{Body, Bytes, to_bytes};
-use axum::extract::{FromRequestParts, MatchedPath, Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use tracing::Instrument;
 
 use super::Api;
-use super::auth::Caller;
+use super::auth::any_caller;
 use super::extract::{idempotency_key, read};
 use super::problem::Problem;
 use super::router::ALIAS;
@@ -82,7 +82,7 @@ pub async fn once(State(api): State<Api>, request: Request, next: Next) -> Respo
 async fn keyed(api: Api, request: Request, next: Next) -> Result<Response, Problem> {
     let Some(key) = idempotency_key(request.headers())? else { return Ok(next.run(request).await) };
     let (mut parts, body) = request.into_parts();
-    let Caller(principal) = Caller::from_request_parts(&mut parts, &api).await?;
+    let principal = any_caller(&parts, &api).await?;
     let target = parts.uri.path_and_query().map_or("", |target| target.as_str()).to_owned();
     let coding = parts.headers.get(header::CONTENT_ENCODING).cloned();
     let (bytes, share) = read(Request::from_parts(parts.clone(), body), &api).await?;

@@ -91,5 +91,6 @@ open_lists! {
     WhatIfVerdict, "What the gate says.": ["pass", "refuse"];
     WhatIfChange, "What becomes of a verdict.":
         ["newlyRefused", "newlyPassed", "refusedDifferently", "observedDifferently"];
-    ActorRole, "Who acted.": ["agent", "operator", "auditor", "admin", "broker"];
+    ActorRole, "Who acted.":
+        ["agent", "operator", "operator-metadata", "auditor", "admin", "broker"];
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::Auditor;
+use super::auth::{Auditor, Open};
 use super::extract::{Id, Params, bad_cursor, of_list, page_size, plain_cursor};
 use super::open;
 use super::problem::{Busy, Problem};
@@ -257,7 +257,7 @@ fn window((at, counts): (&Micros, &AttemptCounts)) -> ReceiverWindowView {
 )]
 pub(super) async fn list(
     State(api): State<Api>,
-    Auditor(principal): Auditor,
+    Open(Auditor(principal)): Open<Auditor>,
     Params(params): Params<ReceiversParams>,
 ) -> Result<axum::Json<ReceiversView>, Problem> {
     let limit = usize::try_from(page_size(params.limit)?).unwrap_or(usize::MAX);
@@ -292,7 +292,7 @@ pub(super) async fn list(
 )]
 pub(super) async fn get(
     State(api): State<Api>,
-    Auditor(principal): Auditor,
+    Open(Auditor(principal)): Open<Auditor>,
     Id(id): Id<AgentId>,
 ) -> Result<axum::Json<ReceiverDetailView>, Problem> {
     let (tenant, now) = (&principal.tenant, api.now());

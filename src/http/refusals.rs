@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{Caller, limited_to};
+use super::auth::{Caller, Masked, limited_to};
 use super::extract::{Params, page_size, parameter, read_cursor, time_parameter};
 use super::problem::Problem;
 use super::views::Page;
@@ -117,7 +117,7 @@ pub struct ListParams {
 )]
 pub(super) async fn list(
     State(api): State<Api>,
-    Caller(principal): Caller,
+    Masked(Caller(principal)): Masked<Caller>,
     Params(params): Params<ListParams>,
 ) -> Result<axum::Json<Page<RefusalView>>, Problem> {
     let limit = page_size(params.limit)?;

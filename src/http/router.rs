@@ -16,7 +16,7 @@ use super::{
     checkpoints, claims, contracts, cost, costs, data_subjects, dead_letters, docs, escalations,
     events, handoffs, history, inbox, keys, layer, legal_holds, matching, once, prompt, queries,
     questions, receivers, refusals, schemas, service, sessions, streams, subscriptions, tasks,
-    tiles, trace, transports, users, verdicts, what_if, why,
+    tiles, trace, transports, users, verdicts, what_if, why, withheld,
 };
 
 #[derive(OpenApi)]
@@ -234,6 +234,7 @@ pub fn with_doors(api: Api, doors: Router<Api>) -> Router {
     table!(Routes(Router::new()), routed)
         .0
         .nest(ALIAS, agents_alone())
+        .layer(from_fn(withheld::withhold))
         .layer(from_fn_with_state(api.clone(), once::once))
         .layer(from_fn(queries::check))
         .merge(docs::routes())

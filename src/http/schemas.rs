@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
 use super::Api;
-use super::auth::{Auditor, Caller, Operator};
+use super::auth::{Auditor, Caller, Open, Operator};
 use super::extract::{Id, Ids, OWN_THREAD, SchemaJson, heavy};
 use super::open;
 use super::problem::{BadBody, Busy, FailureView, Problem, view};
@@ -427,7 +427,7 @@ pub(super) async fn compare(
 )]
 pub(super) async fn list(
     State(api): State<Api>,
-    Caller(principal): Caller,
+    Open(Caller(principal)): Open<Caller>,
 ) -> Result<axum::Json<Value>, Problem> {
     let rows = api.store.list_payload_schemas(&principal.tenant, None).await?;
     let items: Vec<Value> = latest(&rows)
@@ -452,7 +452,7 @@ pub(super) async fn list(
 )]
 pub(super) async fn versions(
     State(api): State<Api>,
-    Caller(principal): Caller,
+    Open(Caller(principal)): Open<Caller>,
     Id(id): Id<String>,
 ) -> Result<axum::Json<Value>, Problem> {
     let rows = rows(&api, &principal.tenant, &id).await?;
@@ -475,7 +475,7 @@ pub(super) async fn versions(
 )]
 pub(super) async fn get(
     State(api): State<Api>,
-    Caller(principal): Caller,
+    Open(Caller(principal)): Open<Caller>,
     Ids(id, version): Ids<String, String>,
 ) -> Result<axum::Json<Value>, Problem> {
     let rows = rows(&api, &principal.tenant, &id).await?;

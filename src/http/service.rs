@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::Api;
-use super::auth::{Caller, OptionalCaller, limited_to, operates};
+use super::auth::{Caller, Open, OptionalCaller, limited_to, operates};
 use super::coding::Constant;
 use super::extract::Id;
 use super::problem::Problem;
@@ -72,7 +72,7 @@ async fn writable(api: &Api) -> Result<(), StoreError> {
 )]
 pub(super) async fn metrics(
     State(api): State<Api>,
-    Caller(principal): Caller,
+    Open(Caller(principal)): Open<Caller>,
 ) -> Result<Response, Problem> {
     if api.config.server.metrics_listen.is_some() {
         return Err(Problem::not_found("page here: metrics have a listener of their own"));

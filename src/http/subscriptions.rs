@@ -10,7 +10,9 @@ use utoipa::IntoParams;
 
 use super::Api;
 use super::agents::{overlap, refused_endpoint};
-use super::auth::{Participant, operates};
+use super::auth::{
+    Masked, Open, Participant, closed_to_metadata, limited_to, operates, reads_contents,
+};
 use super::events::position;
 use super::extract::{Id, Json, NoBody, Params, page_size, typed};
 use super::groups;
@@ -126,7 +128,8 @@ async fn find(
 
 /// Whether a subscription is the caller's: operators see all, an agent sees its own.
 fn owns(principal: &Principal, row: &SubscriptionRow) -> bool {
-    operates(principal) || (principal.agent.is_some() && row.subscription.owner == principal.agent)
+    limited_to(principal).is_none()
+        || (principal.agent.is_some() && row.subscription.owner == principal.agent)
 }
 
 /// Most subscriptions of one agent.
@@ -261,7 +264,7 @@ pub(super) async fn create(
 )]
 pub(super) async fn list(
     State(api): State<Api>,
-    Participant(principal): Participant,
+    Open(Participant(principal)): Open<Participant>,
 ) -> Result<axum::Json<SubscriptionsView>, Problem> {
     let rows = api.store.list_subscriptions(&principal.tenant).await?;
     let own = rows.iter().filter(|row| owns(&principal, row));
@@ -281,7 +284,7 @@ pub(super) async fn list(
 )]
 pub(super) async fn get(
     State(api): State<Api>,
-    Participant(principal): Participant,
+    Open(Participant(principal)): Open<Participant>,
     Id(id): Id<SubscriptionId>,
 ) -> Result<axum::Json<SubscriptionView>, Problem> {
     let row = find(&api, &principal, id).await?;
@@ -304,15 +307,19 @@ pub(super) async fn get(
 )]
 pub(super) async fn patch(
     State(api): State<Api>,
-    Participant(principal): Participant,
+    Open(Participant(principal)): Open<Participant>,
     Id(id): Id<SubscriptionId>,
     Json(patch): Json<serde_json::Map<String, Value>>,
 ) -> Result<axum::Json<SubscriptionView>, Problem> {
     no_idle_nulls::<SubscriptionSpec>(&patch)?;
     let spec: SubscriptionSpec = typed(patch.into())?;
+    let switch = SubscriptionSpec { enabled: spec.enabled, ..SubscriptionSpec::default() };
+    if !reads_contents(&principal) && spec != switch {
+        return Err(closed_to_metadata());
+    }
     let row = find(&api, &principal, id).await?;
     let next = spec.apply(&row.subscription).map_err(|(pointer, why)| wrong(&pointer, why))?;
-    if !operates(&principal) {
+    if limited_to(&principal).is_some() {
         // Another address and another handoff are another subscription.
         if next.url != row.subscription.url
             || next.filter.handoff_id != row.subscription.filter.handoff_id
@@ -467,7 +474,7 @@ pub struct DeliveriesParams {
 )]
 pub(super) async fn deliveries(
     State(api): State<Api>,
-    Participant(principal): Participant,
+    Masked(Participant(principal)): Masked<Participant>,
     Id(id): Id<SubscriptionId>,
     Params(params): Params<DeliveriesParams>,
 ) -> Result<axum::Json<EventDeliveriesView>, Problem> {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{AgentCaller, Caller, Operator, Participant, limited_to};
+use super::auth::{AgentCaller, Caller, Masked, Operator, Participant, limited_to};
 use super::credentials;
 use super::escalations::reason_of;
 use super::extract::{
@@ -68,7 +68,7 @@ async fn has_part(api: &Api, task: &Task, agent: &AgentId) -> Result<bool, Probl
 )]
 pub(super) async fn get(
     State(api): State<Api>,
-    Caller(principal): Caller,
+    Masked(Caller(principal)): Masked<Caller>,
     Id(id): Id<TaskId>,
 ) -> Result<axum::Json<TaskView>, Problem> {
     let task = find(&api, &principal, id).await?;
@@ -130,7 +130,7 @@ pub struct ListParams {
 )]
 pub(super) async fn list(
     State(api): State<Api>,
-    Caller(principal): Caller,
+    Masked(Caller(principal)): Masked<Caller>,
     Params(params): Params<ListParams>,
 ) -> Result<axum::Json<Page<TaskView>>, Problem> {
     let limit = page_size(params.limit)?;
@@ -240,7 +240,7 @@ pub struct CancelBody {
 )]
 pub(super) async fn cancel(
     State(api): State<Api>,
-    Participant(principal): Participant,
+    Masked(Participant(principal)): Masked<Participant>,
     Id(id): Id<TaskId>,
     Json(said): Json<CancelBody>,
 ) -> Result<axum::Json<TaskView>, Problem> {
@@ -315,7 +315,7 @@ pub struct BudgetBody {
 )]
 pub(super) async fn budget(
     State(api): State<Api>,
-    Operator(principal): Operator,
+    Masked(Operator(principal)): Masked<Operator>,
     Id(id): Id<TaskId>,
     Json(said): Json<BudgetBody>,
 ) -> Result<axum::Json<TaskView>, Problem> {

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::Api;
 use super::audit::head_of;
-use super::auth::Auditor;
+use super::auth::{Auditor, Open};
 use super::extract::{Id, Ids};
 use super::problem::Problem;
 use handoffd_broker::tree;
@@ -26,7 +26,7 @@ use handoffd_core::evidence::tiles::TilePath;
 )]
 pub(super) async fn checkpoint(
     State(api): State<Api>,
-    Auditor(principal): Auditor,
+    Open(Auditor(principal)): Open<Auditor>,
 ) -> Result<Response, Problem> {
     note(&api, &principal.tenant).await
 }
@@ -44,7 +44,7 @@ pub(super) async fn checkpoint(
 )]
 pub(super) async fn tile(
     State(api): State<Api>,
-    Auditor(principal): Auditor,
+    Open(Auditor(principal)): Open<Auditor>,
     Id(path): Id<String>,
 ) -> Result<Response, Problem> {
     let path = TilePath::parse(&path).ok_or_else(no_tile)?;
@@ -66,7 +66,7 @@ pub(super) async fn tile(
 )]
 pub(super) async fn log_checkpoint(
     State(api): State<Api>,
-    caller: Result<Auditor, Problem>,
+    caller: Result<Open<Auditor>, Problem>,
     Id(log_id): Id<String>,
 ) -> Result<Response, Problem> {
     let tenant = owner(&api, caller, &log_id, api.config.audit.public).await?;
@@ -91,7 +91,7 @@ pub(super) async fn log_checkpoint(
 )]
 pub(super) async fn log_tile(
     State(api): State<Api>,
-    caller: Result<Auditor, Problem>,
+    caller: Result<Open<Auditor>, Problem>,
     Ids(log_id, path): Ids<String, String>,
 ) -> Result<Response, Problem> {
     let path = TilePath::parse(&path);
@@ -105,7 +105,7 @@ pub(super) async fn log_tile(
 /// The tenant of a log that the caller may read.
 async fn owner(
     api: &Api,
-    caller: Result<Auditor, Problem>,
+    caller: Result<Open<Auditor>, Problem>,
     log_id: &str,
     open: bool,
 ) -> Result<TenantId, Problem> {
@@ -113,7 +113,7 @@ async fn owner(
     if open {
         return api.store.find_log(log_id).await?.ok_or_else(no_log);
     }
-    let Auditor(principal) = caller?;
+    let Open(Auditor(principal)) = caller?;
     let own = head_of(api, &principal.tenant).await?.log_id == log_id;
     if own { Ok(principal.tenant.clone()) } else { Err(no_log()) }
 }

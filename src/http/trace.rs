@@ -5,26 +5,33 @@ use axum::extract::{FromRequestParts, State};
 use axum::http::header;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{Caller, forbidden, limited_to, operates};
+use super::auth::{
+    Caller, Open, closed_to_metadata, forbidden, limited_to, operates, reads_contents,
+};
 use super::bundle;
 use super::cost::SpentTokensView;
-use super::extract::{Id, Params};
+use super::extract::{Id, Params, bad_cursor, of_list, page_size, plain_cursor, time_parameter};
 use super::open;
 use super::problem::Problem;
 use super::record::{RecordContract, RecordCost, RecordGroup, RecordParty, TraceRecord};
 use handoffd_broker::directory::Principal;
-use handoffd_broker::trace;
+use handoffd_broker::trace::{self, Reader, TaskLog, WindowQuery};
 use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::ids::TaskId;
 use handoffd_core::domain::window::ContextParts;
 use handoffd_store::store::Role;
 
-/// Query of a trace.
+/// The list in its cursors.
+const LIST: &str = "trace";
+
+/// Query of a trace. With `from`, `to`, `cursor` or `limit` the answer is a window of the task's records, newest first.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -35,6 +42,43 @@ pub struct TraceParams {
     #[serde(rename = "includePersonal", default)]
     #[param(rename = "includePersonal", required = false)]
     include_personal: bool,
+    /// Only records of this time or later, RFC 3339.
+    from: Option<String>,
+    /// Only records before this time, RFC 3339.
+    to: Option<String>,
+    /// `nextCursor` of the page before.
+    cursor: Option<String>,
+    /// Records of a window, 1 to 500; 50 unless said.
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<i64>,
+}
+
+impl TraceParams {
+    /// The window that the query asks for; `None` for the whole trace.
+    fn window(&self) -> Result<Option<WindowQuery>, Problem> {
+        let from = time_parameter("from", self.from.as_deref())?;
+        let until = time_parameter("to", self.to.as_deref())?;
+        if let (Some(from), Some(until)) = (from, until)
+            && from >= until
+        {
+            return Err(Problem::invalid("from must be earlier than to"));
+        }
+        let before = self.cursor.as_deref().map(read_place).transpose()?;
+        let limit = page_size(self.limit)?;
+        let asked = from.is_some() || until.is_some() || before.is_some() || self.limit.is_some();
+        Ok(asked.then_some(WindowQuery { from, until, before, limit }))
+    }
+}
+
+/// Reads a cursor: a place of the log.
+fn read_place(cursor: &str) -> Result<i64, Problem> {
+    let plain = plain_cursor(cursor)?;
+    let place = of_list(LIST, &plain)?.parse().ok().filter(|place| *place >= 0);
+    place.ok_or_else(bad_cursor)
+}
+
+fn write_place(place: i64) -> String {
+    URL_SAFE_NO_PAD.encode(format!("{LIST}:{place}"))
 }
 
 /// Everything that happened on a task.
@@ -46,16 +90,21 @@ pub struct TraceView {
     /// Where it stands; null where every submission on it was refused.
     #[schema(required, value_type = Option<open::TaskStatus>)]
     pub status: Option<String>,
-    /// One entry a boundary, in log order.
+    /// One entry a boundary, in log order; in a window newest first.
     pub handoffs: Vec<TraceHandoff>,
-    /// Every record of the task, in log order.
+    /// Every record of the task, in log order; in a window those of the page, newest first.
     pub records: Vec<TraceRecord>,
-    /// The agents that had a part.
-    pub agents: Vec<TraceAgent>,
-    /// What the task cost, by its records.
-    pub cost: TraceCost,
+    /// The agents that had a part; absent in a window.
+    #[schema(nullable = false)]
+    pub agents: Option<Vec<TraceAgent>>,
+    /// What the task cost, by its records; absent in a window.
+    #[schema(nullable = false)]
+    pub cost: Option<TraceCost>,
     /// What of the evidence was recomputed.
     pub verification: VerificationView,
+    /// Give this as `cursor` for the next window; absent on the last, and in a whole trace.
+    #[schema(nullable = false)]
+    pub next_cursor: Option<String>,
 }
 
 /// A handoff as a trace tells of it.
@@ -91,7 +140,7 @@ pub struct TraceHandoff {
     /// What the message stated, cumulative.
     #[schema(required)]
     pub cost_tracking: Option<RecordCost>,
-    /// What the hop cost.
+    /// What the hop cost; null in a window.
     #[schema(required)]
     pub cost: Option<HandoffCost>,
     /// Its status.
@@ -282,6 +331,7 @@ pub struct RecordFault {
 enum TraceForm {
     Json,
     Bundle { personal: bool },
+    Window(WindowQuery),
 }
 
 /// A caller that may read a trace in the form it asks for: agents get no bundle, auditors no personal data.
@@ -293,18 +343,25 @@ pub struct TraceAccess {
 impl FromRequestParts<Api> for TraceAccess {
     type Rejection = Problem;
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        let Caller(principal) = Caller::from_request_parts(parts, api).await?;
+        let Open(Caller(principal)) = Open::<Caller>::from_request_parts(parts, api).await?;
         let Params(params) = Params::<TraceParams>::from_request_parts(parts, api).await?;
         let personal = params.include_personal;
+        let window = params.window()?;
         let form = match params.format.as_deref() {
+            Some("bundle") if window.is_some() => {
+                return Err(Problem::invalid("from, to, cursor and limit are for format=json"));
+            }
             Some("bundle") => TraceForm::Bundle { personal },
-            Some("json") | None if !personal => TraceForm::Json,
+            Some("json") | None if !personal => window.map_or(TraceForm::Json, TraceForm::Window),
             Some("json") | None => {
                 return Err(Problem::invalid("includePersonal is for format=bundle"));
             }
             Some(_) => return Err(Problem::invalid("format is json or bundle")),
         };
         if matches!(form, TraceForm::Bundle { .. }) {
+            if !reads_contents(&principal) {
+                return Err(closed_to_metadata());
+            }
             if principal.role == Role::Agent {
                 return Err(forbidden("an auditor or operator"));
             }
@@ -317,12 +374,21 @@ impl FromRequestParts<Api> for TraceAccess {
     }
 }
 
+/// Whose words a caller reads in a trace.
+fn reader_of(principal: &Principal) -> Reader {
+    match limited_to(principal) {
+        Some(agent) => Reader::Agent(agent),
+        None if reads_contents(principal) => Reader::All,
+        None => Reader::NoWords,
+    }
+}
+
 /// Everything that happened on a task.
 #[utoipa::path(
     get, path = "/tasks/{taskId}/trace", tag = "tasks", operation_id = "getTrace",
     params(("taskId" = String, Path, description = "The task's UUID"), TraceParams),
     responses(
-        (status = 200, description = "One entry a boundary, every record, and the cost. An agent reads the words (content, task description, reason) of its own handoffs only. As a bundle: a zip, see docs/bundle.md", content((TraceView = "application/json"), (Vec<u8> = "application/zip"))),
+        (status = 200, description = "One entry a boundary, every record, and the cost; or a window of it. An agent reads the words (content, task description, reason) of its own handoffs only. As a bundle: a zip, see docs/bundle.md", content((TraceView = "application/json"), (Vec<u8> = "application/zip"))),
         (status = 400, description = "A malformed parameter"),
         (status = 403, description = "A bundle is not for agents, nor personal data for auditors"),
         (status = 404, description = "No such task, or not the caller's"),
@@ -350,10 +416,34 @@ pub(super) async fn trace(
             None
         }
     };
+    if let TraceForm::Window(query) = form {
+        let document = window(&api, &principal, (id, status), query).await?;
+        return Ok(axum::Json(document).into_response());
+    }
     let (store, contents) = (api.store.clone(), api.contents.clone());
-    let body = trace::stream(store, contents, tenant, id, status, limited_to(&principal));
+    let body = trace::stream(store, contents, tenant, id, status, reader_of(&principal));
     let body = futures_util::stream::unfold(body, |mut body| async move {
         body.recv().await.map(|chunk| (chunk, body))
     });
     Ok(([(header::CONTENT_TYPE, "application/json")], Body::from_stream(body)).into_response())
+}
+
+/// A window of a task's trace.
+async fn window(
+    api: &Api,
+    principal: &Principal,
+    (id, status): (TaskId, Option<&str>),
+    query: WindowQuery,
+) -> Result<Value, Problem> {
+    let tenant = &principal.tenant;
+    let size = api.store.find_head(tenant).await?.map_or(0, |head| head.size);
+    if query.before.is_some_and(|before| before > size) {
+        return Err(Problem::ahead("cursor", write_place(size)));
+    }
+    let log = TaskLog { store: &*api.store, contents: &api.contents, tenant, id, until: i64::MAX };
+    let (mut document, next) = trace::window(&log, status, &reader_of(principal), query).await?;
+    if let Some(next) = next {
+        document["nextCursor"] = write_place(next).into();
+    }
+    Ok(document)
 }

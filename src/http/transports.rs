@@ -5,9 +5,10 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Api;
-use super::auth::{Caller, Operator};
+use super::auth::{Caller, Open, Operator, reads_contents};
 use super::extract::{Id, NoBody};
 use super::problem::Problem;
+use super::withheld::marker;
 use handoffd_core::domain::ids::AgentId;
 use handoffd_core::domain::transport::TransportDescription;
 
@@ -46,7 +47,7 @@ pub struct DeliveryTestView {
         (status = 200, description = "One description for each delivery mode", body = TransportsView),
     )
 )]
-pub(super) async fn list(State(api): State<Api>, _: Caller) -> axum::Json<TransportsView> {
+pub(super) async fn list(State(api): State<Api>, _: Open<Caller>) -> axum::Json<TransportsView> {
     axum::Json(TransportsView { items: api.delivery_types.descriptions() })
 }
 
@@ -62,7 +63,7 @@ pub(super) async fn list(State(api): State<Api>, _: Caller) -> axum::Json<Transp
 )]
 pub(super) async fn test(
     State(api): State<Api>,
-    Operator(principal): Operator,
+    Open(Operator(principal)): Open<Operator>,
     Id(id): Id<AgentId>,
     _: NoBody,
 ) -> Result<axum::Json<DeliveryTestView>, Problem> {
@@ -74,7 +75,9 @@ pub(super) async fn test(
         detail: test.detail,
         failure: test.failure,
         field: test.field,
-        answered: test.answered,
+        answered: test
+            .answered
+            .map(|words| if reads_contents(&principal) { words } else { marker(&words) }),
         duration_ms: u64::try_from(test.took.as_millis()).unwrap_or(u64::MAX),
     }))
 }

@@ -5,11 +5,12 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Api;
-use super::auth::Auditor;
+use super::auth::{Auditor, Masked, reads_contents};
 use super::extract::Id;
 use super::open;
 use super::problem::{Busy, Problem};
 use super::tasks::find;
+use super::withheld::hide_words;
 use handoffd_broker::why;
 use handoffd_core::domain::ids::TaskId;
 use handoffd_core::why::{Awaited, NextEvent, Remedy, Wait, WaitCause};
@@ -143,12 +144,15 @@ impl From<Wait> for WaitView {
 )]
 pub(super) async fn explain(
     State(api): State<Api>,
-    Auditor(principal): Auditor,
+    Masked(Auditor(principal)): Masked<Auditor>,
     Id(id): Id<TaskId>,
 ) -> Result<axum::Json<WhyView>, Problem> {
     let task = find(&api, &principal, id).await?;
     let agents = api.intake.directory.agents(&principal.tenant).await?;
-    let waits = why::waits(&*api.store, &agents, &task, api.now()).await?;
+    let mut waits = why::waits(&*api.store, &agents, &task, api.now()).await?;
+    if !reads_contents(&principal) {
+        waits.iter_mut().for_each(|wait| hide_words(&mut wait.sentence, &mut wait.last_error));
+    }
     let waits: Vec<WaitView> = waits.into_iter().map(WaitView::from).collect();
     Ok(axum::Json(WhyView {
         task_id: id.to_string(),

@@ -95,6 +95,7 @@ both! {
                 "GET /subscriptions/{subscriptionId}/deliveries before" => query(format!("/subscriptions/{subscription}/deliveries?before=9999")),
                 "GET /tasks cursor" => query(format!("/tasks?cursor={cursor}")),
                 "GET /tasks/{taskId}/checkpoints cursor" => query(format!("{}/checkpoints?cursor={checkpoint}", stored.task_path())),
+                "GET /tasks/{taskId}/trace cursor" => query(format!("{task}/trace?cursor={}", URL_SAFE_NO_PAD.encode("trace:9999"))),
                 "GET /tasks/{taskId}/events Last-Event-ID" => (format!("{task}/events"), Some(("last-event-id", "9999.0".to_owned())), true),
                 other => match other.strip_suffix(" cursor").and_then(|one| one.strip_prefix("GET ")) {
                     Some(path) if !path.contains('{') => query(format!("{path}?cursor={cursor}")),

@@ -71,6 +71,52 @@ both! {
         assert!(again.status >= 400 && again.says("role=\"alert\""), "told on the form: {}", again.text);
     }
 
+    async fn an_action_by_filter_goes_on_in_parts_until_all_are_done(broker: Broker) {
+        let (a, _) = broker.pull_pair().await;
+        for _ in 0..5 {
+            a.submit(&Message::review("a", "b")).await.expect(202);
+        }
+        let browser = Browser::of(broker, "operator").await;
+        let ask = "/console/do/cancel-tasks";
+        // A rate of one a second makes parts of two.
+        let form = [("holder", "a"), ("ratePerSecond", "1"), ("reason", "all of them")];
+        let mut page = browser.post(ask, &form).await.expect(200);
+        assert!(page.says("2 of 5") && page.says("Continue") && page.says("data-continue"), "{}", page.text);
+        let mut parts = 1;
+        while page.says("data-continue") {
+            let hidden = hidden(&page.text);
+            let hidden: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+            page = browser.post(ask, &hidden).await.expect(200);
+            parts += 1;
+        }
+        assert_eq!(parts, 3);
+        assert!(page.says("All 5 that fit."), "{}", page.text);
+        let tasks = broker.admin.get("/tasks").await.expect(200).body;
+        assert!(tasks["items"].as_array().unwrap().iter().all(|task| task["status"] == "CANCELED"), "{tasks}");
+        let page = browser.post(ask, &form).await.expect(200);
+        assert!(page.says("Nothing fits"), "{}", page.text);
+        let page = browser.post(ask, &[("reason", "no filter")]).await.expect(422);
+        assert!(page.says("role=\"alert\""), "{}", page.text);
+    }
+
+    async fn an_action_that_can_be_taken_back_offers_it(broker: Broker) {
+        broker.pull_pair().await;
+        let browser = Browser::of(broker, "operator").await;
+        for (ask, form, undo) in [
+            ("/console/do/hold?of=b", vec![], "/console/do/resume?of=b"),
+            ("/console/do/resume?of=b", vec![], "/console/do/hold?of=b"),
+            ("/console/do/add-edge", vec![("agent", "b"), ("target", "a")], "/console/do/remove-edge?of=b&amp;of=a"),
+            ("/console/do/remove-edge?of=b&of=a", vec![], "/console/do/add-edge?agent=b&amp;target=a"),
+        ] {
+            let answer = browser.post(ask, &form).await.expect(303);
+            let page = browser.get(answer.header("location")).await.expect(200);
+            let shown = page.text.replace("&#38;", "&amp;");
+            assert!(page.says("Undo: ") && shown.contains(undo), "{ask}: {}", page.text);
+        }
+        let auditor = Browser::of(broker, "auditor").await;
+        assert!(!auditor.get("/console/receivers?done=hold&did=b").await.expect(200).says("Undo: "));
+    }
+
     async fn a_receiver_is_paused_and_resumed_and_an_edge_is_added_and_removed(broker: Broker) {
         broker.pull_pair().await;
         let browser = Browser::of(broker, "operator").await;
@@ -148,4 +194,15 @@ both! {
         let news: Value = serde_json::from_str(&news.text).unwrap();
         assert!(news["count"].as_u64() >= Some(1) && news["cursor"].is_string(), "{news}");
     }
+}
+
+/// The hidden fields of the form that goes on, as a browser would post them.
+fn hidden(page: &str) -> Vec<(String, String)> {
+    let form = between(page, "data-continue>", "</form>");
+    let field = |part: &str| {
+        let (name, rest) = part.split_once("\" value=\"").unwrap();
+        (name.to_owned(), rest.split('"').next().unwrap().to_owned())
+    };
+    let fields = form.split("<input type=\"hidden\" name=\"").skip(1).map(field);
+    fields.filter(|(name, _)| name != "_csrf").collect()
 }

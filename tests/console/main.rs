@@ -22,7 +22,10 @@ mod hostile;
 #[path = "../api/message.rs"]
 #[allow(dead_code, reason = "the API's cases use more of it")]
 mod message;
+mod metadata_only;
 mod pages;
 #[path = "../api/receiver.rs"]
 #[allow(dead_code, reason = "the API's cases use more of it")]
 mod receiver;
+#[path = "../api/spoken.rs"]
+mod spoken;

@@ -169,6 +169,7 @@ in_memory_too! {
         a_receipt_is_the_record_that_committed,
         records_are_listed_by_task,
         records_are_listed_by_several_tasks,
+        records_of_a_task_are_listed_from_its_end_in_a_window,
         a_handoff_without_a_record_is_named,
         another_tenant_sees_nothing;
     recovery:
@@ -320,6 +321,7 @@ on_both_sides! {
         a_receipt_is_the_record_that_committed,
         records_are_listed_by_task,
         records_are_listed_by_several_tasks,
+        records_of_a_task_are_listed_from_its_end_in_a_window,
         contents_come_only_when_asked_for,
         a_handoff_without_a_record_is_named,
         another_tenant_sees_nothing;
@@ -555,6 +557,7 @@ mod log_apart {
             a_receipt_is_the_record_that_committed,
             records_are_listed_by_task,
         records_are_listed_by_several_tasks,
+        records_of_a_task_are_listed_from_its_end_in_a_window,
             contents_come_only_when_asked_for,
             a_handoff_without_a_record_is_named;
         tamper:

@@ -9,7 +9,8 @@ use handoffd::domain::question::{Question, RequestMark};
 use handoffd::domain::task::TaskStatus;
 use handoffd::evidence::record::RecordKind;
 use handoffd::store::{
-    ContentStorage, Cursor, DeadLetterFilter, HandoffFilter, MOST_OPEN, TaskFilter, Writes,
+    ContentStorage, Cursor, DeadLetterFilter, HandoffFilter, MOST_OPEN, RecordWindow, TaskFilter,
+    Writes,
 };
 
 use crate::fixture::{
@@ -252,6 +253,33 @@ pub async fn records_are_listed_by_task(bed: Arc<Bed>) {
     assert_eq!(places(Some(1), 1, 1).await, [2]);
     assert_eq!(places(Some(9), 0, 10).await, [0; 0]);
     assert_eq!(places(None, 4, 10).await, [0; 0]);
+}
+
+pub async fn records_of_a_task_are_listed_from_its_end_in_a_window(bed: Arc<Bed>) {
+    submit(&bed.store, &[given(1, 1), given(2, 2), given(3, 1), given(4, 1)]).await;
+    let all = bed.store.list_records(&acme(), Some(task_id(1)), 0, 10, true).await.unwrap();
+    let whole = RecordWindow {
+        at_least: 0,
+        before: i64::MAX,
+        from: Micros(i64::MIN),
+        until: Micros(i64::MAX),
+    };
+    let places = async |window: RecordWindow, limit| {
+        let found =
+            bed.store.list_newest_records(&acme(), task_id(1), window, limit).await.unwrap();
+        assert!(found.iter().all(|record| all.contains(record) && window.has(record)));
+        found.iter().map(|record| record.leaf_index).collect::<Vec<_>>()
+    };
+    assert_eq!(places(whole, 10).await, [3, 2, 0]);
+    assert_eq!(places(whole, 2).await, [3, 2]);
+    assert_eq!(places(RecordWindow { before: 3, ..whole }, 10).await, [2, 0]);
+    assert_eq!(places(RecordWindow { at_least: 1, ..whole }, 10).await, [3, 2]);
+    let until = all[0].recorded_at;
+    assert_eq!(places(RecordWindow { until, ..whole }, 10).await, [0; 0]);
+    let last = all[2].recorded_at;
+    let inside = all.iter().filter(|record| record.recorded_at >= last).count();
+    assert_eq!(places(RecordWindow { from: last, ..whole }, 10).await.len(), inside);
+    assert_eq!(places(RecordWindow { from: Micros(last.0 + 1), ..whole }, 10).await, [0; 0]);
 }
 
 pub async fn records_are_listed_by_several_tasks(bed: Arc<Bed>) {

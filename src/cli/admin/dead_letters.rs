@@ -3,11 +3,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::request::{ArgValues, plain};
-use super::resource::{Action, Arg, CURSOR, Column, Kind, REASON, Resource, Shape, Verb};
+use super::resource::{Action, Arg, CURSOR, Column, Kind, Parts, REASON, Resource, Shape, Verb};
 use crate::cli::client::{Body, Request};
 
 /// Decisions a second and the most of one call, as the broker has them.
-const RATE_UNLESS_SAID: u64 = 50;
+pub(super) const RATE_UNLESS_SAID: u64 = 50;
 const MAX_BULK: u64 = 1_000;
 
 const EXPLAIN: Arg = Arg::query(
@@ -56,6 +56,9 @@ pub(super) const RATE: Arg = Arg::body(
 );
 pub(super) const DRY_RUN: Arg =
     Arg::body("dry-run", "/dryRun", Kind::Flag, "Say what would come of it, and change nothing");
+
+/// A trial of a release would ask the gate, and its classifier, about each.
+const LETTERS: Option<Parts> = Some(Parts { trial: "dead-letters/discard", id: "handoffId" });
 
 macro_rules! with_filter {
     ($($own:expr),*) => {
@@ -144,10 +147,11 @@ pub(super) const RESOURCE: Resource = Resource {
         },
         Action {
             name: "release-all",
-            about: "Deliver all that fit, 1000 at most; exit 1 if one is refused or fails",
+            about: "Deliver all that fit, with progress; exit 1 if one is refused or fails",
             verb: Verb::Post,
             path: "/dead-letters/release",
             args: with_filter!(WAIVE),
+            parts: LETTERS,
             plan: bulk,
             shape: OUTCOME,
             well: all_done,
@@ -155,11 +159,12 @@ pub(super) const RESOURCE: Resource = Resource {
         },
         Action {
             name: "discard-all",
-            about: "Never deliver any that fit, 1000 at most; exit 1 if one fails",
+            about: "Never deliver any that fit, with progress; exit 1 if one fails",
             verb: Verb::Post,
             path: "/dead-letters/discard",
             args: with_filter!(),
             asks: Some("Discard all that fit, for good?"),
+            parts: LETTERS,
             plan: bulk,
             shape: OUTCOME,
             well: all_done,

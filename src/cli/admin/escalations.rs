@@ -1,5 +1,5 @@
 use super::dead_letters::{BULK_OUTCOME, DRY_RUN, RATE, bulk, none_failed};
-use super::resource::{Action, Arg, CURSOR, Column, Kind, REASON, Resource, Shape, Verb};
+use super::resource::{Action, Arg, CURSOR, Column, Kind, Parts, REASON, Resource, Shape, Verb};
 
 const ESCALATION: Arg = Arg::path("ESCALATION", "The escalation's UUID");
 
@@ -66,7 +66,7 @@ pub(super) const RESOURCE: Resource = Resource {
         },
         Action {
             name: "resolve-all",
-            about: "Decide on all that fit, 1000 at most; exit 1 if one fails",
+            about: "Decide on all that fit, with progress; exit 1 if one fails",
             verb: Verb::Post,
             path: "/escalations/resolve",
             args: &[
@@ -120,6 +120,7 @@ pub(super) const RESOURCE: Resource = Resource {
                 REASON,
             ],
             asks: Some("Decide so on all escalations that fit?"),
+            parts: Some(Parts { trial: "escalations/resolve", id: "id" }),
             plan: bulk,
             shape: BULK_OUTCOME,
             well: none_failed,

@@ -34,7 +34,7 @@ pub(super) const RESOURCE: Resource = Resource {
                 Arg::body(
                     "role",
                     "/role",
-                    Kind::Choice(&["agent", "operator", "auditor", "admin"]),
+                    Kind::Choice(&["agent", "operator", "operator-metadata", "auditor", "admin"]),
                     "What it may do",
                 )
                 .needed(),

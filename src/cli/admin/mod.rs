@@ -19,6 +19,7 @@ use handoffd_broker::config::Config;
 mod agents;
 mod allowlist;
 mod attention;
+mod bulk;
 mod caps;
 mod contracts;
 mod costs;
@@ -246,7 +247,11 @@ async fn carry_out(
         Reach::from_arg_matches(matches).map_err(|err| AdminError::Usage(err.to_string()))?;
     let key = std::env::var("HANDOFFD_API_KEY").ok().filter(|key| !key.is_empty());
     let client = Client::new(&reach, key, config).map_err(AdminError::Api)?;
-    let ask = async || fetch(&client, &request, action.pages, limit).await;
+    let parts = action.parts.filter(|_| given.one("dry-run").is_none());
+    let ask = async || match parts {
+        Some(parts) => bulk::all(&client, &request, parts).await,
+        None => fetch(&client, &request, action.pages, limit).await,
+    };
     let printer = Printer::new(output, &action.shape);
     if let Some(seconds) = number("watch") {
         return watch(&printer, Duration::from_secs(seconds), ask).await;

@@ -62,6 +62,17 @@ pub(super) struct Action {
     pub(super) watch: bool,
     /// What the action asks a person before it begins: it cannot be undone, and takes many.
     pub(super) asks: Option<&'static str>,
+    /// Whether the action goes on until all that fit are decided on, and by which trial it finds them.
+    pub(super) parts: Option<Parts>,
+}
+
+/// How an action on many finds its objects.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Parts {
+    /// Path of the request whose dry run names those that fit, and judges nothing.
+    pub(super) trial: &'static str,
+    /// Member of an item with its id.
+    pub(super) id: &'static str,
 }
 
 impl Action {
@@ -79,6 +90,7 @@ impl Action {
         pages: None,
         watch: false,
         asks: None,
+        parts: None,
     };
 }
 

@@ -1,5 +1,7 @@
 use super::dead_letters::{BULK_OUTCOME, DRY_RUN, RATE, bulk, none_failed};
-use super::resource::{Action, Arg, CURSOR, Column, Kind, REASON, Resource, Shape, USER_REF, Verb};
+use super::resource::{
+    Action, Arg, CURSOR, Column, Kind, Parts, REASON, Resource, Shape, USER_REF, Verb,
+};
 
 const TASK: Arg = Arg::path("TASK", "The task's UUID");
 const STATUS: Kind = Kind::Choice(&[
@@ -90,7 +92,7 @@ pub(super) const RESOURCE: Resource = Resource {
         },
         Action {
             name: "cancel-all",
-            about: "Withdraw all that fit, 1000 at most; exit 1 if one fails",
+            about: "Withdraw all that fit, with progress; exit 1 if one fails",
             verb: Verb::Post,
             path: "/tasks/cancel",
             args: &[
@@ -136,6 +138,7 @@ pub(super) const RESOURCE: Resource = Resource {
                 REASON,
             ],
             asks: Some("Withdraw all tasks that fit?"),
+            parts: Some(Parts { trial: "tasks/cancel", id: "id" }),
             plan: bulk,
             shape: BULK_OUTCOME,
             well: none_failed,

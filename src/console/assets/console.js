@@ -99,6 +99,8 @@ document.addEventListener("submit", async (event) => {
       sessionStorage.setItem("typed", JSON.stringify([action, [...data]]));
       return location.assign(answer.url);
     }
+    // Whoever stopped meanwhile is elsewhere.
+    if ("continue" in form.dataset && !form.isConnected) return;
     const dialog = form.closest("dialog");
     if (dialog && next && !answer.redirected && next.querySelector("form.ask, .part")) {
       return fill(dialog, next);
@@ -283,6 +285,8 @@ function arrive(within) {
     block.replaceChildren(make("span", { textContent: block.textContent }), button);
   }
   for (const form of (within || document).querySelectorAll("form.ask")) refill(form);
+  const more = (within || document).querySelector("form[data-continue]");
+  if (more) setTimeout(() => more.isConnected && more.requestSubmit(), 400);
   if (within) return;
   row = -1;
   watch();

@@ -84,7 +84,8 @@ pub(crate) async fn page(desk: Desk, Path(id): Path<String>) -> Response {
 }
 
 async fn make(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
-    let letter = desk.get(&["dead-letters", id], &[("explain", "true")]).await?;
+    let explain = if desk.explains() { "true" } else { "" };
+    let letter = desk.get(&["dead-letters", id], &[("explain", explain)]).await?;
     let crumbs: [(&str, &[&str]); 1] = [("Dead letters", &["dead-letters"])];
     let from = text::visible(letter.text("fromAgent"));
     let to = match letter.text("toAgent") {

@@ -53,7 +53,7 @@ async fn make(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
     if !answers.is_empty() {
         sheet = sheet.part("answers", "Questions, verdict and result", Content::Quotes(answers));
     }
-    if !message.is_null() {
+    if !message.is_null() && desk.reads_contents() {
         let prompt = desk.get(&["handoffs", id, "prompt"], &[]).await.unwrap_or_default();
         let turns: Vec<Quote> = prompt.list("messages").iter().map(turn).collect();
         if !turns.is_empty() {
@@ -129,7 +129,7 @@ fn about(desk: &Desk, handoff: &Json) -> Facts {
     let user = handoff.get("userRef");
     Facts::of(vec![
         ("Handoff", Cell::code(handoff.get("handoffId"))),
-        ("Conversation", conversation(handoff.get("conversationId"))),
+        ("Conversation", conversation(desk, handoff.get("conversationId"))),
         (
             "User reference",
             Cell::code(user).linked(link(&["tasks"], &[("userRef", user.as_text())])),
@@ -147,9 +147,9 @@ fn about(desk: &Desk, handoff: &Json) -> Facts {
     ])
 }
 
-fn conversation(id: &Json) -> Cell {
+fn conversation(desk: &Desk, id: &Json) -> Cell {
     Cell::code(id).linked(match id.as_text() {
-        "" => String::new(),
+        id if id.is_empty() || !desk.reads_contents() => String::new(),
         id => link(&["handoffs"], &[("conversationId", id)]),
     })
 }
@@ -212,6 +212,11 @@ pub(super) fn message_parts(message: &Json, marks: &[(String, String)]) -> Vec<Q
             "Message",
             "The message is not there any more, or not yours to read.",
         )];
+    }
+    if message.flag("withheld") {
+        let bytes = text::grouped(message.text("bytes"));
+        let words = format!("Withheld from your role: {bytes} bytes.");
+        return vec![Quote::of("Message", &words)];
     }
     let mut parts = Vec::new();
     for (name, title) in FIRST {

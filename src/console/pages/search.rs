@@ -47,7 +47,7 @@ pub(crate) async fn user(sent: Sent) -> Response {
         Err(refusal) => {
             let mut sheet = Sheet::new(desk.frame("tasks", "Search for a user", &[]));
             let words = super::super::text::visible(refusal.problem.text("detail"));
-            sheet.frame.flash = Some(Flash { words, tone: "bad" });
+            sheet.frame.flash = Some(Flash { words, tone: "bad", undo: None });
             desk.page(refusal.status, &sheet)
         }
     }

@@ -16,11 +16,14 @@ use super::super::text;
 use super::waterfall::Scale;
 use super::{agent, handoff_id};
 use crate::doors::front::ApiRequest;
+use handoffd_core::domain::ids::Micros;
 
-/// Handoffs up to which a page reads the whole trace: its words, and its evidence.
+/// Handoffs up to which a page reads the whole trace: a larger task is read by windows.
 const WHOLE: i64 = 60;
 /// Hops of a page.
 const HOPS: &str = "50";
+/// Records of a page of a large task.
+const WINDOW: &str = "50";
 
 pub(crate) async fn page(desk: Desk, Path(id): Path<String>) -> Response {
     let page = make(&desk, &id).await;
@@ -39,8 +42,11 @@ async fn make(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
         ("to", desk.query.get("to")),
     ];
     let page = desk.get(&["handoffs"], &query).await?;
-    let small = task.count("handoffs") <= WHOLE;
-    let trace = if small { desk.get(&["tasks", id, "trace"], &[]).await? } else { Json::Null };
+    let (from, to) = (desk.query.get("from"), desk.query.get("to"));
+    let small = task.count("handoffs") <= WHOLE && from.is_empty() && to.is_empty();
+    let before = desk.query.get("records");
+    let window = [("from", from), ("to", to), ("cursor", before), ("limit", WINDOW)];
+    let trace = desk.get(&["tasks", id, "trace"], if small { &[] } else { &window }).await?;
     let ended = matches!(task.text("status"), "COMPLETED" | "CANCELED");
     let mut frame =
         desk.frame("tasks", format!("Task {}", text::short_id(id)), &[("Tasks", &["tasks"])]);
@@ -58,26 +64,58 @@ async fn make(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
         // An open task says why it waits in the part below.
         .lead(if ended { text::visible(why.text("sentence")) } else { String::new() })
         .buttons(acts)
-        .buttons([Some(bundle)]);
+        .buttons([Some(bundle).filter(|_| desk.reads_contents())]);
     if !ended {
         sheet = sheet.part("why", "Why it waits", Content::Waits(waits(desk, &why)));
     }
-    let proof = proof(desk, id, &trace).await?;
+    let proof = proof(desk, id, if small { &trace } else { &Json::Null }).await?;
     sheet = sheet.part("figures", "", Content::Figures(figures(&task, proof)));
-    let waterfall = waterfall(desk, &task, &page, &trace);
-    sheet = sheet.part("hops", "Hops", Content::Waterfall(waterfall)).note(if small {
+    // The words of fifty hops are too much for a page.
+    let told = if small { &trace } else { &Json::Null };
+    let waterfall = waterfall(desk, &task, &page, told);
+    let edges = windows(desk, small);
+    sheet = sheet.part("hops", "Hops", Content::Waterfall(waterfall)).with(edges).note(if small {
         "A light bar waits for a verdict, a full bar is work. Times without any are folded."
     } else {
         "A large task: this is one window of its hops, the newest first."
     });
-    if !trace.is_null() {
+    if small {
         sheet = sheet.part("cost", "Cost by agent", Content::Table(costs(&trace))).fold();
-        let records = records(desk, &trace);
-        sheet = sheet.part("records", "Records", Content::Table(records)).fold();
+    }
+    let mut records = records(desk, &trace);
+    let next = trace.text("nextCursor");
+    if !next.is_empty() {
+        records.next = desk.here_with(&[("records", next)]);
+    }
+    if !before.is_empty() {
+        records.first = desk.here_with(&[("records", "")]);
+    }
+    sheet = sheet.part("records", "Records", Content::Table(records)).fold();
+    if !small {
+        sheet = sheet
+            .note("The newest of this window first. Its evidence is that of these records alone.");
     }
     let facts = facts(desk, &task);
     sheet = blame(desk, sheet, id).await?;
     Ok(sheet.part("task", "About", Content::Facts(facts)))
+}
+
+/// Links to windows of a large task.
+fn windows(desk: &Desk, small: bool) -> Vec<Option<Button>> {
+    let link = |label: &str, from: &str| Button {
+        label: label.to_owned(),
+        href: desk.here_with(&[("from", from), ("to", ""), ("cursor", ""), ("records", "")]),
+        tone: "",
+    };
+    if small {
+        return Vec::new();
+    }
+    let ago = |hours: i64| Micros(desk.now.0 - hours * 3_600_000_000).rfc3339();
+    vec![
+        Some(link("Last hour", &ago(1))),
+        Some(link("Last day", &ago(24))),
+        Some(link("All times", "")),
+    ]
 }
 
 fn facts(desk: &Desk, task: &Json) -> Facts {

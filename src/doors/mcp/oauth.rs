@@ -1,12 +1,12 @@
 //! The door as an OAuth resource server (RFC 9728, docs/doors/mcp.md#oauth): its metadata, and callers by a token of the issuer.
 
-use axum::extract::{FromRequestParts, State};
+use axum::extract::State;
 use axum::http::request::Parts;
 use serde_json::{Value, json};
 
 use super::PATH;
 use crate::http::Api;
-use crate::http::auth::{Caller, Named, key_of};
+use crate::http::auth::{Named, any_caller, key_of};
 use crate::http::problem::{Problem, ProblemMore};
 use handoffd_broker::directory::Principal;
 use handoffd_broker::issuer::{Issuer, TokenFault};
@@ -45,13 +45,12 @@ pub(super) async fn caller(
     issuer: Option<&Issuer>,
 ) -> Result<Principal, Problem> {
     let Some(issuer) = issuer else {
-        return Caller::from_request_parts(parts, api).await.map(|Caller(principal)| principal);
+        return any_caller(parts, api).await;
     };
     let token = key_of(&parts.headers).filter(|key| Issuer::is_token(key));
     let Some(token) = token else {
-        let known = Caller::from_request_parts(parts, api).await;
-        let known = known.map_err(|problem| Problem { more: challenge(api, None), ..problem });
-        return known.map(|Caller(principal)| principal);
+        let known = any_caller(parts, api).await;
+        return known.map_err(|problem| Problem { more: challenge(api, None), ..problem });
     };
     match issuer.caller(token, &api.intake.directory).await {
         Ok(principal) => {

@@ -97,18 +97,23 @@ fn object(schema: Value) -> Arc<JsonObject> {
     }
 }
 
+/// Tools that show contents or are decided by them: a key that reads none is not offered them.
+const OF_CONTENTS: [&str; 2] = ["answer", "release"];
+
 /// The tools that a role sees, without looking at an agent.
 pub(super) fn of_role(role: Role) -> Vec<Tool> {
+    let metadata = role == Role::OperatorMetadata;
     let offered = |audience: Audience| match audience {
         Audience::Reader => true,
         Audience::Auditor => role != Role::Agent,
-        Audience::Operator => matches!(role, Role::Operator | Role::Admin),
+        Audience::Operator => metadata || matches!(role, Role::Operator | Role::Admin),
         Audience::Participant => role != Role::Auditor,
         Audience::Sender | Audience::Receiver | Audience::Inbox => false,
     };
     TABLE
         .iter()
         .filter(|known| offered(known.spec.audience))
+        .filter(|known| !metadata || !OF_CONTENTS.contains(&known.spec.name.as_str()))
         .map(|known| known.spec.tool())
         .collect()
 }
@@ -290,6 +295,9 @@ mod tests {
         ];
         assert_eq!(names(&of_role(Role::Operator)), operator);
         assert_eq!(names(&of_role(Role::Admin)), operator);
+        let without_contents = operator.into_iter().filter(|name| !OF_CONTENTS.contains(name));
+        let without_contents: Vec<&str> = without_contents.collect();
+        assert_eq!(names(&of_role(Role::OperatorMetadata)), without_contents);
     }
 
     #[test]

@@ -17,7 +17,8 @@ use handoffd_core::evidence::commitment::{Codec, unpack};
 use handoffd_store::store::cold::{ArchiveLocation, ColdContent, ColdError};
 use handoffd_store::store::streams::{ChunkRow, StoredChunk};
 use handoffd_store::store::{
-    ContentStorage, HandoffKey, Result, Store, StoreError, StoredContent, StoredRecord,
+    ContentStorage, HandoffKey, RecordWindow, Result, Store, StoreError, StoredContent,
+    StoredRecord,
 };
 
 /// Bytes read from a segment at once: some sixty contents of usual size, which a task's trace often needs together.
@@ -134,6 +135,21 @@ impl Contents {
         limit: i64,
     ) -> Result<Vec<StoredRecord>> {
         let records = self.store.list_records(tenant, task, from, limit, true).await?;
+        self.fetch(tenant, records).await
+    }
+
+    /// [`list_newest_records`](handoffd_store::store::LogStore::list_newest_records) with cold contents fetched.
+    ///
+    /// # Errors
+    /// [`StoreError`] where the store fails.
+    pub async fn list_newest_records(
+        &self,
+        tenant: &TenantId,
+        task: TaskId,
+        window: RecordWindow,
+        limit: i64,
+    ) -> Result<Vec<StoredRecord>> {
+        let records = self.store.list_newest_records(tenant, task, window, limit).await?;
         self.fetch(tenant, records).await
     }
 

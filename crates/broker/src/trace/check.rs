@@ -62,6 +62,13 @@ impl EvidenceCheck {
         )
     }
 
+    /// Recomputes the hash and the commitment of a record that is read without those before it; returns body and content.
+    pub fn alone(&mut self, record: &StoredRecord) -> (Value, Value) {
+        let body = self.record(record);
+        let content = self.committed(record, &body).unwrap_or_default();
+        (body, content)
+    }
+
     /// Recomputes the commitment, and compares the record with those of its group, opinion and stream; returns the content, null
     /// where there is none or it was erased.
     pub fn content(&mut self, record: &StoredRecord, body: &Value) -> Value {

@@ -5,6 +5,7 @@
 
 mod check;
 mod states;
+mod window;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use tokio::sync::mpsc;
 use crate::archive::{Contents, unavailable};
 use handoffd_core::account::{Account, HopCost};
 use handoffd_core::context::growth::ContextGrowth;
-use handoffd_core::domain::handoff::Handoff;
+use handoffd_core::domain::handoff::{Handoff, is_in_own_words};
 use handoffd_core::domain::ids::{AgentId, Micros, TaskId, TenantId};
 use handoffd_core::evidence::commitment::hash_text;
 use handoffd_core::evidence::record::{RecordKind, is_shown_elsewhere};
@@ -24,6 +25,7 @@ use handoffd_store::store::{HandoffFilter, Store, StoreError, StoredRecord};
 
 pub use check::{EvidenceCheck, gone, opened};
 use states::{RowState, ToldStates};
+pub use window::{WindowPage, WindowQuery, window};
 
 /// Records read at once.
 const PAGE: i64 = 256;
@@ -68,10 +70,32 @@ impl TaskLog<'_> {
     }
 }
 
+/// Whose words a trace shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reader {
+    /// A person reads everything.
+    All,
+    /// An agent reads the words of the handoffs that it sends or receives.
+    Agent(AgentId),
+    /// Someone who sees that something happened, and not what was said.
+    NoWords,
+}
+
+impl Reader {
+    /// Whether the words of a handoff are the reader's to read.
+    fn reads(&self, handoff: &Handoff) -> bool {
+        match self {
+            Self::All => true,
+            Self::Agent(id) => [&handoff.source, &handoff.target].contains(&id),
+            Self::NoWords => false,
+        }
+    }
+}
+
 /// A piece of a trace. An error ends the stream, so that a client does not take half a trace for a whole one.
 pub type TraceChunk = Result<Bytes, std::io::Error>;
 
-/// Streams the trace of a task as `reader` may read it; `None` reads everything. A task of which each submission was
+/// Streams the trace of a task as `reader` may read it. A task of which each submission was
 /// refused has records and no `status`.
 #[must_use]
 pub fn stream(
@@ -80,13 +104,13 @@ pub fn stream(
     tenant: TenantId,
     id: TaskId,
     status: Option<&'static str>,
-    reader: Option<AgentId>,
+    reader: Reader,
 ) -> mpsc::Receiver<TraceChunk> {
     let (chunks, body) = mpsc::channel(WAITING);
     tokio::spawn(async move {
         let (store, contents, tenant) = (&*store, &contents, &tenant);
         let log = TaskLog { store, contents, tenant, id, until: i64::MAX };
-        if let Err(err) = write(&log, status, reader.as_ref(), chunks.clone()).await {
+        if let Err(err) = write(&log, status, &reader, chunks.clone()).await {
             tracing::warn!(error = %err, "a trace broke off");
             let _ = chunks.send(Err(std::io::Error::other("the trace broke off"))).await;
         }
@@ -101,7 +125,7 @@ pub fn stream(
 pub async fn write(
     log: &TaskLog<'_>,
     status: Option<&str>,
-    reader: Option<&AgentId>,
+    reader: &Reader,
     chunks: mpsc::Sender<TraceChunk>,
 ) -> Result<(), StoreError> {
     let mut out = TraceWriter::new(chunks);
@@ -145,16 +169,15 @@ impl TraceWriter {
 async fn write_document(
     log: &TaskLog<'_>,
     status: Option<&str>,
-    reader: Option<&AgentId>,
+    reader: &Reader,
     out: &mut TraceWriter,
 ) -> Result<(), StoreError> {
     let id = log.id;
     let CurrentHandoffs { states: now, rows, own, parties } = current(log, reader).await?;
     // Every state that was just read has its record in what is read from here on.
     log.store.settle_log(log.tenant).await?;
-    // People read everything; an agent the words of the handoffs it sends or receives.
     let open = |record: &StoredRecord| {
-        reader.is_none()
+        *reader == Reader::All
             || (record.kind != "DEAD_LETTERED"
                 && record.handoff_id.as_ref().is_some_and(|id| own.contains(id)))
     };
@@ -334,15 +357,12 @@ struct CurrentHandoffs {
     states: HashMap<String, Value>,
     /// The state in the row of each.
     rows: HashMap<String, RowState>,
-    /// The ids of those that the reader sends or receives.
+    /// The ids of those whose words the reader may read.
     own: HashSet<String>,
     parties: Parties,
 }
 
-async fn current(
-    log: &TaskLog<'_>,
-    reader: Option<&AgentId>,
-) -> Result<CurrentHandoffs, StoreError> {
+async fn current(log: &TaskLog<'_>, reader: &Reader) -> Result<CurrentHandoffs, StoreError> {
     let filter = HandoffFilter { task_id: Some(log.id), ..HandoffFilter::default() };
     let mut current = CurrentHandoffs::default();
     let mut after = None;
@@ -354,31 +374,31 @@ async fn current(
         for handoff in &page {
             parties.add(handoff);
             rows.insert(handoff.id.to_string(), RowState::from(handoff));
-            let party = [&handoff.source, &handoff.target];
-            if reader.is_some_and(|reader| party.contains(&reader)) {
+            let reads = reader.reads(handoff);
+            if reads {
                 own.insert(handoff.id.to_string());
             }
-            let reason = handoff
-                .reason
-                .as_ref()
-                .filter(|_| reader.is_none_or(|reader| party.contains(&reader)));
-            found.insert(
-                handoff.id.to_string(),
-                json!({
-                    "status": handoff.status,
-                    "reason": reason,
-                    "attempts": handoff.attempts,
-                    "acceptedAt": handoff.accepted_at.map(Micros::rfc3339),
-                    "endedAt": handoff.ended_at.map(Micros::rfc3339),
-                }),
-            );
-            if let Some(stream) = &handoff.stream
-                && let Some(entry) = found.get_mut(&handoff.id.to_string())
-            {
-                entry["stream"] = json!({ "status": stream.status, "seq": stream.seq });
-            }
+            found.insert(handoff.id.to_string(), handoff_state(handoff, reader));
         }
     }
+}
+
+/// The state in a handoff's row, as a reader may see it.
+fn handoff_state(handoff: &Handoff, reader: &Reader) -> Value {
+    // Codes are words of the broker.
+    let code = |reason: &&String| *reader == Reader::NoWords && !is_in_own_words(reason);
+    let reason = handoff.reason.as_ref().filter(|reason| reader.reads(handoff) || code(reason));
+    let mut state = json!({
+        "status": handoff.status,
+        "reason": reason,
+        "attempts": handoff.attempts,
+        "acceptedAt": handoff.accepted_at.map(Micros::rfc3339),
+        "endedAt": handoff.ended_at.map(Micros::rfc3339),
+    });
+    if let Some(stream) = &handoff.stream {
+        state["stream"] = json!({ "status": stream.status, "seq": stream.seq });
+    }
+    state
 }
 
 fn handoff_entry(

@@ -30,11 +30,13 @@ pub use seal::{SealedRecord, record_hash, seal};
 
 /// The role of an actor: that of an API key, or the broker's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum ActorRole {
     Agent,
     /// A person who runs agents.
     Operator,
+    /// A person who runs agents and reads no contents.
+    OperatorMetadata,
     /// A person who reads the log.
     Auditor,
     /// A person who administers keys.
@@ -50,6 +52,7 @@ impl ActorRole {
         match self {
             Self::Agent => "agent",
             Self::Operator => "operator",
+            Self::OperatorMetadata => "operator-metadata",
             Self::Auditor => "auditor",
             Self::Admin => "admin",
             Self::Broker => "broker",

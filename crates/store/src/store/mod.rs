@@ -28,8 +28,8 @@ pub use lists::{
 };
 pub use row_types::{
     AgentRow, CheckpointPlace, CheckpointRow, ClaimKey, ClaimRelease, DeadLetterRow, DeliveryClaim,
-    IdempotencyRow, KeyRow, OutboxRow, ReceiverKey, RefusedTaskRow, ReturnRow, Role, SaltedContent,
-    StoredContent, StoredPersonal, StoredRecord, TreeKeyRow,
+    IdempotencyRow, KeyRow, OutboxRow, ReceiverKey, RecordWindow, RefusedTaskRow, ReturnRow, Role,
+    SaltedContent, StoredContent, StoredPersonal, StoredRecord, TreeKeyRow,
 };
 
 pub use tables::{
@@ -227,6 +227,14 @@ pub trait LogStore: Send + Sync {
         from: i64,
         limit: i64,
         contents: bool,
+    ) -> Result<Vec<StoredRecord>>;
+    /// A task's records in a window, newest first, with contents.
+    async fn list_newest_records(
+        &self,
+        tenant: &TenantId,
+        task: TaskId,
+        window: RecordWindow,
+        limit: i64,
     ) -> Result<Vec<StoredRecord>>;
     /// Records of these tasks from a leaf index on, in log order, without contents.
     async fn list_task_records(

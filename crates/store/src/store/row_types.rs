@@ -222,12 +222,14 @@ pub struct AgentRow {
 /// What a key may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// Bound to one agent: sends and answers for it.
     Agent,
     /// Runs the tenant: agents, allowlists, dead letters.
     Operator,
+    /// Runs the tenant without reading contents: sees that something happened, and not what was said.
+    OperatorMetadata,
     /// Reads evidence, changes nothing.
     Auditor,
     /// All that, and keys.
@@ -235,12 +237,17 @@ pub enum Role {
 }
 
 impl Role {
+    /// All roles, in the order in which they are listed.
+    pub const ALL: [Self; 5] =
+        [Self::Agent, Self::Operator, Self::OperatorMetadata, Self::Auditor, Self::Admin];
+
     /// The name in the database.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Agent => "agent",
             Self::Operator => "operator",
+            Self::OperatorMetadata => "operator-metadata",
             Self::Auditor => "auditor",
             Self::Admin => "admin",
         }
@@ -248,9 +255,7 @@ impl Role {
 
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::Agent, Self::Operator, Self::Auditor, Self::Admin]
-            .into_iter()
-            .find(|role| role.as_str() == text)
+        Self::ALL.into_iter().find(|role| role.as_str() == text)
     }
 }
 
@@ -259,6 +264,7 @@ impl From<Role> for ActorRole {
         match role {
             Role::Agent => Self::Agent,
             Role::Operator => Self::Operator,
+            Role::OperatorMetadata => Self::OperatorMetadata,
             Role::Auditor => Self::Auditor,
             Role::Admin => Self::Admin,
         }
@@ -312,6 +318,28 @@ pub struct TreeKeyRow {
 
 /// A receiver: one agent of one tenant.
 pub type ReceiverKey = (TenantId, AgentId);
+
+/// Which of a task's records to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordWindow {
+    /// The first leaf index that counts: those before it are of earlier times.
+    pub at_least: i64,
+    /// The first leaf index that does not.
+    pub before: i64,
+    /// Recorded at this time or later.
+    pub from: Micros,
+    /// Recorded before this time.
+    pub until: Micros,
+}
+
+impl RecordWindow {
+    /// Whether a record is in the window.
+    #[must_use]
+    pub fn has(&self, record: &StoredRecord) -> bool {
+        (self.at_least..self.before).contains(&record.leaf_index)
+            && (self.from..self.until).contains(&record.recorded_at)
+    }
+}
 
 /// A record with its columns, for readers and the verifier.
 #[derive(Debug, Clone, PartialEq, Eq)]

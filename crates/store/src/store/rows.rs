@@ -5,7 +5,7 @@ use super::query::{FromColumn, Row};
 use crate::store::erasure::{HandoffRoute, SubjectDatum};
 use crate::store::events::EventRow;
 use crate::store::{
-    BatchState, IdempotencyRow, LastCheckpoint, Result, StoredPersonal, TreeKeyRow,
+    BatchState, IdempotencyRow, LastCheckpoint, RecordWindow, Result, StoredPersonal, TreeKeyRow,
 };
 use handoffd_core::domain::event::{Event, Position};
 use handoffd_core::domain::handoff::{CheckpointRef, DeliveryMode, HandoffStatus};
@@ -21,12 +21,14 @@ pub(super) const HEAD: &str = "tenant, log_id, size, hash, frontier";
 pub(super) const KEPT: &str =
     "c.salt, c.codec, c.bytes, c.segment, c.seg_offset, c.seg_length, c.purged_at";
 
-/// Which records of a log.
+/// Which records of a log, in log order unless said.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum WhichRecords {
     All,
     OfTask(TaskId),
     AboutState,
+    /// Of one task, newest first.
+    NewestOfTask(TaskId, RecordWindow),
 }
 
 impl From<Option<TaskId>> for WhichRecords {

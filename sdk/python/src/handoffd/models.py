@@ -3332,7 +3332,7 @@ class RecordActor(BaseModel):
     """
     The key used.
     """
-    role: Literal["agent", "operator", "auditor", "admin", "broker"] | str
+    role: Literal["agent", "operator", "operator-metadata", "auditor", "admin", "broker"] | str
     """
     Role of the actor: that of its key, or `broker`.
     """
@@ -4220,7 +4220,7 @@ class SessionView(BaseModel):
     """
     The last request, to the minute.
     """
-    role: Literal["agent", "operator", "auditor", "admin"] | str
+    role: Literal["agent", "operator", "operator-metadata", "auditor", "admin"] | str
     """
     The key's role at the login; the key's present role decides on access.
     """
@@ -8294,7 +8294,7 @@ class KeyBody(BaseModel):
     """
     For people, 200 characters at most.
     """
-    role: Literal["agent", "operator", "auditor", "admin"] | str
+    role: Literal["agent", "operator", "operator-metadata", "auditor", "admin"] | str
     """
     What it may do.
     """
@@ -8338,9 +8338,9 @@ class KeyView(BaseModel):
     """
     When it was last used, to the minute; absent where it never was, and in the answers to changes.
     """
-    role: Literal["agent", "operator", "auditor", "admin"] | str
+    role: Literal["agent", "operator", "operator-metadata", "auditor", "admin"] | str
     """
-    `agent`, `operator`, `auditor` or `admin`.
+    `agent`, `operator`, `operator-metadata`, `auditor` or `admin`.
     """
 
 
@@ -9820,21 +9820,25 @@ class TraceView(BaseModel):
         defer_build=True,
         populate_by_name=True,
     )
-    agents: list[TraceAgent]
+    agents: list[TraceAgent] | None = None
     """
-    The agents that had a part.
+    The agents that had a part; absent in a window.
     """
-    cost: TraceCost
+    cost: TraceCost | None = None
     """
-    What the task cost, by its records.
+    What the task cost, by its records; absent in a window.
     """
     handoffs: list[TraceHandoff]
     """
-    One entry a boundary, in log order.
+    One entry a boundary, in log order; in a window newest first.
+    """
+    next_cursor: Annotated[str | None, Field(alias="nextCursor")] = None
+    """
+    Give this as `cursor` for the next window; absent on the last, and in a whole trace.
     """
     records: list[TraceRecord]
     """
-    Every record of the task, in log order.
+    Every record of the task, in log order; in a window those of the page, newest first.
     """
     status: (
         Literal[

@@ -1847,7 +1847,7 @@ export interface components {
         /** @description What a person decides on an escalation. */
         Action: ("retry" | "reassign" | "rollback" | "cancel" | "complete") | (string & {});
         /** @description Who acted. A later version may have more. */
-        ActorRole: ("agent" | "operator" | "auditor" | "admin" | "broker") | (string & {});
+        ActorRole: ("agent" | "operator" | "operator-metadata" | "auditor" | "admin" | "broker") | (string & {});
         /** @description An agent as registered. */
         Agent: {
             /** @description Takes handoffs at all. */
@@ -5582,7 +5582,7 @@ export interface components {
              * @description When it was last used, to the minute; absent where it never was, and in the answers to changes.
              */
             lastUsedAt?: string | null;
-            /** @description `agent`, `operator`, `auditor` or `admin`. */
+            /** @description `agent`, `operator`, `operator-metadata`, `auditor` or `admin`. */
             role: components["schemas"]["Role"];
         };
         /** @description All keys of the tenant. */
@@ -7104,7 +7104,7 @@ export interface components {
             taskId: string;
         };
         /** @description What a key may do. */
-        Role: ("agent" | "operator" | "auditor" | "admin") | (string & {});
+        Role: ("agent" | "operator" | "operator-metadata" | "auditor" | "admin") | (string & {});
         /** @description How to replace a secret. */
         RotateBody: {
             /**
@@ -8007,13 +8007,15 @@ export interface components {
         };
         /** @description Everything that happened on a task. */
         TraceView: {
-            /** @description The agents that had a part. */
-            agents: components["schemas"]["TraceAgent"][];
-            /** @description What the task cost, by its records. */
-            cost: components["schemas"]["TraceCost"];
-            /** @description One entry a boundary, in log order. */
+            /** @description The agents that had a part; absent in a window. */
+            agents?: components["schemas"]["TraceAgent"][];
+            /** @description What the task cost, by its records; absent in a window. */
+            cost?: components["schemas"]["TraceCost"];
+            /** @description One entry a boundary, in log order; in a window newest first. */
             handoffs: components["schemas"]["TraceHandoff"][];
-            /** @description Every record of the task, in log order. */
+            /** @description Give this as `cursor` for the next window; absent on the last, and in a whole trace. */
+            nextCursor?: string;
+            /** @description Every record of the task, in log order; in a window those of the page, newest first. */
             records: components["schemas"]["TraceRecord"][];
             status: components["schemas"]["TaskStatus"] | null;
             /**
@@ -14515,6 +14517,14 @@ export interface operations {
                 format?: string;
                 /** @description Put personal data into the bundle; for operators and admins. */
                 includePersonal?: boolean;
+                /** @description Only records of this time or later, RFC 3339. */
+                from?: string;
+                /** @description Only records before this time, RFC 3339. */
+                to?: string;
+                /** @description `nextCursor` of the page before. */
+                cursor?: string;
+                /** @description Records of a window, 1 to 500; 50 unless said. */
+                limit?: number;
             };
             header?: never;
             path: {
@@ -14525,7 +14535,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description One entry a boundary, every record, and the cost. An agent reads the words (content, task description, reason) of its own handoffs only. As a bundle: a zip, see docs/bundle.md */
+            /** @description One entry a boundary, every record, and the cost; or a window of it. An agent reads the words (content, task description, reason) of its own handoffs only. As a bundle: a zip, see docs/bundle.md */
             200: {
                 headers: {
                     [name: string]: unknown;

@@ -13,9 +13,9 @@ use crate::store::{
     AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointPlace, CheckpointRow,
     ClaimKey, ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, DeliveryClaim, Depths,
     DirectoryStore, ErasureStore, EscalationFilter, EscalationKey, HandoffFilter, HandoffKey,
-    HandoffStore, KeyRow, LogStore, Needs, OutboxRow, OutboxStore, ReceiverKey, Result, ReturnRow,
-    RunKey, SealChange, StoreError, StoredContent, StoredRecord, TaskFilter, TaskKey, TreeKeyRow,
-    Wakeups, Writes,
+    HandoffStore, KeyRow, LogStore, Needs, OutboxRow, OutboxStore, ReceiverKey, RecordWindow,
+    Result, ReturnRow, RunKey, SealChange, StoreError, StoredContent, StoredRecord, TaskFilter,
+    TaskKey, TreeKeyRow, Wakeups, Writes,
 };
 use async_trait::async_trait;
 use handoffd_core::domain::escalation::Escalation;
@@ -353,6 +353,25 @@ impl LogStore for MemoryStore {
         self.ask("list_state_records", |tables| {
             let of = |_, kind| RecordKind::ABOUT_STATE.contains(&kind);
             Ok(tables.list_records(tenant, of, from, limit, true))
+        })
+        .await
+    }
+
+    async fn list_newest_records(
+        &self,
+        tenant: &TenantId,
+        task: TaskId,
+        window: RecordWindow,
+        limit: i64,
+    ) -> Result<Vec<StoredRecord>> {
+        self.ask("list_newest_records", |tables| {
+            let of = |own, _| own == Some(task);
+            let most = i64::MAX;
+            let mut found = tables.list_records(tenant, of, window.at_least, most, true);
+            found.retain(|record| window.has(record));
+            found.reverse();
+            found.truncate(usize::try_from(limit).unwrap_or(0));
+            Ok(found)
         })
         .await
     }

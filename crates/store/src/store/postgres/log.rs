@@ -309,8 +309,18 @@ pub(super) async fn list_records(
         WhichRecords::AboutState => {
             query.push(" AND ").push(ABOUT_STATE);
         }
+        WhichRecords::NewestOfTask(task, window) => {
+            query.push(" AND task_id = ").push_bind(task.to_string());
+            query.push(" AND leaf_index < ").push_bind(window.before);
+            query.push(" AND recorded_at >= ").push_bind(window.from.0);
+            query.push(" AND recorded_at < ").push_bind(window.until.0);
+        }
     }
-    query.push(" ORDER BY leaf_index LIMIT ").push_bind(limit);
+    query.push(" ORDER BY leaf_index");
+    if matches!(which, WhichRecords::NewestOfTask(..)) {
+        query.push(" DESC");
+    }
+    query.push(" LIMIT ").push_bind(limit);
     let found = query.build().fetch_all(&store.log).await.map_err(failed)?;
     let (mut kept, mut personal) = (BTreeMap::new(), BTreeMap::new());
     if contents {

@@ -22,9 +22,9 @@ use crate::store::{
     AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointPlace, CheckpointRow,
     ClaimKey, ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, DeliveryClaim, Depths,
     DirectoryStore, ErasureStore, EscalationFilter, EscalationKey, HandoffFilter, HandoffKey,
-    HandoffStore, KeyRow, LogStore, Needs, OutboxRow, OutboxStore, ReceiverKey, Result, ReturnRow,
-    RunKey, SealChange, StoreError, StoredContent, StoredRecord, TaskFilter, TaskKey, TreeKeyRow,
-    Wakeups, Writes,
+    HandoffStore, KeyRow, LogStore, Needs, OutboxRow, OutboxStore, ReceiverKey, RecordWindow,
+    Result, ReturnRow, RunKey, SealChange, StoreError, StoredContent, StoredRecord, TaskFilter,
+    TaskKey, TreeKeyRow, Wakeups, Writes,
 };
 use handoffd_core::domain::escalation::Escalation;
 use handoffd_core::domain::handoff::{CheckpointRef, DeliveryMode, Handoff};
@@ -456,6 +456,17 @@ impl LogStore for PostgresStore {
     ) -> Result<Vec<StoredRecord>> {
         let which = WhichRecords::AboutState;
         answered(log::list_records(self, tenant, which, from, limit, true)).await
+    }
+
+    async fn list_newest_records(
+        &self,
+        tenant: &TenantId,
+        task: TaskId,
+        window: RecordWindow,
+        limit: i64,
+    ) -> Result<Vec<StoredRecord>> {
+        let which = WhichRecords::NewestOfTask(task, window);
+        answered(log::list_records(self, tenant, which, window.at_least, limit, true)).await
     }
 
     async fn list_task_records(

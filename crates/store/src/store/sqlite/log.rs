@@ -225,9 +225,19 @@ pub(super) fn list_records(
             // In the words of the index `records_state`, which serves no others.
             query.push(format!(" AND ({})", kinds.join(" OR ")));
         }
+        WhichRecords::NewestOfTask(task, window) => {
+            query.push(" AND r.task_id = ").push_bind(task.to_string());
+            query.push(" AND r.leaf_index < ").push_bind(window.before);
+            query.push(" AND r.recorded_at >= ").push_bind(window.from.0);
+            query.push(" AND r.recorded_at < ").push_bind(window.until.0);
+        }
     }
     query.push(" AND r.leaf_index >= ").push_bind(from);
-    query.push(" ORDER BY r.leaf_index LIMIT ").push_bind(limit.max(0));
+    query.push(" ORDER BY r.leaf_index");
+    if matches!(which, WhichRecords::NewestOfTask(..)) {
+        query.push(" DESC");
+    }
+    query.push(" LIMIT ").push_bind(limit.max(0));
 
     // Both reads see one state: an erasure between them would tear a record's content apart.
     db.snapshot(|| {

@@ -20,9 +20,9 @@ use crate::store::{
     AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointPlace, CheckpointRow,
     ClaimKey, ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, DeliveryClaim, Depths,
     DirectoryStore, ErasureStore, EscalationFilter, EscalationKey, HandoffFilter, HandoffKey,
-    HandoffStore, KeyRow, LogStore, Needs, OutboxRow, OutboxStore, ReceiverKey, Result, ReturnRow,
-    RunKey, SealChange, StoredContent, StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups,
-    Writes,
+    HandoffStore, KeyRow, LogStore, Needs, OutboxRow, OutboxStore, ReceiverKey, RecordWindow,
+    Result, ReturnRow, RunKey, SealChange, StoredContent, StoredRecord, TaskFilter, TaskKey,
+    TreeKeyRow, Wakeups, Writes,
 };
 use handoffd_core::domain::escalation::Escalation;
 use handoffd_core::domain::handoff::{CheckpointRef, DeliveryMode, Handoff};
@@ -294,6 +294,17 @@ impl LogStore for SqliteStore {
     ) -> Result<Vec<StoredRecord>> {
         let which = WhichRecords::AboutState;
         self.read(|db| log::list_records(db, tenant, which, from, limit, true)).await
+    }
+
+    async fn list_newest_records(
+        &self,
+        tenant: &TenantId,
+        task: TaskId,
+        window: RecordWindow,
+        limit: i64,
+    ) -> Result<Vec<StoredRecord>> {
+        let which = WhichRecords::NewestOfTask(task, window);
+        self.read(|db| log::list_records(db, tenant, which, window.at_least, limit, true)).await
     }
 
     async fn list_task_records(

@@ -227,13 +227,32 @@ class Handoffs(services.Handoffs):
 class Tasks(services.Tasks):
     """Tasks: state, cost, checkpoints, trace, blame."""
 
-    async def trace(self, task_id: str) -> models.TraceView:
+    async def trace(
+        self,
+        task_id: str,
+        *,
+        from_: str | None = None,
+        to: str | None = None,
+        cursor: str | None = None,
+        limit: int | None = None,
+    ) -> models.TraceView:
         """Everything that happened on a task: handoffs, records, cost, verification.
+
+        With `from_`, `to`, `cursor` or `limit`: a window of it, newest first, without `agents` and `cost`.
+
+        Args:
+            task_id: The task.
+            from_: Only records of this time or later, RFC 3339.
+            to: Only records before this time.
+            cursor: `next_cursor` of the window before.
+            limit: Records of a window, 1 to 500.
 
         Raises:
             NotFoundError: No such task, or not the caller's.
         """
-        return _model(models.TraceView, await self._transport.call("GET", f"/tasks/{quoted(task_id)}/trace"))
+        query = {"from": from_, "to": to, "cursor": cursor, "limit": limit}
+        path = f"/tasks/{quoted(task_id)}/trace"
+        return _model(models.TraceView, await self._transport.call("GET", path, query=query))
 
     async def bundle(self, task_id: str, *, include_personal: bool | None = None) -> bytes:
         """The regulator's bundle of a task: a zip that `handoffd verify` checks offline.
