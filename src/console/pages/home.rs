@@ -66,6 +66,7 @@ fn card(desk: &Desk, item: &Json) -> Card {
     let at = item.text("next/at");
     if !at.is_empty() {
         let event = text::visible(item.text("next/event"));
+        let event = event.trim_end_matches('.');
         facts.push(Cell::said(format!("{event} {}", text::relative(at, desk.now))));
     }
     Card {
