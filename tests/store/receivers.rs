@@ -73,7 +73,10 @@ pub async fn windows_of_several_brokers_add_up(bed: Arc<Bed>) {
     expected.add(&one);
     expected.add(&other);
     let listed = windows_of(&bed, "bob", 0).await;
-    assert_eq!(listed, Windows::from([(Micros(WINDOW_US), expected), (Micros(2 * WINDOW_US), one)]));
+    assert_eq!(
+        listed,
+        Windows::from([(Micros(WINDOW_US), expected), (Micros(2 * WINDOW_US), one)])
+    );
     assert_eq!(expected.attempts, 11);
     assert_eq!(windows_of(&bed, "bob", WINDOW_US + 1).await.len(), 1, "since then");
     let both = [agent("bob"), agent("carol"), agent("dave")];
