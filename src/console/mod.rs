@@ -8,6 +8,7 @@ mod acts;
 mod assets;
 mod bulk;
 mod desk;
+mod diff;
 mod form;
 mod frame;
 mod json;

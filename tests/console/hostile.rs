@@ -127,6 +127,14 @@ both! {
         let next = shown["hops"]["next"].as_str().unwrap();
         let second = browser.json(next).await;
         assert_eq!(second["hops"]["bars"].as_array().unwrap().len(), 50);
+        let records = browser.json(&format!("{task}?view=records")).await;
+        let shown = records["records"]["items"].as_array().unwrap();
+        let leaf = |row: &serde_json::Value| row["leafIndex"].as_i64().unwrap();
+        assert!(shown.len() == 50 && leaf(&shown[0]) > leaf(&shown[49]), "newest first: {records}");
+        let earlier = browser.json(records["records"]["next"].as_str().unwrap()).await;
+        assert!(leaf(&earlier["records"]["items"][0]) < leaf(&shown[49]), "{earlier}");
+        let later = format!("{task}?view=records&from=2999-01-01T00:00:00Z");
+        assert_eq!(browser.json(&later).await["records"]["items"], json!([]));
         assert!(browser.get(&format!("{task}?check=1")).await.expect(200).says("Verified"));
     }
 }

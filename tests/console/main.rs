@@ -12,6 +12,7 @@ mod harness;
 
 mod actions;
 mod browser;
+mod changes;
 #[path = "../support/databases.rs"]
 #[allow(dead_code, reason = "the API's cases use more of it")]
 mod databases;

@@ -7,6 +7,7 @@ use axum::response::Response;
 
 use super::super::acts;
 use super::super::desk::{Desk, Fields, Refusal};
+use super::super::diff;
 use super::super::form::Form;
 use super::super::json::Json;
 use super::super::sheet::{Cell, Content, Matrix, Quote, Sheet, Table};
@@ -170,13 +171,9 @@ pub(crate) async fn contract(desk: Desk, Path(id): Path<String>) -> Response {
 async fn make_contract(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
     let answer = desk.get(&["contracts", id], &[("version", desk.query.get("version"))]).await?;
     let frame = desk.frame("edges", text::visible(id), &[("Edges and contracts", &["edges"])]);
-    let document: Vec<(String, Json)> = answer
-        .members()
-        .iter()
-        .filter(|(name, _)| name != "meta" && name != "warnings")
-        .cloned()
-        .collect();
-    let document = Json::Object(document).pretty();
+    let now = without_meta(&answer);
+    let earlier = before(desk, id, &answer).await;
+    let document = now.pretty();
     let columns =
         [("severity", "Severity"), ("rule", "Rule"), ("message", "Message"), ("line", "Line#")];
     let findings = Table::of(&columns, "Lint has nothing to say.").rows(
@@ -203,13 +200,38 @@ async fn make_contract(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
         "" => "no level".to_owned(),
         level => format!("level {}", text::visible(level)),
     };
-    Ok(Sheet::new(frame)
+    let mut sheet = Sheet::new(frame)
         .lead(format!("Version {}, {level}.", text::visible(answer.text("version"))))
         .buttons([
             desk.may_with("put-contract", &[], filled),
             desk.may_with("what-if", &[], &filled[1..]),
         ])
-        .part("findings", "Lint", Content::Table(findings))
-        .part("document", "Contract", Content::Quotes(vec![quote]))
-        .part("versions", "Versions", Content::Table(versions)))
+        .part("findings", "Lint", Content::Table(findings));
+    if let Some((version, document)) = &earlier {
+        let changed = diff::table(&diff::changes(document, &now), "The same.");
+        let title = format!("Changed since {}", text::visible(version));
+        sheet = sheet.part("changes", title, Content::Table(changed));
+    }
+    Ok(sheet.part("document", "Contract", Content::Quotes(vec![quote])).part(
+        "versions",
+        "Versions",
+        Content::Table(versions),
+    ))
+}
+
+/// A contract as it was put.
+fn without_meta(answer: &Json) -> Json {
+    let members = answer.members().iter();
+    Json::Object(
+        members.filter(|(name, _)| name != "meta" && name != "warnings").cloned().collect(),
+    )
+}
+
+/// The version before the one that a page shows, and its document; none of the first.
+async fn before(desk: &Desk, id: &str, answer: &Json) -> Option<(String, Json)> {
+    let versions = answer.list("meta/versions");
+    let shown = versions.iter().position(|one| one.as_text() == answer.text("version"))?;
+    let version = versions.get(shown.checked_sub(1)?)?.as_text().to_owned();
+    let earlier = desk.get(&["contracts", id], &[("version", &version)]).await.ok()?;
+    Some((version, without_meta(&earlier)))
 }

@@ -4,6 +4,7 @@ use axum::extract::Path;
 use axum::response::Response;
 
 use super::super::desk::{Desk, Refusal};
+use super::super::diff;
 use super::super::frame::link;
 use super::super::json::Json;
 use super::super::sheet::{Button, Cell, Content, Facts, Quote, Sheet, Table};
@@ -49,6 +50,12 @@ async fn make(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
     sheet = sheet
         .part("message", "Message", Content::Quotes(message_parts(message, &marks(&handoff))))
         .note("Text of agents, shown as it came. Hidden and direction-changing characters are written out.");
+    if let Some(changed) = changed(desk, &handoff).await {
+        sheet = sheet
+            .part("changes", "Changed by this hop", Content::Table(changed))
+            .note("The message against that of the handoff before it.")
+            .fold();
+    }
     let answers = answers(&handoff);
     if !answers.is_empty() {
         sheet = sheet.part("answers", "Questions, verdict and result", Content::Quotes(answers));
@@ -64,6 +71,38 @@ async fn make(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
         .part("evidence", "Receipt", Content::Facts(receipt(&handoff)))
         .part("about", "About", Content::Facts(about(desk, &handoff)))
         .fold())
+}
+
+/// Members of a message that differ at each hop: ids, times and figures that the page shows elsewhere.
+const OF_EACH_HOP: [&str; 9] = [
+    "handoffId",
+    "parentHandoffId",
+    "timestamp",
+    "fromAgent",
+    "toAgent",
+    "traceparent",
+    "tracestate",
+    "costTracking",
+    "signature",
+];
+
+/// What this hop changed in the message; none for the first, and where either is not the visitor's to read.
+async fn changed(desk: &Desk, handoff: &Json) -> Option<Table> {
+    let parent = handoff.text("parentHandoffId");
+    if parent.is_empty() || handoff.get("message").is_null() || !desk.reads_contents() {
+        return None;
+    }
+    let before = desk.get(&["handoffs", parent], &[("include", "message")]).await.ok()?;
+    if before.get("message").is_null() {
+        return None;
+    }
+    let body = |handoff: &Json| {
+        let members = handoff.get("message").members().iter();
+        let kept = members.filter(|(name, _)| !OF_EACH_HOP.contains(&name.as_str()));
+        Json::Object(kept.cloned().collect())
+    };
+    let (before, after) = (body(&before), body(handoff));
+    Some(diff::table(&diff::changes(&before, &after), "Nothing but ids, times and figures."))
 }
 
 fn turn(turn: &Json) -> Quote {

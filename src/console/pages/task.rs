@@ -46,7 +46,13 @@ async fn make(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
     let small = task.count("handoffs") <= WHOLE && from.is_empty() && to.is_empty();
     let before = desk.query.get("records");
     let window = [("from", from), ("to", to), ("cursor", before), ("limit", WINDOW)];
-    let trace = desk.get(&["tasks", id, "trace"], if small { &[] } else { &window }).await?;
+    // A large task shows its hops or its records: both are too much for a page.
+    let by_record = !small && desk.query.get("view") == "records";
+    let trace = match (small, by_record) {
+        (true, _) => desk.get(&["tasks", id, "trace"], &[]).await?,
+        (_, true) => desk.get(&["tasks", id, "trace"], &window).await?,
+        _ => Json::Null,
+    };
     let ended = matches!(task.text("status"), "COMPLETED" | "CANCELED");
     let mut frame =
         desk.frame("tasks", format!("Task {}", text::short_id(id)), &[("Tasks", &["tasks"])]);
@@ -70,51 +76,72 @@ async fn make(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
     }
     let proof = proof(desk, id, if small { &trace } else { &Json::Null }).await?;
     sheet = sheet.part("figures", "", Content::Figures(figures(&task, proof)));
-    // The words of fifty hops are too much for a page.
-    let told = if small { &trace } else { &Json::Null };
-    let waterfall = waterfall(desk, &task, &page, told);
-    let edges = windows(desk, small);
-    sheet = sheet.part("hops", "Hops", Content::Waterfall(waterfall)).with(edges).note(if small {
-        "A light bar waits for a verdict, a full bar is work. Times without any are folded."
-    } else {
-        "A large task: this is one window of its hops, the newest first."
-    });
-    if small {
-        sheet = sheet.part("cost", "Cost by agent", Content::Table(costs(&trace))).fold();
-    }
-    let mut records = records(desk, &trace);
-    let next = trace.text("nextCursor");
-    if !next.is_empty() {
-        records.next = desk.here_with(&[("records", next)]);
-    }
-    if !before.is_empty() {
-        records.first = desk.here_with(&[("records", "")]);
-    }
-    sheet = sheet.part("records", "Records", Content::Table(records)).fold();
-    if !small {
-        sheet = sheet
-            .note("The newest of this window first. Its evidence is that of these records alone.");
-    }
+    sheet = history(desk, sheet, (&task, &page, &trace), (small, by_record));
     let facts = facts(desk, &task);
     sheet = blame(desk, sheet, id).await?;
     Ok(sheet.part("task", "About", Content::Facts(facts)))
 }
 
-/// Links to windows of a large task.
+/// The parts of what happened: hops, cost and records; of a large task its hops or its records.
+fn history(
+    desk: &Desk,
+    mut sheet: Sheet,
+    (task, page, trace): (&Json, &Json, &Json),
+    (small, by_record): (bool, bool),
+) -> Sheet {
+    if !by_record {
+        let fall = waterfall(desk, task, page, trace);
+        sheet = sheet.part("hops", "Hops", Content::Waterfall(fall)).with(windows(desk, small));
+        sheet = sheet.note(if small {
+            "A light bar waits for a verdict, a full bar is work. Times without any are folded."
+        } else {
+            "A large task: this is one window of its hops, the newest first."
+        });
+    }
+    if small {
+        sheet = sheet.part("cost", "Cost by agent", Content::Table(costs(trace))).fold();
+    }
+    if small || by_record {
+        let mut records = records(desk, trace);
+        let next = trace.text("nextCursor");
+        if !next.is_empty() {
+            records.next = desk.here_with(&[("records", next)]);
+        }
+        if !desk.query.get("records").is_empty() {
+            records.first = desk.here_with(&[("records", "")]);
+        }
+        sheet = sheet.part("records", "Records", Content::Table(records));
+    }
+    if small {
+        sheet = sheet.fold();
+    } else if by_record {
+        let words = "The newest of this window first; each was recomputed as it was read.";
+        sheet = sheet.with(windows(desk, small)).note(words);
+    }
+    sheet
+}
+
+/// Links to windows of a large task, and to its hops or its records.
 fn windows(desk: &Desk, small: bool) -> Vec<Option<Button>> {
-    let link = |label: &str, from: &str| Button {
-        label: label.to_owned(),
-        href: desk.here_with(&[("from", from), ("to", ""), ("cursor", ""), ("records", "")]),
-        tone: "",
-    };
     if small {
         return Vec::new();
     }
+    let link = |label: &str, changes: &[(&str, &str)]| {
+        let fresh = [("to", ""), ("cursor", ""), ("records", "")];
+        let href = desk.here_with(&[changes, &fresh].concat());
+        Some(Button { label: label.to_owned(), href, tone: "" })
+    };
     let ago = |hours: i64| Micros(desk.now.0 - hours * 3_600_000_000).rfc3339();
+    let (hour, day) = (ago(1), ago(24));
+    let other = match desk.query.get("view") {
+        "records" => link("Hops", &[("view", "")]),
+        _ => link("Records", &[("view", "records")]),
+    };
     vec![
-        Some(link("Last hour", &ago(1))),
-        Some(link("Last day", &ago(24))),
-        Some(link("All times", "")),
+        other,
+        link("Last hour", &[("from", &hour)]),
+        link("Last day", &[("from", &day)]),
+        link("All times", &[("from", "")]),
     ]
 }
 
