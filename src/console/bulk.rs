@@ -47,7 +47,7 @@ pub(super) struct More {
     pub(super) per_second: usize,
 }
 
-/// What the form says of the parts before.
+/// The result of the parts before, as the form has it.
 struct Course {
     left: Vec<String>,
     /// Those that were not done, each with its reason.
@@ -120,8 +120,8 @@ async fn next(desk: &Desk, act: &'static Act, fields: &Fields) -> Result<Sheet, 
     if course.left.is_empty() && course.more {
         let answer = desk.send(trial(act, fields).map_err(bad_value)?).await?;
         let ids = answer.list("items").iter().map(id_of);
-        let known: HashSet<&str> = ids.filter(|id| !course.is_known(id)).collect();
-        let mut ids: Vec<String> = known.into_iter().map(str::to_owned).collect();
+        let fresh: HashSet<&str> = ids.filter(|id| !course.is_known(id)).collect();
+        let mut ids: Vec<String> = fresh.into_iter().map(str::to_owned).collect();
         ids.sort_unstable();
         course.more = answer.flag("more") && !ids.is_empty();
         course.of += ids.len();

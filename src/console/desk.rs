@@ -247,7 +247,7 @@ impl Desk {
         }
     }
 
-    /// What is said after an action, with the way to take it back.
+    /// The message after an action, with the way to take it back.
     fn flash(&self, act: &'static acts::Act) -> Flash {
         let of: Vec<&str> = self.query.all("did").collect();
         let undo = acts::named(act.undo).and_then(|undo| {

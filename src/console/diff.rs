@@ -1,4 +1,4 @@
-//! What is different between two documents of the API, by place.
+//! Differences between two documents of the API, by place.
 
 use super::json::Json;
 use super::sheet::{Cell, Table};
@@ -18,9 +18,9 @@ pub(super) struct Change<'a> {
 
 /// The places at which two documents differ, in the order of the later one.
 pub(super) fn changes<'a>(before: &'a Json, after: &'a Json) -> Vec<Change<'a>> {
-    let mut found = Vec::new();
-    walk(String::new(), before, after, &mut found);
-    found
+    let mut list = Vec::new();
+    walk(String::new(), before, after, &mut list);
+    list
 }
 
 fn walk<'a>(place: String, before: &'a Json, after: &'a Json, found: &mut Vec<Change<'a>>) {
@@ -87,13 +87,13 @@ mod tests {
             Json::parse(br#"{"a":1,"b":{"c":"x","d/e":[1,2]},"gone":true,"same":[{"x":1}]}"#);
         let after =
             Json::parse(br#"{"new":{"y":1},"a":2,"b":{"c":"x","d/e":[1,3,4]},"same":[{"x":1}]}"#);
-        let found = changes(&before, &after);
-        let found: Vec<(&str, &str, &str)> = found
+        let list = changes(&before, &after);
+        let list: Vec<(&str, &str, &str)> = list
             .iter()
             .map(|one| (one.place.as_str(), one.before.as_text(), one.after.as_text()))
             .collect();
         assert_eq!(
-            found,
+            list,
             [
                 ("/new", "", ""),
                 ("/a", "1", "2"),

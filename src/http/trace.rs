@@ -65,8 +65,8 @@ impl TraceParams {
         }
         let before = self.cursor.as_deref().map(read_place).transpose()?;
         let limit = page_size(self.limit)?;
-        let asked = from.is_some() || until.is_some() || before.is_some() || self.limit.is_some();
-        Ok(asked.then_some(WindowQuery { from, until, before, limit }))
+        let any = from.is_some() || until.is_some() || before.is_some() || self.limit.is_some();
+        Ok(any.then_some(WindowQuery { from, until, before, limit }))
     }
 }
 

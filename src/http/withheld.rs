@@ -1,4 +1,4 @@
-//! What a key of role `operator-metadata` does not read (docs/roles.md): the answers of `Masked` routes are written anew
+//! Contents that a key of role `operator-metadata` does not read (docs/roles.md): the answers of `Masked` routes are written anew
 //! without contents.
 //!
 //! A text is shown where its member is named here, and withheld under any other name. So a member that is added later is
@@ -140,7 +140,7 @@ fn mask_member(name: &str, value: &mut Value) {
     }
 }
 
-/// Stands in the place of a value: of a text a text, of anything else an object.
+/// The replacement of a value: of a text a text, of anything else an object.
 fn withheld(value: &Value) -> Value {
     match value {
         Value::String(text) => marker(text).into(),
@@ -148,7 +148,7 @@ fn withheld(value: &Value) -> Value {
     }
 }
 
-/// Stands in the place of a text.
+/// The replacement of a text.
 #[must_use]
 pub(super) fn marker(text: &str) -> String {
     format!("[withheld: {} bytes]", text.len())
@@ -186,7 +186,7 @@ mod tests {
             "result": null, "pointer": "/intent",
         });
         assert_eq!(masked(shown.clone()), shown);
-        let said = json!({
+        let whole = json!({
             "result": 42, "message": { "a": 1 }, "conversationId": "order 7", "addedLater": "words",
             "reason": "the lease is not signed", "state": { "step": 1 }, "asked": { "question": 5, "askedAt": "t" }, "question": 1,
             "failures": [{ "code": "X", "pointer": "/currentState/jana", "message": "quotes" }],
@@ -197,7 +197,7 @@ mod tests {
             "asked": { "question": object(1), "askedAt": "t" }, "question": 1,
             "failures": [{ "code": "X", "pointer": "/currentState/…", "message": "[withheld: 6 bytes]" }],
         });
-        assert_eq!(masked(said), left);
+        assert_eq!(masked(whole), left);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::mcp::Mcp;
 use crate::message::Message;
 use crate::spoken::{self, Spoken, WORD, story};
 
-/// What a route is to the role.
+/// The access of the role to a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
     /// Needs no key; a claim's own token opens it.
@@ -83,17 +83,17 @@ fn operations() -> Vec<(Method, String, String, Class)> {
 }
 
 /// The addresses of a path with each task, handoff and so on of the story in it.
-fn walked(path: &str, told: &Spoken, log: &str) -> Vec<String> {
-    let ids = |of: &dyn Fn(&Message) -> String| told.messages().map(of).to_vec();
+fn walked(path: &str, tale: &Spoken, log: &str) -> Vec<String> {
+    let ids = |of: &dyn Fn(&Message) -> String| tale.messages().map(of).to_vec();
     let runs = |message: &Message| message["fromAgent"]["executionId"].as_str().unwrap().to_owned();
     let mut all = vec![path.to_owned()];
     for (name, values) in [
         ("{taskId}", ids(&Message::task)),
         ("{handoffId}", ids(&Message::id)),
-        ("{executionId}", vec![runs(&told.completed)]),
+        ("{executionId}", vec![runs(&tale.completed)]),
         ("{agentId}", vec!["a".to_owned(), "c".to_owned()]),
-        ("{escalationId}", vec![told.escalation.clone()]),
-        ("{subscriptionId}", vec![told.subscription.clone()]),
+        ("{escalationId}", vec![tale.escalation.clone()]),
+        ("{subscriptionId}", vec![tale.subscription.clone()]),
         ("{logId}", vec![log.to_owned()]),
         ("{path}", vec!["0/000.p/1".to_owned(), "entries/000.p/1".to_owned()]),
         ("{target}", vec!["b".to_owned()]),
@@ -151,7 +151,7 @@ async fn log_of(caller: &Caller) -> String {
 both! {
     with [spoken::SETTINGS[0], spoken::SETTINGS[1]]
     async fn each_route_is_open_masked_or_closed_and_says_no_word(broker: Broker) {
-        let told = story(broker).await;
+        let tale = story(broker).await;
         let key = broker.person("operator-metadata").await;
         let log = log_of(&key).await;
         let mut spoken = 0;
@@ -159,7 +159,7 @@ both! {
             if id == "watchTask" {
                 continue;
             }
-            for path in walked(&path, &told, &log) {
+            for path in walked(&path, &tale, &log) {
                 let what = format!("{method} {path} ({id}, {class:?})");
                 if class == Closed {
                     let answer = key.send(method.clone(), &path, &[], &json!({})).await.refused(403, "FORBIDDEN");
@@ -181,17 +181,17 @@ both! {
             }
         }
         assert!(spoken >= 18, "an admin reads the word at {spoken} masked addresses");
-        let trace = broker.trace(&told.completed).await.to_string();
+        let trace = broker.trace(&tale.completed).await.to_string();
         assert!(trace.contains(WORD), "an admin reads the word in a trace");
-        let closed = format!("{}/trace?format=bundle", told.completed.task_path());
+        let closed = format!("{}/trace?format=bundle", tale.completed.task_path());
         assert!(key.get(&closed).await.refused(403, "FORBIDDEN").text.contains("operator-metadata"));
-        let closed = format!("/dead-letters/{}?explain=true", told.dead.id());
+        let closed = format!("/dead-letters/{}?explain=true", tale.dead.id());
         assert!(key.get(&closed).await.refused(403, "FORBIDDEN").text.contains("operator-metadata"));
     }
 
     with [spoken::SETTINGS[0], spoken::SETTINGS[1]]
     async fn it_does_what_needs_no_contents_and_nothing_else(broker: Broker) {
-        let told = story(broker).await;
+        let tale = story(broker).await;
         let key = broker.person("operator-metadata").await;
         let because = json!({ "reason": "the queue is full" });
         let done = |answer: Answer| {
@@ -211,33 +211,33 @@ both! {
             key.patch("/agents/c", &closed).await.refused(403, "FORBIDDEN");
         }
         done(key.send(Method::POST, "/agents/c/delivery/test", &[], &Value::Null).await);
-        let one = format!("/subscriptions/{}", told.subscription);
+        let one = format!("/subscriptions/{}", tale.subscription);
         assert_eq!(done(key.patch(&one, &json!({ "enabled": true })).await)["enabled"], true);
         key.patch(&one, &json!({ "url": "https://example.com/" })).await.refused(403, "FORBIDDEN");
         let up = json!({ "addUSD": 1.5, "reason": "more work" });
-        done(key.post(&format!("{}/budget", told.open.task_path()), &up).await);
-        done(key.post("/dead-letters/discard", &json!({ "filter": { "ids": [told.dead.id()] }, "reason": "r", "dryRun": true })).await);
-        let discarded = done(key.post(&format!("/dead-letters/{}/discard", told.dead.id()), &because).await);
+        done(key.post(&format!("{}/budget", tale.open.task_path()), &up).await);
+        done(key.post("/dead-letters/discard", &json!({ "filter": { "ids": [tale.dead.id()] }, "reason": "r", "dryRun": true })).await);
+        let discarded = done(key.post(&format!("/dead-letters/{}/discard", tale.dead.id()), &because).await);
         assert_eq!(discarded["status"], "DISCARDED");
-        let resolve = format!("/escalations/{}/resolve", told.escalation);
+        let resolve = format!("/escalations/{}/resolve", tale.escalation);
         key.post(&resolve, &json!({ "action": "complete", "reason": "r" })).await.refused(403, "FORBIDDEN");
         let reassign = json!({ "action": "reassign", "agentId": "c", "reason": "b is away" });
         let resolved = done(key.post(&resolve, &reassign).await);
         assert_eq!(resolved["escalation"]["status"], "RESOLVED");
-        let canceled = done(key.post(&format!("{}/cancel", told.open.task_path()), &because).await);
+        let canceled = done(key.post(&format!("{}/cancel", tale.open.task_path()), &because).await);
         assert_eq!(canceled["status"], "CANCELED");
-        done(key.post("/tasks/cancel", &json!({ "filter": { "ids": [told.streamed.task()] }, "reason": "r" })).await);
+        done(key.post("/tasks/cancel", &json!({ "filter": { "ids": [tale.streamed.task()] }, "reason": "r" })).await);
         // The record says who it was, in a word that this version's verifier reads.
-        let records = broker.trace(&told.open).await["records"].clone();
+        let records = broker.trace(&tale.open).await["records"].clone();
         let last = records.as_array().unwrap().iter().find(|one| one["kind"] == "TASK_CANCELED").unwrap();
         assert_eq!(last["actor"]["role"], "operator-metadata", "{last}");
     }
 
     with [spoken::SETTINGS[0], spoken::SETTINGS[1]]
     async fn streams_doors_and_commands_say_no_word(broker: Broker) {
-        let told = story(broker).await;
+        let tale = story(broker).await;
         let key = broker.person("operator-metadata").await;
-        for message in [&told.completed, &told.escalated] {
+        for message in [&tale.completed, &tale.escalated] {
             let mut stream = key.request(Method::GET, &format!("{}/events", message.task_path())).send().await.unwrap();
             assert_eq!(stream.status(), 200);
             let mut text = String::new();
@@ -250,14 +250,14 @@ both! {
         let mcp = Mcp::of(&key);
         let tools = ["check_handoff", "get_handoff", "cancel_task", "get_trace", "list_dead_letters", "discard", "list_escalations", "resolve"];
         assert_eq!(mcp.tools().await, tools);
-        for message in told.messages() {
-            let asked = json!({ "handoffId": message.id(), "waitSeconds": 0 });
-            let shown = mcp.tool("check_handoff", asked).await.to_string();
+        for message in tale.messages() {
+            let arguments = json!({ "handoffId": message.id(), "waitSeconds": 0 });
+            let shown = mcp.tool("check_handoff", arguments).await.to_string();
             assert!(!shown.contains(WORD), "{shown}");
             for more in [json!({}), json!({ "include": "prompt" })] {
-                let mut asked = more;
-                asked["handoffId"] = message.id().into();
-                let shown = mcp.tool("get_handoff", asked).await.to_string();
+                let mut arguments = more;
+                arguments["handoffId"] = message.id().into();
+                let shown = mcp.tool("get_handoff", arguments).await.to_string();
                 assert!(!shown.contains(WORD), "{shown}");
             }
             let shown = mcp.tool("get_trace", json!({ "taskId": message.task() })).await.to_string();
@@ -270,7 +270,7 @@ both! {
         // Doors of agents are closed.
         for (method, path) in [
             (Method::POST, "/a2a/b".to_owned()),
-            (Method::GET, format!("/adapters/sw4rm/handoffs/{}", told.completed.id())),
+            (Method::GET, format!("/adapters/sw4rm/handoffs/{}", tale.completed.id())),
         ] {
             let answer = key.request(method, &path).json(&json!({})).send().await.unwrap();
             assert_eq!(answer.status(), 403, "{path}");
@@ -280,7 +280,7 @@ both! {
         let mut settings = broker.settings.clone();
         settings.push(("HANDOFFD_URL".to_owned(), broker.admin.base.clone()));
         settings.push(("HANDOFFD_API_KEY".to_owned(), key.key.clone().unwrap()));
-        let (task, id, dead) = (told.completed.task(), told.completed.id(), told.dead.id());
+        let (task, id, dead) = (tale.completed.task(), tale.completed.id(), tale.dead.id());
         let commands: [&[&str]; 10] = [
             &["handoffs", "show", &id], &["handoffs", "list"], &["tasks", "show", &task], &["tasks", "list"], &["trace", &task],
             &["why", &task], &["attention", "list"], &["dead-letters", "show", &dead], &["events", "list"], &["escalations", "list"],

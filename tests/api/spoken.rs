@@ -1,4 +1,4 @@
-//! A store in which each field of agents' words has the same rare word: whoever reads no contents never sees it.
+//! A store in which each field of agents' words has the same rare word, which a reader without contents never sees.
 
 use axum::body::Body;
 use axum::http::Response;
@@ -15,7 +15,7 @@ pub const WORD: &str = "quagmirewort";
 pub const SETTINGS: [(&str, &str); 2] =
     [("HANDOFFD_DELIVERY__POLL_MS", "100"), ("HANDOFFD_DELIVERY__MAX_ATTEMPTS", "3")];
 
-/// What was said.
+/// The messages of the story.
 pub struct Spoken {
     /// Asked, answered and completed.
     pub completed: Message,
@@ -101,8 +101,8 @@ pub async fn story(broker: &Broker) -> Spoken {
         }
         a.submit(&escalated).await.expect(202);
         let token = b.claim_one().await;
-        let said = json!({ "reason": format!("{WORD} is not mine"), "details": { "note": WORD } });
-        b.say(&escalated, "reject", token, said).await.expect(200);
+        let no = json!({ "reason": format!("{WORD} is not mine"), "details": { "note": WORD } });
+        b.say(&escalated, "reject", token, no).await.expect(200);
     }
     let open = broker.admin.get("/escalations?status=OPEN").await.expect(200).body;
     let escalation = open["items"][0]["escalationId"].as_str().unwrap().to_owned();

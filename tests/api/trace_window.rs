@@ -16,9 +16,9 @@ async fn paged(caller: &Caller, path: &str, limit: usize) -> Vec<i64> {
     let (mut all, mut cursor) = (Vec::new(), String::new());
     loop {
         let page = caller.get(&format!("{path}?limit={limit}{cursor}")).await.expect(200).body;
-        let found = leaves(&page);
-        assert!(found.len() <= limit && page["verification"]["ok"] == true, "{page}");
-        all.extend(found);
+        let part = leaves(&page);
+        assert!(part.len() <= limit && page["verification"]["ok"] == true, "{page}");
+        all.extend(part);
         match page["nextCursor"].as_str() {
             Some(next) => cursor = format!("&cursor={next}"),
             None => return all,

@@ -1,4 +1,4 @@
-//! What is different: between the versions of a contract, and between a message and the one before it.
+//! Differences between the versions of a contract, and between a message and the one before it.
 
 use serde_json::{Value, json};
 

@@ -6,7 +6,7 @@ use crate::spoken::{self, WORD, story};
 both! {
     with [spoken::SETTINGS[0], spoken::SETTINGS[1]]
     async fn pages_say_that_and_not_what(broker: Broker) {
-        let told = story(broker).await;
+        let tale = story(broker).await;
         let browser = Browser::of(broker, "operator-metadata").await;
         let mut paths: Vec<String> = [
             "", "/tasks", "/handoffs", "/dead-letters", "/decisions", "/receivers", "/receivers/a", "/receivers/c", "/refusals", "/costs",
@@ -14,14 +14,14 @@ both! {
         ]
         .map(|path| format!("/console{path}"))
         .to_vec();
-        for message in told.messages() {
+        for message in tale.messages() {
             paths.push(format!("/console{}", message.path()));
             paths.push(format!("/console{}", message.task_path()));
             paths.push(format!("/console{}?from=2000-01-01T00:00:00Z", message.task_path()));
         }
-        paths.push(format!("/console/dead-letters/{}", told.dead.id()));
-        paths.push(format!("/console/decisions/{}", told.escalation));
-        paths.push(format!("/console/subscriptions/{}", told.subscription));
+        paths.push(format!("/console/dead-letters/{}", tale.dead.id()));
+        paths.push(format!("/console/decisions/{}", tale.escalation));
+        paths.push(format!("/console/subscriptions/{}", tale.subscription));
         for path in &paths {
             let page = browser.get(path).await;
             // A message that was refused for good has no task.
@@ -33,12 +33,12 @@ both! {
             assert!(!data.text.contains(WORD), "{path}: {}", data.text);
         }
         let admin = Browser::of(broker, "admin").await;
-        let page = admin.get(&format!("/console{}", told.completed.path())).await.expect(200);
+        let page = admin.get(&format!("/console{}", tale.completed.path())).await.expect(200);
         assert!(page.says(WORD) && !page.says("Metadata only"), "an admin reads it");
 
-        let page = browser.get(&format!("/console/dead-letters/{}", told.dead.id())).await.expect(200);
+        let page = browser.get(&format!("/console/dead-letters/{}", tale.dead.id())).await.expect(200);
         assert!(page.says("/console/do/discard?") && !page.says("/console/do/release"), "{}", page.text);
-        let task = format!("/console{}", told.open.task_path());
+        let task = format!("/console{}", tale.open.task_path());
         let page = browser.get(&task).await.expect(200);
         assert!(page.says("/console/do/cancel-task?") && !page.says("/console/do/complete-task?"), "{}", page.text);
         assert!(!page.says("Download bundle"), "{}", page.text);
@@ -46,17 +46,17 @@ both! {
         for closed in ["/console/keys", "/console/sessions"] {
             browser.get(closed).await.expect(403);
         }
-        browser.get(&format!("/console/do/release?of={}", told.dead.id())).await.expect(403);
-        let cancel = format!("/console/do/cancel-task?of={}", told.open.task());
+        browser.get(&format!("/console/do/release?of={}", tale.dead.id())).await.expect(403);
+        let cancel = format!("/console/do/cancel-task?of={}", tale.open.task());
         browser.post(&cancel, &[("reason", "the queue is full")]).await.expect(303);
-        let end = broker.task(&told.open).await;
+        let end = broker.task(&tale.open).await;
         assert_eq!(end["status"], "CANCELED");
     }
 
     async fn an_auditor_opens_a_dead_letter_without_its_explanation(broker: Broker) {
-        let told = story(broker).await;
+        let tale = story(broker).await;
         let auditor = Browser::of(broker, "auditor").await;
-        let page = auditor.get(&format!("/console/dead-letters/{}", told.dead.id())).await.expect(200);
+        let page = auditor.get(&format!("/console/dead-letters/{}", tale.dead.id())).await.expect(200);
         assert!(page.says(WORD) && !page.says("Findings in place"), "{}", page.text);
     }
 }

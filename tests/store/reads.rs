@@ -265,10 +265,9 @@ pub async fn records_of_a_task_are_listed_from_its_end_in_a_window(bed: Arc<Bed>
         until: Micros(i64::MAX),
     };
     let places = async |window: RecordWindow, limit| {
-        let found =
-            bed.store.list_newest_records(&acme(), task_id(1), window, limit).await.unwrap();
-        assert!(found.iter().all(|record| all.contains(record) && window.has(record)));
-        found.iter().map(|record| record.leaf_index).collect::<Vec<_>>()
+        let page = bed.store.list_newest_records(&acme(), task_id(1), window, limit).await.unwrap();
+        assert!(page.iter().all(|record| all.contains(record) && window.has(record)));
+        page.iter().map(|record| record.leaf_index).collect::<Vec<_>>()
     };
     assert_eq!(places(whole, 10).await, [3, 2, 0]);
     assert_eq!(places(whole, 2).await, [3, 2]);

@@ -11,12 +11,12 @@ use super::super::client::{Body, Client, ClientError, Request};
 use super::dead_letters::RATE_UNLESS_SAID;
 use super::resource::Parts;
 
-/// Seconds between two lines of progress where nobody looks at a terminal.
+/// Seconds between two lines of progress without a terminal.
 const QUIET: Duration = Duration::from_secs(10);
-/// What a call may take besides its decisions.
+/// Time of a call besides its decisions.
 const MARGIN: Duration = Duration::from_mins(1);
 
-/// What came of all calls.
+/// The result of all calls.
 struct Outcome {
     /// The answers as one.
     whole: Value,
@@ -78,7 +78,7 @@ pub(super) async fn all(
     let size = usize::try_from(rate).unwrap_or(1);
     let now = Instant::now();
     let mut outcome = Outcome { whole: Value::Null, began: now, told: now };
-    let (mut tried, mut known) = (HashSet::new(), 0);
+    let (mut tried, mut count) = (HashSet::new(), 0);
     loop {
         let trial = client.call(&trial_of(request, body, parts)).await?;
         let fit = trial["items"].as_array().cloned().unwrap_or_default();
@@ -93,7 +93,7 @@ pub(super) async fn all(
             outcome.whole["more"] = false.into();
             break;
         }
-        known += ids.len();
+        count += ids.len();
         let more = trial["more"] == true;
         for ids in ids.chunks(size) {
             let answer = client.call(&part_of(request, body, ids)).await?;
@@ -104,7 +104,7 @@ pub(super) async fn all(
                 outcome.add(&answer);
             }
             outcome.whole["more"] = stopped;
-            outcome.tell(known, more);
+            outcome.tell(count, more);
             // The broker is stopping.
             if outcome.whole["more"] == true {
                 return Ok(outcome.whole);

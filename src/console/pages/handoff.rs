@@ -86,7 +86,7 @@ const OF_EACH_HOP: [&str; 9] = [
     "signature",
 ];
 
-/// What this hop changed in the message; none for the first, and where either is not the visitor's to read.
+/// Changes of the message by this hop; none for the first, and where either is not the visitor's to read.
 async fn changed(desk: &Desk, handoff: &Json) -> Option<Table> {
     let parent = handoff.text("parentHandoffId");
     if parent.is_empty() || handoff.get("message").is_null() || !desk.reads_contents() {
@@ -98,8 +98,8 @@ async fn changed(desk: &Desk, handoff: &Json) -> Option<Table> {
     }
     let body = |handoff: &Json| {
         let members = handoff.get("message").members().iter();
-        let kept = members.filter(|(name, _)| !OF_EACH_HOP.contains(&name.as_str()));
-        Json::Object(kept.cloned().collect())
+        let rest = members.filter(|(name, _)| !OF_EACH_HOP.contains(&name.as_str()));
+        Json::Object(rest.cloned().collect())
     };
     let (before, after) = (body(&before), body(handoff));
     Some(diff::table(&diff::changes(&before, &after), "Nothing but ids, times and figures."))

@@ -82,7 +82,7 @@ async fn make(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
     Ok(sheet.part("task", "About", Content::Facts(facts)))
 }
 
-/// The parts of what happened: hops, cost and records; of a large task its hops or its records.
+/// Hops, cost and records; of a large task its hops or its records.
 fn history(
     desk: &Desk,
     mut sheet: Sheet,

@@ -14,7 +14,7 @@ use handoffd_store::store::{HandoffFilter, RecordWindow, StoreError, StoredRecor
 /// How far the clocks of brokers may be apart: times in the log go up but for so much.
 const SKEW_US: i64 = 60_000_000;
 
-/// What a reader asks for.
+/// The wish of a reader.
 #[derive(Debug, Clone, Copy)]
 pub struct WindowQuery {
     /// Recorded at this time or later; any unless said.
@@ -30,7 +30,7 @@ pub struct WindowQuery {
 /// A page of a trace, and the place before which the next one begins.
 pub type WindowPage = (Value, Option<i64>);
 
-/// Rows of handoffs that were looked up, by their ids; none where there is no such row.
+/// Rows of handoffs that were looked up, by their ids; none where the row is gone.
 type Rows = HashMap<String, Option<Handoff>>;
 
 /// Reads a page of the task's records, newest first. `status` as for [`super::stream`].
@@ -47,7 +47,7 @@ pub async fn window(
         Some(from) => first_at(log, from).await?,
         None => 0,
     };
-    let asked = RecordWindow {
+    let window = RecordWindow {
         at_least,
         before: query.before.unwrap_or(log.until).min(log.until),
         from: query.from.unwrap_or(Micros(i64::MIN)),
@@ -55,7 +55,8 @@ pub async fn window(
     };
     let limit = usize::try_from(query.limit).unwrap_or(0);
     let contents = log.contents;
-    let mut page = contents.list_newest_records(log.tenant, log.id, asked, query.limit + 1).await?;
+    let mut page =
+        contents.list_newest_records(log.tenant, log.id, window, query.limit + 1).await?;
     let more = page.len() > limit;
     page.truncate(limit);
     let next = page.last().filter(|_| more).map(|record| record.leaf_index);
@@ -120,7 +121,7 @@ async fn of_the_task(
     page: Vec<StoredRecord>,
 ) -> Result<Vec<StoredRecord>, StoreError> {
     let mut strangers: HashMap<String, bool> = HashMap::new();
-    let mut kept = Vec::with_capacity(page.len());
+    let mut rest = Vec::with_capacity(page.len());
     for record in page {
         if let Some(by) = saved_by(&record) {
             let stranger = match strangers.get(by.as_str()) {
@@ -135,9 +136,9 @@ async fn of_the_task(
                 continue;
             }
         }
-        kept.push(record);
+        rest.push(record);
     }
-    Ok(kept)
+    Ok(rest)
 }
 
 /// The agent that saved the checkpoint of a record; `None` of any other record.
