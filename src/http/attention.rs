@@ -157,13 +157,7 @@ pub(super) async fn list(
     let after = params.cursor.as_deref().map(read_place).transpose()?;
     let (tenant, now) = (&principal.tenant, api.now());
     let agents = api.intake.directory.agents(tenant).await?;
-    let situation = BrokerSituation {
-        broker: &api.broker,
-        defaults: &api.intake.rules.caps,
-        published: &api.published,
-        publish_every: Duration::from_secs(api.config.audit.publish_interval_s),
-    };
-    let mut items = attention::items(&*api.store, &agents, tenant, &situation, now).await?;
+    let mut items = attention::items(&*api.store, &agents, tenant, &situation(&api), now).await?;
     if !reads_contents(&principal) {
         items.iter_mut().for_each(|item| hide_words(&mut item.sentence, &mut item.last_error));
     }
@@ -185,6 +179,15 @@ pub(super) async fn list(
         next_cursor: items.last().filter(|_| more).map(|item| write_place(&item.place())),
         items: items.into_iter().map(AttentionView::from).collect(),
     }))
+}
+
+fn situation(api: &Api) -> BrokerSituation<'_> {
+    BrokerSituation {
+        broker: &api.broker,
+        defaults: &api.intake.rules.caps,
+        published: &api.published,
+        publish_every: Duration::from_secs(api.config.audit.publish_interval_s),
+    }
 }
 
 /// A query parameter as one of a list of words.

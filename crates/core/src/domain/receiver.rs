@@ -49,7 +49,7 @@ pub enum AttemptEnd {
     Answered(Duration),
     /// No complete answer came within the time limit.
     TimedOut(Duration),
-    /// It failed in another way. How long that took is no latency of the receiver.
+    /// It failed in another way. Its duration says nothing of the latency of the receiver.
     Failed,
 }
 

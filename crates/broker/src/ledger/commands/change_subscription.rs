@@ -48,17 +48,17 @@ impl Command for ChangeSubscription {
     /// Changes or removes a subscription.
     fn decide(&self, state: &BatchState, call: &Call, _context: &Context) -> Decision<Self::Reply> {
         let key = (call.tenant.clone(), self.id);
-        let known = state.subscriptions.get(&key).ok_or(LedgerError::NotFound("subscription"))?;
+        let before = state.subscriptions.get(&key).ok_or(LedgerError::NotFound("subscription"))?;
         let cursor = (call.tenant.clone(), Subscriber::Subscription(self.id));
-        let mut row = known.clone();
+        let mut row = before.clone();
         let (kind, moved) = match &self.change {
             SubscriptionChange::Patch(spec) => {
                 row.subscription = spec
                     .apply(&row.subscription)
                     .map_err(|(pointer, message)| LedgerError::Invalid(pointer, message))?;
                 // A new address is tried at once, whatever was wrong with the old one.
-                let stirs = row.subscription.enabled != known.subscription.enabled
-                    || row.subscription.url != known.subscription.url;
+                let stirs = row.subscription.enabled != before.subscription.enabled
+                    || row.subscription.url != before.subscription.url;
                 let active = CursorChange::Active(row.subscription.enabled);
                 (RecordKind::SubscriptionUpdated, stirs.then_some(active))
             }
@@ -88,7 +88,7 @@ impl Command for ChangeSubscription {
                 return Ok((changes, None));
             }
         };
-        if row == *known {
+        if row == *before {
             return Ok((Vec::new(), Some(row)));
         }
         row.updated_at = call.at;

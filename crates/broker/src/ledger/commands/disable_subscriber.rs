@@ -42,8 +42,8 @@ impl Command for DisableSubscriber {
         draft.reason = Some(self.reason.to_owned());
         let (row, event) = match &self.subscriber {
             Subscriber::Subscription(id) => {
-                let known = state.subscriptions.get(&(call.tenant.clone(), *id));
-                let Some(mut row) = known
+                let stored = state.subscriptions.get(&(call.tenant.clone(), *id));
+                let Some(mut row) = stored
                     .filter(|row| row.subscription.enabled && row.subscription.url == self.url)
                     .cloned()
                 else {
@@ -58,8 +58,8 @@ impl Command for DisableSubscriber {
                 (Some(row), event)
             }
             Subscriber::Agent(agent) => {
-                let known = state.agents.get(&(call.tenant.clone(), agent.clone()));
-                if known.is_none_or(|row| row.agent.callback_url.as_ref() != Some(&self.url)) {
+                let stored = state.agents.get(&(call.tenant.clone(), agent.clone()));
+                if stored.is_none_or(|row| row.agent.callback_url.as_ref() != Some(&self.url)) {
                     return Ok((Vec::new(), ()));
                 }
                 draft.to = Some(party(agent));

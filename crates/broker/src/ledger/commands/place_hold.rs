@@ -34,12 +34,12 @@ impl Command for PlaceHold {
     /// Places a legal hold; placing the same again changes nothing.
     fn decide(&self, state: &BatchState, call: &Call, _context: &Context) -> Decision<Self::Reply> {
         let row = &self.row;
-        if let Some(known) = state.erasure.holds.get(&(call.tenant.clone(), row.id.clone())) {
-            let same = known.released_at.is_none()
-                && (known.subject_key, known.task_id, &known.reason)
+        if let Some(placed) = state.erasure.holds.get(&(call.tenant.clone(), row.id.clone())) {
+            let same = placed.released_at.is_none()
+                && (placed.subject_key, placed.task_id, &placed.reason)
                     == (row.subject_key, row.task_id, &row.reason);
             return if same {
-                Ok((Vec::new(), HoldReply { row: known.clone(), repeated: true }))
+                Ok((Vec::new(), HoldReply { row: placed.clone(), repeated: true }))
             } else {
                 Err(LedgerError::Conflict(format!(
                     "legal hold {} exists, for something else",

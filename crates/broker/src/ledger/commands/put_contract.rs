@@ -38,9 +38,9 @@ impl Command for PutContract {
     /// another content would be another contract under the same name.
     fn decide(&self, state: &BatchState, call: &Call, _context: &Context) -> Decision<Self::Reply> {
         let row = &self.row;
-        if let Some(known) = state.contracts.get(&row.key()) {
-            if known.sha256 == row.sha256 {
-                return Ok((Vec::new(), PutContractReply { row: known.clone(), added: false }));
+        if let Some(present) = state.contracts.get(&row.key()) {
+            if present.sha256 == row.sha256 {
+                return Ok((Vec::new(), PutContractReply { row: present.clone(), added: false }));
             }
             return Err(LedgerError::Conflict(format!(
                 "contract {} has a version {} with another content: give it a new version",

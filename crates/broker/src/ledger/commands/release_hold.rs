@@ -31,9 +31,9 @@ impl Command for ReleaseHold {
     /// Releases a legal hold; releasing it again changes nothing. It no longer names whom it held.
     fn decide(&self, state: &BatchState, call: &Call, _context: &Context) -> Decision<Self::Reply> {
         let key = (call.tenant.clone(), self.id.clone());
-        let known = state.erasure.holds.get(&key).ok_or(LedgerError::NotFound("legal hold"))?;
-        if known.released_at.is_some() {
-            return Ok((Vec::new(), HoldReply { row: known.clone(), repeated: true }));
+        let placed = state.erasure.holds.get(&key).ok_or(LedgerError::NotFound("legal hold"))?;
+        if placed.released_at.is_some() {
+            return Ok((Vec::new(), HoldReply { row: placed.clone(), repeated: true }));
         }
         let row = HoldRow { released_at: Some(call.at), subject_id: None, ..known.clone() };
         let mut record = draft(call, RecordKind::LegalHoldReleased);

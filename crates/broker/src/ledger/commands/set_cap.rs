@@ -47,7 +47,7 @@ impl Command for SetCap {
     /// the same account.
     fn decide(&self, state: &BatchState, call: &Call, context: &Context) -> Decision<Self::Reply> {
         let key: CapKey = (call.tenant.clone(), self.agent.clone(), self.window);
-        let known = state.caps.get(&key);
+        let stored = state.caps.get(&key);
         let mut draft = RecordDraft::new(
             call.tenant.clone(),
             RecordKind::BudgetChanged,
@@ -59,12 +59,12 @@ impl Command for SetCap {
         match self.change {
             CapChange::Remove(unit) => {
                 let limits = |cap: &Cap| (cap.usd.is_some(), cap.tokens().is_some());
-                let known = known.filter(|cap| match (unit, limits(cap)) {
+                let stored = stored.filter(|cap| match (unit, limits(cap)) {
                     (None, (usd, tokens)) => usd || tokens,
                     (Some(Unit::Usd), (usd, _)) => usd,
                     (Some(Unit::Tokens), (_, tokens)) => tokens,
                 });
-                let mut cap = known.ok_or(LedgerError::NotFound("cap"))?.clone();
+                let mut cap = stored.ok_or(LedgerError::NotFound("cap"))?.clone();
                 if unit != Some(Unit::Tokens) {
                     cap.usd = None;
                 }
@@ -79,7 +79,7 @@ impl Command for SetCap {
             }
             CapChange::Set { usd, tokens } => {
                 let begin = || Cap::new(key, None, mark(context), call.at);
-                let mut cap = known.cloned().unwrap_or_else(begin);
+                let mut cap = stored.cloned().unwrap_or_else(begin);
                 let before = (cap.usd, cap.tokens());
                 cap.usd = usd.or(cap.usd);
                 cap.set_tokens(tokens.or(cap.tokens()));

@@ -367,11 +367,11 @@ impl LogStore for MemoryStore {
         self.ask("list_newest_records", |tables| {
             let of = |own, _| own == Some(task);
             let most = i64::MAX;
-            let mut found = tables.list_records(tenant, of, window.at_least, most, true);
-            found.retain(|record| window.has(record));
-            found.reverse();
-            found.truncate(usize::try_from(limit).unwrap_or(0));
-            Ok(found)
+            let mut records = tables.list_records(tenant, of, window.at_least, most, true);
+            records.retain(|record| window.has(record));
+            records.reverse();
+            records.truncate(usize::try_from(limit).unwrap_or(0));
+            Ok(records)
         })
         .await
     }
