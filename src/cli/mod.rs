@@ -220,7 +220,7 @@ pub fn main() -> i32 {
     let exit = runtime.block_on(async move {
         match cli.command {
             Commands::Serve => serve::run(config).await,
-            Commands::Demo(args) => demo::run(args, output).await,
+            Commands::Demo(args) => Box::pin(demo::run(args, output)).await,
             Commands::Migrate(args) => migrate::run(args, config, output).await,
             Commands::Verify(args) => Box::pin(verify::run(args, config, output)).await,
             Commands::Export(args) => export::run(args, config, output).await,

@@ -143,7 +143,7 @@ async fn next(desk: &Desk, act: &'static Act, fields: &Fields) -> Result<Sheet, 
         course.per_second = (part.len() as f64 / seconds) as usize;
         course.more = course.more && course.bad.len() < MOST_BAD;
     }
-    Ok(page(desk, act, fields, course))
+    Ok(page(desk, act, fields, &course))
 }
 
 /// The dry run that names those that fit. A trial of a release would ask the gate, and its classifier, about each.
@@ -159,7 +159,7 @@ fn trial(act: &'static Act, fields: &Fields) -> Result<ApiRequest, BadValue> {
     Ok(ApiRequest::post(&path, body))
 }
 
-fn page(desk: &Desk, act: &'static Act, fields: &Fields, course: Course) -> Sheet {
+fn page(desk: &Desk, act: &'static Act, fields: &Fields, course: &Course) -> Sheet {
     let mut frame = desk.frame(act.section(), act.title, &[]);
     let goes_on = !course.left.is_empty() || course.more;
     let (decided, of, failed) = (course.decided, course.of, course.failed);
@@ -189,7 +189,7 @@ fn page(desk: &Desk, act: &'static Act, fields: &Fields, course: Course) -> Shee
     let more = More {
         action: link(&["do", act.name], &[("back", &back)]),
         csrf: desk.csrf().to_owned(),
-        hidden: hidden(act, fields, &course),
+        hidden: hidden(act, fields, course),
         stop: back,
         decided,
         of,

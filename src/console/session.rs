@@ -156,15 +156,18 @@ fn unknown(parts: &Parts) -> Response {
         return Problem::new(Code::Unauthenticated, why).into_response();
     }
     let form = !matches!(parts.method, Method::GET | Method::HEAD);
-    let page = match form {
-        false => parts.uri.path_and_query().map(ToString::to_string),
-        true => referring_page(parts),
+    let page = if form {
+        referring_page(parts)
+    } else {
+        parts.uri.path_and_query().map(ToString::to_string)
     };
     let login = "/console/login?".to_owned();
     let at = login.len();
     let mut query = Serializer::for_suffix(login, at);
     query.extend_pairs(page.as_deref().and_then(local_path).map(|next| ("next", next)));
-    query.extend_pairs(form.then_some((UNSENT, "1")));
+    // Of a log-out nothing is left to send.
+    let unsent = form && local_path(parts.uri.path()).is_some();
+    query.extend_pairs(unsent.then_some((UNSENT, "1")));
     see_other(query.finish().trim_end_matches('?'))
 }
 

@@ -159,7 +159,9 @@ pub(super) async fn list(
     let agents = api.intake.directory.agents(tenant).await?;
     let mut items = attention::items(&*api.store, &agents, tenant, &situation(&api), now).await?;
     if !reads_contents(&principal) {
-        items.iter_mut().for_each(|item| hide_words(&mut item.sentence, &mut item.last_error));
+        for item in &mut items {
+            hide_words(&mut item.sentence, &mut item.last_error);
+        }
     }
     let latest = Micros(now.0.saturating_sub(params.min_age_ms.unwrap_or(0).saturating_mul(1_000)));
     items.retain(|item| {

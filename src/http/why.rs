@@ -151,7 +151,9 @@ pub(super) async fn explain(
     let agents = api.intake.directory.agents(&principal.tenant).await?;
     let mut waits = why::waits(&*api.store, &agents, &task, api.now()).await?;
     if !reads_contents(&principal) {
-        waits.iter_mut().for_each(|wait| hide_words(&mut wait.sentence, &mut wait.last_error));
+        for wait in &mut waits {
+            hide_words(&mut wait.sentence, &mut wait.last_error);
+        }
     }
     let waits: Vec<WaitView> = waits.into_iter().map(WaitView::from).collect();
     Ok(axum::Json(WhyView {

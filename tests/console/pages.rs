@@ -80,9 +80,10 @@ both! {
         let empty = browser.get("/console/receivers").await.expect(200);
         assert!(empty.says(">Closed<") && !empty.says("class=\"spark\""), "{}", empty.text);
         a.submit(&Message::initial("a", "b")).await.expect(202);
-        until("an open breaker", async || {
+        until("an open breaker, its attempts and the last failure", async || {
             let shown = broker.admin.get("/receivers/b").await.expect(200).body;
-            if shown["breaker"] == "open" { Ok(()) } else { Err(shown.to_string()) }
+            let counted = shown["attempts"].as_u64() > Some(0) && shown["lastFailureAt"].is_string();
+            if shown["breaker"] == "open" && counted { Ok(()) } else { Err(shown.to_string()) }
         })
         .await;
         let list = browser.get("/console/receivers").await.expect(200);

@@ -29,8 +29,8 @@ fn window(millis: &[u64]) -> AttemptCounts {
     counts
 }
 
-fn windows(name: &str, begins: i64, counts: AttemptCounts) -> ReceiverNotes {
-    let windows = Windows::from([(Micros(begins), counts)]);
+fn windows(name: &str, begins: i64, counts: &AttemptCounts) -> ReceiverNotes {
+    let windows = Windows::from([(Micros(begins), *counts)]);
     ReceiverNotes { windows: BTreeMap::from([(key(name), windows)]), ..ReceiverNotes::default() }
 }
 
@@ -62,13 +62,13 @@ pub async fn windows_of_several_brokers_add_up(bed: Arc<Bed>) {
     let (mut one, mut other) = (window(&[1, 5, 5_000]), window(&[5, 700_000]));
     one.record(AttemptEnd::Failed);
     other.record(AttemptEnd::TimedOut(Duration::from_secs(30)));
-    bed.store.note_receivers(&windows("bob", WINDOW_US, one)).await.unwrap();
+    bed.store.note_receivers(&windows("bob", WINDOW_US, &one)).await.unwrap();
     // Two brokers at once, and the same one again.
-    let (first, next) = (windows("bob", WINDOW_US, other), windows("bob", WINDOW_US, one));
+    let (first, next) = (windows("bob", WINDOW_US, &other), windows("bob", WINDOW_US, &one));
     let (a, b) = tokio::join!(second.note_receivers(&first), bed.store.note_receivers(&next));
     a.and(b).unwrap();
-    bed.store.note_receivers(&windows("bob", 2 * WINDOW_US, one)).await.unwrap();
-    bed.store.note_receivers(&windows("carol", WINDOW_US, other)).await.unwrap();
+    bed.store.note_receivers(&windows("bob", 2 * WINDOW_US, &one)).await.unwrap();
+    bed.store.note_receivers(&windows("carol", WINDOW_US, &other)).await.unwrap();
     let mut expected = one;
     expected.add(&one);
     expected.add(&other);
@@ -156,8 +156,8 @@ pub async fn notes_go_with_their_agent_and_with_their_time(bed: Arc<Bed>) {
         let open = breaker(name, "b1", Some(BreakerState::Open));
         for notes in [
             seen(name, polled.clone()),
-            windows(name, WINDOW_US, window(&[5])),
-            windows(name, 5 * WINDOW_US, window(&[5])),
+            windows(name, WINDOW_US, &window(&[5])),
+            windows(name, 5 * WINDOW_US, &window(&[5])),
             breakers(vec![open]),
         ] {
             bed.store.note_receivers(&notes).await.unwrap();

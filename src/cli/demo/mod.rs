@@ -65,7 +65,7 @@ pub(super) async fn run(args: Args, output: Output) -> Exit {
             return exit;
         }
     };
-    match played(&args, &mut report, &folder).await {
+    match Box::pin(played(&args, &mut report, &folder)).await {
         Ok(true) => Exit::Success,
         Ok(false) => Exit::No,
         Err(why) => {
@@ -78,9 +78,10 @@ pub(super) async fn run(args: Args, output: Output) -> Exit {
 /// The past, the story and the console, as far as they are wanted; true if every check held.
 async fn played(args: &Args, report: &mut DemoReport, folder: &Path) -> Result<bool, String> {
     let began = Instant::now();
-    let fleet = match args.console {
-        true => Some(past::make(report, config(folder, &PAST)?).await?),
-        false => None,
+    let fleet = if args.console {
+        Some(Box::pin(past::make(report, config(folder, &PAST)?)).await?)
+    } else {
+        None
     };
     let config = config(folder, &[])?;
     let (stage, trace) = told(args, report, &config).await?;
@@ -90,7 +91,7 @@ async fn played(args: &Args, report: &mut DemoReport, folder: &Path) -> Result<b
     }
     let well = report.finish(&trace, &verification, began.elapsed());
     if let Some(fleet) = fleet {
-        console::serve(self::config(folder, &SERVED)?, fleet).await?;
+        Box::pin(console::serve(self::config(folder, &SERVED)?, fleet)).await?;
     }
     // The agents of the story serve their webhooks until here.
     drop(stage);

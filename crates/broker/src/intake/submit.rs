@@ -129,7 +129,6 @@ impl Intake {
         }
         match reply.map_err(LedgerError::from) {
             Ok(Committed { reply: SubmissionReply::Handoff { handoff, replayed }, record }) => {
-                let handoff = Box::new(handoff);
                 let repeated = false;
                 Ok(Answer::Submitted {
                     handoff,
@@ -202,7 +201,7 @@ impl Intake {
     ) -> Result<Answer, IntakeError> {
         match reply {
             SubmissionReply::Handoff { handoff, replayed } => Ok(Answer::Submitted {
-                handoff: Box::new(handoff),
+                handoff,
                 record: None,
                 replayed,
                 repeated: false,

@@ -15,7 +15,7 @@ use handoffd_store::store::erasure::{ErasureRow, HoldRow};
 pub enum SubmissionReply {
     /// A handoff was committed, now or (replayed) before.
     Handoff {
-        handoff: Handoff,
+        handoff: Box<Handoff>,
         /// It was there already.
         replayed: bool,
     },

@@ -284,7 +284,8 @@ pub(super) fn replay(known: &Handoff, whole: &[u8]) -> Decision<SubmissionReply>
             },
         ));
     }
-    Ok((Vec::new(), SubmissionReply::Handoff { handoff: known.clone(), replayed: true }))
+    let handoff = Box::new(known.clone());
+    Ok((Vec::new(), SubmissionReply::Handoff { handoff, replayed: true }))
 }
 
 /// The task of a handoff, as it is or as it begins.

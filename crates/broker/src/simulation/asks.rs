@@ -240,7 +240,7 @@ pub(super) async fn submit(world: &Arc<World>, draft: &Draft) -> Option<Handoff>
     }
     let handoff = loop {
         match submit_once(world, draft).await {
-            Some(Ok(SubmissionReply::Handoff { handoff, .. })) => break Some(handoff),
+            Some(Ok(SubmissionReply::Handoff { handoff, .. })) => break Some(*handoff),
             Some(Err(LedgerError::Unavailable | LedgerError::Overloaded)) | None => {
                 tokio::time::sleep(pause(50, 400)).await;
             }

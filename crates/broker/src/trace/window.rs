@@ -124,13 +124,12 @@ async fn of_the_task(
     let mut rest = Vec::with_capacity(page.len());
     for record in page {
         if let Some(by) = saved_by(&record) {
-            let stranger = match strangers.get(by.as_str()) {
-                Some(stranger) => *stranger,
-                None => {
-                    let stranger = is_stranger(log, &by).await?;
-                    strangers.insert(by.to_string(), stranger);
-                    stranger
-                }
+            let stranger = if let Some(stranger) = strangers.get(by.as_str()) {
+                *stranger
+            } else {
+                let stranger = is_stranger(log, &by).await?;
+                strangers.insert(by.to_string(), stranger);
+                stranger
             };
             if stranger {
                 continue;

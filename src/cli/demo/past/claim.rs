@@ -94,7 +94,7 @@ impl Claim {
     }
 
     /// Adds a finished part.
-    pub(super) fn add_done(&mut self, what: &str, result: Value, at: &str) {
+    pub(super) fn add_done(&mut self, what: &str, result: &Value, at: &str) {
         let id = format!("s{}", self.done.len() + 1);
         self.done.push(json!({
             "subtaskId": id, "description": what, "result": result, "completedAt": at,
@@ -115,7 +115,7 @@ impl Claim {
     /// A message from the holder, in the newest schema.
     pub(super) fn message(&mut self, to: &str, task: &str, at: &str, dice: &mut Dice) -> Value {
         if self.done.is_empty() {
-            self.add_done("Read the report of the customer", json!({ "complete": true }), at);
+            self.add_done("Read the report of the customer", &json!({ "complete": true }), at);
         }
         self.handoff = dice.id();
         let dollars = |cents: u32| f64::from(cents) / 100.0;

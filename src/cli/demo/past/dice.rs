@@ -1,5 +1,7 @@
 //! Numbers that follow from a seed: the past is the same in each demo, but for its dates.
 
+use std::fmt::Write as _;
+
 /// A generator after Steele, Lea and Flood ("SplitMix").
 pub(super) struct Dice(u64);
 
@@ -26,7 +28,7 @@ impl Dice {
     pub(super) fn hex(&mut self, digits: usize) -> String {
         let mut out = String::from("1");
         while out.len() < digits {
-            out.push_str(&format!("{:016x}", self.next()));
+            let _ = write!(out, "{:016x}", self.next());
         }
         out.truncate(digits);
         out

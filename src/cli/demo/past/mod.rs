@@ -163,7 +163,7 @@ impl Past {
         let path = format!("/handoffs/{}/complete", claim.handoff);
         self.fleet.caller(claim.holder)?.post(&path, &body).await?.expect(200, "a past result")?;
         let at = self.now();
-        claim.add_done(what, result, &at);
+        claim.add_done(what, &result, &at);
         Ok(())
     }
 

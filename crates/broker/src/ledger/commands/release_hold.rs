@@ -35,7 +35,7 @@ impl Command for ReleaseHold {
         if placed.released_at.is_some() {
             return Ok((Vec::new(), HoldReply { row: placed.clone(), repeated: true }));
         }
-        let row = HoldRow { released_at: Some(call.at), subject_id: None, ..known.clone() };
+        let row = HoldRow { released_at: Some(call.at), subject_id: None, ..placed.clone() };
         let mut record = draft(call, RecordKind::LegalHoldReleased);
         record.task_id = row.task_id;
         record.content = Some(self.content.clone());

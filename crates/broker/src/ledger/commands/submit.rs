@@ -99,6 +99,7 @@ impl Command for Submit {
             changes.extend(ask_person(call, context, &mut task, &handoff)?);
         }
         changes.push(Change::Task(task));
+        let handoff = Box::new(handoff);
         Ok((changes, SubmissionReply::Handoff { handoff, replayed: false }))
     }
 }
@@ -149,7 +150,8 @@ fn answered_before(
     if !is_key_kept(state, call, submit) {
         changes.extend(remember_key(call, submit.idempotency_key.as_ref(), &submit.handoff));
     }
-    Ok((changes, SubmissionReply::Handoff { handoff: known.clone(), replayed: true }))
+    let handoff = Box::new(known.clone());
+    Ok((changes, SubmissionReply::Handoff { handoff, replayed: true }))
 }
 
 /// What the ledger finds of a submission.
