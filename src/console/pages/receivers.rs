@@ -35,8 +35,6 @@ async fn make_list(desk: &Desk) -> Result<Sheet, Refusal> {
         ("delivery", "Delivery"),
         ("breaker", "Breaker"),
         ("failureShare", "Failed#"),
-        ("timeouts", "Timed out#"),
-        ("p50Ms", "p50#"),
         ("p95Ms", "p95#"),
         ("windows", "p95 by hour"),
         ("open", "Open#"),
@@ -51,8 +49,6 @@ async fn make_list(desk: &Desk) -> Result<Sheet, Refusal> {
                 Cell::text(item.get("delivery")),
                 breaker(item.get("breaker")),
                 Cell::percent(item.get("failureShare")),
-                Cell::number(item.get("timeouts")),
-                Cell::millis(item.get("p50Ms")),
                 Cell::millis(item.get("p95Ms")),
                 spark(desk, item, answer.count("windowMs")),
                 Cell::number(item.get("open")),
@@ -64,7 +60,7 @@ async fn make_list(desk: &Desk) -> Result<Sheet, Refusal> {
     let table = Table { by_name: true, ..paged(desk, table, &answer) };
     let mut frame = desk.frame("receivers", "Receivers", &[]);
     frame.live = true;
-    let note = "Failures, time-outs and latency of the last 24 hours.";
+    let note = "Failures and latency of the last 24 hours. The page of a receiver has its time-outs and p50.";
     Ok(Sheet::new(frame).part("receivers", "", Content::Table(table)).note(note))
 }
 
