@@ -308,16 +308,17 @@ fn an_endpoint_a_cap_and_a_subscription_are_told_by_themselves() {
     );
 }
 
-fn breaker(brokers: usize, minutes: i64, reason: Option<&str>) -> Option<OpenBreaker> {
-    Some(OpenBreaker { brokers, since: ago(minutes), reason: reason.map(str::to_owned) })
+fn breaker(brokers: usize, minutes: i64, reason: Option<&str>) -> OpenBreaker {
+    OpenBreaker { brokers, since: ago(minutes), reason: reason.map(str::to_owned) }
 }
 
 /// Each state of a receiver with an open breaker, with and without handoffs that wait, and the item that it makes.
 #[test]
 fn an_open_breaker_is_told_once_with_what_it_holds_up() {
     use AttentionKind as K;
-    let open = AgentSituation { breaker: breaker(1, 4, Some("DELIVERY_STATUS")), ..agent(false) };
-    let two = AgentSituation { breaker: breaker(2, 90, None), ..agent(false) };
+    let open =
+        AgentSituation { breaker: Some(breaker(1, 4, Some("DELIVERY_STATUS"))), ..agent(false) };
+    let two = AgentSituation { breaker: Some(breaker(2, 90, None)), ..agent(false) };
     let pulls = AgentSituation { pulls: true, ..open.clone() };
     let paused = AgentSituation { state: AgentState::Paused, ..open.clone() };
     let disabled = AgentSituation { disabled: true, ..open.clone() };

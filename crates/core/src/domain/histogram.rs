@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(Histogram::default().quantile(50), None);
         assert_eq!(histogram(&[3]).quantile(50), Some(Duration::from_millis(1)));
         let hours = histogram(&[7_200_000_000]);
-        assert_eq!(hours.quantile(95), Some(Duration::from_micros(524_288_000)));
+        assert_eq!(hours.quantile(95), Some(Duration::from_millis(524_288)));
     }
 
     proptest! {
