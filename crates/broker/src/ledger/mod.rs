@@ -328,11 +328,9 @@ impl Ledger {
         typed::<C>(self.send(call, command.into_any(), None, Duration::ZERO).await.result)
     }
 
-    /// As [`Ledger::handle`], of a command whose type is known only now.
-    ///
-    /// # Errors
-    /// As [`Ledger::handle`].
-    pub async fn handle_any(
+    /// As [`Ledger::handle`], of a command that the simulation draws.
+    #[cfg(test)]
+    pub(crate) async fn handle_any(
         &self,
         call: Call,
         command: AnyCommand,

@@ -10,7 +10,7 @@ use handoffd_core::domain::task::{IllegalTaskTransition, TaskStatus};
 use handoffd_store::store::DeadLetterRow;
 use handoffd_store::store::erasure::{ErasureRow, HoldRow};
 
-/// What came of a submission.
+/// The reply to a submission.
 #[derive(Debug)]
 pub enum SubmissionReply {
     /// A handoff was committed, now or (replayed) before.
@@ -58,7 +58,7 @@ pub struct HandoffReply {
     pub latency: LatencySample,
 }
 
-/// Whether the log has it.
+/// The reply to an attempt that writes a record alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Noted {
     Recorded,

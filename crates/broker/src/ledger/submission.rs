@@ -69,7 +69,7 @@ pub struct Submit {
     pub declared_budget: Option<Usd>,
     /// The salt of a refusal by the ledger.
     pub refusal_salt: [u8; 16],
-    /// What the safety stage said, where that is to be recorded.
+    /// The findings of the safety stage, if the record has them.
     pub safety: Option<SafetyFacts>,
     /// The regions between which its data go, where they are two.
     pub residency: Option<ResidencyFacts>,

@@ -29,7 +29,7 @@ pub struct AppendChunk {
     pub bytes: u64,
     /// The chunk.
     pub content: RecordContent,
-    /// What the safety stage said, where that is to be recorded.
+    /// The findings of the safety stage, if the record has them.
     pub safety: Option<SafetyFacts>,
     /// When the stream ends unless another chunk comes.
     pub due_at: Micros,
@@ -62,15 +62,15 @@ pub struct ClosedStream {
     pub context: Option<ContextFacts>,
     /// Subtasks that it has a result of, as [`handoffd_core::domain::course::subtasks_of`] names them.
     pub subtasks: Vec<u64>,
-    /// What the safety stage said, where that is to be recorded.
+    /// The findings of the safety stage, if the record has them.
     pub safety: Option<SafetyFacts>,
 }
 
-/// What came of a chunk.
+/// The reply to a chunk.
 #[derive(Debug)]
 pub enum Chunked {
     Taken(HandoffReply),
-    /// It is not the next one of its stream; nothing was changed.
+    /// The chunk has another number than the next one of its stream; nothing was changed.
     OutOfOrder(Handoff),
 }
 
@@ -173,7 +173,7 @@ impl Case<'_> {
         self.handoff.content_id = Some(closed.content.id);
         self.handoff.commitment = Some(closed.content.part.commitment);
         self.handoff.context = closed.context.map(|mut facts| {
-            // What was sent in pieces is not sent again.
+            // The receiver has the pieces already: they are not sent again.
             if !untried && facts.action == ContextAction::Compress {
                 facts.action = ContextAction::Flag;
             }

@@ -20,7 +20,7 @@ pub struct ChangeAgent {
     pub change: AgentChange,
 }
 
-/// What to change of an agent.
+/// A change of an agent.
 #[derive(Debug, Clone)]
 pub enum AgentChange {
     /// Set what the patch names, and its sealed credentials with it.
@@ -37,19 +37,19 @@ pub enum AgentChange {
     Secrets(SecretsChange),
     /// Its endpoint answered 410: disable it, if it still is that one.
     DisableDelivery {
-        /// Where it was sent to.
+        /// The address of the failed attempt or of the answer.
         address: String,
     },
     /// Its endpoint fails again and again, if it still is that one: say so, at 100 % disable it.
     Failing {
-        /// Where it was sent to.
+        /// The address of the failed attempt or of the answer.
         address: String,
         /// How far it is.
         step: Failing,
     },
     /// Its endpoint answers again, if it still is that one.
     Answers {
-        /// Where it was sent to.
+        /// The address of the failed attempt or of the answer.
         address: String,
     },
     Delete,
@@ -183,7 +183,7 @@ fn secrets_changed() -> LedgerError {
     LedgerError::Conflict("the agent's secrets were changed meanwhile".to_owned())
 }
 
-/// What operators are told of an endpoint.
+/// The events about an endpoint for operators.
 fn alerts(call: &Call, change: &ChangeAgent) -> Vec<Event> {
     let alert = |kind, reason| {
         Event::of_agent(kind, call.tenant.clone(), &change.agent, call.at)

@@ -16,11 +16,11 @@ use handoffd_store::store::events::{CursorChange, SubscriptionRow};
 pub struct ChangeSubscription {
     pub id: SubscriptionId,
     pub change: SubscriptionChange,
-    /// What the record commits to.
+    /// The content of the record.
     pub content: RecordContent,
 }
 
-/// What to change of a subscription.
+/// A change of a subscription.
 #[derive(Debug, Clone)]
 pub enum SubscriptionChange {
     /// Set what the patch names.
@@ -31,7 +31,7 @@ pub enum SubscriptionChange {
         /// As they will be.
         to: String,
     },
-    /// Tell it again of what stands behind that place.
+    /// Sends it the events behind that place once more.
     Replay(Position),
     Delete,
 }

@@ -21,7 +21,7 @@ pub struct Compress {
     pub attempt: i32,
     /// The compressed message.
     pub content: RecordContent,
-    /// What the compression came to.
+    /// Sizes and means of the compression.
     pub facts: CompressionFacts,
 }
 

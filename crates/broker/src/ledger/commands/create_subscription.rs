@@ -17,7 +17,7 @@ pub struct CreateSubscription {
     pub row: SubscriptionRow,
     /// The place behind which it is told; behind the record of it where there is none.
     pub from: Option<Position>,
-    /// What the record commits to.
+    /// The content of the record.
     pub content: RecordContent,
 }
 

@@ -20,7 +20,7 @@ pub struct DisableSubscriber {
     pub url: String,
     /// The reason, a code.
     pub reason: &'static str,
-    /// What the record commits to.
+    /// The content of the record.
     pub content: RecordContent,
 }
 

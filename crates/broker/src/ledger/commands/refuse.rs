@@ -45,7 +45,7 @@ pub struct Refuse {
     pub content: RecordContent,
     /// The whole canonical message, where it could be read.
     pub whole: Option<Vec<u8>>,
-    /// What the safety stage said, where that is to be recorded.
+    /// The findings of the safety stage, if the record has them.
     pub safety: Option<SafetyFacts>,
     /// Where it is a dead letter: the row to keep, and what came with the message.
     pub dead_letter: Option<Box<DeadLetter>>,
