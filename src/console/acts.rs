@@ -38,6 +38,8 @@ impl Verb {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind {
     Line,
+    /// A day or a time in UTC; other texts go to the API as they are.
+    Moment,
     /// A JSON number.
     Number,
     /// Several texts, one a line.
@@ -179,11 +181,11 @@ const fn act(
 
 const RATE: Field = field("ratePerSecond", "Decisions a second", Kind::Number, "--rate")
     .hint("1 to 1000; 50 unless said.");
-const AFTER: Field = field("from", "From", Kind::Line, "--after")
-    .hint("RFC 3339, such as 2026-11-28T00:00:00Z.")
+const AFTER: Field = field("from", "From", Kind::Moment, "--after")
+    .hint("A day, or a time in UTC, such as 2026-11-28 09:30.")
     .at("filter/from");
 const BEFORE: Field =
-    field("to", "Until", Kind::Line, "--before").hint("RFC 3339.").at("filter/to");
+    field("to", "Until", Kind::Moment, "--before").hint("A day, or a time in UTC.").at("filter/to");
 const OVERLAP: Field =
     field("overlapSeconds", "Old secret stays valid for", Kind::Number, "--overlap-seconds")
         .hint("Seconds; the broker's setting unless said.");
@@ -563,8 +565,8 @@ static ACTS: [Act; 30] = [
             field("role", "Role", Kind::Choice(ROLES), "--role").needed(),
             field("agentId", "Agent", Kind::Line, "--agent").hint("For an agent's key alone."),
             field("label", "Label", Kind::Line, "--label").hint("For people."),
-            field("expiresAt", "Expires", Kind::Line, "--expires-at")
-                .hint("RFC 3339; never unless said."),
+            field("expiresAt", "Expires", Kind::Moment, "--expires-at")
+                .hint("A day, or a time in UTC; never unless said."),
         ],
         rights: Rights::Admins,
         tone: "good",
@@ -594,9 +596,9 @@ static ACTS: [Act; 30] = [
         explain: "Events are delivered again from here on; the subscriber sees them twice.",
         done: "The replay has begun.",
         path: &["subscriptions", "{}", "replay"],
-        fields: &[field("since", "Since", Kind::Line, "--since")
+        fields: &[field("since", "Since", Kind::Moment, "--since")
             .needed()
-            .hint("A cursor, or a time (RFC 3339).")],
+            .hint("A cursor, a day, or a time in UTC.")],
         command: "subscriptions replay",
         ..act("replay", "Replay subscription", "Replay…", "subscriptions")
     },

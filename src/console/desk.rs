@@ -153,6 +153,7 @@ impl Desk {
         let filled = pairs.iter().filter(|(_, value)| !value.is_empty());
         let times = filled.map(|(name, value)| match *name {
             "from" | "to" => (*name, text::moment(value)),
+            "minAgeMs" => (*name, text::minutes(value)),
             _ => (*name, Cow::Borrowed(*value)),
         });
         let times: Vec<_> = times.collect();

@@ -88,7 +88,7 @@ fn drawn(field: &'static Field, values: &Fields) -> Drawn {
         _ => values.get(field.name).to_owned(),
     };
     let (kind, options) = match field.kind {
-        Kind::Line | Kind::Fixed(_) => ("line", vec![]),
+        Kind::Line | Kind::Moment | Kind::Fixed(_) => ("line", vec![]),
         Kind::Number => ("number", vec![]),
         Kind::Lines | Kind::Json => ("long", vec![]),
         Kind::Choice(options) => ("choice", options.to_vec()),
@@ -121,6 +121,7 @@ fn value(field: &Field, values: &Fields) -> Result<Option<Json>, BadValue> {
             Ok(_) => Ok(Some(Json::parse(given.as_bytes()))),
             Err(err) => bad(&format!("not JSON: {err}")),
         },
+        Kind::Moment => Ok(Some(Json::from(text::moment(given).as_ref()))),
         Kind::Line | Kind::Choice(_) => Ok(Some(Json::from(given))),
     }
 }
@@ -264,8 +265,12 @@ fn command(act: &Act, of: &[&str], values: &Fields) -> String {
                 out.push(' ');
                 out.push_str(field.option);
             }
+            let value = match field.kind {
+                Kind::Moment => text::moment(value),
+                _ => value.trim().into(),
+            };
             out.push(' ');
-            out.push_str(&quoted(value.trim()));
+            out.push_str(&quoted(&value));
         }
     }
     out
@@ -292,6 +297,18 @@ mod tests {
             r"handoffd tasks top-up 't 1' --add-usd 2.50 --reason 'it'\''s a retry'"
         );
         assert!(curl(act, &["t"], &values).contains(r#"-d '{"addUSD":2.50,"reason":"it'\''s"#));
+    }
+
+    #[test]
+    fn a_time_without_an_offset_is_one_in_utc_in_body_and_command() {
+        let act = acts::named("release-many").unwrap();
+        let values = fields(&[("from", "2026-11-28 09:30"), ("to", "2026-11-29"), ("reason", "x")]);
+        let body = body(act, &values, false).map_err(|BadValue(why)| why).unwrap();
+        let body = serde_json::to_string(&body).unwrap();
+        let (from, to) = ("2026-11-28T09:30:00Z", "2026-11-29T00:00:00Z");
+        assert!(body.contains(&format!(r#""from":"{from}","to":"{to}""#)), "{body}");
+        let command = command(act, &[], &values);
+        assert!(command.contains(&format!("--after {from} --before {to}")), "{command}");
     }
 
     #[test]

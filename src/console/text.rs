@@ -52,16 +52,22 @@ pub(super) fn micros(text: &str) -> Option<i64> {
     i64::try_from(at.unix_timestamp_nanos() / 1_000).ok()
 }
 
-/// A day as its first moment in UTC, as the API takes it; any other text as it is.
+/// A day, or a time without an offset, as its first moment in UTC in RFC 3339, as the API takes it; any other text as it is.
 pub(super) fn moment(text: &str) -> Cow<'_, str> {
-    let fits = |(at, byte): (usize, u8)| match at {
-        4 | 7 => byte == b'-',
-        _ => byte.is_ascii_digit(),
+    let typed = text.trim();
+    let (day, hour) = typed.split_once([' ', 'T']).unwrap_or((typed, "00:00"));
+    let hour = match hour.len() {
+        5 => Cow::from(format!("{hour}:00")),
+        _ => Cow::from(hour),
     };
-    if text.len() == 10 && text.bytes().enumerate().all(fits) {
-        return format!("{text}T00:00:00Z").into();
-    }
-    text.into()
+    let whole = format!("{day}T{hour}Z");
+    if micros(&whole).is_some() { whole.into() } else { text.into() }
+}
+
+/// Whole minutes as the milliseconds that the API takes; any other text as it is, for the API to refuse.
+pub(super) fn minutes(text: &str) -> Cow<'_, str> {
+    let millis = text.trim().parse::<u64>().ok().and_then(|minutes| minutes.checked_mul(60_000));
+    millis.map_or(text.into(), |millis| millis.to_string().into())
 }
 
 /// A duration in its one or two largest units.
@@ -160,7 +166,14 @@ mod tests {
         assert_eq!(relative("2026-11-21T06:10:30Z", now), "in 10 min");
         assert_eq!(short("abcdef", 3), "abc…");
         assert_eq!(moment("2026-11-28"), "2026-11-28T00:00:00Z");
-        for other in ["", "2026-11-28T01:00:00Z", "yesterday!", "2026-1-028"] {
+        assert_eq!(moment(" 2026-11-28 09:30"), "2026-11-28T09:30:00Z");
+        assert_eq!(moment("2026-11-28T09:30:05"), "2026-11-28T09:30:05Z");
+        assert_eq!(minutes("15"), "900000");
+        for other in ["", "a", "-1", "1.5", "99999999999999999999"] {
+            assert_eq!(minutes(other), other);
+        }
+        for other in ["", "2026-11-28T01:00:00Z", "yesterday!", "2026-1-028", "2026-02-30", "9:30"]
+        {
             assert_eq!(moment(other), other);
         }
     }

@@ -10,7 +10,7 @@ use super::super::sheet::{Button, Card, Cards, Cell, Content, Facts, Sheet};
 use super::super::text;
 use super::{ROWS, chosen, typed};
 
-const FILTERS: [&str; 5] = ["agentId", "kind", "severity", "minAgeMs", "cursor"];
+const FILTERS: [&str; 4] = ["agentId", "kind", "severity", "cursor"];
 const SEVERITIES: [&str; 4] = ["", "critical", "warning", "notice"];
 
 pub(crate) async fn page(desk: Desk) -> Response {
@@ -20,7 +20,7 @@ pub(crate) async fn page(desk: Desk) -> Response {
 
 async fn make(desk: &Desk) -> Result<Sheet, Refusal> {
     let mut pairs: Vec<_> = FILTERS.iter().map(|name| (*name, desk.query.get(name))).collect();
-    pairs.push(("limit", ROWS));
+    pairs.extend([("minAgeMs", desk.query.get("minutes")), ("limit", ROWS)]);
     let answer = desk.get(&["attention"], &pairs).await?;
     let of = |severity: &str| {
         let here = desk.here_with(&[("severity", severity), ("cursor", "")]);
@@ -42,7 +42,7 @@ async fn make(desk: &Desk) -> Result<Sheet, Refusal> {
     let filters = vec![
         chosen(desk, "severity", "Severity", &SEVERITIES),
         typed(desk, "agentId", "Agent", ""),
-        typed(desk, "minAgeMs", "Waits at least (ms)", "60000"),
+        typed(desk, "minutes", "Waits at least (minutes)", "15"),
     ];
     Ok(Sheet::new(frame).part("counts", "", Content::Figures(figures)).filters(filters).part(
         "attention",
