@@ -114,6 +114,36 @@ both! {
         assert_eq!(other["items"], json!([]));
     }
 
+    async fn a_task_whose_budget_its_receiver_spent_is_listed_apart_and_found_by_what_is_left(broker: Broker) {
+        let (a, b) = broker.pull_pair().await;
+        let (spent, idle) = (Message::initial("a", "b"), Message::initial("a", "b").set("/priority", json!("urgent")));
+        for (message, usd) in [(&spent, json!({ "costSpentSoFarUSD": 1000 })), (&idle, json!({}))] {
+            a.submit(message).await.expect(202);
+            let token = b.claim_one().await;
+            b.say(message, "accept", token, json!({})).await.expect(200);
+            b.say(message, "fail", token, json!({ "reason": "NO_ACCESS", "costTracking": usd })).await.expect(200);
+        }
+        let store = broker.store().await;
+        let tenant = "default".parse().unwrap();
+        let counts = until("both tasks are back", async || {
+            let counts = store.count_waits(&tenant, Micros(i64::MAX)).await.unwrap();
+            if counts.idle.len() < 2 { Err(format!("{counts:?}")) } else { Ok(counts) }
+        })
+        .await;
+        store.close().await;
+        let mut by: Vec<_> = counts.idle.iter().map(|one| (one.first.to_string(), one.count, one.used_up)).collect();
+        let mut expected = vec![(spent.task().to_owned(), 1, true), (idle.task().to_owned(), 1, false)];
+        by.sort();
+        expected.sort();
+        assert_eq!(by, expected);
+        let listed = |query: &'static str| broker.admin.pages(query, 10, "taskId");
+        let ids = |items: Vec<Value>| items.iter().map(|one| one["taskId"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
+        assert_eq!(ids(listed("/tasks?leftAtMostUSD=0").await), [spent.task()]);
+        assert_eq!(ids(listed("/tasks?spentAtLeastUSD=1000").await), [spent.task()]);
+        let why = broker.admin.get(&format!("{}/why", spent.task_path())).await.expect(200).body;
+        assert_eq!(why["waits"][0]["cause"], "BUDGET_USED_UP", "{why}");
+    }
+
     async fn the_store_counts_by_receiver_holder_edge_and_reason(broker: Broker) {
         let (a, b) = broker.pull_pair().await;
         let waits = [Message::initial("a", "b"), Message::initial("a", "b")];

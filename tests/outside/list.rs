@@ -52,6 +52,11 @@ pub const OUTSIDE: &[(&str, &[&str], &str)] = &[
         "counts and times of the work under way",
     ),
     (
+        "tasks",
+        &["cost_nanos", "left_nanos"],
+        "sums of the budget for lists: a page of a task goes by the budget itself",
+    ),
+    (
         "dead_letters",
         &["failures"],
         "findings: the records have their codes, and their contents have the words",

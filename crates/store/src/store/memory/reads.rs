@@ -114,8 +114,8 @@ impl Tables {
                 && is(filter.status.as_ref(), &task.status)
                 && filter.from.is_none_or(|from| task.created_at >= from)
                 && filter.until.is_none_or(|until| task.created_at < until)
-                && filter.left_at_most.is_none_or(|left| task.remaining <= left)
-                && filter.spent_at_least.is_none_or(|spent| task.spent >= spent)
+                && filter.left_at_most.is_none_or(|left| task.left() <= left)
+                && filter.spent_at_least.is_none_or(|spent| task.cost() >= spent)
                 && filter.user.as_ref().is_none_or(|user| for_user(task, user))
                 && filter.party.as_ref().is_none_or(|agent| has_part(task, agent))
         });

@@ -63,6 +63,7 @@ pub(super) const OPERATIONS: MigrationSet = &[
     (46, "console", include_str!("../../../../../migrations/postgres/0046_console.sql")),
     (47, "attempts", include_str!("../../../../../migrations/postgres/0047_attempts.sql")),
     (49, "receivers", include_str!("../../../../../migrations/postgres/0049_receivers.sql")),
+    (50, "figures", include_str!("../../../../../migrations/postgres/0050_figures.sql")),
 ];
 
 /// Migrations of a separate log database. A change of the schema `audit` above is repeated here.

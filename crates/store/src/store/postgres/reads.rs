@@ -11,7 +11,7 @@ use crate::store::tables::{
     checkpoints::{self, CHECKPOINT},
     dead_letters::{self, DEAD_LETTER},
     handoffs::{self, HANDOFF},
-    tasks::{self, TASK},
+    tasks::{self, COST, LEFT, TASK},
 };
 use crate::store::{
     CheckpointRow, Cursor, DeadLetterFilter, DeadLetterRow, HandoffFilter, MOST_OPEN, Result,
@@ -202,10 +202,10 @@ pub(super) fn tasks(tenant: &TenantId, filter: &TaskFilter) -> NewestQuery<'stat
     }
     within_time_of(&mut query, begun, filter.from, filter.until);
     if let Some(left) = filter.left_at_most {
-        query.push(" AND remaining_nanos <= ").push_bind(left.0);
+        query.push(format!(" AND {LEFT} <= ")).push_bind(left.0);
     }
     if let Some(spent) = filter.spent_at_least {
-        query.push(" AND spent_nanos >= ").push_bind(spent.0);
+        query.push(format!(" AND {COST} >= ")).push_bind(spent.0);
     }
     if let Some(party) = &filter.party {
         query.push(" AND (holder = ").push_bind(party.as_str());

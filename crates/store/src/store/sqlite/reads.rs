@@ -9,7 +9,7 @@ use crate::store::tables::{
     checkpoints::{self, CHECKPOINT},
     dead_letters::{self, DEAD_LETTER},
     handoffs::{self, HANDOFF},
-    tasks::{self, TASK},
+    tasks::{self, COST, LEFT, TASK},
 };
 use crate::store::{
     CheckpointRow, Cursor, DeadLetterFilter, DeadLetterRow, Depths, HandoffFilter, MOST_OPEN,
@@ -258,8 +258,8 @@ pub(super) fn tasks(tenant: &TenantId, filter: &TaskFilter) -> NewestQuery {
     let begun = if ended.is_some() { "c.begun_at" } else { "x.created_at" };
     list.time(&format!("{begun} >= "), *from);
     list.time(&format!("{begun} < "), *until);
-    list.number("x.remaining_nanos <= ", left_at_most.map(|usd| usd.0));
-    list.number("x.spent_nanos >= ", spent_at_least.map(|usd| usd.0));
+    list.number(&format!("{LEFT} <= "), left_at_most.map(|usd| usd.0));
+    list.number(&format!("{COST} >= "), spent_at_least.map(|usd| usd.0));
     list.filter(
         "(x.holder = {} OR EXISTS (SELECT 1 FROM handoffs AS h WHERE h.tenant = x.tenant \
          AND h.task_id = x.task_id AND (h.source = {} OR h.target = {})))",

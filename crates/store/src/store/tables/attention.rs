@@ -68,16 +68,15 @@ pub(in crate::store) const QUEUES: &str = "SELECT q.*, \
      WINDOW same AS (PARTITION BY target)) AS q \
    WHERE q.place = 1 ORDER BY q.created_at, q.handoff_id LIMIT $3";
 
-/// Idle tasks by holder. Parameters: tenant, rows, groups.
+/// Idle tasks by holder, those without budget apart. Parameters: tenant, rows, groups.
 pub(in crate::store) const IDLE: &str = "SELECT * FROM ( \
-     SELECT t.holder, w.task_id, w.since, \
-       CAST(CASE WHEN t.funds IS NOT NULL AND t.remaining_nanos <= 0 THEN 1 ELSE 0 END AS bigint) AS used_up, \
-       count(*) OVER same AS waiting, \
-       row_number() OVER (PARTITION BY t.holder, t.funds IS NOT NULL AND t.remaining_nanos <= 0 \
-         ORDER BY w.since, w.task_id) AS place \
-     FROM (SELECT task_id, since FROM waiting_tasks WHERE tenant = $1 ORDER BY since, task_id LIMIT $2) AS w \
-     JOIN tasks AS t ON t.tenant = $1 AND t.task_id = w.task_id \
-     WINDOW same AS (PARTITION BY t.holder, t.funds IS NOT NULL AND t.remaining_nanos <= 0)) AS grouped \
+     SELECT i.*, count(*) OVER same AS waiting, \
+       row_number() OVER (PARTITION BY i.holder, i.used_up ORDER BY i.since, i.task_id) AS place \
+     FROM (SELECT t.holder, w.task_id, w.since, \
+         CAST(CASE WHEN t.funds IS NOT NULL AND t.left_nanos <= 0 THEN 1 ELSE 0 END AS bigint) AS used_up \
+       FROM (SELECT task_id, since FROM waiting_tasks WHERE tenant = $1 ORDER BY since, task_id LIMIT $2) AS w \
+       JOIN tasks AS t ON t.tenant = $1 AND t.task_id = w.task_id) AS i \
+     WINDOW same AS (PARTITION BY i.holder, i.used_up)) AS grouped \
    WHERE place = 1 ORDER BY since, task_id LIMIT $3";
 
 /// Tasks among the newest that run and have no open handoff, by holder. Parameters: tenant, rows, groups.

@@ -11,6 +11,11 @@ use handoffd_core::domain::task::{Task, TaskStatus};
 /// The columns, as a statement lists them.
 pub(in crate::store) const TASK: &str = TASKS.list;
 
+/// The cost of a task, as [`Task::cost`]. A row of an older version has only the figure of its last message.
+pub(in crate::store) const COST: &str = "COALESCE(cost_nanos, spent_nanos)";
+/// The rest of a task's budget, as [`Task::left`]. A row of an older version has only the figure of its last message.
+pub(in crate::store) const LEFT: &str = "COALESCE(left_nanos, remaining_nanos)";
+
 table! {
     TASKS: Task = "tasks" by 2 {
         "tenant" Text: |task| &task.tenant,
@@ -30,6 +35,9 @@ table! {
         "topped_up_nanos" Long: |task| task.topped_up.0,
         "opened_by" Text fixed: |task| task.opened_by.as_ref(),
         "course" Text: |task| task.course.to_text(),
+        // For lists; see `COST` and `LEFT`.
+        "cost_nanos" Long: |task| task.cost().0,
+        "left_nanos" Long: |task| task.left().0,
         // Bound by the batch, which has made the text already; see `budget_column`.
         "funds" Text: |_task| None::<&str>,
     }
