@@ -13,10 +13,10 @@ use super::document::{Published, published};
 use super::routing::{get, on};
 use super::{
     Api, access_report, agents, allowlist, attempts, attention, audit, blame, bulk, caps,
-    checkpoints, claims, contracts, cost, costs, data_subjects, dead_letters, docs, escalations,
-    events, handoffs, history, inbox, keys, layer, legal_holds, matching, once, prompt, queries,
-    questions, receivers, refusals, schemas, service, sessions, streams, subscriptions, tasks,
-    tiles, trace, transports, users, verdicts, what_if, why, withheld,
+    checkpoints, claims, contracts, cost, costs, data_subjects, dead_letters, docs, erasures,
+    escalations, events, handoffs, heads, history, inbox, keys, layer, legal_holds, matching, once,
+    prompt, queries, questions, receivers, refusals, schemas, service, sessions, streams,
+    subscriptions, tasks, tiles, trace, transports, users, verdicts, what_if, why, withheld,
 };
 
 #[derive(OpenApi)]
@@ -132,6 +132,7 @@ macro_rules! table {
             .routes($routes!(dead_letters::list))
             .routes($routes!(dead_letters::get))
             .routes($routes!(audit::tree_head))
+            .routes($routes!(heads::list))
             .routes($routes!(audit::records))
             .routes($routes!(audit::inclusion))
             .routes($routes!(audit::consistency))
@@ -159,6 +160,7 @@ macro_rules! table {
             .routes($routes!(bulk::resolve_escalations))
             .routes($routes!(access_report::report, data_subjects::erase))
             .routes($routes!(data_subjects::get_erasure))
+            .routes($routes!(erasures::list))
             .routes($routes!(legal_holds::list))
             .routes($routes!(legal_holds::place, legal_holds::get, legal_holds::release))
             .routes($routes!(service::schemas))

@@ -81,6 +81,18 @@ both! {
         let records = String::from_utf8_lossy(&verified.stdout).into_owned();
         assert!(records.contains("(5 erased)"), "{records}");
         assert!(broker.metric("handoff_personal_data_erased_total").await >= 5);
+
+        // The list of all has the record that certifies it, and no person.
+        erase(&broker.admin, "/data-subjects/customer-8?scope=messages", json!({})).await.expect(200);
+        let listed = broker.admin.pages("/erasures", 1, "erasureId").await;
+        assert_eq!(listed.len(), 2, "{listed:?}");
+        let item = &listed[1];
+        for member in ["erasureId", "status", "scope", "reason", "subjectCommitment", "held", "erased", "requestedAt", "erasedAt"] {
+            assert_eq!(item[member], done[member], "{member}");
+        }
+        assert_eq!(item["leafIndex"], done["receipt"]["leafIndex"]);
+        assert!(item["subjectId"].is_null() && item["subjectSalt"].is_null() && item["record"].is_null(), "{item}");
+        a.api.get("/erasures").await.refused(403, "FORBIDDEN");
     }
 
     async fn a_receiver_entitled_gets_what_is_left(broker: Broker) {

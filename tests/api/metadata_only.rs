@@ -37,7 +37,7 @@ const CLASSES: [(Class, &str); 4] = [
         Open,
         "cancelTasks discardDeadLetters getAllowlist getCheckpointNote getConsistencyProof getContract getHandoffTargets \
         getAgent getInclusionProof getLogCheckpoint getLogTile getPayloadSchema getReceiver getSubscription getTaskCost getTile getTrace getTreeHead \
-        lintContracts listAgents listCaps listContracts listCosts listPayloadSchemaVersions listPayloadSchemas listReceivers listRecords \
+        lintContracts listAgents listCaps listContracts listCosts listPayloadSchemaVersions listPayloadSchemas listPublishedHeads listReceivers listRecords \
         listSubscriptions listTransports listTreeKeys metrics patchAgent resolveEscalations testDelivery watchTask changeSubscription",
     ),
     (
@@ -51,7 +51,7 @@ const CLASSES: [(Class, &str); 4] = [
         "acceptHandoff addHandoffTarget answerHandoff appendChunks askHandoff comparePayloadSchema completeHandoff completeTask \
         createAgent createKey createSubscription deleteAgent deleteCap deleteSubscription endSession eraseDataSubject failHandoff \
         getBlame getCheckpoint getDataSubject getErasure getHandoffTool getHistory getLegalHold getPrompt getQuestionPrompt \
-        getResultPrompt heartbeatHandoff listChunks listKeys listLegalHolds listSessions matchAgents placeLegalHold pollInbox putCap \
+        getResultPrompt heartbeatHandoff listChunks listErasures listKeys listLegalHolds listSessions matchAgents placeLegalHold pollInbox putCap \
         putCheckpoint putContract putHandoffTargets putPayloadSchema rejectHandoff releaseDeadLetter releaseDeadLetters \
         releaseLegalHold removeHandoffTarget replaySubscription revokeKey rotateSecret rotateSubscriptionSecret searchUser \
         submitHandoff takeOverHandoff validateHandoff whatIf",

@@ -91,6 +91,7 @@ both! {
                 "GET /handoffs/{handoffId}/history from" => query(format!("{}/history?from=9999", message.path())),
                 "GET /attention cursor" => ("/attention?cursor=zzzz".to_owned(), None, false),
                 "GET /receivers cursor" => ("/receivers?cursor=zzzz".to_owned(), None, false),
+                "GET /erasures cursor" => ("/erasures?cursor=zzzz".to_owned(), None, false),
                 "GET /legal-holds cursor" => ("/legal-holds?cursor=zzzz".to_owned(), None, false),
                 "GET /subscriptions/{subscriptionId}/deliveries before" => query(format!("/subscriptions/{subscription}/deliveries?before=9999")),
                 "GET /tasks cursor" => query(format!("/tasks?cursor={cursor}")),

@@ -203,6 +203,15 @@ pub async fn a_log_that_was_cut_and_grew_anew_fits_no_head_that_was_kept(site: A
         1
     })
     .await;
+    until(PATIENCE, "each place has all of the log", async || {
+        let heads: Value = serde_json::from_str(&get(&broker, "/audit/heads").await).unwrap();
+        let places = heads["places"].as_array().unwrap();
+        let whole = |place: &&Value| place["treeSize"] == now && place["late"] == false;
+        let witnessed = json!({ "treeSize": now, "witnesses": [NAME] });
+        let done = places.iter().filter(whole).count() == 3 && heads["witnessed"] == witnessed;
+        usize::from(!done)
+    })
+    .await;
     broker.stop().await;
     site.back_up().await;
 

@@ -16,11 +16,8 @@ use handoffd_store::store::receivers::BreakerRow;
 use handoffd_store::store::{AgentRow, Store, StoreError};
 
 use crate::directory::Agents;
-use crate::tree::PublishedHeads;
+use crate::tree::{LATE_AFTER_INTERVALS, PublishedHeads};
 use crate::why::key_uses;
-
-/// Intervals of publishing after which a place without the last tree head is late: more than one attempt failed.
-const LATE_AFTER_INTERVALS: u32 = 3;
 
 /// The part that the answering broker knows and the store does not.
 pub struct BrokerSituation<'a> {

@@ -172,11 +172,24 @@ pub struct PublishedHeads(RwLock<HashMap<String, BTreeMap<usize, PlaceHead>>>);
 
 /// The part of a log that a place has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct PlaceHead {
-    kind: &'static str,
-    size: u64,
+pub struct PlaceHead {
+    /// Kind of the place.
+    pub kind: &'static str,
+    /// Records in the last head that it took; 0 without one.
+    pub size: u64,
     /// When the place last had all of the log; where it never had, when this broker first tried.
-    at: Micros,
+    pub at: Micros,
+}
+
+/// Intervals of publishing after which a place without the last tree head is late: more than one attempt failed.
+pub const LATE_AFTER_INTERVALS: u32 = 3;
+
+impl PlaceHead {
+    /// Whether the place has lacked records of a log of this size for more than `allowed`.
+    #[must_use]
+    pub fn is_late(&self, size: u64, now: Micros, allowed: Duration) -> bool {
+        self.size < size && now.since(self.at) > allowed
+    }
 }
 
 impl PublishedHeads {
@@ -199,12 +212,18 @@ impl PublishedHeads {
         heads.entry(place).or_insert(PlaceHead { kind, size: 0, at });
     }
 
+    /// The parts of a log that places have, in the order of the setting.
+    #[must_use]
+    pub fn list(&self, log: &str) -> Vec<PlaceHead> {
+        let logs = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        logs.get(log).map(|heads| heads.values().copied().collect()).unwrap_or_default()
+    }
+
     /// The place that has lacked records of a log of this size for longest, where that is more than `allowed`.
     #[must_use]
     pub fn late(&self, log: &str, size: u64, now: Micros, allowed: Duration) -> Option<LateHead> {
         let logs = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let lacking = logs.get(log)?.values();
-        let lacking = lacking.filter(|head| head.size < size && now.since(head.at) > allowed);
+        let lacking = logs.get(log)?.values().filter(|head| head.is_late(size, now, allowed));
         let PlaceHead { kind, size: published, at: since } = *lacking.min_by_key(|head| head.at)?;
         Some(LateHead { place: kind, published, size, since })
     }
@@ -238,6 +257,14 @@ impl CosignedHeads {
             *head = CosignedHead { size, note: note.to_owned(), lines: BTreeMap::new() };
         }
         head.lines.insert(witness.to_owned(), line.to_owned());
+    }
+
+    /// The size of the newest note, and the names of the witnesses that cosigned it.
+    #[must_use]
+    pub fn signers(&self, log_id: &str) -> Option<(u64, Vec<String>)> {
+        let heads = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let head = heads.get(log_id)?;
+        Some((head.size, head.lines.keys().cloned().collect()))
     }
 
     /// The newest note with all its cosignatures.

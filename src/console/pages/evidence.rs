@@ -1,10 +1,12 @@
-//! `/console/evidence`: the tree head, the newest records, and legal holds.
+//! `/console/evidence`: tree heads in and outside the database, the newest records, erasures, and legal holds.
 
 use axum::response::Response;
 
 use super::super::desk::{Desk, Refusal};
+use super::super::frame::link;
 use super::super::json::Json;
 use super::super::sheet::{Cell, Content, Facts, Quote, Sheet, Table};
+use super::super::text;
 use super::{agent, handoff_id, task};
 
 /// Records of a page.
@@ -18,11 +20,14 @@ pub(crate) async fn page(desk: Desk) -> Response {
 async fn make(desk: &Desk) -> Result<Sheet, Refusal> {
     let head = desk.get(&["audit", "tree-head"], &[]).await.unwrap_or_default();
     let keys = desk.get(&["audit", "keys"], &[]).await.unwrap_or_default();
-    // Holds name persons.
-    let holds = if desk.reads_contents() {
-        desk.get(&["legal-holds"], &[("limit", "50")]).await?
+    let heads = desk.get(&["audit", "heads"], &[]).await.unwrap_or_default();
+    // Holds name persons, and codes of erasures may.
+    let (holds, erasures) = if desk.reads_contents() {
+        let pairs = [("limit", "50"), ("cursor", desk.query.get("erasures"))];
+        let holds = desk.get(&["legal-holds"], &pairs[..1]).await?;
+        (holds, desk.get(&["erasures"], &pairs).await?)
     } else {
-        Json::Null
+        (Json::Null, Json::Null)
     };
     let size = head.count("treeSize");
     let last = (size - RECORDS).max(0);
@@ -35,6 +40,7 @@ async fn make(desk: &Desk) -> Result<Sheet, Refusal> {
         ("Root hash", Cell::excerpt(head.get("rootHash"), 10)),
         ("Keys", Cell::count(keys.list("keys").len())),
         ("Holds", Cell::count(holds.list("items").len())),
+        ("Last check", last_check(desk, &heads)),
     ]);
     let mut table = records_table(desk, &records);
     if from > 0 {
@@ -48,10 +54,78 @@ async fn make(desk: &Desk) -> Result<Sheet, Refusal> {
         .lead("The log is an append-only Merkle tree. A bundle of a task checks offline by handoffd verify.")
         .part("head", "", Content::Figures(figures))
         .part("treeHead", "Tree head", Content::Quotes(vec![signed]))
+        .part("heads", "Heads outside the database", Content::Table(head_table(desk, &heads)))
         .part("records", "Records", Content::Table(table))
+        .part("erasures", "Erasures", Content::Table(erasure_table(desk, &erasures)))
         .part("holds", "Legal holds", Content::Table(hold_table(desk, &holds)))
         .with([desk.may("place-hold", &[])])
         .part("keys", "Keys of the log", Content::Table(key_table(desk, &keys))))
+}
+
+/// The latest time at which the log was found to continue a head outside the database.
+fn last_check(desk: &Desk, heads: &Json) -> Cell {
+    let places = heads.list("places").iter().filter(|place| place.count("treeSize") > 0);
+    let newest = places.max_by_key(|place| text::micros(place.text("checkedAt")));
+    newest.map_or_else(
+        || Cell::said("None"),
+        |place| Cell::time(place.get("checkedAt"), desk.now, ""),
+    )
+}
+
+fn head_table(desk: &Desk, heads: &Json) -> Table {
+    let columns =
+        [("kind", "Place"), ("treeSize", "Records"), ("state", ""), ("checkedAt", "Checked")];
+    let empty = "No tree head has been published since the broker's start.";
+    let places = heads.list("places").iter().map(|place| {
+        let state = match (place.flag("late"), place.count("treeSize")) {
+            (true, _) => Cell::mark("Late", "bad"),
+            (false, 0) => Cell::mark("Waits", "warn"),
+            _ => Cell::mark("Continues", "good"),
+        };
+        let checked = Cell::time(place.get("checkedAt"), desk.now, "");
+        vec![Cell::text(place.get("kind")), Cell::number(place.get("treeSize")), state, checked]
+    });
+    let witnessed = heads.get("witnessed");
+    let witnesses = witnessed.list("witnesses").iter().map(|name| {
+        let size = Cell::number(witnessed.get("treeSize"));
+        vec![Cell::code(name), size, Cell::mark("Cosigned", "good"), Cell::default()]
+    });
+    Table::of(&columns, empty).rows(places.chain(witnesses))
+}
+
+fn erasure_table(desk: &Desk, erasures: &Json) -> Table {
+    let columns = [
+        ("erasureId", "Erasure"),
+        ("status", "Status"),
+        ("scope", "Scope"),
+        ("reason", "Reason"),
+        ("erased", "Erased"),
+        ("requestedAt", "Asked for"),
+        ("erasedAt", "Done"),
+        ("leafIndex", "Certified by"),
+    ];
+    let rows = erasures.list("items").iter().map(|erasure| {
+        let erased = ["personalData", "contents", "checkpoints"];
+        let erased: i64 = erased.iter().map(|name| erasure.get("erased").count(name)).sum();
+        let leaf = erasure.get("leafIndex");
+        let record = link(&["evidence"], &[("from", leaf.as_text())]);
+        vec![
+            Cell::id(erasure.get("erasureId")),
+            Cell::status(erasure.get("status")),
+            Cell::text(erasure.get("scope")),
+            Cell::code(erasure.get("reason")),
+            Cell::said(erased.to_string()),
+            Cell::time(erasure.get("requestedAt"), desk.now, ""),
+            Cell::time(erasure.get("erasedAt"), desk.now, ""),
+            if leaf.is_null() { Cell::default() } else { Cell::number(leaf).linked(record) },
+        ]
+    });
+    let mut table = Table::of(&columns, "Nothing has been erased.").rows(rows);
+    let cursor = erasures.text("nextCursor");
+    if !cursor.is_empty() {
+        table.next = desk.here_with(&[("erasures", cursor)]);
+    }
+    table
 }
 
 fn records_table(desk: &Desk, records: &Json) -> Table {

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use handoffd_core::domain::escalation::Escalation;
 use handoffd_core::domain::handoff::{CheckpointRef, DeliveryMode, Handoff};
 use handoffd_core::domain::ids::{
-    AgentId, ContentId, EscalationId, ExecutionId, HandoffId, Micros, TaskId, TenantId,
+    AgentId, ContentId, ErasureId, EscalationId, ExecutionId, HandoffId, Micros, TaskId, TenantId,
 };
 use handoffd_core::domain::progress::Edge;
 use handoffd_core::domain::task::Task;
@@ -370,6 +370,13 @@ pub trait ErasureStore: Send + Sync {
         &self,
         tenant: &TenantId,
         subject_key: &[u8; 32],
+    ) -> Result<Vec<ErasureRow>>;
+    /// Erasures by id, whose order is that of time, the newest first; those before `before` if given.
+    async fn list_newest_erasures(
+        &self,
+        tenant: &TenantId,
+        before: Option<ErasureId>,
+        limit: i64,
     ) -> Result<Vec<ErasureRow>>;
     /// Unfinished erasures of all tenants without progress since `cutoff`.
     async fn list_unfinished_erasures(&self, cutoff: Micros) -> Result<Vec<ErasureKey>>;

@@ -109,6 +109,10 @@ export class Audit extends Service {
   treeHead(options?: CallOptions): Promise<Answer<"getTreeHead">> {
     return this.transport.call("getTreeHead", options);
   }
+  /** How far tree heads are outside the database, and the newest head that a witness cosigned. */
+  heads(options?: CallOptions): Promise<Answer<"listPublishedHeads">> {
+    return this.transport.call("listPublishedHeads", options);
+  }
   /** The latest cosigned tree head as a signed note. */
   async checkpointNote(options?: CallOptions): Promise<string> {
     return (await this.transport.send("getCheckpointNote", { accept: "text/plain", ...options })).text();
@@ -210,6 +214,10 @@ export class DataSubjects extends Service {
     query: Query_<"eraseDataSubject"> = {},
   ): Promise<Answer<"eraseDataSubject">> {
     return this.transport.call("eraseDataSubject", { path: { subjectId }, body, ...split(query) });
+  }
+  /** One page of erasures without the persons, the newest first. */
+  erasures(query: Query_<"listErasures"> = {}): Promise<Answer<"listErasures">> {
+    return this.transport.call("listErasures", split(query));
   }
   /** One erasure: its state, and the certificate once it is complete. */
   erasure(subjectId: string, erasureId: string, options?: CallOptions): Promise<Answer<"getErasure">> {

@@ -20,7 +20,7 @@ use crate::store::{
 use async_trait::async_trait;
 use handoffd_core::domain::escalation::Escalation;
 use handoffd_core::domain::handoff::{CheckpointRef, DeliveryMode, Handoff};
-use handoffd_core::domain::ids::{AgentId, ContentId, Micros, TaskId, TenantId};
+use handoffd_core::domain::ids::{AgentId, ContentId, ErasureId, Micros, TaskId, TenantId};
 use handoffd_core::domain::progress::Edge;
 use handoffd_core::domain::task::Task;
 use handoffd_core::evidence::append::AppendedRecords;
@@ -556,6 +556,15 @@ impl ErasureStore for MemoryStore {
         &self,
         _tenant: &TenantId,
         _subject_key: &[u8; 32],
+    ) -> Result<Vec<ErasureRow>> {
+        absent()
+    }
+
+    async fn list_newest_erasures(
+        &self,
+        _tenant: &TenantId,
+        _before: Option<ErasureId>,
+        _limit: i64,
     ) -> Result<Vec<ErasureRow>> {
         absent()
     }

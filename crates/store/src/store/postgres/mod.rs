@@ -28,7 +28,7 @@ use crate::store::{
 };
 use handoffd_core::domain::escalation::Escalation;
 use handoffd_core::domain::handoff::{CheckpointRef, DeliveryMode, Handoff};
-use handoffd_core::domain::ids::{AgentId, ContentId, Micros, TaskId, TenantId};
+use handoffd_core::domain::ids::{AgentId, ContentId, ErasureId, Micros, TaskId, TenantId};
 use handoffd_core::domain::progress::Edge;
 use handoffd_core::domain::task::Task;
 use handoffd_core::evidence::append::AppendedRecords;
@@ -624,6 +624,15 @@ impl ErasureStore for PostgresStore {
         subject_key: &[u8; 32],
     ) -> Result<Vec<ErasureRow>> {
         answered(erasures::list(self, tenant, subject_key)).await
+    }
+
+    async fn list_newest_erasures(
+        &self,
+        tenant: &TenantId,
+        before: Option<ErasureId>,
+        limit: i64,
+    ) -> Result<Vec<ErasureRow>> {
+        answered(erasures::list_newest(self, tenant, before, limit)).await
     }
 
     async fn list_unfinished_erasures(&self, cutoff: Micros) -> Result<Vec<ErasureKey>> {

@@ -26,7 +26,7 @@ use crate::store::{
 };
 use handoffd_core::domain::escalation::Escalation;
 use handoffd_core::domain::handoff::{CheckpointRef, DeliveryMode, Handoff};
-use handoffd_core::domain::ids::{AgentId, ContentId, Micros, TaskId, TenantId};
+use handoffd_core::domain::ids::{AgentId, ContentId, ErasureId, Micros, TaskId, TenantId};
 use handoffd_core::domain::progress::Edge;
 use handoffd_core::domain::task::Task;
 use handoffd_core::evidence::append::AppendedRecords;
@@ -456,6 +456,15 @@ impl ErasureStore for SqliteStore {
         subject_key: &[u8; 32],
     ) -> Result<Vec<ErasureRow>> {
         erasures::list(self, tenant, subject_key).await
+    }
+
+    async fn list_newest_erasures(
+        &self,
+        tenant: &TenantId,
+        before: Option<ErasureId>,
+        limit: i64,
+    ) -> Result<Vec<ErasureRow>> {
+        erasures::list_newest(self, tenant, before, limit).await
     }
 
     async fn list_unfinished_erasures(&self, cutoff: Micros) -> Result<Vec<ErasureKey>> {

@@ -4,7 +4,7 @@ use crate::store::Result;
 use crate::store::erasure::{ErasureKey, ErasureRow, ErasureStatus};
 use crate::store::query::{Database, Row, Statement};
 use crate::store::rows::{get, hash32, micros, micros_opt, parse, state};
-use handoffd_core::domain::ids::{Micros, TenantId};
+use handoffd_core::domain::ids::{ErasureId, Micros, TenantId};
 use handoffd_core::evidence::erasure::ErasureScope;
 
 /// Most erasures in a list.
@@ -54,6 +54,22 @@ pub(in crate::store) async fn list<D: Database>(
          ORDER BY requested_at, erasure_id LIMIT $3"
     );
     db.list(Statement::new(text).bind(tenant).bind(subject_key).bind(MOST), decode).await
+}
+
+/// See [`crate::store::ErasureStore::list_newest_erasures`].
+pub(in crate::store) async fn list_newest<D: Database>(
+    db: &D,
+    tenant: &TenantId,
+    before: Option<ErasureId>,
+    limit: i64,
+) -> Result<Vec<ErasureRow>> {
+    let text = format!(
+        "SELECT {ERASURE} FROM erasures WHERE tenant = $1 AND erasure_id < $2 \
+         ORDER BY erasure_id DESC LIMIT $3"
+    );
+    // Ids are hexadecimal: `g` comes after all of them.
+    let before = before.map_or_else(|| "g".to_owned(), |id| id.to_string());
+    db.list(Statement::new(text).bind(tenant).bind(before).bind(limit), decode).await
 }
 
 /// See [`crate::store::ErasureStore::list_unfinished_erasures`].
