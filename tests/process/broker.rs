@@ -89,7 +89,10 @@ impl Broker {
     /// [`Broker::start`] of another build, where one is named.
     pub async fn start_of(site: &Site, binary: Option<&OsStr>, settings: &[(&str, &str)]) -> Self {
         let Some(binary) = binary else { return Self::start(site, settings).await };
-        Self::spawn(site.command_of(binary, settings), LINES)
+        let mut command = site.command_of(binary, settings);
+        // 0.3.0 does not know it, and refuses an unknown setting.
+        command.env_remove("HANDOFFD_RECOVERY__START_GRACE_MS");
+        Self::spawn(command, LINES)
             .await
             .unwrap_or_else(|ended| panic!("the broker ended: {ended}"))
     }
