@@ -98,6 +98,11 @@ async fn every_claim_that_a2a_expresses_holds_at_the_a2a_door_through_a_kill() {
 async fn a_system_with_a_worker_of_its_own_is_driven_by_a_form_and_delivers_to_the_kit() {
     let queue = queue::start().await;
     let map = queue.folder.path().join("map.yaml");
+    std::fs::write(&map, &queue.agent_map).unwrap();
+    let only = ["delivered", "latency"].map(str::to_owned).to_vec();
+    let of_agent = Args { map: Some(map.clone()), only, ..args(&queue.url, "") };
+    // The agent's answer is a message, and the kit has no task to look at.
+    assert_eq!(certify(&of_agent).await.passed, 2);
     std::fs::write(&map, &queue.map).unwrap();
     let only = ["delivered", "retried", "repeat", "latency", "contract"];
     let args = Args {

@@ -1,4 +1,5 @@
-//! The smallest queue with a worker: jobs by HTTP in a form of its own, a worker that sends each to the kit, again where it failed.
+//! Two of the smallest systems that take tasks: a queue with a worker, by HTTP in a form of its own, which sends each job to the kit, again
+//! where it failed; and an A2A agent that sends the task at once and answers with a message.
 
 use std::collections::HashMap;
 use std::net::TcpListener as Std;
@@ -19,8 +20,10 @@ type Jobs = Arc<Mutex<HashMap<u64, &'static str>>>;
 /// A queue that runs until it is dropped.
 pub struct Queue {
     pub url: String,
-    /// The mapping file by which the kit drives it.
+    /// The mapping file by which the kit drives the queue.
     pub map: String,
+    /// The mapping file by which it drives the agent.
+    pub agent_map: String,
     pub folder: TempDir,
     tasks: [tokio::task::JoinHandle<()>; 2],
 }
@@ -69,7 +72,18 @@ pub async fn start() -> Queue {
             (StatusCode::CREATED, Json(json!({ "job": { "number": number } })))
         }
     };
+    let agent = {
+        let (client, receiver) =
+            (reqwest::Client::builder().no_proxy().build().unwrap(), format!("http://{receiver}/"));
+        move |Json(asked): Json<Value>| async move {
+            let sent = client.post(receiver).json(&asked["message"]).send().await.unwrap();
+            assert!(sent.status().is_success());
+            let parts = json!([{ "text": "done" }]);
+            Json(json!({ "message": { "messageId": "m", "role": "ROLE_AGENT", "parts": parts } }))
+        }
+    };
     let router = Router::new()
+        .route("/message:send", post(agent))
         .route("/queue", post(submit).get(|| async { "alive" }))
         .route("/queue/{id}", get(show))
         .with_state(jobs.clone());
@@ -80,5 +94,7 @@ pub async fn start() -> Queue {
          body: {{payload: {{ref: '{{id}}', text: '{{text}}', state: '{{state}}'}}}}\n\
          statuses: {{waiting: PENDING, finished: COMPLETED}}\nreceiver: {{listen: '{receiver}', id: /payload/ref}}\n"
     );
-    Queue { url, map, folder: tempfile::tempdir().unwrap(), tasks: [serving, working] }
+    let agent_map =
+        format!("speaks: a2a\nalive: /queue\nreceiver: {{listen: '{receiver}', id: /messageId}}\n");
+    Queue { url, map, agent_map, folder: tempfile::tempdir().unwrap(), tasks: [serving, working] }
 }

@@ -17,6 +17,9 @@ use crate::receiver::Receiver;
 
 /// Longest wait for one answer. A broker that is slower than this does not answer.
 const ANSWER: Duration = Duration::from_secs(90);
+/// Longest time that the kit keeps a connection without a request: shorter than common servers do, so that none closes one that
+/// the kit is about to use.
+const IDLE: Duration = Duration::from_secs(2);
 /// Longest wait for a state that the broker reaches by itself.
 pub(crate) const REACHED: Duration = Duration::from_mins(2);
 /// Pause between two looks at a state.
@@ -27,7 +30,7 @@ const POLL: Duration = Duration::from_millis(10);
 const POLL_MAX: Duration = Duration::from_millis(640);
 /// Longest wait for a verdict.
 const VERDICT: Duration = Duration::from_mins(1);
-/// Stands for the id of a message that an A2A agent answered with a message: it made no task, and the work is done.
+/// In place of the id of a message that an A2A agent answered with a message: it made no task, and the work is done.
 const AT_ONCE: &str = "answered at once";
 /// The good ends of a delivery.
 pub(crate) const SETTLED: [&str; 2] = ["ACCEPTED", "COMPLETED"];
@@ -118,8 +121,10 @@ impl Broker {
         let unreachable = |why: String| CertifyError::Unreachable { url: url.to_owned(), why };
         // A broker of another process-wide setting may be there already; either serves.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let client =
-            reqwest::Client::builder().timeout(ANSWER).redirect(reqwest::redirect::Policy::none());
+        let client = reqwest::Client::builder()
+            .timeout(ANSWER)
+            .pool_idle_timeout(IDLE)
+            .redirect(reqwest::redirect::Policy::none());
         let client = client.build().map_err(|err| unreachable(err.to_string()))?;
         let run = clock::id().simple().to_string()[..8].to_owned();
         let base = url.trim_end_matches('/').to_owned();
@@ -270,7 +275,7 @@ impl Broker {
     /// A sender and a receiver at that webhook.
     pub(crate) async fn pair(&self, receiver: &Receiver) -> Result<(Agent, Agent), String> {
         if self.map.receiver.is_some() {
-            // The system has its worker: nobody is registered.
+            // The system has its own worker: no agent is registered.
             let agent = |role: &str| Agent {
                 id: role.to_owned(),
                 key: self.key.clone(),
@@ -294,7 +299,7 @@ impl Broker {
         Ok((a, b))
     }
 
-    /// Submits a message. What another protocol took is 202, and a repeat is one that got the same id again.
+    /// Submits a message. A message that another protocol took has the status 202 here, and a repeat is one that got the same id again.
     pub(crate) async fn submit(&self, agent: &Agent, message: &Message) -> Result<Answer, String> {
         let path = self.submit_path(message);
         let body = self.map.submission(message);

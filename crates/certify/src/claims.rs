@@ -37,12 +37,12 @@ pub struct Claim {
     pub promise: &'static str,
     /// The section of the specification, or the seed document, that states it.
     pub source: &'static str,
-    /// What a broker must speak, so that the kit can examine the claim.
+    /// The protocol by which the kit can examine the claim.
     pub needs: Needs,
     pub(crate) check: fn(&Bench) -> Checking<'_>,
 }
 
-/// What the check of a claim asks of the broker's protocol.
+/// The demands of a check on the broker's protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
     /// The canonical API: no other protocol of the kit has words for the claim.

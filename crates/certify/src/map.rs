@@ -58,7 +58,7 @@ struct Written {
     not_claimed: Vec<String>,
 }
 
-/// The mapping. Each member that a file leaves out has the value of what the broker speaks.
+/// The mapping. Each member that a file leaves out has the protocol's value.
 #[derive(Debug, Clone)]
 pub struct Map {
     pub speaks: Speaks,

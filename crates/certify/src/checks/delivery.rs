@@ -62,9 +62,9 @@ pub(crate) async fn retried(bench: &Bench) -> Result<String, String> {
     let message = Message::first(&a, &b);
     bench.broker.submit(&a, &message).await?.expect(202, "a submission")?;
     bench.broker.becomes(&bench.broker.handoff_path(&message), &SETTLED).await?;
-    let own = [message.id().to_owned(), bench.broker.id_of(&message)];
+    let ids = [message.id().to_owned(), bench.broker.id_of(&message)];
     let mut log = receiver.log();
-    log.retain(|delivery| own.contains(&delivery.handoff));
+    log.retain(|delivery| ids.contains(&delivery.handoff));
     ensure(log.len() == 3, || format!("{} deliveries instead of 3", log.len()))?;
     let same = log.iter().all(|delivery| delivery.id == log[0].id && !delivery.id.is_empty());
     ensure(same, || "the attempts have different webhook ids".to_owned())?;
