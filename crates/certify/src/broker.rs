@@ -105,6 +105,15 @@ impl Answer {
     }
 }
 
+/// The innermost cause of an error: the outer ones of a request name its address alone.
+fn cause(err: &reqwest::Error) -> String {
+    let mut innermost: &dyn std::error::Error = err;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    format!("the request failed: {innermost}")
+}
+
 /// The beginning of a long text.
 pub(crate) fn short(text: &str) -> String {
     const SHOWN: usize = 200;
@@ -185,7 +194,7 @@ impl Broker {
         if let Some(body) = body {
             request = request.header("content-type", "application/json").body(body);
         }
-        let response = request.send().await.map_err(|err| format!("{path}: {err}"))?;
+        let response = request.send().await.map_err(|err| format!("{path}: {}", cause(&err)))?;
         let status = response.status();
         let replayed =
             response.headers().get("idempotency-replayed").is_some_and(|value| value == "true");
@@ -207,9 +216,16 @@ impl Broker {
         }
     }
 
-    /// Reads under the operator's key.
+    /// Reads under the operator's key; once more where the connection failed, which says nothing of the broker's state.
     pub(crate) async fn get(&self, path: &str) -> Result<Answer, String> {
-        self.request(Method::GET, path, self.operator(), &[], None).await
+        let read = || self.request(Method::GET, path, self.operator(), &[], None);
+        match read().await {
+            Ok(answer) => Ok(answer),
+            Err(_) => {
+                tokio::time::sleep(LOOK).await;
+                read().await
+            }
+        }
     }
 
     /// The bytes of an answer, under the operator's key.
