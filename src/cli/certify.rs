@@ -1,6 +1,7 @@
 //! `handoffd certify URL`: drives a broker from outside, claim by claim (`crates/certify`).
 
 use handoffd_certify::args::Form;
+use handoffd_certify::map::Map;
 use handoffd_certify::{Args, CertifyError};
 
 use super::answer::answer;
@@ -16,7 +17,7 @@ pub(super) async fn run(mut args: Args, config: Config, output: Output) -> Exit 
     if args.verifier.is_none() {
         args.verifier = own_verifier();
     }
-    if !args.list {
+    if !args.list && (args.key.is_some() || args.key_file.is_some() || !is_keyless(&args)) {
         match key_for(Some(&args.url), args.key_file.as_deref(), args.key.take(), &config) {
             Ok(key) => args.key = Some(key),
             Err(err) => {
@@ -30,11 +31,19 @@ pub(super) async fn run(mut args: Args, config: Config, output: Output) -> Exit 
         Err(err) => {
             eprintln!("handoffd: {err}");
             match err {
-                CertifyError::Unreachable { .. } => Exit::Unreachable,
+                CertifyError::Unreachable { .. } | CertifyError::Receiver { .. } => {
+                    Exit::Unreachable
+                }
                 CertifyError::File { .. } | CertifyError::UnknownClaim(_) => Exit::Usage,
             }
         }
     }
+}
+
+/// Whether the kit registers no agents with the broker: such a system may have no keys. A file that cannot be read is reported by the run.
+fn is_keyless(args: &Args) -> bool {
+    let map = args.map.as_deref().map(Map::read);
+    map.is_some_and(|read| read.is_ok_and(|map| map.receiver.is_some()))
 }
 
 /// `verify` of this program, as a command of the shell.

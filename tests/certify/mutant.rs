@@ -47,7 +47,8 @@ struct Asked {
 
 impl Asked {
     fn submits(&self) -> bool {
-        self.method == Method::POST && self.path == "/handoffs"
+        let path = self.path == "/handoffs" || self.path.ends_with("/message:send");
+        self.method == Method::POST && path
     }
 }
 
@@ -72,7 +73,8 @@ impl Said {
     }
 
     fn refuses(&self, code: &str) -> bool {
-        self.status.as_u16() >= 400 && self.body["reason"] == code
+        let a2a = &self.body["error"]["details"][0]["reason"];
+        self.status.as_u16() >= 400 && (self.body["reason"] == code || a2a == code)
     }
 }
 
@@ -81,6 +83,8 @@ impl Said {
 struct Seen {
     submissions: usize,
     deliveries: usize,
+    /// How often each message of A2A came.
+    messages: HashMap<String, usize>,
     /// Agent by key.
     agents: HashMap<String, String>,
     /// The last bad end of a handoff that the kit read.
@@ -308,6 +312,83 @@ pub static MUTANTS: &[Mutant] = &[
         }),
     },
     Mutant { breaks: "verifies altered evidence", claim: "tampering", change: Change::Verifier },
+];
+
+/// A task that no broker has.
+fn a2a_task() -> Value {
+    json!({ "task": { "id": "11111111-1111-4111-8111-111111111111", "status": { "state": "TASK_STATE_SUBMITTED" } } })
+}
+
+/// Lets a refusal of the A2A door by this code pass for a task.
+fn a2a_waves_through(answer: &mut Said, code: &str) {
+    if answer.refuses(code) {
+        answer.turn(200, a2a_task());
+    }
+}
+
+/// Brokers that break a promise at their A2A door.
+pub static A2A_MUTANTS: &[Mutant] = &[
+    Mutant {
+        breaks: "A2A: acknowledges one message of a hundred and drops it",
+        claim: "delivered",
+        change: Change::Instead(|proxy, incoming| {
+            let dropped = incoming.submits() && {
+                let mut seen = proxy.seen.lock().unwrap();
+                seen.submissions += 1;
+                seen.submissions == 100
+            };
+            dropped.then(|| Said::json(200, a2a_task()))
+        }),
+    },
+    Mutant {
+        breaks: "A2A: delivers one task of a hundred twice",
+        claim: "delivered",
+        change: Change::Again(|proxy| proxy.seen.lock().unwrap().deliveries == 50),
+    },
+    Mutant {
+        breaks: "A2A: makes another task of a repeated message",
+        claim: "repeat",
+        change: Change::Answer(|proxy, incoming, answer| {
+            if incoming.submits() && answer.body["task"].is_object() {
+                let message = incoming.body["message"]["messageId"].to_string();
+                let mut seen = proxy.seen.lock().unwrap();
+                let times = seen.messages.entry(message).or_default();
+                *times += 1;
+                if *times > 1 {
+                    drop(seen);
+                    answer.turn(200, a2a_task());
+                }
+            }
+        }),
+    },
+    Mutant {
+        breaks: "A2A: names no fault of a malformed message",
+        claim: "schema",
+        change: Change::Answer(|_, incoming, answer| {
+            if incoming.submits() && answer.status == StatusCode::BAD_REQUEST {
+                answer.turn(400, json!({ "error": { "code": 400, "message": "no" } }));
+            }
+        }),
+    },
+    Mutant {
+        breaks: "A2A: overlooks an injected order in one language",
+        claim: "injection",
+        change: Change::Answer(|_, incoming, answer| {
+            if incoming.body.to_string().contains("Ignoriere") {
+                a2a_waves_through(answer, "SAFETY_VIOLATION");
+            }
+        }),
+    },
+    Mutant {
+        breaks: "A2A: takes messages to any agent",
+        claim: "allowlist",
+        change: Change::Answer(|_, _, answer| a2a_waves_through(answer, "FORBIDDEN")),
+    },
+    Mutant {
+        breaks: "A2A: takes messages under an unknown key",
+        claim: "authenticated",
+        change: Change::Answer(|_, _, answer| a2a_waves_through(answer, "UNAUTHENTICATED")),
+    },
 ];
 
 /// A proxy that serves until it is dropped.

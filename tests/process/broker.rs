@@ -1,6 +1,7 @@
 //! A broker as a process of its own.
 
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
@@ -83,6 +84,17 @@ impl Broker {
     /// [`Broker::start`]; how it ended and its last words, where it ends instead.
     pub async fn launch(site: &Site, settings: &[(&str, &str)]) -> Result<Self, Ended> {
         Self::spawn(site.command(settings), LINES).await
+    }
+
+    /// [`Broker::start`] of another build, where one is named.
+    pub async fn start_of(site: &Site, binary: Option<&OsStr>, settings: &[(&str, &str)]) -> Self {
+        let Some(binary) = binary else { return Self::start(site, settings).await };
+        let mut command = site.command_of(binary, settings);
+        // 0.3.0 does not know it, and refuses an unknown setting.
+        command.env_remove("HANDOFFD_RECOVERY__START_GRACE_MS");
+        Self::spawn(command, LINES)
+            .await
+            .unwrap_or_else(|ended| panic!("the broker ended: {ended}"))
     }
 
     /// [`Broker::start`], with every line of its log kept.

@@ -44,6 +44,7 @@ mod queues;
 mod receiver;
 mod remote;
 mod remote_agent;
+mod rollouts;
 mod site;
 mod soak;
 mod stalls;
@@ -275,6 +276,15 @@ mod on_one_side {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn two_brokers_share_the_work_and_deliver_nothing_twice() {
         run(Side::Postgres, crate::pair::two_share_the_work_and_deliver_nothing_twice).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn each_of_two_brokers_is_replaced_under_load_and_nothing_is_lost() {
+        run(
+            Side::Postgres,
+            crate::rollouts::each_broker_is_replaced_under_load_and_nothing_is_lost,
+        )
+        .await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

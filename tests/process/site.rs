@@ -1,5 +1,6 @@
 //! A database for one case, and the commands that work on it.
 
+use std::ffi::OsStr;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -84,6 +85,11 @@ impl Site {
     pub fn command(&self, settings: &[(&str, &str)]) -> Command {
         let built = || env!("CARGO_BIN_EXE_handoffd").into();
         let binary = std::env::var_os("HANDOFFD_TEST_BINARY").unwrap_or_else(built);
+        self.command_of(&binary, settings)
+    }
+
+    /// [`Site::command`] of another build of the broker.
+    pub fn command_of(&self, binary: &OsStr, settings: &[(&str, &str)]) -> Command {
         let mut command = Command::new(binary);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("HANDOFFD_") {

@@ -29,9 +29,12 @@ pub struct Args {
     /// That key itself
     #[arg(long, env = "HANDOFFD_API_KEY", hide_env_values = true)]
     pub key: Option<String>,
-    /// A YAML file with the broker's paths and words, where they are not the canonical ones
+    /// A YAML file with what the broker speaks, its paths and its words, where they are not the canonical ones
     #[arg(long, value_name = "FILE")]
     pub map: Option<PathBuf>,
+    /// Examine also what the mapping file names as not claimed; the verdict stays `not claimed`, and the evidence says what was seen
+    #[arg(long)]
+    pub not_claimed_too: bool,
     /// Only these claims, by id
     #[arg(long, value_delimiter = ',', value_name = "CLAIM")]
     pub only: Vec<String>,

@@ -26,6 +26,7 @@ use crate::broker::Broker;
 use crate::claims::{CLAIMS, Check, Claim};
 use crate::hooks::Hooks;
 use crate::map::Map;
+use crate::receiver::Standing;
 use crate::report::{Outcome, Report, Verdict};
 
 pub use crate::args::Args;
@@ -39,6 +40,9 @@ pub enum CertifyError {
     /// A file could not be read or written.
     #[error("{file}: {why}")]
     File { file: String, why: String },
+    /// The kit cannot listen where the mapping file says that the worker delivers.
+    #[error("{why}")]
+    Receiver { why: String },
     /// A claim was named that the kit does not know.
     #[error("no claim is called {0}; `--list` names them")]
     UnknownClaim(String),
@@ -48,6 +52,8 @@ pub enum CertifyError {
 pub(crate) struct Bench {
     pub(crate) broker: Broker,
     pub(crate) hooks: Hooks,
+    /// The receiver of a system with a worker of its own.
+    pub(crate) standing: Option<Standing>,
     /// Handoffs of the checks that count.
     pub(crate) handoffs: usize,
     /// Submissions a second of the measurement.
@@ -64,14 +70,21 @@ pub async fn run(args: &Args, began: impl Fn(&Claim)) -> Result<Report, CertifyE
         None => Map::default(),
     };
     let claims = selected(&args.only)?;
+    let standing = match &map.receiver {
+        Some(place) => {
+            let cannot = |why| CertifyError::Receiver { why };
+            Some(Standing::start(place).await.map_err(cannot)?)
+        }
+        None => None,
+    };
     let broker = Broker::connect(&args.url, args.key.as_deref().unwrap_or_default(), map).await?;
     let product = broker.product.clone();
     let hooks = Hooks::of(args);
-    let bench = Bench { broker, hooks, handoffs: args.handoffs, rate: args.rate };
+    let bench = Bench { broker, hooks, standing, handoffs: args.handoffs, rate: args.rate };
     let mut outcomes = Vec::new();
     for claim in claims {
         began(claim);
-        outcomes.push(examine(&bench, claim).await);
+        outcomes.push(examine(&bench, claim, args.not_claimed_too).await);
     }
     Ok(Report::new(&args.url, product, outcomes))
 }
@@ -118,15 +131,25 @@ fn selected(only: &[String]) -> Result<Vec<&'static Claim>, CertifyError> {
         .collect())
 }
 
-/// Examines one claim. A check that stops early has failed, by the sentence with which it stopped.
-async fn examine(bench: &Bench, claim: &'static Claim) -> Outcome {
+/// Examines one claim. A check that stops early has failed, by the sentence with which it stopped. A claim that the broker does not
+/// make is examined only by request, and stays one that it does not make.
+async fn examine(bench: &Bench, claim: &'static Claim, not_claimed_too: bool) -> Outcome {
     let began = Instant::now();
-    if bench.broker.map.not_claimed.iter().any(|id| id == claim.id) {
+    if let Some(why) = claim.needs.lacking(&bench.broker.map) {
+        return Outcome::new(claim, Verdict::NotClaimed, why, began);
+    }
+    let claimed = !bench.broker.map.not_claimed.iter().any(|id| id == claim.id);
+    if !claimed && !not_claimed_too {
         return Outcome::new(claim, Verdict::NotClaimed, "the mapping file says so", began);
     }
-    match (claim.check)(bench).await {
-        Check::Holds(evidence) => Outcome::new(claim, Verdict::Pass, evidence, began),
-        Check::Broken(why) => Outcome::new(claim, Verdict::Fail, why, began),
-        Check::Unsupported(why) => Outcome::new(claim, Verdict::Unsupported, why, began),
+    let (verdict, evidence) = match (claim.check)(bench).await {
+        Check::Holds(evidence) => (Verdict::Pass, evidence),
+        Check::Broken(why) => (Verdict::Fail, why),
+        Check::Unsupported(why) => (Verdict::Unsupported, why),
+    };
+    if claimed {
+        return Outcome::new(claim, verdict, evidence, began);
     }
+    let seen = format!("examined all the same: {}: {evidence}", verdict.word());
+    Outcome::new(claim, Verdict::NotClaimed, seen, began)
 }

@@ -85,4 +85,21 @@ impl Message {
     pub(crate) fn task(&self) -> &str {
         self.text("taskId")
     }
+
+    fn agent(&self, side: &str) -> &str {
+        self.0[side]["agentId"].as_str().unwrap_or_default()
+    }
+
+    pub(crate) fn from(&self) -> &str {
+        self.agent("fromAgent")
+    }
+
+    pub(crate) fn to(&self) -> &str {
+        self.agent("toAgent")
+    }
+
+    /// The task and the summary as one text, for protocols that have one.
+    pub(crate) fn words(&self) -> String {
+        format!("{}\n\n{}", self.text("taskDescription"), self.text("conversationHistorySummary"))
+    }
 }

@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 use tokio::net::TcpListener;
 
+use crate::map::Fixed;
+
 /// One delivery as it came.
 #[derive(Debug, Clone)]
 pub(crate) struct Delivery {
@@ -32,6 +34,21 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
+    /// A delivery of a system with a worker of its own, which says where the ids are.
+    fn of_worker(place: &Fixed, headers: &HeaderMap, body: Bytes) -> Self {
+        let mut delivery = Self::of(headers, body);
+        let message = delivery.message();
+        let at = |pointer: &str| {
+            message.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+        };
+        delivery.handoff = at(&place.id);
+        delivery.id = match &place.delivery {
+            Some(pointer) => at(pointer),
+            None => delivery.handoff.clone(),
+        };
+        delivery
+    }
+
     fn of(headers: &HeaderMap, body: Bytes) -> Self {
         let header = |name: &str| {
             headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
@@ -104,26 +121,83 @@ struct Shared {
     script: Box<Script>,
 }
 
-/// A receiver that serves until it is dropped.
-pub(crate) struct Receiver {
-    pub(crate) url: String,
-    shared: Arc<Shared>,
-    server: tokio::task::JoinHandle<()>,
-}
+impl Shared {
+    fn new(script: impl Fn(&Delivery, usize) -> Say + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self { log: Mutex::new(Vec::new()), script: Box::new(script) })
+    }
 
-impl Drop for Receiver {
-    fn drop(&mut self) {
-        self.server.abort();
+    fn answer(&self, delivery: Delivery) -> Say {
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let earlier = log.iter().filter(|other| other.handoff == delivery.handoff).count();
+        let answer = (self.script)(&delivery, earlier);
+        log.push(delivery);
+        answer
     }
 }
 
+/// A server that ends when it is dropped.
+struct Server(tokio::task::JoinHandle<()>);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Serves a router at an address; returns the port.
+async fn serve(address: String, router: Router) -> Result<(Server, u16), String> {
+    let cannot = |err: std::io::Error| format!("a receiver cannot listen at {address}: {err}");
+    let listener = TcpListener::bind(&address).await.map_err(cannot)?;
+    let port = listener.local_addr().map_err(cannot)?.port();
+    let server = tokio::spawn(async move {
+        let _ = axum::serve(listener, router).await;
+    });
+    Ok((Server(server), port))
+}
+
+/// A receiver of one check.
+pub(crate) struct Receiver {
+    pub(crate) url: String,
+    shared: Arc<Shared>,
+    _server: Option<Server>,
+}
+
 async fn take(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Say {
-    let delivery = Delivery::of(&headers, body);
-    let mut log = shared.log.lock().unwrap_or_else(PoisonError::into_inner);
-    let earlier = log.iter().filter(|other| other.handoff == delivery.handoff).count();
-    let answer = (shared.script)(&delivery, earlier);
-    log.push(delivery);
-    answer
+    shared.answer(Delivery::of(&headers, body))
+}
+
+/// The receiver at a fixed address, which one check after the other uses.
+pub(crate) struct Standing {
+    current: Arc<Mutex<Arc<Shared>>>,
+    _server: Server,
+}
+
+type Worked = (Fixed, Arc<Mutex<Arc<Shared>>>);
+
+async fn take_worked(State(state): State<Arc<Worked>>, headers: HeaderMap, body: Bytes) -> Say {
+    let delivery = Delivery::of_worker(&state.0, &headers, body);
+    let current = state.1.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    current.answer(delivery)
+}
+
+impl Standing {
+    pub(crate) async fn start(place: &Fixed) -> Result<Self, String> {
+        let current = Arc::new(Mutex::new(Shared::new(|_, _| Say::Accept)));
+        let state = Arc::new((place.clone(), current.clone()));
+        let router = Router::new().fallback(take_worked).with_state(state);
+        let (server, _) = serve(place.listen.clone(), router).await?;
+        Ok(Self { current, _server: server })
+    }
+
+    /// Answers by this script from now on.
+    pub(crate) fn scripted(
+        &self,
+        script: impl Fn(&Delivery, usize) -> Say + Send + Sync + 'static,
+    ) -> Receiver {
+        let shared = Shared::new(script);
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = shared.clone();
+        Receiver { url: String::new(), shared, _server: None }
+    }
 }
 
 impl Receiver {
@@ -132,15 +206,10 @@ impl Receiver {
         host: &str,
         script: impl Fn(&Delivery, usize) -> Say + Send + Sync + 'static,
     ) -> Result<Self, String> {
-        let cannot = |err: std::io::Error| format!("a receiver cannot listen: {err}");
-        let listener = TcpListener::bind((bind_address(host), 0)).await.map_err(cannot)?;
-        let port = listener.local_addr().map_err(cannot)?.port();
-        let shared = Arc::new(Shared { log: Mutex::new(Vec::new()), script: Box::new(script) });
+        let shared = Shared::new(script);
         let router = Router::new().fallback(take).with_state(shared.clone());
-        let server = tokio::spawn(async move {
-            let _ = axum::serve(listener, router).await;
-        });
-        Ok(Self { url: format!("http://{host}:{port}/handoffs"), shared, server })
+        let (server, port) = serve(format!("{}:0", bind_address(host)), router).await?;
+        Ok(Self { url: format!("http://{host}:{port}/handoffs"), shared, _server: Some(server) })
     }
 
     /// Everything that came so far.

@@ -45,13 +45,21 @@ impl Language {
             .map(|entry| entry.file_name().to_string_lossy().into_owned())
             .collect();
         let has = |test: &dyn Fn(&str) -> bool| names.iter().any(|name| test(name));
-        let python = ["pyproject.toml", "setup.py", "setup.cfg", "Pipfile"];
+        let ends = |name: &str, endings: &[&str]| {
+            let ending = Path::new(name).extension().and_then(|ending| ending.to_str());
+            ending.is_some_and(|ending| endings.contains(&ending))
+        };
+        let python =
+            ["pyproject.toml", "setup.py", "setup.cfg", "Pipfile", "uv.lock", ".python-version"];
+        let node = ["package.json", "tsconfig.json", "node_modules", ".nvmrc"];
         if has(&|name| python.contains(&name) || name.starts_with("requirements")) {
             Self::Python
-        } else if has(&|name| name == "package.json") {
+        } else if has(&|name| node.contains(&name)) {
             Self::Node
-        } else if has(&|name| Path::new(name).extension().is_some_and(|ending| ending == "py")) {
+        } else if has(&|name| ends(name, &["py"]) || [".venv", "venv"].contains(&name)) {
             Self::Python
+        } else if has(&|name| ends(name, &["ts", "mts", "js", "mjs"])) {
+            Self::Node
         } else {
             Self::Shell
         }
@@ -206,6 +214,9 @@ mod tests {
             (&["package.json", "pyproject.toml"], Language::Python),
             (&["requirements-dev.txt"], Language::Python),
             (&["main.py"], Language::Python),
+            (&[".venv"], Language::Python),
+            (&["tsconfig.json"], Language::Node),
+            (&["index.ts"], Language::Node),
         ] {
             let folder = tempfile::tempdir().unwrap();
             for file in files {

@@ -8,10 +8,10 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{by_handoff, ensure};
 use crate::Bench;
-use crate::broker::{Agent, REACHED};
+use crate::broker::{Agent, REACHED, SETTLED};
 use crate::claims::Check;
 use crate::message::Message;
-use crate::receiver::Say;
+use crate::receiver::{Receiver, Say};
 
 /// Kills the broker in the middle of many submissions, and starts it again.
 pub(crate) async fn killed(bench: &Bench) -> Check {
@@ -74,14 +74,13 @@ async fn crashed(bench: &Bench) -> Result<String, String> {
     };
     let (sent, resumed) = tokio::join!(senders, faults);
     let (messages, resumed) = (sent.concat(), resumed?);
-    for message in &messages {
-        bench
-            .broker
-            .becomes(&bench.broker.handoff_path(message), &["ACCEPTED", "COMPLETED"])
-            .await?;
+    if all_arrived(bench, &messages, &receiver).await {
+        for message in &messages {
+            bench.broker.becomes(&bench.broker.handoff_path(message), &SETTLED).await?;
+        }
     }
     let arrived = by_handoff(&receiver.log());
-    let lost = messages.iter().filter(|message| !arrived.contains_key(message.id())).count();
+    let lost = bench.lost(&arrived, &messages);
     let again = arrived.values().filter(|ids| ids.len() > 1).count();
     let doubled = arrived.values().filter(|ids| ids.iter().any(|id| *id != ids[0])).count();
     let counted = format!(
@@ -91,6 +90,24 @@ async fn crashed(bench: &Bench) -> Result<String, String> {
     );
     ensure(lost == 0 && doubled == 0, || counted.clone())?;
     Ok(counted)
+}
+
+/// Waits until everything that was acknowledged has come, as long as something still comes.
+async fn all_arrived(bench: &Bench, messages: &[Message], receiver: &Receiver) -> bool {
+    let (mut had, mut since) = (0, Instant::now());
+    loop {
+        let log = receiver.log();
+        if bench.lost(&by_handoff(&log), messages) == 0 {
+            return true;
+        }
+        if log.len() > had {
+            (had, since) = (log.len(), Instant::now());
+        }
+        if since.elapsed() > REACHED {
+            return false;
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
 }
 
 async fn until_down(bench: &Bench) {

@@ -5,20 +5,29 @@ use serde_json::{Value, json};
 
 use super::{by_handoff, ensure};
 use crate::Bench;
-use crate::broker::{Agent, Answer};
+use crate::broker::{Agent, Answer, short};
+use crate::map::Speaks;
 use crate::message::Message;
 
-async fn submit_as(bench: &Bench, key: Option<&str>, body: &str) -> Result<Answer, String> {
-    let path = bench.broker.map.submit.clone();
+async fn submit_as(
+    bench: &Bench,
+    key: Option<&str>,
+    message: &Message,
+    body: &str,
+) -> Result<Answer, String> {
+    let path = bench.broker.submit_path(message);
     bench.broker.request(Method::POST, &path, key, &[], Some(body.as_bytes().to_vec())).await
 }
 
 /// Submits without a key and under one that was never issued.
 pub(crate) async fn authenticated(bench: &Bench) -> Result<String, String> {
     let (a, b, receiver) = bench.accepting().await?;
-    let body = Message::first(&a, &b).value().to_string();
+    let message = Message::first(&a, &b);
+    let body = bench.broker.map.submission(&message).to_string();
     for key in [None, Some("hk_certify_no_such_key"), Some("")] {
-        submit_as(bench, key, &body).await?.expect(401, "a submission without a valid key")?;
+        submit_as(bench, key, &message, &body)
+            .await?
+            .expect(401, "a submission without a valid key")?;
     }
     ensure(receiver.log().is_empty(), || "a message without a valid key was delivered".to_owned())?;
     Ok("no key, a made-up key, an empty key: 401".to_owned())
@@ -58,6 +67,9 @@ pub(crate) async fn allowlist(bench: &Bench) -> Result<String, String> {
 
 /// Sends malformed messages.
 pub(crate) async fn schema(bench: &Bench) -> Result<String, String> {
+    if bench.broker.map.speaks == Speaks::A2a {
+        return schema_of_a2a(bench).await;
+    }
     let (a, b, _receiver) = bench.accepting().await?;
     let whole = Message::first(&a, &b);
     let faults = [
@@ -86,9 +98,43 @@ pub(crate) async fn schema(bench: &Bench) -> Result<String, String> {
     for (body, fault) in
         [(twice.as_str(), "a member twice"), (&text[..text.len() / 2], "half a message")]
     {
-        submit_as(bench, Some(&a.key), body).await?.expect(400, fault)?;
+        submit_as(bench, Some(&a.key), &whole, body).await?.expect(400, fault)?;
     }
     Ok("4 faults named by pointer (422), 2 unreadable bodies (400)".to_owned())
+}
+
+/// Sends malformed messages of A2A: the refusal names the member.
+async fn schema_of_a2a(bench: &Bench) -> Result<String, String> {
+    let (a, b, receiver) = bench.accepting().await?;
+    let message = Message::first(&a, &b);
+    let path = bench.broker.submit_path(&message);
+    let whole = bench.broker.map.submission(&message);
+    let with = |member: &str, value: Value| {
+        let mut body = whole.clone();
+        body["message"][member] = value;
+        body
+    };
+    let faults = [
+        (with("messageId", json!("")), "messageId", "message_id"),
+        (with("parts", json!("none")), "parts", "parts"),
+        (with("parts", json!([])), "parts", "parts"),
+        (with("role", json!("ROLE_JUDGE")), "role", "role"),
+    ];
+    // A field has two names in ProtoJSON.
+    for (body, member, proto) in &faults {
+        let answer = bench.broker.as_agent(&a, Method::POST, &path, body).await?;
+        ensure(answer.status.is_client_error(), || {
+            format!("a message with a wrong {member}: {}", answer.status)
+        })?;
+        ensure(answer.text.contains(member) || answer.text.contains(proto), || {
+            format!("the refusal of a wrong {member} does not name it: {}", short(&answer.text))
+        })?;
+    }
+    let text = whole.to_string();
+    let half = submit_as(bench, Some(&a.key), &message, &text[..text.len() / 2]).await?;
+    ensure(half.status.is_client_error(), || format!("half a message: {}", half.status))?;
+    ensure(receiver.log().is_empty(), || "a malformed message was delivered".to_owned())?;
+    Ok("4 faults named by member, half a message refused".to_owned())
 }
 
 /// Orders to the receiving model, each with harmless text about the same thing.
@@ -145,7 +191,7 @@ pub(crate) async fn injection(bench: &Bench) -> Result<String, String> {
         bench.broker.submit_and_wait(&a, &message).await?.expect(200, harmless)?;
     }
     let arrived = by_handoff(&receiver.log());
-    let through = attacks.iter().filter(|attack| arrived.contains_key(attack.id())).count();
+    let through = attacks.len() - bench.lost(&arrived, &attacks);
     ensure(through == 0, || format!("{through} refused attacks were delivered all the same"))?;
     ensure(arrived.len() == TEXTS.len(), || {
         format!("{} of {} harmless texts came", arrived.len(), TEXTS.len())

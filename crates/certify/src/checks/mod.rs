@@ -32,7 +32,28 @@ impl Bench {
         &self,
         script: impl Fn(&Delivery, usize) -> Say + Send + Sync + 'static,
     ) -> Result<Receiver, String> {
-        Receiver::start(&self.hooks.receiver_host, script).await
+        match &self.standing {
+            Some(standing) => Ok(standing.scripted(script)),
+            None => Receiver::start(&self.hooks.receiver_host, script).await,
+        }
+    }
+
+    /// The deliveries of one message: a receiver gets the submitted id, or the one that the broker gave.
+    pub(crate) fn came<'a>(
+        &self,
+        arrived: &'a BTreeMap<String, Vec<String>>,
+        message: &Message,
+    ) -> Option<&'a Vec<String>> {
+        arrived.get(message.id()).or_else(|| arrived.get(&self.broker.id_of(message)))
+    }
+
+    /// How many of these messages a receiver did not get.
+    pub(crate) fn lost(
+        &self,
+        arrived: &BTreeMap<String, Vec<String>>,
+        messages: &[Message],
+    ) -> usize {
+        messages.iter().filter(|message| self.came(arrived, message).is_none()).count()
     }
 
     /// A sender and a receiver that accepts everything.

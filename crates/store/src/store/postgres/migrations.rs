@@ -10,7 +10,7 @@ use crate::store::{Result, StoreError};
 /// sqlx's own table name, for its tools.
 const TABLE: &str = "_sqlx_migrations";
 
-/// Most attempts to migrate where other brokers migrate too.
+/// Most attempts to migrate where other brokers migrate too, or write.
 const ATTEMPTS: u32 = 20;
 
 /// Migrations by number, name and text, in order. A released one is never edited: its checksum is kept.
@@ -104,12 +104,16 @@ pub(super) async fn apply(connection: &mut PgConnection, known: MigrationSet) ->
             return Ok(missing.len());
         }
     }
-    Err(StoreError::Conflict("other brokers migrate the database".to_owned()))
+    Err(StoreError::Conflict(
+        "other brokers migrate the database, or their writes and the migrations wait for each other"
+            .to_owned(),
+    ))
 }
 
 /// Applies migrations in one transaction, which writes the row of each before its statements: another broker that
 /// migrates waits at the first row until this one is done. Returns whether all were applied; `false` where another
-/// broker was first, and nothing was applied here.
+/// broker was first, or where the server ended this side of a deadlock: brokers that serve take their locks in the order of
+/// their statements, and migrations in the order of theirs. Nothing was applied then.
 async fn apply_all(connection: &mut PgConnection, missing: &[Migration]) -> Result<bool> {
     let mut tx = connection.begin().await.map_err(failed)?;
     for migration in missing {
@@ -120,10 +124,14 @@ async fn apply_all(connection: &mut PgConnection, missing: &[Migration]) -> Resu
             }
             entered => entered?,
         }
-        sqlx::raw_sql(migration.sql.clone())
-            .execute(&mut *tx)
-            .await
-            .map_err(|err| broken(MigrateError::ExecuteMigration(err, migration.version)))?;
+        let ran = sqlx::raw_sql(migration.sql.clone()).execute(&mut *tx).await;
+        match ran.map_err(|err| broken(MigrateError::ExecuteMigration(err, migration.version))) {
+            Err(StoreError::Conflict(_)) => {
+                tx.rollback().await.map_err(failed)?;
+                return Ok(false);
+            }
+            applied => applied.map(drop)?,
+        }
     }
     tx.commit().await.map_err(failed)?;
     Ok(true)
