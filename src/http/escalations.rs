@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{Auditor, Masked, Operator, closed_to_metadata, reads_contents};
+use super::auth::{Auditor, Masked, Operator, closed_to_metadata};
 use super::extract::{Id, Json, Params, page_size, parameter, read_cursor};
 use super::open;
 use super::problem::{BadBody, Busy, Problem, wrong};
@@ -262,7 +262,7 @@ pub(super) fn resolution_of(
     action: Action,
     agent: Option<AgentId>,
 ) -> Result<Resolution, Problem> {
-    if action == Action::Complete && !reads_contents(principal) {
+    if action == Action::Complete && !principal.rights().reads_contents() {
         return Err(closed_to_metadata());
     }
     Ok(match (action, agent) {

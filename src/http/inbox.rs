@@ -10,10 +10,10 @@ use utoipa::{IntoParams, ToSchema};
 use super::Api;
 use super::auth::AgentCaller;
 use super::extract::{Id, Params};
-use super::handoffs::not_the_receiver;
 use super::problem::{Busy, Problem};
-use super::{questions, results};
+use super::questions;
 use handoffd_broker::compress::UnpreparedReason;
+use handoffd_broker::intake::spoken::not_the_receiver;
 use handoffd_broker::ledger::command::Call;
 use handoffd_broker::ledger::commands::{Lease, Leased, Outcome, Settle};
 use handoffd_core::domain::agent::Agent;
@@ -151,7 +151,7 @@ pub(super) async fn poll(
     Params(params): Params<InboxParams>,
 ) -> Result<axum::Json<InboxView>, Problem> {
     if id != caller.id {
-        return Err(not_the_receiver());
+        return Err(not_the_receiver().into());
     }
     let max = params.max.unwrap_or(1);
     if !(0..=MAX_CLAIMS).contains(&max) {
@@ -217,7 +217,7 @@ async fn returned(
             completed_by: handoff.target.to_string(),
             returned_at: row.returned_at.rfc3339(),
             claimed_until: until.rfc3339(),
-            completion: results::find(api, &row.tenant, row.task_id, row.handoff_id).await?,
+            completion: api.statements().completion(&handoff).await?,
         });
     }
     Ok((items, asked))

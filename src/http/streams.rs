@@ -14,7 +14,7 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{AgentCaller, Caller, limited_to};
+use super::auth::{AgentCaller, Caller};
 use super::extract::{Id, JsonOrLines, Params, page_size, parse};
 use super::open;
 use super::problem::{BadBody, Busy, ChunksTaken, Problem, WarningView};
@@ -22,8 +22,9 @@ use super::views::StreamView;
 use handoffd_broker::archive::ContentState;
 use handoffd_broker::directory::Principal;
 use handoffd_broker::intake::stream::ChunkAnswer;
+use handoffd_broker::reader::WordAccess;
 use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
+use handoffd_core::domain::handoff::Handoff;
 use handoffd_core::domain::ids::HandoffId;
 use handoffd_core::domain::stream::StreamStatus;
 use handoffd_core::evidence::commitment::hash_text;
@@ -360,11 +361,10 @@ pub(super) async fn list(
 /// A handoff in pieces that the caller may read: its parties and people. A dead letter is for people alone.
 async fn readable(api: &Api, principal: &Principal, id: HandoffId) -> Result<Handoff, Problem> {
     let handoff = super::handoffs::find(api, principal, id).await?;
-    if let Some(reader) = limited_to(principal) {
-        if handoff.source != reader && handoff.target != reader {
-            return Err(Problem::not_found("handoff"));
-        }
-        if handoff.status == HandoffStatus::DeadLettered {
+    match principal.reader().words_of(&handoff) {
+        WordAccess::Open => {}
+        WordAccess::OfOthers => return Err(Problem::not_found("handoff")),
+        WordAccess::DeadLetter => {
             let why = "the handoff is a dead letter: its text reaches no agent";
             return Err(Problem::new(Code::Forbidden, why));
         }

@@ -25,6 +25,7 @@ pub mod lifecycle;
 pub mod matcher;
 pub mod metrics;
 pub mod opinions;
+pub mod reader;
 pub mod receivers;
 pub mod recovery;
 pub mod retention;
