@@ -10,9 +10,8 @@ use super::Api;
 use super::auth::{Caller, Masked, Participant};
 use super::extract::{Id, Ids, Json, Params, bad_cursor, of_list, page_size, plain_cursor};
 use super::problem::{BadBody, Busy, Problem};
-use super::tasks::{CheckpointView, find};
+use super::tasks::CheckpointView;
 use super::views::TaskView;
-use handoffd_broker::ledger::commands::RestoreCheckpoint;
 use handoffd_core::domain::handoff::CheckpointRef;
 use handoffd_core::domain::ids::{ExecutionId, Micros, TaskId};
 use handoffd_store::store::CheckpointCursor;
@@ -136,16 +135,7 @@ pub(super) async fn restore(
     Ids(task_id, execution_id): Ids<TaskId, ExecutionId>,
     Json(said): Json<RestoreBody>,
 ) -> Result<axum::Json<TaskView>, Problem> {
-    find(&api, &principal, task_id).await?;
-    let by = principal.reader().limit().cloned();
-    let run = (principal.tenant.clone(), task_id, execution_id);
-    let row = api
-        .store
-        .find_checkpoint(&run, by.as_ref(), Some(said.seq))
-        .await?
-        .ok_or_else(|| Problem::not_found("checkpoint"))?;
     let at = CheckpointRef { execution_id, seq: said.seq };
-    let restore = RestoreCheckpoint { task_id, at, commitment: row.part.commitment, by };
-    let task = api.carry_out(&principal, api.now(), restore).await?;
+    let task = api.intake.restore_checkpoint(&principal, task_id, at).await?;
     Ok(axum::Json(TaskView::from(&task)))
 }

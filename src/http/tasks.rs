@@ -18,11 +18,8 @@ use super::verdicts::header_token;
 use super::views::{Page, TaskView};
 use handoffd_broker::directory::Principal;
 use handoffd_broker::intake::tasks::SavedState;
-use handoffd_broker::ledger::command::content;
-use handoffd_broker::ledger::commands::{CancelTask, Queued, TopUp};
-use handoffd_core::domain::canonical;
 use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::ids::{ExecutionId, HandoffId, Micros, TaskId};
+use handoffd_core::domain::ids::{ExecutionId, HandoffId, TaskId};
 use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::task::{Task, TaskStatus};
 use handoffd_core::evidence::commitment::{hash_text, unpack};
@@ -217,7 +214,8 @@ pub(super) async fn cancel(
     find(&api, &principal, id).await?;
     let reason = reason_of(&said.reason)?;
     let grace = grace_of(&api, said.grace_ms)?;
-    cancel_one(&api, &principal, id, reason, grace).await
+    let task = api.intake.cancel_task(&principal, id, reason, grace).await?;
+    Ok(axum::Json(TaskView::from(&task)))
 }
 
 /// The grace of a cancellation, in milliseconds.
@@ -230,28 +228,6 @@ pub(super) fn grace_of(api: &Api, asked: Option<u64>) -> Result<u64, Problem> {
         return Err(wrong("/graceMs", "the grace is an hour at most"));
     }
     Ok(grace)
-}
-
-/// Withdraws a task.
-///
-/// # Errors
-/// What [`cancel`] answers.
-pub(super) async fn cancel_one(
-    api: &Api,
-    principal: &Principal,
-    id: TaskId,
-    reason: &str,
-    grace: u64,
-) -> Result<axum::Json<TaskView>, Problem> {
-    let now = api.now();
-    let words = serde_json::json!({ "reason": reason, "graceMs": grace });
-    let cancel = CancelTask {
-        task_id: id,
-        by: principal.reader().limit().cloned(),
-        grace_until: now.plus(std::time::Duration::from_millis(grace)),
-        content: content(&canonical::to_vec(&words), now),
-    };
-    change(api, principal, now, cancel).await
 }
 
 /// The longest grace, in milliseconds: an hour.
@@ -294,19 +270,7 @@ pub(super) async fn budget(
     if said.add > 1e9 || add <= Usd(0) {
         return Err(wrong("/addUSD", "more than 0 and at most 1 000 000 000 US dollars"));
     }
-    let now = api.now();
-    let words = serde_json::json!({ "addUSD": add, "reason": reason });
-    let top_up = TopUp { task_id: id, add, content: content(&canonical::to_vec(&words), now) };
-    change(&api, &principal, now, top_up).await
-}
-
-async fn change(
-    api: &Api,
-    principal: &Principal,
-    now: Micros,
-    command: impl Queued<Reply = Task>,
-) -> Result<axum::Json<TaskView>, Problem> {
-    let task = api.carry_out(principal, now, command).await?;
+    let task = api.intake.top_up(&principal, id, add, reason).await?;
     Ok(axum::Json(TaskView::from(&task)))
 }
 

@@ -121,6 +121,7 @@ const ROOMS: &[Room] = &[
     room("feed", 4, "events as they are told to the outside, over the store"),
     room("trace", 5, "a task's trace as one stream, and its evidence recomputed on the way"),
     room("dead_letters", 6, "decisions of people on dead letters, one or many, through intake"),
+    room("inbox", 6, "claims of pull receivers, each made ready and leased by the ledger"),
     room(
         "bundle",
         6,

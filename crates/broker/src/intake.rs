@@ -31,6 +31,8 @@ use handoffd_store::store::{Store, StoreError};
 
 mod appeals;
 mod counts;
+pub mod data_subjects;
+pub mod decisions;
 mod draft;
 mod dry_run;
 mod earlier;

@@ -17,6 +17,7 @@ pub mod dispatch;
 pub mod early_replies;
 pub mod erasure;
 pub mod feed;
+pub mod inbox;
 pub mod intake;
 pub mod issuer;
 pub mod judged;
