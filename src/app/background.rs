@@ -8,8 +8,8 @@ use super::settings::{
     chunk_sender_settings, erasure_settings, opinion_settings, publisher_settings,
 };
 use super::start::{BrokerParts, WritePath};
-use super::transports::ApiSinks;
-use crate::http::Api;
+use super::transports::QueueSinks;
+use crate::http::{Api, problem};
 use handoffd_broker::archive::{self, Archivist};
 use handoffd_broker::brokers::{self, beat};
 use handoffd_broker::config::Config;
@@ -21,6 +21,7 @@ use handoffd_broker::dispatch::transport::listeners::Listeners;
 use handoffd_broker::dispatch::webhook::WebhookClient;
 use handoffd_broker::erasure::{self, Eraser};
 use handoffd_broker::feed::Feed;
+use handoffd_broker::intake::verdicts::channel::ReplyDesk;
 use handoffd_broker::ledger::Ledger;
 use handoffd_broker::opinions::{OpinionDependencies, OpinionWorker};
 use handoffd_broker::receivers::ReceiverWriter;
@@ -84,13 +85,21 @@ pub(super) fn spawn_delivery(parts: &BrokerParts, path: WritePath) {
 }
 
 /// Hears reply channels, and takes handoffs in by the transports.
-pub(super) fn spawn_listeners(parts: &BrokerParts, api: Api) {
+pub(super) fn spawn_listeners(parts: &BrokerParts, api: &Api) {
     let listeners = Listeners {
         transports: parts.transports.clone(),
         store: Arc::clone(&parts.store),
         directory: Arc::clone(&parts.directory),
         vault: parts.vault.clone(),
-        sinks: Arc::new(ApiSinks(api)),
+        sinks: Arc::new(QueueSinks {
+            desk: ReplyDesk {
+                intake: Arc::clone(&api.intake),
+                contents: api.contents.clone(),
+                early: Arc::clone(&parts.replies),
+            },
+            settings: parts.config.transports.clone(),
+            document: problem::of_queue,
+        }),
         stopping: parts.stopping.clone(),
     };
     parts.background.spawn(listeners.run());

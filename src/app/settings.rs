@@ -11,6 +11,7 @@ use handoffd_broker::dispatch::chunks::ChunkSenderSettings;
 use handoffd_broker::dispatch::{dispatcher, events};
 use handoffd_broker::erasure;
 use handoffd_broker::intake::policies::policies;
+use handoffd_broker::intake::spoken::WordLimits;
 use handoffd_broker::intake::stream::StreamSettings;
 use handoffd_broker::ledger;
 use handoffd_broker::ledger::context::Rules;
@@ -44,6 +45,16 @@ pub(super) fn rules(config: &Config) -> Rules {
         caps: config.budget.caps(),
         residency: config.residency.rules(),
         context: config.context.settings(),
+    }
+}
+
+pub(super) fn word_limits(config: &Config) -> WordLimits {
+    WordLimits {
+        max_iterations: config.gate.max_iterations,
+        answer: Duration::from_millis(config.delivery.answer_timeout_ms),
+        reply_age: Duration::from_secs(config.transports.reply_max_age_s),
+        checkpoint_bytes: config.recovery.max_checkpoint_bytes,
+        message_bytes: config.server.max_body_bytes,
     }
 }
 

@@ -12,7 +12,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::secrets::{FirstKey, settle_admin_key, settle_notary, settle_vault};
-use super::settings::{dispatcher_settings, gate_of, ledger_settings, rules, stream_settings};
+use super::settings::{
+    dispatcher_settings, gate_of, ledger_settings, rules, stream_settings, word_limits,
+};
 use super::store::{Access, open_archive, open_store};
 use super::transports::transports;
 use super::{Running, StartError, background, files, io};
@@ -145,7 +147,7 @@ async fn started(
     let eraser = background::spawn_erasure(&parts, &ledger);
     let accepting = Arc::new(AtomicBool::new(true));
     let api = parts.api(ledger, cosigned, feed, eraser, &accepting);
-    background::spawn_listeners(&parts, api.clone());
+    background::spawn_listeners(&parts, &api);
     let servers = TaskTracker::new();
     let closing = CancellationToken::new();
     let (calls, served) = (parts.agents.clone(), parts.transports.clone());
@@ -241,7 +243,7 @@ pub(super) struct BrokerParts {
     pub(super) compression: Arc<CompressionStep>,
     /// The external classifier, if configured.
     pub(super) second_opinion: Option<Arc<dyn SecondOpinion>>,
-    replies: Arc<EarlyReplies>,
+    pub(super) replies: Arc<EarlyReplies>,
     /// Takes notes on receivers.
     pub(super) receivers: Arc<ReceiverJournal>,
     /// How far tree heads are published.
@@ -474,7 +476,7 @@ impl BrokerParts {
             health_slots: Semaphore::new(HEALTH_REQUESTS),
             metrics_page: MetricsPage::default(),
             what_ifs: Semaphore::new(1),
-            intake: Intake {
+            intake: Arc::new(Intake {
                 gate: Arc::clone(&self.gate),
                 second_opinion: self.second_opinion.clone(),
                 directory: Arc::clone(&self.directory),
@@ -485,8 +487,9 @@ impl BrokerParts {
                 clock: Arc::clone(&self.clock),
                 metrics: Arc::clone(&self.metrics),
                 rules: rules(config),
+                limits: word_limits(config),
                 streams: Streams::new(stream_settings(config)),
-            },
+            }),
             store: Arc::clone(&self.store),
             notary: Arc::clone(&self.notary),
             cosigned,
@@ -498,7 +501,6 @@ impl BrokerParts {
                 vault: self.vault.clone(),
                 clock: Arc::clone(&self.clock),
             }),
-            replies: Arc::clone(&self.replies),
             receivers: Arc::clone(&self.receivers),
             published: Arc::clone(&self.published),
             feed,

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::StartError;
-use crate::doors::queues::{Handoffs, Verdicts};
-use crate::http::Api;
+use crate::doors::queues::{Handoffs, RefusalDocument, Verdicts};
 use handoffd_broker::config::{self, Config};
 use handoffd_broker::dispatch::egress::GuardedClient;
 use handoffd_broker::dispatch::transport::a2a::A2aTransport;
@@ -20,6 +19,7 @@ use handoffd_broker::dispatch::transport::temporal::TemporalTransport;
 use handoffd_broker::dispatch::transport::webhook::WebhookTransport;
 use handoffd_broker::dispatch::transport::{Transport, Transports};
 use handoffd_broker::dispatch::webhook::WebhookClient;
+use handoffd_broker::intake::verdicts::channel::ReplyDesk;
 use handoffd_broker::transport::Sink;
 use handoffd_core::domain::handoff::DeliveryMode;
 use handoffd_core::domain::ids::TenantId;
@@ -97,16 +97,20 @@ fn sqs_settings(sqs: &config::SqsTransport) -> sqs::Settings {
     }
 }
 
-/// Takes what comes in by the transports through the API's own use cases.
-pub(super) struct ApiSinks(pub(super) Api);
+/// Takes what comes in by the transports through the same use cases as the API.
+pub(super) struct QueueSinks {
+    pub(super) desk: ReplyDesk,
+    pub(super) settings: config::Transports,
+    pub(super) document: RefusalDocument,
+}
 
-impl Sinks for ApiSinks {
+impl Sinks for QueueSinks {
     fn verdicts(&self, tenant: TenantId, mode: DeliveryMode) -> Arc<dyn Sink> {
-        Arc::new(Verdicts { api: self.0.clone(), tenant, mode })
+        Arc::new(Verdicts { desk: self.desk.clone(), tenant, mode })
     }
 
     fn handoffs(&self, mode: DeliveryMode) -> Option<Arc<dyn Sink>> {
-        let transports = &self.0.config.transports;
+        let transports = &self.settings;
         let (server, tenant) = match mode {
             DeliveryMode::Redis => {
                 (&transports.redis.intake.server, &transports.redis.intake.tenant)
@@ -121,6 +125,7 @@ impl Sinks for ApiSinks {
         }
         // The settings were checked when they were read.
         let tenant = tenant.parse().ok()?;
-        Some(Arc::new(Handoffs { api: self.0.clone(), tenant, mode }))
+        let (intake, document) = (Arc::clone(&self.desk.intake), self.document);
+        Some(Arc::new(Handoffs { intake, tenant, mode, document }))
     }
 }

@@ -11,7 +11,7 @@ use super::{problem, text};
 use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::Response;
-use handoffd_store::store::Role;
+use handoffd_broker::reader::Rights;
 use url::form_urlencoded;
 
 /// The method of a request.
@@ -68,7 +68,7 @@ pub(super) struct Field {
 
 /// The roles that may do something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rights {
+pub(super) enum ActRights {
     /// Auditors too.
     Readers,
     /// Operators, and those among them who read no contents.
@@ -77,13 +77,13 @@ pub(super) enum Rights {
     Admins,
 }
 
-impl Rights {
-    pub(super) fn allow(self, role: Role) -> bool {
+impl ActRights {
+    pub(super) const fn allow(self, rights: Rights) -> bool {
         match self {
-            Self::Readers => role != Role::Agent,
-            Self::Runners => matches!(role, Role::Operator | Role::OperatorMetadata | Role::Admin),
-            Self::Operators => matches!(role, Role::Operator | Role::Admin),
-            Self::Admins => role == Role::Admin,
+            Self::Readers => !rights.is_agent(),
+            Self::Runners => rights.runs(),
+            Self::Operators => rights.operates(),
+            Self::Admins => rights.administers(),
         }
     }
 }
@@ -101,7 +101,7 @@ pub(super) struct Act {
     /// Segments of the path: `{}` is the next object, `{name}` the field of that name.
     pub(super) path: &'static [&'static str],
     pub(super) fields: &'static [Field],
-    pub(super) rights: Rights,
+    pub(super) rights: ActRights,
     pub(super) tone: &'static str,
     /// Whether the request has a `dryRun`.
     pub(super) dry: bool,
@@ -167,7 +167,7 @@ const fn act(
         method: Verb::Post,
         path: &[],
         fields: &[],
-        rights: Rights::Operators,
+        rights: ActRights::Operators,
         tone: "",
         dry: false,
         shows: false,
@@ -234,7 +234,7 @@ static ACTS: [Act; 30] = [
         ],
         tone: "bad",
         command: "tasks cancel",
-        rights: Rights::Runners,
+        rights: ActRights::Runners,
         ..act("cancel-task", "Cancel task", "Cancel task…", "tasks")
     },
     Act {
@@ -252,7 +252,7 @@ static ACTS: [Act; 30] = [
         path: &["tasks", "{}", "budget"],
         fields: &[field("addUSD", "US dollars to add", Kind::Number, "--add-usd").needed(), REASON],
         command: "tasks top-up",
-        rights: Rights::Runners,
+        rights: ActRights::Runners,
         ..act("top-up-task", "Top up the budget of task", "Top up…", "tasks")
     },
     Act {
@@ -290,7 +290,7 @@ static ACTS: [Act; 30] = [
         shows: true,
         always: &["filter"],
         command: "tasks cancel-all",
-        rights: Rights::Runners,
+        rights: ActRights::Runners,
         ..act("cancel-tasks", "Cancel tasks by filter", "Cancel by filter…", "tasks")
     },
     Act {
@@ -309,7 +309,7 @@ static ACTS: [Act; 30] = [
         fields: &[REASON],
         tone: "bad",
         command: "dead-letters discard",
-        rights: Rights::Runners,
+        rights: ActRights::Runners,
         ..act("discard", "Discard handoff", "Discard…", "dead-letters")
     },
     Act {
@@ -349,7 +349,7 @@ static ACTS: [Act; 30] = [
         shows: true,
         always: &["filter"],
         command: "dead-letters discard-all",
-        rights: Rights::Runners,
+        rights: ActRights::Runners,
         ..act(
             "discard-many",
             "Discard dead letters by filter",
@@ -368,7 +368,7 @@ static ACTS: [Act; 30] = [
         ],
         tone: "good",
         command: "escalations resolve",
-        rights: Rights::Runners,
+        rights: ActRights::Runners,
         ..act("resolve", "Decide", "Decide…", "decisions")
     },
     Act {
@@ -393,7 +393,7 @@ static ACTS: [Act; 30] = [
         shows: true,
         always: &["filter"],
         command: "escalations resolve-all",
-        rights: Rights::Runners,
+        rights: ActRights::Runners,
         ..act("resolve-many", "Decide by filter", "Decide by filter…", "decisions")
     },
     Act {
@@ -403,7 +403,7 @@ static ACTS: [Act; 30] = [
         path: &["agents", "{}"],
         fields: &[fixed("state", "\"PAUSED\""), fixed("pause", "\"hold\"")],
         command: "agents pause",
-        rights: Rights::Runners,
+        rights: ActRights::Runners,
         undo: "resume",
         ..act("hold", "Pause and hold for", "Pause and hold…", "receivers")
     },
@@ -414,7 +414,7 @@ static ACTS: [Act; 30] = [
         path: &["agents", "{}"],
         fields: &[fixed("state", "\"PAUSED\""), fixed("pause", "\"refuse\"")],
         tone: "bad",
-        rights: Rights::Runners,
+        rights: ActRights::Runners,
         undo: "resume",
         ..act("refuse", "Pause and refuse for", "Pause and refuse…", "receivers")
     },
@@ -426,7 +426,7 @@ static ACTS: [Act; 30] = [
         fields: &[fixed("state", "\"RUNNABLE\"")],
         tone: "good",
         command: "agents resume",
-        rights: Rights::Runners,
+        rights: ActRights::Runners,
         undo: "hold",
         ..act("resume", "Resume", "Resume…", "receivers")
     },
@@ -437,7 +437,7 @@ static ACTS: [Act; 30] = [
         path: &["agents", "{}"],
         fields: &[fixed("delivery/disabled", "false")],
         tone: "good",
-        rights: Rights::Runners,
+        rights: ActRights::Runners,
         ..act("enable", "Enable the endpoint of", "Enable endpoint…", "receivers")
     },
     Act {
@@ -445,7 +445,7 @@ static ACTS: [Act; 30] = [
         path: &["agents", "{}", "delivery", "test"],
         shows: true,
         bare: true,
-        rights: Rights::Runners,
+        rights: ActRights::Runners,
         ..act("test-delivery", "Test delivery to", "Test delivery…", "receivers")
     },
     Act {
@@ -511,7 +511,7 @@ static ACTS: [Act; 30] = [
         explain: "Says what is wrong with a contract. Nothing is stored.",
         path: &["contracts", "lint"],
         fields: &[field("document", "Contract", Kind::Json, "").at("").needed().hint("JSON.")],
-        rights: Rights::Readers,
+        rights: ActRights::Readers,
         shows: true,
         command: "contracts lint",
         ..act("lint", "Lint a contract", "Lint", "edges")
@@ -568,7 +568,7 @@ static ACTS: [Act; 30] = [
             field("expiresAt", "Expires", Kind::Moment, "--expires-at")
                 .hint("A day, or a time in UTC; never unless said."),
         ],
-        rights: Rights::Admins,
+        rights: ActRights::Admins,
         tone: "good",
         shows: true,
         command: "keys create",
@@ -579,7 +579,7 @@ static ACTS: [Act; 30] = [
         done: "The key is revoked.",
         method: Verb::Delete,
         path: &["keys", "{}"],
-        rights: Rights::Admins,
+        rights: ActRights::Admins,
         tone: "bad",
         command: "keys revoke",
         ..act("revoke-key", "Revoke key", "Revoke…", "keys")
@@ -615,7 +615,7 @@ static ACTS: [Act; 30] = [
         )
         .needed()],
         command: "subscriptions change",
-        rights: Rights::Runners,
+        rights: ActRights::Runners,
         undo: "switch",
         ..act("switch", "Switch subscription", "Switch on or off…", "subscriptions")
     },
@@ -671,7 +671,7 @@ pub(super) async fn ask(desk: Desk, Path(name): Path<String>) -> Response {
     let Some(act) = named(&name) else {
         return desk.refused(&Refusal::unknown("This action does not exist."));
     };
-    if !act.rights.allow(desk.role()) {
+    if !act.rights.allow(desk.rights()) {
         return desk.refused(&not_yours());
     }
     desk.page(StatusCode::OK, &page(&desk, act, &desk.query))
@@ -753,7 +753,7 @@ pub(super) fn again(
     fields: &Fields,
     refusal: &Refusal,
 ) -> Response {
-    if !act.rights.allow(desk.role()) {
+    if !act.rights.allow(desk.rights()) {
         return desk.refused(refusal);
     }
     let mut sheet = page(desk, act, fields);
@@ -767,7 +767,7 @@ pub(super) fn again(
 
 /// The answer as a page; after a dry run with the form, to go on.
 fn shown(desk: &Desk, act: &'static Act, fields: &Fields, answer: &Json, dry: bool) -> Response {
-    let mut sheet = if dry || act.rights == Rights::Readers || act.name == "what-if" {
+    let mut sheet = if dry || act.rights == ActRights::Readers || act.name == "what-if" {
         page(desk, act, fields)
     } else {
         let frame = desk.frame(act.section, act.title, &[]);

@@ -16,8 +16,8 @@ use super::sheet::{Button, Sheet};
 use super::{acts, problem, text};
 use crate::doors::front::{ApiRequest, CallerHeaders, FrontDoor};
 use crate::http::Api;
+use handoffd_broker::reader::Rights;
 use handoffd_core::domain::ids::Micros;
-use handoffd_store::store::Role;
 
 /// Names and values of a query or a form, in order.
 #[derive(Debug, Clone, Default)]
@@ -90,7 +90,7 @@ impl Asked {
         };
         let caller = CallerHeaders::in_name(visitor.principal.clone());
         let (query, here, theme) = (self.query, self.here, self.theme);
-        let agent = visitor.principal.role == Role::Agent;
+        let agent = visitor.principal.rights().is_agent();
         let desk = Desk { front, caller, visitor, query, here, theme, now: api.now() };
         if agent {
             let words = Json::from("The console is for people: an agent's key opens no page.");
@@ -182,18 +182,18 @@ impl Desk {
         })
     }
 
-    pub(super) fn role(&self) -> Role {
-        self.visitor.principal.role
+    pub(super) const fn rights(&self) -> Rights {
+        self.visitor.principal.rights()
     }
 
     /// Whether the visitor may read why the safety rules refuse a message, in words of the message.
     pub(super) fn explains(&self) -> bool {
-        matches!(self.role(), Role::Operator | Role::Admin)
+        self.rights().operates()
     }
 
     /// Whether the visitor reads what agents wrote.
     pub(super) fn reads_contents(&self) -> bool {
-        self.role() != Role::OperatorMetadata
+        self.rights().reads_contents()
     }
 
     pub(super) fn csrf(&self) -> &str {
@@ -238,7 +238,7 @@ impl Desk {
             here: self.here_with(&[]),
             as_json: self.here_with(&[("format", "json")]),
             flash: done.map(|act| self.flash(act)),
-            role: self.role(),
+            rights: self.rights(),
             tenant: self.visitor.principal.tenant.to_string(),
             since: self.now.rfc3339(),
             watched: String::new(),
@@ -280,7 +280,7 @@ impl Desk {
         of: &[&str],
         filled: &[(&str, &str)],
     ) -> Option<Button> {
-        let act = acts::named(act).filter(|act| act.rights.allow(self.role()))?;
+        let act = acts::named(act).filter(|act| act.rights.allow(self.rights()))?;
         let mut pairs: Vec<(&str, &str)> = of.iter().map(|id| ("of", *id)).collect();
         pairs.extend(filled);
         let back = self.here_with(&[]);

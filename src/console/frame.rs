@@ -3,7 +3,7 @@
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use url::form_urlencoded::Serializer;
 
-use handoffd_store::store::Role;
+use handoffd_broker::reader::Rights;
 
 /// Characters of a path segment that stay as they are.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -126,7 +126,7 @@ pub(super) struct Frame {
     /// The same as JSON.
     pub(super) as_json: String,
     pub(super) flash: Option<Flash>,
-    pub(super) role: Role,
+    pub(super) rights: Rights,
     pub(super) tenant: String,
     /// Time of the page, RFC 3339: later events make it stale.
     pub(super) since: String,
@@ -142,18 +142,18 @@ impl Frame {
     pub(super) fn places(&self) -> impl Iterator<Item = &'static Place> + '_ {
         PLACES.iter().filter(|place| match place.roles {
             Roles::All => true,
-            Roles::Operators => matches!(self.role, Role::Operator | Role::Admin),
-            Roles::Admins => self.role == Role::Admin,
+            Roles::Operators => self.rights.operates(),
+            Roles::Admins => self.rights.administers(),
         })
     }
 
     pub(super) const fn role_name(&self) -> &'static str {
-        self.role.as_str()
+        self.rights.role_name()
     }
 
     /// Whether the visitor reads no contents.
     pub(super) const fn is_metadata_only(&self) -> bool {
-        matches!(self.role, Role::OperatorMetadata)
+        !self.rights.reads_contents()
     }
 }
 

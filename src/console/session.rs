@@ -296,7 +296,7 @@ async fn log_in(
     end_former(&parts.headers, &api).await;
     let NewSession { id, principal, .. } = &session;
     tracing::info!(
-        tenant = %principal.tenant, key_id = principal.key_id, session_id = %id, role = principal.role.as_str(),
+        tenant = %principal.tenant, key_id = principal.key_id, session_id = %id, role = principal.rights().role_name(),
         "a console session began"
     );
     let flags = if is_secure(&parts, &api) { "; Secure" } else { "" };

@@ -3,19 +3,23 @@
 //! A queue carries no key: who speaks is proven by the message's own signature. What follows is what follows from the
 //! same request over HTTP.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde::Deserialize;
 
-use crate::http::verdicts::{self, ReplyOutcome};
-use crate::http::{Api, handoffs};
+use handoffd_broker::intake::verdicts::channel::{ReplyDesk, ReplyOutcome};
+use handoffd_broker::intake::{Intake, QueuedOutcome, Refusal};
 use handoffd_broker::transport::{Disposition, Sink, UnfinishedHandoff};
 use handoffd_core::domain::handoff::{DeliveryMode, HandoffStatus};
 use handoffd_core::domain::ids::{AgentId, TenantId};
 use handoffd_core::gate::reply::handoff_of;
 use handoffd_store::store::HandoffFilter;
+
+/// Writes the document of a refusal for the sender of a handoff with this id.
+pub type RefusalDocument = fn(Refusal, &str) -> Bytes;
 
 /// Pause before a message is taken again that the broker could not take: overloaded, or its store away.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -25,7 +29,7 @@ const PAGE: i64 = 500;
 
 /// Takes the verdicts of a tenant's receivers.
 pub struct Verdicts {
-    pub api: Api,
+    pub desk: ReplyDesk,
     pub tenant: TenantId,
     pub mode: DeliveryMode,
 }
@@ -33,8 +37,7 @@ pub struct Verdicts {
 #[async_trait]
 impl Sink for Verdicts {
     async fn take(&self, message: Bytes) -> Disposition {
-        let outcome = verdicts::reply(&self.api, &self.tenant, self.mode, &message).await;
-        match outcome {
+        match self.desk.take(&self.tenant, self.mode, &message).await {
             ReplyOutcome::Unavailable => Disposition::Later(AGAIN),
             ReplyOutcome::Malformed => Disposition::Park("no reply".to_owned()),
             ReplyOutcome::Taken | ReplyOutcome::Ignored => Disposition::Done,
@@ -54,8 +57,12 @@ impl Sink for Verdicts {
             let filter = HandoffFilter { target, status, ..HandoffFilter::default() };
             let mut after = None;
             loop {
-                let page =
-                    self.api.store.list_handoffs(&self.tenant, &filter, after.as_ref(), PAGE);
+                let page = self.desk.intake.store.list_handoffs(
+                    &self.tenant,
+                    &filter,
+                    after.as_ref(),
+                    PAGE,
+                );
                 let page = page.await.ok()?;
                 after = page.last().map(|last| (last.created_at, last.id.to_string()));
                 let more = page.len() == PAGE as usize;
@@ -78,24 +85,26 @@ impl Sink for Verdicts {
 
 /// Takes the handoffs of one tenant's senders.
 pub struct Handoffs {
-    pub api: Api,
+    pub intake: Arc<Intake>,
     pub tenant: TenantId,
     pub mode: DeliveryMode,
+    pub document: RefusalDocument,
 }
 
 #[async_trait]
 impl Sink for Handoffs {
     async fn take(&self, message: Bytes) -> Disposition {
-        use handoffs::QueuedOutcome;
-        let outcome = handoffs::submit_queued(&self.api, &self.tenant, message).await;
+        let outcome = self.intake.submit_queued(&self.tenant, message).await;
         let (result, disposition) = match outcome {
             QueuedOutcome::Committed => ("committed", Disposition::Done),
-            QueuedOutcome::Refused(problem) => ("refused", Disposition::Refused(problem)),
+            QueuedOutcome::Refused(refusal, id) => {
+                ("refused", Disposition::Refused((self.document)(refusal, &id)))
+            }
             QueuedOutcome::Poison(why) => ("parked", Disposition::Park(why.to_owned())),
             QueuedOutcome::Unavailable => ("later", Disposition::Later(AGAIN)),
         };
         let labels = [self.mode.as_str(), result];
-        self.api.metrics.queue_submissions.with_label_values(&labels).inc();
+        self.intake.metrics.queue_submissions.with_label_values(&labels).inc();
         disposition
     }
 

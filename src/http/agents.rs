@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::Api;
-use super::auth::{Caller, Open, Operator, closed_to_metadata, operates, reads_contents};
+use super::auth::{Caller, Open, Operator, closed_to_metadata};
 use super::extract::{Id, Ids, Json, NoBody, typed};
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
 use super::shape::no_idle_nulls;
@@ -305,10 +305,10 @@ impl FromRequest<Api> for AgentEdit {
             Json::<serde_json::Map<_, _>>::from_request(Request::from_parts(parts, body), api)
                 .await?;
         no_idle_nulls::<AgentSpec>(&patch)?;
-        if !reads_contents(&principal) && !switches(&patch) {
+        if !principal.rights().reads_contents() && !switches(&patch) {
             return Err(closed_to_metadata());
         }
-        let runs = operates(&principal) || !reads_contents(&principal);
+        let runs = principal.rights().operates() || !principal.rights().reads_contents();
         let spec: AgentSpec = typed(patch.into())?;
         let own_state = principal.agent.as_ref() == Some(&id)
             && spec == AgentSpec { state: spec.state, ..AgentSpec::default() };

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{Auditor, Masked, reads_contents};
+use super::auth::{Auditor, Masked};
 use super::extract::{Params, bad_cursor, of_list, page_size, parameter, plain_cursor};
 use super::open;
 use super::problem::{Busy, Problem};
@@ -158,7 +158,7 @@ pub(super) async fn list(
     let (tenant, now) = (&principal.tenant, api.now());
     let agents = api.intake.directory.agents(tenant).await?;
     let mut items = attention::items(&*api.store, &agents, tenant, &situation(&api), now).await?;
-    if !reads_contents(&principal) {
+    if !principal.rights().reads_contents() {
         for item in &mut items {
             hide_words(&mut item.sentence, &mut item.last_error);
         }

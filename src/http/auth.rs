@@ -11,6 +11,7 @@ use super::Api;
 use super::problem::Problem;
 use super::withheld::Sight;
 use handoffd_broker::directory::Principal;
+use handoffd_broker::reader::Rights;
 use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::ids::AgentId;
 use handoffd_store::store::Role;
@@ -127,7 +128,7 @@ pub trait Admits: Sized {
     /// Whom it admits, for its refusal.
     const WHO: &'static str;
     /// Admits a caller that has the rights of this role.
-    fn admit(principal: Principal, rights: Role) -> Option<Self>;
+    fn admit(principal: Principal, rights: Rights) -> Option<Self>;
 }
 
 /// Admits whom `E` admits, and as an operator a key of role `operator-metadata`: the answer has no contents.
@@ -142,6 +143,7 @@ fn admitted<E: Admits>(principal: Principal) -> Result<E, Problem> {
         Role::OperatorMetadata => Role::Operator,
         role => role,
     };
+    let rights = Rights::from(rights);
     E::admit(principal, rights).ok_or_else(|| forbidden(E::WHO))
 }
 
@@ -171,7 +173,7 @@ macro_rules! extractor {
     ($name:ident, $who:literal, |$principal:ident, $rights:ident| $made:expr) => {
         impl Admits for $name {
             const WHO: &'static str = $who;
-            fn admit($principal: Principal, $rights: Role) -> Option<Self> {
+            fn admit($principal: Principal, $rights: Rights) -> Option<Self> {
                 $made
             }
         }
@@ -180,10 +182,10 @@ macro_rules! extractor {
             type Rejection = Problem;
             async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
                 let principal = authenticate(parts, api).await?;
-                if !reads_contents(&principal) {
+                let rights = principal.rights();
+                if !rights.reads_contents() {
                     return Err(closed_to_metadata());
                 }
-                let rights = principal.role;
                 Self::admit(principal, rights).ok_or_else(|| forbidden($who))
             }
         }
@@ -195,32 +197,14 @@ extractor!(AgentCaller, "an agent, with its own key,", |principal, _rights| {
     principal.agent.clone().map(|id| Self { principal, id })
 });
 extractor!(Participant, "an agent or operator", |principal, rights| {
-    (rights != Role::Auditor).then_some(Self(principal))
+    rights.takes_part().then_some(Self(principal))
 });
 extractor!(Operator, "an operator", |principal, rights| {
-    matches!(rights, Role::Operator | Role::Admin).then_some(Self(principal))
+    rights.operates().then_some(Self(principal))
 });
 extractor!(Auditor, "an auditor or operator", |principal, rights| {
-    (rights != Role::Agent).then_some(Self(principal))
+    (!rights.is_agent()).then_some(Self(principal))
 });
 extractor!(Admin, "an admin", |principal, rights| {
-    (rights == Role::Admin).then_some(Self(principal))
+    rights.administers().then_some(Self(principal))
 });
-
-/// Whether the caller may read what agents wrote.
-#[must_use]
-pub const fn reads_contents(principal: &Principal) -> bool {
-    !matches!(principal.role, Role::OperatorMetadata)
-}
-
-/// Whether the caller is an operator or admin.
-#[must_use]
-pub const fn operates(principal: &Principal) -> bool {
-    matches!(principal.role, Role::Operator | Role::Admin)
-}
-
-/// The agent to which a caller's view is limited; `None` for people, who see everything.
-#[must_use]
-pub fn limited_to(principal: &Principal) -> Option<AgentId> {
-    (principal.role == Role::Agent).then(|| principal.agent.clone()).flatten()
-}

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{Caller, limited_to};
+use super::auth::Caller;
 use super::extract::{Id, Params, parameter};
 use super::open;
 use super::problem::Problem;
@@ -134,8 +134,8 @@ pub(super) async fn blame(
         Pointer::parse(&params.pointer).map_err(|err| Problem::invalid(err.to_string()))?;
     let asked = parameter::<HandoffId>("handoff", params.handoff.as_deref())?;
     super::tasks::find(&api, &principal, id).await?;
-    let reader = limited_to(&principal);
-    let mut reading = BlameReader::new(&pointer, asked.map(|id| id.to_string()), reader.as_ref());
+    let reader = principal.reader().limit();
+    let mut reading = BlameReader::new(&pointer, asked.map(|id| id.to_string()), reader);
     let mut from = 0;
     loop {
         let page = api.contents.list_records(&principal.tenant, Some(id), from, PAGE).await?;

@@ -14,7 +14,7 @@ use super::auth::{Open, Operator};
 use super::escalations::{Action, reason_of, resolution_of, resolve_one};
 use super::extract::{Json, rfc3339};
 use super::problem::{BadBody, Busy, Problem, wrong};
-use super::tasks::{cancel_one, grace_of};
+use super::tasks::grace_of;
 use super::users::user_parameter;
 use handoffd_broker::directory::Principal;
 use handoffd_core::domain::escalation::{Escalation, EscalationStatus, Resolution};
@@ -249,7 +249,8 @@ impl BulkDecision for CancelEach<'_> {
     }
 
     async fn decide(&self, api: &Api, by: &Principal, target: &TaskId) -> Result<(), Problem> {
-        cancel_one(api, by, *target, self.reason, self.grace).await.map(drop)
+        api.intake.cancel_task(by, *target, self.reason, self.grace).await?;
+        Ok(())
     }
 }
 

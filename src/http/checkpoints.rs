@@ -7,12 +7,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{Caller, Masked, Participant, limited_to};
+use super::auth::{Caller, Masked, Participant};
 use super::extract::{Id, Ids, Json, Params, bad_cursor, of_list, page_size, plain_cursor};
 use super::problem::{BadBody, Busy, Problem};
-use super::tasks::{CheckpointView, find};
+use super::tasks::CheckpointView;
 use super::views::TaskView;
-use handoffd_broker::ledger::commands::RestoreCheckpoint;
 use handoffd_core::domain::handoff::CheckpointRef;
 use handoffd_core::domain::ids::{ExecutionId, Micros, TaskId};
 use handoffd_store::store::CheckpointCursor;
@@ -80,18 +79,17 @@ pub(super) async fn list(
 ) -> Result<axum::Json<HistoryView>, Problem> {
     let limit = page_size(params.limit)?;
     let after = params.cursor.as_deref().map(read_cursor).transpose()?;
-    let agent = limited_to(&principal);
+    let agent = principal.reader().limit();
     let key = (principal.tenant.clone(), id);
     if let Some(after) = after.as_ref().filter(|after| after.0 > api.now()) {
-        let newest = api.store.list_checkpoints(&key, agent.as_ref(), None, 1).await?;
+        let newest = api.store.list_checkpoints(&key, agent, None, 1).await?;
         let newest = newest.first().map(|row| (row.created_at, row.at.execution_id, row.at.seq));
         if newest.as_ref().is_none_or(|newest| after > newest) {
             let head = newest.map(|newest| write_cursor(&newest)).unwrap_or_default();
             return Err(Problem::ahead("cursor", head));
         }
     }
-    let mut rows =
-        api.store.list_checkpoints(&key, agent.as_ref(), after.as_ref(), limit + 1).await?;
+    let mut rows = api.store.list_checkpoints(&key, agent, after.as_ref(), limit + 1).await?;
     let most = usize::try_from(limit).unwrap_or(usize::MAX);
     let more = rows.len() > most;
     rows.truncate(most);
@@ -137,16 +135,7 @@ pub(super) async fn restore(
     Ids(task_id, execution_id): Ids<TaskId, ExecutionId>,
     Json(said): Json<RestoreBody>,
 ) -> Result<axum::Json<TaskView>, Problem> {
-    find(&api, &principal, task_id).await?;
-    let by = limited_to(&principal);
-    let run = (principal.tenant.clone(), task_id, execution_id);
-    let row = api
-        .store
-        .find_checkpoint(&run, by.as_ref(), Some(said.seq))
-        .await?
-        .ok_or_else(|| Problem::not_found("checkpoint"))?;
     let at = CheckpointRef { execution_id, seq: said.seq };
-    let restore = RestoreCheckpoint { task_id, at, commitment: row.part.commitment, by };
-    let task = api.carry_out(&principal, api.now(), restore).await?;
+    let task = api.intake.restore_checkpoint(&principal, task_id, at).await?;
     Ok(axum::Json(TaskView::from(&task)))
 }

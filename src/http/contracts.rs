@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{Auditor, Caller, Open, Operator, limited_to};
+use super::auth::{Auditor, Caller, Open, Operator};
 use super::extract::{Id, OWN_THREAD, Params, Text, heavy};
 use super::open;
 use super::problem::{BadBody, Busy, Problem, WarningView};
@@ -184,9 +184,9 @@ fn view(ready: &CompiledContract, versions: Option<Vec<String>>) -> Value {
 
 /// Whether the caller may see a contract: an agent sees those that name it or its type.
 fn concerns(principal: &Principal, agents: &Agents, ready: &CompiledContract) -> bool {
-    let Some(id) = limited_to(principal) else { return true };
+    let Some(id) = principal.reader().limit() else { return true };
     let contract = ready.contract();
-    agents.roster.find(&id).is_some_and(|agent| {
+    agents.roster.find(id).is_some_and(|agent| {
         [&contract.source, &contract.target]
             .into_iter()
             .any(|name| name == agent.agent_id.as_str() || *name == agent.agent_type)

@@ -15,16 +15,13 @@ use super::problem::{BadBody, Busy, Problem, wrong};
 use super::views::ReceiptView;
 use handoffd_broker::directory::Principal;
 use handoffd_broker::erasure::held_on;
-use handoffd_broker::ledger::command::content;
-use handoffd_broker::ledger::commands::RequestErasure;
+use handoffd_broker::intake::data_subjects::ErasureWish;
 use handoffd_broker::ledger::reply::ErasureReply;
 use handoffd_broker::tree;
-use handoffd_core::domain::canonical;
 use handoffd_core::domain::ids::{ErasureId, TenantId};
-use handoffd_core::evidence::commitment::{CommitmentSubject, commit, hash_text};
+use handoffd_core::evidence::commitment::hash_text;
 use handoffd_core::evidence::erasure::ErasureScope;
 use handoffd_core::evidence::record::SealedRecord;
-use handoffd_store::clock;
 use handoffd_store::store::erasure::{ErasureRow, ErasureStatus, SubjectRef};
 
 /// Most characters of a subject's id, as in the message schema.
@@ -167,17 +164,13 @@ pub(super) async fn erase(
         let _ = tokio::time::timeout(wait, async { while ending.changed().await.is_ok() {} }).await;
         api.store.find_erasure(&key).await?.unwrap_or(row)
     };
+    let view = axum::Json(certificate(&api, &subject, &row).await?);
     let mut response = if row.status == ErasureStatus::Completed {
-        axum::Json(certificate(&api, &subject, &row).await?).into_response()
+        view.into_response()
     } else {
-        let place = HeaderValue::from_str(&format!(
-            "/data-subjects/{}/erasures/{}",
-            percent(&subject.id),
-            row.id
-        ));
-        let view = axum::Json(certificate(&api, &subject, &row).await?);
         let mut response = (StatusCode::ACCEPTED, view).into_response();
-        if let Ok(place) = place {
+        let place = format!("/data-subjects/{}/erasures/{}", percent(&subject.id), row.id);
+        if let Ok(place) = HeaderValue::from_str(&place) {
             response.headers_mut().insert(header::LOCATION, place);
         }
         response
@@ -208,7 +201,7 @@ async fn request(
     scope: ErasureScope,
     body: EraseBody,
 ) -> Result<(ErasureRow, bool), Problem> {
-    let reason = body.reason.unwrap_or_else(|| "DATA_SUBJECT_REQUEST".to_owned());
+    let reason = body.reason.clone().unwrap_or_else(|| "DATA_SUBJECT_REQUEST".to_owned());
     let code = !reason.is_empty()
         && reason.len() <= 64
         && reason.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
@@ -218,21 +211,10 @@ async fn request(
     bounded("/requestedBy", body.requested_by.as_deref().unwrap_or_default(), MAX_REFERENCE)?;
     bounded("/note", body.note.as_deref().unwrap_or_default(), MAX_NOTE)?;
     held_on(&api.intake.directory, &principal.tenant).await?;
-    let now = api.now();
-    let id = ErasureId(clock::time_ordered_id(now));
-    let words = canonical::to_vec(&serde_json::json!({
-        "erasureId": id, "requestedBy": body.requested_by, "note": body.note,
-    }));
-    let salt = salt(api, subject, id);
-    let request = RequestErasure {
-        subject: subject.clone(),
-        id,
-        commitment: commit(CommitmentSubject::DataSubject, &salt, subject.id.as_bytes()),
-        scope,
-        reason,
-        content: content(&words, now),
-    };
-    let ErasureReply { row, repeated } = api.carry_out(principal, now, request).await?;
+    let EraseBody { requested_by, note, .. } = body;
+    let wish = ErasureWish { scope, reason, requested_by, note };
+    let ErasureReply { row, repeated } =
+        api.intake.request_erasure(principal, subject, wish).await?;
     Ok((row, repeated))
 }
 

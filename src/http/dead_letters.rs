@@ -6,9 +6,7 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{
-    Auditor, Masked, Open, Operator, closed_to_metadata, forbidden, operates, reads_contents,
-};
+use super::auth::{Auditor, Masked, Open, Operator, closed_to_metadata, forbidden};
 use super::escalations::reason_of;
 use super::explanation::{ExplanationView, explained};
 use super::extract::{
@@ -184,10 +182,10 @@ pub(super) async fn get(
     Params(params): Params<ExplainParams>,
 ) -> Result<axum::Json<DeadLetterView>, Problem> {
     let explain = params.explain.unwrap_or_default();
-    if explain && !reads_contents(&principal) {
+    if explain && !principal.rights().reads_contents() {
         return Err(closed_to_metadata());
     }
-    if explain && !operates(&principal) {
+    if explain && !principal.rights().operates() {
         return Err(forbidden("an operator"));
     }
     let key = (principal.tenant.clone(), id);

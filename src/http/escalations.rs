@@ -5,18 +5,14 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{Auditor, Masked, Operator, closed_to_metadata, reads_contents};
+use super::auth::{Auditor, Masked, Operator, closed_to_metadata};
 use super::extract::{Id, Json, Params, page_size, parameter, read_cursor};
 use super::open;
 use super::problem::{BadBody, Busy, Problem, wrong};
 use super::views::{Page, TaskView};
 use handoffd_broker::directory::Principal;
-use handoffd_broker::ledger::command::content;
-use handoffd_broker::ledger::commands::{Resolve, Resolved};
-use handoffd_core::domain::canonical;
 use handoffd_core::domain::escalation::{Escalation, EscalationStatus, Resolution};
-use handoffd_core::domain::ids::{AgentId, EscalationId, HandoffId, Micros};
-use handoffd_core::domain::ruling::OtherEdge;
+use handoffd_core::domain::ids::{AgentId, EscalationId, Micros};
 use handoffd_store::store::EscalationFilter;
 
 /// The list in its cursors.
@@ -262,7 +258,7 @@ pub(super) fn resolution_of(
     action: Action,
     agent: Option<AgentId>,
 ) -> Result<Resolution, Problem> {
-    if action == Action::Complete && !reads_contents(principal) {
+    if action == Action::Complete && !principal.rights().reads_contents() {
         return Err(closed_to_metadata());
     }
     Ok(match (action, agent) {
@@ -287,47 +283,7 @@ pub(super) async fn resolve_one(
     resolution: Resolution,
     reason: &str,
 ) -> Result<ResolvedView, Problem> {
-    let now = api.now();
-    let agent = match &resolution {
-        Resolution::Reassign(agent) => Some(agent.clone()),
-        _ => None,
-    };
-    let words = serde_json::json!({
-        "action": resolution.outcome().as_str(), "agentId": agent, "reason": reason,
-    });
-    let edge = match &agent {
-        Some(target) => edge_to(api, principal, row.handoff_id, target).await?,
-        None => None,
-    };
-    let agents = [row.target.clone()].into_iter().chain(agent).collect();
-    let resolve = Resolve {
-        escalation_id: row.id,
-        task_id: row.task_id,
-        handoff_id: row.handoff_id,
-        agents,
-        resolution: Some(resolution),
-        edge,
-        content: Some(content(&canonical::to_vec(&words), now)),
-    };
-    let Resolved { row, task } = api.carry_out(principal, now, resolve).await?;
-    Ok(ResolvedView { escalation: EscalationView::from(&row), task: TaskView::from(&task) })
-}
-
-/// The rules of the edge to the agent that gets the handoff, where a contract rules it and takes the message.
-async fn edge_to(
-    api: &Api,
-    principal: &Principal,
-    handoff: Option<HandoffId>,
-    target: &AgentId,
-) -> Result<Option<Box<OtherEdge>>, Problem> {
-    let Some(id) = handoff else { return Ok(None) };
-    let Some(handoff) = api.intake.failed_handoff(&principal.tenant, id).await? else {
-        return Ok(None);
-    };
-    let kept = match handoff.content_id {
-        Some(content) => api.contents.find_json(&principal.tenant, content).await?,
-        None => None,
-    };
-    let judged = api.intake.reassigned(&handoff, target, kept).await?;
-    judged.map_err(|failures| Problem::refusal(failures, false))
+    let decided = api.intake.resolve(principal, &api.contents, row, resolution, reason).await?;
+    let (escalation, task) = (EscalationView::from(&decided.row), TaskView::from(&decided.task));
+    Ok(ResolvedView { escalation, task })
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{Caller, Masked, Open, limited_to, reads_contents};
+use super::auth::{Caller, Masked, Open};
 use super::extract::{Id, Params, page_size, parameter};
 use super::open;
 use super::problem::{Busy, Problem};
@@ -202,7 +202,7 @@ pub(super) async fn list(
 ) -> Result<axum::Json<FeedView>, Problem> {
     let limit = usize::try_from(page_size(params.limit)?).unwrap_or(usize::MAX);
     let asked = parameter("agentId", params.agent_id.as_deref())?;
-    let own = limited_to(&principal);
+    let own = principal.reader().limit().cloned();
     if let (Some(own), Some(asked)) = (&own, &asked)
         && own != asked
     {
@@ -284,7 +284,7 @@ pub(super) async fn watch_task(
     };
     let place = api.pools.streams.enter_as(api.pools.holder(Some(&principal)), 1)?;
     let filter = EventFilter { task_id: Some(task.id), ..EventFilter::default() };
-    let masked = !reads_contents(&principal);
+    let masked = !principal.rights().reads_contents();
     let (tenant, ready) = (principal.tenant, VecDeque::new());
     let stream = EventStream { api, tenant, filter, after, ready, masked };
     let sse = Sse::new(stream.events(place)).keep_alive(KeepAlive::new().interval(HEARTBEAT));

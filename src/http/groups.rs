@@ -11,13 +11,11 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::Api;
-use super::auth::limited_to;
 use super::handoffs::{GetParams, answered, receipt_of};
 use super::open;
 use super::problem::{Problem, WarningView};
-use super::results;
 use super::views::{HandoffView, Links, ReceiptView, SubmittedView};
-use super::waiting::{POLL, Until, Wait};
+use super::waiting::{self, POLL, Until, Wait};
 use handoffd_broker::directory::Principal;
 use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::group::{BranchPlace, Group, GroupStatus, branch_id};
@@ -150,7 +148,7 @@ async fn find(
     let first = api.store.find_handoff(&key).await?;
     let own = |first: &Handoff| {
         first.branch().is_some_and(|place| place.id == id)
-            && limited_to(principal).is_none_or(|agent| agent == first.source)
+            && principal.reader().sees_agent(&first.source)
     };
     let Some(first) = first.filter(own) else { return Ok(None) };
     Ok(of_task(api, &principal.tenant, first.task_id, id)
@@ -242,7 +240,8 @@ async fn results_of(
     if done.is_empty() || !group.status.is_final() {
         return Ok(HashMap::new());
     }
-    results::find_all(api, tenant, task, branch_id(group.id, 0), &done).await
+    let first = branch_id(group.id, 0);
+    Ok(api.statements().results(tenant, task, first, &done).await?)
 }
 
 /// The page of a group, for its sender and for people.
@@ -256,7 +255,7 @@ pub(super) async fn page(
     let Some(FoundGroup { task, mut group }) = find(api, principal, id).await? else {
         return Ok(None);
     };
-    if let Some(wait) = Wait::asked(params.wait, params.until.as_deref())? {
+    if let Some(wait) = waiting::asked(params.wait, params.until.as_deref())? {
         (group, _) = wait_for(api, tenant, task, group, wait).await?;
     }
     let handoffs = handoffs_of(api, tenant, task, &group).await?;
@@ -360,7 +359,7 @@ pub(super) async fn submitted(
     if let Some(wait) = wait {
         let reached;
         (group, reached) = wait_for(api, &tenant, task, group, wait).await?;
-        applied = reached.then(|| wait.applied());
+        applied = reached.then(|| waiting::applied(wait));
     }
     if replayed || wait.is_some() {
         handoffs = handoffs_of(api, &tenant, task, &group).await?;

@@ -4,14 +4,12 @@ use axum::extract::{Extension, FromRequestParts, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::arrival::Arrival;
-use super::auth::{Caller, Masked, limited_to, operates};
+use super::auth::{Caller, Masked};
 use super::contracts::tell_deprecation;
 use super::extract::{
     Id, JsonBytes, Params, idempotency_key, page_size, parameter, read_cursor, time_parameter,
@@ -20,34 +18,30 @@ use super::extract::{
 use super::groups::{self, SubmittedGroup};
 use super::layer::Door;
 use super::open;
-use super::problem::{self, BadBody, FailureView, Problem, ProblemMore, WarningView, view};
+use super::problem::{BadBody, FailureView, Problem, ProblemMore, WarningView, view};
 use super::questions;
-use super::results;
 use super::users::user_parameter;
-use super::verdicts::{header_token, signed_by};
+use super::verdicts::header_token;
 use super::views::{
     ContextView, HandoffMessage, HandoffView, Links, Page, ReceiptView, StreamView, SubmittedView,
 };
 use super::waiting::{self, Until, Wait};
 use handoffd_broker::directory::Principal;
-use handoffd_broker::intake::{Answer, Body, IntakeError, Request};
+use handoffd_broker::intake::{Answer, IntakeError, Request, results};
 use handoffd_broker::judged;
 use handoffd_broker::ledger::HandoffWatch;
 use handoffd_broker::ledger::reply::LedgerError;
+use handoffd_broker::reader::WordAccess;
 use handoffd_broker::tree;
 use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::canonical::CanonicalObject;
 use handoffd_core::domain::failure::{Code, primary};
 use handoffd_core::domain::group::name_branch;
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
-use handoffd_core::domain::ids::{AgentId, HandoffId, TaskId, TenantId};
-use handoffd_core::domain::json;
+use handoffd_core::domain::ids::{AgentId, HandoffId, TaskId};
 use handoffd_core::domain::warning::Warning;
 use handoffd_core::evidence::receipt::Receipt;
 use handoffd_core::evidence::record::SealedRecord;
 use handoffd_core::gate::schema::older::MessageForm;
-use handoffd_core::gate::signature;
-use handoffd_store::clock;
 use handoffd_store::fault::{self, Step};
 use handoffd_store::store::{HandoffFilter, HandoffKey};
 
@@ -88,7 +82,7 @@ pub(super) async fn submit(
     door: Option<Extension<Door>>,
     body: JsonBytes,
 ) -> Result<Response, Problem> {
-    let wait = Wait::preferred(&headers)?;
+    let wait = waiting::preferred(&headers)?;
     let request = Request {
         idempotency_key: idempotency_key(&headers)?,
         fencing_token: header_token(&headers)?,
@@ -168,7 +162,7 @@ async fn step_digest(
     id: HandoffId,
 ) -> Result<Option<Box<str>>, Problem> {
     let found = api.store.find_handoff(&(principal.tenant.clone(), id)).await?;
-    let own = found.filter(|handoff| principal.agent.as_ref() == Some(&handoff.source));
+    let own = found.filter(|handoff| principal.reader().is_sender(handoff));
     let Some(content) = own.and_then(|handoff| handoff.content_id) else { return Ok(None) };
     let message = api.contents.find_json(&principal.tenant, content).await?;
     let digest = message.as_ref().and_then(|message| message.pointer(STEP_DIGEST)?.as_str());
@@ -180,78 +174,6 @@ async fn step_digest(
 /// answer tells the handoff does not read it back.
 #[derive(Clone)]
 pub(crate) struct CommittedHandoff(pub(crate) Box<HandoffView>);
-
-/// The outcome of a handoff that came in by a queue.
-pub enum QueuedOutcome {
-    /// Committed, now or before.
-    Committed,
-    /// Refused; the problem document for its sender.
-    Refused(Bytes),
-    /// Nobody can be told: it is no message, or not a known agent's. A reason.
-    Poison(&'static str),
-    /// The broker cannot take it now.
-    Unavailable,
-}
-
-/// Takes a signed message in as `submit` takes a request: the signature stands in the place of the key.
-pub async fn submit_queued(api: &Api, tenant: &TenantId, message: Bytes) -> QueuedOutcome {
-    if message.len() > api.config.server.max_body_bytes {
-        return QueuedOutcome::Poison("too large");
-    }
-    let Ok(value) = json::parse(&message) else {
-        return QueuedOutcome::Poison("not one JSON object");
-    };
-    let sender = value.pointer("/fromAgent/agentId").and_then(Value::as_str);
-    let Some(sender) = sender.and_then(|text| text.parse::<AgentId>().ok()) else {
-        return QueuedOutcome::Poison("names no fromAgent.agentId");
-    };
-    let id = value.get("handoffId").and_then(Value::as_str).unwrap_or_default();
-    let instance = format!("/handoffs/{id}");
-    match queued(api, tenant, &sender, &value, message).await {
-        Ok(None) => QueuedOutcome::Committed,
-        Ok(Some(why)) => QueuedOutcome::Poison(why),
-        // An internal error may be the database's: the message stays in its queue, as a caller would send it again.
-        Err(problem)
-            if matches!(problem.code, Code::Unavailable | Code::Overloaded | Code::Internal) =>
-        {
-            QueuedOutcome::Unavailable
-        }
-        Err(problem) => {
-            let request_id = clock::random_id().to_string();
-            let details = problem::details(&problem, &instance, &request_id);
-            QueuedOutcome::Refused(serde_json::to_vec(&details).unwrap_or_default().into())
-        }
-    }
-}
-
-/// `Some` is why the message is nobody's.
-async fn queued(
-    api: &Api,
-    tenant: &TenantId,
-    sender: &AgentId,
-    value: &Value,
-    bytes: Bytes,
-) -> Result<Option<&'static str>, Problem> {
-    let secrets = api.intake.secrets_of(tenant, sender).await?;
-    if secrets.is_empty() {
-        return Ok(Some("its fromAgent is not registered"));
-    }
-    let secrets: Vec<&[u8]> = secrets.iter().map(|secret| secret.as_slice()).collect();
-    let Some(canonical) = CanonicalObject::from_value(value) else {
-        return Ok(Some("not one JSON object"));
-    };
-    signature::verify(&canonical, value.get(signature::FIELD), &secrets, true)
-        .map_err(|failure| Problem::refusal(vec![failure], false))?;
-    let principal = signed_by(tenant, sender);
-    let request = Request { arrived_at: Some(api.now()), ..Request::default() };
-    match api.intake.submit(&principal, Body { bytes, guard: None }, request).await? {
-        Answer::Submitted { .. } | Answer::Group { .. } => Ok(None),
-        Answer::Refused { failures, replayed, undone, .. } => {
-            Err(Problem { undone, ..Problem::refusal(failures, replayed) })
-        }
-        Answer::Malformed(failure) => Err(Problem::malformed(failure)),
-    }
-}
 
 pub(super) async fn receipt_of(
     api: &Api,
@@ -285,18 +207,18 @@ async fn submitted(
     let mut last = handoff.clone();
     let (mut settled, mut applied, mut result) = (false, None, None);
     if let Some((wait, watch)) = wait.filter(|_| !no_op) {
-        last = waiting::for_it(api, handoff.clone(), watch, wait).await?;
+        last = api.intake.wait_for(handoff.clone(), watch, wait, &api.stopping).await?;
         settled = last.status != HandoffStatus::Pending;
-        applied = wait.until.is_reached(last.status).then(|| wait.applied());
+        applied = wait.until.is_reached(last.status).then(|| waiting::applied(wait));
         if matches!(wait.until, Until::Ended | Until::Asked)
             && last.status == HandoffStatus::Completed
         {
-            result = results::find(api, &last.tenant, last.task_id, last.id).await?;
+            result = api.statements().completion(&last).await?;
         }
     }
     if repeated && !settled {
         // Another message's handoff: its present status is news to this one's sender.
-        last = waiting::last_successor(api, &handoff).await?.unwrap_or(last);
+        last = api.intake.last_successor(&handoff).await?.unwrap_or(last);
         settled = last.status != HandoffStatus::Pending;
     }
     // A replay answers as the first time did; only who waits asks for what became of it.
@@ -386,7 +308,7 @@ impl FromRequestParts<Api> for Represented {
         let Some(agent) = parameter::<AgentId>("as", params.agent.as_deref())? else {
             return Ok(Self(principal));
         };
-        if !operates(&principal) && principal.agent.as_ref() != Some(&agent) {
+        if !principal.rights().operates() && principal.agent.as_ref() != Some(&agent) {
             return Err(Problem::new(
                 Code::Forbidden,
                 "only an operator may ask for another agent",
@@ -442,17 +364,8 @@ pub(crate) async fn find(
     principal: &Principal,
     id: HandoffId,
 ) -> Result<Handoff, Problem> {
-    let sees = |handoff: &Handoff, agent: &AgentId| {
-        let ruling = handoff.ruling.as_ref();
-        // The agent that gets the task back reads what came of it, whoever handed it on meanwhile.
-        let returns_to = ruling.and_then(|ruling| ruling.returns_to.as_ref());
-        [Some(&handoff.source), Some(&handoff.target), returns_to].contains(&Some(agent))
-    };
-    api.store
-        .find_handoff(&(principal.tenant.clone(), id))
-        .await?
-        .filter(|handoff| limited_to(principal).is_none_or(|agent| sees(handoff, &agent)))
-        .ok_or_else(|| Problem::not_found("handoff"))
+    let handoff = principal.reader().find_handoff(&*api.store, id).await?;
+    handoff.ok_or_else(|| Problem::not_found("handoff"))
 }
 
 /// Members to show besides the defaults.
@@ -520,8 +433,8 @@ pub(super) async fn get(
     }
     let mut handoff = found?;
     let mut last = None;
-    if let Some(wait) = Wait::asked(params.wait, params.until.as_deref())? {
-        last = Some(waiting::for_it(&api, handoff.clone(), None, wait).await?)
+    if let Some(wait) = waiting::asked(params.wait, params.until.as_deref())? {
+        last = Some(api.intake.wait_for(handoff.clone(), None, wait, &api.stopping).await?)
             .filter(|one| one.id != id);
         if !wait.time.is_zero() {
             // It may have been erased, or handed to others, meanwhile.
@@ -536,16 +449,15 @@ pub(super) async fn get(
         view.safety = judged::of(&*api.store, &handoff).await?;
     }
     if last.is_none() {
-        last = waiting::last_successor(&api, &handoff).await?;
+        last = api.intake.last_successor(&handoff).await?;
     }
     view.successor_id = last.map(|last| last.id.to_string());
     if handoff.status == HandoffStatus::Completed {
-        let said = results::find(&api, &principal.tenant, handoff.task_id, handoff.id).await?;
-        view.say_result(said);
+        view.say_result(api.statements().completion(&handoff).await?);
     }
     let included = params.included()?;
     if included.verdict {
-        view.verdict = results::verdict(&api, &handoff).await?;
+        view.verdict = api.statements().verdict(&handoff).await?;
     }
     if included.questions {
         view.questions = Some(questions::all(&api, &principal, &handoff).await?);
@@ -562,14 +474,11 @@ async fn shown_message(
     principal: &Principal,
     handoff: &Handoff,
 ) -> Result<Option<serde_json::Value>, Problem> {
-    // A dead letter waits for a person: its text reaches no agent, by no way.
-    let reader = limited_to(principal);
-    let party = |agent| handoff.source == agent || handoff.target == agent;
-    let withheld =
-        reader.is_some_and(|agent| handoff.status == HandoffStatus::DeadLettered || !party(agent));
-    let receives = principal.agent.as_ref() == Some(&handoff.target);
+    let reader = principal.reader();
+    let open = reader.words_of(handoff) == WordAccess::Open;
+    let receives = reader.is_receiver(handoff);
     let sent = handoff.compressed_id().filter(|_| receives).or(handoff.content_id);
-    let Some(content) = sent.filter(|_| !withheld) else { return Ok(None) };
+    let Some(content) = sent.filter(|_| open) else { return Ok(None) };
     let mut message = api.contents.find_json(&principal.tenant, content).await?;
     if receives && let Some(message) = &mut message {
         let agents = api.intake.directory.agents(&principal.tenant).await?;
@@ -642,13 +551,16 @@ pub(super) async fn list(
         source: parameter::<AgentId>("fromAgent", params.from_agent.as_deref())?,
         target: parameter::<AgentId>("toAgent", params.to_agent.as_deref())?,
         conversation: conversation(params.conversation_id)?,
-        party: limited_to(&principal),
+        party: principal.reader().limit().cloned(),
         from: time_parameter("from", params.from.as_deref())?,
         until: time_parameter("to", params.to.as_deref())?,
         user: user_parameter(params.user_ref)?,
     };
     let newest = async || {
-        let all = HandoffFilter { party: limited_to(&principal), ..HandoffFilter::default() };
+        let all = HandoffFilter {
+            party: principal.reader().limit().cloned(),
+            ..HandoffFilter::default()
+        };
         let rows = api.store.list_handoffs(&principal.tenant, &all, None, 1).await?;
         Ok(rows.first().map(|row| (row.created_at, row.id.to_string())))
     };
@@ -673,10 +585,4 @@ fn conversation(id: Option<String>) -> Result<Option<String>, Problem> {
         }
         id => Ok(id),
     }
-}
-
-/// Not the caller's to decide.
-#[must_use]
-pub fn not_the_receiver() -> Problem {
-    Problem::new(Code::Forbidden, "only the handoff's receiver may say this")
 }

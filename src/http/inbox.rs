@@ -10,20 +10,13 @@ use utoipa::{IntoParams, ToSchema};
 use super::Api;
 use super::auth::AgentCaller;
 use super::extract::{Id, Params};
-use super::handoffs::not_the_receiver;
 use super::problem::{Busy, Problem};
-use super::{questions, results};
-use handoffd_broker::compress::UnpreparedReason;
-use handoffd_broker::ledger::command::Call;
-use handoffd_broker::ledger::commands::{Lease, Leased, Outcome, Settle};
-use handoffd_core::domain::agent::Agent;
+use super::questions;
+use handoffd_broker::inbox::{ClaimedHandoff, InboxDesk, ReturnedHandoff};
+use handoffd_broker::intake::spoken::not_the_receiver;
 use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::handoff::{DeliveryMode, Handoff};
 use handoffd_core::domain::ids::{AgentId, Micros};
-use handoffd_core::evidence::record::Actor;
-use handoffd_core::gate::schema::older::SCHEMA_UNREADABLE;
-use handoffd_store::fault::{self, Step};
-use handoffd_store::store::DeliveryClaim;
+use handoffd_store::store::ReceiverKey;
 
 /// Polls of one inbox at once: all of them are woken for each handoff.
 const MAX_POLLS: usize = 32;
@@ -119,7 +112,7 @@ pub struct QuestionItem {
 }
 
 /// What the call claimed, by kind.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Default, Serialize, ToSchema)]
 pub struct InboxView {
     /// The most urgent first, then the oldest; empty when the wait ran out.
     pub items: Vec<InboxItem>,
@@ -129,6 +122,12 @@ pub struct InboxView {
     /// Questions of receivers to this agent, the oldest first; absent for none. `POST /handoffs/{handoffId}/answer` answers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<QuestionItem>,
+}
+
+impl InboxView {
+    fn is_empty(&self) -> bool {
+        self.items.is_empty() && self.returns.is_empty() && self.questions.is_empty()
+    }
 }
 
 /// Claim handoffs; waits for one where there is none.
@@ -151,7 +150,7 @@ pub(super) async fn poll(
     Params(params): Params<InboxParams>,
 ) -> Result<axum::Json<InboxView>, Problem> {
     if id != caller.id {
-        return Err(not_the_receiver());
+        return Err(not_the_receiver().into());
     }
     let max = params.max.unwrap_or(1);
     if !(0..=MAX_CLAIMS).contains(&max) {
@@ -173,70 +172,73 @@ pub(super) async fn poll(
         })?;
     api.receivers.polled(&receiver, api.now());
     loop {
-        let items = claim(&api, &caller, &receiver, max).await?;
-        let (returns, questions) = match returned(&api, &caller, &receiver, most_told).await {
-            // What was leased must not go with it.
-            Err(_) if !items.is_empty() => Default::default(),
-            returned => returned?,
-        };
-        let any = !items.is_empty() || !returns.is_empty() || !questions.is_empty();
-        if any || tokio::time::Instant::now() >= deadline {
-            return Ok(axum::Json(InboxView { items, returns, questions }));
+        let view = look(&api, &caller, &receiver, (max, most_told)).await?;
+        if !view.is_empty() || tokio::time::Instant::now() >= deadline {
+            return Ok(axum::Json(view));
         }
         tokio::select! {
             () = watch.changed() => {}
             () = tokio::time::sleep_until(deadline) => {}
-            () = api.stopping.cancelled() => {
-                let (items, returns, questions) = Default::default();
-                return Ok(axum::Json(InboxView { items, returns, questions }));
-            }
+            () = api.stopping.cancelled() => return Ok(axum::Json(InboxView::default())),
         }
     }
+}
+
+/// Claims once.
+async fn look(
+    api: &Api,
+    caller: &AgentCaller,
+    receiver: &ReceiverKey,
+    (max, most_told): (i64, i64),
+) -> Result<InboxView, Problem> {
+    let desk =
+        InboxDesk { intake: &api.intake, compression: &api.compression, broker: &api.broker };
+    let claims = desk.claim(receiver, max).await?;
+    let items: Vec<InboxItem> = claims.into_iter().map(InboxItem::from).collect();
+    let (returns, questions) = match returned(api, &desk, caller, receiver, most_told).await {
+        // What was leased must not go with it.
+        Err(_) if !items.is_empty() => Default::default(),
+        returned => returned?,
+    };
+    Ok(InboxView { items, returns, questions })
 }
 
 /// Returns and questions for this agent. What fails here comes again once the claim has run out.
 async fn returned(
     api: &Api,
+    desk: &InboxDesk<'_>,
     caller: &AgentCaller,
-    receiver: &handoffd_store::store::ReceiverKey,
+    receiver: &ReceiverKey,
     max: i64,
 ) -> Result<(Vec<ReturnItem>, Vec<QuestionItem>), Problem> {
-    let now = api.now();
-    let until = now.plus(Duration::from_millis(api.config.delivery.claim_ttl_ms));
-    let (mut items, mut asked) = (Vec::new(), Vec::new());
-    for row in api.store.claim_returns(receiver, now, until, max).await? {
-        let handoff = api.store.find_handoff(&(row.tenant.clone(), row.handoff_id)).await?;
-        let Some(handoff) = handoff else { continue };
-        if row.question.is_some() {
-            asked.extend(question(api, caller, &handoff, until).await?);
+    let (mut returns, mut questions) = (Vec::new(), Vec::new());
+    for item in desk.returned(receiver, max).await? {
+        if item.asks {
+            questions.extend(question(api, caller, &item).await?);
             continue;
         }
-        items.push(ReturnItem {
-            handoff_id: row.handoff_id.to_string(),
-            task_id: row.task_id.to_string(),
+        let handoff = &item.handoff;
+        returns.push(ReturnItem {
+            handoff_id: handoff.id.to_string(),
+            task_id: handoff.task_id.to_string(),
             completed_by: handoff.target.to_string(),
-            returned_at: row.returned_at.rfc3339(),
-            claimed_until: until.rfc3339(),
-            completion: results::find(api, &row.tenant, row.task_id, row.handoff_id).await?,
+            returned_at: item.returned_at.rfc3339(),
+            claimed_until: item.claimed_until.rfc3339(),
+            completion: api.statements().completion(handoff).await?,
         });
     }
-    Ok((items, asked))
+    Ok((returns, questions))
 }
 
-/// The open question of a handoff; none where it was answered meanwhile.
+/// The open question of a handoff.
 async fn question(
     api: &Api,
     caller: &AgentCaller,
-    handoff: &Handoff,
-    until: Micros,
+    item: &ReturnedHandoff,
 ) -> Result<Option<QuestionItem>, Problem> {
-    if handoff.open_question().is_none() {
-        return Ok(None);
-    }
-    let Some(asked) = questions::last(api, &caller.principal, handoff).await? else {
-        return Ok(None);
-    };
-    Ok(Some(QuestionItem {
+    let handoff = &item.handoff;
+    let last = questions::last(api, &caller.principal, handoff).await?;
+    Ok(last.map(|asked| QuestionItem {
         handoff_id: handoff.id.to_string(),
         task_id: handoff.task_id.to_string(),
         asked_by: handoff.target.to_string(),
@@ -245,103 +247,23 @@ async fn question(
         schema: asked.schema,
         asked_at: asked.asked_at,
         answer_by: asked.answer_by,
-        claimed_until: until.rfc3339(),
+        claimed_until: item.claimed_until.rfc3339(),
     }))
 }
 
-async fn claim(
-    api: &Api,
-    caller: &AgentCaller,
-    receiver: &handoffd_store::store::ReceiverKey,
-    max: i64,
-) -> Result<Vec<InboxItem>, Problem> {
-    let now = api.now();
-    let until = now.plus(Duration::from_millis(api.config.delivery.claim_ttl_ms));
-    let agents = api.intake.directory.agents(&receiver.0).await?;
-    let Some(agent) = agents.roster.find(&caller.id) else {
-        return Err(Problem::not_found("agent"));
-    };
-    if agent.delivery.mode != DeliveryMode::Pull {
-        return Err(Problem::new(
-            Code::Conflict,
-            "this agent takes its handoffs by webhook; set delivery.mode to pull to use the inbox",
-        ));
-    }
-    if max == 0 {
-        return Ok(Vec::new());
-    }
-    let claims =
-        api.store.claim(receiver, DeliveryMode::Pull, &api.broker, now, until, max).await?;
-    if !claims.is_empty() {
-        fault::at(Step::InboxClaimed);
-    }
-    // Together, so that they share a batch.
-    let leases = claims.into_iter().map(|claim| lease(api, claim, agent, now, until));
-    let mut items = Vec::new();
-    let mut failed = None;
-    for leased in futures_util::future::join_all(leases).await {
-        match leased {
-            Ok(item) => items.extend(item),
-            // Its claim runs out and it returns to the inbox; what was leased must not go with it.
-            Err(problem) => failed = Some(problem),
+impl From<ClaimedHandoff> for InboxItem {
+    fn from(claimed: ClaimedHandoff) -> Self {
+        let handoff = &claimed.handoff;
+        Self {
+            handoff_id: handoff.id.to_string(),
+            task_id: handoff.task_id.to_string(),
+            attempt: claimed.attempt,
+            fencing_token: handoff.fencing_token,
+            claimed_until: claimed.claimed_until.rfc3339(),
+            verdict_by: handoff.deadline_at.map(Micros::rfc3339),
+            traceparent: claimed.traceparent,
+            tracestate: claimed.tracestate,
+            message: serde_json::from_slice(&claimed.message).unwrap_or_default(),
         }
     }
-    if !items.is_empty() {
-        fault::at(Step::InboxLeased);
-    }
-    match failed {
-        Some(problem) if items.is_empty() => Err(problem),
-        _ => Ok(items),
-    }
-}
-
-async fn lease(
-    api: &Api,
-    mut claim: DeliveryClaim,
-    agent: &Agent,
-    now: Micros,
-    until: Micros,
-) -> Result<Option<InboxItem>, Problem> {
-    match api.compression.prepare(&api.intake.ledger, &mut claim).await {
-        Ok(()) => {}
-        Err(UnpreparedReason::Superseded) => return Ok(None),
-        Err(UnpreparedReason::Away) => {
-            return Err(Problem::new(Code::Unavailable, "the message could not be made ready"));
-        }
-    }
-    let (task_id, handoff_id, attempt) = (claim.task_id, claim.handoff_id, claim.attempt);
-    let body = api.intake.gate.schemas.delivered(claim.delivered(agent.is_entitled()), agent);
-    let call = Call { tenant: claim.tenant.clone(), at: now, actor: Actor::broker() };
-    let Ok(body) = body else {
-        // It takes no version of the schema that the message has a form in; it did when the gate looked.
-        let settle = Settle {
-            task_id,
-            handoff_id,
-            attempt,
-            begun_at: None,
-            outcome: Outcome::GivenUp { why: SCHEMA_UNREADABLE.to_owned() },
-            content: None,
-            lease_until: now,
-            row: None,
-        };
-        api.intake.ledger.handle(call, settle).await?;
-        return Ok(None);
-    };
-    let granted = Duration::from_millis(api.config.delivery.verdict_timeout_ms);
-    let lease = Lease { task_id, handoff_id, attempt, verdict_by: now.plus(granted) };
-    let leased = api.intake.ledger.handle(call, lease).await?;
-    let Some(Leased { handoff, .. }) = leased else { return Ok(None) };
-    Ok(Some(InboxItem {
-        handoff_id: handoff.id.to_string(),
-        task_id: handoff.task_id.to_string(),
-        attempt: claim.attempt,
-        fencing_token: handoff.fencing_token,
-        claimed_until: handoff.deadline_at.map_or(until, |by| by.min(until)).rfc3339(),
-        verdict_by: handoff.deadline_at.map(Micros::rfc3339),
-        traceparent: claim
-            .trace()
-            .map_or_else(|| claim.traceparent.clone(), |context| context.parent.to_string()),
-        tracestate: claim.tracestate,
-        message: serde_json::from_slice(&body).unwrap_or_default(),
-    }))
 }

@@ -12,13 +12,9 @@ use super::auth::{Auditor, Operator};
 use super::data_subjects::{MAX_NOTE, bounded, subject};
 use super::extract::{Id, Json, Params, of_list, page_size, plain_cursor};
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
-use handoffd_broker::ledger::command::content;
-use handoffd_broker::ledger::commands::{PlaceHold, ReleaseHold};
+use handoffd_broker::intake::data_subjects::HoldRequest;
 use handoffd_broker::ledger::reply::HoldReply;
-use handoffd_core::domain::canonical;
 use handoffd_core::domain::ids::{Micros, TaskId};
-use handoffd_core::domain::warning::{Warning, WarningCode};
-use handoffd_core::evidence::commitment::{CommitmentSubject, commit};
 use handoffd_store::store::erasure::HoldRow;
 
 /// The list in its cursors.
@@ -129,25 +125,6 @@ fn code(id: &str) -> bool {
         && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
 }
 
-/// Names a hold on what is not there, which may be a slip of the pen.
-async fn warnings(api: &Api, hold: &HoldRow) -> Result<Vec<WarningView>, Problem> {
-    let (pointer, is_there) = match (&hold.task_id, &hold.subject_id) {
-        (Some(task), _) => {
-            ("/taskId", api.store.find_task(&(hold.tenant.clone(), *task)).await?.is_some())
-        }
-        (None, Some(subject)) => {
-            let held = api.store.list_held(&hold.tenant, subject, None, 1).await?;
-            ("/subjectId", !held.is_empty())
-        }
-        (None, None) => return Ok(Vec::new()),
-    };
-    if is_there {
-        return Ok(Vec::new());
-    }
-    let what = "there is nothing under this id; the hold stands, and keeps what comes under it";
-    Ok(vec![WarningView::from(&Warning::new(WarningCode::NothingHeld, pointer, what))])
-}
-
 /// Place a legal hold; placing the same again changes nothing.
 #[utoipa::path(
     put, path = "/legal-holds/{holdId}", tag = "data subjects", operation_id = "placeLegalHold",
@@ -185,29 +162,13 @@ pub(super) async fn place(
         .map(|id| subject(&api, tenant, id))
         .transpose()
         .map_err(|_| wrong("/subjectId", "is no subject's id"))?;
-    let commitment = held.as_ref().map(|held| {
-        let salt = api.intake.vault.subject_salt(tenant, &format!("hold/{id}"), &held.id);
-        commit(CommitmentSubject::DataSubject, &salt, held.id.as_bytes())
-    });
-    let now = api.now();
-    let words = serde_json::json!({ "holdId": id, "reason": body.reason });
-    let row = HoldRow {
-        tenant: tenant.clone(),
-        id,
-        subject_key: held.as_ref().map(|held| held.key),
-        subject_id: held.map(|held| held.id),
-        task_id: body.task_id,
-        reason: body.reason,
-        placed_at: now,
-        released_at: None,
-    };
-    let warnings = warnings(&api, &row).await?;
-    let content = content(&canonical::to_vec(&words), now);
-    let place = PlaceHold { row, commitment, content };
-    let HoldReply { row, repeated } = api.carry_out(&principal, now, place).await?;
+    let HoldBody { task_id, reason, .. } = body;
+    let request = HoldRequest { id, subject: held, task_id, reason };
+    let (HoldReply { row, repeated }, warnings) =
+        api.intake.place_hold(&principal, request).await?;
+    let warnings = warnings.iter().map(WarningView::from).collect();
     let status = if repeated { StatusCode::OK } else { StatusCode::CREATED };
-    let view = HoldView { warnings, ..HoldView::from(&row) };
-    Ok((status, axum::Json(view)))
+    Ok((status, axum::Json(HoldView { warnings, ..HoldView::from(&row) })))
 }
 
 /// Release a legal hold.
@@ -231,11 +192,7 @@ pub(super) async fn release(
     Json(body): Json<ReleaseBody>,
 ) -> Result<axum::Json<HoldView>, Problem> {
     bounded("/reason", &body.reason, MAX_NOTE)?;
-    let now = api.now();
-    let words = serde_json::json!({ "holdId": id, "reason": body.reason });
-    let content = content(&canonical::to_vec(&words), now);
-    let release = ReleaseHold { id, content };
-    let HoldReply { row, .. } = api.carry_out(&principal, now, release).await?;
+    let HoldReply { row, .. } = api.intake.release_hold(&principal, id, &body.reason).await?;
     Ok(axum::Json(HoldView::from(&row)))
 }
 

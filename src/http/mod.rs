@@ -23,7 +23,6 @@ pub mod connection;
 pub mod contracts;
 pub mod cost;
 pub mod costs;
-pub mod credentials;
 pub mod data_subjects;
 pub mod dead_letters;
 pub mod docs;
@@ -55,7 +54,6 @@ pub mod questions;
 pub mod receivers;
 pub mod record;
 pub mod refusals;
-pub(crate) mod results;
 pub mod router;
 pub(crate) mod routing;
 pub mod schemas;
@@ -82,9 +80,9 @@ use handoffd_broker::compress::CompressionStep;
 use handoffd_broker::config::Config;
 use handoffd_broker::console_sessions::ConsoleSessions;
 use handoffd_broker::directory::{Matcher, Principal};
-use handoffd_broker::early_replies::EarlyReplies;
 use handoffd_broker::erasure::Eraser;
 use handoffd_broker::feed::Feed;
+use handoffd_broker::intake::results::Statements;
 use handoffd_broker::intake::{Intake, actor};
 use handoffd_broker::ledger::command::Call;
 use handoffd_broker::ledger::commands::Queued;
@@ -108,7 +106,7 @@ pub type Endpoints = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 pub struct ApiParts {
     /// Submissions; holds the ledger, the directory, the vault and the clock too.
-    pub intake: Intake,
+    pub intake: Arc<Intake>,
     /// Store for reads.
     pub store: Arc<dyn Store>,
     /// Signs tree heads.
@@ -123,8 +121,6 @@ pub struct ApiParts {
     pub endpoints: Endpoints,
     /// The transports that agents may be registered with.
     pub delivery_types: Arc<dyn DeliveryTypes>,
-    /// The attempts that take a verdict of a reply channel as their outcome.
-    pub replies: Arc<EarlyReplies>,
     /// Takes what requests tell of receivers.
     pub receivers: Arc<ReceiverJournal>,
     /// How far tree heads are published.
@@ -171,6 +167,11 @@ impl Api {
     ) -> Result<C::Reply, LedgerError> {
         let (tenant, actor) = (principal.tenant.clone(), actor(principal));
         self.intake.ledger.handle(Call { tenant, at, actor }, command).await
+    }
+
+    /// Reads what receivers said with their verdicts.
+    pub(crate) fn statements(&self) -> Statements<'_> {
+        Statements { store: &*self.store, contents: &self.contents }
     }
 
     /// Current time.

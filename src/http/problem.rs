@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::openapi::RefOr;
@@ -13,11 +14,12 @@ use utoipa::{IntoResponses, ToSchema};
 
 use super::open;
 use handoffd_broker::dead_letters::DecisionError;
-use handoffd_broker::intake::IntakeError;
+use handoffd_broker::intake::{IntakeError, Refusal};
 use handoffd_broker::ledger::reply::{LedgerError, Undone};
 use handoffd_core::domain::failure::{Code, Failure, Stage, primary};
 use handoffd_core::domain::task::TaskStatus;
 use handoffd_core::domain::warning::Warning;
+use handoffd_store::clock;
 use handoffd_store::store::StoreError;
 
 /// A refusal. The outermost layer renders it, because it knows the request.
@@ -124,6 +126,9 @@ const fn title(code: Code) -> &'static str {
     }
 }
 
+/// The sentence for a defect of the broker.
+const FAILED: &str = "the broker failed; the request id tells the operator more";
+
 /// The problem of one member of a body that does not fit.
 pub(crate) fn wrong(pointer: &str, message: impl Into<String>) -> Problem {
     let failure = Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message);
@@ -220,23 +225,9 @@ impl Problem {
         Self::new(Code::NotFound, format!("there is no such {what}"))
     }
 
-    /// A malformed query parameter, header or path segment.
-    #[must_use]
-    pub fn invalid(detail: impl Into<String>) -> Self {
-        Self::new(Code::InvalidRequest, detail)
-    }
-}
-
-impl From<LedgerError> for Problem {
-    fn from(err: LedgerError) -> Self {
-        match &err {
-            LedgerError::Internal(why) => {
-                tracing::error!(error = %why, "a command failed");
-                Self::new(
-                    Code::Internal,
-                    "the broker failed; the request id tells the operator more",
-                )
-            }
+    fn of_ledger(err: &LedgerError) -> Self {
+        match err {
+            LedgerError::Internal(_) => Self::new(Code::Internal, FAILED),
             LedgerError::IdempotencyMismatch => Self {
                 status: StatusCode::UNPROCESSABLE_ENTITY,
                 ..Self::new(Code::Conflict, err.to_string())
@@ -253,47 +244,64 @@ impl From<LedgerError> for Problem {
             _ => Self::new(err.code(), err.to_string()),
         }
     }
+
+    fn of_store(err: &StoreError) -> Self {
+        match err {
+            StoreError::Refused(_) => Self::new(Code::Internal, FAILED),
+            StoreError::Denied(_) => {
+                Self::new(Code::Unavailable, "the store cannot be used; try again")
+            }
+            StoreError::Unavailable(_) | StoreError::Conflict(_) => {
+                Self::new(Code::Unavailable, "the store cannot be reached; try again")
+            }
+        }
+    }
+
+    /// A malformed query parameter, header or path segment.
+    #[must_use]
+    pub fn invalid(detail: impl Into<String>) -> Self {
+        Self::new(Code::InvalidRequest, detail)
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        refusal.log();
+        match refusal {
+            Refusal::Findings(failures) => Self::refusal(failures, false),
+            Refusal::Recorded(failures, undone) => {
+                Self { undone, ..Self::refusal(failures, false) }
+            }
+            Refusal::Malformed(failure) => Self::malformed(failure),
+            Refusal::Because(code, why) => Self::new(code, why),
+            Refusal::NotFound(what) => Self::not_found(what),
+            Refusal::Ledger(err) => Self::of_ledger(&err),
+            Refusal::Store(err) => Self::of_store(&err),
+        }
+    }
+}
+
+impl From<LedgerError> for Problem {
+    fn from(err: LedgerError) -> Self {
+        Refusal::from(err).into()
+    }
 }
 
 impl From<StoreError> for Problem {
     fn from(err: StoreError) -> Self {
-        match err {
-            StoreError::Refused(why) => {
-                tracing::error!(error = %why, "the store refused");
-                Self::new(
-                    Code::Internal,
-                    "the broker failed; the request id tells the operator more",
-                )
-            }
-            StoreError::Denied(why) => {
-                tracing::error!(error = %why, "the store does not let the broker work");
-                Self::new(Code::Unavailable, "the store cannot be used; try again")
-            }
-            StoreError::Unavailable(why) | StoreError::Conflict(why) => {
-                tracing::warn!(error = %why, "the store is unavailable");
-                Self::new(Code::Unavailable, "the store cannot be reached; try again")
-            }
-        }
+        Refusal::from(err).into()
     }
 }
 
 impl From<Arc<StoreError>> for Problem {
     fn from(err: Arc<StoreError>) -> Self {
-        StoreError::clone(&err).into()
+        Refusal::from(err).into()
     }
 }
 
 impl From<IntakeError> for Problem {
     fn from(err: IntakeError) -> Self {
-        match err {
-            IntakeError::Ledger(err) => err.into(),
-            IntakeError::Classifier => {
-                Self::new(Code::Unavailable, "the safety classifier does not answer; try again")
-            }
-            IntakeError::Store => {
-                Self::new(Code::Unavailable, "the store cannot be reached; try again")
-            }
-        }
+        Refusal::from(err).into()
     }
 }
 
@@ -454,6 +462,14 @@ pub fn details(problem: &Problem, instance: &str, request_id: &str) -> ProblemDe
         },
         code,
     }
+}
+
+/// The document for the sender of a message that came by a queue and is refused.
+#[must_use]
+pub fn of_queue(refusal: Refusal, handoff: &str) -> Bytes {
+    let request_id = clock::random_id().to_string();
+    let details = details(&refusal.into(), &format!("/handoffs/{handoff}"), &request_id);
+    serde_json::to_vec(&details).unwrap_or_default().into()
 }
 
 /// Writes a problem out for the request it answers.

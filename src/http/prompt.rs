@@ -10,14 +10,15 @@ use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{Caller, limited_to};
+use super::auth::Caller;
 use super::extract::{Id, Params, heavy};
 use super::groups;
 use super::problem::Problem;
-use super::results;
 use handoffd_broker::archive::ContentState;
 use handoffd_broker::directory::Principal;
+use handoffd_broker::intake::questions::words;
 use handoffd_broker::judged;
+use handoffd_broker::reader::WordAccess;
 use handoffd_core::context::tokens;
 use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::handoff::{ContentRef, Handoff, HandoffStatus, is_in_own_words};
@@ -113,16 +114,14 @@ pub(super) async fn stored_message(
 
 /// Refuses a reader that is no party of the handoff, and every agent where it is a dead letter.
 fn readable(principal: &Principal, handoff: &Handoff, what: &str) -> Result<(), Problem> {
-    let reader = limited_to(principal);
-    // The agent that gets the task back reads the result, and not what others wrote to each other.
-    if reader.as_ref().is_some_and(|agent| handoff.source != *agent && handoff.target != *agent) {
-        return Err(Problem::not_found(what));
+    match principal.reader().words_of(handoff) {
+        WordAccess::Open => Ok(()),
+        WordAccess::OfOthers => Err(Problem::not_found(what)),
+        WordAccess::DeadLetter => {
+            let why = "the handoff is a dead letter: its text reaches no agent";
+            Err(Problem::new(Code::Forbidden, why))
+        }
     }
-    if handoff.status == HandoffStatus::DeadLettered && reader.is_some() {
-        let why = "the handoff is a dead letter: its text reaches no agent";
-        return Err(Problem::new(Code::Forbidden, why));
-    }
-    Ok(())
 }
 
 /// The handoff's context as one user turn, between marks that its content cannot forge.
@@ -227,9 +226,8 @@ pub(super) async fn result_prompt(
         let why = format!("the handoff is {}: it has no result", handoff.status.as_str());
         return Err(Problem::new(Code::Conflict, why));
     }
-    let said = results::find(&api, &principal.tenant, handoff.task_id, id)
-        .await?
-        .ok_or_else(|| Problem::not_found("result"))?;
+    let said = api.statements().completion(&handoff).await?;
+    let said = said.ok_or_else(|| Problem::not_found("result"))?;
     answer(id, RESULT_BYTES, as_messages, move |nonce| {
         Ok(result(&said, &origin, nonce, &named(&scanner, &said)))
     })
@@ -239,8 +237,7 @@ pub(super) async fn result_prompt(
 /// What a receiver said in words when it rejected or failed: beside its reason `details`, and the message of its error.
 /// `None` where it gave a code alone.
 async fn refusal_words(api: &Api, handoff: &Handoff) -> Result<Option<Value>, Problem> {
-    let (tenant, kind) = (&handoff.tenant, handoff.status.as_str());
-    let kept = results::find_said(api, tenant, handoff.task_id, handoff.id, kind).await?;
+    let kept = api.statements().of_kind(handoff, handoff.status.as_str()).await?;
     let of = |pointer: &str| kept.as_ref().and_then(|kept| kept.pointer(pointer)).cloned();
     let message = of("/error/message").filter(Value::is_string);
     let words = [("details", of("/details")), ("message", message)];
@@ -298,13 +295,13 @@ pub(super) async fn question_prompt(
     let handoff = super::handoffs::find(&api, &principal, id).await?;
     let asked = handoff.questions.last().ok_or_else(|| Problem::not_found("question"))?;
     readable(&principal, &handoff, "question")?;
-    let words = super::questions::words(&api, &principal, asked.content).await?;
-    let mut said = words.ok_or_else(|| Problem::not_found("question: it was erased"))?;
+    let question_words = words(&api.contents, &principal.tenant, asked.content).await?;
+    let mut said = question_words.ok_or_else(|| Problem::not_found("question: it was erased"))?;
     if let Some(members) = said.as_object_mut() {
         members.remove("answerWithinMs");
         if let Some(answer) = &asked.answer {
-            let words = super::questions::words(&api, &principal, answer.content).await?;
-            let answer = words.and_then(|mut words| Some(words.get_mut("answer")?.take()));
+            let answer_words = words(&api.contents, &principal.tenant, answer.content).await?;
+            let answer = answer_words.and_then(|mut words| Some(words.get_mut("answer")?.take()));
             members.extend(answer.map(|answer| ("answer".to_owned(), answer)));
         }
     }

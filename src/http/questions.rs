@@ -1,7 +1,5 @@
 //! What a receiver asks the sender of its handoff, and the answers (specification §10.3).
 
-use std::time::Duration;
-
 use axum::extract::State;
 use axum::http::HeaderMap;
 use serde::Serialize;
@@ -9,25 +7,19 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::Api;
-use super::auth::{AgentCaller, Participant, limited_to, operates};
-use super::credentials;
-use super::extract::{Id, Json, OWN_THREAD, heavy, idempotency_key};
-use super::handoffs::{find, not_the_receiver};
+use super::auth::{AgentCaller, Participant};
+use super::extract::{Id, Json, idempotency_key};
+use super::handoffs::find;
 use super::open;
-use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
-use super::verdicts::{fencing_token, judge, linked};
+use super::problem::{BadBody, Busy, Problem};
+use super::verdicts::{fencing_token, linked, spoken};
 use super::views::HandoffView;
-use handoffd_broker::archive::ContentState;
 use handoffd_broker::directory::Principal;
-use handoffd_broker::ledger::command::content;
-use handoffd_broker::ledger::commands::{Answer, Ask, Queued};
-use handoffd_broker::ledger::reply::HandoffReply;
-use handoffd_core::contract::answer::{check_schema, faults};
-use handoffd_core::domain::canonical;
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
-use handoffd_core::domain::ids::{ContentId, HandoffId, Micros};
-use handoffd_core::domain::question::{LONGEST_ANSWER, Question};
+use handoffd_broker::intake::questions::{Answerable, Asked};
+use handoffd_broker::intake::spoken::{Addressed, Spoken};
+use handoffd_broker::reader::WordAccess;
+use handoffd_core::domain::handoff::Handoff;
+use handoffd_core::domain::ids::HandoffId;
 
 type Body = Json<Map<String, Value>>;
 
@@ -144,10 +136,16 @@ pub(super) async fn ask(
     caller: AgentCaller,
     Id(id): Id<HandoffId>,
     headers: HeaderMap,
-    Json(said): Body,
+    Json(mut members): Body,
 ) -> Result<axum::Json<HandoffView>, Problem> {
-    let (handoff, warnings) = put(&api, &caller, id, &headers, said).await?;
-    view(&api, &caller.principal, &handoff, warnings).await
+    let handoff = find(&api, &caller.principal, id).await?;
+    linked(&handoff, &headers);
+    let addressed = Addressed::to(&caller.principal, handoff)?;
+    let idempotency_key = idempotency_key(&headers)?;
+    let fencing_token = fencing_token(&headers, &mut members)?;
+    let asked = Asked { fencing_token, idempotency_key, members };
+    let spoken = api.intake.ask(addressed, asked).await?;
+    view(&api, &caller.principal, &spoken).await
 }
 
 /// Answer the open question: the receiver works on under a new lease. The sender answers, or an operator. The answer fits
@@ -174,137 +172,23 @@ pub(super) async fn answer(
     Participant(principal): Participant,
     Id(id): Id<HandoffId>,
     headers: HeaderMap,
-    Json(said): Body,
+    Json(members): Body,
 ) -> Result<axum::Json<HandoffView>, Problem> {
-    let (handoff, warnings) = give(&api, &principal, id, &headers, said).await?;
-    view(&api, &principal, &handoff, warnings).await
-}
-
-/// Takes a receiver's question to the ledger.
-async fn put(
-    api: &Api,
-    caller: &AgentCaller,
-    id: HandoffId,
-    headers: &HeaderMap,
-    mut said: Map<String, Value>,
-) -> Result<(Handoff, Vec<WarningView>), Problem> {
-    let handoff = find(api, &caller.principal, id).await?;
-    linked(&handoff, headers);
-    if handoff.target != caller.id {
-        return Err(not_the_receiver());
-    }
-    let key = idempotency_key(headers)?;
-    let fencing_token = fencing_token(headers, &mut said)?;
-    only(&said, &["question", "schema", "answerWithinMs"])?;
-    present(&said, "question", "the question is needed: a text, or data")?;
-    let within = within(api, &said)?;
-    let mut warnings = credentials::redacted(api, &mut said)?;
-    if let Some(schema) = said.get("schema").filter(|schema| !schema.is_null()).cloned() {
-        let checked = heavy(OWN_THREAD, move || check_schema(&schema)).await?;
-        checked.map_err(|fault| Problem::refusal(vec![fault], false))?;
-    }
-    let now = api.now();
-    let said = Value::Object(said);
-    let whole = canonical::to_vec(&said);
-    let way = (&handoff.target, &handoff.source);
-    warnings.extend(judge(api, &handoff, way, said, whole.len(), now).await?);
-    let ask = Ask {
-        task_id: handoff.task_id,
-        handoff_id: id,
-        fencing_token,
-        content: content(&whole, now),
-        whole,
-        key,
-        answer_by: now.plus(within),
-    };
-    Ok((handle(api, &caller.principal, now, ask).await?, warnings))
-}
-
-/// Takes an answer to the ledger.
-async fn give(
-    api: &Api,
-    principal: &Principal,
-    id: HandoffId,
-    headers: &HeaderMap,
-    mut said: Map<String, Value>,
-) -> Result<(Handoff, Vec<WarningView>), Problem> {
-    let handoff = find(api, principal, id).await?;
-    linked(&handoff, headers);
-    if !operates(principal) && principal.agent.as_ref() != Some(&handoff.source) {
-        return Err(Problem::new(
-            Code::Forbidden,
-            "only the handoff's sender or an operator may answer",
-        ));
-    }
-    let key = idempotency_key(headers)?;
-    only(&said, &["answer", "number"])?;
-    present(&said, "answer", "the answer is needed")?;
-    let number = number(&mut said, &handoff)?;
-    let place = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
-    let Some(asked) = place.and_then(|place| handoff.questions.get(place)) else {
-        return Err(if handoff.questions.is_empty() {
-            Problem::new(Code::Conflict, "the receiver asked nothing")
-        } else {
-            Problem::not_found("question")
-        });
-    };
-    let mut warnings = credentials::redacted(api, &mut said)?;
-    if asked.answer.is_none() && handoff.status == HandoffStatus::InputRequired {
-        fits(api, principal, asked, &said).await?;
-    }
-    let now = api.now();
-    let said = Value::Object(said);
-    let whole = canonical::to_vec(&said);
-    let way = (&handoff.source, &handoff.target);
-    warnings.extend(judge(api, &handoff, way, said, whole.len(), now).await?);
-    let answer = Answer {
-        task_id: handoff.task_id,
-        handoff_id: id,
-        number,
-        by: principal.agent.clone(),
-        content: content(&whole, now),
-        whole,
-        key,
-    };
-    Ok((handle(api, principal, now, answer).await?, warnings))
-}
-
-/// Checks an answer against the schema of its question.
-async fn fits(
-    api: &Api,
-    principal: &Principal,
-    asked: &Question,
-    said: &Map<String, Value>,
-) -> Result<(), Problem> {
-    let question = words(api, principal, asked.content).await?;
-    let question = question.ok_or_else(|| {
-        Problem::new(Code::Conflict, "the question was erased, and its schema with it")
-    })?;
-    let schema = question.get("schema").filter(|schema| !schema.is_null()).cloned();
-    let Some((schema, answer)) = schema.zip(said.get("answer").cloned()) else { return Ok(()) };
-    let found = heavy(OWN_THREAD, move || faults(&schema, &answer)).await?;
-    if found.is_empty() { Ok(()) } else { Err(Problem::refusal(found, false)) }
-}
-
-async fn handle(
-    api: &Api,
-    principal: &Principal,
-    at: Micros,
-    command: impl Queued<Reply = HandoffReply>,
-) -> Result<Handoff, Problem> {
-    let HandoffReply { handoff, .. } = api.carry_out(principal, at, command).await?;
-    Ok(handoff)
+    let handoff = find(&api, &principal, id).await?;
+    linked(&handoff, &headers);
+    let answerable = Answerable::by(&principal, handoff)?;
+    let key = idempotency_key(&headers)?;
+    let spoken = api.intake.answer(&api.contents, answerable, key, members).await?;
+    view(&api, &principal, &spoken).await
 }
 
 async fn view(
     api: &Api,
     principal: &Principal,
-    handoff: &Handoff,
-    warnings: Vec<WarningView>,
+    words: &Spoken,
 ) -> Result<axum::Json<HandoffView>, Problem> {
-    let mut view = HandoffView { warnings, ..HandoffView::from(handoff) };
-    view.asked = last(api, principal, handoff).await?;
-    Ok(axum::Json(view))
+    let asked = last(api, principal, &words.handoff).await?;
+    Ok(axum::Json(HandoffView { asked, ..spoken(&words.handoff, &words.warnings) }))
 }
 
 /// The last question of a handoff with its words, for its parties and people. Those of a dead letter are for people alone.
@@ -337,12 +221,8 @@ async fn worded(
     place: usize,
 ) -> Result<Option<AskedView>, Problem> {
     let Some(mut view) = AskedView::of(handoff, place) else { return Ok(None) };
-    let reader = limited_to(principal);
-    let withheld = reader.is_some_and(|agent| {
-        handoff.status == HandoffStatus::DeadLettered
-            || (handoff.source != agent && handoff.target != agent)
-    });
-    let Some(asked) = handoff.questions.get(place).filter(|_| !withheld) else {
+    let open = principal.reader().words_of(handoff) == WordAccess::Open;
+    let Some(asked) = handoff.questions.get(place).filter(|_| open) else {
         return Ok(Some(view));
     };
     if let Some(mut said) = api.contents.find_json(&principal.tenant, asked.content).await? {
@@ -359,65 +239,4 @@ async fn worded(
 /// A member of a content, or the whole where it says that the archive is away.
 fn taken(mut said: Value, name: &str) -> Value {
     said.get_mut(name).map(Value::take).unwrap_or(said)
-}
-
-/// The body of a question or an answer; `None` once it was erased or is past its time.
-pub(super) async fn words(
-    api: &Api,
-    principal: &Principal,
-    id: ContentId,
-) -> Result<Option<Value>, Problem> {
-    match api.contents.find(&principal.tenant, id).await? {
-        ContentState::Whole(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
-        ContentState::Gone | ContentState::Purged => Ok(None),
-        ContentState::Unavailable(_) => Err(Problem::archive_away()),
-    }
-}
-
-/// Refuses members that the request does not have.
-fn only(said: &Map<String, Value>, known: &[&str]) -> Result<(), Problem> {
-    match said.keys().find(|name| !known.contains(&name.as_str())) {
-        Some(name) => {
-            let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
-            Err(wrong(&pointer, format!("unknown; known are: {}", known.join(", "))))
-        }
-        None => Ok(()),
-    }
-}
-
-fn present(said: &Map<String, Value>, name: &str, why: &str) -> Result<(), Problem> {
-    let empty = match said.get(name) {
-        None => true,
-        Some(Value::Null) => name == "question",
-        Some(Value::String(text)) => name == "question" && text.trim().is_empty(),
-        Some(_) => false,
-    };
-    if empty { Err(wrong(&format!("/{name}"), why)) } else { Ok(()) }
-}
-
-/// The time for the answer.
-fn within(api: &Api, said: &Map<String, Value>) -> Result<Duration, Problem> {
-    let most = u64::try_from(LONGEST_ANSWER.as_millis()).unwrap_or(u64::MAX);
-    let ms = match said.get("answerWithinMs") {
-        None | Some(Value::Null) => api.config.delivery.answer_timeout_ms,
-        Some(value) => value.as_u64().filter(|ms| (1..=most).contains(ms)).ok_or_else(|| {
-            wrong(
-                "/answerWithinMs",
-                format!("must be a whole number of milliseconds from 1 to {most}"),
-            )
-        })?,
-    };
-    Ok(Duration::from_millis(ms))
-}
-
-/// The number of the question that is answered: the last one unless said.
-fn number(said: &mut Map<String, Value>, handoff: &Handoff) -> Result<u32, Problem> {
-    match said.remove("number") {
-        None | Some(Value::Null) => Ok(u32::try_from(handoff.questions.len()).unwrap_or(u32::MAX)),
-        Some(value) => value
-            .as_u64()
-            .and_then(|number| u32::try_from(number).ok())
-            .filter(|number| *number > 0)
-            .ok_or_else(|| wrong("/number", "must be a question's number, from 1")),
-    }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{Caller, Masked, limited_to};
+use super::auth::{Caller, Masked};
 use super::extract::{Params, page_size, parameter, read_cursor, time_parameter};
 use super::problem::Problem;
 use super::views::Page;
@@ -122,7 +122,7 @@ pub(super) async fn list(
 ) -> Result<axum::Json<Page<RefusalView>>, Problem> {
     let limit = page_size(params.limit)?;
     let source = parameter("fromAgent", params.from_agent.as_deref())?;
-    let own = limited_to(&principal);
+    let own = principal.reader().limit().cloned();
     if let (Some(own), Some(source)) = (&own, &source)
         && own != source
     {
@@ -139,7 +139,10 @@ pub(super) async fn list(
     };
     let newest = async || {
         // An agent's places are those of its own list.
-        let all = RefusalFilter { source: limited_to(&principal), ..RefusalFilter::default() };
+        let all = RefusalFilter {
+            source: principal.reader().limit().cloned(),
+            ..RefusalFilter::default()
+        };
         let rows = api.store.list_refusals(&principal.tenant, &all, None, 1).await?;
         Ok(rows.first().map(|row| (row.created_at, row.id.to_string())))
     };

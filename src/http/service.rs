@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::Api;
-use super::auth::{Caller, Open, OptionalCaller, limited_to, operates};
+use super::auth::{Caller, Open, OptionalCaller};
 use super::coding::Constant;
 use super::extract::Id;
 use super::problem::Problem;
@@ -77,10 +77,10 @@ pub(super) async fn metrics(
     if api.config.server.metrics_listen.is_some() {
         return Err(Problem::not_found("page here: metrics have a listener of their own"));
     }
-    if operates(&principal) && principal.tenant == api.config.auth.tenant {
+    if principal.rights().operates() && principal.tenant == api.config.auth.tenant {
         return page(State(api)).await;
     }
-    let own = api.metrics.render_own(&principal.tenant, limited_to(&principal).as_ref());
+    let own = api.metrics.render_own(&principal.tenant, principal.reader().limit());
     Ok(as_page(encoded(own)?))
 }
 

@@ -14,16 +14,17 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{AgentCaller, Caller, limited_to};
-use super::extract::{Id, JsonOrLines, Params, page_size, parse};
+use super::auth::{AgentCaller, Caller};
+use super::extract::{Id, JsonOrLines, Params, page_size};
 use super::open;
 use super::problem::{BadBody, Busy, ChunksTaken, Problem, WarningView};
 use super::views::StreamView;
 use handoffd_broker::archive::ContentState;
 use handoffd_broker::directory::Principal;
-use handoffd_broker::intake::stream::ChunkAnswer;
+use handoffd_broker::intake::stream::append::{StoppedChunks, next_seq};
+use handoffd_broker::reader::WordAccess;
 use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
+use handoffd_core::domain::handoff::Handoff;
 use handoffd_core::domain::ids::HandoffId;
 use handoffd_core::domain::stream::StreamStatus;
 use handoffd_core::evidence::commitment::hash_text;
@@ -100,14 +101,6 @@ pub struct ChunksView {
     pub warnings: Vec<WarningView>,
 }
 
-/// Chunks under way of one request.
-#[derive(Debug, Default)]
-struct Progress {
-    taken: usize,
-    replayed: usize,
-    warnings: Vec<WarningView>,
-}
-
 /// Add chunks to a handoff whose message comes in pieces: one as JSON, many as NDJSON, in order. What stands before the first
 /// refused chunk is kept.
 #[utoipa::path(
@@ -137,58 +130,31 @@ pub(super) async fn append(
     Id(id): Id<HandoffId>,
     body: JsonOrLines,
 ) -> Result<axum::Json<ChunksView>, Problem> {
-    let mut progress = Progress::default();
-    let mut handoff = None;
-    for (place, line) in body.documents().into_iter().enumerate() {
-        let line_number = body.lines.then_some(place + 1);
-        let stopped = |problem: Problem, handoff: Option<&Handoff>, progress: &Progress| Problem {
-            chunks: Some(Box::new(ChunksTaken {
-                expected_seq: handoff.map(expected),
-                taken: progress.taken,
-                line: line_number,
-            })),
-            ..problem
-        };
-        let document =
-            parse(line).await.map_err(|problem| stopped(problem, handoff.as_deref(), &progress))?;
-        let answered = api.intake.chunk(&caller.principal, &api.contents, id, document).await;
-        match answered {
-            Ok(ChunkAnswer::Taken { handoff: now, replayed, warnings }) => {
-                if replayed {
-                    api.intake.count_chunk("replayed");
-                    progress.replayed += 1;
-                } else {
-                    progress.taken += 1;
-                }
-                progress.warnings.extend(warnings.iter().map(WarningView::from));
-                handoff = Some(now);
-            }
-            Ok(ChunkAnswer::OutOfOrder { handoff: now, why }) => {
-                api.intake.count_chunk("out_of_order");
-                return Err(stopped(Problem::new(Code::Conflict, why), Some(&now), &progress));
-            }
-            Ok(ChunkAnswer::Refused { handoff: now, failures }) => {
-                return Err(stopped(Problem::refusal(failures, false), Some(&now), &progress));
-            }
-            Err(err) => return Err(stopped(err.into(), handoff.as_deref(), &progress)),
-        }
-    }
-    let Some(handoff) = handoff else {
+    let appended = api
+        .intake
+        .append_chunks(&caller.principal, &api.contents, id, body.documents())
+        .await
+        .map_err(|stopped| at_line(*stopped, body.lines))?;
+    let Some(handoff) = appended.handoff else {
         return Err(Problem::invalid("send a chunk, or a line for each"));
     };
     Ok(axum::Json(ChunksView {
         handoff_id: handoff.id.to_string(),
-        taken: progress.taken,
-        replayed: progress.replayed,
-        expected_seq: expected(&handoff),
+        taken: appended.taken,
+        replayed: appended.replayed,
+        expected_seq: next_seq(&handoff),
         status: handoff.status.as_str().to_owned(),
         stream: handoff.stream.as_ref().map(StreamView::from).unwrap_or_default(),
-        warnings: progress.warnings,
+        warnings: appended.warnings.iter().map(WarningView::from).collect(),
     }))
 }
 
-fn expected(handoff: &Handoff) -> i64 {
-    handoff.stream.as_ref().map_or(1, |stream| stream.seq + 1)
+/// The refusal of a chunk, with how far the request came.
+fn at_line(stopped: StoppedChunks, lines: bool) -> Problem {
+    let StoppedChunks { refusal, expected_seq, taken, place } = stopped;
+    let line = lines.then_some(place + 1);
+    let chunks = Some(Box::new(ChunksTaken { expected_seq, taken, line }));
+    Problem { chunks, ..refusal.into() }
 }
 
 /// Which chunks.
@@ -319,7 +285,7 @@ pub(super) async fn list(
     if from < 1 {
         return Err(Problem::invalid("from is a number from 1"));
     }
-    let mut handoff = readable(&api, &principal, id).await?;
+    let handoff = readable(&api, &principal, id).await?;
     let head = handoff.stream.as_ref().map_or(0, |stream| stream.seq);
     let key = (handoff.tenant.clone(), handoff.id);
     let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
@@ -330,22 +296,30 @@ pub(super) async fn list(
         return Err(Problem::ahead("from", head + 1));
     }
     let wait = Duration::from_secs(params.wait.unwrap_or(0).min(60));
+    page(&api, &principal, handoff, (from, limit), wait).await
+}
+
+/// A page of chunks; waits for one where there is none.
+async fn page(
+    api: &Api,
+    principal: &Principal,
+    mut handoff: Handoff,
+    (from, limit): (i64, i64),
+    wait: Duration,
+) -> Result<Response, Problem> {
+    let (id, key) = (handoff.id, (handoff.tenant.clone(), handoff.id));
     let deadline = tokio::time::Instant::now() + wait;
     let mut watch = api.intake.ledger.watch_stream(key.clone());
     loop {
-        let items = read(&api, &key, from - 1, limit).await?;
+        let items = read(api, &key, from - 1, limit).await?;
         let over = !handoff.is_streaming();
         let late = tokio::time::Instant::now() >= deadline || api.stopping.is_cancelled();
         if !items.is_empty() || over || late {
-            handoff = readable(&api, &principal, id).await?;
+            handoff = readable(api, principal, id).await?;
             let next = items.last().map_or(from, |last| last.seq + 1);
-            return Ok(axum::Json(ChunkPage {
-                handoff_id: id.to_string(),
-                items,
-                next,
-                stream: handoff.stream.as_ref().map(StreamView::from).unwrap_or_default(),
-            })
-            .into_response());
+            let stream = handoff.stream.as_ref().map(StreamView::from).unwrap_or_default();
+            let page = ChunkPage { handoff_id: id.to_string(), items, next, stream };
+            return Ok(axum::Json(page).into_response());
         }
         tokio::select! {
             () = watch.changed() => {}
@@ -353,18 +327,17 @@ pub(super) async fn list(
             () = tokio::time::sleep_until(deadline) => {}
             () = api.stopping.cancelled() => {}
         }
-        handoff = readable(&api, &principal, id).await?;
+        handoff = readable(api, principal, id).await?;
     }
 }
 
 /// A handoff in pieces that the caller may read: its parties and people. A dead letter is for people alone.
 async fn readable(api: &Api, principal: &Principal, id: HandoffId) -> Result<Handoff, Problem> {
     let handoff = super::handoffs::find(api, principal, id).await?;
-    if let Some(reader) = limited_to(principal) {
-        if handoff.source != reader && handoff.target != reader {
-            return Err(Problem::not_found("handoff"));
-        }
-        if handoff.status == HandoffStatus::DeadLettered {
+    match principal.reader().words_of(&handoff) {
+        WordAccess::Open => {}
+        WordAccess::OfOthers => return Err(Problem::not_found("handoff")),
+        WordAccess::DeadLetter => {
             let why = "the handoff is a dead letter: its text reaches no agent";
             return Err(Problem::new(Code::Forbidden, why));
         }

@@ -10,9 +10,7 @@ use utoipa::IntoParams;
 
 use super::Api;
 use super::agents::{overlap, refused_endpoint};
-use super::auth::{
-    Masked, Open, Participant, closed_to_metadata, limited_to, operates, reads_contents,
-};
+use super::auth::{Masked, Open, Participant, closed_to_metadata};
 use super::events::position;
 use super::extract::{Id, Json, NoBody, Params, page_size, typed};
 use super::groups;
@@ -128,7 +126,7 @@ async fn find(
 
 /// Whether a subscription is the caller's: operators see all, an agent sees its own.
 fn owns(principal: &Principal, row: &SubscriptionRow) -> bool {
-    limited_to(principal).is_none()
+    principal.reader().sees_all()
         || (principal.agent.is_some() && row.subscription.owner == principal.agent)
 }
 
@@ -143,7 +141,7 @@ async fn owner_of(
     principal: &Principal,
     subscription: &Subscription,
 ) -> Result<Option<AgentId>, Problem> {
-    let Some(agent) = principal.agent.clone().filter(|_| !operates(principal)) else {
+    let Some(agent) = principal.agent.clone().filter(|_| !principal.rights().operates()) else {
         return Ok(None);
     };
     let filter = &subscription.filter;
@@ -314,12 +312,12 @@ pub(super) async fn patch(
     no_idle_nulls::<SubscriptionSpec>(&patch)?;
     let spec: SubscriptionSpec = typed(patch.into())?;
     let switch = SubscriptionSpec { enabled: spec.enabled, ..SubscriptionSpec::default() };
-    if !reads_contents(&principal) && spec != switch {
+    if !principal.rights().reads_contents() && spec != switch {
         return Err(closed_to_metadata());
     }
     let row = find(&api, &principal, id).await?;
     let next = spec.apply(&row.subscription).map_err(|(pointer, why)| wrong(&pointer, why))?;
-    if limited_to(&principal).is_some() {
+    if !principal.reader().sees_all() {
         // Another address and another handoff are another subscription.
         if next.url != row.subscription.url
             || next.filter.handoff_id != row.subscription.filter.handoff_id

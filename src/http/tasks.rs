@@ -7,54 +7,31 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{AgentCaller, Caller, Masked, Operator, Participant, limited_to};
-use super::credentials;
+use super::auth::{AgentCaller, Caller, Masked, Operator, Participant};
 use super::escalations::reason_of;
 use super::extract::{
-    Id, Ids, Json, JsonBytes, Params, heavy, page_size, parameter, parse, read_cursor,
-    time_parameter,
+    Id, Ids, Json, JsonBytes, Params, page_size, parameter, parse, read_cursor, time_parameter,
 };
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
 use super::users::user_parameter;
 use super::verdicts::header_token;
 use super::views::{Page, TaskView};
 use handoffd_broker::directory::Principal;
-use handoffd_broker::ledger::command::content;
-use handoffd_broker::ledger::commands::{CancelTask, CompleteTask, PutCheckpoint, Queued, TopUp};
-use handoffd_core::domain::canonical;
+use handoffd_broker::intake::tasks::SavedState;
 use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::handoff::HandoffStatus;
-use handoffd_core::domain::ids::{AgentId, ExecutionId, HandoffId, Micros, TaskId};
+use handoffd_core::domain::ids::{ExecutionId, HandoffId, TaskId};
 use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::task::{Task, TaskStatus};
-use handoffd_core::domain::warning::{Warning, WarningCode};
-use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent, hash_text, unpack};
-use handoffd_store::clock;
-use handoffd_store::store::{CheckpointRow, HandoffFilter, TaskFilter};
+use handoffd_core::evidence::commitment::{hash_text, unpack};
+use handoffd_store::store::{CheckpointRow, TaskFilter};
 
 /// The list in its cursors.
 const LIST: &str = "tasks";
 
 /// A task that the caller may see: an agent sees those it has a part in.
 pub(crate) async fn find(api: &Api, principal: &Principal, id: TaskId) -> Result<Task, Problem> {
-    let unknown = || Problem::not_found("task");
-    let task = api.store.find_task(&(principal.tenant.clone(), id)).await?.ok_or_else(unknown)?;
-    if let Some(agent) = limited_to(principal)
-        && !has_part(api, &task, &agent).await?
-    {
-        return Err(unknown());
-    }
-    Ok(task)
-}
-
-/// Whether an agent holds a task, or ever sent or received a handoff on it.
-async fn has_part(api: &Api, task: &Task, agent: &AgentId) -> Result<bool, Problem> {
-    if task.holder == *agent {
-        return Ok(true);
-    }
-    let (task_id, party) = (Some(task.id), Some(agent.clone()));
-    let filter = HandoffFilter { task_id, party, ..HandoffFilter::default() };
-    Ok(!api.store.list_handoffs(&task.tenant, &filter, None, 1).await?.is_empty())
+    let task = principal.reader().find_task(&*api.store, id).await?;
+    task.ok_or_else(|| Problem::not_found("task"))
 }
 
 /// Read one task.
@@ -76,7 +53,7 @@ pub(super) async fn get(
     if let Some(at) = task.checkpoint {
         let run = (principal.tenant.clone(), id, at.execution_id);
         if let Some(row) = api.store.find_checkpoint(&run, None, Some(at.seq)).await?
-            && limited_to(&principal).is_none_or(|agent| row.agent == agent)
+            && principal.reader().sees_agent(&row.agent)
         {
             view.checkpoint_state = Some(state_of(&row)?);
         }
@@ -142,7 +119,7 @@ pub(super) async fn list(
                 TaskStatus::parse(text).ok_or_else(|| Problem::invalid("status is not one"))
             })
             .transpose()?,
-        party: limited_to(&principal),
+        party: principal.reader().limit().cloned(),
         from: time_parameter("from", params.from.as_deref())?,
         until: time_parameter("to", params.to.as_deref())?,
         left_at_most: parameter("leftAtMostUSD", params.left_at_most.as_deref())?,
@@ -150,7 +127,8 @@ pub(super) async fn list(
         user: user_parameter(params.user_ref)?,
     };
     let newest = async || {
-        let all = TaskFilter { party: limited_to(&principal), ..TaskFilter::default() };
+        let all =
+            TaskFilter { party: principal.reader().limit().cloned(), ..TaskFilter::default() };
         let rows = api.store.list_tasks(&principal.tenant, &all, None, 1).await?;
         Ok(rows.first().map(|row| (row.created_at, row.id.to_string())))
     };
@@ -191,22 +169,11 @@ pub(super) async fn complete(
     State(api): State<Api>,
     Participant(principal): Participant,
     Id(id): Id<TaskId>,
-    Json(mut said): Json<serde_json::Map<String, Value>>,
+    Json(members): Json<serde_json::Map<String, Value>>,
 ) -> Result<axum::Json<TaskView>, Problem> {
-    let before = find(&api, &principal, id).await?;
-    let mut warnings = credentials::redacted(&api, &mut said)?;
-    if before.status == TaskStatus::Completed && !said.is_empty() {
-        let why = "the task is COMPLETED already: nothing of what this says is kept";
-        warnings.push(WarningView::from(&Warning::new(WarningCode::WithoutEffect, "", why)));
-    }
-    let now = api.now();
-    let complete = CompleteTask {
-        task_id: id,
-        by: limited_to(&principal),
-        content: content(&canonical::to_vec(&Value::Object(said)), now),
-    };
-    let axum::Json(task) = change(&api, &principal, now, complete).await?;
-    Ok(axum::Json(TaskView { warnings, ..task }))
+    let (task, warnings) = api.intake.complete_task(&principal, id, members).await?;
+    let warnings = warnings.iter().map(WarningView::from).collect();
+    Ok(axum::Json(TaskView { warnings, ..TaskView::from(&task) }))
 }
 
 /// A wish to withdraw a task.
@@ -247,7 +214,8 @@ pub(super) async fn cancel(
     find(&api, &principal, id).await?;
     let reason = reason_of(&said.reason)?;
     let grace = grace_of(&api, said.grace_ms)?;
-    cancel_one(&api, &principal, id, reason, grace).await
+    let task = api.intake.cancel_task(&principal, id, reason, grace).await?;
+    Ok(axum::Json(TaskView::from(&task)))
 }
 
 /// The grace of a cancellation, in milliseconds.
@@ -260,28 +228,6 @@ pub(super) fn grace_of(api: &Api, asked: Option<u64>) -> Result<u64, Problem> {
         return Err(wrong("/graceMs", "the grace is an hour at most"));
     }
     Ok(grace)
-}
-
-/// Withdraws a task.
-///
-/// # Errors
-/// What [`cancel`] answers.
-pub(super) async fn cancel_one(
-    api: &Api,
-    principal: &Principal,
-    id: TaskId,
-    reason: &str,
-    grace: u64,
-) -> Result<axum::Json<TaskView>, Problem> {
-    let now = api.now();
-    let words = serde_json::json!({ "reason": reason, "graceMs": grace });
-    let cancel = CancelTask {
-        task_id: id,
-        by: limited_to(principal),
-        grace_until: now.plus(std::time::Duration::from_millis(grace)),
-        content: content(&canonical::to_vec(&words), now),
-    };
-    change(api, principal, now, cancel).await
 }
 
 /// The longest grace, in milliseconds: an hour.
@@ -324,19 +270,7 @@ pub(super) async fn budget(
     if said.add > 1e9 || add <= Usd(0) {
         return Err(wrong("/addUSD", "more than 0 and at most 1 000 000 000 US dollars"));
     }
-    let now = api.now();
-    let words = serde_json::json!({ "addUSD": add, "reason": reason });
-    let top_up = TopUp { task_id: id, add, content: content(&canonical::to_vec(&words), now) };
-    change(&api, &principal, now, top_up).await
-}
-
-async fn change(
-    api: &Api,
-    principal: &Principal,
-    now: Micros,
-    command: impl Queued<Reply = Task>,
-) -> Result<axum::Json<TaskView>, Problem> {
-    let task = api.carry_out(principal, now, command).await?;
+    let task = api.intake.top_up(&principal, id, add, reason).await?;
     Ok(axum::Json(TaskView::from(&task)))
 }
 
@@ -380,21 +314,6 @@ impl From<&CheckpointRow> for CheckpointView {
     }
 }
 
-/// Whether the task was canceled and the agent may still finish what it accepted on it (docs/recovery.md): a handoff is
-/// withdrawn at the end of the grace.
-async fn is_in_grace(api: &Api, task: &Task, agent: &AgentId) -> Result<bool, Problem> {
-    if task.status != TaskStatus::Canceled {
-        return Ok(false);
-    }
-    let filter = HandoffFilter {
-        task_id: Some(task.id),
-        status: Some(HandoffStatus::Accepted),
-        target: Some(agent.clone()),
-        ..HandoffFilter::default()
-    };
-    Ok(!api.store.list_handoffs(&task.tenant, &filter, None, 1).await?.is_empty())
-}
-
 /// Store a checkpoint ahead of a handoff; the body is the state itself, a JSON object. The caller has a part in the
 /// task, or the task does not exist yet. A run is its agent's own: agents that use one `executionId` have a run each.
 #[utoipa::path(
@@ -425,42 +344,10 @@ pub(super) async fn put_checkpoint(
 ) -> Result<axum::Json<CheckpointView>, Problem> {
     let fence = fence(&headers)?;
     let size = body.bytes.len();
-    let mut state = parse(body.bytes.clone()).await?;
-    let warnings = credentials::judged(&api, &state)?;
-    api.intake.redaction.redact_checkpoint(&mut state);
-    if !state.is_object() {
-        return Err(wrong("", "a checkpoint is a JSON object"));
-    }
-    let mut part_known = false;
-    if let Some(task) = api.store.find_task(&(caller.principal.tenant.clone(), task_id)).await? {
-        if !has_part(&api, &task, &caller.id).await? {
-            return Err(Problem::not_found("task"));
-        }
-        if task.status.is_final() && !is_in_grace(&api, &task, &caller.id).await? {
-            return Err(Problem::new(Code::Conflict, "the task has ended"));
-        }
-        // Once an agent had a part it always has one. The ledger looks at a task that begins in the meantime.
-        part_known = true;
-    }
-    let canonical = heavy(size, move || canonical::to_vec(&state)).await?;
-    let limit = api.config.recovery.max_checkpoint_bytes;
-    if canonical.len() > limit {
-        let why = format!("the checkpoint has {} bytes; {limit} are allowed", canonical.len());
-        return Err(Problem::new(Code::PayloadTooLarge, why));
-    }
-    let part = heavy(size, move || {
-        PackedContent::new(CommitmentSubject::Checkpoint, clock::random(), &canonical)
-    })
-    .await?;
-    let put = PutCheckpoint {
-        task_id,
-        execution_id,
-        agent: caller.id,
-        has_part: part_known,
-        fence,
-        part,
-    };
-    let row = api.carry_out(&caller.principal, api.now(), put).await?;
+    let state = parse(body.bytes.clone()).await?;
+    let saved = SavedState { task_id, execution_id, agent: caller.id, fence, state, size };
+    let (row, warnings) = api.intake.save_checkpoint(&caller.principal, saved).await?;
+    let warnings = warnings.iter().map(WarningView::from).collect();
     Ok(axum::Json(CheckpointView { warnings, ..CheckpointView::from(&row) }))
 }
 
@@ -510,7 +397,7 @@ pub(super) async fn get_checkpoint(
     Params(params): Params<CheckpointParams>,
 ) -> Result<axum::Json<CheckpointView>, Problem> {
     let run = (principal.tenant.clone(), task_id, execution_id);
-    let agent = limited_to(&principal);
+    let agent = principal.reader().limit().cloned();
     let row = api
         .store
         .find_checkpoint(&run, agent.as_ref(), params.seq)

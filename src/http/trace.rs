@@ -12,9 +12,7 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{
-    Caller, Open, closed_to_metadata, forbidden, limited_to, operates, reads_contents,
-};
+use super::auth::{Caller, Open, closed_to_metadata, forbidden};
 use super::bundle;
 use super::cost::SpentTokensView;
 use super::extract::{Id, Params, bad_cursor, of_list, page_size, plain_cursor, time_parameter};
@@ -22,11 +20,10 @@ use super::open;
 use super::problem::Problem;
 use super::record::{RecordContract, RecordCost, RecordGroup, RecordParty, TraceRecord};
 use handoffd_broker::directory::Principal;
-use handoffd_broker::trace::{self, Reader, TaskLog, WindowQuery};
+use handoffd_broker::trace::{self, TaskLog, WindowQuery};
 use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::ids::TaskId;
 use handoffd_core::domain::window::ContextParts;
-use handoffd_store::store::Role;
 
 /// The list in its cursors.
 const LIST: &str = "trace";
@@ -359,27 +356,18 @@ impl FromRequestParts<Api> for TraceAccess {
             Some(_) => return Err(Problem::invalid("format is json or bundle")),
         };
         if matches!(form, TraceForm::Bundle { .. }) {
-            if !reads_contents(&principal) {
+            if !principal.rights().reads_contents() {
                 return Err(closed_to_metadata());
             }
-            if principal.role == Role::Agent {
+            if principal.rights().is_agent() {
                 return Err(forbidden("an auditor or operator"));
             }
-            if personal && !operates(&principal) {
+            if personal && !principal.rights().operates() {
                 let why = "only an operator may have personal data in a bundle";
                 return Err(Problem::new(Code::Forbidden, why));
             }
         }
         Ok(Self { principal, form })
-    }
-}
-
-/// Whose words a caller reads in a trace.
-fn reader_of(principal: &Principal) -> Reader {
-    match limited_to(principal) {
-        Some(agent) => Reader::Agent(agent),
-        None if reads_contents(principal) => Reader::All,
-        None => Reader::NoWords,
     }
 }
 
@@ -408,7 +396,7 @@ pub(super) async fn trace(
         Ok(task) => Some(task.status.as_str()),
         // A task whose every submission was refused has records and no row; people may see them.
         Err(problem) => {
-            let any = limited_to(&principal).is_none()
+            let any = principal.reader().sees_all()
                 && !api.store.list_records(&tenant, Some(id), 0, 1, false).await?.is_empty();
             if !any {
                 return Err(problem);
@@ -421,7 +409,7 @@ pub(super) async fn trace(
         return Ok(axum::Json(document).into_response());
     }
     let (store, contents) = (api.store.clone(), api.contents.clone());
-    let body = trace::stream(store, contents, tenant, id, status, reader_of(&principal));
+    let body = trace::stream(store, contents, tenant, id, status, principal.reader().shown_words());
     let body = futures_util::stream::unfold(body, |mut body| async move {
         body.recv().await.map(|chunk| (chunk, body))
     });
@@ -441,7 +429,8 @@ async fn window(
         return Err(Problem::ahead("cursor", write_place(size)));
     }
     let log = TaskLog { store: &*api.store, contents: &api.contents, tenant, id, until: i64::MAX };
-    let (mut document, next) = trace::window(&log, status, &reader_of(principal), query).await?;
+    let (mut document, next) =
+        trace::window(&log, status, &principal.reader().shown_words(), query).await?;
     if let Some(next) = next {
         document["nextCursor"] = write_place(next).into();
     }

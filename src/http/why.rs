@@ -5,7 +5,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Api;
-use super::auth::{Auditor, Masked, reads_contents};
+use super::auth::{Auditor, Masked};
 use super::extract::Id;
 use super::open;
 use super::problem::{Busy, Problem};
@@ -150,7 +150,7 @@ pub(super) async fn explain(
     let task = find(&api, &principal, id).await?;
     let agents = api.intake.directory.agents(&principal.tenant).await?;
     let mut waits = why::waits(&*api.store, &agents, &task, api.now()).await?;
-    if !reads_contents(&principal) {
+    if !principal.rights().reads_contents() {
         for wait in &mut waits {
             hide_words(&mut wait.sentence, &mut wait.last_error);
         }

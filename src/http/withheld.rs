@@ -14,7 +14,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-use super::auth::{closed_to_metadata, reads_contents};
+use super::auth::closed_to_metadata;
 use super::problem::Problem;
 use handoffd_broker::directory::Principal;
 use handoffd_core::domain::failure::{Code, Failure, Stage};
@@ -58,7 +58,7 @@ pub(super) struct Sight(Arc<AtomicBool>);
 impl Sight {
     /// Notes that the request's answer goes to a caller that reads no contents.
     pub(super) fn limit(of: &Extensions, principal: &Principal) {
-        if let Some(Self(limited)) = of.get().filter(|_| !reads_contents(principal)) {
+        if let Some(Self(limited)) = of.get().filter(|_| !principal.rights().reads_contents()) {
             limited.store(true, Ordering::Relaxed);
         }
     }

@@ -99,7 +99,13 @@ const ROOMS: &[Room] = &[
     narrow("telemetry", 2, &["domain"], "set up before anything else exists"),
     narrow("lifecycle", 4, &["clock", "config"], "stopping must not depend on what is stopped"),
     room("store", 2, "the narrow waist: the databases, and nothing of why something is written"),
-    room("directory", 4, "keys and agents as looked up for each request, over the store"),
+    room("directory", 3, "keys and agents as looked up for each request, over the store"),
+    narrow(
+        "reader",
+        4,
+        &["domain", "evidence", "directory", "store"],
+        "who may see: each use case and each door asks it, and it asks the caller's role",
+    ),
     room("tree", 4, "proofs and receipts, from the tiles that the store keeps"),
     narrow(
         "archive",
@@ -115,6 +121,7 @@ const ROOMS: &[Room] = &[
     room("feed", 4, "events as they are told to the outside, over the store"),
     room("trace", 5, "a task's trace as one stream, and its evidence recomputed on the way"),
     room("dead_letters", 6, "decisions of people on dead letters, one or many, through intake"),
+    room("inbox", 6, "claims of pull receivers, each made ready and leased by the ledger"),
     room(
         "bundle",
         6,
@@ -233,8 +240,10 @@ const ROOMS: &[Room] = &[
             "sw4rm",
             "metrics",
             "directory",
+            "reader",
             "config",
             "transport",
+            "intake",
             "http",
             "store",
             "issuer",

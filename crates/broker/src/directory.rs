@@ -19,6 +19,7 @@ use handoffd_core::domain::agent::Agent;
 use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
 use handoffd_core::domain::relevance::Relevance;
 use handoffd_core::domain::roster::Roster;
+use handoffd_core::evidence::record::Actor;
 use handoffd_store::clock::Clock;
 use handoffd_store::store::contracts::ContractRow;
 use handoffd_store::store::schemas::PayloadSchemaRow;
@@ -32,6 +33,19 @@ pub struct Principal {
     pub agent: Option<AgentId>,
     /// Id of the API key; empty where the broker acts in the caller's name.
     pub key_id: String,
+}
+
+impl Principal {
+    /// An agent that is known by its signature instead of by a key.
+    #[must_use]
+    pub fn by_signature(tenant: &TenantId, agent: &AgentId) -> Self {
+        Self {
+            tenant: tenant.clone(),
+            role: Role::Agent,
+            agent: Some(agent.clone()),
+            key_id: Actor::BY_SIGNATURE.to_owned(),
+        }
+    }
 }
 
 /// The agents of one tenant with their stored rows.

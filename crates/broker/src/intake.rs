@@ -31,6 +31,8 @@ use handoffd_store::store::{Store, StoreError};
 
 mod appeals;
 mod counts;
+pub mod data_subjects;
+pub mod decisions;
 mod draft;
 mod dry_run;
 mod earlier;
@@ -38,11 +40,19 @@ mod groups;
 mod guarded;
 mod opinion;
 pub mod policies;
+pub mod questions;
+mod queued;
 mod reassign;
 mod refusal;
+pub mod refused;
 mod repeat;
+pub mod results;
+pub mod spoken;
 pub mod stream;
 mod submit;
+pub mod tasks;
+pub mod verdicts;
+pub mod waiting;
 pub mod what_if;
 
 use counts::Noticed;
@@ -52,6 +62,8 @@ use submit::submission;
 pub use appeals::Appeal;
 use opinion::OpinionTime;
 pub use opinion::{Opinion, SecondOpinion};
+pub use queued::QueuedOutcome;
+pub use refused::Refusal;
 
 /// Bodies above this are judged on a thread of their own, so that a large message does not hold up
 /// the small ones: to scan this much takes few milliseconds.
@@ -142,6 +154,8 @@ pub struct Intake {
     pub clock: Arc<dyn Clock>,
     pub metrics: Arc<Metrics>,
     pub rules: Rules,
+    /// Bounds of words beside messages.
+    pub limits: spoken::WordLimits,
     pub streams: stream::Streams,
 }
 
@@ -374,12 +388,20 @@ fn redacted(verdict: GateVerdict, policy: &RedactionPolicy) -> GateVerdict {
     }
 }
 
+/// Runs work on a large text on a thread of its own.
+async fn heavy<T: Send + 'static>(
+    size: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, LedgerError> {
+    if size <= INLINE_LIMIT {
+        return Ok(work());
+    }
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|err| LedgerError::Internal(err.to_string()))
+}
+
 /// The caller as the actor of a record.
 #[must_use]
 pub fn actor(principal: &Principal) -> Actor {
-    Actor {
-        role: principal.role.into(),
-        agent_id: principal.agent.clone(),
-        key_id: Some(principal.key_id.clone()).filter(|id| !id.is_empty()),
-    }
+    principal.actor()
 }

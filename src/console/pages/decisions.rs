@@ -119,7 +119,7 @@ async fn make(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
         .status(Cell::status(item.get("status")))
         .lead(cause(item.text("reason")))
         .part("facts", "The question", Content::Facts(facts));
-    let act = acts::named("resolve").filter(|act| open && act.rights.allow(desk.role()));
+    let act = acts::named("resolve").filter(|act| open && act.rights.allow(desk.rights()));
     if let Some(act) = act {
         let back = Fields(vec![("back".to_owned(), desk.here_with(&[]))]);
         let mut form = Form::of(desk, act, &[id], &back);

@@ -46,7 +46,7 @@ async fn make(desk: &Desk) -> Result<Sheet, Refusal> {
     }
     sheet = sheet.part("contracts", "Contracts", Content::Table(contract_table(&contracts)));
     for name in ["lint", "what-if"] {
-        let act = acts::named(name).filter(|act| act.rights.allow(desk.role()));
+        let act = acts::named(name).filter(|act| act.rights.allow(desk.rights()));
         if let Some(act) = act {
             let back = Fields(vec![("back".to_owned(), desk.here_with(&[]))]);
             sheet = sheet

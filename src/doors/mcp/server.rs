@@ -236,7 +236,7 @@ impl ServerHandler for McpServer {
         let call = self.call(&context, Map::new())?;
         let principal = call.principal;
         let offered = match &principal.agent {
-            None => tools::of_role(principal.role),
+            None => tools::of_role(principal.rights()),
             Some(id) => {
                 let directory = &self.api.intake.directory;
                 let away =

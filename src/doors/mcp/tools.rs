@@ -7,12 +7,12 @@ use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use handoffd_broker::reader::Rights;
 use handoffd_core::domain::agent::Agent;
 use handoffd_core::domain::handoff::DeliveryMode;
 use handoffd_core::domain::handoff_tool::{ContractTool, Style, reachable, tools};
 use handoffd_core::domain::roster::Roster;
 use handoffd_core::gate::schema::DocumentSchema;
-use handoffd_store::store::Role;
 
 /// For whom a tool is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -101,13 +101,13 @@ fn object(schema: Value) -> Arc<JsonObject> {
 const OF_CONTENTS: [&str; 2] = ["answer", "release"];
 
 /// The tools that a role sees, without looking at an agent.
-pub(super) fn of_role(role: Role) -> Vec<Tool> {
-    let metadata = role == Role::OperatorMetadata;
+pub(super) fn of_role(rights: Rights) -> Vec<Tool> {
+    let metadata = !rights.reads_contents();
     let offered = |audience: Audience| match audience {
         Audience::Reader => true,
-        Audience::Auditor => role != Role::Agent,
-        Audience::Operator => metadata || matches!(role, Role::Operator | Role::Admin),
-        Audience::Participant => role != Role::Auditor,
+        Audience::Auditor => !rights.is_agent(),
+        Audience::Operator => rights.runs(),
+        Audience::Participant => rights.takes_part(),
         Audience::Sender | Audience::Receiver | Audience::Inbox => false,
     };
     TABLE
@@ -235,6 +235,7 @@ mod tests {
 
     use super::super::answer::ARGUMENTS;
     use super::*;
+    use handoffd_store::store::Role;
 
     #[test]
     fn the_linter_knows_every_tool_of_the_door() {
@@ -280,7 +281,7 @@ mod tests {
     fn a_role_sees_its_tools_in_the_order_of_the_table() {
         let auditor =
             ["check_handoff", "get_handoff", "get_trace", "list_dead_letters", "list_escalations"];
-        assert_eq!(names(&of_role(Role::Auditor)), auditor);
+        assert_eq!(names(&of_role(Role::Auditor.into())), auditor);
         let operator = [
             "check_handoff",
             "get_handoff",
@@ -293,11 +294,11 @@ mod tests {
             "list_escalations",
             "resolve",
         ];
-        assert_eq!(names(&of_role(Role::Operator)), operator);
-        assert_eq!(names(&of_role(Role::Admin)), operator);
+        assert_eq!(names(&of_role(Role::Operator.into())), operator);
+        assert_eq!(names(&of_role(Role::Admin.into())), operator);
         let without_contents = operator.into_iter().filter(|name| !OF_CONTENTS.contains(name));
         let without_contents: Vec<&str> = without_contents.collect();
-        assert_eq!(names(&of_role(Role::OperatorMetadata)), without_contents);
+        assert_eq!(names(&of_role(Role::OperatorMetadata.into())), without_contents);
     }
 
     #[test]

@@ -303,6 +303,17 @@ fn blocks(place: &ArchiveLocation) -> std::ops::Range<u64> {
     place.offset / BLOCK..(place.offset + place.length).div_ceil(BLOCK)
 }
 
+/// A record's content; `None` where it was erased or cannot be unpacked.
+#[must_use]
+pub fn opened(record: &StoredRecord) -> Option<serde_json::Value> {
+    let kept = &record.content.as_ref()?.kept;
+    if matches!(kept, ContentStorage::Unavailable(_)) {
+        return Some(unavailable());
+    }
+    let (_, codec, bytes) = kept.hot()?;
+    serde_json::from_slice(&unpack(codec, bytes).ok()?).ok()
+}
+
 /// The JSON in place of a content that the archive could not return.
 #[must_use]
 pub fn unavailable() -> serde_json::Value {

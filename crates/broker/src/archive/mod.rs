@@ -18,7 +18,7 @@ mod objects;
 mod sweeper;
 
 pub use archivist::{ArchiveCounts, ArchiveRun, ArchiveSettings, Archivist};
-pub use contents::{ContentState, Contents, unavailable};
+pub use contents::{ContentState, Contents, opened, unavailable};
 pub use objects::{ArchiveError, Bucket};
 pub(crate) use sweeper::repeat;
 pub use sweeper::{cutoff, sweep};

@@ -8,7 +8,8 @@ use tokio::sync::mpsc;
 
 use super::write::{BundleOrder, WriteError, write};
 use crate::archive::Contents;
-use crate::trace::{self, Reader, TaskLog, TraceChunk};
+use crate::reader::ShownWords;
+use crate::trace::{self, TaskLog, TraceChunk};
 use handoffd_core::domain::ids::{Micros, TaskId, TenantId};
 use handoffd_core::evidence::receipt::Notary;
 use handoffd_store::store::Store;
@@ -87,7 +88,8 @@ async fn spool(log: TaskLog<'_>, status: Option<&str>) -> Result<File, WriteErro
         file.flush().await?;
         Ok::<_, WriteError>(file.into_std().await)
     };
-    let (written, saved) = tokio::join!(trace::write(&log, status, &Reader::All, chunks), saving);
+    let (written, saved) =
+        tokio::join!(trace::write(&log, status, &ShownWords::All, chunks), saving);
     written?;
     saved
 }

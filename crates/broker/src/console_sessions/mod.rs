@@ -18,7 +18,7 @@ use crate::directory::{Directory, Principal};
 use handoffd_core::domain::ids::{Micros, SessionId, TenantId};
 use handoffd_store::clock::{self, Clock};
 use handoffd_store::store::console_sessions::SessionRow;
-use handoffd_store::store::{Role, Store, StoreError};
+use handoffd_store::store::{Store, StoreError};
 
 /// Most sessions of one key. A further login ends the oldest one.
 const MAX_SESSIONS_OF_KEY: i64 = 100;
@@ -102,7 +102,7 @@ impl ConsoleSessions {
         user_agent: Option<&str>,
     ) -> Result<NewSession, LoginError> {
         let principal = self.directory.authenticate(key).await?.ok_or(LoginError::UnknownKey)?;
-        if principal.role == Role::Agent {
+        if principal.rights().is_agent() {
             return Err(LoginError::AgentKey);
         }
         let token = clock::random::<32>();
@@ -151,7 +151,7 @@ impl ConsoleSessions {
         let key = self.store.find_key_by_id(&row.tenant, &row.key_id).await.map_err(Arc::new)?;
         let Some(key) = key else { return Ok(None) };
         let principal = self.directory.principal_of(key).await?;
-        Ok(principal.filter(|principal| principal.role != Role::Agent))
+        Ok(principal.filter(|principal| !principal.rights().is_agent()))
     }
 
     /// Notes a request of the person without delaying it, at most once a minute. A session without such a note ends by

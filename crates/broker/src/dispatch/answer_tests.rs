@@ -111,7 +111,7 @@ fn what_says_nothing_is_never_accepted() {
     ];
     for (status, body, class) in rows {
         let AttemptOutcome::Failed(failure) = plain(status, body) else {
-            panic!("{status} {body} is no failure");
+            panic!("{status} {body} does not fail");
         };
         assert_eq!(failure.class, class, "{status} {body}");
         assert_eq!(failure.status, Some(status));

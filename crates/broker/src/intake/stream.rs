@@ -22,6 +22,7 @@ use handoffd_core::gate::{signature, with_nul};
 use handoffd_store::fault::{self, Step};
 use handoffd_store::store::HandoffKey;
 
+pub mod append;
 mod judge;
 
 use judge::JudgedChunk;

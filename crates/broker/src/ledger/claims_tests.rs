@@ -133,7 +133,7 @@ fn it_is_offered_once_and_not_where_it_lay_in_the_inbox() {
     inbox.poll(ms(22_000)).unwrap();
     inbox.sweep(ms(30_000));
     inbox.sweep(ms(40_000));
-    assert_eq!(inbox.status(), HandoffStatus::Expired, "nobody took the offer");
+    assert_eq!(inbox.status(), HandoffStatus::Expired, "no poll took the offer");
 }
 
 proptest! {

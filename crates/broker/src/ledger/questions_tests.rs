@@ -116,7 +116,7 @@ fn a_repeated_question_or_answer_changes_nothing_and_another_one_conflicts() {
     // By its key the question is the same after its answer, too; without one it is asked once more.
     assert!(asking.say(&ask(14, "which?", Some("k"))).unwrap().1);
     assert_eq!(asking.say(&ask(15, "which?", None)).unwrap().0.open_question(), Some(2));
-    assert!(asking.say(&answer(16, 1, "this", Some("a"))).unwrap().1, "the first answer stands");
+    assert!(asking.say(&answer(16, 1, "this", Some("a"))).unwrap().1, "the first answer remains");
     assert!(matches!(
         asking.say(&answer(16, 3, "x", None)),
         Err(LedgerError::NotFound("question"))

@@ -349,7 +349,7 @@ fn human_recovery_asks_a_person_and_the_task_waits() {
     assert_eq!((row.status, row.channel.as_deref()), (EscalationStatus::Open, Some("desk")));
     assert_eq!((row.timeout_at, row.resume_as.as_ref()), (Micros(1_001), Some(&agent("night"))));
     let (_, reply, records) = apply(state, &submit(1, TASK, 2));
-    assert!(matches!(reply, Err(LedgerError::Task(_))), "nobody goes on meanwhile");
+    assert!(matches!(reply, Err(LedgerError::Task(_))), "no agent goes on meanwhile");
     assert_eq!(records, 0);
 }
 

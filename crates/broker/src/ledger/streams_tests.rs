@@ -187,7 +187,7 @@ impl Streaming {
             assert_eq!(stream.status, StreamStatus::Closed, "only what is whole is completed");
         }
         if stream.status != StreamStatus::Closed {
-            assert_eq!(self.state.handoffs.len(), 1, "nobody goes on with a part of a message");
+            assert_eq!(self.state.handoffs.len(), 1, "no agent goes on with a part of a message");
         }
     }
 }

@@ -103,11 +103,11 @@ mod tests {
         let waiters = Arc::new(Waiters::<u8, u32>::default());
         let (one, two) = (waiters.watch(1), waiters.watch(1));
         assert_eq!((one.waiting, two.waiting), (1, 2));
-        assert!(!waiters.wake(&2, || unreachable!("nobody asks")));
+        assert!(!waiters.wake(&2, || unreachable!("no caller asks")));
         drop(one);
         assert_eq!(waiters.keys(), [1]);
         drop(two);
-        assert!(!waiters.wake(&1, || unreachable!("nobody asks")));
+        assert!(!waiters.wake(&1, || unreachable!("no caller asks")));
         assert_eq!(waiters.keys(), Vec::<u8>::new());
     }
 }

@@ -21,17 +21,6 @@ pub fn gone(record: &StoredRecord) -> Option<&'static str> {
     }
 }
 
-/// A record's content; `None` where it was erased or cannot be unpacked.
-#[must_use]
-pub fn opened(record: &StoredRecord) -> Option<Value> {
-    let kept = &record.content.as_ref()?.kept;
-    if matches!(kept, ContentStorage::Unavailable(_)) {
-        return Some(unavailable());
-    }
-    let (_, codec, bytes) = kept.hot()?;
-    serde_json::from_slice(&unpack(codec, bytes).ok()?).ok()
-}
-
 /// Recomputes a task's evidence while it is read: record hashes, commitments, groups, opinions and streams.
 /// `handoffd verify` checks the chain between records of different tasks.
 #[derive(Debug, Default)]

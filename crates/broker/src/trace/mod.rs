@@ -14,7 +14,8 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::archive::{Contents, unavailable};
+use crate::archive::{Contents, opened, unavailable};
+use crate::reader::ShownWords;
 use handoffd_core::account::{Account, HopCost};
 use handoffd_core::context::growth::ContextGrowth;
 use handoffd_core::domain::handoff::{Handoff, is_in_own_words};
@@ -23,7 +24,7 @@ use handoffd_core::evidence::commitment::hash_text;
 use handoffd_core::evidence::record::{RecordKind, is_shown_elsewhere};
 use handoffd_store::store::{HandoffFilter, Store, StoreError, StoredRecord};
 
-pub use check::{EvidenceCheck, gone, opened};
+pub use check::{EvidenceCheck, gone};
 use states::{RowState, ToldStates};
 pub use window::{WindowPage, WindowQuery, window};
 
@@ -70,32 +71,10 @@ impl TaskLog<'_> {
     }
 }
 
-/// Whose words a trace shows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reader {
-    /// A person reads everything.
-    All,
-    /// An agent reads the words of the handoffs that it sends or receives.
-    Agent(AgentId),
-    /// Someone who sees that something happened, and not what was said.
-    NoWords,
-}
-
-impl Reader {
-    /// Whether the words of a handoff are the reader's to read.
-    fn reads(&self, handoff: &Handoff) -> bool {
-        match self {
-            Self::All => true,
-            Self::Agent(id) => [&handoff.source, &handoff.target].contains(&id),
-            Self::NoWords => false,
-        }
-    }
-}
-
 /// A piece of a trace. An error ends the stream, so that a client does not take half a trace for a whole one.
 pub type TraceChunk = Result<Bytes, std::io::Error>;
 
-/// Streams the trace of a task as `reader` may read it. A task of which each submission was
+/// Streams the trace of a task with the words that are shown. A task of which each submission was
 /// refused has records and no `status`.
 #[must_use]
 pub fn stream(
@@ -104,13 +83,13 @@ pub fn stream(
     tenant: TenantId,
     id: TaskId,
     status: Option<&'static str>,
-    reader: Reader,
+    shown: ShownWords,
 ) -> mpsc::Receiver<TraceChunk> {
     let (chunks, body) = mpsc::channel(WAITING);
     tokio::spawn(async move {
         let (store, contents, tenant) = (&*store, &contents, &tenant);
         let log = TaskLog { store, contents, tenant, id, until: i64::MAX };
-        if let Err(err) = write(&log, status, &reader, chunks.clone()).await {
+        if let Err(err) = write(&log, status, &shown, chunks.clone()).await {
             tracing::warn!(error = %err, "a trace broke off");
             let _ = chunks.send(Err(std::io::Error::other("the trace broke off"))).await;
         }
@@ -118,18 +97,18 @@ pub fn stream(
     body
 }
 
-/// Writes the trace of a task into `chunks`; stops early when their reader is gone. `reader` as for [`stream`].
+/// Writes the trace of a task into `chunks`; stops early when their reader is gone. `shown` as for [`stream`].
 ///
 /// # Errors
 /// [`StoreError`]: the records or the archive cannot be read; the trace is incomplete then.
 pub async fn write(
     log: &TaskLog<'_>,
     status: Option<&str>,
-    reader: &Reader,
+    shown: &ShownWords,
     chunks: mpsc::Sender<TraceChunk>,
 ) -> Result<(), StoreError> {
     let mut out = TraceWriter::new(chunks);
-    write_document(log, status, reader, &mut out).await?;
+    write_document(log, status, shown, &mut out).await?;
     out.flush().await;
     Ok(())
 }
@@ -169,15 +148,15 @@ impl TraceWriter {
 async fn write_document(
     log: &TaskLog<'_>,
     status: Option<&str>,
-    reader: &Reader,
+    shown: &ShownWords,
     out: &mut TraceWriter,
 ) -> Result<(), StoreError> {
     let id = log.id;
-    let CurrentHandoffs { states: now, rows, own, parties } = current(log, reader).await?;
+    let CurrentHandoffs { states: now, rows, own, parties } = current(log, shown).await?;
     // Every state that was just read has its record in what is read from here on.
     log.store.settle_log(log.tenant).await?;
     let open = |record: &StoredRecord| {
-        *reader == Reader::All
+        *shown == ShownWords::All
             || (record.kind != "DEAD_LETTERED"
                 && record.handoff_id.as_ref().is_some_and(|id| own.contains(id)))
     };
@@ -362,7 +341,7 @@ struct CurrentHandoffs {
     parties: Parties,
 }
 
-async fn current(log: &TaskLog<'_>, reader: &Reader) -> Result<CurrentHandoffs, StoreError> {
+async fn current(log: &TaskLog<'_>, shown: &ShownWords) -> Result<CurrentHandoffs, StoreError> {
     let filter = HandoffFilter { task_id: Some(log.id), ..HandoffFilter::default() };
     let mut current = CurrentHandoffs::default();
     let mut after = None;
@@ -374,20 +353,20 @@ async fn current(log: &TaskLog<'_>, reader: &Reader) -> Result<CurrentHandoffs, 
         for handoff in &page {
             parties.add(handoff);
             rows.insert(handoff.id.to_string(), RowState::from(handoff));
-            let reads = reader.reads(handoff);
+            let reads = shown.include(handoff);
             if reads {
                 own.insert(handoff.id.to_string());
             }
-            found.insert(handoff.id.to_string(), handoff_state(handoff, reader));
+            found.insert(handoff.id.to_string(), handoff_state(handoff, shown));
         }
     }
 }
 
 /// The state in a handoff's row, as a reader may see it.
-fn handoff_state(handoff: &Handoff, reader: &Reader) -> Value {
+fn handoff_state(handoff: &Handoff, shown: &ShownWords) -> Value {
     // Codes are words of the broker.
-    let code = |reason: &&String| *reader == Reader::NoWords && !is_in_own_words(reason);
-    let reason = handoff.reason.as_ref().filter(|reason| reader.reads(handoff) || code(reason));
+    let code = |reason: &&String| *shown == ShownWords::None && !is_in_own_words(reason);
+    let reason = handoff.reason.as_ref().filter(|reason| shown.include(handoff) || code(reason));
     let mut state = json!({
         "status": handoff.status,
         "reason": reason,

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use super::{EvidenceCheck, Reader, TaskLog, handoff_entry, handoff_state, record_entry};
+use super::{EvidenceCheck, TaskLog, handoff_entry, handoff_state, record_entry};
+use crate::reader::ShownWords;
 use handoffd_core::domain::handoff::Handoff;
 use handoffd_core::domain::ids::{AgentId, Micros};
 use handoffd_core::evidence::record::RecordKind;
@@ -40,7 +41,7 @@ type Rows = HashMap<String, Option<Handoff>>;
 pub async fn window(
     log: &TaskLog<'_>,
     status: Option<&str>,
-    reader: &Reader,
+    shown: &ShownWords,
     query: WindowQuery,
 ) -> Result<WindowPage, StoreError> {
     let at_least = match query.from {
@@ -67,11 +68,11 @@ pub async fn window(
     for record in &page {
         let row = record.handoff_id.as_ref().and_then(|id| rows.get(id)?.as_ref());
         let dead = record.kind == RecordKind::DeadLettered.as_str();
-        let open = *reader == Reader::All || !dead && row.is_some_and(|row| reader.reads(row));
+        let open = *shown == ShownWords::All || !dead && row.is_some_and(|row| shown.include(row));
         let (body, content) = checked.alone(record);
         if record.kind == RecordKind::Handoff.as_str() {
             let content = if open { content } else { Value::Null };
-            let state = row.map(|row| handoff_state(row, reader));
+            let state = row.map(|row| handoff_state(row, shown));
             let figures = (&Value::Null, body.get("context").cloned());
             handoffs.push(handoff_entry(record, &body, &content, state.as_ref(), figures));
         }

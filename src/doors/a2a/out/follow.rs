@@ -9,7 +9,6 @@ use tokio::time::Instant;
 use super::super::super::front::{ApiAnswer, ApiRequest, CallerHeaders};
 use super::step::{AnswerDelivery, HandoffState, LastQuestion, Step, next, question};
 use super::{DOOR, FollowState, Followed, beat};
-use crate::http::results;
 use handoffd_broker::directory::Principal;
 use handoffd_broker::dispatch::a2a::client::{CallFault, RemoteAgent};
 use handoffd_broker::dispatch::a2a::message::{answer, answer_id};
@@ -180,9 +179,8 @@ impl Follower {
 
     /// The id that the acceptance's record names.
     async fn recorded(&self, handoff: &Handoff) -> Result<Option<RemoteRef>, CallFault> {
-        let (tenant, kind) = (&handoff.tenant, HandoffStatus::Accepted.as_str());
-        let found = results::find_said(&self.state.api, tenant, handoff.task_id, handoff.id, kind);
-        match found.await {
+        let statements = self.state.api.statements();
+        match statements.of_kind(handoff, HandoffStatus::Accepted.as_str()).await {
             Ok(content) => Ok(content.as_ref().and_then(RemoteRef::read)),
             Err(_) => Err(CallFault::Busy(None)),
         }

@@ -7,10 +7,9 @@ use serde_json::Value;
 use super::{Assembled, ReadChunk, refused};
 use crate::directory::{Agents, Principal};
 use crate::intake::opinion::{self, Opinion, OpinionTime};
-use crate::intake::{INLINE_LIMIT, Intake, IntakeError, redacted};
+use crate::intake::{Intake, IntakeError, heavy, redacted};
 use crate::ledger::command::content;
 use crate::ledger::commands::{ClosedStream, StreamEnd};
-use crate::ledger::reply::LedgerError;
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::course::subtasks_of;
 use handoffd_core::domain::failure::{Code, Failure, Stage, primary};
@@ -230,16 +229,4 @@ fn unaltered(verdict: GateVerdict, policy: &RedactionPolicy) -> Result<GateVerdi
         }
         _ => Ok(verdict),
     }
-}
-
-/// Runs work on a large message on a thread of its own.
-async fn heavy<T: Send + 'static>(
-    size: usize,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, IntakeError> {
-    if size <= INLINE_LIMIT {
-        return Ok(work());
-    }
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|err| LedgerError::Internal(err.to_string()).into())
 }
