@@ -109,7 +109,7 @@ pub(super) async fn list(
     let limit = page_size(params.limit)?;
     let tenant = &principal.tenant;
     let before = params.cursor.as_deref().map(read_place).transpose()?;
-    // Rows of erasures stay: the id of none is no place among them.
+    // Rows of erasures stay, so the broker finds each id that it gave out.
     if let Some(before) = before
         && api.store.find_erasure(&(tenant.clone(), before)).await?.is_none()
     {

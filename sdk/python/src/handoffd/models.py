@@ -2566,6 +2566,34 @@ class HandoffStreamClosedEvent(BaseModel):
     type: Literal["handoff.stream_closed"]
 
 
+class HeadPlaceView(BaseModel):
+    """
+    How much of the log a place has. The broker publishes a head only if the log continues the one that it published before.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    checked_at: Annotated[AwareDatetime, Field(alias="checkedAt")]
+    """
+    When the place last had all of the log; without a head, the time of the first attempt. RFC 3339.
+    """
+    kind: str
+    """
+    Kind of the place, such as `file`.
+    """
+    late: bool
+    """
+    Whether it has lacked records for three intervals (`audit.publish_interval_s`).
+    """
+    tree_size: Annotated[int, Field(alias="treeSize")]
+    """
+    Records in the last head that the place took; 0 without one.
+    """
+
+
 class HeartbeatBody(BaseModel):
     """
     A receiver at work.
@@ -5231,6 +5259,26 @@ class WhyView(BaseModel):
     """
 
 
+class WitnessedHeadView(BaseModel):
+    """
+    A cosigned head.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    tree_size: Annotated[int, Field(alias="treeSize")]
+    """
+    Records in its tree.
+    """
+    witnesses: list[str]
+    """
+    Names of the witnesses that cosigned it.
+    """
+
+
 class AgentCostView(BaseModel):
     """
     The cost of one agent's handoffs on the task.
@@ -6390,6 +6438,58 @@ class DeliverySpec(BaseModel):
     """
 
 
+class ErasureItem(BaseModel):
+    """
+    An erasure without the person's id and salt.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    erased: ErasedCounts
+    """
+    Number of data erased so far.
+    """
+    erased_at: Annotated[AwareDatetime | None, Field(alias="erasedAt")] = None
+    """
+    When it was done.
+    """
+    erasure_id: Annotated[str, Field(alias="erasureId")]
+    """
+    UUID of the erasure.
+    """
+    held: int
+    """
+    Data held when it was asked for.
+    """
+    leaf_index: Annotated[int | None, Field(alias="leafIndex")] = None
+    """
+    Leaf index of the `ERASURE_COMPLETED` record, which the certificate repeats.
+    """
+    reason: str
+    """
+    Why it was asked for: a code.
+    """
+    requested_at: Annotated[AwareDatetime, Field(alias="requestedAt")]
+    """
+    When it was asked for, RFC 3339.
+    """
+    scope: Literal["personal-data", "messages"] | str
+    """
+    The data that the erasure covers.
+    """
+    status: Literal["RUNNING", "SCRUBBING", "COMPLETED"] | str
+    """
+    `RUNNING`, `SCRUBBING` (no row holds any of it, files are being cleaned) or `COMPLETED`.
+    """
+    subject_commitment: Annotated[str, Field(alias="subjectCommitment")]
+    """
+    The person as records name one: `sha256:` and a hash over a tag, a salt and the id.
+    """
+
+
 class ErasureView(BaseModel):
     """
     An erasure, and once it is done its certificate.
@@ -6448,6 +6548,26 @@ class ErasureView(BaseModel):
     subject_salt: Annotated[str, Field(alias="subjectSalt")]
     """
     In hexadecimal; the broker keeps it nowhere, and makes it again for whoever brings the id.
+    """
+
+
+class ErasuresView(BaseModel):
+    """
+    Erasures, the newest first.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    items: list[ErasureItem]
+    """
+    The erasures of this page.
+    """
+    next_cursor: Annotated[str | None, Field(alias="nextCursor")] = None
+    """
+    Give this as `cursor` for the next page; absent on the last.
     """
 
 
@@ -8728,6 +8848,31 @@ class PromptView(BaseModel):
     """
     What the turn is made of, in order: heading, pointer into the message, claimed role.
     """
+
+
+class PublishedHeadsView(BaseModel):
+    """
+    Tree heads outside the database.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        populate_by_name=True,
+    )
+    log_id: Annotated[str, Field(alias="logId")]
+    """
+    Id of the log.
+    """
+    places: list[HeadPlaceView]
+    """
+    The places of `audit.publish` that took a head, or did not, since this broker's start.
+    """
+    tree_size: Annotated[int, Field(alias="treeSize")]
+    """
+    Records in the log now.
+    """
+    witnessed: WitnessedHeadView | None = None
 
 
 class ReceiverView(AttemptCountsView):

@@ -221,6 +221,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/audit/heads": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How far tree heads are published. */
+        get: operations["listPublishedHeads"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/audit/keys": {
         parameters: {
             query?: never;
@@ -629,6 +646,23 @@ export interface paths {
          *     let pass. What it finds besides keeps the dead letter, and is the answer.
          */
         post: operations["releaseDeadLetter"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/erasures": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List erasures without the persons. */
+        get: operations["listErasures"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -3547,6 +3581,44 @@ export interface components {
              */
             personalData: number;
         };
+        /** @description An erasure without the person's id and salt. */
+        ErasureItem: {
+            /** @description Number of data erased so far. */
+            erased: components["schemas"]["ErasedCounts"];
+            /**
+             * Format: date-time
+             * @description When it was done.
+             */
+            erasedAt?: string | null;
+            /**
+             * Format: uuid
+             * @description UUID of the erasure.
+             */
+            erasureId: string;
+            /**
+             * Format: int64
+             * @description Data held when it was asked for.
+             */
+            held: number;
+            /**
+             * Format: int64
+             * @description Leaf index of the `ERASURE_COMPLETED` record, which the certificate repeats.
+             */
+            leafIndex?: number | null;
+            /** @description Why it was asked for: a code. */
+            reason: string;
+            /**
+             * Format: date-time
+             * @description When it was asked for, RFC 3339.
+             */
+            requestedAt: string;
+            /** @description The data that the erasure covers. */
+            scope: components["schemas"]["Scope"];
+            /** @description `RUNNING`, `SCRUBBING` (no row holds any of it, files are being cleaned) or `COMPLETED`. */
+            status: components["schemas"]["ErasureStatus"];
+            /** @description The person as records name one: `sha256:` and a hash over a tag, a salt and the id. */
+            subjectCommitment: string;
+        };
         /** @description Where an erasure stands. */
         ErasureStatus: ("RUNNING" | "SCRUBBING" | "COMPLETED") | (string & {});
         /** @description An erasure, and once it is done its certificate. */
@@ -3590,6 +3662,13 @@ export interface components {
             subjectId: string;
             /** @description In hexadecimal; the broker keeps it nowhere, and makes it again for whoever brings the id. */
             subjectSalt: string;
+        };
+        /** @description Erasures, the newest first. */
+        ErasuresView: {
+            /** @description The erasures of this page. */
+            items: components["schemas"]["ErasureItem"][];
+            /** @description Give this as `cursor` for the next page; absent on the last. */
+            nextCursor?: string | null;
         };
         /** @description Why a request is refused; /docs/errors/{code} explains each. A later version may have more. */
         ErrorCode: ("UNAUTHENTICATED" | "SIGNATURE_INVALID" | "SCHEMA_INVALID" | "FORBIDDEN" | "SAFETY_VIOLATION" | "CREDENTIAL_FOUND" | "BUDGET_EXHAUSTED" | "BUDGET_MISMATCH" | "LINEAGE_MISMATCH" | "LOOP_DETECTED" | "CONTEXT_TOO_LARGE" | "CONTRACT_VIOLATION" | "NO_CAPABLE_AGENT" | "INCOMPLETE_CONTEXT" | "CONFLICT" | "MAX_ITERATIONS" | "STALE_LEASE" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "UNSUPPORTED_MEDIA_TYPE" | "PAYLOAD_TOO_LARGE" | "INVALID_REQUEST" | "OVERLOADED" | "UNAVAILABLE" | "INTERNAL") | (string & {});
@@ -5351,6 +5430,23 @@ export interface components {
             /** @description What of the request does not hold in full. */
             warnings?: components["schemas"]["WarningView"][];
         };
+        /** @description How much of the log a place has. The broker publishes a head only if the log continues the one that it published before. */
+        HeadPlaceView: {
+            /**
+             * Format: date-time
+             * @description When the place last had all of the log; without a head, the time of the first attempt. RFC 3339.
+             */
+            checkedAt: string;
+            /** @description Kind of the place, such as `file`. */
+            kind: string;
+            /** @description Whether it has lacked records for three intervals (`audit.publish_interval_s`). */
+            late: boolean;
+            /**
+             * Format: int64
+             * @description Records in the last head that the place took; 0 without one.
+             */
+            treeSize: number;
+        };
         /** @description A receiver at work. */
         HeartbeatBody: {
             /**
@@ -6351,6 +6447,19 @@ export interface components {
             nonce: string;
             /** @description What the turn is made of, in order: heading, pointer into the message, claimed role. */
             segments: components["schemas"]["SegmentView"][];
+        };
+        /** @description Tree heads outside the database. */
+        PublishedHeadsView: {
+            /** @description Id of the log. */
+            logId: string;
+            /** @description The places of `audit.publish` that took a head, or did not, since this broker's start. */
+            places: components["schemas"]["HeadPlaceView"][];
+            /**
+             * Format: int64
+             * @description Records in the log now.
+             */
+            treeSize: number;
+            witnessed?: components["schemas"]["WitnessedHeadView"] | null;
         };
         /** @description A version to register. */
         PutBody: {
@@ -8320,6 +8429,16 @@ export interface components {
             /** @description All reasons, the most urgent one first; at least one. */
             waits: components["schemas"]["WaitView"][];
         };
+        /** @description A cosigned head. */
+        WitnessedHeadView: {
+            /**
+             * Format: int64
+             * @description Records in its tree.
+             */
+            treeSize: number;
+            /** @description Names of the witnesses that cosigned it. */
+            witnesses: string[];
+        };
     };
     responses: {
         /** @description The store is away, or the broker takes no more requests */
@@ -9218,6 +9337,46 @@ export interface operations {
                 };
                 content: {
                     "text/plain": string;
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description An agent's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The store is away */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            default: components["responses"]["Refused"];
+        };
+    };
+    listPublishedHeads: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The places, and the newest cosigned head */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PublishedHeadsView"];
                 };
             };
             401: components["responses"]["NoKey"];
@@ -10687,6 +10846,52 @@ export interface operations {
                 };
             };
             503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    listErasures: {
+        parameters: {
+            query?: {
+                /** @description `nextCursor` of the page before. */
+                cursor?: string;
+                /** @description Rows a page, 1 to 500; 50 unless said. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One page, the newest first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErasuresView"];
+                };
+            };
+            /** @description A malformed parameter */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description An agent's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
             default: components["responses"]["Refused"];
         };
     };

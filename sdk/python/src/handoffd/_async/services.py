@@ -582,6 +582,15 @@ class Audit:
         """
         return _text(await self._transport.call("GET", "/audit/checkpoint"))
 
+    async def heads(self) -> models.PublishedHeadsView:
+        """How far tree heads are published.
+
+        Raises:
+            ProblemError: 401: No valid key; 403: An agent's key; 503: The store is away.
+            TransportError: The broker did not answer.
+        """
+        return _model(models.PublishedHeadsView, await self._transport.call("GET", "/audit/heads"))
+
     async def tree_keys(self) -> models.TreeKeysView:
         """The public keys that sign the log's tree heads, or did.
 
@@ -951,6 +960,22 @@ class DataSubjects:
         return _model(
             models.ErasureView,
             await self._transport.call("GET", f"/data-subjects/{quoted(subject_id)}/erasures/{quoted(erasure_id)}"),
+        )
+
+    async def erasures(self, *, cursor: str | None = None, limit: int | None = None) -> models.ErasuresView:
+        """List erasures without the persons.
+
+        Args:
+            cursor: `nextCursor` of the page before.
+            limit: Rows a page, 1 to 500; 50 unless said.
+
+        Raises:
+            ProblemError: 400: A malformed parameter; 401: No valid key; 403: An agent's key; 503: The store is
+                away, or the broker takes no more requests.
+            TransportError: The broker did not answer.
+        """
+        return _model(
+            models.ErasuresView, await self._transport.call("GET", "/erasures", query={"cursor": cursor, "limit": limit})
         )
 
     async def search(self, *, user_id: str, idempotency_key: str | None = None) -> models.UserView:
@@ -3281,6 +3306,7 @@ OPERATIONS: dict[str, str] = {
     "removeHandoffTarget": "allowlist.remove_target",
     "getAllowlist": "allowlist.graph",
     "getCheckpointNote": "audit.checkpoint_note",
+    "listPublishedHeads": "audit.heads",
     "listTreeKeys": "audit.tree_keys",
     "getLogCheckpoint": "audit.log_checkpoint",
     "getLogTile": "audit.log_tile",
@@ -3300,6 +3326,7 @@ OPERATIONS: dict[str, str] = {
     "getDataSubject": "data_subjects.get",
     "eraseDataSubject": "data_subjects.erase",
     "getErasure": "data_subjects.erasure",
+    "listErasures": "data_subjects.erasures",
     "searchUser": "data_subjects.search",
     "listDeadLetters": "dead_letters.list",
     "discardDeadLetters": "dead_letters.discard_many",

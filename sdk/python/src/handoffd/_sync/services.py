@@ -580,6 +580,15 @@ class Audit:
         """
         return _text(self._transport.call("GET", "/audit/checkpoint"))
 
+    def heads(self) -> models.PublishedHeadsView:
+        """How far tree heads are published.
+
+        Raises:
+            ProblemError: 401: No valid key; 403: An agent's key; 503: The store is away.
+            TransportError: The broker did not answer.
+        """
+        return _model(models.PublishedHeadsView, self._transport.call("GET", "/audit/heads"))
+
     def tree_keys(self) -> models.TreeKeysView:
         """The public keys that sign the log's tree heads, or did.
 
@@ -946,6 +955,20 @@ class DataSubjects:
             models.ErasureView,
             self._transport.call("GET", f"/data-subjects/{quoted(subject_id)}/erasures/{quoted(erasure_id)}"),
         )
+
+    def erasures(self, *, cursor: str | None = None, limit: int | None = None) -> models.ErasuresView:
+        """List erasures without the persons.
+
+        Args:
+            cursor: `nextCursor` of the page before.
+            limit: Rows a page, 1 to 500; 50 unless said.
+
+        Raises:
+            ProblemError: 400: A malformed parameter; 401: No valid key; 403: An agent's key; 503: The store is
+                away, or the broker takes no more requests.
+            TransportError: The broker did not answer.
+        """
+        return _model(models.ErasuresView, self._transport.call("GET", "/erasures", query={"cursor": cursor, "limit": limit}))
 
     def search(self, *, user_id: str, idempotency_key: str | None = None) -> models.UserView:
         """Find the reference to a user, by which tasks, handoffs and costs can be listed.
@@ -3269,6 +3292,7 @@ OPERATIONS: dict[str, str] = {
     "removeHandoffTarget": "allowlist.remove_target",
     "getAllowlist": "allowlist.graph",
     "getCheckpointNote": "audit.checkpoint_note",
+    "listPublishedHeads": "audit.heads",
     "listTreeKeys": "audit.tree_keys",
     "getLogCheckpoint": "audit.log_checkpoint",
     "getLogTile": "audit.log_tile",
@@ -3288,6 +3312,7 @@ OPERATIONS: dict[str, str] = {
     "getDataSubject": "data_subjects.get",
     "eraseDataSubject": "data_subjects.erase",
     "getErasure": "data_subjects.erasure",
+    "listErasures": "data_subjects.erasures",
     "searchUser": "data_subjects.search",
     "listDeadLetters": "dead_letters.list",
     "discardDeadLetters": "dead_letters.discard_many",
