@@ -132,7 +132,7 @@ both! {
         .await;
         store.close().await;
         let mut by: Vec<_> = counts.idle.iter().map(|one| (one.first.to_string(), one.count, one.used_up)).collect();
-        let mut expected = vec![(spent.task().to_owned(), 1, true), (idle.task().to_owned(), 1, false)];
+        let mut expected = vec![(spent.task(), 1, true), (idle.task(), 1, false)];
         by.sort();
         expected.sort();
         assert_eq!(by, expected);

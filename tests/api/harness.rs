@@ -174,6 +174,8 @@ pub fn http() -> reqwest::ClientBuilder {
         .tls_certs_only([])
         .redirect(reqwest::redirect::Policy::none())
         .timeout(Duration::from_mins(1))
+        // The broker ends a connection that is idle for ten seconds: one that ends as it is used again fails the request.
+        .pool_idle_timeout(Duration::from_secs(5))
 }
 
 impl Broker {

@@ -413,7 +413,7 @@ pub async fn serve(broker: &str, admin: &str, mutant: &'static Mutant) -> Servin
         admin: admin.to_owned(),
         relay: format!("{url}/relay"),
         mutant,
-        client: reqwest::Client::builder().no_proxy().build().unwrap(),
+        client: reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).build().unwrap(),
         seen: Mutex::default(),
     });
     let router = Router::new().route("/relay", post(relay)).fallback(forward).with_state(proxy);

@@ -19,6 +19,8 @@ pub const COMES_WITHIN: Duration = Duration::from_mins(3);
 pub fn client() -> reqwest::Client {
     // To read the system's certificates takes longer than most calls, and nobody here speaks TLS.
     let builder = reqwest::Client::builder().tls_certs_only([]);
+    // The broker ends a connection that is idle for ten seconds: one that ends as it is used again fails the request.
+    let builder = builder.pool_idle_timeout(Duration::from_secs(5));
     builder.timeout(Duration::from_secs(40)).build().unwrap()
 }
 

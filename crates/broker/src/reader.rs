@@ -138,10 +138,9 @@ impl<'a> Reader<'a> {
     #[must_use]
     pub fn words_of(self, handoff: &Handoff) -> WordAccess {
         match self.limit() {
-            None => WordAccess::Open,
             Some(agent) if !is_between(handoff, agent) => WordAccess::OfOthers,
             Some(_) if handoff.status == HandoffStatus::DeadLettered => WordAccess::DeadLetter,
-            Some(_) => WordAccess::Open,
+            _ => WordAccess::Open,
         }
     }
 

@@ -219,13 +219,11 @@ impl Broker {
     /// Reads under the operator's key; once more where the connection failed, which says nothing of the broker's state.
     pub(crate) async fn get(&self, path: &str) -> Result<Answer, String> {
         let read = || self.request(Method::GET, path, self.operator(), &[], None);
-        match read().await {
-            Ok(answer) => Ok(answer),
-            Err(_) => {
-                tokio::time::sleep(LOOK).await;
-                read().await
-            }
+        if let Ok(answer) = read().await {
+            return Ok(answer);
         }
+        tokio::time::sleep(LOOK).await;
+        read().await
     }
 
     /// The bytes of an answer, under the operator's key.

@@ -273,15 +273,12 @@ fn placed(text: &str, message: &Message) -> String {
             };
             Some((value, behind))
         });
-        match member {
-            Some((value, behind)) => {
-                out.push_str(&value);
-                rest = behind;
-            }
-            None => {
-                out.push('{');
-                rest = after;
-            }
+        if let Some((value, behind)) = member {
+            out.push_str(&value);
+            rest = behind;
+        } else {
+            out.push('{');
+            rest = after;
         }
     }
     out.push_str(rest);
