@@ -244,6 +244,7 @@ def main() -> None:
             key = (store / "admin.key").read_text().strip()
             visitor = Visitor(broker.address, key)
             places = screens(visitor)
+            [user] = [one["userRef"] for one in visitor.api("GET", "/handoffs?limit=200")["items"] if one.get("userRef")][:1]
             late = table("the store of the demo", measure(visitor, places, given.rounds))
         serve = quiet | {
             "HANDOFFD_DATA_DIR": str(store), "HANDOFFD_LISTEN": broker.address, "HANDOFFD_GATE__MAX_HOPS": "10000", "HANDOFFD_GATE__MAX_EDGE_REPEATS": "10000",
@@ -252,7 +253,6 @@ def main() -> None:
             visitor = Visitor(broker.address, key)
             places["A task of many hops"] = f"/console/tasks/{long_task(visitor, given.hops)}"
             places["its records"] = places["A task of many hops"] + "?view=records"
-            [user] = [one["userRef"] for one in visitor.api("GET", "/handoffs?limit=200")["items"] if one.get("userRef")][:1]
         copy(store, given.tasks)
         with Broker(["serve"], **serve) as broker:
             visitor = Visitor(broker.address, key)

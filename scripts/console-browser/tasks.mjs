@@ -119,7 +119,8 @@ const TASKS = [
     assert.equal((await world.api("GET", "/agents/fraud-check")).state, "PAUSED", agent);
     const waiting = () => page.locator("#figures dd").first().textContent();
     const before = Number(await waiting());
-    await world.submit("claims-triage", "fraud-check");
+    const taken = await world.submit("claims-triage", "fraud-check");
+    assert.equal(taken.status, 202, JSON.stringify(taken.body));
     await page.reload();
     assert.equal(Number(await waiting()), before + 1, "the handoff is held");
     await hand.link("Resume…");

@@ -116,6 +116,18 @@ async fn a_system_with_a_worker_of_its_own_is_driven_by_a_form_and_delivers_to_t
     assert_eq!((report.passed, report.not_claimed), (3, 1), "{}", report.summary());
 }
 
+#[test]
+fn each_mapping_file_of_the_published_table_is_one() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/certify_others");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let maps: Vec<_> =
+        files.filter(|path| path.extension().is_some_and(|kind| kind == "yaml")).collect();
+    assert!(maps.len() >= 4, "{maps:?}");
+    for path in maps {
+        handoffd_certify::map::Map::read(&path).unwrap();
+    }
+}
+
 /// Runs the kit against a mutant; returns the claims that failed.
 async fn against(
     broker: &Served,

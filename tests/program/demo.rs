@@ -2,9 +2,13 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use handoffd::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
+
+/// The longest wait for an item of the first page.
+const PATIENCE: Duration = Duration::from_mins(2);
 
 fn demo(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_handoffd"))
@@ -212,14 +216,21 @@ async fn the_console_is_served_after_the_story_with_a_past_of_two_days() {
     assert_eq!(login.status(), 303, "the key in the file logs in");
     let cookie = login.headers()["set-cookie"].to_str().expect("ASCII");
     let cookie = cookie.split(';').next().unwrap_or_default().to_owned();
-    let home = http().get(format!("{}/console", console.base)).header("cookie", cookie);
-    let home = home.send().await.expect("an answer").text().await.expect("a page");
+    let first_page = async || {
+        let page = http().get(format!("{}/console", console.base)).header("cookie", &cookie);
+        page.send().await.expect("an answer").text().await.expect("a page")
+    };
+    let mut home = first_page().await;
     for kind in ["Escalated", "Dead lettered", "Not fetched", "Receiver paused"] {
         assert!(home.contains(kind), "{kind} is not on the first page: {home}");
     }
-    // Attempts that fail are one item with the breaker once it is open.
-    let fails = ["Delivery failing", "Breaker open"].iter().any(|kind| home.contains(kind));
-    assert!(fails, "no failing receiver is on the first page: {home}");
+    // Attempts that fail are one item with the breaker once it is open, and none while an attempt is under way.
+    let begun = std::time::Instant::now();
+    while !["Delivery failing", "Breaker open"].iter().any(|kind| home.contains(kind)) {
+        assert!(begun.elapsed() < PATIENCE, "no failing receiver is on the first page: {home}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        home = first_page().await;
+    }
 
     let first = console.records("limit=1").await["records"][0].take();
     let id = first["record"]["changes"][0]["id"].as_str().unwrap_or_default();

@@ -493,6 +493,9 @@ pub async fn holds_and_erasures_read_back_equal(bed: Arc<Bed>) {
     assert_eq!(bed.store.list_unfinished_erasures(Micros(49)).await.unwrap(), []);
     let of_her = bed.store.list_erasures(&tenant, &subject("jana").key).await.unwrap();
     assert_eq!(of_her, [kept]);
+    assert_eq!(bed.store.list_newest_erasures(&tenant, None, 10).await.unwrap(), of_her);
+    let before = Some(erasure_id(1));
+    assert_eq!(bed.store.list_newest_erasures(&tenant, before, 10).await.unwrap(), []);
 }
 
 pub async fn what_is_held_is_listed_in_pages(bed: Arc<Bed>) {

@@ -86,6 +86,9 @@ pub async fn run(args: &Args, began: impl Fn(&Claim)) -> Result<Report, CertifyE
         began(claim);
         outcomes.push(examine(&bench, claim, args.not_claimed_too).await);
     }
+    if let Some(standing) = bench.standing {
+        standing.stop().await;
+    }
     Ok(Report::new(&args.url, product, outcomes))
 }
 

@@ -138,6 +138,14 @@ impl Shared {
 /// A server that ends when it is dropped.
 struct Server(tokio::task::JoinHandle<()>);
 
+impl Server {
+    /// Ends it. The address is free afterwards.
+    async fn stop(mut self) {
+        self.0.abort();
+        let _ = (&mut self.0).await;
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         self.0.abort();
@@ -169,7 +177,7 @@ async fn take(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes
 /// The receiver at a fixed address, which one check after the other uses.
 pub(crate) struct Standing {
     current: Arc<Mutex<Arc<Shared>>>,
-    _server: Server,
+    server: Server,
 }
 
 type Worked = (Fixed, Arc<Mutex<Arc<Shared>>>);
@@ -186,7 +194,12 @@ impl Standing {
         let state = Arc::new((place.clone(), current.clone()));
         let router = Router::new().fallback(take_worked).with_state(state);
         let (server, _) = serve(place.listen.clone(), router).await?;
-        Ok(Self { current, _server: server })
+        Ok(Self { current, server })
+    }
+
+    /// Ends it. The address is free afterwards.
+    pub(crate) async fn stop(self) {
+        self.server.stop().await;
     }
 
     /// Answers by this script from now on.
