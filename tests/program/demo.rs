@@ -225,7 +225,7 @@ async fn the_console_is_served_after_the_story_with_a_past_of_two_days() {
         assert!(home.contains(kind), "{kind} is not on the first page: {home}");
     }
     // Attempts that fail are one item with the breaker once it is open, and none while an attempt is under way.
-    let begun = std::time::Instant::now();
+    let begun = tokio::time::Instant::now();
     while !["Delivery failing", "Breaker open"].iter().any(|kind| home.contains(kind)) {
         assert!(begun.elapsed() < PATIENCE, "no failing receiver is on the first page: {home}");
         tokio::time::sleep(Duration::from_millis(200)).await;

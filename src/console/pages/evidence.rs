@@ -37,7 +37,7 @@ async fn make(desk: &Desk) -> Result<Sheet, Refusal> {
     let records = desk.get(&["audit", "records"], &pairs).await.unwrap_or_default();
     let figures = Facts(vec![
         ("Records", Cell::number(head.get("treeSize"))),
-        ("Root hash", Cell::excerpt(head.get("rootHash"), 10)),
+        ("Root hash", Cell::excerpt(head.get("rootHash"), 8)),
         ("Keys", Cell::count(keys.list("keys").len())),
         ("Holds", Cell::count(holds.list("items").len())),
         ("Last check", last_check(desk, &heads)),
