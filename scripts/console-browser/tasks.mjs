@@ -119,7 +119,11 @@ const TASKS = [
     assert.equal((await world.api("GET", "/agents/fraud-check")).state, "PAUSED", agent);
     const waiting = () => page.locator("#figures dd").first().textContent();
     const before = Number(await waiting());
-    const taken = await world.submit("claims-triage", "fraud-check");
+    let taken;
+    await eventually(async () => {
+      taken = await world.submit("claims-triage", "fraud-check");
+      return ![429, 503].includes(taken.status);
+    }, "the broker stays busy");
     assert.equal(taken.status, 202, JSON.stringify(taken.body));
     await page.reload();
     assert.equal(Number(await waiting()), before + 1, "the handoff is held");
