@@ -64,7 +64,7 @@ pub(super) fn moment(text: &str) -> Cow<'_, str> {
     if micros(&whole).is_some() { whole.into() } else { text.into() }
 }
 
-/// Whole minutes as the milliseconds that the API takes; any other text as it is, for the API to refuse.
+/// Whole minutes as the milliseconds that the API takes. Any other text stays as it is, and the API refuses it.
 pub(super) fn minutes(text: &str) -> Cow<'_, str> {
     let millis = text.trim().parse::<u64>().ok().and_then(|minutes| minutes.checked_mul(60_000));
     millis.map_or(text.into(), |millis| millis.to_string().into())

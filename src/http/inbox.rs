@@ -196,7 +196,7 @@ async fn look(
     let claims = desk.claim(receiver, max).await?;
     let items: Vec<InboxItem> = claims.into_iter().map(InboxItem::from).collect();
     let (returns, questions) = match returned(api, &desk, caller, receiver, most_told).await {
-        // What was leased must not go with it.
+        // The answer still has the handoffs that were leased: without it they would wait until their leases end.
         Err(_) if !items.is_empty() => Default::default(),
         returned => returned?,
     };

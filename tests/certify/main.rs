@@ -111,7 +111,7 @@ async fn a_system_with_a_worker_of_its_own_is_driven_by_a_form_and_delivers_to_t
         ..args(&queue.url, "")
     };
     let report = certify(&args).await;
-    // It queues a repeat again, and has no contracts.
+    // The queue takes a repeated submission as another job, and has no contracts.
     assert_eq!(failed(&report), ["repeat"]);
     assert_eq!((report.passed, report.not_claimed), (3, 1), "{}", report.summary());
 }

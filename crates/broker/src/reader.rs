@@ -1,4 +1,4 @@
-//! Who may see: each look-up of a task, a handoff or a dead letter asks a caller's `Reader`.
+//! The view of a caller: each look-up of a task, a handoff or a dead letter asks the caller's `Reader`.
 //!
 //! An agent sees tasks that it has a part in, and handoffs that it sends, receives or gets the result of. People see everything
 //! of their tenant. A key of role `operator-metadata` sees everything but contents.
@@ -90,9 +90,9 @@ impl ShownWords {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WordAccess {
     Open,
-    /// It is between other agents.
+    /// Other agents wrote them to each other.
     OfOthers,
-    /// It is a dead letter, whose words reach people alone.
+    /// The handoff is a dead letter; only people read its words.
     DeadLetter,
 }
 

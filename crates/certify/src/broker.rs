@@ -26,7 +26,7 @@ pub(crate) const REACHED: Duration = Duration::from_mins(2);
 const LOOK: Duration = Duration::from_millis(50);
 /// First pause between two looks at a verdict, where the protocol has no wait for it. The measured latency has it in it.
 const POLL: Duration = Duration::from_millis(10);
-/// Each further pause is twice as long, up to this one: the looks of many submissions are no load to speak of.
+/// The longest pause between two looks at a status. Each pause is twice the one before, so that many submissions cause little load.
 const POLL_MAX: Duration = Duration::from_millis(640);
 /// Longest wait for a verdict.
 const VERDICT: Duration = Duration::from_mins(1);

@@ -256,7 +256,7 @@ fn filled(form: &Value, message: &Message) -> Value {
     }
 }
 
-/// A text with the message's members in their places. A member's own braces are no places.
+/// Puts the message's members into a text, each in place of its name in braces. Braces within a member stay as they are.
 fn placed(text: &str, message: &Message) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
