@@ -125,13 +125,11 @@ async fn apply_all(connection: &mut PgConnection, missing: &[Migration]) -> Resu
             entered => entered?,
         }
         let ran = sqlx::raw_sql(migration.sql.clone()).execute(&mut *tx).await;
-        match ran.map_err(|err| broken(MigrateError::ExecuteMigration(err, migration.version))) {
-            Err(StoreError::Conflict(_)) => {
-                tx.rollback().await.map_err(failed)?;
-                return Ok(false);
-            }
-            applied => applied.map(drop)?,
+        if ran.as_ref().is_err_and(gave_way) {
+            tx.rollback().await.map_err(failed)?;
+            return Ok(false);
         }
+        ran.map_err(|err| broken(MigrateError::ExecuteMigration(err, migration.version)))?;
     }
     tx.commit().await.map_err(failed)?;
     Ok(true)
@@ -194,6 +192,13 @@ async fn owns_schema(connection: &mut PgConnection, wanted: usize) -> Result<()>
         "{wanted} migrations are to be applied, and this role may not change the schema: run \
          `handoffd migrate` as the owner of the database"
     )))
+}
+
+/// Whether the server ended a statement in favour of another transaction, so that it may succeed when it is sent again
+/// (PostgreSQL manual, appendix A, class 40). A row that breaks a constraint stays, so its statement fails again.
+fn gave_way(err: &sqlx::Error) -> bool {
+    let code = err.as_database_error().and_then(sqlx::error::DatabaseError::code);
+    code.is_some_and(|code| ["40001", "40P01"].contains(&code.as_ref()))
 }
 
 fn broken(err: MigrateError) -> StoreError {
