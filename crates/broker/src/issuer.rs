@@ -253,6 +253,9 @@ fn fault_of(err: &jsonwebtoken::errors::Error) -> TokenFault {
     }
 }
 
+/// Below 2⁶⁴: the library holds times in 64 bits, and passes over a larger number as it does over a text.
+const MOST_SECONDS: f64 = 1.8e19;
+
 /// Checks the types of the registered claims (RFC 7519 §4.1). The library passes over one of a type that it does not expect, and an
 /// issuer that is a list with the right name in it.
 fn check_types(claims: &Map<String, Value>) -> Result<(), TokenFault> {
@@ -260,7 +263,8 @@ fn check_types(claims: &Map<String, Value>) -> Result<(), TokenFault> {
         Value::Array(list) => !list.is_empty() && list.iter().all(Value::is_string),
         one => one.is_string(),
     };
-    let is_time = |value: &Value| value.as_f64().is_some_and(|time| time >= 0.0);
+    let is_time =
+        |value: &Value| value.as_f64().is_some_and(|time| (0.0..MOST_SECONDS).contains(&time));
     for (name, why, fits) in [
         ("iss", "is no text", &Value::is_string as &dyn Fn(&Value) -> bool),
         ("sub", "is no text", &Value::is_string),
