@@ -19,6 +19,7 @@ from pairs import Pair
 
 from handoffd import Client, Fail, Handoff, HandoffdError, HandoffEndedBadlyError, Reject, WaitTimeoutError, Worker
 from handoffd._async.client import Handoffs
+from handoffd._sent import words_of
 from handoffd.errors import LeaseLostError, UnauthenticatedError
 from handoffd.worker import AsyncHandoff, Completed
 
@@ -298,11 +299,30 @@ def test_a_cancelled_task_is_told_to_a_handler_on_a_thread(pair: Pair) -> None:
     assert seen == [True]
 
 
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        {"error": "PUMP_BROKEN", "details": "the pump leaks"},
+        {"error": "PUMP_BROKEN: the pump leaks"},
+        {"error": {"code": "PUMP_BROKEN", "message": "PUMP_BROKEN: the pump leaks"}},
+        {"error": {"code": "PUMP_BROKEN", "message": "the pump leaks"}},
+        {"error": {"message": "PUMP_BROKEN"}, "details": "the pump leaks"},
+        {"reason": "PUMP_BROKEN", "details": "the pump leaks"},
+        {"error": "the pump leaks"},
+    ],
+)
+def test_the_words_of_a_receiver_are_read_in_each_form_and_without_their_code(verdict: dict[str, object]) -> None:
+    assert words_of(verdict, "PUMP_BROKEN") == "the pump leaks"
+    assert words_of({"error": "PUMP_BROKEN"}, "PUMP_BROKEN") == "PUMP_BROKEN"
+    assert words_of({}, "PUMP_BROKEN") is None
+
+
 def test_a_failure_is_told_with_the_receivers_words_and_a_time_out_with_the_handoff(pair: Pair) -> None:
     with working(Worker(pair.receiver, lambda _: 1 / 0, heartbeat=0.2)), pytest.raises(HandoffEndedBadlyError) as failed:
         pair.sender.hand_off_and_wait(pair.to, "Check it", timeout=60)
     assert failed.value.status == "FAILED" and "division by zero" in str(failed.value.words)
     assert "division by zero" in str(failed.value)
+    assert not str(failed.value.words).startswith(str(failed.value.reason))
     with pytest.raises(WaitTimeoutError) as late:
         pair.sender.hand_off_and_wait(pair.to, "Check it", timeout=0.2)
     assert pair.sender.handoffs.get(late.value.handoff_id).status == "PENDING"

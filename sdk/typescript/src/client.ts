@@ -276,7 +276,7 @@ export class Client {
     if (ended.status !== "COMPLETED") {
       // The failure is told without them where they cannot be read.
       const view = await this.handoffs.get(ended.handoffId, { include: "verdict" }).catch(() => undefined);
-      const words = wordsOf(view?.verdict);
+      const words = wordsOf(view?.verdict, ended.reason);
       throw new HandoffEndedBadlyError(ended.handoffId, ended.status, ended.reason ?? undefined, words);
     }
     return ended;
@@ -397,13 +397,19 @@ export class HandoffStream {
   }
 }
 
-/** A receiver's words on its refusal or failure. */
-function wordsOf(verdict: unknown): string | undefined {
+/** A receiver's words on its refusal or failure, without the code that begins them or that is all of them. */
+export function wordsOf(verdict: unknown, reason?: string | null): string | undefined {
   const { error, details } = (verdict ?? {}) as { error?: unknown; details?: unknown };
-  const said = typeof error === "object" && error !== null ? (error as { message?: unknown }).message : error;
-  const words = said ?? details;
-  if (words === undefined || words === null || words === "") return undefined;
-  return typeof words === "string" ? words : JSON.stringify(words);
+  const isObject = typeof error === "object" && error !== null;
+  const { code, message } = (isObject ? error : { message: error }) as { code?: unknown; message?: unknown };
+  const isPresent = (words: unknown): boolean => words !== undefined && words !== null && words !== "";
+  const codes = [code, reason].filter((one) => typeof one === "string" && one !== "");
+  let words = isPresent(message) ? message : details;
+  if (codes.includes(words) && isPresent(details)) words = details;
+  if (!isPresent(words)) return undefined;
+  const text = typeof words === "string" ? words : JSON.stringify(words);
+  const prefix = codes.map((one) => `${String(one)}: `).find((one) => text.startsWith(one) && text !== one);
+  return prefix === undefined ? text : text.slice(prefix.length);
 }
 
 /** The agent of a client that has to have one. */

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
+import { wordsOf } from "../src/client.js";
 import {
   Client,
   Fail,
@@ -342,6 +343,38 @@ describe("a failure", () => {
     assert.ok(
       written.some((line) => line.startsWith("handoffd.worker wordy: handoff ") && line.includes("away")),
     );
+  });
+
+  it("is told with the words beside its code", async () => {
+    const client = await receiver("coded");
+    for (const refused of [
+      new Fail("PUMP_BROKEN", "the pump leaks"),
+      new Reject("PUMP_BROKEN", "the pump leaks"),
+    ]) {
+      const worker = new Worker(client, () => Promise.reject(refused), { pollSeconds: 1 });
+      const waiting = working(worker, () => sender.handOffAndWait("coded", "Check it", { withinMs: 60_000 }));
+      await assert.rejects(waiting, (error) => {
+        assert.ok(error instanceof HandoffEndedBadlyError);
+        assert.equal(error.words, "the pump leaks");
+        return error.message.endsWith(": PUMP_BROKEN: the pump leaks");
+      });
+    }
+  });
+
+  it("has its words in each form of a verdict, without their code", () => {
+    const words = "the pump leaks";
+    for (const verdict of [
+      { error: "PUMP_BROKEN", details: words },
+      { error: `PUMP_BROKEN: ${words}` },
+      { error: { code: "PUMP_BROKEN", message: `PUMP_BROKEN: ${words}` } },
+      { error: { code: "PUMP_BROKEN", message: words } },
+      { error: { message: "PUMP_BROKEN" }, details: words },
+      { reason: "PUMP_BROKEN", details: words },
+      { error: words },
+    ])
+      assert.equal(wordsOf(verdict, "PUMP_BROKEN"), words, JSON.stringify(verdict));
+    assert.equal(wordsOf({ error: "PUMP_BROKEN" }, "PUMP_BROKEN"), "PUMP_BROKEN");
+    assert.equal(wordsOf({}, "PUMP_BROKEN"), undefined);
   });
 });
 

@@ -111,17 +111,21 @@ def sent_before(message: Mapping[str, Any], handoff: models.HandoffView) -> Sent
     )
 
 
-def words_of(verdict: Any) -> str | None:
-    """What a receiver said of its refusal or failure, from `include=verdict`."""
+def words_of(verdict: Any, reason: str | None = None) -> str | None:
+    """A receiver's words on its refusal or failure, from `include=verdict`, without the code that begins them or is all of them."""
     if not isinstance(verdict, Mapping):
         return None
-    error = verdict.get("error")
-    words = error.get("message") if isinstance(error, Mapping) else error
+    error, details = verdict.get("error"), verdict.get("details")
+    code = error.get("code") if isinstance(error, Mapping) else None
+    words = (error.get("message") if isinstance(error, Mapping) else error) or details
+    codes = [one for one in (code, reason) if isinstance(one, str) and one]
+    if words in codes and details:
+        words = details
     if not words:
-        words = verdict.get("details")
-    if words is None or isinstance(words, str):
-        return words or None
-    return json.dumps(words, ensure_ascii=False)
+        return None
+    text = words if isinstance(words, str) else json.dumps(words, ensure_ascii=False)
+    prefixes = (f"{one}: " for one in codes)
+    return next((text.removeprefix(one) for one in prefixes if text.startswith(one) and text != one), text)
 
 
 def setting(given: str | None, variable: str, default: str | None = None) -> str | None:

@@ -633,13 +633,14 @@ class AsyncClient:
             away.handoff_id, away.task_id = sent.handoff_id, sent.task_id
             raise
         if ended.status != "COMPLETED":
-            raise HandoffEndedBadlyError(ended.handoff_id, ended.status, ended.reason, await self._words(ended.handoff_id))
+            words = await self._words(ended.handoff_id, ended.reason)
+            raise HandoffEndedBadlyError(ended.handoff_id, ended.status, ended.reason, words)
         return ended
 
-    async def _words(self, handoff_id: str) -> str | None:
+    async def _words(self, handoff_id: str, reason: str | None) -> str | None:
         """What the receiver said of a handoff that ended badly; the failure is told without it where that cannot be read."""
         try:
-            return words_of((await self.handoffs.get(handoff_id, include="verdict")).verdict)
+            return words_of((await self.handoffs.get(handoff_id, include="verdict")).verdict, reason)
         except HandoffdError:
             return None
 
