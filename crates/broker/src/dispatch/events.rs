@@ -230,7 +230,8 @@ impl EventPublisher {
     /// Takes the lease and publishes until no event is left or the endpoint fails. Returns the pause before the next
     /// look.
     async fn serve(&self, key: &CursorKey) -> Result<Option<Duration>, StoreError> {
-        let PublisherDependencies { store, clock, settings, broker, stopping, .. } = &self.0.parts;
+        let PublisherDependencies { store, ledger, clock, settings, broker, stopping, .. } =
+            &self.0.parts;
         let now = clock.now();
         let until = now.plus(settings.lease);
         let Some(cursor) = store.claim_cursor(key, broker, now, until).await? else {
@@ -244,6 +245,7 @@ impl EventPublisher {
             cursor,
         };
         loop {
+            let changes = ledger.subscriber_changes();
             let Some(endpoint) = self.endpoint(key).await? else {
                 line.cursor.next_at = clock.now().plus(NO_ENDPOINT_PAUSE);
                 self.write(&mut line, true).await?;
@@ -251,7 +253,7 @@ impl EventPublisher {
             };
             let scope = endpoint.audience.as_ref().map_or(EventScope::All, EventScope::Audience);
             let rows = store.list_events(&key.0, scope, line.cursor.position, PAGE).await?;
-            let last = i64::try_from(rows.len()).unwrap_or(PAGE) < PAGE;
+            let mut last = i64::try_from(rows.len()).unwrap_or(PAGE) < PAGE;
             for row in rows {
                 if stopping.is_cancelled() {
                     self.write(&mut line, true).await?;
@@ -275,6 +277,11 @@ impl EventPublisher {
                 if line.written_at.elapsed() >= WRITE_EVERY && !self.write(&mut line, false).await?
                 {
                     return Ok(None);
+                }
+                // This subscriber may have been replaced: the other one continues at its place, so it stops after this event.
+                if ledger.subscriber_changes() != changes {
+                    last = false;
+                    break;
                 }
             }
             if !self.write(&mut line, last).await? || last {

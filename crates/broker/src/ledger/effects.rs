@@ -1,6 +1,7 @@
 //! What follows a commit: metrics, log lines, and wake-ups of whoever waits for what was committed.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::commands::{AnyCommand, AnyReply, Outcome};
 use super::reply::{HandoffReply, LedgerError, SubmissionReply};
@@ -115,6 +116,7 @@ impl Shared {
             self.feeds.publisher.notify_one();
         }
         if effects.subscribers {
+            self.feeds.subscriber_changes.fetch_add(1, Ordering::Release);
             self.feeds.subscribers.notify_one();
         }
         if effects.opinions {

@@ -4,6 +4,7 @@
 //! at once; a crowd shares the fsync and the lock of the log's head.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -240,6 +241,8 @@ struct Feeds {
     publisher: Notify,
     /// A subscriber came, went or was moved on this broker.
     subscribers: Notify,
+    /// How often one did.
+    subscriber_changes: AtomicU64,
 }
 
 impl Ledger {
@@ -480,6 +483,11 @@ impl Ledger {
     /// Resolves once a subscriber came, went or was moved on this broker, also before this call; for one caller.
     pub fn subscribers_changed(&self) -> impl Future<Output = ()> + '_ {
         self.feeds.subscribers.notified()
+    }
+
+    /// How often a subscriber came, went or was moved on this broker.
+    pub fn subscriber_changes(&self) -> u64 {
+        self.feeds.subscriber_changes.load(Ordering::Acquire)
     }
 
     /// Lets [`Ledger::event_committed`] resolve.
