@@ -100,13 +100,14 @@ impl Standing {
     /// The receiver's message that goes with the state: its question, its reason, or what it said at the end.
     fn words(&self) -> Option<Value> {
         let page = self.last();
-        let parts = match self.state() {
-            TaskState::InputRequired => parts_of(page.pointer("/asked/question")?),
-            TaskState::Rejected | TaskState::Failed => parts_of(page.get("reason")?),
+        // The end has an id of its own: the last question stays in the history under its id.
+        let (what, parts) = match self.state() {
+            TaskState::InputRequired => ("status", parts_of(page.pointer("/asked/question")?)),
+            TaskState::Rejected | TaskState::Failed => ("end", parts_of(page.get("reason")?)),
             TaskState::Completed => return self.reply(),
             _ => return None,
         };
-        Some(self.said("status", &parts))
+        Some(self.said(what, &parts))
     }
 
     /// The message that the receiver gave as its result, in the protocol's own form.
@@ -418,6 +419,17 @@ mod tests {
             .map(|one| one["messageId"].as_str().unwrap_or_default())
             .collect();
         assert_eq!(ids.len(), 5);
+    }
+
+    #[test]
+    fn a_failure_beside_an_open_question_has_a_message_id_of_its_own() {
+        let asked = json!({ "number": 1, "state": "OPEN", "question": "Which?" });
+        let failed =
+            json!({ "status": "FAILED", "reason": "broken", "asked": asked, "questions": [asked] });
+        let task = standing(failed).task(ALL);
+        let history = task["history"].as_array().unwrap();
+        let id = &task["status"]["message"]["messageId"];
+        assert!(id.is_string() && history.iter().all(|one| one["messageId"] != *id), "{task}");
     }
 
     #[test]
