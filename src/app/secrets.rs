@@ -334,8 +334,8 @@ pub(super) async fn settle_admin_key(
 /// Label of an admin key that came from the settings.
 const FROM_SETTINGS: &str = "HANDOFFD_ADMIN_KEY";
 
-/// Names the keys of earlier values of the setting, which are still valid: another broker may have one of them as its
-/// setting, so they are not revoked here.
+/// Names the keys of earlier values of the setting and the one that a start without it made. They are still valid: another
+/// broker may use one of them, so they are not revoked here.
 async fn name_former(
     store: &dyn Store,
     tenant: &TenantId,
@@ -344,7 +344,7 @@ async fn name_former(
 ) -> Result<(), StartError> {
     let keys = store.list_keys(tenant).await?;
     let former = keys.iter().filter(|key| {
-        key.label == FROM_SETTINGS
+        (key.label == FROM_SETTINGS || key.label == FirstKey::default().label)
             && key.hash != present
             && key.expires_at.is_none_or(|expiry| expiry > now)
     });
@@ -352,8 +352,8 @@ async fn name_former(
     if !former.is_empty() {
         tracing::warn!(
             keys = former.join(" "),
-            "HANDOFFD_ADMIN_KEY was changed, and the keys of its earlier values are still valid: revoke them with \
-             `handoffd keys revoke KEY_ID` once no broker has them"
+            "admin keys from before HANDOFFD_ADMIN_KEY had its present value are still valid: revoke them with \
+             `handoffd keys revoke KEY_ID` once no broker uses them"
         );
     }
     Ok(())

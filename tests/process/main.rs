@@ -101,7 +101,7 @@ on_both_sides! {
         it_is_ready_when_it_says_where_it_listens,
         another_master_key_is_refused,
         a_missing_master_key_is_refused_and_stays_missing,
-        a_changed_admin_key_names_the_one_that_is_still_valid,
+        a_changed_admin_key_names_those_that_are_still_valid,
         a_wrong_setting_is_named,
         a_start_that_cannot_listen_delivers_nothing,
         f4_6_a_pod_beside_a_service_of_its_name_starts;
