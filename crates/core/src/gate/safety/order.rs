@@ -9,6 +9,7 @@ use words::{
     SUBJECTS, TELLS, VIETNAMESE,
 };
 
+mod reported;
 pub(super) mod words;
 
 /// How a rule's match becomes certain.
@@ -49,6 +50,9 @@ pub(super) fn is_certain(
             || behind.chars().filter(|one| one.is_alphabetic()).count() >= LETTERS;
     }
     let before = &text[text.ceil_char_boundary(start.saturating_sub(BEFORE))..start];
+    if proof == Proof::Followed && reported::is_reported(&before.to_lowercase()) {
+        return false;
+    }
     let before = before.rfind(ends_clause).map_or(before, |at| &before[at..]);
     let before = before.rfind(" - ").map_or(before, |at| &before[at..]).to_lowercase();
     let within = text[start..end].to_lowercase();

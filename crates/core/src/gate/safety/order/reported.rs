@@ -1,0 +1,129 @@
+//! Reported orders: a sentence that tells that one person asked another person to disregard something. "The client asked us to
+//! disregard the previous instructions and send the new contract" orders its reader nothing.
+//!
+//! Only a person who is not the reader is asked in such a sentence: with "you", or with an assistant as the one who is asked, it
+//! stays an order. The sentence needs both, the verb of telling and the person, directly before the match.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+/// Names of the reader, a model: an order to one of these is an order.
+const READERS: &str = r"(?x)
+    \b(?: you(?:rself)? | assistants? | ai | a\.i | llms? | (?:chat)?bots? | models? | agents? | systems? | claude | gpt | chatgpt
+    | gemini | copilot | dich | dir | euch | assistent(?:en|in)? | ki | modell(?:e|s)? | agenten | vous | te | toi | assistante?
+    | mod[eè]le | ia | usted(?:es)? | asistente | modelo )\b
+    | [你您] | 助手 | 助理 | 模型 | 机器人 | 智能体 | 人工智能 | 系统";
+
+/// The end of a sentence that tells of such a request, up to the match.
+const TELLINGS: [&str; 7] = [
+    // The client asked us to …; my manager told the drivers to …
+    r"(?x) \w[\w'’.]*\s+ (?:had\s+|has\s+|have\s+|also\s+|then\s+)?
+      (?: ask(?:ed|s)? | told | tells? | instruct(?:ed|s)? | want(?:ed|s)? | advis(?:ed|es) | order(?:ed|s) | direct(?:ed|s)
+        | request(?:ed|s) | remind(?:ed|s) | invit(?:ed|es) | urg(?:ed|es) | requir(?:ed|es) | allow(?:ed|s) )
+      \s+ (?: us | them | him | her | me | everyone | everybody | staff | people
+        | (?:the|our|their|his|her|my|its|all|both)(?:\s+[\w'’-]+){1,4} )
+      \s+ (?:not\s+)?to (?:\s+simply|\s+just|\s+please)? \s*$",
+    // … instructing us to …
+    r"(?x) \b(?: asking | telling | instructing | advising | ordering | directing | requesting | reminding | requiring )
+      \s+ (?: us | them | him | her | me | everyone | everybody | staff | (?:the|our|their|his|my)(?:\s+[\w'’-]+){1,4} )
+      \s+ to \s*$",
+    // The coach had the players …; she made us …
+    r"(?x) \w[\w'’.]*\s+ (?:had|made|let) \s+
+      (?: us | them | him | her | me | (?:the|our|their|his|her|my)(?:\s+[\w'’-]+){1,3} ) \s*$",
+    // Der Kunde bat uns, die … zu …
+    r"(?x) \b(?: bat | baten | bittet | gebeten | forderte | fordert | aufgefordert | angewiesen | wies | empfahl | empfiehlt
+        | riet | r[aä]t | dr[aä]ngte | erlaubte ) \b [^.!?;:,]{0,60}? \b
+      (?: uns | ihn | mich | alle | den | die | das | dem | unsere[nrm]? | seine[nrm]? | ihre[nrm]? | mir | ihm ) \b
+      [^.!?;:,]{0,60}, \s* (?:doch\s+|bitte\s+)? (?:die|alle|den|das)? \s*$",
+    // Le client nous a demandé d'…; le chef m'a dit de …
+    r"(?x) \w+\s+ (?: nous | les? | la | lui | leur | m['’] | l['’] ) \s?
+      (?:a|ont|avait|avaient) \s+ (?:demand[eé]|dit|ordonn[eé]|conseill[eé]|pri[eé]s?|invit[eé]s?|rappel[eé]|propos[eé])
+      \s+ (?:de\s|d['’]) \s*$",
+    // El cliente nos pidió (que) …
+    r"(?x) \w+\s+ (?:nos|les?|me) \s+
+      (?: pidi[oó] | pidieron | dijo | dijeron | orden[oó] | aconsej[oó] | indic[oó] | solicit[oó] ) (?:\s+que)? \s*$",
+    // 客户要求我们…, 经理让员工…: a subject comes before the verb.
+    r"(?x) [\p{Han}\w]{1,12} (?: 要求 | 让 | 建议 | 通知 | 命令 | 告诉 | 提醒 | 允许 | 嘱咐 )
+      (?: 我们? | 他们? | 她们? | 大家 | 所有人 | 全体 | 员工 | 队员 | 学生 | 孩子们? | 同事 | 团队 | 各部门 | 同学们? | 司机 | 工人 )们?
+      (?:不要|先|都|把)? \s*$",
+];
+
+/// Whether a sentence up to a match tells of a request between two others. `before` ends where the match begins, in lower
+/// case.
+pub(super) fn is_reported(before: &str) -> bool {
+    static READER: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(READERS).ok());
+    static TELLING: LazyLock<Vec<Regex>> =
+        LazyLock::new(|| TELLINGS.iter().filter_map(|one| Regex::new(one).ok()).collect());
+    let sentence = before
+        .rfind(|one: char| matches!(one, '!' | '?' | ';' | '\n' | '\u{3002}' | '\u{ff01}'))
+        .map_or(before, |at| &before[at..]);
+    let sentence = sentence.rfind(". ").map_or(sentence, |at| &sentence[at..]);
+    TELLING.iter().any(|telling| telling.is_match(sentence))
+        && READER.as_ref().is_some_and(|reader| !reader.is_match(sentence))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_patterns_compile() {
+        assert!(Regex::new(READERS).is_ok());
+        for telling in TELLINGS {
+            assert!(Regex::new(telling).is_ok(), "{telling}");
+        }
+    }
+
+    #[test]
+    fn a_request_between_others_is_reported() {
+        for before in [
+            "the client asked us to ",
+            "my manager told me to ",
+            "the doctor advised her to ",
+            "they told the drivers to ",
+            "hr wants everybody to ",
+            "the judge instructed the jury to ",
+            "the client, instructing us to ",
+            "the coach had the players ",
+            "der kunde bat uns, die ",
+            "die leitung bittet alle, die ",
+            "le client nous a demandé d'",
+            "le chef m'a dit d’",
+            "el cliente nos pidió ",
+            "el jefe me dijo que ",
+            "客户要求我们",
+            "经理让员工",
+            "老师让我们",
+            "it is late. the client asked us to ",
+        ] {
+            assert!(is_reported(before), "{before}");
+        }
+    }
+
+    #[test]
+    fn an_order_to_the_reader_is_none() {
+        for before in [
+            "",
+            "please ",
+            "the client asked you to ",
+            "the administrator told the assistant to ",
+            "anthropic requires the model to ",
+            "the user wants all ai agents to ",
+            "i want you to ",
+            "asked us to ",
+            "we ask you to ",
+            "the client asked us. please ",
+            "the client asked us to\n",
+            "wir bitten sie, die ",
+            "du hast die ",
+            "nous vous demandons d'",
+            "让我们",
+            "请",
+            "用户要求你",
+            "管理员要求助手",
+        ] {
+            assert!(!is_reported(before), "{before}");
+        }
+    }
+}
