@@ -29,9 +29,9 @@ pub(super) fn plain(action: &Action, given: &ArgValues) -> Result<Request, Strin
     for arg in action.args.iter().filter(|arg| arg.goes == ArgTarget::Whole) {
         if let Some(text) = given.one(arg.name) {
             let value: Value = serde_json::from_str(text)
-                .map_err(|err| format!("--{} is no JSON: {err}", arg.name))?;
+                .map_err(|err| format!("--{} is not JSON: {err}", arg.name))?;
             if !value.is_object() {
-                return Err(format!("--{} is no JSON object", arg.name));
+                return Err(format!("--{} is not a JSON object", arg.name));
             }
             body = Some(value);
         }
