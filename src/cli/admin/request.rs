@@ -97,7 +97,11 @@ pub(super) fn path<'a>(
         // A URL has no such segments: they would lead to another resource.
         match said(name) {
             Some(text) if !matches!(text, "" | "." | "..") => Ok(text.to_owned()),
-            text => Err(format!("`{}` is no {}", text.unwrap_or_default(), name.to_lowercase())),
+            text => Err(format!(
+                "`{}` is not a possible {}",
+                text.unwrap_or_default(),
+                name.to_lowercase()
+            )),
         }
     };
     template.trim_start_matches('/').split('/').map(segment).collect()
@@ -182,9 +186,9 @@ mod tests {
     fn what_cannot_be_sent_is_told_apart() {
         for thing in ["", ".", ".."] {
             let why = plain(&ACTION, &given(&[("THING", thing)])).unwrap_err();
-            assert!(why.contains("is no thing"), "{why}");
+            assert!(why.contains("is not a possible thing"), "{why}");
         }
-        for (file, part) in [("{", "no JSON"), ("[]", "no JSON object")] {
+        for (file, part) in [("{", "is not JSON"), ("[]", "is not a JSON object")] {
             let why = plain(&ACTION, &given(&[("THING", "x"), ("file", file)])).unwrap_err();
             assert!(why.contains(part), "{why}");
         }

@@ -144,6 +144,6 @@ mod tests {
         assert_eq!(compare.body, Some(Body::Json(json!({ "schema": {}, "version": "2.0.0" }))));
         let why =
             plan(&RESOURCE.actions[4], &given(&[("SCHEMA", "x"), ("FILE", "{")])).unwrap_err();
-        assert!(why.contains("no JSON"), "{why}");
+        assert!(why.contains("is not JSON"), "{why}");
     }
 }

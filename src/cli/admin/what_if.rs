@@ -198,6 +198,6 @@ mod tests {
             Ok(json!({ "candidate": { "safety": { "mode": "observe", "exceptions": [] } } }))
         );
         assert!(body(2, &[]).unwrap_err().contains("--mode"));
-        assert!(body(2, &[("rules", "{")]).unwrap_err().contains("no JSON"));
+        assert!(body(2, &[("rules", "{")]).unwrap_err().contains("is not JSON"));
     }
 }
