@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
+use super::readers::http_url;
 use super::{
     ClassifierWhen, Compressor, Config, ConfigError, DEFAULTS, FailureMode, Outsider, Safety,
-    SafetyException, SafetyMode, caps, http_url, kubernetes,
+    SafetyException, SafetyMode, caps, kubernetes,
 };
 use handoffd_core::domain::ids::{AgentId, TenantId};
 use handoffd_core::domain::policy::CLASSIFIER;
