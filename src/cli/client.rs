@@ -182,7 +182,7 @@ impl Client {
             .ok()
             .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
             .ok_or_else(|| {
-                ClientError::Usage(format!("{base} is no URL of a broker: https://host:port"))
+                ClientError::Usage(format!("{base} is not a URL of a broker: https://host:port"))
             })?;
         let key = key_for(reach.url.as_deref(), reach.key_file.as_deref(), key, config)?;
         Ok(Self { http, base, key })

@@ -11,10 +11,10 @@ use super::answer::answer;
 use super::beside::LocalLedger;
 use super::{Exit, Output};
 use crate::app::{Access, change_master_key, settle_notary, tree_key};
+use handoffd_broker::administration::keys::{NewKey, new_key};
 use handoffd_broker::config::Config;
 use handoffd_broker::ledger::command::content;
 use handoffd_broker::ledger::commands::{ChangeMasterKey, ChangeTreeKey, CreateKey};
-use handoffd_broker::vault::{hash_api_key, new_api_key};
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
 use handoffd_core::evidence::receipt::Notary;
@@ -186,17 +186,9 @@ async fn create(args: CreateArgs, config: &Config) -> Result<(KeyRow, String), S
             return Err(format!("tenant {tenant} has no agent {agent}"));
         }
     }
-    let key = new_api_key();
-    let row = KeyRow {
-        tenant: tenant.clone(),
-        key_id: format!("key_{}", clock::time_ordered_id(now).simple()),
-        hash: hash_api_key(&key),
-        role: args.role,
-        agent: args.agent,
-        label: args.label,
-        created_at: now,
-        expires_at: None,
-    };
+    let CreateArgs { role, agent, label, .. } = args;
+    let wish = NewKey { role, agent, label, expires_at: None };
+    let (row, key) = new_key(tenant.clone(), wish, now);
     bench.handle(tenant, now, CreateKey { row: row.clone() }).await?;
     bench.close().await;
     Ok((row, key.to_string()))

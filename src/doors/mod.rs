@@ -14,7 +14,6 @@ mod names;
 pub mod queues;
 mod submission;
 mod sw4rm;
-mod words;
 
 use std::sync::Arc;
 

@@ -1,6 +1,8 @@
 //! `GET /data-subjects/{subjectId}`: everything that is held on a person, streamed in pages, so that a
 //! long report needs no more memory than a short one.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header;
@@ -22,7 +24,7 @@ use handoffd_core::domain::ids::Micros;
 use handoffd_core::evidence::commitment::{hash_text, unpack};
 use handoffd_core::evidence::erasure::{DataSlot, ErasureScope};
 use handoffd_store::store::erasure::{
-    ErasureRow, ErasureStatus, SubjectDatum, SubjectRef, entitled,
+    ErasureRow, ErasureStatus, HoldRow, SubjectDatum, SubjectRef, entitled,
 };
 use handoffd_store::store::{Store, StoreError};
 
@@ -158,37 +160,54 @@ pub(super) async fn report(
     }
     let agents = api.intake.directory.agents(&tenant).await?;
     let (chunks, body) = mpsc::channel::<Result<Bytes, std::io::Error>>(4);
-    let store = api.store.clone();
-    let now = api.now();
-    tokio::spawn(async move {
-        let head = format!(
-            "{{\"subjectId\":{},\"generatedAt\":\"{}\",\"data\":[",
-            json!(subject.id),
-            now.rfc3339()
-        );
-        let written = pages(&*store, &subject, &agents, head, first, &chunks).await;
-        let last = match written {
-            Ok(Some(count)) => {
-                let holds: Vec<_> = holds.iter().map(HoldView::from).collect();
-                let erasures: Vec<_> = erasures.iter().map(erasure).collect();
-                let (holds, erasures) = (json!(holds), json!(erasures));
-                Ok(Bytes::from(format!(
-                    "],\"holds\":{holds},\"erasures\":{erasures},\"count\":{count}}}"
-                )))
-            }
-            Ok(None) => return,
-            Err(err) => {
-                tracing::warn!(error = %err, "an access report broke off");
-                // The body ends in an error, so that a client does not take half a report for a whole one.
-                Err(std::io::Error::other("the report broke off"))
-            }
-        };
-        let _ = chunks.send(last).await;
-    });
+    let held = HeldData { subject, agents, first, holds, erasures, at: api.now() };
+    tokio::spawn(write(api.store.clone(), held, chunks));
     let body = futures_util::stream::unfold(body, |mut body| async move {
         body.recv().await.map(|chunk| (chunk, body))
     });
     Ok(([(header::CONTENT_TYPE, "application/json")], Body::from_stream(body)).into_response())
+}
+
+/// The data of a person, with the first page of it.
+struct HeldData {
+    subject: SubjectRef,
+    agents: Arc<Agents>,
+    first: Vec<SubjectDatum>,
+    holds: Vec<HoldRow>,
+    erasures: Vec<ErasureRow>,
+    at: Micros,
+}
+
+/// Writes a report as one JSON document.
+async fn write(
+    store: Arc<dyn Store>,
+    held: HeldData,
+    chunks: mpsc::Sender<Result<Bytes, std::io::Error>>,
+) {
+    let HeldData { subject, agents, first, holds, erasures, at } = held;
+    let head = format!(
+        "{{\"subjectId\":{},\"generatedAt\":\"{}\",\"data\":[",
+        json!(subject.id),
+        at.rfc3339()
+    );
+    let written = pages(&*store, &subject, &agents, head, first, &chunks).await;
+    let last = match written {
+        Ok(Some(count)) => {
+            let holds: Vec<_> = holds.iter().map(HoldView::from).collect();
+            let erasures: Vec<_> = erasures.iter().map(erasure).collect();
+            let (holds, erasures) = (json!(holds), json!(erasures));
+            Ok(Bytes::from(format!(
+                "],\"holds\":{holds},\"erasures\":{erasures},\"count\":{count}}}"
+            )))
+        }
+        Ok(None) => return,
+        Err(err) => {
+            tracing::warn!(error = %err, "an access report broke off");
+            // The body ends in an error, so that a client does not take half a report for a whole one.
+            Err(std::io::Error::other("the report broke off"))
+        }
+    };
+    let _ = chunks.send(last).await;
 }
 
 /// Writes the data page by page; `None` when the client has closed the connection.

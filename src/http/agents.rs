@@ -1,7 +1,5 @@
 //! `/agents` (specification §4.1).
 
-use std::time::Duration;
-
 use axum::extract::{FromRequest, FromRequestParts, Request, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -11,23 +9,15 @@ use utoipa::ToSchema;
 use super::Api;
 use super::auth::{Caller, Open, Operator, closed_to_metadata};
 use super::extract::{Id, Ids, Json, NoBody, typed};
-use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
+use super::problem::{BadBody, Busy, Problem, WarningView};
 use super::shape::no_idle_nulls;
+use handoffd_broker::administration::agents::ChangedAgent;
 use handoffd_broker::directory::{Agents, Principal};
-use handoffd_broker::ledger::commands::{
-    AgentChange, ChangeAgent, CreateAgent, RevokeKey, SecretsChange,
-};
-use handoffd_broker::transport::{RegistrationError, seal_credentials};
-use handoffd_broker::vault::{AgentSecrets, SecretKind, hash_api_key, new_api_key};
-use handoffd_core::context::tokens;
-use handoffd_core::domain::agent::{Agent, AgentSpec, Delivery, OrbitConfig};
-use handoffd_core::domain::failure::{Code, Failure, Stage};
-use handoffd_core::domain::handoff::DeliveryMode;
-use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
-use handoffd_core::domain::transport::FieldError;
-use handoffd_core::domain::warning::{Warning, WarningCode};
-use handoffd_store::clock;
-use handoffd_store::store::{AgentRow, KeyRow, Role};
+use handoffd_broker::vault::SecretKind;
+use handoffd_core::domain::agent::{Agent, AgentSpec, OrbitConfig};
+use handoffd_core::domain::failure::Code;
+use handoffd_core::domain::ids::AgentId;
+use handoffd_store::store::AgentRow;
 
 /// An agent as shown: never with its secrets. Another agent sees neither `metadata` nor `callbackUrl`, and of
 /// `delivery` the mode alone.
@@ -87,29 +77,10 @@ fn view(row: &AgentRow, agents: &Agents) -> AgentView {
     }
 }
 
-/// The members of an agent that do not hold in full: what the request stated in vain, what the roster knows of, and what the
-/// egress guard refuses.
-fn warnings(api: &Api, row: &AgentRow, agents: &Agents, ignored: &[Warning]) -> Vec<WarningView> {
-    let mut warnings = ignored.to_vec();
-    warnings.extend(agents.roster.warnings(&row.agent));
-    let Agent { delivery, callback_url, .. } = &row.agent;
-    let webhook = delivery.url.as_ref().filter(|_| delivery.mode == DeliveryMode::Webhook);
-    for (pointer, url) in [("/delivery/url", webhook), ("/callbackUrl", callback_url.as_ref())] {
-        warnings.extend(url.and_then(|url| refused_endpoint(api, pointer, url)));
-    }
-    warnings.iter().map(WarningView::from).collect()
-}
-
-/// The warning about a URL that the egress guard refuses.
-pub(super) fn refused_endpoint(api: &Api, pointer: &str, url: &str) -> Option<Warning> {
-    let why = (api.endpoints)(url)?;
-    let message = format!("nothing is sent there: {why} (see HANDOFFD_EGRESS_ALLOW)");
-    Some(Warning::new(WarningCode::EndpointRefused, pointer, message))
-}
-
-/// An agent as its operator sees it, with its warnings, and those about what the request states in vain.
-fn view_changed(api: &Api, row: &AgentRow, agents: &Agents, ignored: &[Warning]) -> AgentView {
-    AgentView { warnings: warnings(api, row, agents, ignored), ..view(row, agents) }
+/// An agent after its change, as its operator sees it.
+fn view_changed(changed: &ChangedAgent) -> AgentView {
+    let warnings = changed.warnings.iter().map(WarningView::from).collect();
+    AgentView { warnings, ..view(&changed.row, &changed.agents) }
 }
 
 /// An agent as that caller may see it: to another agent its addresses and its owner's data are not
@@ -123,60 +94,6 @@ fn view_for(principal: &Principal, row: &AgentRow, agents: &Agents) -> Value {
         object.insert("delivery".to_owned(), json!({ "mode": row.agent.delivery.mode }));
     }
     value
-}
-
-async fn change(
-    api: &Api,
-    principal: &Principal,
-    agent: AgentId,
-    change: AgentChange,
-) -> Result<Option<AgentRow>, Problem> {
-    let changed = api.carry_out(principal, api.now(), ChangeAgent { agent, change }).await;
-    // Also after an error: an unanswered commit may have got through.
-    api.intake.directory.agents_changed(&principal.tenant).await;
-    Ok(changed?)
-}
-
-pub(super) async fn changed(
-    api: &Api,
-    principal: &Principal,
-    agent: AgentId,
-    what: AgentChange,
-) -> Result<AgentRow, Problem> {
-    let row = change(api, principal, agent, what).await?;
-    row.ok_or_else(|| Problem::not_found("agent"))
-}
-
-/// The problem of members that do not fit, each with its pointer.
-fn unfit(errors: Vec<FieldError>) -> Problem {
-    let failures = errors.into_iter().map(|(pointer, message)| {
-        Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message)
-    });
-    Problem::refusal(failures.collect(), false)
-}
-
-/// Checks the delivery of a body against its transport, and seals its credentials.
-fn seal_delivery(
-    api: &Api,
-    whose: (&TenantId, &AgentId),
-    spec: &mut AgentSpec,
-    stored: (Option<&Delivery>, &str),
-) -> Result<Option<SecretsChange>, Problem> {
-    seal_credentials(&*api.delivery_types, &api.intake.vault, whose, spec, stored).map_err(|err| {
-        match err {
-            RegistrationError::Fields(errors) => unfit(errors),
-            RegistrationError::Sealing => {
-                Problem::new(Code::Internal, "the credentials could not be sealed")
-            }
-        }
-    })
-}
-
-/// Unpacks the vocabulary of an agent's tokenizer, so that no message of its waits for that.
-fn load_tokenizer(row: &AgentRow) {
-    if let Some(tokenizer) = row.agent.tokenizer {
-        tokio::task::spawn_blocking(move || tokens::load(tokenizer));
-    }
 }
 
 /// Register an agent; its key and secrets are shown this once.
@@ -195,55 +112,14 @@ fn load_tokenizer(row: &AgentRow) {
 pub(super) async fn create(
     State(api): State<Api>,
     Operator(principal): Operator,
-    Json(mut spec): Json<AgentSpec>,
+    Json(spec): Json<AgentSpec>,
 ) -> Result<(StatusCode, axum::Json<CreatedAgentView>), Problem> {
-    let now = api.now();
-    let id = match &spec.agent_id {
-        Some(id) => id.clone(),
-        None => format!("agent_{}", clock::time_ordered_id(now).simple())
-            .parse()
-            .map_err(|_| Problem::new(Code::Internal, "no id could be made"))?,
-    };
-    let tenant = principal.tenant.clone();
-    if spec.delivery.as_ref().is_some_and(|delivery| delivery.mode.is_none()) {
-        return Err(wrong("/delivery/mode", "missing field `mode`"));
-    }
-    let ignored = spec.without_effect();
-    let given = seal_delivery(&api, (&tenant, &id), &mut spec, (None, ""))?;
-    let agent = spec.apply(&Agent::new(id.clone())).map_err(|error| unfit(vec![error]))?;
-    let vault = &api.intake.vault;
-    let sealing = |_| Problem::new(Code::Internal, "a secret could not be sealed");
-    let mut secrets = AgentSecrets::parse(&given.map(|change| change.to).unwrap_or_default());
-    let signing = secrets.rotate(vault, &tenant, &id, SecretKind::Signing, now).map_err(sealing)?;
-    let webhook = secrets.rotate(vault, &tenant, &id, SecretKind::Webhook, now).map_err(sealing)?;
-    let key = new_api_key();
-    let row = AgentRow {
-        tenant: tenant.clone(),
-        agent,
-        secrets: secrets.to_text(),
-        created_at: now,
-        updated_at: now,
-    };
-    let own_key = KeyRow {
-        tenant: tenant.clone(),
-        key_id: format!("key_{}", clock::time_ordered_id(now).simple()),
-        hash: hash_api_key(&key),
-        role: Role::Agent,
-        agent: Some(id),
-        label: "made with the agent".to_owned(),
-        created_at: now,
-        expires_at: None,
-    };
-    let created = api.carry_out(&principal, now, CreateAgent { row, key: own_key }).await;
-    api.intake.directory.agents_changed(&tenant).await;
-    let row = created?;
-    load_tokenizer(&row);
-    let agents = api.intake.directory.agents(&tenant).await?;
+    let registered = api.administration().register_agent(&principal, spec).await?;
     let shown = CreatedAgentView {
-        agent: view_changed(&api, &row, &agents, &ignored),
-        api_key: key.to_string(),
-        signing_secret: signing.to_string(),
-        webhook_secret: webhook.to_string(),
+        agent: view_changed(&registered.agent),
+        api_key: registered.key.to_string(),
+        signing_secret: registered.signing.to_string(),
+        webhook_secret: registered.webhook.to_string(),
     };
     Ok((StatusCode::CREATED, axum::Json(shown)))
 }
@@ -350,25 +226,10 @@ fn switches(patch: &serde_json::Map<String, Value>) -> bool {
 )]
 pub(super) async fn patch(
     State(api): State<Api>,
-    AgentEdit { principal, id, mut spec }: AgentEdit,
+    AgentEdit { principal, id, spec }: AgentEdit,
 ) -> Result<axum::Json<AgentView>, Problem> {
-    if spec.agent_id.as_ref().is_some_and(|other| *other != id) {
-        return Err(wrong("/agentId", "an agent's id cannot be changed"));
-    }
-    let ignored = spec.without_effect();
-    let secrets = if spec.delivery.is_none() {
-        None
-    } else {
-        let agents = api.intake.directory.agents(&principal.tenant).await?;
-        let row = agents.row(&id).ok_or_else(|| Problem::not_found("agent"))?;
-        let stored = (Some(&row.agent.delivery), row.secrets.as_str());
-        seal_delivery(&api, (&principal.tenant, &id), &mut spec, stored)?
-    };
-    let change = AgentChange::Patch { spec: Box::new(spec), secrets };
-    let row = changed(&api, &principal, id, change).await?;
-    load_tokenizer(&row);
-    let agents = api.intake.directory.agents(&principal.tenant).await?;
-    Ok(axum::Json(view_changed(&api, &row, &agents, &ignored)))
+    let changed = api.administration().change_agent(&principal, id, spec).await?;
+    Ok(axum::Json(view_changed(&changed)))
 }
 
 /// Remove an agent; its keys stop working.
@@ -388,13 +249,7 @@ pub(super) async fn delete(
     Id(id): Id<AgentId>,
     _: NoBody,
 ) -> Result<StatusCode, Problem> {
-    // Its keys first: whoever is registered under this id later is another agent.
-    for key in api.store.list_keys(&principal.tenant).await? {
-        if key.agent.as_ref() == Some(&id) && key.expires_at.is_none() {
-            super::keys::carry_out(&api, &principal, RevokeKey { key_id: key.key_id }).await?;
-        }
-    }
-    change(&api, &principal, id, AgentChange::Delete).await?;
+    api.administration().remove_agent(&principal, id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -410,21 +265,6 @@ pub struct RotatedView {
     webhook_secret: Option<String>,
     /// Until when the old one counts too, RFC 3339.
     old_valid_until: String,
-}
-
-/// The longest that a rotated secret stays valid, in seconds: a year.
-const MOST_OVERLAP_S: u64 = 365 * 86_400;
-
-/// How long a rotated secret stays valid.
-///
-/// # Errors
-/// [`Problem`] where the request states more than a year.
-pub(super) fn overlap(api: &Api, stated: Option<u64>) -> Result<Duration, Problem> {
-    let seconds = stated.unwrap_or(api.config.auth.rotation_overlap_s).min(MOST_OVERLAP_S);
-    if stated.is_some_and(|stated| stated > seconds) {
-        return Err(wrong("/overlapSeconds", format!("must be at most {MOST_OVERLAP_S}, a year")));
-    }
-    Ok(Duration::from_secs(seconds))
 }
 
 /// How to replace a secret.
@@ -466,20 +306,15 @@ pub(super) async fn rotate_secret(
         "webhook" => SecretKind::Webhook,
         _ => return Err(Problem::not_found("secret")),
     };
-    let agents = api.intake.directory.agents(&principal.tenant).await?;
-    let row = agents.row(&id).ok_or_else(|| Problem::not_found("agent"))?;
-    let overlap = overlap(&api, body.overlap_seconds)?;
-    let until: Micros = api.now().plus(overlap);
-    let mut secrets = AgentSecrets::parse(&row.secrets);
-    let text = secrets
-        .rotate(&api.intake.vault, &principal.tenant, &id, kind, until)
-        .map_err(|_| Problem::new(Code::Internal, "a secret could not be sealed"))?;
-    let from = row.secrets.clone();
-    let change = SecretsChange { from, to: secrets.to_text() };
-    changed(&api, &principal, id, AgentChange::Secrets(change)).await?;
-    let shown = RotatedView { old_valid_until: until.rfc3339(), ..RotatedView::default() };
+    let rotated = api
+        .administration()
+        .rotate_agent_secret(&principal, id, kind, body.overlap_seconds)
+        .await?;
+    let secret = Some(rotated.secret.to_string());
+    let old_valid_until = rotated.old_valid_until.rfc3339();
+    let shown = RotatedView { old_valid_until, ..RotatedView::default() };
     Ok(axum::Json(match kind {
-        SecretKind::Signing => RotatedView { signing_secret: Some(text.to_string()), ..shown },
-        SecretKind::Webhook => RotatedView { webhook_secret: Some(text.to_string()), ..shown },
+        SecretKind::Signing => RotatedView { signing_secret: secret, ..shown },
+        SecretKind::Webhook => RotatedView { webhook_secret: secret, ..shown },
     }))
 }

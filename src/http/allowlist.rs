@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::Api;
-use super::agents::changed;
 use super::auth::{Caller, Open, Operator};
 use super::extract::{Id, Ids, JsonBytes, NoBody, parse, typed};
 use super::problem::{BadBody, Busy, Problem, WarningView};
-use handoffd_broker::directory::Agents;
-use handoffd_broker::ledger::commands::AgentChange;
+use handoffd_broker::administration::allowlist::{self, TargetsChange};
+use handoffd_broker::directory::{Agents, Principal};
 use handoffd_core::domain::agent::Target;
 use handoffd_core::domain::ids::AgentId;
+use handoffd_core::domain::warning::Warning;
 use handoffd_store::store::AgentRow;
 
 /// Whom an agent may hand off to.
@@ -31,19 +31,23 @@ pub struct TargetsView {
     pub warnings: Vec<WarningView>,
 }
 
-fn targets(row: &AgentRow, agents: &Agents) -> axum::Json<TargetsView> {
+fn targets(row: &AgentRow, agents: &Agents, warnings: &[Warning]) -> axum::Json<TargetsView> {
     axum::Json(TargetsView {
         agent_id: row.agent.agent_id.to_string(),
         handoff_targets: row.agent.handoff_targets.iter().map(ToString::to_string).collect(),
         unknown_targets: agents.roster.unknown_targets(&row.agent),
-        warnings: agents
-            .roster
-            .warnings(&row.agent)
-            .iter()
-            .filter(|warning| warning.pointer.starts_with("/handoffTargets/"))
-            .map(WarningView::from)
-            .collect(),
+        warnings: warnings.iter().map(WarningView::from).collect(),
     })
+}
+
+async fn change(
+    api: &Api,
+    principal: &Principal,
+    id: AgentId,
+    change: TargetsChange,
+) -> Result<axum::Json<TargetsView>, Problem> {
+    let changed = api.administration().change_targets(principal, id, change).await?;
+    Ok(targets(&changed.row, &changed.agents, &changed.warnings))
 }
 
 /// Read an agent's allowlist.
@@ -62,7 +66,7 @@ pub(super) async fn get_targets(
 ) -> Result<axum::Json<TargetsView>, Problem> {
     let agents = api.intake.directory.agents(&principal.tenant).await?;
     let row = agents.row(&id).ok_or_else(|| Problem::not_found("agent"))?;
-    Ok(targets(row, &agents))
+    Ok(targets(row, &agents, &allowlist::warnings(&agents.roster, &row.agent)))
 }
 
 /// An allowlist that replaces the present one.
@@ -107,9 +111,7 @@ pub(super) async fn put_targets(
         _ => parse(body.bytes.clone()).await?,
     };
     let NamedTargets { handoff_targets } = typed(value)?;
-    let row = changed(&api, &principal, id, AgentChange::SetTargets(handoff_targets)).await?;
-    let agents = api.intake.directory.agents(&principal.tenant).await?;
-    Ok(targets(&row, &agents))
+    change(&api, &principal, id, TargetsChange::Replace(handoff_targets)).await
 }
 
 macro_rules! one_target {
@@ -135,20 +137,18 @@ macro_rules! one_target {
             Ids(id, target): Ids<AgentId, Target>,
             _: NoBody,
         ) -> Result<axum::Json<TargetsView>, Problem> {
-            let row = changed(&api, &principal, id, $change(target)).await?;
-            let agents = api.intake.directory.agents(&principal.tenant).await?;
-            Ok(targets(&row, &agents))
+            change(&api, &principal, id, $change(target)).await
         }
     };
 }
 
 one_target!(
     /// Add one entry to an agent's allowlist.
-    add_target, post, "addHandoffTarget", AgentChange::AddTarget
+    add_target, post, "addHandoffTarget", TargetsChange::Add
 );
 one_target!(
     /// Take one entry out of an agent's allowlist.
-    remove_target, delete, "removeHandoffTarget", AgentChange::RemoveTarget
+    remove_target, delete, "removeHandoffTarget", TargetsChange::Remove
 );
 
 /// The whole allowlist as a graph.
@@ -172,12 +172,7 @@ pub(super) async fn graph(
         .iter()
         .flat_map(|agent| agent.handoff_targets.iter().map(move |target| (agent, target)))
         .map(|(agent, target)| {
-            let resolved: Vec<&AgentId> = match target {
-                Target::Agent(id) => {
-                    roster.find(id).map(|found| &found.agent_id).into_iter().collect()
-                }
-                Target::Type(name) => roster.of_type(name).map(|found| &found.agent_id).collect(),
-            };
+            let resolved = allowlist::named(roster, target);
             EdgeView {
                 source: agent.agent_id.to_string(),
                 target: target.to_string(),

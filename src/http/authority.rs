@@ -21,7 +21,9 @@ impl Fault {
         match self {
             Self::Missing => "the request names no host: HTTP/1.1 asks for one Host header",
             Self::Several => "the request names more than one host: send one Host header",
-            Self::Malformed => "the request's host is no host with an optional port",
+            Self::Malformed => {
+                "the request's host does not have the form of a host with an optional port"
+            }
         }
     }
 }

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use super::Api;
 use super::auth::{Open, Operator};
 use super::escalations::{Action, reason_of, resolution_of, resolve_one};
-use super::extract::{Json, rfc3339};
+use super::extract::Json;
 use super::problem::{BadBody, Busy, Problem, wrong};
 use super::tasks::grace_of;
 use super::users::user_parameter;
@@ -313,7 +313,8 @@ async fn decide<D: BulkDecision>(
 
 fn moment(pointer: &str, text: Option<&str>) -> Result<Option<Micros>, Problem> {
     text.map(|text| {
-        rfc3339(text).ok_or_else(|| wrong(pointer, "must be a time such as 2026-11-21T06:18:41Z"))
+        Micros::parse_rfc3339(text)
+            .ok_or_else(|| wrong(pointer, "must be a time such as 2026-11-21T06:18:41Z"))
     })
     .transpose()
 }

@@ -3,21 +3,16 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::auth::{Auditor, Open, Operator};
 use super::extract::{Id, Json, NoBody, Params};
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
-use handoffd_broker::directory::Principal;
-use handoffd_broker::ledger::command::content;
-use handoffd_broker::ledger::commands::{CapChange, SetCap};
-use handoffd_core::domain::canonical;
-use handoffd_core::domain::cap::{Cap, CapLimit, Defaults, MAX_TOKENS, Unit, Window};
+use handoffd_broker::administration::caps::CapScope;
+use handoffd_core::domain::cap::{Cap, Defaults, Unit, Window};
 use handoffd_core::domain::ids::{AgentId, Micros};
 use handoffd_core::domain::money::Usd;
-use handoffd_core::domain::warning::{Warning, WarningCode};
 
 /// A cap, and what of it is used now. Amounts are decimal US dollars, exactly.
 #[derive(Debug, Serialize, ToSchema)]
@@ -163,37 +158,12 @@ pub(super) async fn put(
     let CapBody { usd, tokens } = body;
     let usd = usd.map(|usd| usd.parse::<Usd>()).transpose();
     let usd = usd.map_err(|err| wrong("/usd", err.to_string()))?;
-    if tokens.is_some_and(|tokens| tokens > MAX_TOKENS) {
-        return Err(wrong("/tokens", format!("{MAX_TOKENS} at most")));
-    }
-    if usd.is_none() && tokens.is_none() {
-        return Err(wrong("", "say how much: usd, tokens or both".to_owned()));
-    }
-    if let Some(id) = &agent {
-        let agents = api.intake.directory.agents(&principal.tenant).await?;
-        agents.row(id).ok_or_else(|| Problem::not_found("agent"))?;
-    }
-    let set = change(&api, &principal, agent, window, CapChange::Set { usd, tokens }).await?;
-    let view = set.as_deref().and_then(|cap| {
-        let view = CapView::of(cap, &api.intake.rules.caps, api.now())?;
-        Some(CapView { warnings: warnings(cap, api.now()), ..view })
-    });
-    Ok(axum::Json(view.ok_or_else(|| Problem::not_found("cap"))?))
-}
-
-/// A limit under which nothing fits: the window has used it up already, or it is 0.
-fn warnings(cap: &Cap, now: Micros) -> Vec<WarningView> {
-    let full = |pointer: &str| {
-        Warning::new(
-            WarningCode::NoRoom,
-            pointer,
-            "what counts in the window already reaches it: a handoff that adds to it is refused until some has left",
-        )
-    };
-    let money = cap.usd.filter(|usd| cap.used(now) >= *usd).map(|_| full("/usd"));
-    let tokens =
-        cap.tokens().filter(|tokens| cap.spent_tokens(now) >= *tokens).map(|_| full("/tokens"));
-    money.iter().chain(&tokens).map(WarningView::from).collect()
+    let (administration, scope) = (api.administration(), CapScope { agent, window });
+    let (cap, warnings) = administration.set_cap(&principal, scope, usd, tokens).await?;
+    let view = CapView::of(&cap, &api.intake.rules.caps, api.now());
+    let view = view.ok_or_else(|| Problem::not_found("cap"))?;
+    let warnings = warnings.iter().map(WarningView::from).collect();
+    Ok(axum::Json(CapView { warnings, ..view }))
 }
 
 /// Take a cap away, or what it holds of one unit. Where the settings have one for that window, it counts again.
@@ -222,39 +192,9 @@ pub(super) async fn delete(
         Some("tokens") => Some(Unit::Tokens),
         Some(_) => return Err(Problem::invalid("unit can be: usd, tokens")),
     };
-    change(&api, &principal, agent, window, CapChange::Remove(unit)).await?;
+    let scope = CapScope { agent, window };
+    api.administration().remove_cap(&principal, scope, unit).await?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-async fn change(
-    api: &Api,
-    principal: &Principal,
-    agent: Option<AgentId>,
-    window: Window,
-    change: CapChange,
-) -> Result<Option<Box<Cap>>, Problem> {
-    let now = api.now();
-    let mut words = json!({ "agentId": agent, "window": window.to_string() });
-    match change {
-        CapChange::Set { usd, tokens } => {
-            if let Some(usd) = usd {
-                words["usd"] = json!(usd.to_string());
-            }
-            if let Some(tokens) = tokens {
-                words["tokens"] = json!(tokens);
-            }
-        }
-        CapChange::Remove(unit) => {
-            if unit != Some(Unit::Tokens) {
-                words["usd"] = Value::Null;
-            }
-            if unit != Some(Unit::Usd) {
-                words["tokens"] = Value::Null;
-            }
-        }
-    }
-    let content = content(&canonical::to_vec(&words), now);
-    Ok(api.carry_out(principal, now, SetCap { agent, window, change, content }).await?)
 }
 
 /// List the tenant's caps with what of each is used now: those that operators set, and of the settings'
@@ -276,14 +216,7 @@ pub(super) async fn list(
     let agent = whose.agent()?;
     let now = api.now();
     let defaults = &api.intake.rules.caps;
-    let tenant = &principal.tenant;
-    let mut caps = api.store.list_caps(tenant).await?;
-    for CapLimit { window, .. } in defaults.of(false) {
-        if !caps.iter().any(|cap| cap.agent.is_none() && cap.window == window) {
-            caps.push(Cap::new((tenant.clone(), None, window), None, 0, now));
-        }
-    }
-    caps.sort_by_key(Cap::key);
+    let caps = api.administration().caps(&principal.tenant, now).await?;
     let items = caps
         .iter()
         .filter(|cap| agent.is_none() || cap.agent == agent)

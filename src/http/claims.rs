@@ -10,8 +10,9 @@ use super::extract::Id;
 use super::problem::Problem;
 use handoffd_broker::archive::ContentState;
 use handoffd_broker::claim_check::ClaimCheck;
+use handoffd_core::domain::agent::Agent;
 use handoffd_core::domain::group;
-use handoffd_core::domain::handoff::HandoffStatus;
+use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
 use handoffd_core::domain::personal;
 use handoffd_core::sw4rm::{self, DeliveryFacts};
 
@@ -40,19 +41,7 @@ pub(super) async fn read(
     }
     let agents = api.intake.directory.agents(&check.tenant).await?;
     let receiver = &agents.row(&handoff.target).ok_or_else(absent)?.agent;
-    let content = handoff.sent_id.or(handoff.content_id).ok_or_else(absent)?;
-    let mut body: Bytes = match api.contents.find(&check.tenant, content).await? {
-        ContentState::Whole(stored) => stored.into(),
-        ContentState::Gone | ContentState::Purged => return Err(absent()),
-        ContentState::Unavailable(_) => return Err(Problem::archive_away()),
-    };
-    if receiver.is_entitled() {
-        let key = (check.tenant.clone(), handoff.origin.unwrap_or(handoff.id));
-        let data = api.store.list_personal_data(&key).await?;
-        if !data.is_empty() {
-            body = personal::whole(&body, &data, handoff.sent_id.is_some()).into();
-        }
-    }
+    let body = sent_body(&api, &handoff, receiver).await?.ok_or_else(absent)?;
     let body = group::as_branch(body, handoff.id);
     let body = api.intake.gate.schemas.delivered(body, receiver).map_err(|_| absent())?;
     let facts = DeliveryFacts {
@@ -64,4 +53,27 @@ pub(super) async fn read(
     };
     let body = sw4rm::in_format(receiver.delivery.format, body, &facts);
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+/// The bytes that a receiver is sent, with the personal data to which it is entitled; `None` where they are gone.
+async fn sent_body(
+    api: &Api,
+    handoff: &Handoff,
+    receiver: &Agent,
+) -> Result<Option<Bytes>, Problem> {
+    let Some(content) = handoff.sent_id.or(handoff.content_id) else { return Ok(None) };
+    let body: Bytes = match api.contents.find(&handoff.tenant, content).await? {
+        ContentState::Whole(stored) => stored.into(),
+        ContentState::Gone | ContentState::Purged => return Ok(None),
+        ContentState::Unavailable(_) => return Err(Problem::archive_away()),
+    };
+    if !receiver.is_entitled() {
+        return Ok(Some(body));
+    }
+    let key = (handoff.tenant.clone(), handoff.origin.unwrap_or(handoff.id));
+    let data = api.store.list_personal_data(&key).await?;
+    if data.is_empty() {
+        return Ok(Some(body));
+    }
+    Ok(Some(personal::whole(&body, &data, handoff.sent_id.is_some()).into()))
 }

@@ -9,9 +9,7 @@ use super::Api;
 use super::auth::{Auditor, Masked, Open, Operator, closed_to_metadata, forbidden};
 use super::escalations::reason_of;
 use super::explanation::{ExplanationView, explained};
-use super::extract::{
-    Id, Json, Params, page_size, parameter, read_cursor, rfc3339, time_parameter,
-};
+use super::extract::{Id, Json, Params, page_size, parameter, read_cursor, time_parameter};
 use super::open;
 use super::problem::{BadBody, Busy, FailureView, Problem, view, wrong};
 use super::views::Page;
@@ -421,7 +419,8 @@ pub(super) async fn discard_many(
 
 fn moment(pointer: &str, text: Option<&str>) -> Result<Option<Micros>, Problem> {
     text.map(|text| {
-        rfc3339(text).ok_or_else(|| wrong(pointer, "must be a time such as 2026-11-21T06:18:41Z"))
+        Micros::parse_rfc3339(text)
+            .ok_or_else(|| wrong(pointer, "must be a time such as 2026-11-21T06:18:41Z"))
     })
     .transpose()
 }

@@ -21,7 +21,8 @@ use super::problem::{Busy, Problem};
 use super::schemas::JsonSchema;
 use super::tasks;
 use super::withheld::mask;
-use handoffd_broker::feed::schema;
+use handoffd_broker::directory::Principal;
+use handoffd_broker::feed::{FeedPage, schema};
 use handoffd_core::domain::event::{EventFilter, EventFormat, EventType, Position};
 use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::ids::{Micros, TaskId, TenantId};
@@ -201,19 +202,7 @@ pub(super) async fn list(
     Params(params): Params<FeedParams>,
 ) -> Result<axum::Json<FeedView>, Problem> {
     let limit = usize::try_from(page_size(params.limit)?).unwrap_or(usize::MAX);
-    let asked = parameter("agentId", params.agent_id.as_deref())?;
-    let own = principal.reader().limit().cloned();
-    if let (Some(own), Some(asked)) = (&own, &asked)
-        && own != asked
-    {
-        return Err(Problem::new(Code::Forbidden, "an agent reads its own events"));
-    }
-    let filter = EventFilter {
-        types: types(params.types.as_deref())?,
-        agent_id: own.or(asked),
-        task_id: parameter("taskId", params.task_id.as_deref())?,
-        handoff_id: None,
-    };
+    let filter = filter_of(&principal, &params)?;
     if params.format == Some(EventFormat::A2a) {
         return Err(Problem::invalid("format can be: standard, cloudevents"));
     }
@@ -230,21 +219,46 @@ pub(super) async fn list(
         let page = api.feed.page(tenant, &filter, after, limit).await?;
         after = page.next;
         if !page.items.is_empty() || tokio::time::Instant::now() >= deadline {
-            let mut items = Vec::with_capacity(page.items.len());
-            for row in &page.items {
-                items.push(api.feed.render(row, params.format.unwrap_or_default(), None).await?);
-            }
-            return Ok(axum::Json(FeedView { items, next_cursor: after.to_string() }));
+            return feed_view(&api, &page, params.format.unwrap_or_default()).await;
         }
         tokio::select! {
             () = watch.changed() => {}
             () = tokio::time::sleep(LOOK_AGAIN) => {}
             () = tokio::time::sleep_until(deadline) => {}
             () = api.stopping.cancelled() => {
-                return Ok(axum::Json(FeedView { items: vec![], next_cursor: after.to_string() }));
+                return feed_view(&api, &page, EventFormat::default()).await;
             }
         }
     }
+}
+
+/// The events that a caller asks for; an agent asks for its own.
+fn filter_of(principal: &Principal, params: &FeedParams) -> Result<EventFilter, Problem> {
+    let asked = parameter("agentId", params.agent_id.as_deref())?;
+    let own = principal.reader().limit().cloned();
+    if let (Some(own), Some(asked)) = (&own, &asked)
+        && own != asked
+    {
+        return Err(Problem::new(Code::Forbidden, "an agent reads its own events"));
+    }
+    Ok(EventFilter {
+        types: types(params.types.as_deref())?,
+        agent_id: own.or(asked),
+        task_id: parameter("taskId", params.task_id.as_deref())?,
+        handoff_id: None,
+    })
+}
+
+async fn feed_view(
+    api: &Api,
+    page: &FeedPage,
+    format: EventFormat,
+) -> Result<axum::Json<FeedView>, Problem> {
+    let mut items = Vec::with_capacity(page.items.len());
+    for row in &page.items {
+        items.push(api.feed.render(row, format, None).await?);
+    }
+    Ok(axum::Json(FeedView { items, next_cursor: page.next.to_string() }))
 }
 
 /// Watch a task: its events so far, and each as it happens, as Server-Sent Events.
@@ -278,7 +292,7 @@ pub(super) async fn watch_task(
             let text = value.to_str().unwrap_or_default();
             let position = text
                 .parse()
-                .map_err(|_| Problem::invalid("Last-Event-ID is no cursor of the feed"))?;
+                .map_err(|_| Problem::invalid("Last-Event-ID is not a cursor of the feed"))?;
             reached(&api, &principal.tenant, "Last-Event-ID", position).await?
         }
     };

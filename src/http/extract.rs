@@ -353,7 +353,7 @@ impl FromRequest<Api> for Said {
         match said.await? {
             Some((_, true)) => Err(wrong(
                 "/fencingToken",
-                "differs from another fencing token in this request, or stands twice",
+                "differs from another fencing token in this request, or is stated twice",
             )),
             Some((said, false)) => match before {
                 Some(unreadable) => Ok(Self { unreadable, ..said }),
@@ -395,9 +395,6 @@ impl FromRequest<Api> for Text {
             .map_err(|_| Problem::invalid("the body is not UTF-8"))
     }
 }
-
-/// A size for work that takes long whatever its input has, as the compiling of a schema does.
-pub(crate) const OWN_THREAD: usize = usize::MAX;
 
 /// Work on a large body goes to a thread of its own, so that it does not hold up what is small.
 pub(crate) async fn heavy<T: Send + 'static>(
@@ -549,17 +546,10 @@ pub(crate) fn parameter<T: FromStr>(name: &str, text: Option<&str>) -> Result<Op
         .transpose()
 }
 
-/// A time in RFC 3339.
-pub(crate) fn rfc3339(text: &str) -> Option<Micros> {
-    let format = &time::format_description::well_known::Rfc3339;
-    let at = time::OffsetDateTime::parse(text, format).ok()?;
-    i64::try_from(at.unix_timestamp_nanos() / 1_000).ok().map(Micros)
-}
-
 /// A query parameter as a time.
 pub(crate) fn time_parameter(name: &str, text: Option<&str>) -> Result<Option<Micros>, Problem> {
     let why = || Problem::invalid(format!("{name} must be a time such as 2026-11-21T06:18:41Z"));
-    text.map(|text| rfc3339(text).ok_or_else(why)).transpose()
+    text.map(|text| Micros::parse_rfc3339(text).ok_or_else(why)).transpose()
 }
 
 /// The value of a preference in `Prefer` (RFC 7240), without its quotes, empty where it has none; the first counts.

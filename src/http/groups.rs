@@ -11,17 +11,17 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::Api;
-use super::handoffs::{GetParams, answered, receipt_of};
+use super::handoffs::{GetParams, answered, receipt_of, submission_receipt};
 use super::open;
 use super::problem::{Problem, WarningView};
-use super::views::{HandoffView, Links, ReceiptView, SubmittedView};
+use super::views::{HandoffView, Links, SubmittedView};
 use super::waiting::{self, POLL, Until, Wait};
 use handoffd_broker::directory::Principal;
+use handoffd_broker::intake::SubmittedGroup;
 use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::group::{BranchPlace, Group, GroupStatus, branch_id};
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{HandoffId, Micros, TaskId, TenantId};
-use handoffd_core::domain::warning::Warning;
 use handoffd_core::prompt::{BranchResult, Origin};
 use handoffd_store::store::HandoffFilter;
 
@@ -127,35 +127,6 @@ impl GroupView {
     }
 }
 
-/// A group with its handoffs as they are.
-struct FoundGroup {
-    task: TaskId,
-    group: Group,
-}
-
-/// Whether that is the id of a group that the caller may see.
-pub(super) async fn sees(api: &Api, principal: &Principal, id: HandoffId) -> Result<bool, Problem> {
-    Ok(find(api, principal, id).await?.is_some())
-}
-
-/// The group of that id, where the caller may see it: its sender, and people.
-async fn find(
-    api: &Api,
-    principal: &Principal,
-    id: HandoffId,
-) -> Result<Option<FoundGroup>, Problem> {
-    let key = (principal.tenant.clone(), branch_id(id, 0));
-    let first = api.store.find_handoff(&key).await?;
-    let own = |first: &Handoff| {
-        first.branch().is_some_and(|place| place.id == id)
-            && principal.reader().sees_agent(&first.source)
-    };
-    let Some(first) = first.filter(own) else { return Ok(None) };
-    Ok(of_task(api, &principal.tenant, first.task_id, id)
-        .await?
-        .map(|group| FoundGroup { task: first.task_id, group }))
-}
-
 async fn of_task(
     api: &Api,
     tenant: &TenantId,
@@ -252,7 +223,7 @@ pub(super) async fn page(
     params: &GetParams,
 ) -> Result<Option<HandoffView>, Problem> {
     let tenant = &principal.tenant;
-    let Some(FoundGroup { task, mut group }) = find(api, principal, id).await? else {
+    let Some((task, mut group)) = principal.reader().find_group(&*api.store, id).await? else {
         return Ok(None);
     };
     if let Some(wait) = waiting::asked(params.wait, params.until.as_deref())? {
@@ -307,7 +278,7 @@ pub(super) async fn branch_results(
     id: HandoffId,
 ) -> Result<Option<Vec<BranchResult>>, Problem> {
     let tenant = &principal.tenant;
-    let Some(FoundGroup { task, group }) = find(api, principal, id).await? else {
+    let Some((task, group)) = principal.reader().find_group(&*api.store, id).await? else {
         return Ok(None);
     };
     if group.status != GroupStatus::Completed {
@@ -337,28 +308,20 @@ fn links(task: TaskId, id: HandoffId) -> Links {
     Links { itself: format!("/handoffs/{id}"), trace: format!("/tasks/{task}/trace") }
 }
 
-/// A group that was committed, now or before.
-pub(super) struct SubmittedGroup {
-    pub(super) group: Group,
-    pub(super) handoffs: Vec<Handoff>,
-    pub(super) receipt: Option<ReceiptView>,
-    pub(super) replayed: bool,
-    pub(super) warnings: Vec<Warning>,
-}
-
 /// The answer to a message to several receivers.
 pub(super) async fn submitted(
     api: &Api,
-    told: SubmittedGroup,
+    done: SubmittedGroup,
     wait: Option<Wait>,
 ) -> Result<Response, Problem> {
-    let SubmittedGroup { mut group, mut handoffs, receipt, replayed, warnings } = told;
+    let SubmittedGroup { mut group, mut handoffs, record, replayed, warnings } = done;
     let Some(first) = handoffs.first() else { return Err(Problem::not_found("handoff")) };
+    let receipt = submission_receipt(api, record.as_ref(), first).await?;
     let (tenant, task) = (first.tenant.clone(), first.task_id);
     let mut applied = None;
     if let Some(wait) = wait {
         let reached;
-        (group, reached) = wait_for(api, &tenant, task, group, wait).await?;
+        (*group, reached) = wait_for(api, &tenant, task, *group, wait).await?;
         applied = reached.then(|| waiting::applied(wait));
     }
     if replayed || wait.is_some() {

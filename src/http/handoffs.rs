@@ -5,6 +5,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
@@ -15,7 +16,7 @@ use super::extract::{
     Id, JsonBytes, Params, idempotency_key, page_size, parameter, read_cursor, time_parameter,
     trace_context,
 };
-use super::groups::{self, SubmittedGroup};
+use super::groups;
 use super::layer::Door;
 use super::open;
 use super::problem::{BadBody, FailureView, Problem, ProblemMore, WarningView, view};
@@ -25,11 +26,11 @@ use super::verdicts::header_token;
 use super::views::{
     ContextView, HandoffMessage, HandoffView, Links, Page, ReceiptView, StreamView, SubmittedView,
 };
-use super::waiting::{self, Until, Wait};
+use super::waiting::{self, Wait};
 use handoffd_broker::directory::Principal;
-use handoffd_broker::intake::{Answer, IntakeError, Request, results};
+use handoffd_broker::intake::waiting::AnsweredState;
+use handoffd_broker::intake::{Answer, IntakeError, Request, SubmittedHandoff, results};
 use handoffd_broker::judged;
-use handoffd_broker::ledger::HandoffWatch;
 use handoffd_broker::ledger::reply::LedgerError;
 use handoffd_broker::reader::WordAccess;
 use handoffd_broker::tree;
@@ -39,6 +40,7 @@ use handoffd_core::domain::group::name_branch;
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{AgentId, HandoffId, TaskId};
 use handoffd_core::domain::warning::Warning;
+use handoffd_core::evidence::append::LoggedRecord;
 use handoffd_core::evidence::receipt::Receipt;
 use handoffd_core::evidence::record::SealedRecord;
 use handoffd_core::gate::schema::older::MessageForm;
@@ -47,9 +49,6 @@ use handoffd_store::store::{HandoffFilter, HandoffKey};
 
 /// The list in its cursors.
 const LIST: &str = "handoffs";
-
-/// Where a message has the digest of the step that it is.
-const STEP_DIGEST: &str = "/extensions/handoffd/stepDigest";
 
 /// Submit a handoff: the gate, one commit, then delivery.
 #[utoipa::path(
@@ -92,82 +91,22 @@ pub(super) async fn submit(
         door: door.map(|Extension(Door(name))| name),
         user_ref: None,
     };
-    let answer = match api.intake.submit(&principal, body.into_body(), request).await {
-        Ok(answer) => answer,
-        Err(IntakeError::Ledger(LedgerError::Exists(id))) => {
-            let stored_step_digest = step_digest(&api, &principal, id).await?;
-            let more = ProblemMore { stored_step_digest, ..ProblemMore::default() };
-            return Err(Problem { more: Some(Box::new(more)), ..LedgerError::Exists(id).into() });
-        }
-        Err(err) => return Err(err.into()),
-    };
-    match answer {
-        Answer::Submitted { handoff, record, replayed, repeated, contract, watch, warnings } => {
-            fault::at(Step::HeadSign);
-            let fresh = record.and_then(|record| Receipt::fresh(&record, &api.notary));
-            let receipt = match &fresh {
-                Some(receipt) => Some(ReceiptView::from(receipt)),
-                None => receipt_of(&api, &handoff).await?,
-            };
-            let committed = (door.is_some() && !replayed).then(|| {
-                let receipt = receipt.clone();
-                Box::new(HandoffView { receipt, ..HandoffView::from(&*handoff) })
-            });
-            let mut response = submitted(
-                &api,
-                *handoff,
-                receipt,
-                (replayed, repeated),
-                wait.map(|wait| (wait, watch)),
-                &warnings,
-            )
-            .await?;
-            if let Some(ready) = contract
-                && let Some(deprecation) = &ready.contract().deprecation
-            {
-                let put_at = ready.created_at().seconds();
-                tell_deprecation(response.headers_mut(), deprecation, put_at);
-            }
-            if let Some(view) = committed {
-                response.extensions_mut().insert(CommittedHandoff(view));
-            }
-            Ok(response)
-        }
-        Answer::Group { group, handoffs, record, replayed, warnings } => {
-            fault::at(Step::HeadSign);
-            let record = record.as_ref();
-            let fresh = record.and_then(|record| Receipt::fresh(record, &api.notary));
-            let receipt = match (&fresh, handoffs.first()) {
-                (Some(receipt), _) => Some(ReceiptView::from(receipt)),
-                (None, Some(first)) => receipt_of(&api, first).await?,
-                (None, None) => None,
-            };
-            let told = SubmittedGroup { group: *group, handoffs, receipt, replayed, warnings };
-            groups::submitted(&api, told, wait).await
-        }
-        Answer::Refused { failures, replayed, retry_after, undone } => {
+    match api.intake.submit(&principal, body.into_body(), request).await {
+        Ok(Answer::Submitted(done)) => submitted(&api, done, wait, door.is_some()).await,
+        Ok(Answer::Group(done)) => groups::submitted(&api, done, wait).await,
+        Ok(Answer::Refused { failures, replayed, retry_after, undone }) => {
             // Whole seconds, and not before.
             let retry_after = retry_after.map(|wait| wait.as_secs() + 1);
             Err(Problem { retry_after, undone, ..Problem::refusal(failures, replayed) })
         }
-        Answer::Malformed(failure) => Err(Problem::malformed(failure)),
+        Ok(Answer::Malformed(failure)) => Err(Problem::malformed(failure)),
+        Err(IntakeError::Ledger(LedgerError::Exists(id))) => {
+            let stored = api.intake.stored_step_digest(&principal, &api.contents, id).await?;
+            let more = ProblemMore { stored_step_digest: stored, ..ProblemMore::default() };
+            Err(Problem { more: Some(Box::new(more)), ..LedgerError::Exists(id).into() })
+        }
+        Err(err) => Err(err.into()),
     }
-}
-
-/// The digest of the step that an SDK wrote into the message of a handoff, for its sender alone: by it a sender tells a step
-/// that it repeats from another one of the same name.
-async fn step_digest(
-    api: &Api,
-    principal: &Principal,
-    id: HandoffId,
-) -> Result<Option<Box<str>>, Problem> {
-    let found = api.store.find_handoff(&(principal.tenant.clone(), id)).await?;
-    let own = found.filter(|handoff| principal.reader().is_sender(handoff));
-    let Some(content) = own.and_then(|handoff| handoff.content_id) else { return Ok(None) };
-    let message = api.contents.find_json(&principal.tenant, content).await?;
-    let digest = message.as_ref().and_then(|message| message.pointer(STEP_DIGEST)?.as_str());
-    // A message may hold anything there.
-    Ok(digest.filter(|digest| digest.len() <= 100).map(Box::from))
 }
 
 /// The handoff that a door's submission committed, as it stood then: an extension of the answer, so that a door whose
@@ -195,54 +134,75 @@ async fn receipt_from(
     Ok(receipt.as_ref().map(ReceiptView::from))
 }
 
+/// The receipt of a submission: made from the record that this call committed, else from the stored one.
+pub(super) async fn submission_receipt(
+    api: &Api,
+    record: Option<&LoggedRecord>,
+    handoff: &Handoff,
+) -> Result<Option<ReceiptView>, Problem> {
+    fault::at(Step::HeadSign);
+    match record.and_then(|record| Receipt::fresh(record, &api.notary)) {
+        Some(receipt) => Ok(Some(ReceiptView::from(&receipt))),
+        None => receipt_of(api, handoff).await,
+    }
+}
+
+/// The answer to a message to one receiver, after the wait that its sender asks for.
 async fn submitted(
     api: &Api,
-    handoff: Handoff,
-    receipt: Option<ReceiptView>,
-    (replayed, repeated): (bool, bool),
-    wait: Option<(Wait, Option<HandoffWatch>)>,
-    warnings: &[Warning],
+    done: SubmittedHandoff,
+    wait: Option<Wait>,
+    is_door: bool,
 ) -> Result<Response, Problem> {
-    let no_op = handoff.status == HandoffStatus::NoOp;
-    let mut last = handoff.clone();
-    let (mut settled, mut applied, mut result) = (false, None, None);
-    if let Some((wait, watch)) = wait.filter(|_| !no_op) {
-        last = api.intake.wait_for(handoff.clone(), watch, wait, &api.stopping).await?;
-        settled = last.status != HandoffStatus::Pending;
-        applied = wait.until.is_reached(last.status).then(|| waiting::applied(wait));
-        if matches!(wait.until, Until::Ended | Until::Asked)
-            && last.status == HandoffStatus::Completed
-        {
-            result = api.statements().completion(&last).await?;
-        }
+    let SubmittedHandoff { handoff, record, replayed, repeated, contract, watch, warnings } = done;
+    let receipt = submission_receipt(api, record.as_ref(), &handoff).await?;
+    let committed = (is_door && !replayed).then(|| {
+        let receipt = receipt.clone();
+        Box::new(HandoffView { receipt, ..HandoffView::from(&*handoff) })
+    });
+    let awaited = wait.map(|wait| (wait, watch));
+    let state = api.intake.answered_state(&handoff, repeated, awaited, &api.stopping).await?;
+    let result =
+        if state.has_result { api.statements().completion(&state.last).await? } else { None };
+    let applied = wait.filter(|_| state.is_reached).map(waiting::applied);
+    let is_done = state.status == HandoffStatus::NoOp || applied.is_some();
+    let code = if is_done { StatusCode::OK } else { StatusCode::ACCEPTED };
+    let view = submitted_view(&handoff, receipt, state, result, &warnings);
+    let mut response = answered(code, view, applied.as_deref(), replayed);
+    if let Some(ready) = contract
+        && let Some(deprecation) = &ready.contract().deprecation
+    {
+        let put_at = ready.created_at().seconds();
+        tell_deprecation(response.headers_mut(), deprecation, put_at);
     }
-    if repeated && !settled {
-        // Another message's handoff: its present status is news to this one's sender.
-        last = api.intake.last_successor(&handoff).await?.unwrap_or(last);
-        settled = last.status != HandoffStatus::Pending;
+    if let Some(view) = committed {
+        response.extensions_mut().insert(CommittedHandoff(view));
     }
-    // A replay answers as the first time did; only who waits asks for what became of it.
-    let status = match (no_op, settled) {
-        (true, _) => HandoffStatus::NoOp,
-        (false, true) => last.status,
-        (false, false) => HandoffStatus::Pending,
-    };
-    let view = SubmittedView {
+    Ok(response)
+}
+
+fn submitted_view(
+    handoff: &Handoff,
+    receipt: Option<ReceiptView>,
+    state: AnsweredState,
+    result: Option<Value>,
+    warnings: &[Warning],
+) -> SubmittedView {
+    let AnsweredState { last, status, is_settled, .. } = state;
+    SubmittedView {
         handoff_id: handoff.id.to_string(),
         task_id: handoff.task_id.to_string(),
         status: status.as_str().to_owned(),
         successor_id: (last.id != handoff.id).then(|| last.id.to_string()),
         group: None,
-        reason: if settled { last.reason.clone() } else { None },
+        reason: last.reason.filter(|_| is_settled),
         result: result.and_then(results::result),
         receipt,
         context: handoff.context.map(ContextView::from),
         stream: handoff.stream.as_ref().map(StreamView::from),
         warnings: warnings.iter().map(WarningView::from).collect(),
-        links: Links::of(&handoff),
-    };
-    let code = if no_op || applied.is_some() { StatusCode::OK } else { StatusCode::ACCEPTED };
-    Ok(answered(code, view, applied.as_deref(), replayed))
+        links: Links::of(handoff),
+    }
 }
 
 /// The answer to a submission with its headers.
@@ -441,31 +401,42 @@ pub(super) async fn get(
             handoff = find(&api, &principal, id).await?;
         }
     }
-    let mut view = HandoffView::from(&handoff);
-    view.asked = questions::last(&api, &principal, &handoff).await?;
+    let last = match last {
+        None => api.intake.last_successor(&handoff).await?,
+        last => last,
+    };
+    let mut view = shown(&api, &principal, &handoff, params.included()?).await?;
+    view.successor_id = last.map(|last| last.id.to_string());
+    Ok(axum::Json(view))
+}
+
+/// The page of a handoff with the parts that its caller asks for.
+async fn shown(
+    api: &Api,
+    principal: &Principal,
+    handoff: &Handoff,
+    included: Included,
+) -> Result<HandoffView, Problem> {
+    let mut view = HandoffView::from(handoff);
+    view.asked = questions::last(api, principal, handoff).await?;
     let key = (handoff.tenant.clone(), handoff.id);
     if let Some(sealed) = api.store.find_receipt(&key).await? {
-        view.receipt = receipt_from(&api, &key, &sealed).await?;
-        view.safety = judged::of(&*api.store, &handoff).await?;
+        view.receipt = receipt_from(api, &key, &sealed).await?;
+        view.safety = judged::of(&*api.store, handoff).await?;
     }
-    if last.is_none() {
-        last = api.intake.last_successor(&handoff).await?;
-    }
-    view.successor_id = last.map(|last| last.id.to_string());
     if handoff.status == HandoffStatus::Completed {
-        view.say_result(api.statements().completion(&handoff).await?);
+        view.say_result(api.statements().completion(handoff).await?);
     }
-    let included = params.included()?;
     if included.verdict {
-        view.verdict = api.statements().verdict(&handoff).await?;
+        view.verdict = api.statements().verdict(handoff).await?;
     }
     if included.questions {
-        view.questions = Some(questions::all(&api, &principal, &handoff).await?);
+        view.questions = Some(questions::all(api, principal, handoff).await?);
     }
     if included.message {
-        view.message = shown_message(&api, &principal, &handoff).await?;
+        view.message = shown_message(api, principal, handoff).await?;
     }
-    Ok(axum::Json(view))
+    Ok(view)
 }
 
 /// The message of a handoff as its caller may read it.
@@ -473,7 +444,7 @@ async fn shown_message(
     api: &Api,
     principal: &Principal,
     handoff: &Handoff,
-) -> Result<Option<serde_json::Value>, Problem> {
+) -> Result<Option<Value>, Problem> {
     let reader = principal.reader();
     let open = reader.words_of(handoff) == WordAccess::Open;
     let receives = reader.is_receiver(handoff);
@@ -489,7 +460,7 @@ async fn shown_message(
 }
 
 /// The message as its receiver gets it: in the older form where it takes an older schema only, and there is one.
-fn as_delivered(api: &Api, receiver: Option<&Agent>, message: &mut serde_json::Value) {
+fn as_delivered(api: &Api, receiver: Option<&Agent>, message: &mut Value) {
     let Some(receiver) = receiver else { return };
     if let Ok(MessageForm::Older(older)) = api.intake.gate.schemas.form_for(message, receiver) {
         *message = older.message;
@@ -539,32 +510,15 @@ pub(super) async fn list(
     Params(params): Params<ListParams>,
 ) -> Result<axum::Json<Page<HandoffView>>, Problem> {
     let limit = page_size(params.limit)?;
-    let filter = HandoffFilter {
-        task_id: parameter::<TaskId>("taskId", params.task_id.as_deref())?,
-        status: params
-            .status
-            .as_deref()
-            .map(|text| {
-                HandoffStatus::parse(text).ok_or_else(|| Problem::invalid("status is not one"))
-            })
-            .transpose()?,
-        source: parameter::<AgentId>("fromAgent", params.from_agent.as_deref())?,
-        target: parameter::<AgentId>("toAgent", params.to_agent.as_deref())?,
-        conversation: conversation(params.conversation_id)?,
-        party: principal.reader().limit().cloned(),
-        from: time_parameter("from", params.from.as_deref())?,
-        until: time_parameter("to", params.to.as_deref())?,
-        user: user_parameter(params.user_ref)?,
-    };
+    let cursor = params.cursor.clone();
+    let filter = params.filter(principal.reader().limit())?;
     let newest = async || {
-        let all = HandoffFilter {
-            party: principal.reader().limit().cloned(),
-            ..HandoffFilter::default()
-        };
+        let party = principal.reader().limit().cloned();
+        let all = HandoffFilter { party, ..HandoffFilter::default() };
         let rows = api.store.list_handoffs(&principal.tenant, &all, None, 1).await?;
         Ok(rows.first().map(|row| (row.created_at, row.id.to_string())))
     };
-    let after = read_cursor(&api, LIST, params.cursor.as_deref(), newest).await?;
+    let after = read_cursor(&api, LIST, cursor.as_deref(), newest).await?;
     let rows =
         api.store.list_handoffs(&principal.tenant, &filter, after.as_ref(), limit + 1).await?;
     Ok(axum::Json(Page::new(
@@ -574,6 +528,26 @@ pub(super) async fn list(
         |row| (row.created_at, row.id.to_string()),
         |row| HandoffView::from(row),
     )))
+}
+
+impl ListParams {
+    /// The handoffs to list, of an agent those that it sends or receives.
+    fn filter(self, party: Option<&AgentId>) -> Result<HandoffFilter, Problem> {
+        let status = |text: &str| {
+            HandoffStatus::parse(text).ok_or_else(|| Problem::invalid("status is not one"))
+        };
+        Ok(HandoffFilter {
+            task_id: parameter::<TaskId>("taskId", self.task_id.as_deref())?,
+            status: self.status.as_deref().map(status).transpose()?,
+            source: parameter::<AgentId>("fromAgent", self.from_agent.as_deref())?,
+            target: parameter::<AgentId>("toAgent", self.to_agent.as_deref())?,
+            conversation: conversation(self.conversation_id)?,
+            party: party.cloned(),
+            from: time_parameter("from", self.from.as_deref())?,
+            until: time_parameter("to", self.to.as_deref())?,
+            user: user_parameter(self.user_ref)?,
+        })
+    }
 }
 
 /// The id of a conversation: 1 to 256 characters, as messages have it.

@@ -7,15 +7,9 @@ use utoipa::ToSchema;
 
 use super::Api;
 use super::auth::Admin;
-use super::extract::{Id, Json, NoBody, rfc3339};
-use super::problem::{BadBody, Busy, Problem, wrong};
-use handoffd_broker::directory::Principal;
-use handoffd_broker::ledger::commands::{CreateKey, Queued, RevokeKey};
-
-use handoffd_broker::vault::{hash_api_key, new_api_key};
-use handoffd_core::domain::failure::Code;
+use super::extract::{Id, Json, NoBody};
+use super::problem::{BadBody, Busy, Problem};
 use handoffd_core::domain::ids::{AgentId, Micros};
-use handoffd_store::clock;
 use handoffd_store::store::{KeyRow, Role};
 
 /// A key, without the key.
@@ -84,16 +78,6 @@ pub struct KeyBody {
     expires_at: Option<String>,
 }
 
-pub(super) async fn carry_out(
-    api: &Api,
-    principal: &Principal,
-    command: impl Queued<Reply = KeyRow>,
-) -> Result<KeyRow, Problem> {
-    let row = api.carry_out(principal, api.now(), command).await?;
-    api.intake.directory.key_changed(&row).await;
-    Ok(row)
-}
-
 /// Make a key; it is shown this once.
 #[utoipa::path(
     post, path = "/keys", tag = "keys", operation_id = "createKey",
@@ -111,42 +95,12 @@ pub(super) async fn create(
     Admin(principal): Admin,
     Json(body): Json<KeyBody>,
 ) -> Result<(StatusCode, axum::Json<KeyView>), Problem> {
-    if body.label.chars().count() > 200 || body.label.contains('\0') {
-        return Err(wrong("/label", "must be 200 characters at most, without NUL"));
-    }
-    match (body.role, &body.agent_id) {
-        (Role::Agent, None) => return Err(wrong("/agentId", "an agent's key needs its agent")),
-        (Role::Agent, Some(id)) => {
-            if api.intake.directory.agents(&principal.tenant).await?.row(id).is_none() {
-                return Err(wrong("/agentId", "there is no such agent"));
-            }
-        }
-        (_, Some(_)) => return Err(wrong("/agentId", "only an agent's key is bound to one")),
-        (_, None) => {}
-    }
-    let now = api.now();
-    let expires_at = match &body.expires_at {
-        None => None,
-        Some(text) => {
-            let at = rfc3339(text).filter(|at| *at > now);
-            let why = "must be a time to come, such as 2026-11-21T06:18:41Z";
-            Some(at.ok_or_else(|| wrong("/expiresAt", why))?)
-        }
-    };
-    let key = new_api_key();
-    let row = KeyRow {
-        tenant: principal.tenant.clone(),
-        key_id: format!("key_{}", clock::time_ordered_id(now).simple()),
-        hash: hash_api_key(&key),
-        role: body.role,
-        agent: body.agent_id,
-        label: body.label,
-        created_at: now,
-        expires_at,
-    };
-    let row = carry_out(&api, &principal, CreateKey { row }).await?;
-    let mut view = KeyView::from(&row);
-    view.api_key = Some(key.to_string());
+    let KeyBody { role, agent_id, label, expires_at } = body;
+    let administration = api.administration();
+    let created =
+        administration.create_key(&principal, (role, agent_id), label, expires_at.as_deref());
+    let (row, key) = created.await?;
+    let view = KeyView { api_key: Some(key.to_string()), ..KeyView::from(&row) };
     Ok((StatusCode::CREATED, axum::Json(view)))
 }
 
@@ -189,20 +143,6 @@ pub(super) async fn revoke(
     Id(key_id): Id<String>,
     _: NoBody,
 ) -> Result<axum::Json<KeyView>, Problem> {
-    if key_id == principal.key_id {
-        return Err(Problem::new(
-            Code::Conflict,
-            "a key cannot revoke itself: use another admin key, so that nobody locks themselves out",
-        ));
-    }
-    let row = carry_out(&api, &principal, RevokeKey { key_id }).await?;
-    // A session asks for its key at each request: what is left here opens nothing.
-    match api.sessions.end_all(&row.tenant, &row.key_id).await {
-        Ok(0) => {}
-        Ok(ended) => {
-            tracing::info!(tenant = %row.tenant, key_id = row.key_id, ended, "console sessions of a revoked key ended");
-        }
-        Err(err) => tracing::warn!(error = %err, "sessions of a revoked key could not be deleted"),
-    }
+    let row = api.administration().revoke_key(&principal, key_id).await?;
     Ok(axum::Json(KeyView::from(&row)))
 }

@@ -161,7 +161,7 @@ pub(super) async fn place(
         .subject_id
         .map(|id| subject(&api, tenant, id))
         .transpose()
-        .map_err(|_| wrong("/subjectId", "is no subject's id"))?;
+        .map_err(|_| wrong("/subjectId", "is not a subject's id"))?;
     let HoldBody { task_id, reason, .. } = body;
     let request = HoldRequest { id, subject: held, task_id, reason };
     let (HoldReply { row, repeated }, warnings) =
@@ -237,7 +237,7 @@ pub(super) async fn list(
         .subject_id
         .map(|id| subject(&api, tenant, id))
         .transpose()
-        .map_err(|_| Problem::invalid("subjectId is no subject's id"))?;
+        .map_err(|_| Problem::invalid("subjectId is not a subject's id"))?;
     let after = params.cursor.as_deref().map(read_place).transpose()?;
     let after = after.as_deref();
     if after.is_some_and(|after| !code(after)) {

@@ -1,8 +1,5 @@
 //! Finding a receiver: `/agents/match`, and the tools by which a model hands off (specification §4.1).
 
-use std::collections::HashSet;
-use std::sync::Arc;
-
 use axum::extract::{Extension, State};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -14,10 +11,8 @@ use super::extract::{Id, Params};
 use super::layer::Door;
 use super::problem::Problem;
 use super::schemas::JsonSchema;
-use handoffd_broker::directory::{Agents, Ranking};
-use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::handoff_tool::{Style, reachable, tools};
+use handoffd_broker::intake::matching::{MatchedAgents, WantedAgent};
+use handoffd_core::domain::handoff_tool::{Style, tools};
 use handoffd_core::domain::ids::AgentId;
 
 /// Most agents in an answer.
@@ -145,49 +140,19 @@ pub(super) async fn find_match(
     door: Option<Extension<Door>>,
     Params(params): Params<MatchParams>,
 ) -> Result<axum::Json<Value>, Problem> {
-    if params.capability.is_none() && params.task.is_none() {
-        return Err(Problem::invalid("say what to match: capability=… or task=…"));
-    }
-    let agents = api.intake.directory.agents(&principal.tenant).await?;
-    // A door shows an agent whom it may hand off to: others must not take the places of those.
-    let reached: Option<HashSet<&AgentId>> =
-        principal.agent.as_ref().filter(|_| door.is_some()).map(|id| {
-            let own = agents.roster.find(id);
-            let reached = own.map(|own| reachable(own, &agents.roster)).unwrap_or_default();
-            reached.into_iter().map(|agent| &agent.agent_id).collect()
-        });
-    let eligible = |agent: &Agent| {
-        let able = |wanted: &String| agent.can(wanted);
-        agent.accepts_handoffs
-            && params.capability.as_ref().is_none_or(able)
-            && reached.as_ref().is_none_or(|reached| reached.contains(&agent.agent_id))
+    let wanted = WantedAgent {
+        capability: params.capability.as_deref(),
+        task: params.task.as_deref(),
+        // A door shows an agent those to which it may hand off.
+        reachable_only: door.is_some(),
     };
-    let (ranked, ranked_by) = match params.task {
-        None => {
-            let able = agents.roster.iter().filter(|agent| eligible(agent));
-            (able.map(|agent| (1.0, agent.agent_id.clone())).collect(), "capability")
-        }
-        Some(ref task) => {
-            let mut by_text = by_text(&agents, task).await?;
-            by_text.retain(|(_, id)| agents.roster.find(id).is_some_and(eligible));
-            ask_matcher(&api, task, &agents, eligible, by_text).await
-        }
-    };
-    let mut found: Vec<(f64, &Agent)> =
-        ranked.iter().filter_map(|(score, id)| Some((*score, agents.roster.find(id)?))).collect();
-    found.sort_by(|a, b| {
-        b.1.is_live()
-            .cmp(&a.1.is_live())
-            .then_with(|| b.0.total_cmp(&a.0))
-            .then_with(|| b.1.agent_version.pre.is_empty().cmp(&a.1.agent_version.pre.is_empty()))
-            .then_with(|| b.1.agent_version.cmp_precedence(&a.1.agent_version))
-            .then_with(|| a.1.agent_id.cmp(&b.1.agent_id))
-    });
-    let items: Vec<Value> = found
-        .into_iter()
-        .take(SHOWN)
-        .map(|(score, agent)| {
-            json!({
+    let matched = api.intake.matching_agents(&principal, api.matcher.as_deref(), wanted).await?;
+    let MatchedAgents { agents, ranking, ranked_by } = matched;
+    let shown = ranking.iter().take(SHOWN);
+    let items: Vec<Value> = shown
+        .filter_map(|(score, id)| {
+            let agent = agents.roster.find(id)?;
+            Some(json!({
                 "agentId": agent.agent_id,
                 "agentType": agent.agent_type,
                 "agentVersion": agent.agent_version,
@@ -195,60 +160,10 @@ pub(super) async fn find_match(
                 "description": agent.description,
                 "live": agent.is_live(),
                 "score": score,
-            })
+            }))
         })
         .collect();
     Ok(axum::Json(json!({ "items": items, "rankedBy": ranked_by })))
-}
-
-/// Agents by text relevance.
-async fn by_text(agents: &Arc<Agents>, task: &str) -> Result<Ranking, Problem> {
-    let (agents, task) = (Arc::clone(agents), task.to_owned());
-    // An index over thousands of agents takes a while to make, once for each change of theirs.
-    let ranking = tokio::task::spawn_blocking(move || {
-        let ranked = agents.relevance().rank(&task);
-        ranked.into_iter().map(|(score, id)| (score, id.clone())).collect()
-    });
-    ranking.await.map_err(|_| Problem::new(Code::Internal, "the agents were not ranked"))
-}
-
-/// What the matcher says, where there is one and it answers; else the ranking by text. It is shown whom that
-/// found, then others that take work now: a model understands what shares no word.
-async fn ask_matcher<'a>(
-    api: &'a Api,
-    task: &str,
-    agents: &Agents,
-    eligible: impl Fn(&Agent) -> bool,
-    by_text: Ranking,
-) -> (Ranking, &'a str) {
-    const TEXT: &str = "text";
-    let Some(matcher) = &api.matcher else { return (by_text, TEXT) };
-    let found: HashSet<&AgentId> = by_text.iter().map(|(_, id)| id).collect();
-    let others = agents
-        .roster
-        .iter()
-        .filter(|agent| agent.is_live() && eligible(agent) && !found.contains(&agent.agent_id));
-    let shown: Vec<&Agent> = by_text
-        .iter()
-        .filter_map(|(_, id)| agents.roster.find(id))
-        .chain(others)
-        .take(matcher.most())
-        .collect();
-    if shown.is_empty() {
-        return (by_text, TEXT);
-    }
-    let answers = &api.metrics.matcher_answers;
-    match matcher.rank(task, &shown).await {
-        Ok(ranking) => {
-            answers.with_label_values(&["ranked"]).inc();
-            (ranking, matcher.name())
-        }
-        Err(why) => {
-            answers.with_label_values(&["none"]).inc();
-            tracing::warn!(matcher = matcher.name(), error = why, "the matcher did not answer");
-            (by_text, TEXT)
-        }
-    }
 }
 
 /// Query of a tool.

@@ -76,17 +76,15 @@ pub mod what_if;
 pub mod why;
 pub(crate) mod withheld;
 
+use handoffd_broker::administration::{Administration, Endpoints};
 use handoffd_broker::compress::CompressionStep;
 use handoffd_broker::config::Config;
 use handoffd_broker::console_sessions::ConsoleSessions;
-use handoffd_broker::directory::{Matcher, Principal};
+use handoffd_broker::directory::Matcher;
 use handoffd_broker::erasure::Eraser;
 use handoffd_broker::feed::Feed;
+use handoffd_broker::intake::Intake;
 use handoffd_broker::intake::results::Statements;
-use handoffd_broker::intake::{Intake, actor};
-use handoffd_broker::ledger::command::Call;
-use handoffd_broker::ledger::commands::Queued;
-use handoffd_broker::ledger::reply::LedgerError;
 use handoffd_broker::metrics::Metrics;
 use handoffd_broker::receivers::ReceiverJournal;
 use handoffd_broker::transport::DeliveryTypes;
@@ -99,10 +97,6 @@ use handoffd_store::store::Store;
 /// The state of handlers. Cheap to clone.
 #[derive(Clone)]
 pub struct Api(Arc<ApiParts>);
-
-/// Why the egress guard would not call a URL, as far as the URL alone tells; `None` where it would. The guard
-/// belongs to delivery, which this room does not know: the composition root passes the check.
-pub type Endpoints = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 pub struct ApiParts {
     /// Submissions; holds the ledger, the directory, the vault and the clock too.
@@ -155,18 +149,15 @@ impl Api {
         Self(Arc::new(parts))
     }
 
-    /// Carries a caller's command out.
-    ///
-    /// # Errors
-    /// [`LedgerError`]: the command changed nothing, or (`Unavailable`) nobody knows whether it did.
-    pub(crate) async fn carry_out<C: Queued>(
-        &self,
-        principal: &Principal,
-        at: Micros,
-        command: C,
-    ) -> Result<C::Reply, LedgerError> {
-        let (tenant, actor) = (principal.tenant.clone(), actor(principal));
-        self.intake.ledger.handle(Call { tenant, at, actor }, command).await
+    /// Administers a caller's tenant.
+    pub(crate) fn administration(&self) -> Administration<'_> {
+        Administration {
+            intake: &self.intake,
+            delivery_types: &*self.delivery_types,
+            endpoints: &self.endpoints,
+            sessions: &self.sessions,
+            config: &self.config,
+        }
     }
 
     /// Reads what receivers said with their verdicts.

@@ -17,13 +17,13 @@ use super::problem::Problem;
 use handoffd_broker::archive::ContentState;
 use handoffd_broker::directory::Principal;
 use handoffd_broker::intake::questions::words;
+use handoffd_broker::intake::spoken::marked;
 use handoffd_broker::judged;
 use handoffd_broker::reader::WordAccess;
 use handoffd_core::context::tokens;
 use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::handoff::{ContentRef, Handoff, HandoffStatus, is_in_own_words};
 use handoffd_core::domain::ids::{AgentId, HandoffId};
-use handoffd_core::gate::safety::{SafetyFinding, ScanReport, Scanner};
 use handoffd_core::prompt::{
     BranchResult, MIN_TOKENS, Origin, Prompt, PromptExtent, PromptSegment, TURNS, context,
     group_results, question, refusal, result,
@@ -164,7 +164,7 @@ pub(super) async fn prompt(
         let count = |text: &str| tokens::count(text, tokenizer.unwrap_or_default());
         let budget = params.max_tokens.map(|most| (most, &count as &dyn Fn(&str) -> u64));
         serde_json::from_slice(&stored).map(|message| {
-            let marks = named(&scanner, &message);
+            let marks = marked(&scanner, &message);
             let opinion = unsafe_label.as_deref();
             let extent = PromptExtent { turns, compressed, budget, marks: &marks, opinion };
             context(&message, &origin, nonce, &extent)
@@ -218,7 +218,7 @@ pub(super) async fn result_prompt(
         && let Some(said) = refusal_words(&api, &handoff).await?
     {
         return answer(id, RESULT_BYTES, as_messages, move |nonce| {
-            Ok(refusal(&said, &origin, nonce, &named(&scanner, &said)))
+            Ok(refusal(&said, &origin, nonce, &marked(&scanner, &said)))
         })
         .await;
     }
@@ -229,7 +229,7 @@ pub(super) async fn result_prompt(
     let said = api.statements().completion(&handoff).await?;
     let said = said.ok_or_else(|| Problem::not_found("result"))?;
     answer(id, RESULT_BYTES, as_messages, move |nonce| {
-        Ok(result(&said, &origin, nonce, &named(&scanner, &said)))
+        Ok(result(&said, &origin, nonce, &marked(&scanner, &said)))
     })
     .await
 }
@@ -264,7 +264,7 @@ async fn group_prompt(
     let scanner = api.intake.scanner();
     answer(id, RESULT_BYTES, as_messages, move |nonce| {
         for branch in &mut branches {
-            branch.marks = named(&scanner, &branch.said);
+            branch.marks = marked(&scanner, &branch.said);
         }
         Ok(group_results(&branches, nonce))
     })
@@ -313,7 +313,7 @@ pub(super) async fn question_prompt(
     };
     let scanner = api.intake.scanner();
     answer(id, RESULT_BYTES, as_messages, move |nonce| {
-        Ok(question(&said, (&asker, &answerer), nonce, &named(&scanner, &said)))
+        Ok(question(&said, (&asker, &answerer), nonce, &marked(&scanner, &said)))
     })
     .await
 }
@@ -326,13 +326,6 @@ fn origin(handoff: &Handoff, agent: &AgentId, version: &str) -> Origin {
         agent_id: agent.to_string(),
         agent_version: version.to_owned(),
     }
-}
-
-/// Findings and marks of the safety scan in a document.
-fn named(scanner: &Scanner, document: &serde_json::Value) -> Vec<SafetyFinding> {
-    let ScanReport { mut findings, marks, .. } = scanner.report(document, &[], &mut |_, _| {});
-    findings.extend(marks);
-    findings
 }
 
 /// Whether the query asks for a chat model's messages.

@@ -5,29 +5,18 @@ use axum::http::StatusCode;
 use semver::Version;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
 use super::Api;
 use super::auth::{Auditor, Caller, Open, Operator};
-use super::extract::{Id, Ids, OWN_THREAD, SchemaJson, heavy};
+use super::extract::{Id, Ids, SchemaJson};
 use super::open;
 use super::problem::{BadBody, Busy, FailureView, Problem, view};
-use handoffd_broker::ledger::command::content;
-use handoffd_broker::ledger::commands::{PutPayloadSchema, PutPayloadSchemaReply};
-use handoffd_broker::ledger::schemas::{failures, known};
-use handoffd_core::contract::evolution::{Assessment, Bump, Change, Side, assess};
-use handoffd_core::contract::schema;
-use handoffd_core::contract::shelf::SchemaName;
-use handoffd_core::domain::canonical;
-use handoffd_core::domain::failure::{Code, Failure, Stage};
+use handoffd_broker::administration::payload_schemas::{SchemaVersion, latest};
+use handoffd_core::contract::evolution::{Assessment, Bump, Change, Side};
 use handoffd_core::domain::ids::TenantId;
 use handoffd_store::store::schemas::PayloadSchemaRow;
 
-/// The dialect that is compared, as `$schema` names it.
-const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
-/// Most characters of a migration's text.
-const MAX_MIGRATION: usize = 2_000;
 /// The most changes of one comparison that are told; what breaks goes first.
 const MAX_TOLD: usize = 200;
 
@@ -208,49 +197,6 @@ pub struct CompareBody {
     migration: Option<String>,
 }
 
-fn wrong(pointer: &str, message: impl Into<String>) -> Failure {
-    Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message)
-}
-
-/// The faults of a version, regardless of other versions.
-fn faults(schema: &Value, migration: Option<&str>) -> Vec<Failure> {
-    let mut faults = Vec::new();
-    match schema.get("$schema") {
-        Some(dialect) if dialect.as_str().map(|uri| uri.trim_end_matches('#')) != Some(DIALECT) => {
-            faults.push(wrong(
-                "/schema/$schema",
-                format!("only {DIALECT} is compared; leave it out, or name it"),
-            ));
-        }
-        _ => {
-            if let Err(why) = schema::compile(schema) {
-                faults.push(wrong("/schema", why));
-            }
-        }
-    }
-    let fits = |words: &str| {
-        !words.trim().is_empty() && words.chars().count() <= MAX_MIGRATION && !words.contains('\0')
-    };
-    if migration.is_some_and(|words| !fits(words)) {
-        faults.push(wrong("/migration", "1 to 2 000 characters, none of them NUL"));
-    }
-    faults
-}
-
-/// The highest release of each schema; of one that has none, the highest version.
-#[must_use]
-pub fn latest(rows: &[PayloadSchemaRow]) -> Vec<&PayloadSchemaRow> {
-    rows.chunk_by(|one, other| one.id == other.id)
-        .filter_map(|versions| versions.iter().max_by_key(|row| rank(row)))
-        .collect()
-}
-
-/// Releases above what leads to them, then by number.
-fn rank(row: &PayloadSchemaRow) -> Option<(bool, Version)> {
-    let version: Version = row.version.parse().ok()?;
-    Some((version.pre.is_empty(), version))
-}
-
 fn meta(row: &PayloadSchemaRow) -> Value {
     let mut shown = json!({
         "schemaId": row.id,
@@ -331,40 +277,13 @@ pub(super) async fn put(
     Ids(id, version): Ids<String, String>,
     SchemaJson(body): SchemaJson<PutBody>,
 ) -> Result<(StatusCode, axum::Json<Value>), Problem> {
-    let name = SchemaName::new(&id, &version)
-        .map_err(|why| Problem::refusal(vec![wrong("", why)], false))?;
     let PutBody { schema, migration } = body;
-    let doc = canonical::to_vec(&schema);
-    let words = migration.clone();
-    let (schema, faults) = heavy(OWN_THREAD, move || {
-        let faults = faults(&schema, words.as_deref());
-        (schema, faults)
-    })
-    .await?;
-    if !faults.is_empty() {
-        return Err(Problem::refusal(faults, false));
-    }
-    let now = api.now();
-    let mut said = json!({ "schema": schema });
-    if let Some(words) = &migration {
-        said["migration"] = json!(words);
-    }
-    let row = PayloadSchemaRow {
-        tenant: principal.tenant.clone(),
-        id: name.id,
-        version: name.version.to_string(),
-        ordinal: 0,
-        sha256: Sha256::digest(&doc).into(),
-        doc: String::from_utf8_lossy(&doc).into_owned(),
-        migration,
-        created_by: principal.key_id.clone(),
-        created_at: now,
+    let put = SchemaVersion { schema, migration };
+    let stored = api.administration().put_payload_schema(&principal, (&id, &version), put).await?;
+    let mut shown = whole(&stored.row);
+    let Some(assessment) = stored.assessment else {
+        return Ok((StatusCode::OK, axum::Json(shown)));
     };
-    let content = content(&canonical::to_vec(&said), now);
-    let put = PutPayloadSchema { row, content };
-    let PutPayloadSchemaReply { row, assessment } = api.carry_out(&principal, now, put).await?;
-    let mut shown = whole(&row);
-    let Some(assessment) = assessment else { return Ok((StatusCode::OK, axum::Json(shown))) };
     shown["comparison"] = comparison(&assessment);
     Ok((StatusCode::CREATED, axum::Json(shown)))
 }
@@ -388,34 +307,18 @@ pub(super) async fn compare(
     SchemaJson(body): SchemaJson<CompareBody>,
 ) -> Result<axum::Json<Value>, Problem> {
     let CompareBody { schema, version, migration } = body;
-    let stated = version.as_deref().unwrap_or("1.0.0");
-    let name = SchemaName::new(&id, stated)
-        .map_err(|why| Problem::refusal(vec![wrong("/version", why)], false))?;
-    let rows = api.store.list_payload_schemas(&principal.tenant, Some(&id)).await?;
-    let versions = rows.iter().map(known).collect::<Result<Vec<_>, _>>()?;
-    let version = version.map(|_| name.version);
-    heavy(OWN_THREAD, move || {
-        let faults = faults(&schema, migration.as_deref());
-        if !faults.is_empty() {
-            return Err(Problem::refusal(faults, false));
-        }
-        let taken = versions.iter().find(|kept| Some(&kept.version) == version.as_ref());
-        let assessment = assess(&versions, version.as_ref(), &schema, migration.is_some());
-        let mut failures = failures(&assessment);
-        if let Some(taken) = taken {
-            // The same again would be answered with what is there.
-            failures.clear();
-            if canonical::to_vec(&taken.schema) != canonical::to_vec(&schema) {
-                let why = format!("version {} has another content", taken.version);
-                failures.push(Failure::new(Stage::State, Code::Conflict, "/version", why));
-            }
-        }
-        let mut shown = comparison(&assessment);
-        shown["accepted"] = json!(failures.is_empty());
-        shown["failures"] = json!(failures.iter().map(view).collect::<Vec<_>>());
-        Ok(axum::Json(shown))
-    })
-    .await?
+    let compared = api
+        .administration()
+        .compare_payload_schema(
+            &principal,
+            (&id, version.as_deref()),
+            SchemaVersion { schema, migration },
+        )
+        .await?;
+    let mut shown = comparison(&compared.assessment);
+    shown["accepted"] = json!(compared.failures.is_empty());
+    shown["failures"] = json!(compared.failures.iter().map(view).collect::<Vec<_>>());
+    Ok(axum::Json(shown))
 }
 
 /// List the payload schemas, each with its highest version, by id.

@@ -382,7 +382,7 @@ fn events(
             let number = value.to_str().ok().and_then(|text| text.trim().parse::<i64>().ok());
             number
                 .filter(|number| *number >= 0)
-                .ok_or_else(|| Problem::invalid("Last-Event-ID is no number of a stream"))?
+                .ok_or_else(|| Problem::invalid("Last-Event-ID is not a number of a stream"))?
         }
     };
     if after > head.max(from - 1) {

@@ -43,7 +43,7 @@ pub struct UserView {
 pub(super) fn user_parameter(text: Option<String>) -> Result<Option<String>, Problem> {
     if text.as_deref().is_some_and(|text| !is_user_ref(text)) {
         return Err(Problem::invalid(
-            "userRef is no reference to a user: POST /users/search gives one for an id",
+            "userRef is not a reference to a user: POST /users/search gives one for an id",
         ));
     }
     Ok(text)

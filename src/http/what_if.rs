@@ -2,36 +2,23 @@
 //! by, before it is switched on.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
 use super::Api;
 use super::auth::Operator;
-use super::extract::{Json, OWN_THREAD, heavy};
+use super::extract::Json;
 use super::open;
 use super::problem::{BadBody, Problem, wrong};
+use handoffd_broker::administration::candidates::{Candidate, SafetyCandidate};
 use handoffd_broker::config::{SafetyException, SafetyMode};
-use handoffd_broker::directory::Principal;
-use handoffd_broker::intake::policies::{exception, mode};
-use handoffd_broker::intake::what_if::{Changed, Judged, Outcome, Regime, Scope, Tally};
-use handoffd_core::contract::catalog::Catalog;
-use handoffd_core::contract::document::Document;
-use handoffd_core::contract::enforce::CompiledContract;
-use handoffd_core::contract::shelf::SchemaRegistry;
-use handoffd_core::contract::{DefectKind, read, schema};
-use handoffd_core::domain::canonical;
-use handoffd_core::domain::failure::{Code, Failure, Stage};
+use handoffd_broker::intake::what_if::{Changed, Judged, Outcome, Scope, Tally};
+use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::policy::Orders;
-use handoffd_core::gate::Gate;
-use handoffd_core::gate::safety::Scanner;
-use handoffd_core::gate::safety::policy::Policies;
-use handoffd_core::gate::safety::rules::Rules;
 
 /// Messages judged: default and maximum.
 const MESSAGES: (i64, i64) = (500, 10_000);
@@ -283,128 +270,24 @@ pub(super) async fn ask(
     let Ok(_turn) = api.what_ifs.try_acquire() else {
         return Err(Problem::new(Code::Overloaded, "another what-if is under way; try again"));
     };
-    let candidate = regime(&api, &principal, body.candidate).await?;
+    let candidate = body.candidate.into();
+    let candidate = api.administration().candidate_regime(&principal, candidate).await?;
     let outcome = api.intake.what_if(&principal.tenant, candidate, scope).await?;
     Ok(axum::Json(view(&outcome)))
 }
 
-/// The present rules with the candidate among them.
-async fn regime(
-    api: &Api,
-    principal: &Principal,
-    candidate: CandidateBody,
-) -> Result<Regime, Problem> {
-    let CandidateBody { contract, schema, safety, require_contract } = candidate;
-    if contract.is_none() && schema.is_none() && safety.is_none() && require_contract.is_none() {
-        let why = "say what would be put: contract, schema, safety or requireContract";
-        return Err(wrong("/candidate", why));
+impl From<CandidateBody> for Candidate {
+    fn from(body: CandidateBody) -> Self {
+        let CandidateBody { contract, schema, safety, require_contract } = body;
+        let schema = schema.map(|SchemaBody { schema_id, schema }| (schema_id, schema));
+        let safety = safety.map(|SafetyBody { mode, orders, exceptions, rules }| SafetyCandidate {
+            mode,
+            orders,
+            exceptions,
+            rules,
+        });
+        Self { contract, schema, safety, require_contract }
     }
-    let mut regime = api.intake.regime(&principal.tenant).await?;
-    if safety.is_some() || require_contract.is_some() {
-        regime.gate = gate(&regime.gate, safety.unwrap_or_default(), require_contract).await?;
-    }
-    if let Some(document) = contract {
-        let shelf = api.intake.directory.shelf(&principal.tenant).await?;
-        let brought = schema.as_ref().map(|brought| brought.schema_id.as_str());
-        let ready = contract_of(api, &regime.contracts, document, &shelf, brought)?;
-        regime.contracts = Arc::new(regime.contracts.with([Arc::new(ready)]));
-    }
-    if let Some(SchemaBody { schema_id, schema: document }) = schema {
-        let (compiled, document) =
-            heavy(OWN_THREAD, move || (schema::compile(&document).map(|_| ()), document)).await?;
-        compiled.map_err(|why| wrong("/candidate/schema/schema", why))?;
-        let contracts = regime.contracts.with_schema(&schema_id, &document).ok_or_else(|| {
-            let why = format!("no contract names `registry:{schema_id}@…`");
-            wrong("/candidate/schema/schemaId", why)
-        })?;
-        regime.contracts = Arc::new(contracts);
-    }
-    Ok(regime)
-}
-
-/// A gate with other safety rules or policies, or one that asks for contracts where nothing else is said.
-async fn gate(
-    present: &Gate,
-    safety: SafetyBody,
-    require_contract: Option<bool>,
-) -> Result<Arc<Gate>, Problem> {
-    let SafetyBody { mode: said, orders, exceptions, rules } = safety;
-    let policies = Policies {
-        default: said.map_or(present.policies.default, mode),
-        orders: orders.unwrap_or(present.policies.orders),
-        exceptions: exceptions.map_or_else(
-            || present.policies.exceptions.clone(),
-            |all| all.iter().map(exception).collect(),
-        ),
-    };
-    let mut requirement = present.requirement.clone();
-    let required = &mut requirement.required;
-    required.default = require_contract.unwrap_or(required.default);
-    let mut gate = Gate { policies, requirement, ..present.clone() };
-    // Compiling rules takes some milliseconds.
-    let made = tokio::task::spawn_blocking(move || {
-        if let Some(rules) = rules {
-            gate.scanner = Scanner::with_rules(Rules::load(&rules.to_string())?);
-        }
-        Ok::<_, handoffd_core::gate::safety::rules::RulesError>(gate)
-    });
-    let gate = made
-        .await
-        .map_err(|_| Problem::new(Code::Internal, "the candidate could not be compiled"))?
-        .map_err(|err| wrong("/candidate/safety/rules", err.to_string()))?;
-    if let Some(name) = gate.policies.unknown(gate.scanner.rules()) {
-        let why = format!("no rule and no family is named `{name}`");
-        return Err(wrong("/candidate/safety/exceptions", why));
-    }
-    Ok(Arc::new(gate))
-}
-
-/// The contract as the broker would store it.
-fn contract_of(
-    api: &Api,
-    catalog: &Catalog,
-    document: Value,
-    shelf: &SchemaRegistry,
-    brought: Option<&str>,
-) -> Result<CompiledContract, Problem> {
-    let at = |pointer: &str| format!("/candidate/contract{pointer}");
-    let document = Document::from_value(document);
-    let (mut contract, faults) = read(&document);
-    let invalid: Vec<Failure> = faults
-        .iter()
-        .filter(|fault| fault.kind == DefectKind::Invalid)
-        .map(|fault| {
-            let pointer = at(&fault.pointer);
-            Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, fault.message.clone())
-        })
-        .collect();
-    if !invalid.is_empty() {
-        return Err(Problem::refusal(invalid, false));
-    }
-    if let Some(name) = contract.registered_schema()
-        && !shelf.has(&name)
-        && brought != Some(name.id.as_str())
-    {
-        return Err(wrong(&at("/payload/schema"), format!("`{name}` is not registered")));
-    }
-    shelf.complete(&mut contract);
-    if contract.registered_schema().is_none()
-        && let Some(failure) = super::contracts::unresolved(&contract)
-    {
-        return Err(wrong(&at(&failure.pointer), failure.message));
-    }
-    let doc = canonical::to_vec(document.value());
-    let sha256 = hex::encode(Sha256::digest(&doc));
-    let version = contract.version();
-    if let Some(rules) = catalog.find(&contract.id, None) {
-        let known = rules.contract().version();
-        if known > version || (known == version && rules.sha256() != sha256) {
-            let why = format!("version {known} is there and would rule: give it a higher one");
-            return Err(wrong(&at("/version"), why));
-        }
-    }
-    let doc = String::from_utf8_lossy(&doc).into_owned();
-    Ok(CompiledContract::new(contract, doc, sha256, api.now()))
 }
 
 fn view(outcome: &Outcome) -> Value {

@@ -164,12 +164,12 @@ both! {
         run(broker, "agents list --key-file /nowhere/at/all").await.ends(3, "/nowhere/at/all");
         run(broker, "agents list --key secret").await.ends(2, "unexpected argument");
 
-        run(broker, "agents list --url ftp://x").await.ends(2, "no URL of a broker");
+        run(broker, "agents list --url ftp://x").await.ends(2, "is not a URL of a broker");
         // Nobody listens there: the port was free a moment ago.
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         run(broker, &format!("agents list --url http://{free}")).await.ends(3, "cannot be reached");
         run(broker, &format!("agents list --url {}/nothing", broker.admin.base)).await.ends(1, "404 NOT_FOUND");
-        run(broker, "agents show ..").await.ends(2, "is no agent");
+        run(broker, "agents show ..").await.ends(2, "is not a possible agent");
         run(broker, "tasks list --status DONE").await.ends(2, "possible values");
         run(broker, "agents add --file /nowhere/at/all").await.ends(3, "/nowhere/at/all");
     }

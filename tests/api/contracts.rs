@@ -546,7 +546,7 @@ both! {
     async fn a_linter_that_gets_no_answer_says_so_and_judges_nothing(broker: Broker) {
         for (words, code, part) in [
             (&["--url", "http://127.0.0.1:1"][..], 3, "cannot be reached"),
-            (&["--url", "nowhere"], 2, "is no URL"),
+            (&["--url", "nowhere"], 2, "is not a URL"),
             (&["--url", &broker.admin.base, "--key-file", "/nowhere"], 3, "no key"),
         ] {
             let done = broker.command(&[&["lint", "--broker"][..], words].concat()).await;

@@ -13,7 +13,10 @@
 mod harness;
 
 mod a2a;
+mod a2a_client;
 mod a2a_out;
+mod a2a_push;
+mod a2a_remote;
 mod admin;
 mod agents;
 mod allowlist;

@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::a2a_out::{self, Fake};
+use crate::a2a_remote::{self, Fake};
 use crate::harness::{Agent, Broker, FILE, Kind, Settings, run, until};
 use crate::message::Message;
 use crate::outside::{Manner, Service};
@@ -259,8 +259,8 @@ async fn a_delivery_by_a2a_says_what_the_classifier_said_before_it() {
     let service = Service::start(Manner::Says(attack())).await;
     let before = [("HANDOFFD_SAFETY__CLASSIFIER__WHEN", "before")];
     asked_after(&service.url, &before, async |broker: &Broker| {
-        let fake = Fake::start("JSONRPC", a2a_out::Manner::Task("WORKING")).await;
-        let sender = a2a_out::pair(broker, &fake).await;
+        let fake = Fake::start("JSONRPC", a2a_remote::Manner::Task("WORKING")).await;
+        let sender = a2a_remote::pair(broker, &fake).await;
         let block = told(broker, &fake, &sender).await;
         assert!(block.contains(LINE), "{block}");
     })
@@ -268,8 +268,8 @@ async fn a_delivery_by_a2a_says_what_the_classifier_said_before_it() {
     let gate = Arc::new(Semaphore::new(0));
     let slow = Service::start(Manner::Waits(gate, attack())).await;
     asked_after(&slow.url, &[], async |broker: &Broker| {
-        let fake = Fake::start("JSONRPC", a2a_out::Manner::Task("WORKING")).await;
-        let sender = a2a_out::pair(broker, &fake).await;
+        let fake = Fake::start("JSONRPC", a2a_remote::Manner::Task("WORKING")).await;
+        let sender = a2a_remote::pair(broker, &fake).await;
         let block = told(broker, &fake, &sender).await;
         assert!(!block.contains("SECOND OPINION"), "it has not answered yet: {block}");
     })

@@ -120,6 +120,11 @@ const ROOMS: &[Room] = &[
     ),
     room("feed", 4, "events as they are told to the outside, over the store"),
     room("trace", 5, "a task's trace as one stream, and its evidence recomputed on the way"),
+    room(
+        "administration",
+        6,
+        "changes of agents, keys, caps, contracts, schemas and subscriptions: checked, then a command to the ledger",
+    ),
     room("dead_letters", 6, "decisions of people on dead letters, one or many, through intake"),
     room("inbox", 6, "claims of pull receivers, each made ready and leased by the ledger"),
     room(
@@ -233,6 +238,7 @@ const ROOMS: &[Room] = &[
         "doors",
         8,
         &[
+            "administration",
             "domain",
             "clock",
             "evidence",

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 const MISMATCHES: usize = 0;
 
 /// Functions of a route with more than [`LONGEST`] lines.
-const LONG_HANDLERS: usize = 13;
+const LONG_HANDLERS: usize = 0;
 
 /// The lines that the function of a route may have, from its signature to its closing brace.
 const LONGEST: usize = 40;
@@ -26,11 +26,10 @@ const READ_ROLES: [&str; 3] = [
 ];
 
 /// Files of doors that name the ledger's commands. A file that makes a command decides: it has a use case in it.
-const USE_CASES: usize = 8;
+const USE_CASES: usize = 0;
 
-/// Lines of doors that run the safety scan: for the marks of a prompt, and for an agent's words in a door's answer. Neither
-/// refuses anything.
-const SCANS: usize = 2;
+/// Lines of doors that run the safety scan.
+const SCANS: usize = 0;
 
 /// The folders of doors: each translates a request into a use case of the broker, and the answer back.
 const DOORS: [&str; 3] = ["src/http", "src/doors", "src/console"];

@@ -190,7 +190,7 @@ pub async fn f4_6_a_pod_beside_a_service_of_its_name_starts(site: Arc<Site>) {
     Broker::start(&site, &links).await.stop().await;
     let (code, said) = refused(&site, &[("HANDOFFD_PORT", "8080")]).await;
     assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("HANDOFFD_PORT is no setting"), "{said}");
+    assert!(said.contains("HANDOFFD_PORT is not a setting"), "{said}");
     // One line says what was ignored; this start ends at another setting, and says both.
     let more = [("HANDOFFD_EGRESS_ALLOW", "10.0.0.0/99"), ("HANDOFFD_LOG__FILTER", "info")];
     let unusable = [&links[..], &more].concat();

@@ -38,6 +38,7 @@ mod dry_run;
 mod earlier;
 mod groups;
 mod guarded;
+pub mod matching;
 mod opinion;
 pub mod policies;
 pub mod questions;
@@ -73,34 +74,9 @@ const INLINE_LIMIT: usize = 16 * 1024;
 #[derive(Debug)]
 pub enum Answer {
     /// Committed, now or before.
-    Submitted {
-        /// The handoff's current row.
-        handoff: Box<Handoff>,
-        /// Its record, where this call committed the handoff.
-        record: Option<LoggedRecord>,
-        /// Whether an earlier call committed the handoff.
-        replayed: bool,
-        /// Whether it is another message's handoff, whose present status is the answer.
-        repeated: bool,
-        /// The contract that rules its edge.
-        contract: Option<Arc<CompiledContract>>,
-        /// A watch from before the commit, with [`Request::awaited`].
-        watch: Option<HandoffWatch>,
-        /// Fields that the broker accepts without full effect.
-        warnings: Vec<Warning>,
-    },
+    Submitted(SubmittedHandoff),
     /// Committed to many, now or before.
-    Group {
-        group: Box<Group>,
-        /// Its handoffs in the list's order; of a replay the first alone.
-        handoffs: Vec<Handoff>,
-        /// The record of the first, where this call committed the group.
-        record: Option<LoggedRecord>,
-        /// Whether an earlier call committed the group.
-        replayed: bool,
-        /// Fields that the broker accepts without full effect.
-        warnings: Vec<Warning>,
-    },
+    Group(SubmittedGroup),
     /// Refused, and the refusal recorded.
     Refused {
         /// Every failure that the gate found, in the order of its stages.
@@ -114,6 +90,39 @@ pub enum Answer {
     },
     /// The body is not JSON; the refusal is recorded.
     Malformed(Failure),
+}
+
+/// A handoff that this call or an earlier one committed.
+#[derive(Debug)]
+pub struct SubmittedHandoff {
+    /// Its current row.
+    pub handoff: Box<Handoff>,
+    /// Its record, where this call committed the handoff.
+    pub record: Option<LoggedRecord>,
+    /// Whether an earlier call committed the handoff.
+    pub replayed: bool,
+    /// Whether it is another message's handoff, whose present status is the answer.
+    pub repeated: bool,
+    /// The contract that rules its edge.
+    pub contract: Option<Arc<CompiledContract>>,
+    /// A watch from before the commit, with [`Request::awaited`].
+    pub watch: Option<HandoffWatch>,
+    /// Fields that the broker accepts without full effect.
+    pub warnings: Vec<Warning>,
+}
+
+/// A message to several receivers that this call or an earlier one committed.
+#[derive(Debug)]
+pub struct SubmittedGroup {
+    pub group: Box<Group>,
+    /// Its handoffs in the list's order; of a replay the first alone.
+    pub handoffs: Vec<Handoff>,
+    /// The record of the first, where this call committed the group.
+    pub record: Option<LoggedRecord>,
+    /// Whether an earlier call committed the group.
+    pub replayed: bool,
+    /// Fields that the broker accepts without full effect.
+    pub warnings: Vec<Warning>,
 }
 
 /// Reasons for which a request is neither committed nor refused by the gate.
@@ -389,7 +398,7 @@ fn redacted(verdict: GateVerdict, policy: &RedactionPolicy) -> GateVerdict {
 }
 
 /// Runs work on a large text on a thread of its own.
-async fn heavy<T: Send + 'static>(
+pub(crate) async fn heavy<T: Send + 'static>(
     size: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, LedgerError> {

@@ -33,7 +33,7 @@ const MAX_TOKEN: usize = 16 * 1024;
 /// Why a token names no caller. Says nothing of the token itself.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenFault {
-    #[error("the token is no signed JWT of a supported algorithm")]
+    #[error("the token is not a signed JWT of a supported algorithm")]
     Malformed,
     #[error("the issuer publishes no key of the token's key id")]
     UnknownKey,
@@ -266,14 +266,14 @@ fn check_types(claims: &Map<String, Value>) -> Result<(), TokenFault> {
     let is_time =
         |value: &Value| value.as_f64().is_some_and(|time| (0.0..MOST_SECONDS).contains(&time));
     for (name, why, fits) in [
-        ("iss", "is no text", &Value::is_string as &dyn Fn(&Value) -> bool),
-        ("sub", "is no text", &Value::is_string),
-        ("jti", "is no text", &Value::is_string),
-        ("scope", "is no text", &Value::is_string),
+        ("iss", "is not a text", &Value::is_string as &dyn Fn(&Value) -> bool),
+        ("sub", "is not a text", &Value::is_string),
+        ("jti", "is not a text", &Value::is_string),
+        ("scope", "is not a text", &Value::is_string),
         ("aud", "is neither a text nor a list of texts", &is_audience),
-        ("exp", "is no time in seconds", &is_time),
-        ("nbf", "is no time in seconds", &is_time),
-        ("iat", "is no time in seconds", &is_time),
+        ("exp", "is not a time in seconds", &is_time),
+        ("nbf", "is not a time in seconds", &is_time),
+        ("iat", "is not a time in seconds", &is_time),
     ] {
         if claims.get(name).is_some_and(|value| !fits(value)) {
             return Err(TokenFault::Claim(name, why));

@@ -1,5 +1,6 @@
 //! The work of handoffd: intake, ledger, dispatch, recovery, erasure, archive, witness.
 
+pub mod administration;
 pub mod archive;
 pub mod attention;
 pub mod audit;

@@ -4,6 +4,7 @@
 //! of their tenant. A key of role `operator-metadata` sees everything but contents.
 
 use crate::directory::Principal;
+use handoffd_core::domain::group::{Group, branch_id};
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{AgentId, HandoffId, TaskId};
 use handoffd_core::domain::task::Task;
@@ -173,6 +174,26 @@ impl<'a> Reader<'a> {
     pub async fn find_handoff(self, store: &dyn Store, id: HandoffId) -> Result<Option<Handoff>> {
         let handoff = store.find_handoff(&(self.principal.tenant.clone(), id)).await?;
         Ok(handoff.filter(|handoff| self.sees(handoff)))
+    }
+
+    /// A handoff to several receivers that is in view of its sender and of people, with its task.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn find_group(
+        self,
+        store: &dyn Store,
+        id: HandoffId,
+    ) -> Result<Option<(TaskId, Group)>> {
+        let tenant = &self.principal.tenant;
+        let first = store.find_handoff(&(tenant.clone(), branch_id(id, 0))).await?;
+        let is_own = |first: &Handoff| {
+            first.branch().is_some_and(|place| place.id == id) && self.sees_agent(&first.source)
+        };
+        let Some(first) = first.filter(is_own) else { return Ok(None) };
+        let task = store.find_task(&(tenant.clone(), first.task_id)).await?;
+        let group = task.and_then(|task| task.course.group(id).cloned());
+        Ok(group.map(|group| (first.task_id, group)))
     }
 
     /// A task that is in view: of an agent, a task that it holds, or on which it ever sent or received a handoff.

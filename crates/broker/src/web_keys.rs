@@ -26,7 +26,7 @@ pub const ALGORITHMS: [Algorithm; 9] = [
 /// Why this is no set, or why none of its keys can be read.
 pub fn key_set(set: &Value) -> Result<JwkSet, String> {
     let given = set.get("keys").and_then(Value::as_array);
-    let given = given.ok_or_else(|| "it is no key set: it has no list `keys`".to_owned())?;
+    let given = given.ok_or_else(|| "it is not a key set: it has no list `keys`".to_owned())?;
     let (mut keys, mut why) = (Vec::new(), None);
     for (place, key) in given.iter().enumerate() {
         if let Ok(key) = Jwk::deserialize(key) {

@@ -96,7 +96,7 @@ fn options() -> Result<Options, Failure> {
                     "user-turn" => FieldClass::UserTurn,
                     "task" => FieldClass::Task,
                     "data" => FieldClass::Data,
-                    other => return Err(format!("{other} is no class of fields").into()),
+                    other => return Err(format!("{other} is not a class of fields").into()),
                 };
             }
             "--show" => show = value()?.parse()?,

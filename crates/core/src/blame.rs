@@ -30,7 +30,7 @@ pub enum PointerError {
     Tilde,
     /// The pointer leads to a member stored apart from the message.
     #[error(
-        "checkpoints and personal data are kept apart from the message: nobody is blamed for them"
+        "checkpoints and personal data are kept apart from the message: no agent is blamed for them"
     )]
     Apart,
 }

@@ -156,7 +156,7 @@ def test_variables_of_the_package_do_not_end_the_broker() -> None:
     given = {"HANDOFFD_BINARY": str(binary()), "HANDOFFD_AGENT_ID": "legal", "HANDOFFD_SIGNING_SECRET": "hss_x"}
     env = {"PATH": os.environ["PATH"], "HANDOFFD_DATA_DIR": "/nonexistent/handoffd-data", **given}
     done = subprocess.run([sys.executable, "-m", "handoffd", "verify"], env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 3 and "is no setting" not in done.stderr, done.stderr
+    assert done.returncode == 3 and "is not a setting" not in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("shadowed", ["cryptography", "opentelemetry"])

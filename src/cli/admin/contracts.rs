@@ -198,7 +198,7 @@ mod tests {
         for (file, part) in [
             ("a: [", "line"),
             ("source: a", "no `id`"),
-            ("id: ..\nversion: 1.0.0", "is no contract"),
+            ("id: ..\nversion: 1.0.0", "is not a possible contract"),
         ] {
             let why = put(&RESOURCE.actions[2], &given(&[("FILE", file)])).unwrap_err();
             assert!(why.contains(part), "{why}");

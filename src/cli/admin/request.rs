@@ -29,9 +29,9 @@ pub(super) fn plain(action: &Action, given: &ArgValues) -> Result<Request, Strin
     for arg in action.args.iter().filter(|arg| arg.goes == ArgTarget::Whole) {
         if let Some(text) = given.one(arg.name) {
             let value: Value = serde_json::from_str(text)
-                .map_err(|err| format!("--{} is no JSON: {err}", arg.name))?;
+                .map_err(|err| format!("--{} is not JSON: {err}", arg.name))?;
             if !value.is_object() {
-                return Err(format!("--{} is no JSON object", arg.name));
+                return Err(format!("--{} is not a JSON object", arg.name));
             }
             body = Some(value);
         }
@@ -97,7 +97,11 @@ pub(super) fn path<'a>(
         // A URL has no such segments: they would lead to another resource.
         match said(name) {
             Some(text) if !matches!(text, "" | "." | "..") => Ok(text.to_owned()),
-            text => Err(format!("`{}` is no {}", text.unwrap_or_default(), name.to_lowercase())),
+            text => Err(format!(
+                "`{}` is not a possible {}",
+                text.unwrap_or_default(),
+                name.to_lowercase()
+            )),
         }
     };
     template.trim_start_matches('/').split('/').map(segment).collect()
@@ -182,9 +186,9 @@ mod tests {
     fn what_cannot_be_sent_is_told_apart() {
         for thing in ["", ".", ".."] {
             let why = plain(&ACTION, &given(&[("THING", thing)])).unwrap_err();
-            assert!(why.contains("is no thing"), "{why}");
+            assert!(why.contains("is not a possible thing"), "{why}");
         }
-        for (file, part) in [("{", "no JSON"), ("[]", "no JSON object")] {
+        for (file, part) in [("{", "is not JSON"), ("[]", "is not a JSON object")] {
             let why = plain(&ACTION, &given(&[("THING", "x"), ("file", file)])).unwrap_err();
             assert!(why.contains(part), "{why}");
         }

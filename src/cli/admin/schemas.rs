@@ -108,7 +108,7 @@ pub(super) const RESOURCE: Resource = Resource {
 fn plan(action: &Action, given: &ArgValues) -> Result<Request, String> {
     let text = given.one("FILE").unwrap_or_default();
     let schema: Value =
-        serde_json::from_str(text).map_err(|err| format!("the file is no JSON: {err}"))?;
+        serde_json::from_str(text).map_err(|err| format!("the file is not JSON: {err}"))?;
     let mut body = json!({ "schema": schema });
     for (said, name) in [("migration", "migration"), ("as-version", "version")] {
         if let Some(words) = given.one(said) {
@@ -144,6 +144,6 @@ mod tests {
         assert_eq!(compare.body, Some(Body::Json(json!({ "schema": {}, "version": "2.0.0" }))));
         let why =
             plan(&RESOURCE.actions[4], &given(&[("SCHEMA", "x"), ("FILE", "{")])).unwrap_err();
-        assert!(why.contains("no JSON"), "{why}");
+        assert!(why.contains("is not JSON"), "{why}");
     }
 }

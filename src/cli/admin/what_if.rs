@@ -142,7 +142,7 @@ fn safety(action: &Action, given: &ArgValues) -> Result<Request, String> {
 
 fn json_of(given: &ArgValues, name: &str) -> Result<Option<Value>, String> {
     let read =
-        |text: &str| serde_json::from_str(text).map_err(|err| format!("{name} is no JSON: {err}"));
+        |text: &str| serde_json::from_str(text).map_err(|err| format!("{name} is not JSON: {err}"));
     given.one(name).map(read).transpose()
 }
 
@@ -198,6 +198,6 @@ mod tests {
             Ok(json!({ "candidate": { "safety": { "mode": "observe", "exceptions": [] } } }))
         );
         assert!(body(2, &[]).unwrap_err().contains("--mode"));
-        assert!(body(2, &[("rules", "{")]).unwrap_err().contains("no JSON"));
+        assert!(body(2, &[("rules", "{")]).unwrap_err().contains("is not JSON"));
     }
 }

@@ -9,7 +9,6 @@ use super::super::front::{ApiAnswer, ApiRequest, CallerHeaders, FrontDoor};
 use super::error::{A2aError, ErrorKind, Refused, unread};
 use super::task::{Shown, Standing};
 use super::{EXTENSION, EXTENSIONS_HEADER, VERSION, VERSION_HEADER};
-use crate::doors::words::are_harmless;
 use crate::http::Api;
 use crate::http::problem::Problem;
 use handoffd_broker::directory::{Agents, Principal};
@@ -119,7 +118,7 @@ impl Call {
             successor = found.ok().map(|answer| answer.json);
         }
         let mut standing = Standing { view, successor };
-        standing.withhold_reasons(|words| are_harmless(&self.api, words));
+        standing.withhold_reasons(|words| self.api.intake.is_harmless(words));
         Ok(standing)
     }
 

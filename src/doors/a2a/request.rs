@@ -200,7 +200,7 @@ impl ListTasksRequest {
             None | Some("" | "TASK_STATE_UNSPECIFIED") => Ok(None),
             Some(name) => serde_json::from_value(name.into())
                 .map(Some)
-                .map_err(|_| A2aError::invalid("status", "is no state of a task here")),
+                .map_err(|_| A2aError::invalid("status", "is not a state of a task here")),
         }
     }
 }

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use super::super::front::{ApiAnswer, ApiRequest, CallerHeaders, FrontDoor};
 use super::super::message::Ids;
 use super::super::submission::{Committed, Refusal, Submission, may_be_known, refuse_another};
-use super::super::words::are_harmless;
 use super::request::{HandoffRequest, uuid_of};
 use super::result::Standing;
 use super::router::{SpecialistQuery, available, choose, matching};
@@ -305,7 +304,7 @@ impl Call {
 
     /// The result of a handoff for the client, and its receiver's name.
     pub(super) fn told(&self, standing: &Standing) -> Value {
-        let harmless = |words: &str| are_harmless(&self.api, words);
+        let harmless = |words: &str| self.api.intake.is_harmless(words);
         standing.result(self.name_of(standing.receiver()), &self.api.now().rfc3339(), harmless)
     }
 }

@@ -178,7 +178,7 @@ fn advice(code: Code) -> &'static str {
         Code::StaleLease => {
             "You do not hold this handoff any more: stop working on it, and call take_next."
         }
-        Code::Conflict => "Read how it stands with get_handoff before you go on.",
+        Code::Conflict => "Read its status with get_handoff before you go on.",
         Code::NotFound => "Check the id: it is one that an earlier answer gave.",
         Code::MaxIterations => {
             "The handoff allows fewer rounds: fail it, or say iterations as they were within its limit."
@@ -264,7 +264,7 @@ pub(super) fn state(view: &Value) -> String {
         "COMPLETED" => format!("Handoff {id} is completed by {to}, without a result."),
         "NO_OP" => "You are the target: go on with the task yourself.".to_owned(),
         "DEAD_LETTERED" => format!(
-            "Handoff {id} is held for a person{because}: it reaches nobody before that. Do not send it again."
+            "Handoff {id} is held for a person{because}: no agent gets it before that. Do not send it again."
         ),
         "CANCELED" => format!("Handoff {id} is canceled{because}."),
         ended => format!(

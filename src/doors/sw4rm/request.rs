@@ -312,7 +312,7 @@ fn urgency(metadata: &Map<String, Value>, warnings: &mut Vec<Warning>) -> Option
     let said = metadata.get("urgency").filter(|said| !said.is_null())?;
     let found = said.as_str().and_then(priority_of);
     if found.is_none() {
-        let why = "is no urgency that the broker knows (low, normal, high, urgent); the handoff has the normal priority";
+        let why = "is not an urgency that the broker knows (low, normal, high, urgent); the handoff has the normal priority";
         warnings.push(Warning::new(WarningCode::WithoutEffect, "/metadata/urgency", why));
     }
     found

@@ -9,7 +9,7 @@ pub(super) fn limits(texts: &[String]) -> Result<[Option<CapLimit>; MAX_DEFAULTS
     let mut limits = BTreeMap::new();
     for text in texts {
         let (window, amount) = text.split_once('=').ok_or_else(|| {
-            format!("{text:?} is no cap such as P1D=100.00 or P1D=2000000 tokens")
+            format!("{text:?} is not a cap such as P1D=100.00 or P1D=2000000 tokens")
         })?;
         let window: Window = window.trim().parse().map_err(|err| format!("{text:?}: {err}"))?;
         let limit = limits.entry(window).or_insert(CapLimit { window, usd: None, tokens: None });

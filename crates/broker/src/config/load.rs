@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
+use super::readers::http_url;
 use super::{
     ClassifierWhen, Compressor, Config, ConfigError, DEFAULTS, FailureMode, Outsider, Safety,
-    SafetyException, SafetyMode, caps, http_url, kubernetes,
+    SafetyException, SafetyMode, caps, kubernetes,
 };
 use handoffd_core::domain::ids::{AgentId, TenantId};
 use handoffd_core::domain::policy::CLASSIFIER;
@@ -84,7 +85,7 @@ impl Config {
             };
             if known.get::<config::Value>(&key).is_err() && !FORMER.contains(&key.as_str()) {
                 let mut why = format!(
-                    "{name} is no setting (see config/default.toml; HANDOFFD_<SECTION>__<KEY>)"
+                    "{name} is not a setting (see config/default.toml; HANDOFFD_<SECTION>__<KEY>)"
                 );
                 if kubernetes::may_be_link_of_another(&name) {
                     why.push_str(SERVICE_LINKS);
@@ -277,7 +278,7 @@ impl Config {
             .find(|field| !field.starts_with('/'))
         {
             return Err(ConfigError(format!(
-                "safety.exceptions: the field {field:?} is no JSON pointer such as /currentState"
+                "safety.exceptions: the field {field:?} is not a JSON pointer such as /currentState"
             )));
         }
         Ok(())
@@ -406,7 +407,7 @@ impl Config {
         let unknown = |one: &&str| !one.contains(['=', '[']) && one.parse::<LevelFilter>().is_err();
         if let Some(word) = filter.split(',').find(unknown) {
             return Err(ConfigError(format!(
-                "log.filter: {word:?} is no level (off, error, warn, info, debug, trace); a target \
+                "log.filter: {word:?} is not a level (off, error, warn, info, debug, trace); a target \
                  has one, as in handoffd=debug"
             )));
         }

@@ -6,26 +6,33 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use handoffd_core::domain::cap::Defaults;
 use handoffd_core::domain::credential::SecretPolicy;
 use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
-use handoffd_core::domain::policy::Orders;
 use handoffd_core::domain::redaction::RedactionPolicy;
-use handoffd_core::domain::residency::{self, Region, ResidencyPolicy};
-use handoffd_core::domain::strategy::StrategyShares;
+use handoffd_core::domain::residency::Region;
 use handoffd_core::domain::window::{BinaryPolicy, ContextPolicy, ContextSettings};
 
 mod caps;
+mod doors;
 mod kubernetes;
 mod load;
 mod numbers;
+mod readers;
+mod residency;
+mod safety;
 #[cfg(test)]
 mod tests;
 mod transports;
 
+pub use doors::{A2aDoor, Doors, JazzDoor, McpDoor, OAuth, RepeatedMessage, Sw4rmDoor};
+use readers::{list, maybe_address, maybe_folder, maybe_region, maybe_url, moment};
+pub use residency::{Outsider, Residency};
+pub use safety::{
+    Classifier, ClassifierAsk, ClassifierStyle, ClassifierWhen, FailureMode, Safety,
+    SafetyException, SafetyMode,
+};
 pub use transports::{
     AmqpIntake, AmqpTransport, NatsIntake, NatsTransport, RedisIntake, RedisTransport, RoleQueues,
     SqsIntake, SqsTransport, Transports,
@@ -118,79 +125,6 @@ pub enum SecureCookie {
     Always,
     /// In no case.
     Never,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Doors {
-    pub mcp: McpDoor,
-    pub a2a: A2aDoor,
-    pub sw4rm: Sw4rmDoor,
-    pub jazz: JazzDoor,
-}
-
-/// `[doors.sw4rm]`.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config/default.toml documents every key")]
-pub struct Sw4rmDoor {
-    pub enabled: bool,
-}
-
-/// `[doors.jazz]`.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config/default.toml documents every key")]
-pub struct JazzDoor {
-    pub enabled: bool,
-    pub strategies: StrategyShares,
-}
-
-/// `[doors.a2a]`.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config/default.toml documents every key")]
-pub struct A2aDoor {
-    pub enabled: bool,
-    pub default_agent: String,
-    pub public_tenant: String,
-    pub repeated_message: RepeatedMessage,
-    pub card_max_age_s: u64,
-    pub poll_ms: u64,
-    pub poll_max_ms: u64,
-    pub silence_ms: u64,
-}
-
-/// How the A2A door takes a message whose id its sender used before (`doors.a2a.repeated_message`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RepeatedMessage {
-    /// The door answers with the first message's task; another content under the id is refused.
-    SameTask,
-    /// The door makes a new task of each message.
-    NewTask,
-}
-
-/// `[doors.mcp]`.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct McpDoor {
-    pub enabled: bool,
-    pub oauth: OAuth,
-}
-
-/// `[doors.mcp.oauth]`.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config/default.toml documents every key")]
-pub struct OAuth {
-    pub issuer: String,
-    pub jwks_url: String,
-    pub audience: String,
-    pub tenant: String,
-    pub agent_claim: String,
-    pub scope: String,
-    pub leeway_s: u64,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -401,123 +335,6 @@ pub enum FanOut {
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Safety {
-    pub mode: SafetyMode,
-    pub orders: Orders,
-    pub exceptions: Vec<SafetyException>,
-    pub classifier: Classifier,
-}
-
-/// The effect of a safety finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SafetyMode {
-    /// The handoff is refused.
-    Enforce,
-    /// The finding is recorded, and the handoff passes.
-    Observe,
-    /// The finding is ignored.
-    Allow,
-}
-
-/// An entry of `safety.exceptions`.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SafetyException {
-    pub mode: SafetyMode,
-    pub tenant: Option<TenantId>,
-    pub agent: Option<AgentId>,
-    pub to: Option<AgentId>,
-    pub field: Option<String>,
-    #[serde(default)]
-    pub rules: Vec<String>,
-    pub orders: Option<Orders>,
-    #[serde(default, deserialize_with = "moment")]
-    pub until: Option<Micros>,
-}
-
-/// The messages that the classifier is asked about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ClassifierAsk {
-    /// All that passed the rules.
-    All,
-    /// Those that a rule marked.
-    Marked,
-}
-
-/// When the classifier is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ClassifierWhen {
-    /// The broker asks before the commit, and the sender waits for the answer.
-    Before,
-    /// The broker asks after the commit about messages that the answer cannot refuse.
-    After,
-}
-
-/// `[safety.classifier]`.
-#[derive(Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Classifier {
-    pub url: String,
-    pub style: ClassifierStyle,
-    pub api_key: String,
-    pub model: String,
-    pub timeout_ms: u64,
-    pub failure_mode: FailureMode,
-    pub threshold: f64,
-    pub max_bytes: usize,
-    pub ask: ClassifierAsk,
-    pub when: ClassifierWhen,
-    #[serde(deserialize_with = "maybe_region")]
-    pub region: Option<Region>,
-    pub transfer_basis: String,
-}
-
-impl std::fmt::Debug for Classifier {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Address and key may hold secrets.
-        f.debug_struct("Classifier").field("style", &self.style).finish_non_exhaustive()
-    }
-}
-
-/// Protocol of a classifier.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ClassifierStyle {
-    /// The broker's own request and answer.
-    Handoffd,
-    /// A moderation endpoint after OpenAI.
-    OpenaiModeration,
-    /// A chat endpoint after OpenAI.
-    OpenaiChat,
-}
-
-impl ClassifierStyle {
-    /// The name in the settings.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Handoffd => "handoffd",
-            Self::OpenaiModeration => "openai-moderation",
-            Self::OpenaiChat => "openai-chat",
-        }
-    }
-}
-
-/// The effect of a classifier that does not answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FailureMode {
-    /// The handoff passes.
-    Open,
-    /// The handoff is refused with 503, and nothing is written.
-    Closed,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Routing {
     pub matcher: Matcher,
 }
@@ -685,102 +502,6 @@ pub struct Retention {
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Residency {
-    #[serde(deserialize_with = "maybe_region")]
-    pub region: Option<Region>,
-    pub policy: ResidencyPolicy,
-    #[serde(deserialize_with = "maybe_region")]
-    pub archive_region: Option<Region>,
-    pub archive_transfer_basis: String,
-}
-
-impl Residency {
-    /// The broker's region, and its policy.
-    #[must_use]
-    pub const fn rules(&self) -> residency::ResidencyRules {
-        residency::ResidencyRules { region: self.region, policy: self.policy }
-    }
-
-    /// The crossing of contents that move to an archive in another region.
-    #[must_use]
-    pub fn archive_crossing(&self) -> Option<residency::Crossing> {
-        let (region, basis) = (self.archive_region, &self.archive_transfer_basis);
-        self.crossing(residency::CrossingParty::Receiver, region, basis)
-    }
-
-    fn crossing(
-        &self,
-        party: residency::CrossingParty,
-        region: Option<Region>,
-        basis: &str,
-    ) -> Option<residency::Crossing> {
-        self.rules().crossing(party, region, Some(basis).filter(|basis| !basis.is_empty()))
-    }
-}
-
-/// A service outside that the broker shows texts to.
-#[derive(Debug)]
-pub struct Outsider {
-    /// The section of its settings.
-    pub section: &'static str,
-    pub transfer_basis: String,
-    /// The transfer of data by which it is asked, where it is in another region.
-    pub crossing: Option<residency::Crossing>,
-}
-
-impl Config {
-    /// The crossing of texts that go to the classifier.
-    #[must_use]
-    pub fn classifier_crossing(&self) -> Option<residency::Crossing> {
-        let Classifier { region, transfer_basis, .. } = &self.safety.classifier;
-        self.residency.crossing(residency::CrossingParty::Classifier, *region, transfer_basis)
-    }
-
-    /// The crossing of turns that go to the model that condenses them.
-    #[must_use]
-    pub fn model_crossing(&self) -> Option<residency::Crossing> {
-        let ContextModel { region, transfer_basis, .. } = &self.context.model;
-        self.residency.crossing(residency::CrossingParty::Model, *region, transfer_basis)
-    }
-
-    /// The services that the settings name and that are asked, and the archive.
-    #[must_use]
-    pub fn outsiders(&self) -> Vec<Outsider> {
-        let (classifier, model) = (&self.safety.classifier, &self.context.model);
-        let matcher = &self.routing.matcher;
-        let to_matcher = self.residency.crossing(
-            residency::CrossingParty::Model,
-            matcher.region,
-            &matcher.transfer_basis,
-        );
-        let asks_model = self.context.compressor == Compressor::Model;
-        let of = |is_asked: bool, section, basis: &str, crossing| {
-            is_asked.then(|| Outsider { section, transfer_basis: basis.to_owned(), crossing })
-        };
-        [
-            of(
-                true,
-                "residency.archive",
-                &self.residency.archive_transfer_basis,
-                self.residency.archive_crossing(),
-            ),
-            of(
-                !classifier.url.is_empty(),
-                "safety.classifier.",
-                &classifier.transfer_basis,
-                self.classifier_crossing(),
-            ),
-            of(asks_model, "context.model.", &model.transfer_basis, self.model_crossing()),
-            of(!matcher.url.is_empty(), "routing.matcher.", &matcher.transfer_basis, to_matcher),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
-    }
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Log {
     pub filter: String,
     pub format: LogFormat,
@@ -794,75 +515,4 @@ pub enum LogFormat {
     Json,
     /// Plain text for terminals.
     Text,
-}
-
-/// A list, or as the environment gives it: separated by commas.
-fn list<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Either {
-        Text(String),
-        List(Vec<String>),
-    }
-    Ok(match Either::deserialize(from)? {
-        Either::List(list) => list,
-        Either::Text(text) => text
-            .split(',')
-            .map(str::trim)
-            .filter(|item| !item.is_empty())
-            .map(str::to_owned)
-            .collect(),
-    })
-}
-
-/// An instant in RFC 3339, e.g. `2026-12-31T00:00:00Z`.
-fn moment<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Micros>, D::Error> {
-    let text = String::deserialize(from)?;
-    let at = OffsetDateTime::parse(&text, &Rfc3339).map_err(|_| {
-        serde::de::Error::custom(format!("'{text}' is not an instant such as 2026-12-31T00:00:00Z"))
-    })?;
-    Ok(Some(Micros(i64::try_from(at.unix_timestamp_nanos() / 1_000).unwrap_or(i64::MAX))))
-}
-
-fn maybe_region<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Region>, D::Error> {
-    let text = String::deserialize(from)?;
-    if text.is_empty() {
-        return Ok(None);
-    }
-    text.parse().map(Some).map_err(serde::de::Error::custom)
-}
-
-fn maybe_folder<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
-    let text = String::deserialize(from)?;
-    Ok((!text.is_empty()).then(|| PathBuf::from(text)))
-}
-
-/// Parses an absolute URL of HTTP.
-fn http_url(text: &str) -> Option<url::Url> {
-    let url = url::Url::parse(text).ok();
-    url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
-}
-
-fn maybe_url<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<url::Url>, D::Error> {
-    let text = String::deserialize(from)?;
-    if text.is_empty() {
-        return Ok(None);
-    }
-    http_url(&text).map(Some).ok_or_else(|| {
-        serde::de::Error::custom(format!(
-            "'{text}' is not a URL such as https://handoff.example.com"
-        ))
-    })
-}
-
-fn maybe_address<'de, D: serde::Deserializer<'de>>(
-    from: D,
-) -> Result<Option<SocketAddr>, D::Error> {
-    let text = String::deserialize(from)?;
-    if text.is_empty() {
-        return Ok(None);
-    }
-    text.parse().map(Some).map_err(|_| {
-        serde::de::Error::custom(format!("'{text}' is not an address such as 127.0.0.1:9090"))
-    })
 }

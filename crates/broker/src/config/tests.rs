@@ -43,7 +43,7 @@ fn an_error_names_the_key() {
         ("HANDOFFD_LEDGER__BATCH", "0", "ledger.batch"),
         ("HANDOFFD_REDACTION__POINTERS", "/a/ssn, b", "redaction.pointers"),
         ("HANDOFFD_BUDGET__TENANT_CAPS", "P1D=100,P1D=1", "budget.tenant_caps: two caps for P1D"),
-        ("HANDOFFD_BUDGET__AGENT_CAPS", "P1D", "budget.agent_caps: \"P1D\" is no cap"),
+        ("HANDOFFD_BUDGET__AGENT_CAPS", "P1D", "budget.agent_caps: \"P1D\" is not a cap"),
         ("HANDOFFD_BUDGET__AGENT_CAPS", "P1Y=3", "such as PT1H, P1D or P7D"),
         ("HANDOFFD_BUDGET__AGENT_CAPS", "P1D=1 tokens,P1D=2 tokens", "two caps for P1D"),
         ("HANDOFFD_BUDGET__AGENT_CAPS", "P1D=1.5 tokens", "tokens are a whole number"),
@@ -232,7 +232,7 @@ fn f4_6_what_kubernetes_sets_beside_a_service_is_ignored_and_all_else_unknown_is
     assert_eq!(config.server.listen.to_string(), "127.0.0.1:8080");
     for (name, value) in [("HANDOFFD_PORT", "9000"), ("HANDOFFD_PROT", "tcp://10.96.0.17:8080")] {
         let said = load(&[(name, value)]).unwrap_err().to_string();
-        assert!(said.contains(&format!("{name} is no setting")), "{said}");
+        assert!(said.contains(&format!("{name} is not a setting")), "{said}");
     }
     let said = load(&[("HANDOFFD_METRICS_SERVICE_HOST", "10.96.0.18")]).unwrap_err().to_string();
     assert!(said.contains("enableServiceLinks: false"), "{said}");

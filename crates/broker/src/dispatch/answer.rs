@@ -286,7 +286,7 @@ enum VerdictError {
     Empty,
     #[error("the body is not a JSON object")]
     NotJson,
-    #[error("the body has two verdicts (`status` or `accepted` stands twice)")]
+    #[error("the body has two verdicts (`status` or `accepted` is stated twice)")]
     Ambiguous,
     #[error("the body contains no verdict (`status` ACCEPTED or REJECTED, or boolean `accepted`)")]
     Silent,

@@ -3,7 +3,7 @@
 
 use std::slice;
 
-use super::{Answer, Intake, IntakeError};
+use super::{Answer, Intake, IntakeError, SubmittedGroup, SubmittedHandoff};
 use crate::directory::Principal;
 use crate::ledger::reply::LedgerError;
 use handoffd_core::domain::failure::{Code, Failure, primary};
@@ -48,14 +48,12 @@ impl Intake {
         let mut refused: &[Failure] = &[];
         let result = match answered {
             Ok(
-                Answer::Submitted { replayed: true, .. }
-                | Answer::Group { replayed: true, .. }
+                Answer::Submitted(SubmittedHandoff { replayed: true, .. })
+                | Answer::Group(SubmittedGroup { replayed: true, .. })
                 | Answer::Refused { replayed: true, .. },
             ) => "replayed",
-            Ok(Answer::Submitted { handoff, .. }) if handoff.status == HandoffStatus::NoOp => {
-                "no_op"
-            }
-            Ok(Answer::Submitted { .. } | Answer::Group { .. }) => "accepted",
+            Ok(Answer::Submitted(done)) if done.handoff.status == HandoffStatus::NoOp => "no_op",
+            Ok(Answer::Submitted(_) | Answer::Group(_)) => "accepted",
             Ok(Answer::Refused { failures, .. }) => {
                 refused = failures;
                 "refused"

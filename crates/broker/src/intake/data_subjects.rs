@@ -85,7 +85,7 @@ impl Intake {
             }
             (None, None) => return Ok(None),
         };
-        let why = "there is nothing under this id; the hold stands, and keeps what comes under it";
+        let why = "there is nothing under this id yet; the hold is placed, and keeps data that comes under it";
         Ok((!is_there).then(|| Warning::new(WarningCode::NothingHeld, pointer, why)))
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::draft::{Ruled, named, requires_checkpoint, ruling, submission_of};
-use super::{Answer, Intake, IntakeError, Request, actor};
+use super::{Answer, Intake, IntakeError, Request, SubmittedGroup, actor};
 use crate::directory::{Agents, Principal};
 use crate::ledger::Committed;
 use crate::ledger::command::Call;
@@ -44,7 +44,7 @@ impl Intake {
             Ok(Committed {
                 reply: SubmissionReply::Group { group, handoffs, replayed },
                 record,
-            }) => Ok(Answer::Group { group, handoffs, record, replayed, warnings }),
+            }) => Ok(Answer::Group(SubmittedGroup { group, handoffs, record, replayed, warnings })),
             Ok(Committed { reply, .. }) => {
                 let id = message.envelope().handoff_id;
                 self.refused(&principal.tenant, reply, Some(id)).await

@@ -72,7 +72,7 @@ impl Intake {
         let principal = Principal::by_signature(tenant, sender);
         let request = Request { arrived_at: Some(self.clock.now()), ..Request::default() };
         match self.submit(&principal, Body { bytes, guard: None }, request).await? {
-            Answer::Submitted { .. } | Answer::Group { .. } => Ok(None),
+            Answer::Submitted(_) | Answer::Group(_) => Ok(None),
             Answer::Refused { failures, undone, .. } => Err(Refusal::Recorded(failures, undone)),
             Answer::Malformed(failure) => Err(Refusal::Malformed(failure)),
         }

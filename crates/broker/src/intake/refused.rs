@@ -121,7 +121,7 @@ impl From<IntakeError> for Refusal {
 }
 
 /// A member of a request that does not fit.
-pub(super) fn misfit(pointer: &str, why: impl Into<String>) -> Failure {
+pub(crate) fn misfit(pointer: &str, why: impl Into<String>) -> Failure {
     Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, why)
 }
 

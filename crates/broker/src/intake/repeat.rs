@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Answer, Intake, IntakeError};
+use serde_json::Value;
+
+use super::{Answer, Intake, IntakeError, Refusal, SubmittedHandoff};
+use crate::archive::Contents;
 use crate::directory::Principal;
 use crate::ledger::reply::LedgerError;
 use handoffd_core::contract::enforce::CompiledContract;
@@ -17,6 +20,14 @@ const PAGE: i64 = 500;
 
 /// How often a use that was over may be renewed before its repeat is told so.
 pub(super) const RENEWALS: usize = 3;
+
+/// The place of a message's digest of the step that it is.
+const STEP_DIGEST: &str = "/extensions/handoffd/stepDigest";
+
+/// The digest of a message's step; a longer text is not one.
+fn step_digest(message: &Value) -> Option<&str> {
+    message.pointer(STEP_DIGEST)?.as_str().filter(|digest| digest.len() <= 100)
+}
 
 /// The first use of a dedupe value.
 pub(super) enum FirstUse {
@@ -90,7 +101,7 @@ impl Intake {
                 format!("another agent handed off with the same value of the dedupe key{named}");
             return Err(LedgerError::Conflict(why).into());
         }
-        Ok(Answer::Submitted {
+        Ok(Answer::Submitted(SubmittedHandoff {
             handoff,
             record: None,
             replayed: true,
@@ -98,6 +109,42 @@ impl Intake {
             contract,
             watch: None,
             warnings,
-        })
+        }))
+    }
+
+    /// The digest of the step that an SDK wrote into the message of a handoff, for its sender alone: by it a sender tells a step
+    /// that it repeats from another one of the same name.
+    ///
+    /// # Errors
+    /// When the store or the archive cannot be read.
+    pub async fn stored_step_digest(
+        &self,
+        principal: &Principal,
+        contents: &Contents,
+        id: HandoffId,
+    ) -> Result<Option<Box<str>>, Refusal> {
+        let handoff = self.store.find_handoff(&(principal.tenant.clone(), id)).await?;
+        let sent = handoff.filter(|handoff| principal.reader().is_sender(handoff));
+        let Some(content) = sent.and_then(|handoff| handoff.content_id) else { return Ok(None) };
+        let message = contents.find_json(&principal.tenant, content).await?;
+        Ok(message.as_ref().and_then(step_digest).map(Box::from))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_digest_of_a_step_is_a_short_text() {
+        let message =
+            |digest: Value| json!({ "extensions": { "handoffd": { "stepDigest": digest } } });
+        assert_eq!(step_digest(&message(json!("ab12"))), Some("ab12"));
+        for other in [json!("a".repeat(101)), json!(7), json!({ "a": 1 }), Value::Null] {
+            assert_eq!(step_digest(&message(other)), None);
+        }
+        assert_eq!(step_digest(&json!({})), None);
     }
 }

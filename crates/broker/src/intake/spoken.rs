@@ -16,7 +16,7 @@ use handoffd_core::domain::handoff::Handoff;
 use handoffd_core::domain::ids::{AgentId, Micros};
 use handoffd_core::domain::warning::Warning;
 use handoffd_core::gate::safety::policy::PolicyContext;
-use handoffd_core::gate::safety::{SafetyFinding, to_failure};
+use handoffd_core::gate::safety::{FieldClass, SafetyFinding, ScanReport, Scanner, to_failure};
 use handoffd_core::gate::unheld;
 
 /// Bounds of the words that agents say beside messages.
@@ -70,6 +70,14 @@ impl<'a> Addressed<'a> {
     }
 }
 
+/// Findings and marks of the safety scan in a document, by their places: a prompt fences these.
+#[must_use]
+pub fn marked(scanner: &Scanner, document: &Value) -> Vec<SafetyFinding> {
+    let ScanReport { mut findings, marks, .. } = scanner.report(document, &[], &mut |_, _| {});
+    findings.extend(marks);
+    findings
+}
+
 /// The refusal of a caller that is not the receiver.
 #[must_use]
 pub fn not_the_receiver() -> Refusal {
@@ -77,6 +85,13 @@ pub fn not_the_receiver() -> Refusal {
 }
 
 impl Intake {
+    /// Whether the safety rules neither refuse nor mark anything in these words, read as data of another agent.
+    #[must_use]
+    pub fn is_harmless(&self, words: &str) -> bool {
+        let report = self.gate.scanner.report_text(words, FieldClass::Data);
+        report.findings.is_empty() && report.marks.is_empty()
+    }
+
     /// Applies `redaction.secrets` to a document; returns the warnings.
     ///
     /// # Errors

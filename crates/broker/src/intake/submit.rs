@@ -9,7 +9,10 @@ use tracing::field::Empty;
 
 use super::draft::{Ruled, requires_checkpoint, submission_of};
 use super::repeat::{FirstUse, RENEWALS};
-use super::{Answer, Body, INLINE_LIMIT, Intake, IntakeError, Request, actor};
+use super::{
+    Answer, Body, INLINE_LIMIT, Intake, IntakeError, Request, SubmittedGroup, SubmittedHandoff,
+    actor,
+};
 use crate::directory::Principal;
 use crate::ledger::command::Call;
 use crate::ledger::commands::Submit;
@@ -130,7 +133,7 @@ impl Intake {
         match reply.map_err(LedgerError::from) {
             Ok(Committed { reply: SubmissionReply::Handoff { handoff, replayed }, record }) => {
                 let repeated = false;
-                Ok(Answer::Submitted {
+                Ok(Answer::Submitted(SubmittedHandoff {
                     handoff,
                     record,
                     replayed,
@@ -138,7 +141,7 @@ impl Intake {
                     contract,
                     watch,
                     warnings,
-                })
+                }))
             }
             Ok(Committed { reply, .. }) => {
                 let id = message.envelope().handoff_id;
@@ -200,18 +203,20 @@ impl Intake {
         id: Option<HandoffId>,
     ) -> Result<Answer, IntakeError> {
         match reply {
-            SubmissionReply::Handoff { handoff, replayed } => Ok(Answer::Submitted {
-                handoff,
-                record: None,
-                replayed,
-                repeated: false,
-                contract: None,
-                watch: None,
-                warnings: Vec::new(),
-            }),
+            SubmissionReply::Handoff { handoff, replayed } => {
+                Ok(Answer::Submitted(SubmittedHandoff {
+                    handoff,
+                    record: None,
+                    replayed,
+                    repeated: false,
+                    contract: None,
+                    watch: None,
+                    warnings: Vec::new(),
+                }))
+            }
             SubmissionReply::Group { group, handoffs, replayed } => {
                 let (record, warnings) = (None, Vec::new());
-                Ok(Answer::Group { group, handoffs, record, replayed, warnings })
+                Ok(Answer::Group(SubmittedGroup { group, handoffs, record, replayed, warnings }))
             }
             SubmissionReply::Refused { failures, dead_lettered, replayed, over, undone } => {
                 if let Some(over) = &over {

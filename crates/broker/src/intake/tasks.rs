@@ -48,7 +48,7 @@ impl Intake {
         let before = before.ok_or(Refusal::NotFound("task"))?;
         let mut warnings = self.redact_words(&mut members)?;
         if before.status == TaskStatus::Completed && !members.is_empty() {
-            let why = "the task is COMPLETED already: nothing of what this says is kept";
+            let why = "the task is COMPLETED already: these words are not kept";
             warnings.push(Warning::new(WarningCode::WithoutEffect, "", why));
         }
         let now = self.clock.now();

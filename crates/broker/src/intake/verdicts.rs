@@ -134,7 +134,7 @@ impl Intake {
         if before.as_ref().and_then(Value::as_object) == Some(members) {
             return Ok(None);
         }
-        let why = format!("the handoff is {kind} already: nothing of what this says is kept");
+        let why = format!("the handoff is {kind} already: these words are not kept");
         Ok(Some(without_effect("", &why)))
     }
 
@@ -151,7 +151,7 @@ impl Intake {
         let interval_ms = words::interval(&mut members)?;
         if let Some(name) = members.keys().next() {
             let pointer = format!("/{}", escaped(name));
-            return Err(misfit(&pointer, "is no member of a takeover").into());
+            return Err(misfit(&pointer, "is not a member of a takeover").into());
         }
         let now = self.clock.now();
         let take = TakeOver {

@@ -51,7 +51,64 @@ pub struct Wait {
     pub until: Until,
 }
 
+/// The state of a handoff as the answer to its submission states it.
+#[derive(Debug)]
+pub struct AnsweredState {
+    /// The handoff, or the last one of those that took its place.
+    pub last: Handoff,
+    pub status: HandoffStatus,
+    /// Whether the answer states the end or the verdict of `last`.
+    pub is_settled: bool,
+    /// Whether the handoff came to the state for which the caller waited.
+    pub is_reached: bool,
+    /// Whether the answer states the result of `last`.
+    pub has_result: bool,
+}
+
+/// The status that an answer states: a replay answers as the first answer did, unless its caller waited for a later status.
+const fn answered_status(
+    first: HandoffStatus,
+    last: HandoffStatus,
+    is_settled: bool,
+) -> HandoffStatus {
+    match (first, is_settled) {
+        (HandoffStatus::NoOp, _) => HandoffStatus::NoOp,
+        (_, true) => last,
+        (_, false) => HandoffStatus::Pending,
+    }
+}
+
 impl Intake {
+    /// Waits as a submission asks, and finds the state that its answer states. `repeated`: the handoff is another message's, and
+    /// its present status is news to the sender of this one.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn answered_state(
+        &self,
+        handoff: &Handoff,
+        repeated: bool,
+        wait: Option<(Wait, Option<HandoffWatch>)>,
+        stopping: &CancellationToken,
+    ) -> Result<AnsweredState> {
+        let mut last = handoff.clone();
+        let (mut is_settled, mut is_reached, mut has_result) = (false, false, false);
+        let is_no_op = handoff.status == HandoffStatus::NoOp;
+        if let Some((wait, watch)) = wait.filter(|_| !is_no_op) {
+            last = self.wait_for(handoff.clone(), watch, wait, stopping).await?;
+            is_settled = last.status != HandoffStatus::Pending;
+            is_reached = wait.until.is_reached(last.status);
+            has_result = matches!(wait.until, Until::Ended | Until::Asked)
+                && last.status == HandoffStatus::Completed;
+        }
+        if repeated && !is_settled {
+            last = self.last_successor(handoff).await?.unwrap_or(last);
+            is_settled = last.status != HandoffStatus::Pending;
+        }
+        let status = answered_status(handoff.status, last.status, is_settled);
+        Ok(AnsweredState { last, status, is_settled, is_reached, has_result })
+    }
+
     /// Waits for a handoff, or for the one in its place, and returns the latest of them: a handoff that ended badly
     /// and whose message the broker gave to another agent is followed, and for an end also one whose receiver
     /// handed the task on and whose result comes back to this handoff's source.
@@ -175,6 +232,22 @@ impl Intake {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_states_a_later_status_only_where_it_is_settled() {
+        use HandoffStatus::{Accepted, Completed, NoOp, Pending};
+        let rows = [
+            (Pending, Pending, false, Pending),
+            (Pending, Accepted, true, Accepted),
+            (Completed, Completed, false, Pending),
+            (Completed, Completed, true, Completed),
+            (NoOp, NoOp, false, NoOp),
+            (NoOp, NoOp, true, NoOp),
+        ];
+        for (first, last, is_settled, status) in rows {
+            assert_eq!(answered_status(first, last, is_settled), status, "{first:?} {is_settled}");
+        }
+    }
 
     #[test]
     fn a_verdict_is_not_yet_an_end() {

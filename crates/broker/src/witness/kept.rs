@@ -54,7 +54,7 @@ pub(super) fn keep(folder: &Path, head: &OutgoingHead) -> io::Result<()> {
     // The id comes from the database, which is not trusted with paths.
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
     if head.log_id.is_empty() || !head.log_id.chars().all(plain) {
-        return Err(io::Error::other(format!("{:?} is no log id", head.log_id)));
+        return Err(io::Error::other(format!("{:?} is not a log id", head.log_id)));
     }
     private_folder(folder)?;
     let latest = folder.join(format!("{}{LATEST}", head.log_id));

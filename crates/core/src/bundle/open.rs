@@ -88,7 +88,7 @@ impl OpenBundle {
             if !is_known(&name) {
                 return Err(BundleDefect::new(
                     "surplus",
-                    format!("{name:?} is no file of a bundle"),
+                    format!("{name:?} is not a file of a bundle"),
                 ));
             }
             names.insert(name.into_owned());

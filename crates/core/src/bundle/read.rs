@@ -118,7 +118,7 @@ fn judge(
     report.tree_size = manifest.tree_size;
     compare_files(bundle, &names, &manifest)?;
     let note = String::from_utf8(bundle.whole(TREE_HEAD)?)
-        .map_err(|_| BundleDefect::new("tree-head", "the tree head is no text"))?;
+        .map_err(|_| BundleDefect::new("tree-head", "the tree head is not a text"))?;
     let root = check_head(bundle, &note, &manifest, options, report)?;
     check_records(bundle, &names, &manifest, root, report, &note)
 }
@@ -275,7 +275,7 @@ fn check_records(
     note: &str,
 ) -> Result<(), BundleDefect> {
     let text = String::from_utf8(bundle.whole(TRACE)?)
-        .map_err(|_| BundleDefect::new("trace", "the trace is no text"))?;
+        .map_err(|_| BundleDefect::new("trace", "the trace is not a text"))?;
     let trace: Trace<'_> = serde_json::from_str(&text)
         .map_err(|err| BundleDefect::new("trace", format!("the trace: {err}")))?;
     if trace.task_id != manifest.task_id {

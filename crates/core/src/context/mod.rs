@@ -135,7 +135,7 @@ pub fn over_limit(message: &Value, facts: &ContextFacts, keep_turns: usize) -> O
     if facts.action == ContextAction::Compress {
         let stays = staying(message, facts, keep_turns);
         let what = format!(
-            "the last {keep_turns} turns and everything that is no turn have {stays} tokens, more than the {most} that the receiver takes: the message is delivered as small as it gets"
+            "the last {keep_turns} turns and everything that is not a turn have {stays} tokens, more than the {most} that the receiver takes: the message is delivered as small as it gets"
         );
         let warning = Warning::new(WarningCode::ContextOverLimit, largest(facts.parts), what);
         return (stays > most).then_some(warning);

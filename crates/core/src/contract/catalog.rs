@@ -238,7 +238,7 @@ impl Catalog {
             Some((id, version)) => (
                 id,
                 Some(Version::parse(version).map_err(|_| {
-                    wrong("version", format!("`{version}` is no version of a contract"))
+                    wrong("version", format!("`{version}` is not a version of a contract"))
                 })?),
             ),
             None => (named, None),

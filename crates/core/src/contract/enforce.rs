@@ -439,7 +439,7 @@ impl CompiledContract {
             ),
             (Value::Number(count), LoopGuard::Counter { max }) => (
                 count.as_f64().is_some_and(|count| count >= f64::from(*max)),
-                format!("the counter stands at {count}, of {max} at most"),
+                format!("the counter is at {count}, of {max} at most"),
             ),
             _ => (false, String::new()),
         };

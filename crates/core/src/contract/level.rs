@@ -32,7 +32,7 @@ impl std::str::FromStr for Level {
         [Self::L1, Self::L2, Self::L3]
             .into_iter()
             .find(|level| level.as_str() == text)
-            .ok_or_else(|| format!("`{text}` is no level: say L1, L2 or L3"))
+            .ok_or_else(|| format!("`{text}` is not a level: say L1, L2 or L3"))
     }
 }
 

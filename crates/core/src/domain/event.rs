@@ -150,7 +150,7 @@ impl FromStr for EventType {
             .iter()
             .copied()
             .find(|kind| kind.as_str() == text)
-            .ok_or_else(|| format!("'{text}' is no event type"))
+            .ok_or_else(|| format!("'{text}' is not an event type"))
     }
 }
 
@@ -218,7 +218,7 @@ impl FromStr for Position {
         opaque()
             .or_else(former)
             .filter(|at| at.leaf_index >= -1 && at.ordinal >= 0)
-            .ok_or_else(|| format!("'{text}' is no cursor of the event feed"))
+            .ok_or_else(|| format!("'{text}' is not a cursor of the event feed"))
     }
 }
 

@@ -48,6 +48,14 @@ impl Micros {
             .unwrap_or_else(|| format!("{}us", self.0))
     }
 
+    /// Reads a time in RFC 3339; a fraction below a microsecond is cut.
+    #[must_use]
+    pub fn parse_rfc3339(text: &str) -> Option<Self> {
+        let format = &time::format_description::well_known::Rfc3339;
+        let at = time::OffsetDateTime::parse(text, format).ok()?;
+        i64::try_from(at.unix_timestamp_nanos() / 1_000).ok().map(Self)
+    }
+
     /// Whole seconds since the epoch.
     #[must_use]
     pub const fn seconds(self) -> i64 {

@@ -72,10 +72,10 @@ impl Why {
             }
             Self::NotUtf8 => "bytes that are not UTF-8 are kept as U+FFFD",
             Self::Escape => "an escape that JSON does not have is kept as U+FFFD",
-            Self::NoValue => "is no JSON value, or a number out of a double's range: dropped",
+            Self::NoValue => "is not a JSON value, or a number out of a double's range: dropped",
             Self::LargeInteger => "is an integer that a double does not hold: kept as a text",
             Self::Nesting => "nests deeper than the broker keeps: dropped",
-            Self::Repeated => "stands twice in one object: the last one is kept",
+            Self::Repeated => "is stated twice in one object: the last one is kept",
             Self::Form => "has not the form that its member takes: dropped",
             Self::FormAsText => "has not the form that its member takes: kept as its JSON text",
         }

@@ -365,7 +365,7 @@ fn steps(pattern: &str) -> Result<Vec<PatternStep>, String> {
     let rest = pattern
         .strip_prefix('/')
         .filter(|rest| !rest.is_empty())
-        .ok_or_else(|| format!("'{pattern}' is no pointer such as /currentState/**/ssn"))?;
+        .ok_or_else(|| format!("'{pattern}' is not a pointer such as /currentState/**/ssn"))?;
     let steps: Vec<_> = rest
         .split('/')
         .map(|step| match step {

@@ -160,14 +160,14 @@ impl Roster {
             .map(|(place, _)| {
                 nobody(
                     format!("/handoffTargets/{place}"),
-                    "names nobody; the entry is kept, and ignored until such an agent exists",
+                    "names no agent; the entry is kept, and ignored until such an agent exists",
                 )
             })
             .collect();
         if agent.supervisor_id.as_ref().is_some_and(|id| !self.members.contains_key(id)) {
             warnings.push(nobody(
                 "/supervisorId".to_owned(),
-                "names nobody; until such an agent exists, a failure gives the task back to its sender",
+                "names no agent; until such an agent exists, a failure gives the task back to its sender",
             ));
         }
         if agent.supervisor_id.as_ref() == Some(&agent.agent_id) {

@@ -308,11 +308,11 @@ fn unknown(key: &str, fields: &[TransportField], mode: DeliveryMode) -> String {
         .filter(|(near, _)| *near >= 0.5)
         .max_by(|one, other| one.0.total_cmp(&other.0));
     match near {
-        Some((_, known)) => format!("is no field of {}; did you mean '{known}'?", mode.as_str()),
+        Some((_, known)) => format!("is not a field of {}; did you mean '{known}'?", mode.as_str()),
         None if fields.is_empty() => format!("{} takes no fields here", mode.as_str()),
         None => {
             let known: Vec<_> = fields.iter().map(|field| field.key).collect();
-            format!("is no field of {}; it takes {}", mode.as_str(), known.join(", "))
+            format!("is not a field of {}; it takes {}", mode.as_str(), known.join(", "))
         }
     }
 }

@@ -36,7 +36,7 @@ impl WitnessKey {
             _ => return Err(malformed("the key is not one of cosignature/v1 with Ed25519")),
         };
         let key = key.and_then(|key| VerifyingKey::from_bytes(key).ok());
-        let key = key.filter(|_| is_name(name)).ok_or(malformed("the key is no key"))?;
+        let key = key.filter(|_| is_name(name)).ok_or(malformed("the text is not a key"))?;
         let known = Self { name: name.to_owned(), key };
         if hex::encode(known.id()) == id {
             Ok(known)

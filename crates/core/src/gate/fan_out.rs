@@ -222,7 +222,7 @@ impl Gate {
         };
         let (Some(target), Some(source)) = (found.target, source) else { return judged };
         if target.agent_id == *sender {
-            let why = "the sender is no receiver of its own list";
+            let why = "the sender is not a receiver of its own list";
             let failure = Failure::new(Stage::Route, Code::NoCapableAgent, "/toAgent", why);
             judged.failures.push(failure);
             return judged;

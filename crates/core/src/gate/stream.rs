@@ -51,7 +51,7 @@ pub(super) fn opening(
     if to_itself {
         failures.push(refused(
             "/stream",
-            "a handoff to oneself is not delivered: nobody would take its chunks",
+            "a handoff to oneself is not delivered: no receiver would take its chunks",
         ));
     }
     let whole = |agent: &Agent| agent.delivery.format != DeliveryFormat::Handoff;

@@ -89,7 +89,7 @@ pub fn credential(found: &CredentialMatch, treatment: SecretPolicy) -> Warning {
             format!("held what looks like {}: the broker replaced it", found.name)
         }
         _ => format!(
-            "holds what looks like {}: the broker stores and delivers it as it stands",
+            "holds what looks like {}: the broker stores and delivers it as it is",
             found.name
         ),
     };

@@ -82,7 +82,7 @@ impl HandoffContext {
         let document = json::parse(&bytes).map_err(|error| {
             let failure = error.into_failure();
             let why =
-                format!("The context is no JSON object that can be read: {}", failure.message);
+                format!("The context is not a JSON object that can be read: {}", failure.message);
             SnapshotError::Unfit(vec![below(Failure { message: why, ..failure })])
         })?;
         let failures = SCHEMA.check(&document);

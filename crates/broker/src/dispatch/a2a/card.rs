@@ -45,7 +45,7 @@ pub enum CardSignature {
 /// The reason why a card cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CardFault {
-    #[error("the agent card is no JSON object with supportedInterfaces")]
+    #[error("the agent card is not a JSON object with supportedInterfaces")]
     Unreadable,
     /// The broker's credentials go to the origin at which the agent is registered, and nowhere else.
     #[error(

@@ -224,7 +224,7 @@ impl AgentClient {
         match &agent.card_keys {
             CardKeys::Any => Ok(None),
             CardKeys::Given(text) => registered_keys(text).map(Some).ok_or_else(|| {
-                unread("this is no key set".to_owned(), "/delivery/config/cardKeys")
+                unread("this is not a key set".to_owned(), "/delivery/config/cardKeys")
             }),
             CardKeys::At(url) => {
                 let service = JsonService::new(self.http.clone(), url, "");

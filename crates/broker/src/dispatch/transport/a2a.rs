@@ -514,7 +514,8 @@ impl Transport for A2aTransport {
             }
         }
         if text("cardKeys").is_some_and(|keys| registered_keys(keys).is_none()) {
-            let why = "is no JSON Web Key Set with a key that signs (RSA, P-256, P-384, Ed25519)";
+            let why =
+                "is not a JSON Web Key Set with a key that signs (RSA, P-256, P-384, Ed25519)";
             errors.push(("/delivery/config/cardKeys".to_owned(), why.to_owned()));
         }
         if text("cardKeys").is_some() && text("cardKeysUrl").is_some() {

@@ -257,7 +257,7 @@ fn check_credentials(set: &[String], tls: bool) -> Vec<FieldError> {
         errors.push(at("clientCertificate", why.to_owned()));
     }
     if !has("username") && !has("clientCertificate") && errors.is_empty() {
-        let why = "is required, with a password: AMQP servers let nobody in without a user";
+        let why = "is required, with a password: an AMQP server admits no client without a user";
         errors.push(at("username", why.to_owned()));
     }
     errors

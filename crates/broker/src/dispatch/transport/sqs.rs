@@ -261,7 +261,7 @@ impl SqsTransport {
             {
                 errors.push((
                     format!("/delivery/config/{key}"),
-                    "is no queue that the broker's own role may use (transports.sqs.role_queues); \
+                    "is not a queue that the broker's own role may use (transports.sqs.role_queues); \
                      give accessKeyId and secretAccessKey, or ask the operator"
                         .to_owned(),
                 ));

@@ -67,7 +67,7 @@ pub fn original(text: &str, codings: Option<&str>, limit: usize) -> Result<Bytes
             BASE64.decode(body.trim_ascii()).map_err(|_| "the body is not base64".to_owned())?
         } else {
             let coding =
-                Coding::parse(name).ok_or_else(|| format!("{name:?} is no known coding"))?;
+                Coding::parse(name).ok_or_else(|| format!("{name:?} is not a known coding"))?;
             coding.decode(&body, limit).map_err(|why| why.to_string())?
         };
     }

@@ -104,7 +104,7 @@ pub(super) fn spent(
     let usd = usd.as_f64().filter(|usd| (0.0..=MOST_USD).contains(usd)).ok_or_else(|| {
         misfit(
             "/costTracking/costSpentSoFarUSD",
-            "must be what was spent by now, from 0 to 1 000 000 000 US dollars",
+            "must be the amount that is spent so far, from 0 to 1 000 000 000 US dollars",
         )
     })?;
     let [prompt, completion] = tokens(tracking.get("tokenSpent"))?;

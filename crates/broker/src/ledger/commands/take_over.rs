@@ -42,9 +42,7 @@ impl Command for TakeOver {
             return refused(format!("a handoff that is {status} has no lease to take over"));
         }
         if case.task.status == TaskStatus::Canceled {
-            return refused(
-                "the task was canceled: its holder may finish it, and nobody else".to_owned(),
-            );
+            return refused("the task was canceled: only its holder may finish it".to_owned());
         }
         if case.handoff.deadline_at.is_none() {
             return refused(

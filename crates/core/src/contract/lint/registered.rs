@@ -30,7 +30,7 @@ impl ContractFindings<'_> {
                 let why = if is_url(shown) {
                     "is a URL: a frozen schema lies in a file, in `schemas`, or in the registry"
                 } else {
-                    "is no file, is not among `schemas`, and is not registered: it cannot be enforced"
+                    "is not a file, is not among `schemas`, and is not registered: it cannot be enforced"
                 };
                 self.add("schema-drift", pointer, format!("`{shown}` {why}"));
                 return outside;

@@ -252,7 +252,7 @@ pub(super) fn check(delivery: &Delivery) -> Result<(), (String, String)> {
         (DeliveryMode::Webhook | DeliveryMode::Pull, Some(url)) => check_url("/delivery/url", url),
         (mode, Some(_)) => Err((
             "/delivery/url".to_owned(),
-            format!("is for webhooks; the address for {} stands in delivery.config", mode.as_str()),
+            format!("is for webhooks; the address for {} is in delivery.config", mode.as_str()),
         )),
         (_, None) => Ok(()),
     }

@@ -200,7 +200,7 @@ pub enum RulesError {
     #[error("rule {0} has neither a sequence nor a form, or there are two of that name")]
     Idle(String),
     /// A rule that depends on one that is not there, or that has a weight of its own.
-    #[error("rule {0} depends on {1:?}, which is no rule without a weight")]
+    #[error("rule {0} depends on {1:?}, which is not a rule without a weight")]
     Unless(String, String),
 }
 

@@ -86,7 +86,7 @@ enum Link {
 
 /// A sequence cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the sequence {0:?} cannot be read: {1:?} is no concept")]
+#[error("the sequence {0:?} cannot be read: {1:?} is not a concept")]
 pub struct SequenceError(String, String);
 
 /// A sequence as it was added.

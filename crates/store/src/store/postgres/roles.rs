@@ -149,7 +149,7 @@ async fn make(connection: &mut PgConnection, role: &str) -> Result<()> {
     let sql = AssertSqlSafe(format!("CREATE ROLE {role} LOGIN"));
     sqlx::raw_sql(sql).execute(connection).await.map(|_| ()).map_err(|err| match failed(err) {
         StoreError::Refused(why) | StoreError::Denied(why) => StoreError::Refused(format!(
-            "the role {role} cannot be made ({why}): have it made by whoever may CREATE ROLE"
+            "the role {role} cannot be made ({why}): a user that may CREATE ROLE must make it"
         )),
         other => other,
     })

@@ -512,7 +512,7 @@ impl SqliteStore {
             tokio::time::sleep(PAUSE).await;
         }
         Err(unavailable_now(
-            "the write-ahead log cannot be emptied: somebody reads an old state of the file",
+            "the write-ahead log cannot be emptied: another reader uses an old state of the file",
         ))
     }
 }

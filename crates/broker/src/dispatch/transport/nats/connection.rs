@@ -256,7 +256,7 @@ fn unacknowledged(error: &PublishError) -> AttemptFailure {
         _ => AttemptFailure::reached(
             FailureClass::Protocol,
             None,
-            "what answered for the subject is no stream",
+            "what answered for the subject is not a stream",
         )
         .at(SUBJECT)
         .answered(&error.to_string()),

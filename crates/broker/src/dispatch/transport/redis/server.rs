@@ -52,7 +52,7 @@ impl Server {
     pub(super) fn from_fields(config: &Fields, login: &Fields) -> Result<Self, AttemptFailure> {
         let wrong = |why: &str| AttemptFailure::unreached(FailureClass::Request, why).at(SERVER);
         let text = config.text("server").ok_or_else(|| wrong("there is no server"))?;
-        let url = Url::parse(text).map_err(|_| wrong("the server is no URL"))?;
+        let url = Url::parse(text).map_err(|_| wrong("the server is not a URL"))?;
         let host = url.host_str().ok_or_else(|| wrong("the server's URL has no host"))?;
         let path = url.path().trim_matches('/');
         let database = if path.is_empty() { Ok(0) } else { path.parse() };

@@ -104,7 +104,7 @@ pub fn signed(
     let mut request = HttpRequest::new(HttpRequestBody::from(body));
     *request.method_mut() = Method::POST;
     *request.uri_mut() =
-        endpoint.as_str().parse().map_err(|_| "the endpoint is no URL".to_owned())?;
+        endpoint.as_str().parse().map_err(|_| "the endpoint is not a URL".to_owned())?;
     let target = HeaderValue::try_from(format!("AmazonSQS.{action}"));
     request.headers_mut().insert(TARGET, target.map_err(|_| "no such action".to_owned())?);
     request.headers_mut().insert(CONTENT_TYPE, CONTENT);
