@@ -23,7 +23,8 @@ use super::questions;
 use super::users::user_parameter;
 use super::verdicts::header_token;
 use super::views::{
-    ContextView, HandoffMessage, HandoffView, Links, Page, ReceiptView, StreamView, SubmittedView,
+    ContextView, HandoffMessage, HandoffView, Links, LookedPage, ReceiptView, StreamView,
+    SubmittedView,
 };
 use super::waiting::{self, Until, Wait};
 use handoffd_broker::directory::Principal;
@@ -43,6 +44,7 @@ use handoffd_core::evidence::receipt::Receipt;
 use handoffd_core::evidence::record::SealedRecord;
 use handoffd_core::gate::schema::older::MessageForm;
 use handoffd_store::fault::{self, Step};
+use handoffd_store::store::reach::{BOUNDS, Reach};
 use handoffd_store::store::{HandoffFilter, HandoffKey};
 
 /// The list in its cursors.
@@ -524,12 +526,13 @@ pub struct ListParams {
     limit: Option<i64>,
 }
 
-/// List handoffs, newest first; an agent sees those it sends or receives.
+/// List handoffs, newest first; an agent sees those it sends or receives. A page looks at 20,000 handoffs at most: where few fit,
+/// it may have fewer rows than `limit`, and `nextCursor` goes on from there.
 #[utoipa::path(
     get, path = "/handoffs", tag = "handoffs", operation_id = "listHandoffs",
     params(ListParams),
     responses(
-        (status = 200, description = "One page", body = Page<HandoffView>),
+        (status = 200, description = "One page", body = LookedPage<HandoffView>),
         (status = 400, description = "A malformed parameter"),
     )
 )]
@@ -537,9 +540,9 @@ pub(super) async fn list(
     State(api): State<Api>,
     Masked(Caller(principal)): Masked<Caller>,
     Params(params): Params<ListParams>,
-) -> Result<axum::Json<Page<HandoffView>>, Problem> {
+) -> Result<axum::Json<LookedPage<HandoffView>>, Problem> {
     let limit = page_size(params.limit)?;
-    let filter = HandoffFilter {
+    let mut filter = HandoffFilter {
         task_id: parameter::<TaskId>("taskId", params.task_id.as_deref())?,
         status: params
             .status
@@ -555,6 +558,7 @@ pub(super) async fn list(
         from: time_parameter("from", params.from.as_deref())?,
         until: time_parameter("to", params.to.as_deref())?,
         user: user_parameter(params.user_ref)?,
+        reach: Reach::Whole,
     };
     let newest = async || {
         let all = HandoffFilter {
@@ -565,12 +569,14 @@ pub(super) async fn list(
         Ok(rows.first().map(|row| (row.created_at, row.id.to_string())))
     };
     let after = read_cursor(&api, LIST, params.cursor.as_deref(), newest).await?;
+    let tenant = &principal.tenant;
+    filter.reach = api.store.reach_of_handoffs(tenant, &filter, after.as_ref(), BOUNDS).await?;
     let rows =
         api.store.list_handoffs(&principal.tenant, &filter, after.as_ref(), limit + 1).await?;
-    Ok(axum::Json(Page::new(
+    Ok(axum::Json(LookedPage::new(
         LIST,
         rows,
-        limit,
+        (limit, &filter.reach),
         |row| (row.created_at, row.id.to_string()),
         |row| HandoffView::from(row),
     )))

@@ -15,7 +15,7 @@ use super::extract::{
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
 use super::users::user_parameter;
 use super::verdicts::header_token;
-use super::views::{Page, TaskView};
+use super::views::{LookedPage, TaskView};
 use handoffd_broker::directory::Principal;
 use handoffd_broker::intake::tasks::SavedState;
 use handoffd_core::domain::failure::Code;
@@ -23,6 +23,7 @@ use handoffd_core::domain::ids::{ExecutionId, HandoffId, TaskId};
 use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::task::{Task, TaskStatus};
 use handoffd_core::evidence::commitment::{hash_text, unpack};
+use handoffd_store::store::reach::{BOUNDS, Reach};
 use handoffd_store::store::{CheckpointRow, TaskFilter};
 
 /// The list in its cursors.
@@ -96,12 +97,13 @@ pub struct ListParams {
     limit: Option<i64>,
 }
 
-/// List tasks, newest first; an agent sees those it has a part in.
+/// List tasks, newest first; an agent sees those it has a part in. A page looks at 20,000 tasks at most, or
+/// at 4,000 and their handoffs: where few fit, it may have fewer rows than `limit`, and `nextCursor` goes on from there.
 #[utoipa::path(
     get, path = "/tasks", tag = "tasks", operation_id = "listTasks",
     params(ListParams),
     responses(
-        (status = 200, description = "One page", body = Page<TaskView>),
+        (status = 200, description = "One page", body = LookedPage<TaskView>),
         (status = 400, description = "A malformed parameter"),
     )
 )]
@@ -109,9 +111,9 @@ pub(super) async fn list(
     State(api): State<Api>,
     Masked(Caller(principal)): Masked<Caller>,
     Params(params): Params<ListParams>,
-) -> Result<axum::Json<Page<TaskView>>, Problem> {
+) -> Result<axum::Json<LookedPage<TaskView>>, Problem> {
     let limit = page_size(params.limit)?;
-    let filter = TaskFilter {
+    let mut filter = TaskFilter {
         status: params
             .status
             .as_deref()
@@ -125,6 +127,7 @@ pub(super) async fn list(
         left_at_most: parameter("leftAtMostUSD", params.left_at_most.as_deref())?,
         spent_at_least: parameter("spentAtLeastUSD", params.spent_at_least.as_deref())?,
         user: user_parameter(params.user_ref)?,
+        reach: Reach::Whole,
     };
     let newest = async || {
         let all =
@@ -133,11 +136,13 @@ pub(super) async fn list(
         Ok(rows.first().map(|row| (row.created_at, row.id.to_string())))
     };
     let after = read_cursor(&api, LIST, params.cursor.as_deref(), newest).await?;
+    let tenant = &principal.tenant;
+    filter.reach = api.store.reach_of_tasks(tenant, &filter, after.as_ref(), BOUNDS).await?;
     let rows = api.store.list_tasks(&principal.tenant, &filter, after.as_ref(), limit + 1).await?;
-    Ok(axum::Json(Page::new(
+    Ok(axum::Json(LookedPage::new(
         LIST,
         rows,
-        limit,
+        (limit, &filter.reach),
         |row| (row.created_at, row.id.to_string()),
         |row| TaskView::from(row),
     )))

@@ -17,6 +17,7 @@ use handoffd_core::evidence::commitment::hash_text;
 use handoffd_core::evidence::merkle::Hash;
 use handoffd_core::evidence::receipt;
 use handoffd_core::evidence::record::SafetyFacts;
+use handoffd_store::store::reach::Reach;
 
 /// Proof that a handoff's record is in the log: the record's place, the path from it to the root of the
 /// log's Merkle tree (RFC 6962 §2.1.1), and a signed tree head over that root.
@@ -543,6 +544,42 @@ pub struct Page<T> {
     /// Give this as `cursor` for the next page; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
+}
+
+/// One page of a list that looks at a bounded number of rows for it.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Page)]
+#[serde(rename_all = "camelCase")]
+pub struct LookedPage<T> {
+    /// The rows of this page. There may be fewer than `limit`, or none, although more follow.
+    pub items: Vec<T>,
+    /// Give this as `cursor` for the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+    /// Where the page ends because it has looked at as many rows as one page may cost, RFC 3339: rows that fit and are newer than
+    /// this time are on it or before it. Older ones follow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub looked_back_to: Option<String>,
+}
+
+impl<T> LookedPage<T> {
+    /// A page of at most `limit` rows of a list, from up to one more.
+    pub fn new<R>(
+        list: &str,
+        rows: Vec<R>,
+        (limit, reach): (i64, &Reach),
+        cursor: impl Fn(&R) -> handoffd_store::store::Cursor,
+        view: impl Fn(&R) -> T,
+    ) -> Self {
+        let Page { items, next_cursor } = Page::new(list, rows, limit, cursor, view);
+        let end = reach.end().filter(|_| next_cursor.is_none());
+        Self {
+            items,
+            looked_back_to: end.map(|end| end.0.rfc3339()),
+            next_cursor: next_cursor
+                .or_else(|| end.map(|end| super::extract::write_cursor(list, end))),
+        }
+    }
 }
 
 impl<T> Page<T> {
