@@ -548,7 +548,6 @@ pub struct Page<T> {
 
 /// One page of a list that looks at a bounded number of rows for it.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Page)]
 #[serde(rename_all = "camelCase")]
 pub struct LookedPage<T> {
     /// The rows of this page. There may be fewer than `limit`, or none, although more follow.

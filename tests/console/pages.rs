@@ -110,7 +110,7 @@ both! {
         let (a, b) = broker.pull_pair().await;
         let message = Message::initial("a", "b");
         a.submit(&message).await.expect(202);
-        multiply(broker, "handoffs", "handoff_id", "task_id = 'none', target = 'z'").await;
+        multiply(broker, "handoffs", "handoff_id", "task_id = '0e000000-0000-4000-8000-ffffffffffff', target = 'z'").await;
         multiply(broker, "tasks", "task_id", "status = 'RUNNING'").await;
         // As the API says it: the oldest task is handed on, and the agent has a part in the oldest handoff.
         for (caller, path, id, member) in [

@@ -130,8 +130,8 @@ pub async fn a_page_of_tasks_looks_at_a_bounded_number_and_the_next_goes_on(bed:
         (TaskFilter { from: Some(Micros(41)), until: Some(Micros(60)), ..left }, vec![], 2),
     ];
     for (filter, expected, pages) in cases {
-        let (found, looks) = tasks(&bed, &filter, SMALL, 3).await;
-        assert_eq!(found, expected, "{filter:?}");
+        let (numbers, looks) = tasks(&bed, &filter, SMALL, 3).await;
+        assert_eq!(numbers, expected, "{filter:?}");
         if pages > 0 && bed.side != Side::Memory {
             assert_eq!(looks, pages, "{filter:?}");
         }
@@ -177,8 +177,8 @@ pub async fn a_page_of_handoffs_looks_at_a_bounded_number_and_the_next_goes_on(b
         (HandoffFilter { status: Some(HandoffStatus::Completed), ..none() }, vec![9, 7], 1),
     ];
     for (filter, expected, pages) in cases {
-        let (found, looks) = handoffs(&bed, &filter, SMALL).await;
-        assert_eq!(found, expected, "{filter:?}");
+        let (numbers, looks) = handoffs(&bed, &filter, SMALL).await;
+        assert_eq!(numbers, expected, "{filter:?}");
         if bed.side != Side::Memory {
             assert_eq!(looks, pages, "{filter:?}");
         }
@@ -269,7 +269,7 @@ pub async fn a_delivery_that_is_tried_again_is_counted_apart(bed: Arc<Bed>) {
         let counts = bed.store.count_waits(&acme(), Micros(100)).await.unwrap();
         assert_eq!(counts.again.iter().map(|one| one.count).sum::<i64>(), again, "{counts:?}");
         let [queue] = counts.queues.as_slice() else { panic!("{counts:?}") };
-        assert_eq!((queue.count, queue.first), (1, batch[1].id()), "what no attempt holds");
+        assert_eq!((queue.count, queue.first), (1, batch[1].id()), "the one that no attempt holds");
     }
     // The claim has expired: the delivery waits like any other.
     let late = bed.store.count_waits(&acme(), Micros(900)).await.unwrap();

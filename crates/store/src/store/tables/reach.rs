@@ -184,9 +184,9 @@ impl<D: Database> ReachStore for D {
             return Ok(Reach::Whole);
         }
         if let Some(few) = few_tasks(tenant, filter) {
-            let found: Option<i64> =
+            let counted: Option<i64> =
                 self.find(count_few(few, bounds.few), |row| get(row, "found")).await?;
-            if found.is_some_and(|rows| rows <= bounds.few) {
+            if counted.is_some_and(|rows| rows <= bounds.few) {
                 return Ok(Reach::Few);
             }
         }
@@ -214,9 +214,9 @@ impl<D: Database> ReachStore for D {
             return Ok(Reach::Whole);
         }
         if let Some(few) = few_handoffs(tenant, filter) {
-            let found: Option<i64> =
+            let counted: Option<i64> =
                 self.find(count_few(few, bounds.few), |row| get(row, "found")).await?;
-            if found.is_some_and(|rows| rows <= bounds.few) {
+            if counted.is_some_and(|rows| rows <= bounds.few) {
                 return Ok(Reach::Few);
             }
         }
