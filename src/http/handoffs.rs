@@ -23,8 +23,7 @@ use super::questions;
 use super::users::user_parameter;
 use super::verdicts::header_token;
 use super::views::{
-    ContextView, HandoffMessage, HandoffView, Links, LookedPage, ReceiptView, StreamView,
-    SubmittedView,
+    ContextView, HandoffMessage, HandoffView, Links, Page, ReceiptView, StreamView, SubmittedView,
 };
 use super::waiting::{self, Until, Wait};
 use handoffd_broker::directory::Principal;
@@ -526,13 +525,14 @@ pub struct ListParams {
     limit: Option<i64>,
 }
 
-/// List handoffs, newest first; an agent sees those it sends or receives. A page looks at 20,000 handoffs at most: where few fit,
-/// it may have fewer rows than `limit`, and `nextCursor` goes on from there.
+/// List handoffs, newest first; an agent sees those it sends or receives.
+///
+/// A page looks at 20,000 handoffs at most: it may have few rows, or none, and `nextCursor` goes on.
 #[utoipa::path(
     get, path = "/handoffs", tag = "handoffs", operation_id = "listHandoffs",
     params(ListParams),
     responses(
-        (status = 200, description = "One page", body = LookedPage<HandoffView>),
+        (status = 200, description = "One page", body = Page<HandoffView>),
         (status = 400, description = "A malformed parameter"),
     )
 )]
@@ -540,7 +540,7 @@ pub(super) async fn list(
     State(api): State<Api>,
     Masked(Caller(principal)): Masked<Caller>,
     Params(params): Params<ListParams>,
-) -> Result<axum::Json<LookedPage<HandoffView>>, Problem> {
+) -> Result<axum::Json<Page<HandoffView>>, Problem> {
     let limit = page_size(params.limit)?;
     let mut filter = HandoffFilter {
         task_id: parameter::<TaskId>("taskId", params.task_id.as_deref())?,
@@ -573,7 +573,7 @@ pub(super) async fn list(
     filter.reach = api.store.reach_of_handoffs(tenant, &filter, after.as_ref(), BOUNDS).await?;
     let rows =
         api.store.list_handoffs(&principal.tenant, &filter, after.as_ref(), limit + 1).await?;
-    Ok(axum::Json(LookedPage::new(
+    Ok(axum::Json(Page::within(
         LIST,
         rows,
         (limit, &filter.reach),

@@ -15,7 +15,7 @@ use super::extract::{
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
 use super::users::user_parameter;
 use super::verdicts::header_token;
-use super::views::{LookedPage, TaskView};
+use super::views::{Page, TaskView};
 use handoffd_broker::directory::Principal;
 use handoffd_broker::intake::tasks::SavedState;
 use handoffd_core::domain::failure::Code;
@@ -97,13 +97,14 @@ pub struct ListParams {
     limit: Option<i64>,
 }
 
-/// List tasks, newest first; an agent sees those it has a part in. A page looks at 20,000 tasks at most, or
-/// at 4,000 and their handoffs: where few fit, it may have fewer rows than `limit`, and `nextCursor` goes on from there.
+/// List tasks, newest first; an agent sees those it has a part in.
+///
+/// A page looks at 20,000 tasks, or at 4,000 with their handoffs: it may have few rows, or none, and `nextCursor` goes on.
 #[utoipa::path(
     get, path = "/tasks", tag = "tasks", operation_id = "listTasks",
     params(ListParams),
     responses(
-        (status = 200, description = "One page", body = LookedPage<TaskView>),
+        (status = 200, description = "One page", body = Page<TaskView>),
         (status = 400, description = "A malformed parameter"),
     )
 )]
@@ -111,7 +112,7 @@ pub(super) async fn list(
     State(api): State<Api>,
     Masked(Caller(principal)): Masked<Caller>,
     Params(params): Params<ListParams>,
-) -> Result<axum::Json<LookedPage<TaskView>>, Problem> {
+) -> Result<axum::Json<Page<TaskView>>, Problem> {
     let limit = page_size(params.limit)?;
     let mut filter = TaskFilter {
         status: params
@@ -139,7 +140,7 @@ pub(super) async fn list(
     let tenant = &principal.tenant;
     filter.reach = api.store.reach_of_tasks(tenant, &filter, after.as_ref(), BOUNDS).await?;
     let rows = api.store.list_tasks(&principal.tenant, &filter, after.as_ref(), limit + 1).await?;
-    Ok(axum::Json(LookedPage::new(
+    Ok(axum::Json(Page::within(
         LIST,
         rows,
         (limit, &filter.reach),

@@ -544,40 +544,16 @@ pub struct Page<T> {
     /// Give this as `cursor` for the next page; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
-}
-
-/// One page of a list that looks at a bounded number of rows for it.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct LookedPage<T> {
-    /// The rows of this page. There may be fewer than `limit`, or none, although more follow.
-    pub items: Vec<T>,
-    /// Give this as `cursor` for the next page; absent on the last.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub next_cursor: Option<String>,
-    /// Where the page ends because it has looked at as many rows as one page may cost, RFC 3339: rows that fit and are newer than
-    /// this time are on it or before it. Older ones follow.
+    /// In a list of tasks or handoffs, where the page ends because it has looked at as many rows as one page may cost, RFC 3339.
+    /// Rows that fit and are newer than this time are on it or before it; older ones follow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub looked_back_to: Option<String>,
 }
 
-impl<T> LookedPage<T> {
-    /// A page of at most `limit` rows of a list, from up to one more.
-    pub fn new<R>(
-        list: &str,
-        rows: Vec<R>,
-        (limit, reach): (i64, &Reach),
-        cursor: impl Fn(&R) -> handoffd_store::store::Cursor,
-        view: impl Fn(&R) -> T,
-    ) -> Self {
-        let Page { items, next_cursor } = Page::new(list, rows, limit, cursor, view);
-        let end = reach.end().filter(|_| next_cursor.is_none());
-        Self {
-            items,
-            looked_back_to: end.map(|end| end.0.rfc3339()),
-            next_cursor: next_cursor
-                .or_else(|| end.map(|end| super::extract::write_cursor(list, end))),
-        }
+impl<T> Default for Page<T> {
+    /// A page without rows, and none after it.
+    fn default() -> Self {
+        Self { items: Vec::new(), next_cursor: None, looked_back_to: None }
     }
 }
 
@@ -596,6 +572,23 @@ impl<T> Page<T> {
         let next_cursor = more
             .then(|| rows.last().map(|row| super::extract::write_cursor(list, &cursor(row))))
             .flatten();
-        Self { items: rows.iter().map(view).collect(), next_cursor }
+        Self { items: rows.iter().map(view).collect(), next_cursor, looked_back_to: None }
+    }
+
+    /// The same of a list that looks as far as `reach` for a page: where it is not full, the next one goes on from there.
+    pub fn within<R>(
+        list: &str,
+        rows: Vec<R>,
+        (limit, reach): (i64, &Reach),
+        cursor: impl Fn(&R) -> handoffd_store::store::Cursor,
+        view: impl Fn(&R) -> T,
+    ) -> Self {
+        let page = Self::new(list, rows, limit, cursor, view);
+        let Some(end) = reach.end().filter(|_| page.next_cursor.is_none()) else { return page };
+        Self {
+            next_cursor: Some(super::extract::write_cursor(list, end)),
+            looked_back_to: Some(end.0.rfc3339()),
+            ..page
+        }
     }
 }

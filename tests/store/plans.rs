@@ -66,7 +66,7 @@ fn handoffs() -> Vec<Case> {
     cases.push((of(HandoffFilter { target, reach: far, ..none.clone() }), WALK));
     let open = Some(HandoffStatus::Pending);
     let few = HandoffFilter { status: open, reach: Reach::Few, ..none };
-    // Where not few are open, Postgres may walk after all.
+    // Postgres may walk after all if not few are open.
     cases.push((of(few), &["handoffs_open", "_created"]));
     cases
 }
