@@ -63,7 +63,7 @@ fn paged(desk: &Desk, mut table: Table, answer: &Json) -> Table {
     let next = answer.text("nextCursor");
     if !next.is_empty() {
         table.next = desk.here_with(&[("cursor", next)]);
-        table.looked_back_to = answer.text("lookedBackTo").to_owned();
+        answer.text("lookedBackTo").clone_into(&mut table.looked_back_to);
     }
     if !desk.query.get("cursor").is_empty() {
         table.first = desk.here_with(&[("cursor", "")]);

@@ -1,5 +1,7 @@
 //! How far a list of tasks or handoffs looks for one page, where no index serves its filter.
 
+use std::fmt::Write as _;
+
 use async_trait::async_trait;
 
 use crate::store::query::{Database, IntoValue, Row, Statement};
@@ -82,7 +84,7 @@ impl<'a> Text<'a> {
     /// Adds text that ends before a value, and the value.
     fn and(mut self, text: &str, value: impl IntoValue<'a>) -> Self {
         let place = self.0.values.len() + 1;
-        self.0.text.to_mut().push_str(&format!(" {text} ${place}"));
+        let _ = write!(self.0.text.to_mut(), " {text} ${place}");
         self.0 = self.0.bind(value);
         self
     }
@@ -96,7 +98,7 @@ impl<'a> Text<'a> {
 }
 
 /// Counts the rows that meet a condition with an index of its own, up to one more than are few.
-fn count_few<'a>(source: Text<'a>, few: i64) -> Statement<'a> {
+fn count_few(source: Text<'_>, few: i64) -> Statement<'_> {
     let mut counted = source.and("LIMIT", few.saturating_add(1)).0;
     counted.text = format!("SELECT count(*) AS found FROM ({}) AS few", counted.text).into();
     counted
@@ -120,7 +122,7 @@ fn end<'a>(
         text = text.and(&format!("AND ({time}, {id}) < ("), *at).and(",", last);
         text.0.text.to_mut().push(')');
     }
-    text.0.text.to_mut().push_str(&format!(" ORDER BY {time} DESC, {id} DESC LIMIT 1"));
+    let _ = write!(text.0.text.to_mut(), " ORDER BY {time} DESC, {id} DESC LIMIT 1");
     text.and("OFFSET", looked_at.saturating_sub(1).max(0)).0
 }
 
