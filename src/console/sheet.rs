@@ -231,6 +231,8 @@ pub(super) struct Table {
     pub(super) first: String,
     /// Whether rows go by name, and not by time.
     pub(super) by_name: bool,
+    /// The time back to which the page looked, where it did not look at all rows; empty otherwise.
+    pub(super) looked_back_to: String,
 }
 
 impl Table {
@@ -273,6 +275,9 @@ impl Serialize for Table {
         map.serialize_entry("items", &rows)?;
         let next = (!self.next.is_empty()).then_some(&self.next);
         map.serialize_entry("next", &next)?;
+        if !self.looked_back_to.is_empty() {
+            map.serialize_entry("lookedBackTo", &self.looked_back_to)?;
+        }
         map.end()
     }
 }

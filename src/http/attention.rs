@@ -38,7 +38,7 @@ pub struct AttentionView {
     pub since: String,
     /// Handoffs, tasks or decisions that the item covers; 0 for an endpoint, a cap or a subscription by itself.
     pub count: i64,
-    /// Most attempts begun at one of the deliveries.
+    /// Most attempts that ended at one of the deliveries.
     pub attempts: i32,
     /// Why the last attempt failed, or the reason of a decision: a code.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -165,7 +165,7 @@ pub(super) async fn list(
     }
     let latest = Micros(now.0.saturating_sub(params.min_age_ms.unwrap_or(0).saturating_mul(1_000)));
     items.retain(|item| {
-        agent.as_ref().is_none_or(|agent| item.agent.as_ref() == Some(agent))
+        agent.as_ref().is_none_or(|agent| item.is_about(agent))
             && kind.is_none_or(|kind| item.kind == kind)
             && severity.is_none_or(|severity| item.severity == severity)
             && item.since <= latest

@@ -1,17 +1,15 @@
 //! `/erasures`: the tenant's erasures without the persons. The certificate of one is at the person's own address.
 
 use axum::extract::State;
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::auth::Auditor;
 use super::data_subjects::ErasedCounts;
-use super::extract::{Params, of_list, page_size, plain_cursor};
+use super::extract::{Params, bad_cursor, page_size, read_id, write_id};
 use super::problem::Problem;
-use handoffd_core::domain::ids::{ErasureId, Micros};
+use handoffd_core::domain::ids::Micros;
 use handoffd_core::evidence::commitment::hash_text;
 use handoffd_core::evidence::erasure::ErasureScope;
 use handoffd_store::store::erasure::{ErasureRow, ErasureStatus};
@@ -108,29 +106,19 @@ pub(super) async fn list(
 ) -> Result<axum::Json<ErasuresView>, Problem> {
     let limit = page_size(params.limit)?;
     let tenant = &principal.tenant;
-    let before = params.cursor.as_deref().map(read_place).transpose()?;
+    let before = params.cursor.as_deref().map(|cursor| read_id(LIST, cursor)).transpose()?;
     // Rows of erasures stay, so the broker finds each id that it gave out.
     if let Some(before) = before
         && api.store.find_erasure(&(tenant.clone(), before)).await?.is_none()
     {
-        return Err(foreign());
+        return Err(bad_cursor());
     }
     let mut rows = api.store.list_newest_erasures(tenant, before, limit + 1).await?;
     let more = rows.len() as i64 > limit;
     rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-    let place = |row: &ErasureRow| URL_SAFE_NO_PAD.encode(format!("{LIST}:{}", row.id));
+    let place = |row: &ErasureRow| write_id(LIST, row.id);
     Ok(axum::Json(ErasuresView {
         next_cursor: more.then(|| rows.last().map(place)).flatten(),
         items: rows.iter().map(ErasureItem::from).collect(),
     }))
-}
-
-/// The id in a cursor.
-fn read_place(cursor: &str) -> Result<ErasureId, Problem> {
-    let plain = plain_cursor(cursor)?;
-    of_list(LIST, &plain)?.parse().map_err(|_| foreign())
-}
-
-fn foreign() -> Problem {
-    Problem::invalid("cursor is not one that this broker gave out")
 }

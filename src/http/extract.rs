@@ -1,5 +1,6 @@
 //! Bodies, ids and pages, each with an error that says what is wrong.
 
+use std::fmt::Display;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -517,6 +518,17 @@ fn parse_cursor(list: &str, text: &str) -> Result<Cursor, Problem> {
     let at = of_list(list, place)?;
     let id: uuid::Uuid = id.parse().map_err(|_| bad_cursor())?;
     Ok((Micros(at.parse().map_err(|_| bad_cursor())?), id.to_string()))
+}
+
+/// A row's id as a cursor of a list.
+pub(crate) fn write_id(list: &str, id: impl Display) -> String {
+    URL_SAFE_NO_PAD.encode(format!("{list}:{id}"))
+}
+
+/// The id in a cursor of a list.
+pub(crate) fn read_id<T: FromStr>(list: &str, cursor: &str) -> Result<T, Problem> {
+    let plain = plain_cursor(cursor)?;
+    of_list(list, &plain)?.parse().map_err(|_| bad_cursor())
 }
 
 /// The text in a cursor's base64url.

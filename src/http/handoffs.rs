@@ -45,6 +45,7 @@ use handoffd_core::evidence::receipt::Receipt;
 use handoffd_core::evidence::record::SealedRecord;
 use handoffd_core::gate::schema::older::MessageForm;
 use handoffd_store::fault::{self, Step};
+use handoffd_store::store::reach::{BOUNDS, Reach};
 use handoffd_store::store::{HandoffFilter, HandoffKey};
 
 /// The list in its cursors.
@@ -496,6 +497,8 @@ pub struct ListParams {
 }
 
 /// List handoffs, newest first; an agent sees those it sends or receives.
+///
+/// A page looks at 20,000 handoffs at most: it may have few rows, or none, and `nextCursor` goes on.
 #[utoipa::path(
     get, path = "/handoffs", tag = "handoffs", operation_id = "listHandoffs",
     params(ListParams),
@@ -511,7 +514,7 @@ pub(super) async fn list(
 ) -> Result<axum::Json<Page<HandoffView>>, Problem> {
     let limit = page_size(params.limit)?;
     let cursor = params.cursor.clone();
-    let filter = params.filter(principal.reader().limit())?;
+    let mut filter = params.filter(principal.reader().limit())?;
     let newest = async || {
         let party = principal.reader().limit().cloned();
         let all = HandoffFilter { party, ..HandoffFilter::default() };
@@ -519,12 +522,14 @@ pub(super) async fn list(
         Ok(rows.first().map(|row| (row.created_at, row.id.to_string())))
     };
     let after = read_cursor(&api, LIST, cursor.as_deref(), newest).await?;
+    let tenant = &principal.tenant;
+    filter.reach = api.store.reach_of_handoffs(tenant, &filter, after.as_ref(), BOUNDS).await?;
     let rows =
         api.store.list_handoffs(&principal.tenant, &filter, after.as_ref(), limit + 1).await?;
-    Ok(axum::Json(Page::new(
+    Ok(axum::Json(Page::within(
         LIST,
         rows,
-        limit,
+        (limit, &filter.reach),
         |row| (row.created_at, row.id.to_string()),
         |row| HandoffView::from(row),
     )))
@@ -546,6 +551,7 @@ impl ListParams {
             from: time_parameter("from", self.from.as_deref())?,
             until: time_parameter("to", self.to.as_deref())?,
             user: user_parameter(self.user_ref)?,
+            reach: Reach::Whole,
         })
     }
 }

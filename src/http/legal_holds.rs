@@ -2,15 +2,13 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::auth::{Auditor, Operator};
 use super::data_subjects::{MAX_NOTE, bounded, subject};
-use super::extract::{Id, Json, Params, of_list, page_size, plain_cursor};
+use super::extract::{Id, Json, Params, bad_cursor, page_size, plain_cursor, read_id, write_id};
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
 use handoffd_broker::intake::data_subjects::HoldRequest;
 use handoffd_broker::ledger::reply::HoldReply;
@@ -106,15 +104,10 @@ pub struct ListParams {
     limit: Option<i64>,
 }
 
-/// A hold's id as a cursor.
-fn write_place(id: &str) -> String {
-    URL_SAFE_NO_PAD.encode(format!("{LIST}:{id}"))
-}
-
 /// The id in a cursor. The id itself, as versions up to 0.3.0 gave it out, is taken too.
 fn read_place(cursor: &str) -> Result<String, Problem> {
     match plain_cursor(cursor) {
-        Ok(plain) if plain.contains(':') => of_list(LIST, &plain).map(str::to_owned),
+        Ok(plain) if plain.contains(':') => read_id(LIST, cursor),
         _ => Ok(cursor.to_owned()),
     }
 }
@@ -241,20 +234,20 @@ pub(super) async fn list(
     let after = params.cursor.as_deref().map(read_place).transpose()?;
     let after = after.as_deref();
     if after.is_some_and(|after| !code(after)) {
-        return Err(Problem::invalid("cursor is not one that this broker gave out"));
+        return Err(bad_cursor());
     }
     // Holds stay when they are released: the id of none is no place among them.
     if let Some(after) = after
         && api.store.find_hold(&(tenant.clone(), after.to_owned())).await?.is_none()
     {
-        return Err(Problem::invalid("cursor is not one that this broker gave out"));
+        return Err(bad_cursor());
     }
     let key = held.as_ref().map(|held| &held.key);
     let mut rows = api.store.list_holds(tenant, key, after, limit + 1).await?;
     let more = rows.len() as i64 > limit;
     rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
     Ok(axum::Json(HoldsView {
-        next_cursor: more.then(|| rows.last().map(|row| write_place(&row.id))).flatten(),
+        next_cursor: more.then(|| rows.last().map(|row| write_id(LIST, &row.id))).flatten(),
         items: rows.iter().map(HoldView::from).collect(),
     }))
 }

@@ -4,14 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use axum::extract::State;
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::auth::{Auditor, Open};
-use super::extract::{Id, Params, bad_cursor, of_list, page_size, plain_cursor};
+use super::extract::{Id, Params, page_size, read_id, write_id};
 use super::open;
 use super::problem::{Busy, Problem};
 use handoffd_core::domain::agent::{Agent, AgentState};
@@ -261,7 +259,7 @@ pub(super) async fn list(
     Params(params): Params<ReceiversParams>,
 ) -> Result<axum::Json<ReceiversView>, Problem> {
     let limit = usize::try_from(page_size(params.limit)?).unwrap_or(usize::MAX);
-    let after = params.cursor.as_deref().map(read_place).transpose()?;
+    let after = params.cursor.as_deref().map(|cursor| read_id(LIST, cursor)).transpose()?;
     let (tenant, now) = (&principal.tenant, api.now());
     let agents = api.intake.directory.agents(tenant).await?;
     let later = |agent: &&Agent| after.as_ref().is_none_or(|after| agent.agent_id > *after);
@@ -274,7 +272,7 @@ pub(super) async fn list(
     Ok(axum::Json(ReceiversView {
         at: now.rfc3339(),
         window_ms: LISTED_WINDOW_US / 1_000,
-        next_cursor: ids.last().filter(|_| more).map(write_place),
+        next_cursor: ids.last().filter(|_| more).map(|id| write_id(LIST, id)),
         items: some.into_iter().map(|agent| noticed.view(agent, LISTED_WINDOW_US)).collect(),
     }))
 }
@@ -304,14 +302,4 @@ pub(super) async fn get(
         window_ms: WINDOW_US / 1_000,
         receiver: noticed.view(agent, WINDOW_US),
     }))
-}
-
-/// An agent's id as a cursor.
-fn write_place(id: &AgentId) -> String {
-    URL_SAFE_NO_PAD.encode(format!("{LIST}:{id}"))
-}
-
-fn read_place(cursor: &str) -> Result<AgentId, Problem> {
-    let plain = plain_cursor(cursor)?;
-    of_list(LIST, &plain)?.parse().map_err(|_| bad_cursor())
 }

@@ -126,7 +126,7 @@ pub(super) async fn list(
     if let (Some(own), Some(source)) = (&own, &source)
         && own != source
     {
-        return Ok(axum::Json(Page { items: Vec::new(), next_cursor: None }));
+        return Ok(axum::Json(Page::default()));
     }
     let filter = RefusalFilter {
         source: own.or(source),

@@ -23,6 +23,7 @@ use handoffd_core::domain::ids::{ExecutionId, HandoffId, TaskId};
 use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::task::{Task, TaskStatus};
 use handoffd_core::evidence::commitment::{hash_text, unpack};
+use handoffd_store::store::reach::{BOUNDS, Reach};
 use handoffd_store::store::{CheckpointRow, TaskFilter};
 
 /// The list in its cursors.
@@ -97,6 +98,8 @@ pub struct ListParams {
 }
 
 /// List tasks, newest first; an agent sees those it has a part in.
+///
+/// A page looks at 20,000 tasks, or at 4,000 with their handoffs: it may have few rows, or none, and `nextCursor` goes on.
 #[utoipa::path(
     get, path = "/tasks", tag = "tasks", operation_id = "listTasks",
     params(ListParams),
@@ -111,7 +114,7 @@ pub(super) async fn list(
     Params(params): Params<ListParams>,
 ) -> Result<axum::Json<Page<TaskView>>, Problem> {
     let limit = page_size(params.limit)?;
-    let filter = TaskFilter {
+    let mut filter = TaskFilter {
         status: params
             .status
             .as_deref()
@@ -125,6 +128,7 @@ pub(super) async fn list(
         left_at_most: parameter("leftAtMostUSD", params.left_at_most.as_deref())?,
         spent_at_least: parameter("spentAtLeastUSD", params.spent_at_least.as_deref())?,
         user: user_parameter(params.user_ref)?,
+        reach: Reach::Whole,
     };
     let newest = async || {
         let all =
@@ -133,11 +137,13 @@ pub(super) async fn list(
         Ok(rows.first().map(|row| (row.created_at, row.id.to_string())))
     };
     let after = read_cursor(&api, LIST, params.cursor.as_deref(), newest).await?;
+    let tenant = &principal.tenant;
+    filter.reach = api.store.reach_of_tasks(tenant, &filter, after.as_ref(), BOUNDS).await?;
     let rows = api.store.list_tasks(&principal.tenant, &filter, after.as_ref(), limit + 1).await?;
-    Ok(axum::Json(Page::new(
+    Ok(axum::Json(Page::within(
         LIST,
         rows,
-        limit,
+        (limit, &filter.reach),
         |row| (row.created_at, row.id.to_string()),
         |row| TaskView::from(row),
     )))

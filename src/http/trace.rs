@@ -5,8 +5,6 @@ use axum::extract::{FromRequestParts, State};
 use axum::http::header;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -15,7 +13,7 @@ use super::Api;
 use super::auth::{Caller, Open, closed_to_metadata, forbidden};
 use super::bundle;
 use super::cost::SpentTokensView;
-use super::extract::{Id, Params, bad_cursor, of_list, page_size, plain_cursor, time_parameter};
+use super::extract::{Id, Params, bad_cursor, page_size, read_id, time_parameter, write_id};
 use super::open;
 use super::problem::Problem;
 use super::record::{RecordContract, RecordCost, RecordGroup, RecordParty, TraceRecord};
@@ -69,13 +67,8 @@ impl TraceParams {
 
 /// Reads a cursor: a place of the log.
 fn read_place(cursor: &str) -> Result<i64, Problem> {
-    let plain = plain_cursor(cursor)?;
-    let place = of_list(LIST, &plain)?.parse().ok().filter(|place| *place >= 0);
-    place.ok_or_else(bad_cursor)
-}
-
-fn write_place(place: i64) -> String {
-    URL_SAFE_NO_PAD.encode(format!("{LIST}:{place}"))
+    let place = read_id(LIST, cursor)?;
+    if place < 0 { Err(bad_cursor()) } else { Ok(place) }
 }
 
 /// Everything that happened on a task.
@@ -426,13 +419,13 @@ async fn window(
     let tenant = &principal.tenant;
     let size = api.store.find_head(tenant).await?.map_or(0, |head| head.size);
     if query.before.is_some_and(|before| before > size) {
-        return Err(Problem::ahead("cursor", write_place(size)));
+        return Err(Problem::ahead("cursor", write_id(LIST, size)));
     }
     let log = TaskLog { store: &*api.store, contents: &api.contents, tenant, id, until: i64::MAX };
     let (mut document, next) =
         trace::window(&log, status, &principal.reader().shown_words(), query).await?;
     if let Some(next) = next {
-        document["nextCursor"] = write_place(next).into();
+        document["nextCursor"] = write_id(LIST, next).into();
     }
     Ok(document)
 }

@@ -9,6 +9,7 @@ use super::auth::Auditor;
 use super::extract::Json;
 use super::problem::{BadBody, Busy, Problem, wrong};
 use handoffd_core::domain::personal::is_user_ref;
+use handoffd_store::store::reach::{BOUNDS, Reach};
 use handoffd_store::store::{HandoffFilter, TaskFilter};
 
 /// Most characters of a user's id, as in the message schema.
@@ -75,8 +76,13 @@ pub(super) async fn search(
     let user = Some(user_ref.clone());
     let handoffs = HandoffFilter { user: user.clone(), ..HandoffFilter::default() };
     let newest = api.store.list_handoffs(tenant, &handoffs, None, 1).await?;
-    let tasks = TaskFilter { user, ..TaskFilter::default() };
-    let last = api.store.list_tasks(tenant, &tasks, None, 1).await?;
+    let mut tasks = TaskFilter { user, ..TaskFilter::default() };
+    tasks.reach = api.store.reach_of_tasks(tenant, &tasks, None, BOUNDS).await?;
+    let mut last = api.store.list_tasks(tenant, &tasks, None, 1).await?;
+    if last.is_empty() && tasks.reach.end().is_some() {
+        tasks.reach = Reach::Whole;
+        last = api.store.list_tasks(tenant, &tasks, None, 1).await?;
+    }
     Ok(axum::Json(UserView {
         user_ref,
         last_handoff_at: newest.first().map(|row| row.created_at.rfc3339()),

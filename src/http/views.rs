@@ -17,6 +17,7 @@ use handoffd_core::evidence::commitment::hash_text;
 use handoffd_core::evidence::merkle::Hash;
 use handoffd_core::evidence::receipt;
 use handoffd_core::evidence::record::SafetyFacts;
+use handoffd_store::store::reach::Reach;
 
 /// Proof that a handoff's record is in the log: the record's place, the path from it to the root of the
 /// log's Merkle tree (RFC 6962 §2.1.1), and a signed tree head over that root.
@@ -543,6 +544,17 @@ pub struct Page<T> {
     /// Give this as `cursor` for the next page; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
+    /// In a list of tasks or handoffs, where the page ends because it has looked at as many rows as one page may cost, RFC 3339.
+    /// Rows that fit and are newer than this time are on it or before it; older ones follow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub looked_back_to: Option<String>,
+}
+
+impl<T> Default for Page<T> {
+    /// A page without rows, and none after it.
+    fn default() -> Self {
+        Self { items: Vec::new(), next_cursor: None, looked_back_to: None }
+    }
 }
 
 impl<T> Page<T> {
@@ -560,6 +572,23 @@ impl<T> Page<T> {
         let next_cursor = more
             .then(|| rows.last().map(|row| super::extract::write_cursor(list, &cursor(row))))
             .flatten();
-        Self { items: rows.iter().map(view).collect(), next_cursor }
+        Self { items: rows.iter().map(view).collect(), next_cursor, looked_back_to: None }
+    }
+
+    /// The same of a list that looks as far as `reach` for a page: where it is not full, the next one goes on from there.
+    pub fn within<R>(
+        list: &str,
+        rows: Vec<R>,
+        (limit, reach): (i64, &Reach),
+        cursor: impl Fn(&R) -> handoffd_store::store::Cursor,
+        view: impl Fn(&R) -> T,
+    ) -> Self {
+        let page = Self::new(list, rows, limit, cursor, view);
+        let Some(end) = reach.end().filter(|_| page.next_cursor.is_none()) else { return page };
+        Self {
+            next_cursor: Some(super::extract::write_cursor(list, end)),
+            looked_back_to: Some(end.0.rfc3339()),
+            ..page
+        }
     }
 }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Agent, Broker, Caller, until};
 use crate::message::Message;
+use crate::receivers::printed;
 
 /// A handoff with data of a person.
 fn about(subject: &str, name: &str) -> Message {
@@ -93,6 +94,11 @@ both! {
         assert_eq!(item["leafIndex"], done["receipt"]["leafIndex"]);
         assert!(item["subjectId"].is_null() && item["subjectSalt"].is_null() && item["record"].is_null(), "{item}");
         a.api.get("/erasures").await.refused(403, "FORBIDDEN");
+        let table = printed(broker, &["erasures", "list"]).await;
+        assert!(table.contains("PERSONAL DATA") && table.contains(id) && !table.contains("customer-"), "{table}");
+        let listed = printed(broker, &["--output", "json", "erasures", "list", "--limit", "1"]).await;
+        let listed: Value = serde_json::from_str(&listed).unwrap();
+        assert_eq!(listed["items"].as_array().unwrap().len(), 1, "{listed}");
     }
 
     async fn a_receiver_entitled_gets_what_is_left(broker: Broker) {

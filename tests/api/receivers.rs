@@ -30,7 +30,7 @@ async fn attention(broker: &Broker, kind: &str) -> Vec<Value> {
 }
 
 /// The output of a command of an operator.
-async fn printed(broker: &Broker, arguments: &[&str]) -> String {
+pub async fn printed(broker: &Broker, arguments: &[&str]) -> String {
     let mut settings = broker.settings.clone();
     settings.push(("HANDOFFD_URL".to_owned(), broker.admin.base.clone()));
     let done = command(&settings, arguments).await;
@@ -50,7 +50,7 @@ both! {
         assert!(before.get("failureShare").is_none() && before.get("p50Ms").is_none(), "{before}");
         let message = Message::initial("a", "b");
         a.submit(&message).await.expect(202);
-        let open = becomes(broker, "b", |one| one["breaker"] != "closed").await;
+        let open = becomes(broker, "b", |one| one["breaker"] != "closed" && one["failures"].as_i64() >= Some(5)).await;
         let [breaker] = open["breakers"].as_array().unwrap().as_slice() else { panic!("{open}") };
         assert_eq!(breaker["reason"], "DELIVERY_STATUS", "{open}");
         assert!(breaker["broker"].as_str().unwrap().starts_with("broker-"), "{open}");
@@ -189,6 +189,13 @@ both! {
         })
         .await;
         assert_eq!((&late["severity"], &late["lastError"]), (&json!("warning"), &json!("file")), "{late}");
+        let table = printed(broker, &["heads", "list"]).await;
+        let mut lines = table.lines();
+        assert!(lines.next().unwrap().starts_with("PLACE"), "{table}");
+        let place = lines.next().unwrap();
+        assert!(place.starts_with("file") && place.ends_with("yes"), "{table}");
+        let heads = broker.admin.get("/audit/heads").await.expect(200).body;
+        assert!(table.contains(&format!("log: {}", heads["logId"].as_str().unwrap())), "{table}");
         std::fs::remove_file(&folder).unwrap();
         std::fs::rename(&aside, &folder).unwrap();
         until("the tree head", async || {

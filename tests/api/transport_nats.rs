@@ -239,6 +239,20 @@ both! {
             if count > 0 { Ok(()) } else { Err(away) }
         })
         .await;
+        let away = async || {
+            let page = broker.admin.get("/attention?agentId=b").await.expect(200).body;
+            let items = page["items"].as_array().unwrap().clone();
+            items.into_iter().filter(|one| one["kind"] == "TRANSPORT_AWAY").collect::<Vec<_>>()
+        };
+        until("the transport needs attention", async || {
+            let items = away().await;
+            let [item] = items.as_slice() else { return Err(format!("{items:?}")) };
+            assert_eq!((&item["agentId"], &item["lastError"]), (&json!("b"), &json!("TRANSPORT_AWAY")));
+            let sentence = item["sentence"].as_str().unwrap();
+            assert!(sentence.starts_with("The transport nats has been away for "), "{sentence}");
+            if item["count"] == json!(10) { Ok(()) } else { Err(item.to_string()) }
+        })
+        .await;
         server.up().await;
         let queue = jetstream(&server).await;
         let mut ids = std::collections::BTreeSet::new();
@@ -253,6 +267,11 @@ both! {
             broker.handoff_becomes(message, "ACCEPTED").await;
         }
         assert_eq!(held(&queue).await, 0);
+        until("the transport is well", async || {
+            let items = away().await;
+            if items.is_empty() { Ok(()) } else { Err(format!("{items:?}")) }
+        })
+        .await;
     }
 
     async fn a_server_that_comes_back_empty_gets_the_handoffs_once_it_has_a_stream(broker: Broker) {

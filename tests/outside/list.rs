@@ -151,6 +151,7 @@ pub const OUTSIDE: &[(&str, &[&str], &str)] = &[
     ("refusals", &[ALL], "the list of refusals: each has its record"),
     ("paused_agents", &[ALL], "an index over the states of agents"),
     ("waiting_tasks", &[ALL], "an index over the states of tasks"),
+    ("open_tasks", &[ALL], "an index over the states of tasks"),
     ("closed_tasks", &[ALL], "an index over the states of tasks"),
     ("agent_changes", &[ALL], "tells brokers to read an agent anew"),
     ("archive_marks", &[ALL], "how far the archive has come"),

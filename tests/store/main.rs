@@ -25,6 +25,7 @@ use handoffd::store::memory;
 mod opinions;
 mod outage;
 mod plans;
+mod reach;
 mod reads;
 mod receivers;
 mod recovery;
@@ -160,6 +161,10 @@ in_memory_too! {
         depths_are_counted;
     plans:
         tasks_that_ended_are_listed_by_how_they_ended_newest_first;
+    reach:
+        a_page_of_tasks_looks_at_a_bounded_number_and_the_next_goes_on,
+        a_page_of_handoffs_looks_at_a_bounded_number_and_the_next_goes_on,
+        a_look_ends_between_rows_of_one_time;
     reads:
         pages_have_no_gaps_and_no_repeats,
         pages_of_tasks_and_dead_letters_end,
@@ -184,6 +189,12 @@ in_memory_too! {
 }
 
 on_both_sides! {
+    reach:
+        a_page_of_tasks_looks_at_a_bounded_number_and_the_next_goes_on,
+        a_page_of_handoffs_looks_at_a_bounded_number_and_the_next_goes_on,
+        a_look_ends_between_rows_of_one_time,
+        a_task_that_does_not_move_is_counted_however_many_began_after_it,
+        a_delivery_that_is_tried_again_is_counted_apart;
     schema:
         migrating_again_changes_nothing,
         two_that_migrate_at_once_both_succeed,

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use handoffd_core::attention::{
-    AgentSituation, Attention, DisabledSubscription, OpenBreaker, TenantSituation, UsedUpCap,
-    attention,
+    AgentSituation, Attention, DisabledSubscription, OpenBreaker, TRANSPORT_AWAY, TenantSituation,
+    UsedUpCap, attention,
 };
 use handoffd_core::domain::cap::{Cap, Defaults};
 use handoffd_core::domain::handoff::DeliveryMode;
@@ -57,6 +57,7 @@ pub async fn items(
         escalations: counts.escalations,
         dead_letters: counts.dead_letters,
         queues: counts.queues,
+        again: counts.again,
         idle: counts.idle,
         still: counts.still,
         questions: counts.questions,
@@ -80,7 +81,9 @@ fn open_breakers(rows: Vec<BreakerRow>) -> HashMap<AgentId, OpenBreaker> {
             open.entry(agent).or_insert(OpenBreaker { brokers: 0, since: row.since, reason: None });
         one.brokers += 1;
         one.since = one.since.min(row.since);
-        one.reason = one.reason.take().or(row.reason);
+        // A transport that is away for one broker is away for the receiver.
+        let away = row.reason.as_deref() == Some(TRANSPORT_AWAY);
+        one.reason = if away { row.reason } else { one.reason.take().or(row.reason) };
     }
     open
 }
@@ -95,6 +98,7 @@ fn situation_of(
         state: agent.state,
         pulls: agent.delivery.mode == DeliveryMode::Pull,
         disabled: agent.delivery.disabled,
+        transport: agent.delivery.mode.as_str(),
         key_used_at: uses.get(&agent.agent_id).copied(),
         breaker: breakers.get(&agent.agent_id).cloned(),
         changed_at: *updated_at,

@@ -3,9 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde_json::Value;
-
-use handoffd_core::costs::{CostFilter, CostTable, Edge, counts, edge};
+use handoffd_core::costs::{CostFacts, CostFilter, CostTable, Edge};
 use handoffd_core::domain::ids::{HandoffId, Micros, TaskId, TenantId};
 use handoffd_store::store::{HandoffFilter, Store, StoreError, StoredRecord};
 
@@ -170,11 +168,11 @@ impl Reading<'_> {
             if self.handoffs.as_ref().is_some_and(|wanted| !wanted.contains(id)) {
                 continue;
             }
-            let body: Value = serde_json::from_slice(&record.body).unwrap_or_default();
-            if !counts(&body) {
+            let facts = CostFacts::read(&record.body);
+            if !facts.counts() {
                 continue;
             }
-            if let Some(edge) = edge(&body) {
+            if let Some(edge) = facts.edge() {
                 self.edges.insert(id.clone(), edge);
             }
             let at = record.recorded_at;
@@ -182,7 +180,7 @@ impl Reading<'_> {
                 continue;
             }
             if let Some(edge) = self.edge_of(id).await? {
-                self.table.take(at, edge, &body);
+                self.table.take(at, edge, &facts);
             }
         }
         Ok(())

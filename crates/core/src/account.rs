@@ -76,7 +76,12 @@ fn figures(body: &Value, usd: &str) -> Option<Spending> {
 /// What a record counts as spent against its task's budget; none where it states nothing.
 #[must_use]
 pub fn spent(body: &Value) -> Option<Spending> {
-    figures(body.get("spent")?, "usd")
+    booked(body.get("spent")?)
+}
+
+/// The same of the member that states it.
+pub(crate) fn booked(spent: &Value) -> Option<Spending> {
+    figures(spent, "usd")
 }
 
 /// The account of one task. Its records are added in log order.

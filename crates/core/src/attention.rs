@@ -14,7 +14,7 @@ use crate::domain::waits::{
     IdleTasks, LateHead, OpenDeadLetters, OpenEscalations, OpenQuestions, WaitingDeliveries,
 };
 use crate::why::{NextEvent, Remedy, in_words};
-use noticed::{late_head, open_breaker, question, still, unused_breaker};
+use noticed::{late_head, open_breaker, question, still, transports_away, unused_breaker};
 
 mod noticed;
 
@@ -37,6 +37,8 @@ pub struct TenantSituation {
     pub dead_letters: Vec<OpenDeadLetters>,
     /// Deliveries that wait, by receiver.
     pub queues: Vec<WaitingDeliveries>,
+    /// Deliveries that an attempt or a claim holds, and that an earlier one held before, by receiver.
+    pub again: Vec<WaitingDeliveries>,
     /// Tasks that went back to their holder and wait for its next handoff, by holder.
     pub idle: Vec<IdleTasks>,
     /// Tasks that run and have no open handoff, by holder.
@@ -61,12 +63,26 @@ pub struct AgentSituation {
     pub pulls: bool,
     /// Whether its endpoint is disabled after failures.
     pub disabled: bool,
+    /// The way in which it gets its handoffs, as a word.
+    pub transport: &'static str,
     /// When one of its keys was last used.
     pub key_used_at: Option<Micros>,
     /// Its breakers that let no delivery through, taken together.
     pub breaker: Option<OpenBreaker>,
     /// When its registration changed last.
     pub changed_at: Micros,
+}
+
+/// Reason of a breaker that opened because the transport was away.
+pub const TRANSPORT_AWAY: &str = "TRANSPORT_AWAY";
+
+impl AgentSituation {
+    /// Whether brokers cannot reach the transport by which it gets its handoffs.
+    fn is_cut_off(&self) -> bool {
+        let pushed = !self.pulls && !self.disabled && self.state != AgentState::Paused;
+        let breaker = self.breaker.as_ref().filter(|_| pushed);
+        breaker.and_then(|breaker| breaker.reason.as_deref()) == Some(TRANSPORT_AWAY)
+    }
 }
 
 /// The open breakers of one receiver.
@@ -139,6 +155,8 @@ pub enum AttentionKind {
     NotFetched,
     /// Brokers let no delivery to a receiver through, after failures in a row.
     BreakerOpen,
+    /// The servers of a transport, such as a queue, do not take what brokers send by it.
+    TransportAway,
     /// Attempts at an endpoint fail or are put off.
     DeliveryFailing,
     /// A receiver is paused, and handoffs are held for it.
@@ -166,7 +184,7 @@ pub struct Attention {
     pub since: Micros,
     /// Handoffs, tasks or decisions that the item covers; 0 for an agent, cap or subscription by itself.
     pub count: i64,
-    /// Most attempts begun at one delivery.
+    /// Most attempts that ended at one delivery.
     pub attempts: i32,
     /// Code of the last failure, or of the reason.
     pub last_error: Option<String>,
@@ -183,10 +201,18 @@ pub struct Attention {
     /// The oldest escalation.
     pub escalation: Option<EscalationId>,
     pub subscription: Option<SubscriptionId>,
+    /// All agents that the item is about, where they are several.
+    pub agents: Vec<AgentId>,
     pub remedies: Vec<Remedy>,
 }
 
 impl Attention {
+    /// Whether the item is about this agent.
+    #[must_use]
+    pub fn is_about(&self, agent: &AgentId) -> bool {
+        self.agent.as_ref() == Some(agent) || self.agents.contains(agent)
+    }
+
     fn new(kind: AttentionKind, severity: Severity, since: Micros, sentence: String) -> Self {
         Self {
             kind,
@@ -203,6 +229,7 @@ impl Attention {
             dead_letter: None,
             escalation: None,
             subscription: None,
+            agents: Vec::new(),
             remedies: Vec::new(),
         }
     }
@@ -222,7 +249,8 @@ impl Attention {
             self.subscription.map(|id| id.to_string()),
             self.last_error.clone(),
         ];
-        let names: Vec<String> = names.into_iter().flatten().collect();
+        let several = self.agents.iter().map(ToString::to_string);
+        let names: Vec<String> = names.into_iter().flatten().chain(several).collect();
         // Several caps of one agent differ in their windows, which the sentence has.
         let sentence = if self.kind == AttentionKind::CapUsedUp { &self.sentence } else { "" };
         let text = format!("{:?} {} {sentence}", self.kind, names.join(" "));
@@ -243,10 +271,12 @@ pub struct Place {
 pub fn attention(at: &TenantSituation) -> Vec<Attention> {
     let escalations = at.escalations.iter().map(|one| escalated(one, at.now));
     let letters = at.dead_letters.iter().map(|one| dead_lettered(one, at.now));
-    let queues = at.queues.iter().filter_map(|one| queue(one, at));
+    let waiting = waiting(at);
+    let queues = waiting.iter().filter_map(|one| queue(one, at));
     let idle = at.idle.iter().filter_map(|one| idle(one, at.now));
-    let endpoints = at.agents.iter().filter_map(|(id, agent)| unused_endpoint(id, agent, at));
-    let breakers = at.agents.iter().filter_map(|(id, agent)| unused_breaker(id, agent, at));
+    let endpoints = at.agents.iter().filter_map(|(id, agent)| unused_endpoint(id, agent, &waiting));
+    let breakers =
+        at.agents.iter().filter_map(|(id, agent)| unused_breaker(id, agent, &waiting, at.now));
     let caps = at.caps.iter().map(cap);
     let questions = at.questions.iter().filter_map(|one| question(one, at.now));
     let still = at.still.iter().filter_map(|one| still(one, at.now));
@@ -255,8 +285,26 @@ pub fn attention(at: &TenantSituation) -> Vec<Attention> {
     let mut items: Vec<Attention> = escalations.chain(letters).chain(queues).collect();
     items.extend(idle.chain(endpoints).chain(caps).chain(subscriptions));
     items.extend(breakers.chain(questions).chain(still).chain(head));
+    items.extend(transports_away(&waiting, at));
     items.sort_by_cached_key(Attention::place);
     items
+}
+
+/// Deliveries that wait, by receiver. One that an attempt at an endpoint holds waits still where an earlier attempt brought no
+/// verdict: until an attempt succeeds, a failing receiver is listed.
+fn waiting(at: &TenantSituation) -> Vec<WaitingDeliveries> {
+    let mut waiting = at.queues.clone();
+    let pushed = |one: &&WaitingDeliveries| at.agents.get(&one.target).is_some_and(|to| !to.pulls);
+    for again in at.again.iter().filter(pushed) {
+        // The attempt that is under way has not failed, and no time is set for another.
+        let attempts = again.attempts.saturating_sub(1);
+        let again = WaitingDeliveries { attempts, visible_at: at.now, ..again.clone() };
+        match waiting.iter_mut().find(|one| one.target == again.target) {
+            Some(one) => *one = one.with(&again),
+            None => waiting.push(again),
+        }
+    }
+    waiting
 }
 
 /// A number with its noun: `1 handoff`, `3 handoffs`.
@@ -337,6 +385,8 @@ fn queue(one: &WaitingDeliveries, at: &TenantSituation) -> Option<Attention> {
         None => deleted(one, now),
         Some(agent) if agent.state == AgentState::Paused => paused(one, now),
         Some(agent) if agent.disabled && !agent.pulls => disabled(one, now),
+        // In the item of the transport.
+        Some(agent) if agent.is_cut_off() => return None,
         Some(AgentSituation { pulls: false, breaker: Some(breaker), .. }) => {
             let waiting = held_up(one, now);
             Attention {
@@ -410,9 +460,9 @@ fn disabled(one: &WaitingDeliveries, now: Micros) -> Attention {
 fn unused_endpoint(
     id: &AgentId,
     agent: &AgentSituation,
-    at: &TenantSituation,
+    waiting: &[WaitingDeliveries],
 ) -> Option<Attention> {
-    let waits = at.queues.iter().any(|one| one.target == *id);
+    let waits = waiting.iter().any(|one| one.target == *id);
     if !agent.disabled || agent.pulls || waits {
         return None;
     }

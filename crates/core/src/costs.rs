@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::account;
@@ -50,24 +51,42 @@ pub struct CostTable {
     unbooked: u64,
 }
 
-/// What a record says of costs: who of the edge spent, how much, and whether it is a handoff.
-fn statement(body: &Value) -> Option<(bool, Option<Spending>)> {
-    let handoff = body.get("kind").and_then(Value::as_str) == Some("HANDOFF");
-    let spent = account::spent(body);
-    (handoff || spent.is_some()).then_some((handoff, spent))
+/// What a record says of costs. A record has much more, which is passed over where its bytes are read.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CostFacts {
+    kind: Value,
+    spent: Option<Value>,
+    from_agent: Value,
+    to_agent: Value,
 }
 
-/// Whether a record says anything of costs.
-#[must_use]
-pub fn counts(body: &Value) -> bool {
-    statement(body).is_some()
-}
+impl CostFacts {
+    /// Reads a record's body; bytes that are none say nothing.
+    #[must_use]
+    pub fn read(body: &[u8]) -> Self {
+        serde_json::from_slice(body).unwrap_or_default()
+    }
 
-/// The edge of a handoff's own record.
-#[must_use]
-pub fn edge(body: &Value) -> Option<Edge> {
-    let text = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-    Some((text("/fromAgent/agentId")?, text("/toAgent/agentId")?))
+    /// Who of the edge spent, how much, and whether it is a handoff.
+    fn statement(&self) -> Option<(bool, Option<Spending>)> {
+        let handoff = self.kind == "HANDOFF";
+        let spent = self.spent.as_ref().and_then(account::booked);
+        (handoff || spent.is_some()).then_some((handoff, spent))
+    }
+
+    /// Whether the record says anything of costs.
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        self.statement().is_some()
+    }
+
+    /// The edge, in a handoff's own record.
+    #[must_use]
+    pub fn edge(&self) -> Option<Edge> {
+        let text = |agent: &Value| Some(agent.get("agentId")?.as_str()?.to_owned());
+        Some((text(&self.from_agent)?, text(&self.to_agent)?))
+    }
 }
 
 impl CostTable {
@@ -77,8 +96,8 @@ impl CostTable {
     }
 
     /// Adds a record that was made at `at`, about a handoff of this edge.
-    pub fn take(&mut self, at: Micros, (source, target): Edge, body: &Value) {
-        let Some((handoff, spent)) = statement(body) else { return };
+    pub fn take(&mut self, at: Micros, (source, target): Edge, facts: &CostFacts) {
+        let Some((handoff, spent)) = facts.statement() else { return };
         let agent = if handoff { source.clone() } else { target.clone() };
         let is = |wanted: &Option<AgentId>, found: &str| {
             wanted.as_ref().is_none_or(|wanted| wanted.as_str() == found)
@@ -131,6 +150,7 @@ mod tests {
     #[test]
     fn spending_is_counted_for_who_spent_it_on_its_edge_and_day() {
         let edge = || ("a".to_owned(), "b".to_owned());
+        let read = |record: &Value| CostFacts::read(record.to_string().as_bytes());
         let handoff = |usd: f64| json!({ "kind": "HANDOFF", "spent": { "usd": usd, "tokenSpent": { "prompt": 3, "completion": 1 } } });
         let end = json!({ "kind": "COMPLETED", "spent": { "usd": 0.5 } });
         let day = 86_400_000_000;
@@ -141,10 +161,11 @@ mod tests {
             (day, end),
             (day, json!({ "kind": "ACCEPTED" })),
         ] {
-            assert_eq!(counts(&record), record["kind"] != "ACCEPTED");
-            all.take(Micros(at), edge(), &record);
+            let facts = read(&record);
+            assert_eq!(facts.counts(), record["kind"] != "ACCEPTED");
+            all.take(Micros(at), edge(), &facts);
         }
-        all.take(Micros(day), edge(), &json!({ "kind": "HANDOFF" }));
+        all.take(Micros(day), edge(), &read(&json!({ "kind": "HANDOFF" })));
         let lines: Vec<_> = all
             .lines()
             .map(|(key, line)| {
@@ -165,7 +186,24 @@ mod tests {
         );
         let agent = "b".parse().ok();
         let mut own = CostTable::new(CostFilter { agent, ..CostFilter::default() });
-        own.take(Micros(0), edge(), &handoff(7.0));
+        own.take(Micros(0), edge(), &read(&handoff(7.0)));
         assert_eq!(own.lines().count(), 0);
+    }
+    #[test]
+    fn a_record_is_read_for_its_costs_alone() {
+        let whole = json!({
+            "body": { "kind": "HANDOFF", "spent": 9 },
+            "fromAgent": { "agentId": "a", "agentVersion": "1" },
+            "kind": "COMPLETED",
+            "spent": { "usd": 0.5 },
+            "toAgent": { "agentId": "b" },
+        });
+        let facts = CostFacts::read(whole.to_string().as_bytes());
+        assert_eq!(facts.edge(), Some(("a".to_owned(), "b".to_owned())));
+        assert_eq!(facts.statement().map(|(handoff, _)| handoff), Some(false));
+        for other in ["", "[]", "7", r#"{"kind":3,"spent":null,"toAgent":"b"}"#] {
+            let facts = CostFacts::read(other.as_bytes());
+            assert_eq!((facts.counts(), facts.edge()), (false, None), "{other}");
+        }
     }
 }

@@ -26,9 +26,11 @@ mod costs;
 mod data_subjects;
 mod dead_letters;
 mod delivery_fields;
+mod erasures;
 mod escalations;
 mod events;
 mod handoffs;
+mod heads;
 mod holds;
 mod keys;
 mod receivers;
@@ -43,7 +45,7 @@ mod tasks;
 mod what_if;
 
 /// All of them, in the order of the help.
-const RESOURCES: [&Resource; 20] = [
+const RESOURCES: [&Resource; 22] = [
     &agents::RESOURCE,
     &allowlist::RESOURCE,
     &contracts::RESOURCE,
@@ -64,6 +66,8 @@ const RESOURCES: [&Resource; 20] = [
     &events::RESOURCE,
     &holds::RESOURCE,
     &data_subjects::RESOURCE,
+    &erasures::RESOURCE,
+    &heads::RESOURCE,
 ];
 
 /// Rows requested per page: the largest page of the API.

@@ -92,7 +92,8 @@ fn place(item: &Json) -> String {
         "ESCALATED" if many => return link(&["decisions"], &[]),
         "DEAD_LETTERED" if many => return link(&["dead-letters"], &[]),
         "TREE_HEAD_LATE" => return link(&["evidence"], &[]),
-        "BREAKER_OPEN" => Some(&("agentId", "receivers")),
+        "TRANSPORT_AWAY" if item.text("agentId").is_empty() => return link(&["receivers"], &[]),
+        "BREAKER_OPEN" | "TRANSPORT_AWAY" => Some(&("agentId", "receivers")),
         _ => PLACES.iter().find(|(name, _)| !item.text(name).is_empty()),
     };
     section.map_or_else(String::new, |(name, section)| link(&[section, item.text(name)], &[]))

@@ -24,6 +24,7 @@ use axum::Router;
 use super::desk::Desk;
 use super::json::Json;
 use super::sheet::{Cell, Filter, Table};
+use super::text;
 use crate::http::Api;
 
 /// The routes of all screens.
@@ -62,11 +63,25 @@ fn paged(desk: &Desk, mut table: Table, answer: &Json) -> Table {
     let next = answer.text("nextCursor");
     if !next.is_empty() {
         table.next = desk.here_with(&[("cursor", next)]);
+        answer.text("lookedBackTo").clone_into(&mut table.looked_back_to);
     }
     if !desk.query.get("cursor").is_empty() {
         table.first = desk.here_with(&[("cursor", "")]);
     }
     table
+}
+
+/// How far a page looked, in words, where it did not look at all rows; `rows` are what it looked at.
+fn looked_back(desk: &Desk, answer: &Json, rows: &str) -> String {
+    let at = answer.text("lookedBackTo");
+    if at.is_empty() {
+        return String::new();
+    }
+    format!(
+        "Looked at {rows} back to {} ({}). Older ones may fit too.",
+        text::relative(at, desk.now),
+        text::visible(at)
+    )
 }
 
 /// A filter of free text.
@@ -76,9 +91,9 @@ fn typed(desk: &Desk, name: &'static str, label: &'static str, hint: &'static st
 
 /// A filter by a word; the empty word is all.
 fn chosen(desk: &Desk, name: &'static str, label: &'static str, words: &[&'static str]) -> Filter {
-    let options = words.iter().map(|word| {
-        (*word, if word.is_empty() { "All".to_owned() } else { super::text::words(word) })
-    });
+    let options = words
+        .iter()
+        .map(|word| (*word, if word.is_empty() { "All".to_owned() } else { text::words(word) }));
     let value = desk.query.get(name).to_owned();
     Filter { name, label, value, hint: "", options: options.collect() }
 }

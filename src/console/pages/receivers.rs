@@ -8,7 +8,7 @@ use super::super::frame::link;
 use super::super::json::Json;
 use super::super::sheet::{Cell, Content, Facts, Sheet, Table};
 use super::super::text;
-use super::{ROWS, agent, handoff_id, paged, task};
+use super::{ROWS, agent, handoff_id, looked_back, paged, task};
 
 pub(crate) async fn list(desk: Desk) -> Response {
     let page = make_list(&desk).await;
@@ -157,7 +157,8 @@ async fn make(desk: &Desk, id: &str) -> Result<Sheet, Refusal> {
         .part("noticed", "Last 24 hours", Content::Facts(last_day(desk, &noticed)))
         .part("breakers", "Breakers", Content::Table(breakers(desk, &noticed)))
         .part("delivery", "Delivery", Content::Facts(delivery(desk, &item)))
-        .part("latest", "Latest handoffs to it", Content::Table(handoffs(desk, &latest)))
+        .part("latest", "Latest handoffs to it", Content::Table(handoffs(desk, id, &latest)))
+        .note(looked_back(desk, &latest, "handoffs of all receivers"))
         .part("targets", "Edges", Content::Table(edges))
         .with([desk.may_with("add-edge", &[], &[("agent", id)])]))
 }
@@ -234,7 +235,7 @@ fn delivery(desk: &Desk, item: &Json) -> Facts {
     ])
 }
 
-fn handoffs(desk: &Desk, page: &Json) -> Table {
+fn handoffs(desk: &Desk, id: &str, page: &Json) -> Table {
     let columns = [
         ("handoffId", "Handoff"),
         ("status", "Status"),
@@ -244,7 +245,14 @@ fn handoffs(desk: &Desk, page: &Json) -> Table {
         ("durationMs", "Took#"),
         ("createdAt", "Committed"),
     ];
-    Table::of(&columns, "No handoff came to it yet.").rows(page.list("items").iter().map(|item| {
+    let looked_back_to = page.text("lookedBackTo").to_owned();
+    let (empty, next) = if looked_back_to.is_empty() {
+        ("No handoff came to it yet.", String::new())
+    } else {
+        let pairs = [("toAgent", id), ("cursor", page.text("nextCursor"))];
+        ("None of these came to it.", link(&["handoffs"], &pairs))
+    };
+    let table = Table::of(&columns, empty).rows(page.list("items").iter().map(|item| {
         vec![
             handoff_id(item.get("handoffId")),
             Cell::status(item.get("status")),
@@ -254,5 +262,6 @@ fn handoffs(desk: &Desk, page: &Json) -> Table {
             Cell::millis(item.get("durationMs")),
             Cell::time(item.get("createdAt"), desk.now, ""),
         ]
-    }))
+    }));
+    Table { next, looked_back_to, ..table }
 }

@@ -4,7 +4,7 @@ use axum::response::Response;
 
 use super::super::desk::{Desk, Refusal};
 use super::super::sheet::{Cell, Content, Filter, Sheet, Table};
-use super::{ROWS, agent, chosen, handoff_id, paged, task, typed};
+use super::{ROWS, agent, chosen, handoff_id, looked_back, paged, task, typed};
 
 const STATUSES: [&str; 7] =
     ["", "RUNNING", "PENDING_HANDOFF", "HANDING_OFF", "ESCALATED", "COMPLETED", "CANCELED"];
@@ -31,7 +31,12 @@ async fn make(desk: &Desk) -> Result<Sheet, Refusal> {
         ("updatedAt", "Changed"),
         ("createdAt", "Begun"),
     ];
-    let empty = "No task fits. Tasks begin with their first handoff.";
+    let all = answer.get("lookedBackTo").is_empty();
+    let empty = if all {
+        "No task fits. Tasks begin with their first handoff."
+    } else {
+        "None of these fits."
+    };
     let table = Table::of(&columns, empty).rows(answer.list("items").iter().map(|item| {
         let failures = Cell::number(item.get("failures"));
         let failed = failures.shown != "0";
@@ -56,7 +61,8 @@ async fn make(desk: &Desk) -> Result<Sheet, Refusal> {
     Ok(Sheet::new(frame)
         .buttons([desk.may_with("cancel-tasks", &[], &filled)])
         .filters(filters(desk))
-        .part("tasks", "", Content::Table(paged(desk, table, &answer))))
+        .part("tasks", "", Content::Table(paged(desk, table, &answer)))
+        .note(looked_back(desk, &answer, "tasks")))
 }
 
 fn filters(desk: &Desk) -> Vec<Filter> {
@@ -114,19 +120,20 @@ async fn make_handoffs(desk: &Desk) -> Result<Sheet, Refusal> {
         ("durationMs", "Took#"),
         ("createdAt", "Committed"),
     ];
-    let table =
-        Table::of(&columns, "No handoff fits.").rows(answer.list("items").iter().map(|item| {
-            vec![
-                handoff_id(item.get("handoffId")),
-                Cell::status(item.get("status")),
-                agent(item.at("fromAgent/agentId")),
-                agent(item.at("toAgent/agentId")),
-                task(item.get("taskId")),
-                Cell::number(item.get("attempts")),
-                Cell::millis(item.get("durationMs")),
-                Cell::time(item.get("createdAt"), desk.now, ""),
-            ]
-        }));
+    let all = answer.get("lookedBackTo").is_empty();
+    let empty = if all { "No handoff fits." } else { "None of these fits." };
+    let table = Table::of(&columns, empty).rows(answer.list("items").iter().map(|item| {
+        vec![
+            handoff_id(item.get("handoffId")),
+            Cell::status(item.get("status")),
+            agent(item.at("fromAgent/agentId")),
+            agent(item.at("toAgent/agentId")),
+            task(item.get("taskId")),
+            Cell::number(item.get("attempts")),
+            Cell::millis(item.get("durationMs")),
+            Cell::time(item.get("createdAt"), desk.now, ""),
+        ]
+    }));
     let filters = vec![
         chosen(desk, "status", "Status", &HANDOFF_STATUSES),
         typed(desk, "fromAgent", "From agent", ""),
@@ -138,5 +145,6 @@ async fn make_handoffs(desk: &Desk) -> Result<Sheet, Refusal> {
     let mut frame = desk.frame("tasks", "Handoffs", &[("Tasks", &["tasks"])]);
     frame.live = true;
     let table = Content::Table(paged(desk, table, &answer));
-    Ok(Sheet::new(frame).filters(filters).part("handoffs", "", table))
+    let note = looked_back(desk, &answer, "handoffs");
+    Ok(Sheet::new(frame).filters(filters).part("handoffs", "", table).note(note))
 }

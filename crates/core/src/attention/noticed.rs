@@ -1,12 +1,14 @@
 //! Items about open breakers, tasks without movement, open questions and late tree heads.
 
+use std::collections::BTreeMap;
+
 use super::{
     AgentSituation, Attention, AttentionKind, LISTED_AFTER_US, LONG_AFTER_US, OpenBreaker,
-    Severity, TenantSituation, age, counted, is_older,
+    Severity, TRANSPORT_AWAY, TenantSituation, age, counted, is_older, verb,
 };
 use crate::domain::agent::AgentState;
 use crate::domain::ids::{AgentId, Micros};
-use crate::domain::waits::{IdleTasks, LateHead, OpenQuestions};
+use crate::domain::waits::{IdleTasks, LateHead, OpenQuestions, WaitingDeliveries};
 use crate::why::NextEvent;
 
 /// The open breakers of a receiver, and how its handoffs wait, in words.
@@ -44,15 +46,70 @@ pub(super) fn open_breaker(
 pub(super) fn unused_breaker(
     id: &AgentId,
     agent: &AgentSituation,
-    at: &TenantSituation,
+    waiting: &[WaitingDeliveries],
+    now: Micros,
 ) -> Option<Attention> {
     let breaker = agent.breaker.as_ref()?;
-    let waits = at.queues.iter().any(|one| one.target == *id);
-    if waits || agent.pulls || agent.disabled || agent.state == AgentState::Paused {
+    let waits = waiting.iter().any(|one| one.target == *id);
+    let paused = agent.state == AgentState::Paused;
+    if waits || agent.pulls || agent.disabled || paused || agent.is_cut_off() {
         return None;
     }
-    let item = open_breaker(id, breaker, "no handoff waits for it", at.now);
+    let item = open_breaker(id, breaker, "no handoff waits for it", now);
     Some(Attention { agent: Some(id.clone()), ..item })
+}
+
+/// Each transport that is away, with the receivers that get nothing by it and their handoffs.
+pub(super) fn transports_away(
+    waiting: &[WaitingDeliveries],
+    at: &TenantSituation,
+) -> Vec<Attention> {
+    let mut away = BTreeMap::<&str, Vec<(&AgentId, &OpenBreaker)>>::new();
+    for (id, agent) in &at.agents {
+        if let Some(breaker) = agent.breaker.as_ref().filter(|_| agent.is_cut_off()) {
+            away.entry(agent.transport).or_default().push((id, breaker));
+        }
+    }
+    let item = |(transport, receivers): (&str, Vec<(&AgentId, &OpenBreaker)>)| {
+        let agents: Vec<AgentId> = receivers.iter().map(|(id, _)| (*id).clone()).collect();
+        let opened = receivers.iter().map(|(_, breaker)| breaker.since).min().unwrap_or(at.now);
+        let of_these = waiting.iter().filter(|one| agents.contains(&one.target));
+        let held = of_these.cloned().reduce(|all, one| all.with(&one));
+        let since = held.as_ref().map_or(opened, |held| held.since.min(opened));
+        let whose = match agents.as_slice() {
+            [only] => format!("{only} gets nothing"),
+            several => format!("{} receivers get nothing", several.len()),
+        };
+        let waits = held.as_ref().map_or_else(
+            || "no handoff waits".to_owned(),
+            |held| {
+                let oldest = if held.count == 1 { "" } else { ", the oldest" };
+                let (handoffs, verb) = (counted(held.count, "handoff"), verb(held.count));
+                format!("{handoffs} {verb}{oldest} for {}", age(held.since, at.now))
+            },
+        );
+        let sentence = format!(
+            "The transport {transport} has been away for {}: its servers cannot be reached, do not answer in time, are full, or refuse the broker; {whose}; {waits}.",
+            age(opened, at.now)
+        );
+        let item = Attention {
+            count: held.as_ref().map_or(0, |held| held.count),
+            attempts: held.as_ref().map_or(0, |held| held.attempts),
+            last_error: Some(TRANSPORT_AWAY.to_owned()),
+            agent: agents.first().filter(|_| agents.len() == 1).cloned(),
+            task: held.as_ref().map(|held| held.task_id),
+            handoff: held.as_ref().map(|held| held.first),
+            ..Attention::new(AttentionKind::TransportAway, Severity::Warning, since, sentence)
+        };
+        let first = &agents[0];
+        let item = item.remedy(
+            "Shows the breakers and the last failure of the first receiver.",
+            format!("handoffd receivers show {first}"),
+            format!("GET /receivers/{first}"),
+        );
+        Attention { agents, ..item }
+    };
+    away.into_iter().map(item).collect()
 }
 
 /// Tasks that run and have no open handoff; `None` for young ones.

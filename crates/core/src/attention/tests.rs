@@ -21,6 +21,7 @@ fn nothing() -> TenantSituation {
         escalations: Vec::new(),
         dead_letters: Vec::new(),
         queues: Vec::new(),
+        again: Vec::new(),
         idle: Vec::new(),
         still: Vec::new(),
         questions: Vec::new(),
@@ -36,6 +37,7 @@ fn agent(pulls: bool) -> AgentSituation {
         state: AgentState::Runnable,
         pulls,
         disabled: false,
+        transport: if pulls { "pull" } else { "nats" },
         key_used_at: Some(ago(14)),
         breaker: None,
         changed_at: ago(600),
@@ -190,6 +192,89 @@ fn the_next_attempt_is_told_while_it_is_to_come() {
     let next = |at| one(Some(agent(false)), queue(at)).remove(0).next.map(|next| next.at);
     assert_eq!(next(due), Some(due));
     assert_eq!(next(ago(1)), None);
+}
+
+/// A failing receiver is listed while an attempt is under way, until one succeeds: then no delivery is left.
+#[test]
+fn a_failing_receiver_stays_listed_during_the_next_attempt() {
+    use AttentionKind as K;
+    let again = |attempts, since| WaitingDeliveries {
+        attempts,
+        visible_at: Micros(NOW.0 + MINUTE),
+        last_error: Some("DELIVERY_STATUS".to_owned()),
+        ..queue_of(1, since)
+    };
+    let of = |agent: AgentSituation, queues: Vec<WaitingDeliveries>, again| {
+        let agents = BTreeMap::from([(id("risk"), agent)]);
+        attention(&TenantSituation { queues, again: vec![again], agents, ..nothing() })
+    };
+    let item = of(agent(false), vec![], again(2, ago(3))).remove(0);
+    assert_eq!((item.kind, item.count, item.attempts), (K::DeliveryFailing, 1, 1));
+    assert_eq!(
+        item.sentence,
+        "An attempt at risk failed (DELIVERY_STATUS); 1 handoff waits for it for 3 min."
+    );
+    assert_eq!(item.next, None, "the attempt is under way");
+    // With those that wait it is one item, since the older of them.
+    let item = of(agent(false), vec![queue_of(2, ago(2))], again(4, ago(9))).remove(0);
+    assert_eq!(
+        (item.kind, item.count, item.attempts, item.since),
+        (K::DeliveryFailing, 3, 3, ago(9))
+    );
+    let open = AgentSituation { breaker: Some(breaker(1, 4, None)), ..agent(false) };
+    let item = of(open, vec![], again(2, ago(3))).remove(0);
+    assert_eq!((item.kind, item.count), (K::BreakerOpen, 1));
+    assert!(item.sentence.ends_with("1 handoff waits for it for 3 min."), "{}", item.sentence);
+    // A receiver that pulls holds it: nothing failed.
+    assert_eq!(of(agent(true), vec![], again(2, ago(30))), []);
+    assert_eq!(of(agent(false), vec![], again(2, ago(0))), [], "young");
+}
+
+/// Receivers of one transport that is away are one item; other receivers and breakers are not in it.
+#[test]
+fn a_transport_that_is_away_is_told_with_all_its_receivers() {
+    use AttentionKind as K;
+    let away =
+        AgentSituation { breaker: Some(breaker(1, 4, Some(TRANSPORT_AWAY))), ..agent(false) };
+    let earlier =
+        AgentSituation { breaker: Some(breaker(2, 6, Some(TRANSPORT_AWAY))), ..agent(false) };
+    let alone = AgentSituation { transport: "sqs", ..away.clone() };
+    let failing =
+        AgentSituation { breaker: Some(breaker(1, 5, Some("DELIVERY_STATUS"))), ..agent(false) };
+    let paused = AgentSituation { state: AgentState::Paused, ..away.clone() };
+    let to = |target: &str, count, since| WaitingDeliveries {
+        target: id(target),
+        ..queue_of(count, since)
+    };
+    let situation = TenantSituation {
+        agents: BTreeMap::from([
+            (id("one"), away),
+            (id("two"), earlier),
+            (id("three"), alone),
+            (id("four"), failing),
+            (id("five"), paused),
+        ]),
+        queues: vec![to("one", 2, ago(3)), to("two", 1, ago(9)), to("four", 1, ago(2))],
+        ..nothing()
+    };
+    let items = attention(&situation);
+    let kinds: Vec<_> = items.iter().map(|item| (item.kind, item.since, item.count)).collect();
+    assert_eq!(
+        kinds,
+        [(K::TransportAway, ago(9), 3), (K::BreakerOpen, ago(5), 1), (K::TransportAway, ago(4), 0),]
+    );
+    assert_eq!(
+        items[0].sentence,
+        "The transport nats has been away for 6 min: its servers cannot be reached, do not answer in time, are full, or refuse the broker; 2 receivers get nothing; 3 handoffs wait, the oldest for 9 min."
+    );
+    assert_eq!((&items[0].agent, items[0].agents.len()), (&None, 2));
+    assert!(items[0].is_about(&id("one")) && !items[0].is_about(&id("four")));
+    assert_eq!(
+        items[2].sentence,
+        "The transport sqs has been away for 4 min: its servers cannot be reached, do not answer in time, are full, or refuse the broker; three gets nothing; no handoff waits."
+    );
+    assert_eq!(items[2].agent, Some(id("three")));
+    assert!(items.iter().all(|item| !item.remedies.is_empty()));
 }
 
 fn escalations(reason: &str, since: Micros, number: u128) -> OpenEscalations {

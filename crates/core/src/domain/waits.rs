@@ -49,6 +49,21 @@ pub struct WaitingDeliveries {
     pub last_error: Option<String>,
 }
 
+impl WaitingDeliveries {
+    /// Two groups of one receiver together.
+    #[must_use]
+    pub fn with(&self, other: &Self) -> Self {
+        let older =
+            if (other.since, other.first) < (self.since, self.first) { other } else { self };
+        Self {
+            count: self.count + other.count,
+            attempts: self.attempts.max(other.attempts),
+            visible_at: self.visible_at.min(other.visible_at),
+            ..older.clone()
+        }
+    }
+}
+
 /// Questions of receivers that one sender has not answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenQuestions {

@@ -1,6 +1,7 @@
 //! List filters and counts.
 
 use crate::store::DeadLetterRow;
+use crate::store::reach::Reach;
 use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::escalation::EscalationStatus;
 use handoffd_core::domain::handoff::HandoffStatus;
@@ -31,6 +32,8 @@ pub struct HandoffFilter {
     pub until: Option<Micros>,
     /// Only handoffs for the user with this reference.
     pub user: Option<String>,
+    /// Which rows are read.
+    pub reach: Reach,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -49,6 +52,8 @@ pub struct TaskFilter {
     pub spent_at_least: Option<Usd>,
     /// Only tasks with a handoff for the user with this reference.
     pub user: Option<String>,
+    /// Which rows are read.
+    pub reach: Reach,
 }
 
 #[derive(Debug, Clone, Default)]

@@ -33,7 +33,7 @@ pub use row_types::{
 };
 
 pub use tables::{
-    attempts, attention, caps, console_sessions, contracts, opinions, receivers, refusals,
+    attempts, attention, caps, console_sessions, contracts, opinions, reach, receivers, refusals,
     requests, schemas, streams,
 };
 
@@ -509,6 +509,7 @@ pub trait Store:
     + refusals::RefusalStore
     + console_sessions::SessionStore
     + attention::AttentionStore
+    + reach::ReachStore
     + attempts::AttemptStore
     + receivers::ReceiverStore
 {
@@ -533,6 +534,7 @@ impl<T> Store for T where
         + refusals::RefusalStore
         + console_sessions::SessionStore
         + attention::AttentionStore
+        + reach::ReachStore
         + attempts::AttemptStore
         + receivers::ReceiverStore
         + receivers::ReceiverStore

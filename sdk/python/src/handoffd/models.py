@@ -3042,6 +3042,11 @@ class PageEscalationView(BaseModel):
     """
     The rows of this page.
     """
+    looked_back_to: Annotated[str | None, Field(alias="lookedBackTo")] = None
+    """
+    In a list of tasks or handoffs, where the page ends because it has looked at as many rows as one page may cost, RFC 3339.
+    Rows that fit and are newer than this time are on it or before it; older ones follow.
+    """
     next_cursor: Annotated[str | None, Field(alias="nextCursor")] = None
     """
     Give this as `cursor` for the next page; absent on the last.
@@ -5517,7 +5522,7 @@ class AttentionView(BaseModel):
     """
     attempts: int
     """
-    Most attempts begun at one of the deliveries.
+    Most attempts that ended at one of the deliveries.
     """
     count: int
     """
@@ -5545,6 +5550,7 @@ class AttentionView(BaseModel):
             "CAP_USED_UP",
             "NOT_FETCHED",
             "BREAKER_OPEN",
+            "TRANSPORT_AWAY",
             "DELIVERY_FAILING",
             "RECEIVER_PAUSED",
             "TASKS_IDLE",
@@ -8596,6 +8602,11 @@ class PageRefusalView(BaseModel):
     """
     The rows of this page.
     """
+    looked_back_to: Annotated[str | None, Field(alias="lookedBackTo")] = None
+    """
+    In a list of tasks or handoffs, where the page ends because it has looked at as many rows as one page may cost, RFC 3339.
+    Rows that fit and are newer than this time are on it or before it; older ones follow.
+    """
     next_cursor: Annotated[str | None, Field(alias="nextCursor")] = None
     """
     Give this as `cursor` for the next page; absent on the last.
@@ -8615,6 +8626,11 @@ class PageSessionView(BaseModel):
     items: list[SessionView]
     """
     The rows of this page.
+    """
+    looked_back_to: Annotated[str | None, Field(alias="lookedBackTo")] = None
+    """
+    In a list of tasks or handoffs, where the page ends because it has looked at as many rows as one page may cost, RFC 3339.
+    Rows that fit and are newer than this time are on it or before it; older ones follow.
     """
     next_cursor: Annotated[str | None, Field(alias="nextCursor")] = None
     """
@@ -11212,6 +11228,11 @@ class PageHandoffView(BaseModel):
     """
     The rows of this page.
     """
+    looked_back_to: Annotated[str | None, Field(alias="lookedBackTo")] = None
+    """
+    In a list of tasks or handoffs, where the page ends because it has looked at as many rows as one page may cost, RFC 3339.
+    Rows that fit and are newer than this time are on it or before it; older ones follow.
+    """
     next_cursor: Annotated[str | None, Field(alias="nextCursor")] = None
     """
     Give this as `cursor` for the next page; absent on the last.
@@ -11231,6 +11252,11 @@ class PageTaskView(BaseModel):
     items: list[TaskView]
     """
     The rows of this page.
+    """
+    looked_back_to: Annotated[str | None, Field(alias="lookedBackTo")] = None
+    """
+    In a list of tasks or handoffs, where the page ends because it has looked at as many rows as one page may cost, RFC 3339.
+    Rows that fit and are newer than this time are on it or before it; older ones follow.
     """
     next_cursor: Annotated[str | None, Field(alias="nextCursor")] = None
     """
@@ -11701,6 +11727,11 @@ class PageDeadLetterView(BaseModel):
     items: list[DeadLetterView]
     """
     The rows of this page.
+    """
+    looked_back_to: Annotated[str | None, Field(alias="lookedBackTo")] = None
+    """
+    In a list of tasks or handoffs, where the page ends because it has looked at as many rows as one page may cost, RFC 3339.
+    Rows that fit and are newer than this time are on it or before it; older ones follow.
     """
     next_cursor: Annotated[str | None, Field(alias="nextCursor")] = None
     """

@@ -761,7 +761,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List handoffs, newest first; an agent sees those it sends or receives. */
+        /**
+         * List handoffs, newest first; an agent sees those it sends or receives.
+         * @description A page looks at 20,000 handoffs at most: it may have few rows, or none, and `nextCursor` goes on.
+         */
         get: operations["listHandoffs"];
         put?: never;
         /** Submit a handoff: the gate, one commit, then delivery. */
@@ -1540,7 +1543,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List tasks, newest first; an agent sees those it has a part in. */
+        /**
+         * List tasks, newest first; an agent sees those it has a part in.
+         * @description A page looks at 20,000 tasks, or at 4,000 with their handoffs: it may have few rows, or none, and `nextCursor` goes on.
+         */
         get: operations["listTasks"];
         put?: never;
         post?: never;
@@ -2454,7 +2460,7 @@ export interface components {
             kept: number;
         };
         /** @description The cause of an item. */
-        AttentionKind: ("ESCALATED" | "DEAD_LETTERED" | "RECEIVER_DELETED" | "ENDPOINT_DISABLED" | "BUDGET_USED_UP" | "CAP_USED_UP" | "NOT_FETCHED" | "BREAKER_OPEN" | "DELIVERY_FAILING" | "RECEIVER_PAUSED" | "TASKS_IDLE" | "TASKS_UNMOVED" | "QUESTION_OPEN" | "TREE_HEAD_LATE" | "SUBSCRIPTION_DISABLED") | (string & {});
+        AttentionKind: ("ESCALATED" | "DEAD_LETTERED" | "RECEIVER_DELETED" | "ENDPOINT_DISABLED" | "BUDGET_USED_UP" | "CAP_USED_UP" | "NOT_FETCHED" | "BREAKER_OPEN" | "TRANSPORT_AWAY" | "DELIVERY_FAILING" | "RECEIVER_PAUSED" | "TASKS_IDLE" | "TASKS_UNMOVED" | "QUESTION_OPEN" | "TREE_HEAD_LATE" | "SUBSCRIPTION_DISABLED") | (string & {});
         /** @description One page of the items that need attention. */
         AttentionPageView: {
             /**
@@ -2476,7 +2482,7 @@ export interface components {
             agentId?: string | null;
             /**
              * Format: int32
-             * @description Most attempts begun at one of the deliveries.
+             * @description Most attempts that ended at one of the deliveries.
              */
             attempts: number;
             /**
@@ -5906,6 +5912,11 @@ export interface components {
                 /** @description To whom, where that was found. */
                 toAgent?: string | null;
             }[];
+            /**
+             * @description In a list of tasks or handoffs, where the page ends because it has looked at as many rows as one page may cost, RFC 3339.
+             *     Rows that fit and are newer than this time are on it or before it; older ones follow.
+             */
+            lookedBackTo?: string | null;
             /** @description Give this as `cursor` for the next page; absent on the last. */
             nextCursor?: string | null;
         };
@@ -5962,6 +5973,11 @@ export interface components {
                 /** @description Id of the agent that the failing edge leads to. */
                 toAgent?: string | null;
             }[];
+            /**
+             * @description In a list of tasks or handoffs, where the page ends because it has looked at as many rows as one page may cost, RFC 3339.
+             *     Rows that fit and are newer than this time are on it or before it; older ones follow.
+             */
+            lookedBackTo?: string | null;
             /** @description Give this as `cursor` for the next page; absent on the last. */
             nextCursor?: string | null;
         };
@@ -6092,6 +6108,11 @@ export interface components {
                 /** @description What of the request does not hold in full. */
                 warnings?: components["schemas"]["WarningView"][];
             }[];
+            /**
+             * @description In a list of tasks or handoffs, where the page ends because it has looked at as many rows as one page may cost, RFC 3339.
+             *     Rows that fit and are newer than this time are on it or before it; older ones follow.
+             */
+            lookedBackTo?: string | null;
             /** @description Give this as `cursor` for the next page; absent on the last. */
             nextCursor?: string | null;
         };
@@ -6127,6 +6148,11 @@ export interface components {
                 /** @description To whom, where that was found. */
                 toAgent?: string | null;
             }[];
+            /**
+             * @description In a list of tasks or handoffs, where the page ends because it has looked at as many rows as one page may cost, RFC 3339.
+             *     Rows that fit and are newer than this time are on it or before it; older ones follow.
+             */
+            lookedBackTo?: string | null;
             /** @description Give this as `cursor` for the next page; absent on the last. */
             nextCursor?: string | null;
         };
@@ -6161,6 +6187,11 @@ export interface components {
                 /** @description The name that the browser gives itself, 120 characters at most. */
                 userAgent?: string | null;
             }[];
+            /**
+             * @description In a list of tasks or handoffs, where the page ends because it has looked at as many rows as one page may cost, RFC 3339.
+             *     Rows that fit and are newer than this time are on it or before it; older ones follow.
+             */
+            lookedBackTo?: string | null;
             /** @description Give this as `cursor` for the next page; absent on the last. */
             nextCursor?: string | null;
         };
@@ -6225,6 +6256,11 @@ export interface components {
                 /** @description What of the request does not hold in full. */
                 warnings?: components["schemas"]["WarningView"][];
             }[];
+            /**
+             * @description In a list of tasks or handoffs, where the page ends because it has looked at as many rows as one page may cost, RFC 3339.
+             *     Rows that fit and are newer than this time are on it or before it; older ones follow.
+             */
+            lookedBackTo?: string | null;
             /** @description Give this as `cursor` for the next page; absent on the last. */
             nextCursor?: string | null;
         };

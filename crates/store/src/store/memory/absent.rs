@@ -12,11 +12,12 @@ use crate::store::events::{
     CursorKey, CursorRow, CursorSettle, EventDeliveryRow, EventRow, EventScope, EventStore,
     SubscriptionKey, SubscriptionRow,
 };
+use crate::store::reach::{Bounds, Reach, ReachStore};
 use crate::store::receivers::{BreakerRow, ReceiverNotes, ReceiverStore, SeenReceiver};
 use crate::store::refusals::{RefusalFilter, RefusalRow, RefusalStore};
 use crate::store::requests::{RequestRow, RequestStore};
 use crate::store::schemas::{PayloadSchemaRow, PayloadSchemaStore};
-use crate::store::{Cursor, HandoffKey, KeyRow, Result, StoredContent};
+use crate::store::{Cursor, HandoffFilter, HandoffKey, KeyRow, Result, StoredContent, TaskFilter};
 use async_trait::async_trait;
 use handoffd_core::domain::cap::Cap;
 use handoffd_core::domain::event::Position;
@@ -105,6 +106,29 @@ impl ReceiverStore for MemoryStore {
 
     async fn forget_receivers(&self, _before: Micros) -> Result<u64> {
         absent()
+    }
+}
+
+#[async_trait]
+impl ReachStore for MemoryStore {
+    async fn reach_of_tasks(
+        &self,
+        _tenant: &TenantId,
+        _filter: &TaskFilter,
+        _after: Option<&Cursor>,
+        _bounds: Bounds,
+    ) -> Result<Reach> {
+        Ok(Reach::Whole)
+    }
+
+    async fn reach_of_handoffs(
+        &self,
+        _tenant: &TenantId,
+        _filter: &HandoffFilter,
+        _after: Option<&Cursor>,
+        _bounds: Bounds,
+    ) -> Result<Reach> {
+        Ok(Reach::Whole)
     }
 }
 

@@ -71,6 +71,8 @@ impl Tables {
             from,
             until,
             user,
+            // Few rows are in memory: all are read.
+            reach: _,
         } = filter;
         let wanted = self.handoffs.values().filter(|one| {
             one.tenant == *tenant

@@ -6,7 +6,7 @@ use super::PostgresStore;
 use super::failure::failed;
 use crate::store::Result;
 use crate::store::attention::{
-    DEAD_LETTERS, ESCALATIONS, IDLE, MAX_COUNTED, MAX_GROUPS, QUESTIONS, QUEUES, STILL,
+    AGAIN, DEAD_LETTERS, ESCALATIONS, IDLE, MAX_COUNTED, MAX_GROUPS, QUESTIONS, QUEUES, STILL,
 };
 use handoffd_core::domain::ids::TenantId;
 
@@ -22,7 +22,7 @@ impl PostgresStore {
             .await
             .map_err(failed)?;
         let mut plans = Vec::new();
-        for sql in [ESCALATIONS, DEAD_LETTERS, QUEUES, IDLE, STILL, QUESTIONS] {
+        for sql in [ESCALATIONS, DEAD_LETTERS, QUEUES, AGAIN, IDLE, STILL, QUESTIONS] {
             let query = sqlx::query_scalar(AssertSqlSafe(format!("EXPLAIN {sql}")));
             let query = query.bind(tenant.as_str()).bind(MAX_COUNTED).bind(MAX_GROUPS);
             plans.push(query.fetch_all(&mut *tx).await.map_err(failed)?);

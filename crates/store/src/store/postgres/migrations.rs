@@ -64,6 +64,7 @@ pub(super) const OPERATIONS: MigrationSet = &[
     (47, "attempts", include_str!("../../../../../migrations/postgres/0047_attempts.sql")),
     (49, "receivers", include_str!("../../../../../migrations/postgres/0049_receivers.sql")),
     (50, "figures", include_str!("../../../../../migrations/postgres/0050_figures.sql")),
+    (51, "open_tasks", include_str!("../../../../../migrations/postgres/0051_open_tasks.sql")),
 ];
 
 /// Migrations of a separate log database. A change of the schema `audit` above is repeated here.

@@ -7,6 +7,7 @@ use sqlx::{AssertSqlSafe, QueryBuilder};
 
 use super::failure::failed;
 use super::rows;
+use crate::store::reach::{self, Reach};
 use crate::store::tables::{
     checkpoints::{self, CHECKPOINT},
     dead_letters::{self, DEAD_LETTER},
@@ -104,6 +105,14 @@ fn within_time_of(
     }
 }
 
+/// Leaves out the rows below the place down to which the list looks.
+fn within_reach(query: &mut QueryBuilder<Postgres>, reach: &Reach, [time, id]: [&str; 2]) {
+    if let Some((at, last)) = reach.end() {
+        query.push(format_args!(" AND ({time}, {id}) >= (")).push_bind(at.0);
+        query.push(", ").push_bind(last.as_str()).push(")");
+    }
+}
+
 /// A list, newest first: its columns of time and id, by which a page goes on strictly after the cursor.
 pub(super) struct NewestQuery<'a> {
     query: QueryBuilder<Postgres>,
@@ -158,6 +167,10 @@ pub(super) fn handoffs(tenant: &TenantId, filter: &HandoffFilter) -> NewestQuery
         query.push(" AND status NOT IN ('PENDING', 'ACCEPTED')");
     }
     within_time(&mut query, filter.from, filter.until);
+    within_reach(&mut query, &filter.reach, ["created_at", "handoff_id"]);
+    if filter.reach == Reach::Few {
+        query.push(" AND status IN ('PENDING', 'ACCEPTED')");
+    }
     if let Some(status) = filter.status.filter(|status| status.is_held()) {
         let asks = status == HandoffStatus::InputRequired;
         query.push(if asks { " AND question IS NOT NULL" } else { " AND question IS NULL" });
@@ -186,19 +199,35 @@ pub(super) async fn list_tasks(
 }
 
 pub(super) fn tasks(tenant: &TenantId, filter: &TaskFilter) -> NewestQuery<'static> {
-    let ended = filter.status.filter(|status| status.is_final());
-    // The tasks that ended in one way are found by their own table.
-    let (tables, begun) = match ended {
-        Some(_) => ("closed_tasks AS c JOIN tasks USING (tenant, task_id)", "begun_at"),
-        None => ("tasks", "created_at"),
-    };
-    let mut query = list(TASK, tables, tenant);
+    let few = filter.reach == Reach::Few;
+    // Unless few fit, the tasks of a status are found by the rows of another table.
+    let leader = reach::leader(filter.status).filter(|_| !few);
+    let tables = leader.map(|table| format!("{table} AS c JOIN tasks USING (tenant, task_id)"));
+    let begun = if leader.is_some() { "begun_at" } else { "created_at" };
+    let mut query = list(TASK, tables.as_deref().unwrap_or("tasks"), tenant);
+    let ended = filter.status.filter(|status| status.is_final() && !few);
     only(&mut query, "closed_as", ended.map(TaskStatus::as_str));
     only(&mut query, "status", filter.status.map(TaskStatus::as_str));
-    if let Some(user) = &filter.user {
-        query.push(" AND task_id IN (SELECT u.task_id FROM handoffs AS u WHERE u.tenant = ");
-        query.push_bind(tenant.as_str()).push(" AND u.user_ref = ");
-        query.push_bind(user.as_str()).push(")");
+    within_reach(&mut query, &filter.reach, [begun, "task_id"]);
+    match &filter.user {
+        // Many: asked of each task that the page looks at.
+        Some(user) if filter.reach.walks() => {
+            query.push(" AND EXISTS (SELECT 1 FROM handoffs AS u WHERE u.tenant = tasks.tenant");
+            query.push(" AND u.task_id = tasks.task_id AND u.user_ref = ");
+            query.push_bind(user.as_str()).push(")");
+        }
+        Some(user) => {
+            query.push(" AND task_id IN (SELECT u.task_id FROM handoffs AS u WHERE u.tenant = ");
+            query.push_bind(tenant.as_str()).push(" AND u.user_ref = ");
+            query.push_bind(user.as_str()).push(")");
+        }
+        None if few => {
+            query.push(
+                " AND task_id IN (SELECT w.task_id FROM waiting_tasks AS w WHERE w.tenant = ",
+            );
+            query.push_bind(tenant.as_str()).push(")");
+        }
+        None => {}
     }
     within_time_of(&mut query, begun, filter.from, filter.until);
     if let Some(left) = filter.left_at_most {

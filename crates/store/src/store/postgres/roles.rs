@@ -54,6 +54,7 @@ pub(super) const OPERATIONS: TableRights = &[
     ("console_sessions", "SELECT, INSERT, UPDATE (last_seen_at), DELETE"),
     ("paused_agents", "SELECT"),
     ("waiting_tasks", "SELECT"),
+    ("open_tasks", "SELECT"),
     ("closed_tasks", "SELECT"),
     ("refusals", "SELECT, INSERT, DELETE"),
     ("dead_letters", "SELECT, INSERT, UPDATE"),

@@ -3,7 +3,7 @@
 use super::SqliteStore;
 use crate::store::Result;
 use crate::store::attention::{
-    DEAD_LETTERS, ESCALATIONS, IDLE, MAX_COUNTED, MAX_GROUPS, QUESTIONS, QUEUES, STILL,
+    AGAIN, DEAD_LETTERS, ESCALATIONS, IDLE, MAX_COUNTED, MAX_GROUPS, QUESTIONS, QUEUES, STILL,
 };
 use crate::store::rows::get;
 use handoffd_core::domain::ids::TenantId;
@@ -20,7 +20,7 @@ impl SqliteStore {
                 let query = db.query(&sql).bind(tenant.as_str()).bind(MAX_COUNTED).bind(MAX_GROUPS);
                 query.list(|row| get(row, "detail"))
             };
-            [ESCALATIONS, DEAD_LETTERS, QUEUES, IDLE, STILL, QUESTIONS]
+            [ESCALATIONS, DEAD_LETTERS, QUEUES, AGAIN, IDLE, STILL, QUESTIONS]
                 .iter()
                 .map(explain)
                 .collect()

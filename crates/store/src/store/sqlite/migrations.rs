@@ -50,6 +50,7 @@ pub(super) const KNOWN: &[(i64, &str, &str)] = &[
     (48, "kinds", include_str!("../../../../../migrations/sqlite/0048_kinds.sql")),
     (49, "receivers", include_str!("../../../../../migrations/sqlite/0049_receivers.sql")),
     (50, "figures", include_str!("../../../../../migrations/sqlite/0050_figures.sql")),
+    (51, "open_tasks", include_str!("../../../../../migrations/sqlite/0051_open_tasks.sql")),
 ];
 
 /// Where applied migrations stand, in the form of sqlx, which wrote it in 0.1.0.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::db::{Db, Pieces};
 use super::rows;
 use crate::store::query::Row;
+use crate::store::reach::{self, Reach};
 use crate::store::tables::{
     checkpoints::{self, CHECKPOINT},
     dead_letters::{self, DEAD_LETTER},
@@ -143,6 +144,15 @@ impl NewestQuery {
         }
     }
 
+    /// Leaves out the rows below the place down to which the list looks.
+    fn reach(&mut self, reach: &Reach) {
+        if let Some((at, id)) = reach.end() {
+            let [time, key] = &self.order;
+            self.query.push(format!(" AND ({time}, {key}) >= ("));
+            self.query.push_bind(at.0).push(", ").push_bind(id.clone()).push(")");
+        }
+    }
+
     /// Adds a condition without a value.
     pub(super) fn term(&mut self, sql: &str) {
         self.query.push(" AND ").push(sql);
@@ -195,16 +205,33 @@ pub(super) fn list_handoffs(
 }
 
 pub(super) fn handoffs(tenant: &TenantId, filter: &HandoffFilter) -> NewestQuery {
-    let HandoffFilter { task_id, status, source, target, conversation, party, from, until, user } =
-        filter;
+    let HandoffFilter {
+        task_id,
+        status,
+        source,
+        target,
+        conversation,
+        party,
+        from,
+        until,
+        user,
+        reach,
+    } = filter;
     // Left alone, SQLite walks all of the tenant's handoffs to save itself sorting a task's few.
     // So it would for a conversation's.
     let table = match (task_id, conversation) {
         (Some(_), _) => "handoffs AS x INDEXED BY handoffs_task",
         (None, Some(_)) => "handoffs AS x INDEXED BY handoffs_conversation",
+        (None, None) if *reach == Reach::Few => "handoffs AS x INDEXED BY handoffs_open",
+        (None, None) if user.is_some() => "handoffs AS x INDEXED BY handoffs_user",
         (None, None) => "handoffs AS x",
     };
     let mut list = NewestQuery::new(HANDOFF, table, "handoff_id", tenant);
+    list.reach(reach);
+    if *reach == Reach::Few {
+        // In the text: the index of the open ones serves a statement that says so.
+        list.term("x.status IN ('PENDING', 'ACCEPTED')");
+    }
     list.filter("x.task_id = {}", task_id.map(|id| id.to_string()));
     list.filter("x.status = {}", status.map(|status| status.stored().to_owned()));
     if status.is_some_and(HandoffStatus::is_final) {
@@ -237,25 +264,49 @@ pub(super) fn list_tasks(
 }
 
 pub(super) fn tasks(tenant: &TenantId, filter: &TaskFilter) -> NewestQuery {
-    let TaskFilter { status, party, from, until, left_at_most, spent_at_least, user } = filter;
-    let ended = status.filter(|status| status.is_final());
-    let mut list = if ended.is_some() {
-        // In this order: the tasks that ended so are found by their own table.
-        let tables = "closed_tasks AS c CROSS JOIN tasks AS x USING (tenant, task_id)";
-        let order = ["c.begun_at".to_owned(), "c.task_id".to_owned()];
-        NewestQuery::over(TASK, (tables, "c"), order, tenant)
-    } else {
-        NewestQuery::new(TASK, "tasks AS x", "task_id", tenant)
+    let TaskFilter { status, party, from, until, left_at_most, spent_at_least, user, reach } =
+        filter;
+    let few = *reach == Reach::Few;
+    let leader = reach::leader(*status).filter(|_| !few);
+    let mut list = match leader {
+        // In this order: the tasks are found by the rows of the other table.
+        Some(table) => {
+            let tables = format!("{table} AS c CROSS JOIN tasks AS x USING (tenant, task_id)");
+            let order = ["c.begun_at".to_owned(), "c.task_id".to_owned()];
+            NewestQuery::over(TASK, (&tables, "c"), order, tenant)
+        }
+        // By a sum, so that no index gives the order: the few are found by their keys, and sorted.
+        None if few => {
+            let order = ["+x.created_at".to_owned(), "+x.task_id".to_owned()];
+            NewestQuery::over(TASK, ("tasks AS x", "x"), order, tenant)
+        }
+        None => NewestQuery::new(TASK, "tasks AS x", "task_id", tenant),
     };
+    let ended = status.filter(|status| status.is_final() && !few);
     list.filter("c.closed_as = {}", ended.map(|status| status.as_str().to_owned()));
     list.filter("x.status = {}", status.map(|status| status.as_str().to_owned()));
-    if let Some(user) = user {
+    list.reach(reach);
+    match user {
+        // Many: asked of each task that the page looks at.
+        Some(user) if reach.walks() => list.filter(
+            "EXISTS (SELECT 1 FROM handoffs AS u INDEXED BY handoffs_task WHERE u.tenant = x.tenant \
+             AND u.task_id = x.task_id AND u.user_ref = {})",
+            Some(user.clone()),
+        ),
         // With the tenant as a value the user's tasks are looked up once, and not for each task.
-        list.query.push(" AND x.task_id IN (SELECT u.task_id FROM handoffs AS u WHERE u.tenant = ");
-        list.query.push_bind(tenant.as_str().to_owned()).push(" AND u.user_ref = ");
-        list.query.push_bind(user.clone()).push(")");
+        Some(user) => {
+            list.query
+                .push(" AND x.task_id IN (SELECT u.task_id FROM handoffs AS u WHERE u.tenant = ");
+            list.query.push_bind(tenant.as_str().to_owned()).push(" AND u.user_ref = ");
+            list.query.push_bind(user.clone()).push(")");
+        }
+        None if few => {
+            list.query.push(" AND x.task_id IN (SELECT task_id FROM waiting_tasks WHERE tenant = ");
+            list.query.push_bind(tenant.as_str().to_owned()).push(")");
+        }
+        None => {}
     }
-    let begun = if ended.is_some() { "c.begun_at" } else { "x.created_at" };
+    let begun = if leader.is_some() { "c.begun_at" } else { "x.created_at" };
     list.time(&format!("{begun} >= "), *from);
     list.time(&format!("{begun} < "), *until);
     list.number(&format!("{LEFT} <= "), left_at_most.map(|usd| usd.0));

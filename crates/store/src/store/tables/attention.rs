@@ -10,9 +10,11 @@ use handoffd_core::domain::waits::{
     IdleTasks, OpenDeadLetters, OpenEscalations, OpenQuestions, WaitingDeliveries,
 };
 
-/// Most escalations, dead letters, questions and idle tasks that are counted: the oldest ones. Of running tasks the newest are
-/// looked at.
+/// Most escalations, dead letters, questions and idle tasks that are counted: the oldest ones.
 pub const MAX_COUNTED: i64 = 10_000;
+
+/// Most tasks that have not ended of which each is looked at with its handoffs: those that began first. Some thirty milliseconds.
+pub const MAX_LOOKED_AT: i64 = 3_000;
 
 /// Most groups of each kind: those with the oldest waits.
 pub const MAX_GROUPS: i64 = 1_000;
@@ -24,6 +26,8 @@ pub struct WaitCounts {
     pub dead_letters: Vec<OpenDeadLetters>,
     /// Deliveries that neither an attempt nor a claim holds.
     pub queues: Vec<WaitingDeliveries>,
+    /// Deliveries that an attempt or a claim holds, and that an earlier one held before.
+    pub again: Vec<WaitingDeliveries>,
     pub idle: Vec<IdleTasks>,
     /// Tasks that run and have no open handoff.
     pub still: Vec<IdleTasks>,
@@ -58,15 +62,30 @@ pub(in crate::store) const DEAD_LETTERS: &str = "SELECT * FROM ( \
      WINDOW same AS (PARTITION BY source, reason)) AS grouped \
    WHERE place = 1 ORDER BY created_at, handoff_id LIMIT $3";
 
-/// Waiting deliveries by receiver. Parameters: tenant, now, groups.
-pub(in crate::store) const QUEUES: &str = "SELECT q.*, \
+/// Deliveries by receiver that meet a condition. Parameters: tenant, now, groups.
+macro_rules! deliveries {
+    ($condition:literal) => {
+        concat!(
+            "SELECT q.*, \
      (SELECT h.reason FROM handoffs AS h WHERE h.tenant = $1 AND h.handoff_id = q.handoff_id) AS last_error \
    FROM (SELECT target, handoff_id, task_id, created_at, count(*) OVER same AS waiting, \
        max(attempt) OVER same AS attempts, min(visible_at) OVER same AS first_visible, \
        row_number() OVER (PARTITION BY target ORDER BY created_at, handoff_id) AS place \
-     FROM outbox WHERE tenant = $1 AND (claimed_by IS NULL OR visible_at <= $2) \
+     FROM outbox WHERE tenant = $1 AND ",
+            $condition,
+            " \
      WINDOW same AS (PARTITION BY target)) AS q \
-   WHERE q.place = 1 ORDER BY q.created_at, q.handoff_id LIMIT $3";
+   WHERE q.place = 1 ORDER BY q.created_at, q.handoff_id LIMIT $3"
+        )
+    };
+}
+
+/// Waiting deliveries by receiver. Parameters: tenant, now, groups.
+pub(in crate::store) const QUEUES: &str = deliveries!("(claimed_by IS NULL OR visible_at <= $2)");
+
+/// Deliveries that are held after an earlier attempt or claim, by receiver. Parameters: tenant, now, groups.
+pub(in crate::store) const AGAIN: &str =
+    deliveries!("claimed_by IS NOT NULL AND visible_at > $2 AND attempt > 1");
 
 /// Idle tasks by holder, those without budget apart. Parameters: tenant, rows, groups.
 pub(in crate::store) const IDLE: &str = "SELECT * FROM ( \
@@ -79,12 +98,13 @@ pub(in crate::store) const IDLE: &str = "SELECT * FROM ( \
      WINDOW same AS (PARTITION BY i.holder, i.used_up)) AS grouped \
    WHERE place = 1 ORDER BY since, task_id LIMIT $3";
 
-/// Tasks among the newest that run and have no open handoff, by holder. Parameters: tenant, rows, groups.
+/// Tasks that run and have no open handoff, by holder, among those of the tasks that have not ended that began first.
+/// Parameters: tenant, rows, groups.
 pub(in crate::store) const STILL: &str = "SELECT * FROM ( \
      SELECT t.holder, t.task_id, t.updated_at AS since, CAST(0 AS bigint) AS used_up, count(*) OVER same AS waiting, \
        row_number() OVER (PARTITION BY t.holder ORDER BY t.updated_at, t.task_id) AS place \
-     FROM (SELECT task_id, holder, status, updated_at FROM tasks WHERE tenant = $1 \
-       ORDER BY created_at DESC, task_id DESC LIMIT $2) AS t \
+     FROM (SELECT task_id FROM open_tasks WHERE tenant = $1 ORDER BY begun_at, task_id LIMIT $2) AS o \
+     JOIN tasks AS t ON t.tenant = $1 AND t.task_id = o.task_id \
      WHERE t.status = 'RUNNING' AND NOT EXISTS (SELECT 1 FROM handoffs AS h \
        WHERE h.tenant = $1 AND h.task_id = t.task_id AND h.status IN ('PENDING', 'ACCEPTED')) \
      WINDOW same AS (PARTITION BY t.holder)) AS grouped \
@@ -177,8 +197,9 @@ impl<D: Database> AttentionStore for D {
             escalations: groups(self, ESCALATIONS, most, open_escalations).await?,
             dead_letters: groups(self, DEAD_LETTERS, most, open_letters).await?,
             queues: self.count_queues(tenant, now).await?,
+            again: groups(self, AGAIN, (tenant, now.0), waiting_deliveries).await?,
             idle: groups(self, IDLE, most, idle_tasks).await?,
-            still: groups(self, STILL, most, idle_tasks).await?,
+            still: groups(self, STILL, (tenant, MAX_LOOKED_AT), idle_tasks).await?,
             questions: groups(self, QUESTIONS, most, open_questions).await?,
         })
     }

@@ -22,6 +22,7 @@ pub(super) mod marks;
 pub mod opinions;
 pub(super) mod outbox;
 pub(super) mod personal_data;
+pub mod reach;
 pub mod receivers;
 pub mod refusals;
 pub(super) mod refused_tasks;

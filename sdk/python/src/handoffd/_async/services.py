@@ -2073,6 +2073,8 @@ class Handoffs:
     ) -> models.PageHandoffView:
         """List handoffs, newest first; an agent sees those it sends or receives.
 
+        A page looks at 20,000 handoffs at most: it may have few rows, or none, and `nextCursor` goes on.
+
         Args:
             task_id: Only handoffs of this task.
             status: Only rows in this state.
@@ -3203,6 +3205,8 @@ class Tasks:
         limit: int | None = None,
     ) -> models.PageTaskView:
         """List tasks, newest first; an agent sees those it has a part in.
+
+        A page looks at 20,000 tasks, or at 4,000 with their handoffs: it may have few rows, or none, and `nextCursor` goes on.
 
         Args:
             status: Only rows in this state.
