@@ -8,6 +8,7 @@
 
 mod bare;
 mod batched;
+mod beside;
 mod broker;
 mod collector;
 mod database;
@@ -90,6 +91,12 @@ struct Args {
     /// Just what each door costs against `POST /handoffs`, with so many handoffs by each
     #[arg(long)]
     doors: Option<usize>,
+    /// Just an agent that sends rarely (`--rate`, 50 a second), alone and beside one agent with so many senders, in turn
+    #[arg(long, value_name = "SENDERS")]
+    beside: Option<usize>,
+    /// The process of that flood
+    #[arg(long, hide = true, value_name = "URL")]
+    flood: Option<String>,
     /// The broker to run; the one built with this harness unless said
     #[arg(long)]
     broker: Option<PathBuf>,
@@ -152,10 +159,20 @@ impl Args {
 async fn main() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let args = Args::parse();
+    if let Some(base) = &args.flood {
+        return beside::flood(&args, base).await;
+    }
     let collector = Collector::start().await;
     let mut figures = Vec::new();
-    for run in 1..=args.runs {
+    let runs = if args.beside.is_some() { 1 } else { args.runs };
+    for run in 1..=runs {
         for store in &args.store {
+            if let Some(senders) = args.beside {
+                for row in beside::measure(&args, store, senders).await {
+                    figures.push((run, row));
+                }
+                continue;
+            }
             if let Some(count) = args.doors {
                 let size = args.size.first().copied().unwrap_or_default();
                 for row in doors::measure(store, &args.binary(), count, size).await {

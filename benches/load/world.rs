@@ -150,6 +150,29 @@ async fn admin_key(database: &Database, tenant: usize) -> String {
     said["apiKey"].as_str().unwrap_or_else(|| panic!("no key: {said} {output:?}")).to_owned()
 }
 
+/// A sending agent, which may send to its receiver.
+async fn registered(
+    base: &str,
+    admin: &str,
+    (id, target): (String, String),
+    url: &str,
+    in_flight: u32,
+) -> Sender {
+    let receiver = json!({
+        "agentId": target,
+        "delivery": { "mode": "webhook", "url": url, "maxInFlight": in_flight },
+    });
+    post(base, "/agents", admin, &receiver).await;
+    let sender = json!({ "agentId": id, "handoffTargets": [target] });
+    let made = post(base, "/agents", admin, &sender).await;
+    let key = made["apiKey"].as_str().unwrap().to_owned();
+    Sender { id, key, target }
+}
+
+fn texts(size: usize) -> Vec<String> {
+    (0..TEXTS).map(|_| text(size.saturating_sub(1_200))).collect()
+}
+
 impl World {
     /// Registers the agents with the first broker.
     pub async fn new(database: &Database, brokers: &[Broker], args: &Args, plan: &Plan) -> Self {
@@ -160,21 +183,22 @@ impl World {
         for tenant in 0..plan.tenants {
             let admin = admin_key(database, tenant).await;
             for n in (tenant..args.agents).step_by(plan.tenants) {
-                let (id, target) = (format!("sender-{n}"), format!("receiver-{n}"));
-                let receiver = json!({
-                    "agentId": target,
-                    "delivery": { "mode": "webhook", "url": url, "maxInFlight": args.in_flight },
-                });
-                post(base, "/agents", &admin, &receiver).await;
-                let sender = json!({ "agentId": id, "handoffTargets": [target] });
-                let made = post(base, "/agents", &admin, &sender).await;
-                let key = made["apiKey"].as_str().unwrap().to_owned();
-                senders.push(Sender { id, key, target });
+                let names = (format!("sender-{n}"), format!("receiver-{n}"));
+                senders.push(registered(base, &admin, names, &url, args.in_flight).await);
             }
         }
-        let texts = (0..TEXTS).map(|_| text(plan.size.saturating_sub(1_200))).collect();
         let bases = brokers.iter().map(|broker| broker.base.clone()).collect();
-        Self { bases, senders, arrivals, texts }
+        Self { bases, senders, arrivals, texts: texts(plan.size) }
+    }
+
+    /// One sending agent of this name, with an id that is not taken, and its receiver.
+    pub async fn of_one(base: &str, admin: &str, name: &str, args: &Args) -> Self {
+        let arrivals = Arc::new(Arrivals::default());
+        let url = receive(Arc::clone(&arrivals), Duration::ZERO).await;
+        let name = format!("{name}-{}", random_id());
+        let names = (name.clone(), format!("{name}-receiver"));
+        let senders = vec![registered(base, admin, names, &url, args.in_flight).await];
+        Self { bases: vec![base.to_owned()], senders, arrivals, texts: texts(args.size[0]) }
     }
 
     /// The same agents, with brokers that were started since; nothing is counted yet.

@@ -42,6 +42,7 @@ use handoffd_broker::early_replies::EarlyReplies;
 use handoffd_broker::erasure::Eraser;
 use handoffd_broker::feed::Feed;
 use handoffd_broker::intake::stream::Streams;
+use handoffd_broker::intake::turns::Turns;
 use handoffd_broker::intake::{Intake, SecondOpinion};
 use handoffd_broker::issuer::Issuer;
 use handoffd_broker::ledger::{Ledger, Outbound};
@@ -490,6 +491,10 @@ impl BrokerParts {
                 rules: rules(config),
                 limits: word_limits(config),
                 streams: Streams::new(stream_settings(config)),
+                turns: Turns::new(
+                    config.ledger.submissions,
+                    self.metrics.submissions_waiting.clone(),
+                ),
             }),
             store: Arc::clone(&self.store),
             notary: Arc::clone(&self.notary),

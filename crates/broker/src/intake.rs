@@ -52,6 +52,7 @@ pub mod spoken;
 pub mod stream;
 mod submit;
 pub mod tasks;
+pub mod turns;
 pub mod verdicts;
 pub mod waiting;
 pub mod what_if;
@@ -166,6 +167,8 @@ pub struct Intake {
     /// Bounds of words beside messages.
     pub limits: spoken::WordLimits,
     pub streams: stream::Streams,
+    /// How many submissions are judged and committed at once, and whose is next.
+    pub turns: Arc<turns::Turns>,
 }
 
 /// A request body with its share of the memory budget.
@@ -222,9 +225,21 @@ impl Intake {
         mut request: Request,
         noticed: &mut Noticed,
     ) -> Result<Answer, IntakeError> {
+        let turn = self.turns.take(principal).await;
         let verdict = self.judge(principal, body).await?;
+        // The classifier is another system: while it is asked, others have their turn.
+        let turn = if self.asks_a_classifier() {
+            drop(turn);
+            None
+        } else {
+            Some(turn)
+        };
         let (verdict, safety) =
             self.with_second_opinion(principal, verdict, OpinionTime::MayBeAfter).await?;
+        let _turn = match turn {
+            Some(turn) => turn,
+            None => self.turns.take(principal).await,
+        };
         *noticed = Noticed::of(&verdict);
         let now = self.clock.now();
         let message = match &verdict {

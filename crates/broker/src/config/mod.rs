@@ -408,6 +408,7 @@ pub struct Ledger {
     pub batch: usize,
     pub workers: usize,
     pub conflict_tries: u32,
+    pub submissions: usize,
     pub settle_delay_ms: u64,
 }
 

@@ -306,6 +306,10 @@ instruments! {
             "handoff_ledger_overloads_total",
             "Commands refused because the ledger's queue was full.",
         ),
+        pub submissions_waiting: gauge(
+            "handoff_submissions_waiting",
+            "Submissions that wait for a place (ledger.submissions).",
+        ),
         pub ledger_in_doubt: gauge(
             "handoff_ledger_batches_prepared",
             "Batches prepared on the log's database (audit.database_url) at the last check; a batch that stays is in doubt.",
