@@ -14,7 +14,7 @@ use super::shape::no_idle_nulls;
 use handoffd_broker::administration::agents::ChangedAgent;
 use handoffd_broker::directory::{Agents, Principal};
 use handoffd_broker::vault::SecretKind;
-use handoffd_core::domain::agent::{Agent, AgentSpec, OrbitConfig};
+use handoffd_core::domain::agent::{Agent, AgentSpec, DeliverySpec, OrbitConfig};
 use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::ids::AgentId;
 use handoffd_store::store::AgentRow;
@@ -180,7 +180,10 @@ impl FromRequest<Api> for AgentEdit {
         let Json(patch) =
             Json::<serde_json::Map<_, _>>::from_request(Request::from_parts(parts, body), api)
                 .await?;
-        no_idle_nulls::<AgentSpec>(&patch)?;
+        no_idle_nulls::<AgentSpec>("", &patch)?;
+        if let Some(Value::Object(delivery)) = patch.get("delivery") {
+            no_idle_nulls::<DeliverySpec>("/delivery", delivery)?;
+        }
         if !principal.rights().reads_contents() && !switches(&patch) {
             return Err(closed_to_metadata());
         }

@@ -103,11 +103,12 @@ pub(crate) fn typed<T: DeserializeOwned>(value: Value) -> Result<T, Problem> {
     })
 }
 
-/// Refuses each `null` of a patch that clears nothing: it would say the same as an absent member.
+/// Refuses each `null` of a patch that clears nothing: it would say the same as an absent member. `at` is the pointer of the
+/// object.
 ///
 /// # Errors
 /// [`Problem`] with its place.
-pub(crate) fn no_idle_nulls<T>(patch: &Map<String, Value>) -> Result<(), Problem>
+pub(crate) fn no_idle_nulls<T>(at: &str, patch: &Map<String, Value>) -> Result<(), Problem>
 where
     T: DeserializeOwned + Default + PartialEq,
 {
@@ -115,7 +116,7 @@ where
         let alone = Value::Object(Map::from_iter([(name.clone(), Value::Null)]));
         // An unknown name is refused when the whole patch is read.
         if typed::<T>(alone).is_ok_and(|alone| alone == T::default()) {
-            let pointer = format!("/{}", escaped(name));
+            let pointer = format!("{at}/{}", escaped(name));
             return Err(wrong(
                 &pointer,
                 "null clears nothing here: leave the member out, or give its new value",

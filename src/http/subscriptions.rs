@@ -144,7 +144,7 @@ pub(super) async fn patch(
     Id(id): Id<SubscriptionId>,
     Json(patch): Json<serde_json::Map<String, Value>>,
 ) -> Result<axum::Json<SubscriptionView>, Problem> {
-    no_idle_nulls::<SubscriptionSpec>(&patch)?;
+    no_idle_nulls::<SubscriptionSpec>("", &patch)?;
     let spec: SubscriptionSpec = typed(patch.into())?;
     let switch = SubscriptionSpec { enabled: spec.enabled, ..SubscriptionSpec::default() };
     if !principal.rights().reads_contents() && spec != switch {

@@ -143,6 +143,10 @@ both! {
         assert_eq!(now["delivery"]["config"], json!({ "server": "redis://127.0.0.1:6379", "stream": "two" }));
         let none = broker.admin.patch("/agents/a", &config(json!({ "stream": null }))).await.refused(422, "SCHEMA_INVALID");
         assert_eq!(none.pointers(), ["/delivery/config/stream"]);
+        for name in ["timeoutMs", "maxInFlight", "format", "acceptEncoding", "credentials", "mode", "disabled"] {
+            let none = broker.admin.patch("/agents/a", &json!({ "delivery": { name: null } })).await.refused(422, "SCHEMA_INVALID");
+            assert_eq!(none.pointers(), [format!("/delivery/{name}")]);
+        }
         broker.admin.post("/agents", &json!({ "delivery": { "timeoutMs": 500 } })).await.refused(422, "SCHEMA_INVALID");
     }
 
