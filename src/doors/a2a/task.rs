@@ -423,9 +423,8 @@ mod tests {
 
     #[test]
     fn a_failure_beside_an_open_question_has_a_message_id_of_its_own() {
-        let asked = json!({ "number": 1, "state": "OPEN", "question": "Which?" });
-        let failed =
-            json!({ "status": "FAILED", "reason": "broken", "asked": asked, "questions": [asked] });
+        let question = json!({ "number": 1, "state": "OPEN", "question": "Which?" });
+        let failed = json!({ "status": "FAILED", "reason": "broken", "asked": question, "questions": [question] });
         let task = standing(failed).task(ALL);
         let history = task["history"].as_array().unwrap();
         let id = &task["status"]["message"]["messageId"];
