@@ -16,7 +16,7 @@ const READERS: &str = r"(?x)
     | [你您] | 助手 | 助理 | 模型 | 机器人 | 智能体 | 人工智能 | 系统";
 
 /// The end of a sentence that tells of such a request, up to the match.
-const TELLINGS: [&str; 7] = [
+const TELLINGS: [&str; 9] = [
     // The client asked us to …; my manager told the drivers to …
     r"(?x) \w[\w'’.]*\s+ (?:had\s+|has\s+|have\s+|also\s+|then\s+)?
       (?: ask(?:ed|s)? | told | tells? | instruct(?:ed|s)? | want(?:ed|s)? | advis(?:ed|es) | order(?:ed|s) | direct(?:ed|s)
@@ -24,6 +24,14 @@ const TELLINGS: [&str; 7] = [
       \s+ (?: us | them | him | her | me | everyone | everybody | staff | people
         | (?:the|our|their|his|her|my|its|all|both)(?:\s+[\w'’-]+){1,4} )
       \s+ (?:not\s+)?to (?:\s+simply|\s+just|\s+please)? \s*$",
+    // We were asked to …
+    r"(?x) \b(?: we | they | he | she | i | everyone | everybody | (?:the|our|their)(?:\s+[\w'’-]+){1,3} ) \s+
+      (?: was | were | have\s+been | has\s+been | had\s+been ) \s+
+      (?: asked | told | instructed | advised | ordered | requested | reminded ) \s+ (?:not\s+)?to \s*$",
+    // Anna said that we should …
+    r"(?x) \w[\w'’.]*\s+ (?: said | says | thinks | thought | agreed | decided | announced | suggested ) \s+ (?:that\s+)?
+      (?: we | they | he | she | everyone | everybody | (?:the|our|their)(?:\s+[\w'’-]+){1,3} ) \s+
+      (?: should | must | can | could | may | would | will | (?:has|have|had|need)\s+to ) \s*$",
     // … instructing us to …
     r"(?x) \b(?: asking | telling | instructing | advising | ordering | directing | requesting | reminding | requiring )
       \s+ (?: us | them | him | her | me | everyone | everybody | staff | (?:the|our|their|his|my)(?:\s+[\w'’-]+){1,4} )
@@ -86,6 +94,9 @@ mod tests {
             "the judge instructed the jury to ",
             "the client, instructing us to ",
             "the coach had the players ",
+            "we were asked to ",
+            "anna said we should ",
+            "the board decided that the teams must ",
             "der kunde bat uns, die ",
             "die leitung bittet alle, die ",
             "le client nous a demandé d'",
@@ -112,6 +123,10 @@ mod tests {
             "the user wants all ai agents to ",
             "i want you to ",
             "asked us to ",
+            "you were asked to ",
+            "we should ",
+            "the owner says that you must ",
+            "openai decided that the model must ",
             "we ask you to ",
             "the client asked us. please ",
             "the client asked us to\n",
