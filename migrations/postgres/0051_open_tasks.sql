@@ -8,6 +8,8 @@ CREATE TABLE open_tasks (
   task_id   text   COLLATE "C" NOT NULL,
   PRIMARY KEY (tenant, begun_at, task_id)
 );
+-- A task that another broker begins between the rows and the triggers would be missing for ever.
+LOCK TABLE tasks IN SHARE ROW EXCLUSIVE MODE;
 INSERT INTO open_tasks (tenant, begun_at, task_id)
   SELECT tenant, created_at, task_id FROM tasks WHERE status NOT IN ('COMPLETED', 'CANCELED');
 CREATE FUNCTION note_open_task() RETURNS trigger LANGUAGE plpgsql

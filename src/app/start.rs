@@ -493,6 +493,7 @@ impl BrokerParts {
                 streams: Streams::new(stream_settings(config)),
                 turns: Turns::new(
                     config.ledger.submissions,
+                    config.ledger.queue,
                     self.metrics.submissions_waiting.clone(),
                 ),
             }),

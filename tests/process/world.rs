@@ -28,6 +28,8 @@ pub fn client() -> reqwest::Client {
 pub enum Takes {
     /// By webhook at a URL, so many at once.
     Webhook(String, u32),
+    /// The same, with a context window of so many tokens.
+    Window(String, u32, u64),
     /// From its inbox.
     Inbox,
     /// As this `delivery` says.
@@ -86,14 +88,17 @@ impl World {
         let mut world =
             Self { sender_key: register(&broker.base, sender).await, ..Self::default() };
         for (id, takes) in receivers {
-            let delivery = match takes {
-                Takes::Webhook(url, most) => {
-                    json!({ "mode": "webhook", "url": url, "maxInFlight": most, "timeoutMs": 60_000 })
-                }
-                Takes::Inbox => json!({ "mode": "pull" }),
-                Takes::Delivery(delivery) => delivery,
+            let hook = |url, most| json!({ "mode": "webhook", "url": url, "maxInFlight": most, "timeoutMs": 60_000 });
+            let (delivery, window) = match takes {
+                Takes::Webhook(url, most) => (hook(url, most), None),
+                Takes::Window(url, most, tokens) => (hook(url, most), Some(tokens)),
+                Takes::Inbox => (json!({ "mode": "pull" }), None),
+                Takes::Delivery(delivery) => (delivery, None),
             };
-            let agent = json!({ "agentId": id, "delivery": delivery });
+            let mut agent = json!({ "agentId": id, "delivery": delivery });
+            if let Some(tokens) = window {
+                agent["contextWindowTokens"] = tokens.into();
+            }
             let (key, secret) = registered(&broker.base, agent).await;
             world.receivers.insert(id.to_owned(), key);
             world.signing_secrets.insert(id.to_owned(), secret);

@@ -60,6 +60,7 @@ pub mod what_if;
 use counts::Noticed;
 use refusal::bare_refusal;
 use submit::submission;
+use turns::Turn;
 
 pub use appeals::Appeal;
 use opinion::OpinionTime;
@@ -225,10 +226,10 @@ impl Intake {
         mut request: Request,
         noticed: &mut Noticed,
     ) -> Result<Answer, IntakeError> {
-        let turn = self.turns.take(principal).await;
+        let turn = self.turn(principal).await?;
         let verdict = self.judge(principal, body).await?;
         // The classifier is another system: while it is asked, others have their turn.
-        let turn = if self.asks_a_classifier() {
+        let turn = if self.asks_a_classifier() && matches!(verdict, GateVerdict::Pass(_)) {
             drop(turn);
             None
         } else {
@@ -238,7 +239,7 @@ impl Intake {
             self.with_second_opinion(principal, verdict, OpinionTime::MayBeAfter).await?;
         let _turn = match turn {
             Some(turn) => turn,
-            None => self.turns.take(principal).await,
+            None => self.turn(principal).await?,
         };
         *noticed = Noticed::of(&verdict);
         let now = self.clock.now();
@@ -266,6 +267,15 @@ impl Intake {
                 self.refuse(principal, *refused, safety, request, now).await
             }
         }
+    }
+
+    /// Waits for the sender's turn.
+    async fn turn(&self, principal: &Principal) -> Result<Turn, IntakeError> {
+        let turn = self.turns.take(principal).await;
+        turn.ok_or_else(|| {
+            self.metrics.ledger_overloads.inc();
+            IntakeError::Ledger(LedgerError::Overloaded)
+        })
     }
 
     async fn judge(&self, principal: &Principal, body: Body) -> Result<GateVerdict, IntakeError> {

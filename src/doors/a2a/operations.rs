@@ -37,8 +37,8 @@ const STEP: u64 = 50;
 const CANCEL_WAIT: u64 = 10;
 /// Rows of one page of the API.
 const API_PAGE: &str = "500";
-/// Pages of the API that a list reads: the newest handoffs, 2 000 in all.
-const API_PAGES: usize = 4;
+/// The newest handoffs that a list reads.
+const NEWEST: usize = 2_000;
 /// Handoffs of a task that are read at once.
 const STORE_PAGE: i64 = 500;
 
@@ -394,7 +394,8 @@ async fn handoffs(call: &Call, context: Option<&str>) -> Result<Vec<Standing>, R
     query.extend(context.map(|id| ("taskId", id)));
     query.extend(call.principal.agent.as_ref().map(|own| ("fromAgent", own.as_str())));
     let (mut found, mut cursor) = (Vec::new(), None::<String>);
-    for _ in 0..API_PAGES {
+    // A page of the API may have few rows and still a cursor: it looks at a bounded number of handoffs.
+    while found.len() < NEWEST {
         let mut asked = ApiRequest::get(&["handoffs"]).with(&query);
         if let Some(cursor) = &cursor {
             asked = asked.with(&[("cursor", cursor)]);
@@ -408,6 +409,7 @@ async fn handoffs(call: &Call, context: Option<&str>) -> Result<Vec<Standing>, R
             break;
         }
     }
+    found.truncate(NEWEST);
     Ok(found)
 }
 

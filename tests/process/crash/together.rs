@@ -27,7 +27,7 @@ use super::{RESTS_WITHIN, compressed, groups, laws, readers, stream_laws, stream
 use crate::kills::rounds;
 use crate::receiver::Seen;
 use crate::site::{ADMIN_KEY, Side, Site};
-use crate::world::{Acknowledged, COMES_WITHIN, Takes, World, client, until};
+use crate::world::{Acknowledged, COMES_WITHIN, Takes, World, until};
 
 /// Rounds where `HANDOFFD_TEST_ROUNDS` says nothing: the three cases come to all steps of groups, streams and
 /// compressions then.
@@ -371,6 +371,10 @@ fn pulls(due: &BTreeMap<String, Acknowledged>) -> BTreeMap<&str, Ends> {
     due.values().map(|said| (said.target.as_str(), ends(&said.target))).collect()
 }
 
+/// Below the tokens of a message's older turns. It comes with the agent: a broker may know an agent for a second before it learns
+/// of a change.
+const WINDOW: u64 = 1_800;
+
 /// The sender, five receivers of groups, two of streams, and one with a small window.
 async fn populate(rig: &Rig, notes: &Notes) -> World {
     let fleet = &rig.fleet;
@@ -391,7 +395,7 @@ async fn populate(rig: &Rig, notes: &Notes) -> World {
         ("mute", Takes::Webhook(mute, 8)),
         ("listener", Takes::Webhook(readers::listening(&listener, &notes.heard).await, 8)),
         ("reader", Takes::Inbox),
-        ("narrow", Takes::Webhook(compressed::keeping(&narrow, &notes.bodies).await, 4)),
+        ("narrow", Takes::Window(compressed::keeping(&narrow, &notes.bodies).await, 4, WINDOW)),
     ];
     let world = World::new(fleet.first(), receivers).await;
     for (id, hands) in [("doer", &doer), ("swift", &swift), ("taker", &taker)] {
@@ -400,11 +404,6 @@ async fn populate(rig: &Rig, notes: &Notes) -> World {
     for (id, hands) in [("listener", &listener), ("reader", &reader), ("narrow", &narrow)] {
         hands.give_key(&world.receivers[id]);
     }
-    // Below the tokens of a message's older turns.
-    let window = json!({ "contextWindowTokens": 1_800 });
-    let path = format!("{}/agents/narrow", fleet.base());
-    let patched = client().patch(path).bearer_auth(ADMIN_KEY).json(&window).send().await.unwrap();
-    assert_eq!(patched.status(), 200);
     // Two at one inbox: only one of them may have a handoff.
     for _ in 0..2 {
         tokio::spawn(taker.clone().pulling());

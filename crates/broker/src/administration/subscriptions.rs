@@ -157,6 +157,7 @@ impl Administration<'_> {
         id: SubscriptionId,
         to: Position,
     ) -> Result<ChangedSubscription, Refusal> {
+        self.subscription(principal, id).await?;
         let key = (principal.tenant.clone(), Subscriber::Subscription(id));
         if !self.has_passed(&key, to).await? {
             let why = "is ahead of the subscription's cursor: a replay goes back";

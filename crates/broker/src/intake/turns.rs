@@ -16,6 +16,8 @@ use handoffd_core::domain::ids::{AgentId, TenantId};
 /// The submissions that are judged and committed at once.
 pub struct Turns {
     lines: Mutex<Lines>,
+    /// The longest that all lines together may be.
+    longest: usize,
     /// Callers in the lines, those that left among them until their turn comes.
     waiting: IntGauge,
 }
@@ -26,6 +28,8 @@ pub struct Turn(Option<Arc<Turns>>);
 #[derive(Default)]
 struct Lines {
     free: usize,
+    /// Callers that wait, those that left among them until their turn comes.
+    waiting: usize,
     tenants: Rotation<TenantId, Rotation<String, VecDeque<oneshot::Sender<Turn>>>>,
 }
 
@@ -73,25 +77,29 @@ impl Lines {
 }
 
 impl Turns {
-    /// So many at once; at least one.
+    /// So many at once, at least one; at most `longest` wait.
     #[must_use]
-    pub fn new(size: usize, waiting: IntGauge) -> Arc<Self> {
+    pub fn new(size: usize, longest: usize, waiting: IntGauge) -> Arc<Self> {
         let lines = Lines { free: size.max(1), ..Lines::default() };
-        Arc::new(Self { lines: Mutex::new(lines), waiting })
+        Arc::new(Self { lines: Mutex::new(lines), longest, waiting })
     }
 
     fn lines(&self) -> MutexGuard<'_, Lines> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the caller's turn.
-    pub async fn take(self: &Arc<Self>, principal: &Principal) -> Turn {
+    /// Waits for the caller's turn; `None` where as many wait as may.
+    pub async fn take(self: &Arc<Self>, principal: &Principal) -> Option<Turn> {
         let waiting = {
             let mut lines = self.lines();
             if lines.free > 0 {
                 lines.free -= 1;
-                return Turn(Some(Arc::clone(self)));
+                return Some(Turn(Some(Arc::clone(self))));
             }
+            if lines.waiting >= self.longest {
+                return None;
+            }
+            lines.waiting += 1;
             let (pass, waiting) = oneshot::channel();
             let caller =
                 principal.agent.as_ref().map_or(principal.key_id.as_str(), AgentId::as_str);
@@ -100,7 +108,7 @@ impl Turns {
             waiting
         };
         // The sender is in the lines, which live as long as these turns; each is used or dropped with them.
-        waiting.await.unwrap_or(Turn(None))
+        waiting.await.ok()
     }
 }
 
@@ -112,6 +120,7 @@ impl Drop for Turn {
                 let mut lines = turns.lines();
                 match lines.next() {
                     Some(next) => {
+                        lines.waiting -= 1;
                         turns.waiting.dec();
                         next
                     }
@@ -136,7 +145,7 @@ mod tests {
     use tokio::task::JoinSet;
 
     fn turns(size: usize) -> Arc<Turns> {
-        Turns::new(size, IntGauge::new("waiting", "Waiting.").unwrap())
+        Turns::new(size, 100, IntGauge::new("waiting", "Waiting.").unwrap())
     }
 
     fn agent(tenant: &str, agent: &str) -> Principal {
@@ -147,6 +156,7 @@ mod tests {
     async fn order(callers: &[(&str, &str)]) -> Vec<String> {
         let turns = turns(1);
         let first = turns.take(&agent("a", "busy")).await;
+        assert!(first.is_some());
         let (tell, mut names_in_turn) = tokio::sync::mpsc::unbounded_channel();
         let mut waiting = JoinSet::new();
         for (tenant, name) in callers {
@@ -178,6 +188,19 @@ mod tests {
     async fn tenants_have_turns_before_their_agents() {
         let names = order(&[("a", "x"), ("a", "y"), ("a", "z"), ("b", "x"), ("b", "x")]);
         assert_eq!(names.await, ["a/x", "b/x", "a/y", "b/x", "a/z"]);
+    }
+
+    #[tokio::test]
+    async fn a_full_line_takes_no_caller() {
+        let waiting = IntGauge::new("waiting", "Waiting.").unwrap();
+        let turns = Turns::new(1, 1, waiting);
+        let caller = agent("a", "x");
+        let held = turns.take(&caller).await;
+        let mut next = Box::pin(turns.take(&caller));
+        assert!(futures_util::poll!(next.as_mut()).is_pending());
+        assert!(turns.take(&caller).await.is_none());
+        drop(held);
+        assert!(next.await.is_some());
     }
 
     #[tokio::test]

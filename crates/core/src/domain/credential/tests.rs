@@ -296,6 +296,8 @@ fn f5_12_stand_ins_and_ordinary_text_are_no_credentials() {
         "let user = first; password = second; connect(user, password);",
         "Password = required; Username = optional",
         "set password='your new password'",
+        "let user = user1; password = user2.password; connect(user, password);",
+        "UPDATE t SET password='\" + md5(pw) + \"' WHERE id = 1",
         "def f(password=None, pwd=default_pwd): ...",
         "jdbc:oracle:thin:@db.internal:1521:orcl",
         "http://Benutzer:Passwort@Server:Port/",

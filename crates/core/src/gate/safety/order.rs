@@ -50,7 +50,7 @@ pub(super) fn is_certain(
             || behind.chars().filter(|one| one.is_alphabetic()).count() >= LETTERS;
     }
     let before = &text[text.ceil_char_boundary(start.saturating_sub(BEFORE))..start];
-    if proof == Proof::Followed && reported::is_reported(&before.to_lowercase()) {
+    if proof == Proof::Followed && reported::is_reported(before, &text[start..end], behind) {
         return false;
     }
     let before = before.rfind(ends_clause).map_or(before, |at| &before[at..]);

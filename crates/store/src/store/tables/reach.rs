@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use async_trait::async_trait;
+use uuid::Uuid;
 
 use crate::store::query::{Database, IntoValue, Row, Statement};
 use crate::store::rows::get;
@@ -95,6 +96,12 @@ impl<'a> Text<'a> {
             None => self,
         }
     }
+}
+
+/// The place down to which a page looks. An agent reads it in the cursor, and the row may be another agent's: it gets no id then.
+/// The page looks at all rows of that time, and the next one goes on with those before it.
+fn down_to((at, id): Cursor, is_of_party: bool) -> Reach {
+    Reach::DownTo((at, if is_of_party { Uuid::nil().to_string() } else { id }))
 }
 
 /// Counts the rows that meet a condition with an index of its own, up to one more than are few.
@@ -202,7 +209,8 @@ impl<D: Database> ReachStore for D {
         let opens = filter.user.is_some() || filter.party.is_some();
         let rows = if opens { bounds.opened } else { bounds.looked_at };
         let end = end(columns, text, times, after, rows);
-        Ok(self.find(end, place).await?.map_or(Reach::Rest, Reach::DownTo))
+        let end = self.find(end, place).await?;
+        Ok(end.map_or(Reach::Rest, |end| down_to(end, filter.party.is_some())))
     }
 
     async fn reach_of_handoffs(
@@ -232,6 +240,7 @@ impl<D: Database> ReachStore for D {
         }
         let times = (filter.from, filter.until);
         let end = end(columns, text, times, after, bounds.looked_at);
-        Ok(self.find(end, place).await?.map_or(Reach::Rest, Reach::DownTo))
+        let end = self.find(end, place).await?;
+        Ok(end.map_or(Reach::Rest, |end| down_to(end, filter.party.is_some())))
     }
 }
