@@ -38,7 +38,7 @@ const PAST: [(&str, &str); 4] = [
     ("HANDOFFD_LEDGER__SETTLE_DELAY_MS", "0"),
     ("HANDOFFD_RETENTION__ARCHIVE_INTERVAL_S", "0"),
 ];
-/// Settings of the broker that serves the console: a receiver that is away is tried for as long as the demo runs.
+/// Settings of the brokers after the past: a receiver that is away is tried for as long as the demo runs.
 const SERVED: [(&str, &str); 1] = [("HANDOFFD_DELIVERY__MAX_ATTEMPTS", "1000")];
 
 #[derive(Debug, ClapArgs)]
@@ -83,7 +83,9 @@ async fn played(args: &Args, report: &mut DemoReport, folder: &Path) -> Result<b
     } else {
         None
     };
-    let config = config(folder, &[])?;
+    // The story's broker meets the receiver that is away, too: by its own settings it would give up on a slow machine.
+    let settings: &[_] = if args.console { &SERVED } else { &[] };
+    let config = config(folder, settings)?;
     let (stage, trace) = told(args, report, &config).await?;
     let verification = verification(report, &config).await?;
     if args.keep.is_some() {

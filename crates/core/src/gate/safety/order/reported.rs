@@ -55,7 +55,7 @@ const TELLINGS: [&str; 9] = [
     // El cliente nos pidió (que) …
     r"(?x) \w+\s+ (?:nos|me) \s+
       (?: pidi[oó] | pidieron | dijo | dijeron | orden[oó] | aconsej[oó] | indic[oó] | solicit[oó] ) (?:\s+que)? \s*$",
-    // 客户要求我们…; 老师让我们…: a person stands before the verb, 现在让我们 is an order.
+    // 客户要求我们…; 老师让我们…: the verb has a person as its subject; 现在让我们 is an order.
     r"(?x) (?: [\p{Han}\w]{1,12} (?: 要求 | 建议 | 通知 | 命令 | 告诉 | 提醒 | 允许 | 嘱咐 )
         | (?: 老师 | 教练 | 经理 | 医生 | 妈妈 | 爸爸 | 父母 | 老板 | 领导 | 上司 | 公司 | 客户 | 主持人 | 教授 | 校长 | 队长 | 法官 | [他她]们? ) 让 )
       (?: 我们? | 他们? | 她们? | 大家 | 所有人 | 全体 | 员工 | 队员 | 学生 | 孩子们? | 同事 | 团队 | 各部门 | 同学们? | 司机 | 工人 )们?
@@ -92,12 +92,12 @@ pub(super) fn is_reported(before: &str, within: &str, behind: &str) -> bool {
         return false;
     }
     let end = behind.find(|one: char| one == '.' || ends_sentence(one)).unwrap_or(behind.len());
-    let (own, next) = behind.split_at(end);
+    let (rest, next) = behind.split_at(end);
     let names_reader = |text: &str| READER.as_ref().is_none_or(|reader| reader.is_match(text));
     !names_reader(sentence)
         && !names_reader(&within.to_lowercase())
-        && !names_reader(&own.to_lowercase())
-        && super::is_followed(own, false)
+        && !names_reader(&rest.to_lowercase())
+        && super::is_followed(rest, false)
         && !super::begins_order(next)
 }
 
