@@ -118,17 +118,13 @@ impl Drop for Turn {
         loop {
             let next = {
                 let mut lines = turns.lines();
-                match lines.next() {
-                    Some(next) => {
-                        lines.waiting -= 1;
-                        turns.waiting.dec();
-                        next
-                    }
-                    None => {
-                        lines.free += 1;
-                        return;
-                    }
-                }
+                let Some(next) = lines.next() else {
+                    lines.free += 1;
+                    return;
+                };
+                lines.waiting -= 1;
+                turns.waiting.dec();
+                next
             };
             // A caller that left gives its turn back.
             match next.send(Self(Some(Arc::clone(&turns)))) {

@@ -18,12 +18,14 @@ fn ids(text: &str) -> Vec<&'static str> {
 }
 
 /// (form, text around it before, the credential, text after)
-fn samples() -> Vec<(&'static str, String, String, String)> {
+type Sample = (&'static str, String, String, String);
+
+fn samples() -> Vec<Sample> {
     let base32: String = "ABCDEFGH234567QR".to_owned();
     let key = format!("{}\n{}", made(64), made(40));
     let of =
         |id, before: &str, secret: String| (id, before.to_owned(), secret, " and more".to_owned());
-    vec![
+    let mut all = vec![
         of("aws-access-key", "key: ", format!("AKIA{base32}")),
         of("aws-access-key", "", format!("ASIA{base32}")),
         of("aws-secret-key", "aws_secret_access_key = ", made(40)),
@@ -79,6 +81,15 @@ fn samples() -> Vec<(&'static str, String, String, String)> {
             "file: ",
             format!("-----BEGIN PRIVATE KEY-----\\n{}\\n-----END PRIVATE KEY-----", made(64)),
         ),
+    ];
+    all.extend(passwords());
+    all
+}
+
+fn passwords() -> Vec<Sample> {
+    let of =
+        |id, before: &str, secret: String| (id, before.to_owned(), secret, " and more".to_owned());
+    vec![
         of("password", "Server=db;Database=x;User Id=sa;Password=", "correcthorse".to_owned()),
         of("password", "Driver={ODBC Driver 18};Server=db;UID=sa;PWD={", "hunter".to_owned()),
         of("password", "jdbc:postgresql://db/x?user=app&password=", "hunter".to_owned()),
