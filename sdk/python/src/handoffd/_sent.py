@@ -112,7 +112,7 @@ def sent_before(message: Mapping[str, Any], handoff: models.HandoffView) -> Sent
 
 
 def words_of(verdict: Any, reason: str | None = None) -> str | None:
-    """A receiver's words on its refusal or failure, from `include=verdict`, without the code that begins them or is all of them."""
+    """A receiver's words on its refusal or failure, from `include=verdict`, without the code before them."""
     if not isinstance(verdict, Mapping):
         return None
     error, details = verdict.get("error"), verdict.get("details")
