@@ -2,7 +2,7 @@
 //!
 //! A few are enough to keep processors and store busy. More would only stand before each other: an agent that sends without
 //! pause would fill the run queue and each transaction, and the rare message of another agent would come after all of its.
-//! So those beyond the few wait here, and a free turn goes round: tenant by tenant, in each agent by agent.
+//! So further ones wait here. A free turn goes to each tenant in turn, and within the tenant to each agent in turn.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ pub struct Turns {
     lines: Mutex<Lines>,
     /// The longest that all lines together may be.
     longest: usize,
-    /// Callers in the lines, those that left among them until their turn comes.
+    /// Shows [`Lines::waiting`].
     waiting: IntGauge,
 }
 
@@ -77,7 +77,7 @@ impl Lines {
 }
 
 impl Turns {
-    /// So many at once, at least one; at most `longest` wait.
+    /// Allows `size` turns at once, at least one; at most `longest` callers wait.
     #[must_use]
     pub fn new(size: usize, longest: usize, waiting: IntGauge) -> Arc<Self> {
         let lines = Lines { free: size.max(1), ..Lines::default() };
@@ -86,6 +86,10 @@ impl Turns {
 
     fn lines(&self) -> MutexGuard<'_, Lines> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn show(&self, lines: &Lines) {
+        self.waiting.set(i64::try_from(lines.waiting).unwrap_or(i64::MAX));
     }
 
     /// Waits for the caller's turn; `None` where as many wait as may.
@@ -103,7 +107,7 @@ impl Turns {
             let (pass, waiting) = oneshot::channel();
             let caller =
                 principal.agent.as_ref().map_or(principal.key_id.as_str(), AgentId::as_str);
-            self.waiting.inc();
+            self.show(&lines);
             lines.tenants.queue(principal.tenant.clone()).queue(caller.to_owned()).push_back(pass);
             waiting
         };
@@ -123,7 +127,7 @@ impl Drop for Turn {
                     return;
                 };
                 lines.waiting -= 1;
-                turns.waiting.dec();
+                turns.show(&lines);
                 next
             };
             // A caller that left gives its turn back.

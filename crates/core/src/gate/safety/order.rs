@@ -50,9 +50,7 @@ pub(super) fn is_certain(
             || behind.chars().filter(|one| one.is_alphabetic()).count() >= LETTERS;
     }
     let before = &text[text.ceil_char_boundary(start.saturating_sub(BEFORE))..start];
-    if proof == Proof::Followed && reported::is_reported(before, &text[start..end], behind) {
-        return false;
-    }
+    let sentence = before;
     let before = before.rfind(ends_clause).map_or(before, |at| &before[at..]);
     let before = before.rfind(" - ").map_or(before, |at| &before[at..]).to_lowercase();
     let within = text[start..end].to_lowercase();
@@ -74,7 +72,10 @@ pub(super) fn is_certain(
     }
     match proof {
         Proof::Bidden => !lately.iter().any(|word| SUBJECTS.has(word)),
-        Proof::Followed => is_followed(behind, VIETNAMESE.stands_in(&within)),
+        Proof::Followed => {
+            is_followed(behind, VIETNAMESE.stands_in(&within))
+                && !reported::is_reported(sentence, &within, behind)
+        }
     }
 }
 

@@ -83,7 +83,7 @@ const fn ends_sentence(one: char) -> bool {
 }
 
 /// Whether a match is part of a sentence that tells of a request between two others, with the order that follows it. `before`
-/// ends where the match begins, `behind` begins where it ends. An order in the next sentence is none of that account.
+/// ends where the match begins, `behind` begins where it ends; `within`, the match, is in lower case. An order in the next sentence is none of that account.
 pub(super) fn is_reported(before: &str, within: &str, behind: &str) -> bool {
     let before = before.to_lowercase();
     let sentence = before.rfind(ends_sentence).map_or(before.as_str(), |at| &before[at..]);
@@ -95,7 +95,7 @@ pub(super) fn is_reported(before: &str, within: &str, behind: &str) -> bool {
     let (rest, next) = behind.split_at(end);
     let names_reader = |text: &str| READER.as_ref().is_none_or(|reader| reader.is_match(text));
     !names_reader(sentence)
-        && !names_reader(&within.to_lowercase())
+        && !names_reader(within)
         && !names_reader(&rest.to_lowercase())
         && super::is_followed(rest, false)
         && !super::begins_order(next)
