@@ -29,7 +29,7 @@ drill: ## trace and bundle timed in a log of a million records; writes docs/dril
 	cargo bench --locked --bench evidence -- drill --records $(or $(RECORDS),1000000) --out $(CURDIR)/docs/drill.md
 
 docs: ## the API documentation of the library, into target/doc
-	cargo doc --no-deps --locked --lib
+	cargo doc --no-deps --locked --lib --features full
 
 licences: ## licences, bans and sources of all dependencies
 	scripts/licences

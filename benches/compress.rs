@@ -5,14 +5,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a harness that cannot go on should stop")]
 #![allow(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
-#![allow(missing_docs, reason = "nobody's library")]
+#![allow(missing_docs, reason = "not a library")]
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use handoffd::context::compress::{CompressedMessage, CompressionPlan, extractive};
-use handoffd::context::count_value;
-use handoffd::domain::window::{CompressedBy, Tokenizer};
+use handoffd_domain::window::{CompressedBy, Tokenizer};
+use handoffd_gate::context::compress::{CompressedMessage, CompressionPlan, extractive};
+use handoffd_gate::context::count_value;
 use serde_json::{Value, json};
 
 /// Rounds of which the middle one counts.

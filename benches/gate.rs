@@ -13,35 +13,35 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use handoffd::context;
-use handoffd::contract;
-use handoffd::contract::catalog::Catalog;
-use handoffd::contract::document::Document;
-use handoffd::contract::enforce::CompiledContract;
-use handoffd::domain::agent::{Agent, Target};
-use handoffd::domain::canonical::CanonicalObject;
-use handoffd::domain::handoff::{Cost, DeliveryMode, HandoffDraft, HandoffStatus, Priority};
-use handoffd::domain::ids::{AgentId, ContentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
-use handoffd::domain::json;
-use handoffd::domain::latency::LatencyClock;
-use handoffd::domain::message::Message;
-use handoffd::domain::money::Usd;
-use handoffd::domain::policy::EdgePolicy;
-use handoffd::domain::roster::Roster;
-use handoffd::domain::window::{ContextLimit, ContextPolicy, Tokenizer};
-use handoffd::evidence::append::LogAppender;
-use handoffd::evidence::commitment::{CommitmentSubject, PackedContent, commit};
-use handoffd::evidence::merkle::Frontier;
-use handoffd::evidence::record::{
-    Actor, LogHead, RecordContent, RecordDraft, RecordKind, RecordParty,
-};
-use handoffd::gate::safety::{FieldClass, Scanner};
-use handoffd::gate::{Gate, GateLookup, GateVerdict, address, budget, completeness, signature};
 use handoffd::ledger::command::Call;
 use handoffd::ledger::commands::{AnyCommand, Queued, Submit};
 use handoffd::ledger::context::{Context, DispatcherClaim, Rules, Spare};
 use handoffd::ledger::decide::decide;
 use handoffd::store::BatchState;
+use handoffd_domain::agent::{Agent, Target};
+use handoffd_domain::canonical::CanonicalObject;
+use handoffd_domain::handoff::{Cost, DeliveryMode, HandoffDraft, HandoffStatus, Priority};
+use handoffd_domain::ids::{AgentId, ContentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
+use handoffd_domain::json;
+use handoffd_domain::latency::LatencyClock;
+use handoffd_domain::message::Message;
+use handoffd_domain::money::Usd;
+use handoffd_domain::policy::EdgePolicy;
+use handoffd_domain::roster::Roster;
+use handoffd_domain::window::{ContextLimit, ContextPolicy, Tokenizer};
+use handoffd_evidence::append::LogAppender;
+use handoffd_evidence::commitment::{CommitmentSubject, PackedContent, commit};
+use handoffd_evidence::merkle::Frontier;
+use handoffd_evidence::record::{
+    Actor, LogHead, RecordContent, RecordDraft, RecordKind, RecordParty,
+};
+use handoffd_gate::context;
+use handoffd_gate::contract;
+use handoffd_gate::contract::catalog::Catalog;
+use handoffd_gate::contract::document::Document;
+use handoffd_gate::contract::enforce::CompiledContract;
+use handoffd_gate::safety::{FieldClass, Scanner};
+use handoffd_gate::{Gate, GateLookup, GateVerdict, address, budget, completeness, signature};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -262,16 +262,16 @@ fn stages(gate: &Gate, tenant: &Tenant, body: &[u8]) {
         || address::resolve(source, &envelope.to_agent, &[], &tenant.roster, &readers, None);
     row("address", median(route));
     let target = route().target.unwrap();
-    let terms = handoffd::gate::contract::ContractTerms {
+    let terms = handoffd_gate::edge_contract::ContractTerms {
         required: true,
         minimum_level: None,
-        pinned: handoffd::contract::catalog::PinnedVersionRule::Refused,
+        pinned: handoffd_gate::contract::catalog::PinnedVersionRule::Refused,
         at: lookup.at,
     };
     row(
         "contract",
         median(|| {
-            handoffd::gate::contract::check(&message, source, &target, &tenant.contracts, terms)
+            handoffd_gate::edge_contract::check(&message, source, &target, &tenant.contracts, terms)
         }),
     );
     row("completeness", median(|| completeness::check(message.value(), &[])));

@@ -1,4 +1,4 @@
-//! What metrics cost: the observations that one handoff causes, and a scrape of the page.
+//! The cost of metrics: the observations that one handoff causes, and a scrape of the page.
 //!
 //! `cargo bench --bench metrics`. A broker has no switch that turns metrics off, so their share is this
 //! time over the broker's own for a handoff (docs/performance.md).
@@ -8,11 +8,11 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use handoffd::domain::handoff::{Cost, DeliveryMode, Handoff, HandoffStatus};
-use handoffd::domain::ids::{ExecutionId, HandoffId, Micros, TaskId};
-use handoffd::domain::latency::{LatencyClock, LatencySample};
-use handoffd::domain::money::Usd;
 use handoffd::metrics::Metrics;
+use handoffd_domain::handoff::{Cost, DeliveryMode, Handoff, HandoffStatus};
+use handoffd_domain::ids::{ExecutionId, HandoffId, Micros, TaskId};
+use handoffd_domain::latency::{LatencyClock, LatencySample};
+use handoffd_domain::money::Usd;
 use tokio::time::Instant;
 
 const ROUNDS: usize = 21;

@@ -19,7 +19,7 @@ def used() -> list[dict]:
     """The packages of the normal dependencies of `handoffd`, without the workspace's own."""
     said = subprocess.check_output(["rustc", "-vV"], text=True).splitlines()
     host = next(line.split(": ")[1] for line in said if line.startswith("host"))
-    command = ["cargo", "metadata", "--format-version", "1", "--locked", "--filter-platform", host]
+    command = ["cargo", "metadata", "--format-version", "1", "--locked", "--features", "full", "--filter-platform", host]
     found = json.loads(subprocess.check_output(command))
     by_id = {one["id"]: one for one in found["packages"]}
     nodes = {one["id"]: one for one in found["resolve"]["nodes"]}

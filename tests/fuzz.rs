@@ -1,6 +1,6 @@
-//! What comes from outside is read without a panic and in linear time: the JSON parser, the
-//! canonicaliser, the scanner, predicates and contracts, under inputs made of their own words, of noise,
-//! and of both. Each case runs for [`seconds`]; by hand it can run as long as one likes:
+//! Input from outside is read without a panic and in linear time: the JSON parser, the canonicaliser,
+//! the scanner, predicates and contracts, under inputs made of their own words, of noise, and of both.
+//! Each case runs for [`seconds`]; by hand it can run as long as one likes:
 //!
 //!     HANDOFFD_TEST_FUZZ_SECONDS=600 cargo test --release --test fuzz
 //!
@@ -12,13 +12,13 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use handoffd::contract::document::Document;
-use handoffd::contract::lint::{LintContext, LintSubject, SchemaFile, lint};
-use handoffd::contract::predicate::{Facts, Predicate};
-use handoffd::contract::read;
-use handoffd::domain::canonical;
-use handoffd::domain::json::parse;
-use handoffd::gate::safety::{FieldClass, Scanner};
+use handoffd_domain::canonical;
+use handoffd_domain::json::parse;
+use handoffd_gate::contract::document::Document;
+use handoffd_gate::contract::lint::{LintContext, LintSubject, SchemaFile, lint};
+use handoffd_gate::contract::predicate::{Facts, Predicate};
+use handoffd_gate::contract::read;
+use handoffd_gate::safety::{FieldClass, Scanner};
 use proptest::prelude::*;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, TestRunner};
@@ -156,7 +156,7 @@ const JSON: &[&str] = &[
 fn the_parser_takes_whatever_comes() {
     fuzz(&soup(JSON, 60), |bytes| {
         if let Ok(read) = parse(&bytes) {
-            // What was understood is understood again, and the same.
+            // A parsed value is parsed again, and is the same.
             let written = canonical::to_vec(&read);
             prop_assert_eq!(
                 parse(&written).map_err(|err| TestCaseError::fail(err.to_string()))?,

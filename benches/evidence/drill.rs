@@ -1,5 +1,5 @@
-//! The drill: how long it takes, in a large log, until whoever asks has a task's trace and its bundle in hand,
-//! and the bundle verified without the broker. Writes the figures as a page.
+//! The drill: the time, in a large log, until a reader has a task's trace and its bundle, and has verified the
+//! bundle without the broker. Writes the figures as a page.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -14,13 +14,13 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 /// Why a first bundle may take longer: measured once, with the cache emptied between the log and the broker.
 const COLD: &str = "\n\
-Times are wall clock on a machine that other work shared. A bundle needs the tree's hashes around each of its records. Where\n\
+Times are wall clock on a machine that other work shared. A bundle needs the tree's hashes around each of its records. If\n\
 these are spread over the whole log, as here, the first one reads a good third of the file (0.39 GB of 0.91 GiB), so it takes\n\
 what the disk takes, unless the file is in the system's page cache, as it is when the log was just made. With the file out of\n\
 that cache, the first trace took 272 ms and the first bundle 1 s; a disk that gives 10 MB/s would take 40 s. Later ones read\n\
 from memory.\n";
 
-/// What is asked for.
+/// The options of a drill.
 pub struct Drill {
     /// Records in the log.
     pub records: u64,
@@ -28,7 +28,7 @@ pub struct Drill {
     pub task: u64,
     /// How often each is asked for.
     pub runs: usize,
-    /// Where the page goes; none: to standard output alone.
+    /// The file of the page; none: to standard output alone.
     pub out: Option<std::path::PathBuf>,
 }
 

@@ -1,13 +1,13 @@
-//! A large log, put past the broker into its SQLite file: real records, hashes, tree and contents, in the
-//! order of the log, one task's records spread evenly among those of others.
+//! Writes a large log directly into a broker's SQLite file: real records, hashes, tree and contents, in the
+//! order of the log, with one task's records spread evenly among those of others.
 
 use std::time::Instant;
 
 use handoffd::clock::random_id;
-use handoffd::domain::ids::{HandoffId, Micros, TaskId, TenantId};
-use handoffd::evidence::append::LogAppender;
-use handoffd::evidence::merkle::{Frontier, Hash};
-use handoffd::evidence::record::{LogHead, RecordDraft, RecordKind, SealedRecord};
+use handoffd_domain::ids::{HandoffId, Micros, TaskId, TenantId};
+use handoffd_evidence::append::LogAppender;
+use handoffd_evidence::merkle::{Frontier, Hash};
+use handoffd_evidence::record::{LogHead, RecordDraft, RecordKind, SealedRecord};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, QueryBuilder, Row, Sqlite};
 use tokio::sync::mpsc;
@@ -20,20 +20,20 @@ const ROWS: usize = 2_000;
 /// Statements in one transaction.
 const STATEMENTS: u64 = 50;
 
-/// Records, and the tree's nodes that they complete: level, index, hash.
+/// Records, and the tree nodes that they complete: level, index, hash.
 struct Page {
     rows: Vec<(RecordDraft, SealedRecord)>,
     nodes: Vec<(i64, i64, Hash)>,
 }
 
-/// What a filled log holds.
+/// The contents of a filled log.
 pub struct Filled {
     pub tenant: TenantId,
     pub task: TaskId,
     pub records: u64,
 }
 
-/// Fills the log of the only tenant up to `records`; `task` of them are of one task.
+/// Fills the log of the only tenant up to `records`, of which `task` belong to one task.
 pub async fn fill(path: &str, records: u64, task: u64) -> Filled {
     let options = SqliteConnectOptions::new()
         .filename(path)
@@ -42,7 +42,7 @@ pub async fn fill(path: &str, records: u64, task: u64) -> Filled {
     let mut conn = options.connect().await.unwrap();
     let head = head(&mut conn).await;
     let filled = Filled { tenant: head.tenant.clone(), task: TaskId(random_id()), records };
-    // Made anew afterwards: sorted, and not entry by entry.
+    // Dropped here and built again afterwards: sorting once is faster than inserting entry by entry.
     let shed = "SELECT type, name, sql FROM sqlite_master WHERE tbl_name = 'audit_records' \
                 AND (type = 'index' OR name LIKE '%no_replace%') AND sql IS NOT NULL";
     let shed: Vec<(String, String, String)> =
@@ -105,7 +105,7 @@ pub async fn fill(path: &str, records: u64, task: u64) -> Filled {
     filled
 }
 
-/// What comes next: of each handoff its commit, its acceptance and its completion.
+/// The sequence of a handoff's records: its commit, its acceptance and its completion.
 struct Story {
     tenant: TenantId,
     wanted: TaskId,

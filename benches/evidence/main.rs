@@ -1,12 +1,12 @@
-//! What evidence costs: verifying a log against hashing its bytes, reading one task out of a large log
-//! against the bare rows, the tree's and the receipts' share of a commit, a bundle of many hops. See
-//! docs/evidence.md, "Measured".
+//! The costs of evidence: verifying a log against hashing its bytes, reading one task out of a large
+//! log against the bare rows, the tree's and the receipts' share of a commit, a bundle of many hops.
+//! See docs/evidence.md, "Measured".
 //!
 //! `cargo bench --bench evidence -- --help`
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
 #![allow(clippy::unwrap_used, reason = "a harness that cannot go on should stop")]
-#![allow(unreachable_pub, reason = "nobody's library")]
+#![allow(unreachable_pub, reason = "not a library")]
 #![allow(
     dead_code,
     reason = "brokers and databases are those of the load harness, which asks more"
@@ -35,7 +35,7 @@ struct Args {
     store: String,
     #[command(subcommand)]
     what: What,
-    /// What cargo says to a bench
+    /// Passed by cargo to a bench
     #[arg(long, hide = true, global = true)]
     bench: bool,
 }
@@ -65,7 +65,7 @@ enum What {
         /// How often each is asked for
         #[arg(long, default_value_t = 9)]
         runs: usize,
-        /// Where the page with the figures goes
+        /// File of the page with the figures
         #[arg(long)]
         out: Option<std::path::PathBuf>,
     },

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use handoffd::clock::random_id;
-use handoffd::domain::ids::{ContentId, HandoffId, Micros, TaskId, TenantId};
-use handoffd::evidence::append::{AppendedRecords, LogAppender};
-use handoffd::evidence::commitment::{CommitmentSubject, PackedContent};
-use handoffd::evidence::merkle::{Frontier, Hash, TreeGrowth};
-use handoffd::evidence::note::Signer;
-use handoffd::evidence::receipt::{Notary, Receipt};
-use handoffd::evidence::record::{
+use handoffd_domain::ids::{ContentId, HandoffId, Micros, TaskId, TenantId};
+use handoffd_evidence::append::{AppendedRecords, LogAppender};
+use handoffd_evidence::commitment::{CommitmentSubject, PackedContent};
+use handoffd_evidence::merkle::{Frontier, Hash, TreeGrowth};
+use handoffd_evidence::note::Signer;
+use handoffd_evidence::receipt::{Notary, Receipt};
+use handoffd_evidence::record::{
     Actor, LogHead, RecordContent, RecordDraft, RecordKind, RecordParty,
 };
 
@@ -22,7 +22,7 @@ use crate::broker::Broker;
 use crate::database::Database;
 use crate::world::{agents, client, message, submit};
 
-/// Repetitions of what takes microseconds.
+/// Repetitions of a step that takes microseconds.
 const REPEATS: u32 = 2_000;
 
 /// Records of the log that grows: proofs of a long one.
@@ -83,7 +83,7 @@ async fn loaded(store: &str, seconds: u64, senders: usize) -> (f64, f64) {
     means
 }
 
-/// What evidence takes by itself, for one transaction.
+/// The time of evidence by itself, for one transaction.
 struct Alone {
     seal: Duration,
     tree: Duration,

@@ -1,5 +1,5 @@
-//! What the machine does of a handoff's parts that need no database: the same bytes through a bare axum
-//! server and back, hashed, and parsed.
+//! The machine's work for the parts of a handoff that need no database: it sends the same bytes through a bare
+//! axum server and back, hashes them, and parses them.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -17,7 +17,7 @@ use crate::world::{client, text};
 /// Senders of the echo, each of which waits for its answer.
 const SENDERS: usize = 64;
 
-/// Measures bodies of these sizes.
+/// Measures with bodies of these sizes.
 pub async fn measure(sizes: &[usize], seconds: u64) -> Vec<Row> {
     let time = Duration::from_secs(seconds);
     let mut rows = Vec::new();
@@ -35,7 +35,7 @@ pub async fn measure(sizes: &[usize], seconds: u64) -> Vec<Row> {
     rows
 }
 
-/// Senders, receiver and the connections between them, and nothing else.
+/// Only the senders, the server and the connections between them.
 async fn echo(body: &str, of: &str, time: Duration) -> Row {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -67,7 +67,7 @@ async fn echo(body: &str, of: &str, time: Duration) -> Row {
     }
 }
 
-/// On one thread, for that long.
+/// Repeats the work on one thread for the given time.
 fn alone(what: &str, time: Duration, mut once: impl FnMut()) -> Row {
     let begun = Instant::now();
     let mut times = 0_u32;

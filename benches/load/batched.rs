@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::report::{Quantiles, Row};
 use crate::yardstick::{CHECKPOINT, CONTENT, RECORD};
 
-/// Each row's id stands for all ids of its handoff. Tasks and handoffs are looked for first, as a batch has to.
+/// Each row has one id in place of all ids of its handoff. Tasks and handoffs are looked up first, as a batch has to.
 fn submission() -> Vec<String> {
     let from = "FROM UNNEST($1::text[]) AS n(id)";
     vec![

@@ -1,4 +1,4 @@
-//! An agent that sends rarely, alone and beside one that sends without pause: how much longer its answers take.
+//! How much longer the answers of an agent that sends rarely take beside an agent that sends without pause.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::report::{Quantiles, Row};
 use crate::world::{World, client};
 use crate::{Args, started};
 
-/// Time for the flood to fill the broker's queues, or for them to become empty.
+/// Time for the flood to fill the broker's queues, and for the broker to empty them afterwards.
 const SETTLED: Duration = Duration::from_secs(1);
 
-/// Measures in turn: the third party alone, then beside the flood, as often as `--runs` says.
+/// Measures the rare sender alone and then beside the flood, `--runs` times.
 pub async fn measure(args: &Args, store: &str, senders: usize) -> Vec<Row> {
     let database = Database::new(store, args.binary()).await;
     let brokers = started(args, &database, &args.settings).await;
@@ -71,7 +71,8 @@ pub async fn measure(args: &Args, store: &str, senders: usize) -> Vec<Row> {
     rows
 }
 
-/// The flood, in a process of its own with the lowest priority: its client does not stand before the third party's.
+/// The flood, in a process of its own with the lowest priority, so that its client takes no processor time from the
+/// rare sender's.
 struct Flood(tokio::process::Child);
 
 impl Flood {
@@ -89,7 +90,7 @@ impl Flood {
         Self(child)
     }
 
-    /// Ends it; returns its handoffs a second.
+    /// Ends the flood; returns its handoffs a second.
     async fn end(mut self) -> f64 {
         drop(self.0.stdin.take());
         let mut text = String::new();
@@ -100,7 +101,7 @@ impl Flood {
     }
 }
 
-/// The flood's process: one agent, so many senders, until standard input ends. Prints its handoffs a second.
+/// The flood's process: one agent sends over `senders` connections until standard input ends. Prints its handoffs a second.
 pub async fn flood(args: &Args, base: &str) {
     let world = World::of_one(base, ADMIN_KEY, "flood", args).await;
     let world = Arc::new(world);

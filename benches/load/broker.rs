@@ -41,7 +41,7 @@ impl Broker {
             }
             eprintln!("{line}");
         };
-        // What it warns of belongs to the measurement.
+        // Its warnings belong to the measurement.
         tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
                 eprintln!("broker: {line}");

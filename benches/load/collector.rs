@@ -1,4 +1,4 @@
-//! What brokers send their spans to: takes them, counts them, forgets them.
+//! The collector of the brokers' spans: takes them, counts them, forgets them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

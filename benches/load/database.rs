@@ -45,7 +45,7 @@ impl Database {
         Self { url, server, binary, master_key, folder }
     }
 
-    /// The binary with this database's settings and nobody else's.
+    /// The binary with this database's settings and no others.
     pub fn command(&self, settings: &[String]) -> Command {
         let mut command = Command::new(&self.binary);
         for (name, _) in std::env::vars_os() {

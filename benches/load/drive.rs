@@ -1,4 +1,4 @@
-//! The load itself, closed or open.
+//! Sends the load, in a closed or an open loop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,59 +12,59 @@ use tokio::time::{Instant, sleep_until};
 use crate::broker::{Broker, postgres_cpu};
 use crate::world::{World, client};
 
-/// Requests under way at once in the open loop at most; what waits for one is counted as late.
+/// The most requests under way at once in the open loop; latency includes the wait for a free one.
 const MAX_OPEN: usize = 2_000;
-/// How long what was acknowledged may take to its receivers after the load.
+/// How long acknowledged handoffs may take to reach their receivers after the load.
 const DRAIN: Duration = Duration::from_mins(1);
 
-/// What to run.
+/// The load to run.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// Of the closed loop.
+    /// Senders of the closed loop.
     pub senders: usize,
-    /// Of the open loop, a second.
+    /// Handoffs a second in the open loop; `None` for the closed loop.
     pub rate: Option<u64>,
-    /// Not measured.
+    /// The time before the measurement.
     pub warm_up: Duration,
-    /// Measured.
+    /// The measured time.
     pub measured: Duration,
     /// Bytes of a message.
     pub size: usize,
-    /// Over which the agents are spread; at least one.
+    /// Tenants of the agents; at least one.
     pub tenants: usize,
-    /// Handoffs of another tenant that are there before.
+    /// Handoffs that another tenant has in the store before the load.
     pub past: u64,
     /// Handoffs of a task; 0 for no end.
     pub hops: usize,
-    /// Ask for the verdict.
+    /// Whether senders wait for the verdict.
     pub wait: bool,
 }
 
 impl Plan {
-    /// A moment of it, for something to be there.
+    /// A half second of this load, to fill the store before the measurement.
     pub fn begun(&self) -> Self {
         let (warm_up, measured) = (Duration::ZERO, Duration::from_millis(500));
         Self { warm_up, measured, senders: 8, rate: None, hops: 1, ..*self }
     }
 }
 
-/// What came of it.
+/// The results of a run.
 #[derive(Default)]
 pub struct Outcome {
     /// From the intended time to the answer.
     pub answered: Vec<Duration>,
-    /// The same of the first tenth of each task's handoffs, and of the last, where tasks have an end and
-    /// ten handoffs at least.
+    /// The same for the first tenth and for the last tenth of each task's handoffs, if tasks have an end and
+    /// at least ten handoffs.
     pub first_and_last: [Vec<Duration>; 2],
     /// From the intended time to the receiver, over the whole run.
     pub arrived: Vec<Duration>,
     /// Acknowledged over the whole run.
     pub acknowledged: usize,
-    /// Answers that were no acknowledgement, or none.
+    /// Requests without an acknowledgement: other answers, or none.
     pub refused: usize,
     /// Delivered more than once.
     pub again: usize,
-    /// What the answers took their time from.
+    /// The time over which the answers were counted.
     pub measured: Duration,
     /// From the last answer to the last arrival.
     pub drained_in: Duration,
@@ -74,9 +74,9 @@ pub struct Outcome {
     pub batch: f64,
     /// Seconds of such a transaction, on average.
     pub commit_s: f64,
-    /// Postgres' too.
+    /// Postgres' processor seconds, over the whole run.
     pub postgres_cpu: f64,
-    /// MiB of the first broker: before the load, and at the most.
+    /// Resident memory of the first broker in MiB: before the load, and at most.
     pub resident: [f64; 2],
 }
 
@@ -85,7 +85,7 @@ struct Sample {
     at: Instant,
     took: Duration,
     good: bool,
-    /// Which of its task's handoffs.
+    /// The handoff's number within its task.
     hop: usize,
 }
 
@@ -99,7 +99,7 @@ struct Tools {
 }
 
 impl Tools {
-    /// Sends one and waits for its answer.
+    /// Sends one handoff and waits for its answer.
     async fn send(&self, n: usize, due: Instant, (task, hop): (&str, usize)) {
         let (id, body) = self.world.message(n, task);
         let sender = &self.world.senders[n % self.world.senders.len()];
@@ -115,7 +115,7 @@ impl Tools {
             request = request.header("prefer", "wait=30");
         }
         let good = match request.send().await {
-            // Read to its end, so that the connection is used again.
+            // Reads the whole body, so that the client can use the connection again.
             Ok(answer) => answer.status().is_success() && answer.bytes().await.is_ok(),
             Err(_) => false,
         };
@@ -207,7 +207,7 @@ pub async fn run(world: &Arc<World>, plan: &Plan, brokers: &[Broker]) -> Outcome
             continue;
         }
         outcome.acknowledged += 1;
-        // The closed loop counts answers within the time; the open one all that were due in it.
+        // The closed loop counts answers within the measured time; the open loop counts all handoffs that were due in it.
         let counts = match plan.rate {
             Some(_) => at - took >= from,
             None => at >= from && at < until,

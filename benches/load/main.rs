@@ -4,7 +4,7 @@
 //! `cargo bench --bench load -- --help`
 
 #![allow(clippy::unwrap_used, reason = "a harness that cannot go on should stop")]
-#![allow(unreachable_pub, reason = "nobody's library")]
+#![allow(unreachable_pub, reason = "not a library")]
 
 mod bare;
 mod batched;
@@ -100,7 +100,7 @@ struct Args {
     /// The broker to run; the one built with this harness unless said
     #[arg(long)]
     broker: Option<PathBuf>,
-    /// Where to write the figures as JSON
+    /// File for the figures as JSON
     #[arg(long)]
     json: Option<PathBuf>,
     /// Settings for the brokers, as NAME=VALUE
@@ -109,7 +109,7 @@ struct Args {
     /// How much is traced, in turn within each run; what is left out is as the settings say
     #[arg(long, value_enum, value_delimiter = ',')]
     tracing: Vec<Tracing>,
-    /// What cargo says to a bench
+    /// Passed by cargo to a bench
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -119,7 +119,7 @@ impl Args {
         self.broker.clone().unwrap_or_else(|| env!("CARGO_BIN_EXE_handoffd").into())
     }
 
-    /// What to trace, in turn.
+    /// The kinds of tracing, in turn.
     fn tracings(&self) -> Vec<Option<Tracing>> {
         if self.tracing.is_empty() {
             return vec![None];

@@ -1,16 +1,17 @@
 //! A store that has seen many days: copies of the rows of some handoffs that went through, as many of each
-//! table, under ids of their own. They are the load's own tenant's, all ended, and lie among its rows; but what
-//! stands in the order of the log is another tenant's, as the load's own log must verify. Nobody reads them.
+//! table, under ids of their own. They belong to the load's own tenant, have all ended, and lie among its rows.
+//! The rows in the order of the log belong to another tenant, as the load's own log must verify. No one reads
+//! them.
 
 use sqlx::postgres::PgConnection;
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Connection};
 
-/// What is kept of a handoff. The log's tree is left out: some hundredths of its records.
+/// The tables that keep rows of a handoff. The log's tree is left out: some hundredths of its records.
 const TABLES: [&str; 7] =
     ["tasks", "handoffs", "task_edges", "checkpoints", "contents", "audit.records", "events"];
 
-/// Of those, what stands in the order of the log: only its end is ever written.
+/// The tables whose rows are in the order of the log: only their end is ever written.
 const OF_THE_LOG: [&str; 2] = ["audit.records", "events"];
 
 /// Rows of one statement, roughly.
@@ -71,7 +72,7 @@ impl Raw {
         }
     }
 
-    /// What a column of a table has in the copy `n` of a row, where the log has so many leaves.
+    /// The value of a column of a table in the copy `n` of a row, if the log has so many leaves.
     fn value(&self, table: &str, column: &str, leaves: u64) -> String {
         match (column, self) {
             ("tenant", _) if OF_THE_LOG.contains(&table) => "'past'".to_owned(),
@@ -82,7 +83,7 @@ impl Raw {
             ("task_id" | "handoff_id" | "content_id", Self::Postgres(_)) => {
                 "gen_random_uuid()::text".to_owned()
             }
-            // Nobody is to look after what is overdue.
+            // No broker is to look after an overdue handoff.
             ("deadline_at", _) => "NULL".to_owned(),
             ("leaf_index", _) => format!("b.leaf_index + CAST(n AS bigint) * {leaves}"),
             ("created_at" | "recorded_at", _) => {
@@ -128,7 +129,7 @@ pub async fn fill(url: &str, handoffs: u64) {
         }
         raw.run("DROP TABLE model".to_owned()).await;
     }
-    // What the server would do by and by is not to be measured.
+    // The server's later maintenance is not to be measured.
     match &raw {
         Raw::Sqlite(_) => raw.run("ANALYZE".to_owned()).await,
         Raw::Postgres(_) => {

@@ -33,7 +33,7 @@ impl Quantiles {
 /// One measurement.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// What was measured.
+    /// The name of the measurement.
     pub what: String,
     /// Handoffs a second.
     pub rate: f64,

@@ -68,7 +68,7 @@ pub struct Sender {
     pub target: String,
 }
 
-/// What receivers saw: how often, and how long after it should have been sent.
+/// The receivers' figures: the number of messages, and the time of each after it should have been sent.
 #[derive(Default)]
 pub struct Arrivals {
     /// When each handoff should have been sent.
@@ -97,11 +97,11 @@ impl Arrivals {
 
 /// Everything around the brokers.
 pub struct World {
-    /// Where the brokers listen.
+    /// The addresses of the brokers.
     pub bases: Vec<String>,
     /// Who sends.
     pub senders: Vec<Sender>,
-    /// What came.
+    /// The arrivals.
     pub arrivals: Arc<Arrivals>,
     texts: Vec<String>,
 }

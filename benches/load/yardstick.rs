@@ -1,6 +1,6 @@
-//! What the same machine does on the same tables with one transaction a handoff: pgbench on
-//! Postgres, a plain loop on SQLite; and in batches, on both. It checks nothing, hashes nothing and
-//! delivers nothing.
+//! The yardstick: the same machine on the same tables with one transaction a handoff, by pgbench on
+//! Postgres and by a plain loop on SQLite; and in batches, on both. It checks nothing, hashes
+//! nothing and delivers nothing.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

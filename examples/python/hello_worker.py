@@ -11,4 +11,5 @@ def review(handoff: Handoff) -> dict[str, str]:
 with Client.local() as operator:  # http://127.0.0.1:8080, with the key in ./handoffd-data
     legal = operator.enroll("legal")
 
+print("legal waits for handoffs")
 Worker(legal, review).run()

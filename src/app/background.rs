@@ -17,7 +17,7 @@ use handoffd_broker::console_sessions;
 use handoffd_broker::dispatch::chunks::{self, ChunkSender};
 use handoffd_broker::dispatch::events::{self, EventPublisher};
 use handoffd_broker::dispatch::inboxes::Inboxes;
-use handoffd_broker::dispatch::transport::listeners::Listeners;
+use handoffd_broker::dispatch::listeners::Listeners;
 use handoffd_broker::dispatch::webhook::WebhookClient;
 use handoffd_broker::erasure::{self, Eraser};
 use handoffd_broker::feed::Feed;
@@ -28,7 +28,7 @@ use handoffd_broker::receivers::ReceiverWriter;
 use handoffd_broker::recovery::{Sweeper, forget_events, settle_in_doubt, tend, watch_clock};
 use handoffd_broker::retention::Purger;
 use handoffd_broker::witness::Publisher;
-use handoffd_core::context::tokens;
+use handoffd_gate::context::tokens;
 use handoffd_store::store::StoreError;
 
 /// Delivers: this broker's claims, inboxes, and, where brokers share the database, its heartbeat and the claims of
@@ -62,7 +62,7 @@ pub(super) fn spawn_delivery(parts: &BrokerParts, path: WritePath) {
         .run(),
     );
     if parts.alone() {
-        // Nobody listens for a heartbeat, which would have an idle disk synchronised each second.
+        // No other broker listens for a heartbeat, and each beat would make an idle disk synchronise once a second.
         return;
     }
     parts.background.spawn(beat(

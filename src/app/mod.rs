@@ -62,11 +62,11 @@ fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> StartError {
 
 /// A broker that serves.
 pub struct Running {
-    /// Where the API listens.
+    /// The address on which the API listens.
     pub address: SocketAddr,
-    /// Where metrics listen, if apart.
+    /// The address on which metrics are served, if it is another one.
     pub metrics_address: Option<SocketAddr>,
-    /// Where the first admin key was written, if this start made one.
+    /// The file of the first admin key, if this start made one.
     pub admin_key_file: Option<std::path::PathBuf>,
     api: Api,
     accepting: Arc<AtomicBool>,

@@ -12,10 +12,10 @@ use handoffd_broker::ledger::Ledger;
 use handoffd_broker::ledger::command::Call;
 use handoffd_broker::ledger::commands::CreateKey;
 use handoffd_broker::vault::{AgentSecrets, Vault, VaultError, hash_api_key, new_api_key};
-use handoffd_core::domain::ids::{Micros, TenantId};
-use handoffd_core::evidence::note::Signer;
-use handoffd_core::evidence::receipt::Notary;
-use handoffd_core::evidence::record::Actor;
+use handoffd_domain::ids::{Micros, TenantId};
+use handoffd_evidence::note::Signer;
+use handoffd_evidence::receipt::Notary;
+use handoffd_evidence::record::Actor;
 use handoffd_store::clock;
 use handoffd_store::store::sqlite::private_folder;
 use handoffd_store::store::{KeyRow, Role, Sealed, Store, StoreError};
@@ -70,7 +70,7 @@ const DERIVED_KEYS: &str = "derived-keys";
 /// Name of the file of the master key.
 const MASTER_KEY: &str = "master.key";
 
-/// Where the next master key stands until everything is sealed under it.
+/// The file of the next master key until everything is sealed under it.
 fn next_master_key(file: &Path) -> PathBuf {
     file.with_extension("key.new")
 }
@@ -89,7 +89,7 @@ pub struct MasterKeyChange {
     pub id: String,
     /// Values that were sealed anew; none where an earlier run did that and was ended before the files.
     pub resealed: Option<u64>,
-    /// The file that the new key stands in from now on, and the one that keeps the old key, where the key is in a file.
+    /// If the key is in a file: the file that holds the new key from now on, and the one that keeps the old key.
     files: Option<(PathBuf, PathBuf, PathBuf)>,
 }
 

@@ -16,8 +16,8 @@ use handoffd_broker::intake::stream::StreamSettings;
 use handoffd_broker::ledger;
 use handoffd_broker::ledger::context::Rules;
 use handoffd_broker::opinions::OpinionSettings;
-use handoffd_core::contract::level::Level;
-use handoffd_core::gate::{Gate, contract};
+use handoffd_gate::contract::level::Level;
+use handoffd_gate::{Gate, edge_contract};
 
 #[must_use]
 pub fn ledger_settings(config: &Config) -> ledger::Settings {
@@ -103,7 +103,7 @@ pub(super) fn publisher_settings(config: &Config) -> events::PublisherSettings {
         retry: RetryPolicy {
             base: Duration::from_millis(events.retry_base_ms),
             cap: Duration::from_millis(events.retry_cap_ms),
-            // An endpoint's line stands until it answers or is given up.
+            // The events of an endpoint wait in order until it answers or the broker gives it up.
             max_attempts: u32::MAX,
         },
         timeout: Duration::from_millis(events.timeout_ms),
@@ -116,12 +116,12 @@ pub(super) fn publisher_settings(config: &Config) -> events::PublisherSettings {
 }
 
 /// The contracts that edges must have.
-fn requirement(config: &Config) -> contract::ContractRequirement {
+fn requirement(config: &Config) -> edge_contract::ContractRequirement {
     let required = config.gate.contract_exceptions.iter().map(|one| {
         let (tenant, agent, to) = (one.tenant.clone(), one.agent.clone(), one.to.clone());
-        (contract::EdgeFilter { tenant, agent, to, until: one.until }, one.require_contract)
+        (edge_contract::EdgeFilter { tenant, agent, to, until: one.until }, one.require_contract)
     });
-    let edges = |one: &ContractsException| contract::EdgeFilter {
+    let edges = |one: &ContractsException| edge_contract::EdgeFilter {
         tenant: one.tenant.clone(),
         agent: one.agent.clone(),
         to: one.to.clone(),
@@ -135,19 +135,19 @@ fn requirement(config: &Config) -> contract::ContractRequirement {
     };
     let contracts = &config.contracts;
     let said = contracts.exceptions.iter();
-    contract::ContractRequirement {
-        required: contract::EdgeRule {
+    edge_contract::ContractRequirement {
+        required: edge_contract::EdgeRule {
             default: config.gate.require_contract,
             exceptions: required.collect(),
         },
-        minimum_level: contract::EdgeRule {
+        minimum_level: edge_contract::EdgeRule {
             default: level(contracts.minimum_level),
             exceptions: said
                 .clone()
                 .filter_map(|one| Some((edges(one), level(one.minimum_level?))))
                 .collect(),
         },
-        accept_pinned: contract::EdgeRule {
+        accept_pinned: edge_contract::EdgeRule {
             default: contracts.accept_pinned,
             exceptions: said.filter_map(|one| Some((edges(one), one.accept_pinned?))).collect(),
         },

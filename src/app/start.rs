@@ -16,7 +16,7 @@ use super::settings::{
     dispatcher_settings, gate_of, ledger_settings, rules, stream_settings, word_limits,
 };
 use super::store::{Access, open_archive, open_store};
-use super::transports::transports;
+use super::transports::{refuse_left_out, transports};
 use super::{Running, StartError, background, files, io};
 use crate::console;
 use crate::doors::{self, Follow, Outside};
@@ -31,18 +31,16 @@ use handoffd_broker::classifier::ExternalClassifier;
 use handoffd_broker::compress::{CompressionStep, Summarizer};
 use handoffd_broker::config::{Compressor, Config};
 use handoffd_broker::console_sessions::ConsoleSessions;
+use handoffd_broker::costs::{COST_BLOCK, Costs};
 use handoffd_broker::directory::{Directory, Matcher};
-use handoffd_broker::dispatch::a2a::client::AgentClient;
 use handoffd_broker::dispatch::dispatcher::{self, Dispatcher, Nudges};
-use handoffd_broker::dispatch::egress::{self, ClientSettings, EgressPolicy, GuardedClient};
-use handoffd_broker::dispatch::transport::Transports;
-use handoffd_broker::dispatch::transport::a2a::{A2aTransport, NewTask};
-use handoffd_broker::dispatch::transport::trial::ServedTypes;
+use handoffd_broker::dispatch::trial::ServedTypes;
 use handoffd_broker::early_replies::EarlyReplies;
+use handoffd_broker::egress::{self, ClientSettings, EgressPolicy, GuardedClient};
 use handoffd_broker::erasure::Eraser;
 use handoffd_broker::feed::Feed;
 use handoffd_broker::intake::stream::Streams;
-use handoffd_broker::intake::turns::Turns;
+use handoffd_broker::intake::turns::{Sizes, Turns};
 use handoffd_broker::intake::{Intake, SecondOpinion};
 use handoffd_broker::issuer::Issuer;
 use handoffd_broker::ledger::{Ledger, Outbound};
@@ -52,15 +50,18 @@ use handoffd_broker::receivers::ReceiverJournal;
 use handoffd_broker::recovery::settle_all_in_doubt;
 use handoffd_broker::states::{Adoption, StateGuard};
 use handoffd_broker::summarizer::ModelSummarizer;
+use handoffd_broker::transport::Transports;
 use handoffd_broker::tree::{CosignedHeads, PublishedHeads};
 use handoffd_broker::vault::Vault;
 use handoffd_broker::witness::{self, HeadDestination, KeptHeadError, Publisher};
-use handoffd_core::domain::redaction::RedactionPolicy;
-use handoffd_core::domain::warning::WarningCode;
-use handoffd_core::evidence::receipt::Notary;
-use handoffd_core::gate::Gate;
+use handoffd_domain::redaction::RedactionPolicy;
+use handoffd_domain::warning::WarningCode;
+use handoffd_evidence::receipt::Notary;
+use handoffd_gate::Gate;
 use handoffd_store::clock::{self, Clock, Machine, SystemClock};
 use handoffd_store::store::{ClaimRelease, Store};
+use handoffd_transports::a2a::client::AgentClient;
+use handoffd_transports::a2a::transport::{A2aTransport, NewTask};
 
 /// Requests for readiness and metrics under way at once: each asks the store, and more are not needed.
 const HEALTH_REQUESTS: usize = 256;
@@ -132,7 +133,7 @@ async fn started(
     let path = parts.write_path();
     let (store, clock) = (&parts.store, &parts.clock);
     if parts.alone() {
-        // No other broker serves this file: a claim that stands was left by a broker that died.
+        // No other broker serves this file, so each claim belongs to a broker that died.
         store.release(ClaimRelease::Everyone).await?;
     } else {
         store.beat(&parts.broker, clock.now()).await?;
@@ -230,7 +231,7 @@ fn report(config: &Config) {
     }
 }
 
-/// The parts of a broker on which its work stands.
+/// The parts of a broker that its work needs.
 pub(super) struct BrokerParts {
     pub(super) config: Config,
     pub(super) clock: Arc<dyn Clock>,
@@ -317,6 +318,7 @@ impl BrokerParts {
         let read = Arc::clone(&store);
         let a2a = A2aTransport::new(agents.clone(), shown, read, secrets, public_url, tell);
         let transports = transports(&config, &client, a2a)?;
+        refuse_left_out(&transports, &*store, &directory).await?;
         let model = (config.context.compressor == Compressor::Model)
             .then(|| {
                 let (settings, crossing) = (&config.context.model, config.model_crossing());
@@ -474,6 +476,7 @@ impl BrokerParts {
         let config = &self.config;
         let matcher = ExternalMatcher::new(self.client.clone(), &config.routing.matcher);
         Api::new(ApiParts {
+            costs: Costs::new(Arc::clone(&self.store), COST_BLOCK),
             pools: Pools::new(config, &self.metrics),
             health_slots: Semaphore::new(HEALTH_REQUESTS),
             metrics_page: MetricsPage::default(),
@@ -492,8 +495,11 @@ impl BrokerParts {
                 limits: word_limits(config),
                 streams: Streams::new(stream_settings(config)),
                 turns: Turns::new(
-                    config.ledger.submissions,
-                    config.ledger.queue,
+                    Sizes {
+                        all: config.ledger.submissions,
+                        each: config.submissions_each(),
+                        longest: config.ledger.queue,
+                    },
                     self.metrics.submissions_waiting.clone(),
                 ),
             }),

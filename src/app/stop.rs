@@ -13,7 +13,7 @@ impl Running {
     /// [`Running::stop_within`] as long as the settings allow.
     pub async fn stop(self) {
         let patience = Duration::from_millis(self.api.config.server.stop_timeout_ms);
-        // What is in flight gets most of the time; the rest is for handing back and closing.
+        // Work in flight gets most of the time; the rest is for handing claims back and closing.
         self.stop_within(patience.mul_f64(0.8)).await;
     }
 
@@ -38,10 +38,10 @@ impl Running {
             }
         });
         futures_util::future::join_all(ending).await;
-        // What the last requests committed was handed to the dispatcher before they were answered, maybe
-        // after its attempts were found to have ended: those are waited for too.
+        // The last requests hand their commits to the dispatcher before they are answered, perhaps after
+        // its attempts seemed to have ended. So the broker waits for those attempts too.
         let _ = tokio::time::timeout_at(deadline, self.attempts.wait()).await;
-        // Nobody is left who could say anything: the workers end with what is in the queue.
+        // No caller can send a command any more: the workers end with the commands in the queue.
         self.api.intake.ledger.close();
         drop(self.api);
         self.workers.close();

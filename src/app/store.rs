@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use handoffd_broker::archive::{Archive, ArchiveError};
-use handoffd_broker::config::Config;
+use handoffd_broker::config::{Config, DatabaseKind};
 use handoffd_store::store::postgres::{PostgresOptions, PostgresStore};
 use handoffd_store::store::sqlite::{SqliteOptions, SqliteStore};
 use handoffd_store::store::{Store, StoreError};
@@ -26,30 +26,29 @@ pub enum Access {
 /// [`StoreError`], with what to do.
 pub async fn open_store(config: &Config, access: Access) -> Result<Arc<dyn Store>, StoreError> {
     let url = config.database_url();
-    if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-        return Ok(Arc::new(
-            PostgresStore::open(
-                &url,
-                PostgresOptions {
-                    audit_url: Some(config.audit.database_url.clone())
-                        .filter(|url| !url.is_empty()),
-                    max_connections: config.database.max_connections,
-                    acquire_timeout: Duration::from_millis(config.database.acquire_timeout_ms),
-                },
-            )
-            .await?,
-        ));
+    match DatabaseKind::of(&url) {
+        Some(DatabaseKind::Postgres) => {
+            let audit_url = Some(config.audit.database_url.clone()).filter(|url| !url.is_empty());
+            let options = PostgresOptions {
+                audit_url,
+                max_connections: config.database.max_connections,
+                acquire_timeout: Duration::from_millis(config.database.acquire_timeout_ms),
+            };
+            Ok(Arc::new(PostgresStore::open(&url, options).await?))
+        }
+        Some(DatabaseKind::Sqlite) => {
+            let mut options = match access {
+                Access::Serve => SqliteOptions::serving(),
+                Access::Beside => SqliteOptions::beside(),
+                Access::Create => SqliteOptions { create: true, ..SqliteOptions::beside() },
+            };
+            options.rewrite_limit = config.erasure.rewrite_limit_mib.saturating_mul(1 << 20);
+            Ok(Arc::new(SqliteStore::open(&url, options).await?))
+        }
+        None => Err(StoreError::Refused(
+            "database.url must begin with sqlite: or postgres://".to_owned(),
+        )),
     }
-    if url.starts_with("sqlite:") {
-        let mut options = match access {
-            Access::Serve => SqliteOptions::serving(),
-            Access::Beside => SqliteOptions::beside(),
-            Access::Create => SqliteOptions { create: true, ..SqliteOptions::beside() },
-        };
-        options.rewrite_limit = config.erasure.rewrite_limit_mib.saturating_mul(1 << 20);
-        return Ok(Arc::new(SqliteStore::open(&url, options).await?));
-    }
-    Err(StoreError::Refused("database.url must begin with sqlite: or postgres://".to_owned()))
 }
 
 /// The archive that the settings name; credentials come from the process's environment.

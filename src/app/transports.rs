@@ -2,99 +2,85 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-
 use super::StartError;
 use crate::doors::queues::{Handoffs, RefusalDocument, Verdicts};
 use handoffd_broker::config::{self, Config};
-use handoffd_broker::dispatch::egress::GuardedClient;
-use handoffd_broker::dispatch::transport::a2a::A2aTransport;
-use handoffd_broker::dispatch::transport::amqp::AmqpTransport;
-use handoffd_broker::dispatch::transport::listeners::Sinks;
-use handoffd_broker::dispatch::transport::nats::NatsTransport;
-use handoffd_broker::dispatch::transport::redis::{RedisIntake, RedisTransport};
-use handoffd_broker::dispatch::transport::sqs::client::AwsCredential;
-use handoffd_broker::dispatch::transport::sqs::{self, SqsTransport};
-use handoffd_broker::dispatch::transport::temporal::TemporalTransport;
-use handoffd_broker::dispatch::transport::webhook::WebhookTransport;
-use handoffd_broker::dispatch::transport::{Transport, Transports};
+use handoffd_broker::directory::Directory;
+use handoffd_broker::dispatch::listeners::Sinks;
 use handoffd_broker::dispatch::webhook::WebhookClient;
+use handoffd_broker::dispatch::webhook_transport::WebhookTransport;
+use handoffd_broker::egress::GuardedClient;
 use handoffd_broker::intake::verdicts::channel::ReplyDesk;
-use handoffd_broker::transport::Sink;
-use handoffd_core::domain::handoff::DeliveryMode;
-use handoffd_core::domain::ids::TenantId;
+use handoffd_broker::transport::catalog::left_out;
+use handoffd_broker::transport::{Sink, Transport, Transports};
+use handoffd_domain::handoff::DeliveryMode;
+use handoffd_domain::ids::TenantId;
+use handoffd_store::store::Store;
+use handoffd_transports::a2a::transport::A2aTransport;
+#[cfg(feature = "amqp")]
+use handoffd_transports::amqp;
+use handoffd_transports::left_out::{LEFT_OUT, needed_by};
+#[cfg(feature = "nats")]
+use handoffd_transports::nats;
+#[cfg(feature = "redis")]
+use handoffd_transports::redis;
+#[cfg(feature = "sqs")]
+use handoffd_transports::sqs;
+#[cfg(feature = "temporal")]
+use handoffd_transports::temporal;
 
 pub(super) fn transports(
     config: &Config,
     client: &GuardedClient,
     a2a: A2aTransport,
 ) -> Result<Transports, StartError> {
-    let policy = client.policy();
-    let all: Vec<Arc<dyn Transport>> = vec![
-        Arc::new(WebhookTransport::new(Arc::new(WebhookClient::new(client.clone())))),
-        Arc::new(RedisTransport::new(
-            policy.clone(),
-            redis_intake(&config.transports.redis.intake)?,
-        )),
-        Arc::new(NatsTransport::new(policy.clone(), config.transports.nats.clone())),
-        Arc::new(AmqpTransport::new(policy.clone(), config.transports.amqp.clone())),
-        Arc::new(SqsTransport::new(client.clone(), sqs_settings(&config.transports.sqs))),
-        Arc::new(TemporalTransport::new(client.clone())),
+    if let Some((setting, mode)) = needed_by(&config.transports, LEFT_OUT) {
+        return Err(StartError::Config(format!("{setting}: {}", left_out(mode))));
+    }
+    let all = [
+        Arc::new(WebhookTransport::new(Arc::new(WebhookClient::new(client.clone()))))
+            as Arc<dyn Transport>,
         Arc::new(a2a),
+        #[cfg(feature = "redis")]
+        Arc::new(
+            redis::RedisTransport::of(client.policy().clone(), &config.transports.redis)
+                .map_err(StartError::Config)?,
+        ),
+        #[cfg(feature = "nats")]
+        Arc::new(nats::NatsTransport::new(client.policy().clone(), config.transports.nats.clone())),
+        #[cfg(feature = "amqp")]
+        Arc::new(amqp::AmqpTransport::new(client.policy().clone(), config.transports.amqp.clone())),
+        #[cfg(feature = "sqs")]
+        Arc::new(sqs::SqsTransport::new(
+            client.clone(),
+            sqs::Settings::of(&config.transports.sqs, std::env::vars()),
+        )),
+        #[cfg(feature = "temporal")]
+        Arc::new(temporal::TemporalTransport::new(client.clone())),
     ];
-    Ok(Transports::new(all))
+    Ok(Transports::new(all).leaving_out(LEFT_OUT))
 }
 
-fn redis_intake(intake: &config::RedisIntake) -> Result<Option<RedisIntake>, StartError> {
-    if intake.server.is_empty() {
-        return Ok(None);
+/// Refuses a store with an agent whose transport this build leaves out: its handoffs could not be delivered.
+pub(super) async fn refuse_left_out(
+    transports: &Transports,
+    store: &dyn Store,
+    directory: &Directory,
+) -> Result<(), StartError> {
+    if LEFT_OUT.is_empty() {
+        return Ok(());
     }
-    let mut config = Map::new();
-    config.insert("server".to_owned(), intake.server.clone().into());
-    if !intake.ca_certificate_file.is_empty() {
-        let pem = std::fs::read_to_string(&intake.ca_certificate_file).map_err(|err| {
-            StartError::Config(format!("transports.redis.intake.ca_certificate_file: {err}"))
-        })?;
-        config.insert("caCertificate".to_owned(), pem.into());
-    }
-    let mut login = Map::new();
-    for (key, value) in [("username", &intake.username), ("password", &intake.password)] {
-        if !value.is_empty() {
-            login.insert(key.to_owned(), Value::from(value.clone()));
+    for tenant in store.list_tenants().await? {
+        let agents =
+            directory.agents(&tenant).await.map_err(|err| StartError::Config(err.to_string()))?;
+        for agent in agents.roster.iter() {
+            if let Some(why) = transports.left_out(agent.delivery.mode) {
+                let agent = &agent.agent_id;
+                return Err(StartError::Config(format!("agent {agent} of tenant {tenant}: {why}")));
+            }
         }
     }
-    let named = |stream: &String| Some(stream.clone()).filter(|stream| !stream.is_empty());
-    Ok(Some(RedisIntake {
-        config: config.into(),
-        credentials: login.into(),
-        stream: intake.stream.clone(),
-        answers: named(&intake.answers),
-        parked: named(&intake.parked),
-    }))
-}
-
-fn sqs_settings(sqs: &config::SqsTransport) -> sqs::Settings {
-    let named = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
-    let intake = &sqs.intake;
-    sqs::Settings {
-        // The settings were checked when they were read.
-        role_queues: sqs.role_queues.iter().filter_map(|queues| queues.parse().ok()).collect(),
-        intake: named(&intake.queue_url).map(|queue_url| sqs::Intake {
-            queue_url,
-            region: named(&intake.region),
-            endpoint: named(&intake.endpoint),
-            keys: named(&intake.access_key_id).map(|key_id| {
-                Arc::new(AwsCredential {
-                    key_id,
-                    secret_key: intake.secret_access_key.clone(),
-                    token: None,
-                })
-            }),
-            answers_url: named(&intake.answers_url),
-            parked_url: intake.parked_url.clone(),
-        }),
-        environment: std::env::vars().filter(|(name, _)| name.starts_with("AWS_")).collect(),
-    }
+    Ok(())
 }
 
 /// Takes what comes in by the transports through the same use cases as the API.

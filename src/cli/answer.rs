@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use super::Exit;
 
-/// Writes an answer, and the end of its last line where that is missing. Returns `exit`, or [`Exit::Unreachable`] where the
-/// answer cannot be written. A reader that stops reading is no error.
+/// Writes an answer, and a newline if its last line has none. Returns `exit`, or [`Exit::Unreachable`] if the answer cannot
+/// be written. A reader that stops reading is not an error.
 pub(super) fn answer(text: &str, exit: Exit) -> Exit {
     let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     let mut out = io::stdout().lock();

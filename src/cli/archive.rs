@@ -14,7 +14,7 @@ use crate::app::{Access, open_archive, open_store};
 use handoffd_broker::archive::{ArchiveCounts, ArchiveError, ArchiveRun, cutoff};
 use handoffd_broker::config::Config;
 use handoffd_broker::metrics::Metrics;
-use handoffd_core::domain::ids::{Micros, TenantId};
+use handoffd_domain::ids::{Micros, TenantId};
 use handoffd_store::clock::{Clock, SystemClock};
 
 #[derive(Debug, ClapArgs)]

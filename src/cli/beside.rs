@@ -10,8 +10,8 @@ use handoffd_broker::ledger::command::Call;
 use handoffd_broker::ledger::commands::Queued;
 use handoffd_broker::ledger::{DeliverySlot, Ledger, Outbound};
 use handoffd_broker::metrics::Metrics;
-use handoffd_core::domain::ids::{Micros, TenantId};
-use handoffd_core::evidence::record::{Actor, ActorRole};
+use handoffd_domain::ids::{Micros, TenantId};
+use handoffd_evidence::record::{Actor, ActorRole};
 use handoffd_store::store::{DeliveryClaim, ReceiverKey, Store, StoreError};
 
 /// A dispatcher that delivers nothing.

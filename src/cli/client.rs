@@ -20,9 +20,13 @@ const STREAM_PATIENCE: Duration = Duration::from_mins(5);
 const MAX_ANSWER: usize = 64 * 1024 * 1024;
 /// Timeout of a connection.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+/// The time for which an idle connection is kept. The broker ends one after 10 s (`server.header_timeout_ms`), and a request
+/// that it then has on the way fails.
+pub(super) const IDLE_CONNECTION: Duration = Duration::from_secs(5);
 
-// Which broker, and with which key. The key is no argument: arguments stand in the list of processes and in
-// the shell's history. (A doc comment would become the help of every command that has these.)
+// Which broker, and with which key. The key is not an argument, because arguments are visible in the list
+// of processes and in the shell's history. (A doc comment would become the help of every command that has
+// these.)
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct Reach {
     /// The broker; the configured listener unless said
@@ -172,7 +176,9 @@ impl Client {
         let http = reqwest::Client::builder()
             .timeout(PATIENCE)
             .connect_timeout(CONNECT_PATIENCE)
-            // A redirect would be followed with other methods and to others: whoever moved the broker says so.
+            .pool_idle_timeout(IDLE_CONNECTION)
+            // A redirect would change the method and send the request to another server. The operator who
+            // moved the broker gives its new address.
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
             .build()
@@ -264,7 +270,7 @@ pub(super) async fn bounded(mut answer: reqwest::Response) -> Result<Vec<u8>, Cl
 }
 
 /// An error with what caused it: reqwest's own words leave out why.
-fn causes(err: &dyn std::error::Error) -> String {
+pub(super) fn causes(err: &dyn std::error::Error) -> String {
     let mut said = err.to_string();
     let mut next = err.source();
     while let Some(cause) = next {
@@ -274,7 +280,7 @@ fn causes(err: &dyn std::error::Error) -> String {
     said
 }
 
-/// Where this machine reaches the configured listener.
+/// The address at which this machine reaches the configured listener.
 pub(super) fn reachable(config: &Config) -> std::net::SocketAddr {
     let mut address = config.server.listen;
     if address.ip().is_unspecified() {

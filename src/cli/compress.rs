@@ -7,9 +7,9 @@ use serde_json::json;
 
 use super::answer::answer;
 use super::{Exit, Output};
-use handoffd_core::context::compress::{CompressionPlan, extractive};
-use handoffd_core::domain::json;
-use handoffd_core::domain::window::{CompressedBy, ContextSettings, Tokenizer};
+use handoffd_domain::json;
+use handoffd_domain::window::{CompressedBy, ContextSettings, Tokenizer};
+use handoffd_gate::context::compress::{CompressionPlan, extractive};
 
 /// How tokens are counted.
 #[derive(Debug, Clone, Copy, ValueEnum)]

@@ -15,18 +15,18 @@ use crate::app::{Access, open_archive, open_store};
 use handoffd_broker::archive::Contents;
 use handoffd_broker::config::Config;
 use handoffd_broker::directory::shelf;
-use handoffd_core::bundle::read_log;
-use handoffd_core::contract::catalog::Catalog;
-use handoffd_core::contract::conformance::{
+use handoffd_domain::canonical;
+use handoffd_domain::ids::{Micros, TenantId};
+use handoffd_evidence::bundle::read_log;
+use handoffd_evidence::commitment::unpack;
+use handoffd_gate::contract::catalog::Catalog;
+use handoffd_gate::contract::conformance::{
     ConformanceFinding, ConformanceReplay, ConformanceReport,
 };
-use handoffd_core::contract::document::Document;
-use handoffd_core::contract::enforce::CompiledContract;
-use handoffd_core::contract::shelf::{SchemaName, SchemaRegistry};
-use handoffd_core::contract::{DefectKind, read};
-use handoffd_core::domain::canonical;
-use handoffd_core::domain::ids::{Micros, TenantId};
-use handoffd_core::evidence::commitment::unpack;
+use handoffd_gate::contract::document::Document;
+use handoffd_gate::contract::enforce::CompiledContract;
+use handoffd_gate::contract::shelf::{SchemaName, SchemaRegistry};
+use handoffd_gate::contract::{DefectKind, read};
 use handoffd_store::store::{ContentStorage, Store, StoredRecord};
 
 /// Records read at once.
@@ -69,7 +69,7 @@ pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
     }
 }
 
-/// What the command line gives: contracts, where it names some, and agents' types.
+/// The inputs of the command line: the contracts, if it names some, and the types of agents.
 fn given(
     args: &Args,
     shelf: &SchemaRegistry,
@@ -99,7 +99,7 @@ fn written(document: &Document, shelf: &SchemaRegistry) -> Result<Arc<CompiledCo
     }
 }
 
-/// A contract as the broker makes it ready. What was put once rules, whatever would be refused today.
+/// A contract as the broker makes it ready. A stored contract is in force even if the broker would refuse it today.
 fn ready(document: &Document, shelf: &SchemaRegistry) -> Arc<CompiledContract> {
     let (mut contract, _) = read(document);
     shelf.complete(&mut contract);

@@ -13,7 +13,7 @@ use super::{Exit, Output};
 use crate::app::{Access, open_archive, open_store, settle_notary};
 use handoffd_broker::bundle::{BundleSources, LogExport, WriteError, export_log, make};
 use handoffd_broker::config::Config;
-use handoffd_core::domain::ids::{TaskId, TenantId};
+use handoffd_domain::ids::{TaskId, TenantId};
 use handoffd_store::clock::{Clock, SystemClock};
 
 /// How often a log is begun anew because something was erased meanwhile.
@@ -67,7 +67,7 @@ pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
         }
         Ok(None) => {
             let task = args.task.map(|task| task.to_string()).unwrap_or_default();
-            eprintln!("handoffd: there is no record of task {task}");
+            eprintln!("handoffd: the log has no record of task {task}");
             Exit::No
         }
         Err(why) => {
@@ -165,7 +165,7 @@ impl Sink {
             return Ok(Self::Plain(file));
         }
         let mut encoder = zstd::Encoder::new(file, ZSTD_LEVEL)?;
-        // What a disk does to it shows when it is read.
+        // A reader of the file sees from the checksum whether a disk changed it.
         encoder.include_checksum(true)?;
         Ok(Self::Packed(encoder))
     }

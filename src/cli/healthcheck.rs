@@ -1,4 +1,4 @@
-//! `handoffd healthcheck`: for container health checks, where there is no curl.
+//! `handoffd healthcheck`: for the health checks of containers that have no curl.
 
 use std::time::Duration;
 

@@ -15,10 +15,10 @@ use handoffd_broker::administration::keys::{NewKey, new_key};
 use handoffd_broker::config::Config;
 use handoffd_broker::ledger::command::content;
 use handoffd_broker::ledger::commands::{ChangeMasterKey, ChangeTreeKey, CreateKey};
-use handoffd_core::domain::canonical;
-use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
-use handoffd_core::evidence::receipt::Notary;
-use handoffd_core::evidence::record::RecordKind;
+use handoffd_domain::canonical;
+use handoffd_domain::ids::{AgentId, Micros, TenantId};
+use handoffd_evidence::receipt::Notary;
+use handoffd_evidence::record::RecordKind;
 use handoffd_store::clock::{self, Clock, SystemClock};
 use handoffd_store::store::{KeyRow, Role, Store};
 
@@ -39,7 +39,7 @@ pub(super) struct MasterArgs {
     /// A run that is ended in between is continued by the next
     #[arg(long, required = true)]
     new: bool,
-    /// Where auth.master_key is set: the file that the new key goes into, made where it is missing; set it there afterwards
+    /// If auth.master_key is set: the file for the new key, made if it is missing; set it there afterwards
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
 }
@@ -55,7 +55,7 @@ pub(super) struct TreeHeadArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct CreateArgs {
-    /// What the key may do: agent, operator, operator-metadata, auditor or admin
+    /// Role of the key: agent, operator, operator-metadata, auditor or admin
     #[arg(long, value_parser = role)]
     role: Role,
     /// The tenant; made where there is none
@@ -120,7 +120,7 @@ fn text(err: &dyn std::fmt::Display) -> String {
     err.to_string()
 }
 
-/// Seals everything under a new master key: the transaction first, then the records, then the files. Where a run ends in
+/// Seals everything under a new master key: the transaction first, then the records, then the files. If a run ends in
 /// between, the next one finds the database with the new key and goes on from there.
 async fn master(args: &MasterArgs, config: &Config) -> Result<(String, Option<u64>), String> {
     // On SQLite its lock refuses a change beside a broker.

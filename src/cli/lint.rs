@@ -14,15 +14,15 @@ use super::client::{Client, ClientError, Reach, Request};
 use super::plain::plain;
 use super::{Exit, Form};
 use handoffd_broker::config::Config;
-use handoffd_core::contract::document::Document;
-use handoffd_core::contract::level::Level;
-use handoffd_core::contract::lint::{
+use handoffd_domain::agent::Agent;
+use handoffd_gate::contract::document::Document;
+use handoffd_gate::contract::level::Level;
+use handoffd_gate::contract::lint::{
     LintContext, LintReport, LintSubject, SchemaFile, Severity, lint, schema_name, schema_path,
 };
-use handoffd_core::contract::registry::Registry;
-use handoffd_core::contract::shelf::SchemaName;
-use handoffd_core::contract::{Contract, read as read_contract, report, whole};
-use handoffd_core::domain::agent::Agent;
+use handoffd_gate::contract::registry::Registry;
+use handoffd_gate::contract::shelf::SchemaName;
+use handoffd_gate::contract::{Contract, read as read_contract, report, whole};
 use handoffd_store::clock::{Clock, SystemClock};
 
 /// The most files of one run, and folders within folders.
@@ -210,11 +210,11 @@ fn held(shown: &Value) -> LintSubject {
     }
     let text = |name: &str| plain(value.get(name).and_then(Value::as_str).unwrap_or("?"));
     let file = format!("contracts/{}@{}", text("id"), text("version"));
-    // What the broker took as a compact text may be too large for a contract when it is indented.
+    // A contract that the broker took as a compact text may be too large when it is indented.
     let document = Document::parse(&format!("{value:#}"))
         .unwrap_or_else(|_| Document::from_value(value.clone()));
     let schema = match schema_name(&document) {
-        Some(_) => SchemaFile::Unchecked("nobody asked".to_owned()),
+        Some(_) => SchemaFile::Unchecked("not asked for".to_owned()),
         None => SchemaFile::NotLooked,
     };
     LintSubject { file, document: Ok(document), schema }
@@ -259,7 +259,7 @@ pub(super) fn gather(
         }
     }
     if subjects.is_empty() {
-        return Err("there is no contract in what was named".to_owned());
+        return Err("the named files have no contract".to_owned());
     }
     Ok(subjects)
 }
@@ -309,7 +309,7 @@ fn looks_like_a_contract(document: &Document) -> bool {
     (has("source") && has("target")) || clauses.into_iter().filter(|name| has(name)).count() >= 2
 }
 
-/// Where files of registered payload schemas are looked for.
+/// The folders that are searched for files of registered payload schemas.
 #[derive(Debug, Default)]
 pub(super) struct SchemaFolders {
     /// Here, and nowhere else.
@@ -319,7 +319,7 @@ pub(super) struct SchemaFolders {
 }
 
 impl SchemaFolders {
-    /// What is kept beside contracts and registry.
+    /// The folder of schemas beside contracts and the registry.
     const FOLDER: &str = "schemas";
 
     fn of(args: &Args) -> Result<Self, String> {
@@ -342,11 +342,11 @@ impl SchemaFolders {
         else {
             return Ok(match &self.named {
                 Some(folder) => SchemaFile::Unfit(format!(
-                    "there is no file `{}`",
+                    "the file `{}` does not exist",
                     folder.join(&file).display()
                 )),
                 None => SchemaFile::Unchecked(format!(
-                    "there is no `{}/{file}` beside the contract or the registry; name a folder with --schemas, or ask a broker with --broker",
+                    "`{}/{file}` does not exist beside the contract or the registry; name a folder with --schemas, or ask a broker with --broker",
                     Self::FOLDER
                 )),
             });
@@ -401,7 +401,7 @@ fn render(reports: &[LintReport]) -> String {
             );
         }
         let id = report.id.as_deref().unwrap_or("?");
-        let level = report.level.map_or("below L1", handoffd_core::contract::level::Level::as_str);
+        let level = report.level.map_or("below L1", handoffd_gate::contract::level::Level::as_str);
         let next = match report.missing.as_slice() {
             [] => String::new(),
             missing => format!("; missing for the next level: {}", missing.join(", ")),

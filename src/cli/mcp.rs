@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::Exit;
 use super::client::{Client, Reach, bounded};
 use handoffd_broker::config::Config;
-use handoffd_core::domain::json::{JsonError, parse};
+use handoffd_domain::json::{JsonError, parse};
 
 /// Longest line from the client, in bytes: the broker takes no larger body unless its settings say so.
 const MAX_LINE: u64 = 64 * 1024 * 1024;
@@ -25,9 +25,9 @@ const MAX_LINE: u64 = 64 * 1024 * 1024;
 const LINES: usize = 16;
 /// JSON-RPC's code for an error of the server.
 const INTERNAL: i64 = -32603;
-/// JSON-RPC's code for a line that is no JSON.
+/// JSON-RPC's code for a line that is not JSON.
 const MALFORMED: i64 = -32700;
-/// JSON-RPC's code for a line that is no message.
+/// JSON-RPC's code for a line that is not a message.
 const INVALID: i64 = -32600;
 /// The methods of which the protocol repeats a parameter in a header.
 const NAMED: [(&str, &str); 6] = [

@@ -1,6 +1,6 @@
 //! The commands, one file each. Exit codes: 0 success, 1 negative result, 2 usage, 3 unreachable or unreadable.
 
-// A command prints by `answer`: a reader that stops reading is no panic.
+// A command prints by `answer`, so that a reader that stops reading causes no panic.
 #![warn(clippy::print_stdout)]
 
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
-//! What others wrote, as it may stand on a terminal.
+//! Texts of others, made safe for a terminal.
 //!
 //! Names, reasons and messages come from agents. A control character in one could move the cursor, rewrite
-//! what stands above, or set the clipboard; a mark of direction could turn a line around. None is printed:
+//! the lines above, or set the clipboard; a mark of direction could turn a line around. None is printed:
 //! each is written out.
 
 use std::borrow::Cow;
@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use handoffd_core::domain::unseen;
+use handoffd_domain::unseen;
 
 /// A text on one line, with every character that is not plainly seen written as `\n` or `\u{…}`.
 pub(super) fn plain(text: &str) -> Cow<'_, str> {

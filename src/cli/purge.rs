@@ -17,12 +17,12 @@ use handoffd_broker::directory::Directory;
 use handoffd_broker::metrics::Metrics;
 use handoffd_broker::retention::{PurgeCounts, Purger};
 use handoffd_broker::states::StateGuard;
-use handoffd_core::domain::ids::{Micros, TenantId};
+use handoffd_domain::ids::{Micros, TenantId};
 use handoffd_store::clock::{Clock, SystemClock};
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// What was recorded before this time, RFC 3339; retention.delete_after_days ago unless said
+    /// Contents of records made before this time, RFC 3339; retention.delete_after_days ago unless given
     #[arg(long, value_name = "TIME", value_parser = moment)]
     before: Option<Micros>,
     /// Only this tenant's

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use super::answer::answer;
 use super::plain::plain;
 use super::{Exit, Output};
-use handoffd_core::domain::json;
-use handoffd_core::gate::safety::{Explanation, FieldClass, SafetyFinding, Scanner, Tier};
+use handoffd_domain::json;
+use handoffd_gate::safety::{Explanation, FieldClass, SafetyFinding, Scanner, Tier};
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
@@ -30,7 +30,7 @@ pub(super) struct Args {
     /// Say of each finding which words were matched, why it is certain, and which exception would fit
     #[arg(long, conflicts_with = "eval")]
     explain: bool,
-    /// What a text is scanned as (a JSON document's fields say it themselves, with --eval its kind)
+    /// Class of the scanned text (the fields of a JSON document have their own, with --eval the kind of each text gives it)
     #[arg(long = "as", value_enum, default_value = "tool-output", value_name = "CLASS")]
     class: Class,
 }
@@ -288,7 +288,7 @@ fn count_line(kind: &str, count: Count) -> String {
     format!("  {kind:<38} {texts:>8} {flagged:>8} {share:>8.3}% {marked:>8} {also:>8.3}%\n")
 }
 
-/// What field a text of a kind stands in.
+/// The class of the field that holds a text of a kind.
 fn class_of(kind: &str) -> FieldClass {
     let begins = |with: &[&str]| with.iter().any(|prefix| kind.starts_with(prefix));
     if begins(&["agent_tool", "tool_", "indirect", "i:"]) {

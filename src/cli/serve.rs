@@ -40,7 +40,8 @@ pub(super) async fn run(config: Config) -> Exit {
     if let Some(path) = &running.admin_key_file {
         let _ = writeln!(said, "the first admin key is in {}", path.display());
     }
-    // At once, and whoever started it may have stopped listening: that ends no broker.
+    // Written at once. The program that started the broker may have stopped listening, and that
+    // does not end the broker.
     let _ = std::io::stderr().write_all(said.as_bytes());
     signals.asked_to_stop().await;
     tracing::info!("stopping");

@@ -10,8 +10,8 @@ use super::client::{Client, Reach, Request};
 use super::plain::{self, plain};
 use super::{Exit, Output};
 use handoffd_broker::config::Config;
-use handoffd_core::domain::ids::TaskId;
-use handoffd_core::gate::completeness::INITIAL;
+use handoffd_domain::ids::TaskId;
+use handoffd_gate::completeness::INITIAL;
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
@@ -43,7 +43,7 @@ pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
     }
 }
 
-/// What was to be done; of a handoff before any work, the task in short.
+/// The description of the task; for a handoff before any work, the task in short.
 fn task(handoff: &Value) -> Cow<'_, str> {
     let initial = handoff.get("taskDescription").is_some_and(|told| told == INITIAL);
     let summary = initial && handoff.get("taskSummary").is_some();

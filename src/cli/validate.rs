@@ -7,9 +7,9 @@ use serde_json::json;
 
 use super::answer::answer;
 use super::{Exit, Output};
-use handoffd_core::domain::failure::{Code, Failure, primary};
-use handoffd_core::domain::json;
-use handoffd_core::gate::{Gate, budget, completeness, safety};
+use handoffd_domain::failure::{Code, Failure, primary};
+use handoffd_domain::json;
+use handoffd_gate::{Gate, budget, completeness, safety};
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {

@@ -18,10 +18,10 @@ use handoffd_broker::audit::{LogCheck, verify_log};
 use handoffd_broker::config::Config;
 use handoffd_broker::vault::Vault;
 use handoffd_broker::witness;
-use handoffd_core::bundle::{BundleDefect, VerifyOptions};
-use handoffd_core::domain::ids::TenantId;
-use handoffd_core::evidence::note::{Note, PublicKey, TreeHead};
-use handoffd_core::evidence::verify::{LogDefect, TrustedHead, VerificationReport};
+use handoffd_domain::ids::TenantId;
+use handoffd_evidence::bundle::{BundleDefect, VerifyOptions};
+use handoffd_evidence::note::{Note, PublicKey, TreeHead};
+use handoffd_evidence::verify::{LogDefect, TrustedHead, VerificationReport};
 use handoffd_store::store::{Store, StoreError};
 use handoffd_verify::{read_tree_heads, verify_file};
 
@@ -316,7 +316,7 @@ fn show(report: &DatabaseReport, output: Output) -> Exit {
                 lines.push(format!("FAILED: {fault}: {detail}"));
             }
             if lines.is_empty() {
-                lines.push("there is no log yet".to_owned());
+                lines.push("no log yet".to_owned());
             }
             lines.join("\n")
         }

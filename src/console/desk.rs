@@ -17,7 +17,7 @@ use super::{acts, problem, text};
 use crate::doors::front::{ApiRequest, CallerHeaders, FrontDoor};
 use crate::http::Api;
 use handoffd_broker::reader::Rights;
-use handoffd_core::domain::ids::Micros;
+use handoffd_domain::ids::Micros;
 
 /// Names and values of a query or a form, in order.
 #[derive(Debug, Clone, Default)]

@@ -19,8 +19,8 @@ use crate::http::{Api, authority};
 use handoffd_broker::config::SecureCookie;
 use handoffd_broker::console_sessions::{LoginError, NewSession, Session, is_token_of_forms};
 use handoffd_broker::directory::Principal;
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::ids::SessionId;
+use handoffd_domain::failure::Code;
+use handoffd_domain::ids::SessionId;
 
 /// The page after a login.
 const HOME: &str = "/console";

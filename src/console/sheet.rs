@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use super::frame::{Frame, Theme};
 use super::json::Json;
 use super::text;
-use handoffd_core::domain::ids::Micros;
+use handoffd_domain::ids::Micros;
 
 /// How a cell is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

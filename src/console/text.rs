@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use handoffd_core::domain::ids::Micros;
-use handoffd_core::domain::unseen;
+use handoffd_domain::ids::Micros;
+use handoffd_domain::unseen;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 

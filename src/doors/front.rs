@@ -17,7 +17,7 @@ use crate::http::layer::{Door, REQUEST_ID};
 use crate::http::views::HandoffView;
 use crate::http::{Api, router};
 use handoffd_broker::directory::Principal;
-use handoffd_core::domain::lenient::UnreadableParts;
+use handoffd_domain::lenient::UnreadableParts;
 
 /// The API as a door calls it. Cheap to clone.
 #[derive(Clone)]
@@ -34,7 +34,7 @@ pub(crate) struct ApiRequest {
     body: Option<Vec<u8>>,
     /// `Idempotency-Key`.
     key: Option<String>,
-    /// What of the caller's own body could not be kept as it came, by its place in this one.
+    /// The parts of the caller's own body that could not be kept as they came, by their place in this body.
     unreadable: UnreadableParts,
 }
 

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use handoffd_core::domain::canonical;
+use handoffd_domain::canonical;
 
 const SCHEMA_VERSION: &str = "2.2";
 /// US dollars that a new task may spend where the sender names no budget.
@@ -51,8 +51,9 @@ pub(super) struct Ids {
 }
 
 impl Ids {
-    /// Ids that are the same for the same door, agent and request: a repeated call is the same handoff. Whoever knows the
-    /// request can name the handoff and the task; `run`, which the vault gives, keeps the run the agent's own.
+    /// Ids that are the same for the same door, agent and request: a repeated call is the same handoff. Everyone who
+    /// knows the request can compute the ids of the handoff and the task; `run`, which comes from the vault, makes the
+    /// run one that only the agent can name.
     pub(super) fn derived(door: &str, agent: &str, request: &str, run: [u8; 16]) -> Self {
         Self {
             execution: uuid::Builder::from_random_bytes(run).into_uuid().to_string(),
@@ -259,7 +260,7 @@ pub(super) fn build(arguments: &Map<String, Value>, context: MessageContext) -> 
 
 #[cfg(test)]
 mod tests {
-    use handoffd_core::gate::schema::Schemas;
+    use handoffd_gate::schema::Schemas;
     use proptest::prelude::*;
 
     use super::*;

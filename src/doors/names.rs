@@ -7,7 +7,7 @@ use axum::http::request::Parts;
 use crate::http::authority;
 use crate::http::problem::Problem;
 use handoffd_broker::config::Server;
-use handoffd_core::domain::failure::Code;
+use handoffd_domain::failure::Code;
 
 /// Hosts that requests may be for, and origins that pages may have.
 #[derive(Debug, Clone)]

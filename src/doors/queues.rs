@@ -1,7 +1,7 @@
 //! Messages from queues instead of HTTP: verdicts of receivers on reply channels, and handoffs of senders.
 //!
-//! A queue carries no key: who speaks is proven by the message's own signature. What follows is what follows from the
-//! same request over HTTP.
+//! A queue carries no key: the message's own signature proves who sent it. The effects are those of the same request
+//! over HTTP.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use serde::Deserialize;
 use handoffd_broker::intake::verdicts::channel::{ReplyDesk, ReplyOutcome};
 use handoffd_broker::intake::{Intake, QueuedOutcome, Refusal};
 use handoffd_broker::transport::{Disposition, Sink, UnfinishedHandoff};
-use handoffd_core::domain::handoff::{DeliveryMode, HandoffStatus};
-use handoffd_core::domain::ids::{AgentId, TenantId};
-use handoffd_core::gate::reply::handoff_of;
+use handoffd_domain::handoff::{DeliveryMode, HandoffStatus};
+use handoffd_domain::ids::{AgentId, TenantId};
+use handoffd_gate::reply::handoff_of;
 use handoffd_store::store::HandoffFilter;
 
 /// Writes the document of a refusal for the sender of a handoff with this id.

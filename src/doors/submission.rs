@@ -9,9 +9,9 @@ use super::message::{Funds, Ids, MessageContext, build};
 use crate::http::Api;
 use crate::http::extract::trace_context;
 use crate::http::problem::Problem;
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::ids::TenantId;
-use handoffd_core::domain::trace_context::TraceParent;
+use handoffd_domain::failure::Code;
+use handoffd_domain::ids::TenantId;
+use handoffd_domain::trace_context::TraceParent;
 use handoffd_store::clock;
 
 /// The refusal of an id that an earlier request has.

@@ -20,9 +20,9 @@ use super::legal_holds::HoldView;
 use super::open;
 use super::problem::Problem;
 use handoffd_broker::directory::Agents;
-use handoffd_core::domain::ids::Micros;
-use handoffd_core::evidence::commitment::{hash_text, unpack};
-use handoffd_core::evidence::erasure::{DataSlot, ErasureScope};
+use handoffd_domain::ids::Micros;
+use handoffd_evidence::commitment::{hash_text, unpack};
+use handoffd_evidence::erasure::{DataSlot, ErasureScope};
 use handoffd_store::store::erasure::{
     ErasureRow, ErasureStatus, HoldRow, SubjectDatum, SubjectRef, entitled,
 };
@@ -31,7 +31,7 @@ use handoffd_store::store::{Store, StoreError};
 /// Entries read at once.
 const PAGE: i64 = 256;
 
-/// What is held on a person.
+/// The data held on a person.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct AccessReportView {
@@ -64,7 +64,7 @@ pub struct DatumView {
     /// Id of the agent that sent it; null where its record names none.
     #[schema(required)]
     pub from_agent: Option<String>,
-    /// Who received it; null where its record is no handoff's.
+    /// Who received it; null if its record does not belong to a handoff.
     #[schema(required)]
     pub delivered_to: Option<DatumReceiver>,
     /// The datum: free, the sender's own.
@@ -94,7 +94,7 @@ pub struct DatumRecord {
 pub struct DatumReceiver {
     /// Id of the agent that received it.
     pub agent_id: String,
-    /// Where the handoff stands.
+    /// The state of the handoff.
     #[schema(value_type = open::HandoffStatus)]
     pub handoff_status: String,
     /// Delivery attempts begun so far.
@@ -102,7 +102,7 @@ pub struct DatumReceiver {
     /// When the receiver accepted, RFC 3339.
     #[schema(required)]
     pub accepted_at: Option<String>,
-    /// It is entitled to personal data, as it stands now.
+    /// It is entitled to personal data at present.
     pub entitled_now: bool,
 }
 
@@ -134,7 +134,7 @@ pub struct PastErasureView {
     pub erased_at: Option<String>,
 }
 
-/// What is held on a person.
+/// List the data held on a person.
 #[utoipa::path(
     get, path = "/data-subjects/{subjectId}", tag = "data subjects", operation_id = "getDataSubject",
     params(("subjectId" = String, Path, description = "The person's id, as senders wrote it")),

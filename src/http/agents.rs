@@ -14,9 +14,9 @@ use super::shape::no_idle_nulls;
 use handoffd_broker::administration::agents::ChangedAgent;
 use handoffd_broker::directory::{Agents, Principal};
 use handoffd_broker::vault::SecretKind;
-use handoffd_core::domain::agent::{Agent, AgentSpec, DeliverySpec, OrbitConfig};
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::ids::AgentId;
+use handoffd_domain::agent::{Agent, AgentSpec, DeliverySpec, OrbitConfig};
+use handoffd_domain::failure::Code;
+use handoffd_domain::ids::AgentId;
 use handoffd_store::store::AgentRow;
 
 /// An agent as shown: never with its secrets. Another agent sees neither `metadata` nor `callbackUrl`, and of
@@ -31,13 +31,13 @@ pub struct AgentView {
     orbit_targets: Vec<String>,
     /// The allowlist where Orbit keeps it.
     config: OrbitConfig,
-    /// Entries of the allowlist that name nobody; they are kept, and ignored at run time.
+    /// Entries of the allowlist that match no agent; they are kept, and ignored at run time.
     unknown_targets: Vec<String>,
     /// When it was registered, RFC 3339.
     created_at: String,
     /// When it last changed, RFC 3339.
     updated_at: String,
-    /// What of it does not hold in full; only in the answers to changes, and only where there is any.
+    /// Settings that do not hold in full; only in the answers to changes, and only if there are any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<WarningView>,
 }
@@ -150,7 +150,7 @@ pub(super) async fn list(
     get, path = "/agents/{agentId}", tag = "agents", operation_id = "getAgent",
     params(("agentId" = String, Path, description = "The agent's id")),
     responses(
-        (status = 200, description = "The agent, without its secrets; `unknownTargets` names allowlist entries that name nobody", body = AgentView),
+        (status = 200, description = "The agent, without its secrets; `unknownTargets` lists allowlist entries that fit no agent", body = AgentView),
         (status = 404, description = "No such agent"),
     )
 )]
@@ -217,7 +217,7 @@ fn switches(patch: &serde_json::Map<String, Value>) -> bool {
 #[utoipa::path(
     patch, path = "/agents/{agentId}", tag = "agents", operation_id = "patchAgent",
     params(("agentId" = String, Path, description = "The agent's id")),
-    request_body(content = AgentSpec, description = "What to change", content_type = "application/json"),
+    request_body(content = AgentSpec, description = "The members to change", content_type = "application/json"),
     responses(
         (status = 200, description = "The agent as it is now", body = AgentView),
         (status = 403, description = "Not an operator"),

@@ -11,9 +11,9 @@ use super::extract::{Id, Ids, JsonBytes, NoBody, parse, typed};
 use super::problem::{BadBody, Busy, Problem, WarningView};
 use handoffd_broker::administration::allowlist::{self, TargetsChange};
 use handoffd_broker::directory::{Agents, Principal};
-use handoffd_core::domain::agent::Target;
-use handoffd_core::domain::ids::AgentId;
-use handoffd_core::domain::warning::Warning;
+use handoffd_domain::agent::Target;
+use handoffd_domain::ids::AgentId;
+use handoffd_domain::warning::Warning;
 use handoffd_store::store::AgentRow;
 
 /// Whom an agent may hand off to.
@@ -22,9 +22,9 @@ use handoffd_store::store::AgentRow;
 pub struct TargetsView {
     /// The agent.
     pub agent_id: String,
-    /// Agents by id, or `type:<agentType>`; empty: nobody.
+    /// Agents by id, or `type:<agentType>`; empty: none.
     pub handoff_targets: Vec<String>,
-    /// Entries that name nobody; they are kept, and ignored at run time.
+    /// Entries that match no agent; they are kept, and ignored at run time.
     pub unknown_targets: Vec<String>,
     /// The same entries as warnings, each at its pointer; absent where there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -211,6 +211,6 @@ pub struct EdgeView {
     target: String,
     /// The agents that it names now.
     resolved: Vec<String>,
-    /// Whether it names nobody.
+    /// Whether it matches no agent.
     unknown: bool,
 }

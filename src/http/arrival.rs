@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::time::Instant;
 
-use handoffd_core::domain::ids::Micros;
+use handoffd_domain::ids::Micros;
 
 /// The time at which a request's first byte was read.
 #[derive(Debug, Clone, Copy)]

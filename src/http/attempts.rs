@@ -9,8 +9,8 @@ use super::auth::{Masked, Operator};
 use super::extract::Id;
 use super::open;
 use super::problem::Problem;
-use handoffd_core::domain::handoff::DeliveryMode;
-use handoffd_core::domain::ids::HandoffId;
+use handoffd_domain::handoff::DeliveryMode;
+use handoffd_domain::ids::HandoffId;
 use handoffd_store::store::attempts::{AttemptRow, KEPT_ATTEMPTS};
 
 /// A header of a request.

@@ -17,8 +17,8 @@ use super::problem::{Busy, Problem};
 use super::why::{NextEventView, RemedyView};
 use super::withheld::hide_words;
 use handoffd_broker::attention::{self, BrokerSituation};
-use handoffd_core::attention::{Attention, AttentionKind, Place, Severity};
-use handoffd_core::domain::ids::{AgentId, Micros};
+use handoffd_domain::attention::{Attention, AttentionKind, Place, Severity};
+use handoffd_domain::ids::{AgentId, Micros};
 
 /// The list in its cursors.
 const LIST: &str = "attention";

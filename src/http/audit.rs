@@ -14,10 +14,10 @@ use super::extract::{Params, page_size, parameter};
 use super::problem::Problem;
 use super::views::base64_hash;
 use handoffd_broker::tree;
-use handoffd_core::domain::ids::{HandoffId, Micros, TenantId};
-use handoffd_core::evidence::commitment::hash_text;
-use handoffd_core::evidence::merkle::Hash;
-use handoffd_core::evidence::record::LogHead;
+use handoffd_domain::ids::{HandoffId, Micros, TenantId};
+use handoffd_evidence::commitment::hash_text;
+use handoffd_evidence::merkle::Hash;
+use handoffd_evidence::record::LogHead;
 use handoffd_store::store::StoredRecord;
 
 /// A tree head with what it says.
@@ -26,7 +26,7 @@ use handoffd_store::store::StoredRecord;
 pub struct TreeHeadView {
     /// Id of the log whose tree it is.
     pub log_id: String,
-    /// What names the log in its tree heads, and its keys.
+    /// The name of the log in its tree heads, and its keys.
     pub origin: String,
     /// Records in the tree.
     pub tree_size: u64,
@@ -81,11 +81,11 @@ pub struct RecordView {
     pub leaf_index: i64,
     /// `sha256:…` over a zero byte and the record: the leaf's hash.
     pub record_hash: String,
-    /// The record, in the very bytes that were hashed; RFC 8785 gives them back after parsing. Null where
-    /// what is kept is no JSON (the log was tampered with).
+    /// The record, in the very bytes that were hashed; RFC 8785 gives them back after parsing. Null if
+    /// the stored bytes are not JSON (the log was tampered with).
     #[schema(value_type = Option<super::record::Record>)]
     pub record: Option<Box<RawValue>>,
-    /// What is kept, in base64, where it is no JSON.
+    /// The stored bytes in base64, if they are not JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<String>,
 }
@@ -139,7 +139,7 @@ pub struct RecordsParams {
     get, path = "/audit/records", tag = "audit", operation_id = "listRecords",
     params(RecordsParams),
     responses(
-        (status = 200, description = "One page. Each `record` stands there in the bytes that were hashed: SHA-256 over a zero byte and these is `recordHash`", body = RecordsView),
+        (status = 200, description = "One page. Each `record` has exactly the bytes that were hashed: SHA-256 over a zero byte and these is `recordHash`", body = RecordsView),
         (status = 400, description = "A malformed parameter, or `from` beyond the log's end"),
         (status = 403, description = "An agent's key"),
         (status = 503, description = "The store is away"),
@@ -362,7 +362,7 @@ fn incomplete() -> Problem {
         "a proof cannot be made: records or tree nodes are missing; run handoffd verify"
     );
     Problem::new(
-        handoffd_core::domain::failure::Code::Unavailable,
+        handoffd_domain::failure::Code::Unavailable,
         "the log is not whole, so this cannot be proven; run handoffd verify",
     )
 }

@@ -12,8 +12,8 @@ use super::problem::Problem;
 use super::withheld::Sight;
 use handoffd_broker::directory::Principal;
 use handoffd_broker::reader::Rights;
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::ids::AgentId;
+use handoffd_domain::failure::Code;
+use handoffd_domain::ids::AgentId;
 use handoffd_store::store::Role;
 
 /// Any authenticated caller.

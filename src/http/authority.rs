@@ -10,7 +10,7 @@ pub enum Fault {
     Missing,
     /// Which of them counts is open: what one server reads, the next does not.
     Several,
-    /// It is no host with an optional port.
+    /// It is not a host with an optional port.
     Malformed,
 }
 

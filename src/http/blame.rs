@@ -16,9 +16,9 @@ use super::problem::Problem;
 use super::record::{RecordContract, RecordParty};
 use super::trace::VerificationView;
 use handoffd_broker::trace::{EvidenceCheck, gone};
-use handoffd_core::blame::{Attribution, Blame, Pointer, ValueState};
-use handoffd_core::domain::ids::{AgentId, HandoffId, TaskId};
-use handoffd_core::evidence::commitment::hash_text;
+use handoffd_domain::ids::{AgentId, HandoffId, TaskId};
+use handoffd_evidence::blame::{Attribution, Blame, Pointer, ValueState};
+use handoffd_evidence::commitment::hash_text;
 use handoffd_store::store::{ContentStorage, StoredRecord};
 
 /// Records read at once: few, since each comes with its message.
@@ -67,9 +67,9 @@ pub struct BlameView {
     pub removed_by: Option<BlamedHop>,
     /// False where an erased message may have had a part.
     pub certain: bool,
-    /// What happened to the value along the parents of that handoff, oldest first.
+    /// The changes of the value along the parents of that handoff, oldest first.
     pub history: Vec<BlameStep>,
-    /// What of the evidence was recomputed.
+    /// The evidence that was recomputed.
     pub verification: VerificationView,
 }
 
@@ -94,7 +94,7 @@ pub struct BlamedHop {
     pub time: Option<String>,
 }
 
-/// What a hop did to a value.
+/// The effect of a hop on a value.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct BlameStep {
@@ -293,9 +293,9 @@ fn hash_of(seen: ValueState) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use handoffd_core::domain::ids::Micros;
-    use handoffd_core::evidence::commitment::{Codec, CommitmentSubject, commit};
-    use handoffd_core::evidence::record::record_hash;
+    use handoffd_domain::ids::Micros;
+    use handoffd_evidence::commitment::{Codec, CommitmentSubject, commit};
+    use handoffd_evidence::record::record_hash;
     use handoffd_store::store::StoredContent;
 
     fn record(leaf: i64, parent: Option<&str>, message: Option<&Value>) -> StoredRecord {

@@ -17,9 +17,9 @@ use super::problem::{BadBody, Busy, Problem, wrong};
 use super::tasks::grace_of;
 use super::users::user_parameter;
 use handoffd_broker::directory::Principal;
-use handoffd_core::domain::escalation::{Escalation, EscalationStatus, Resolution};
-use handoffd_core::domain::ids::{AgentId, EscalationId, Micros, TaskId, TenantId};
-use handoffd_core::domain::task::{Task, TaskStatus};
+use handoffd_domain::escalation::{Escalation, EscalationStatus, Resolution};
+use handoffd_domain::ids::{AgentId, EscalationId, Micros, TaskId, TenantId};
+use handoffd_domain::task::{Task, TaskStatus};
 use handoffd_store::store::{Cursor, EscalationFilter, TaskFilter};
 
 /// The most that one call decides on.
@@ -39,7 +39,7 @@ const OPEN: [TaskStatus; 4] = [
     TaskStatus::Escalated,
 ];
 
-/// What came of one.
+/// The result for one object.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BulkResult {
@@ -52,7 +52,7 @@ pub struct BulkResult {
     pub error: Option<String>,
 }
 
-/// What came of all.
+/// The results for all objects.
 #[derive(Debug, Default, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BulkResults {
@@ -142,7 +142,7 @@ pub struct EscalationSelection {
 pub struct ResolveManyBody {
     /// Which; at least one condition.
     filter: EscalationSelection,
-    /// What a person decides on each.
+    /// A person's decision on each.
     action: Action,
     /// To whom; for `reassign`, and for no other action.
     #[serde(default)]
@@ -164,7 +164,7 @@ pub struct ResolveManyBody {
     post, path = "/tasks/cancel", tag = "tasks", operation_id = "cancelTasks",
     request_body = CancelTasksBody,
     responses(
-        (status = 200, description = "What came of each", body = BulkResults),
+        (status = 200, description = "The result of each", body = BulkResults),
         (status = 403, description = "Not an operator"),
         BadBody,
         (status = 422, description = "The body does not fit"),
@@ -190,7 +190,7 @@ pub(super) async fn cancel_tasks(
     post, path = "/escalations/resolve", tag = "escalations", operation_id = "resolveEscalations",
     request_body = ResolveManyBody,
     responses(
-        (status = 200, description = "What came of each", body = BulkResults),
+        (status = 200, description = "The result of each", body = BulkResults),
         (status = 403, description = "Not an operator"),
         BadBody,
         (status = 422, description = "The body does not fit"),

@@ -10,8 +10,8 @@ use super::Api;
 use super::problem::Problem;
 use handoffd_broker::bundle::{BundleSources, WriteError, make};
 use handoffd_broker::directory::Principal;
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::ids::TaskId;
+use handoffd_domain::failure::Code;
+use handoffd_domain::ids::TaskId;
 use handoffd_store::store::StoreError;
 
 /// Bytes sent at once.

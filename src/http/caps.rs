@@ -10,9 +10,9 @@ use super::auth::{Auditor, Open, Operator};
 use super::extract::{Id, Json, NoBody, Params};
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
 use handoffd_broker::administration::caps::CapScope;
-use handoffd_core::domain::cap::{Cap, Defaults, Unit, Window};
-use handoffd_core::domain::ids::{AgentId, Micros};
-use handoffd_core::domain::money::Usd;
+use handoffd_domain::cap::{Cap, Defaults, Unit, Window};
+use handoffd_domain::ids::{AgentId, Micros};
+use handoffd_domain::money::Usd;
 
 /// A cap, and what of it is used now. Amounts are decimal US dollars, exactly.
 #[derive(Debug, Serialize, ToSchema)]
@@ -23,7 +23,7 @@ pub struct CapView {
     pub agent_id: Option<String>,
     /// How long what was spent counts, an ISO 8601 duration.
     pub window: String,
-    /// What may count against it; absent: it holds no money.
+    /// Money that may count against it; absent: it holds no money.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usd: Option<String>,
     /// The money comes from the settings; else an operator set it.
@@ -34,7 +34,7 @@ pub struct CapView {
     /// Reserved by open handoffs.
     #[serde(rename = "reservedUSD")]
     pub reserved: String,
-    /// What is left; never less than nothing.
+    /// The remainder; never less than nothing.
     #[serde(rename = "leftUSD", skip_serializing_if = "Option::is_none")]
     pub left: Option<String>,
     /// How many tokens may count against it; absent: it holds none.
@@ -48,7 +48,7 @@ pub struct CapView {
     /// Tokens that are left; never less than none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_tokens: Option<u64>,
-    /// What of the cap does not hold as it reads, in the answer to its change; absent where there is nothing.
+    /// The parts of the cap that do not hold as they read, in the answer to its change; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<WarningView>,
 }
@@ -131,8 +131,9 @@ impl WhoseParams {
     }
 }
 
-/// Set a cap: what the tenant, or one of its agents, may spend within a window that moves on. What counts
-/// already goes on counting, money and tokens alike; where there was no cap for that window, it begins empty.
+/// Set a cap: what the tenant, or one of its agents, may spend within a window that moves on. Spending that
+/// counts already goes on counting, money and tokens alike; if there was no cap for that window, it begins
+/// empty.
 #[utoipa::path(
     put, path = "/caps/{window}", tag = "caps", operation_id = "putCap",
     params(("window" = String, Path, description = "An ISO 8601 duration from PT1M to P31D"), WhoseParams),
@@ -166,7 +167,7 @@ pub(super) async fn put(
     Ok(axum::Json(CapView { warnings, ..view }))
 }
 
-/// Take a cap away, or what it holds of one unit. Where the settings have one for that window, it counts again.
+/// Take a cap away, or its limit for one unit. If the settings have one for that window, it counts again.
 #[utoipa::path(
     delete, path = "/caps/{window}", tag = "caps", operation_id = "deleteCap",
     params(("window" = String, Path, description = "An ISO 8601 duration from PT1M to P31D"), RemoveParams),

@@ -12,8 +12,8 @@ use super::extract::{Id, Ids, Json, Params, bad_cursor, of_list, page_size, plai
 use super::problem::{BadBody, Busy, Problem};
 use super::tasks::CheckpointView;
 use super::views::TaskView;
-use handoffd_core::domain::handoff::CheckpointRef;
-use handoffd_core::domain::ids::{ExecutionId, Micros, TaskId};
+use handoffd_domain::handoff::CheckpointRef;
+use handoffd_domain::ids::{ExecutionId, Micros, TaskId};
 use handoffd_store::store::CheckpointCursor;
 
 /// The list in its cursors.

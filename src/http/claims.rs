@@ -10,18 +10,18 @@ use super::extract::Id;
 use super::problem::Problem;
 use handoffd_broker::archive::ContentState;
 use handoffd_broker::claim_check::ClaimCheck;
-use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::group;
-use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
-use handoffd_core::domain::personal;
-use handoffd_core::sw4rm::{self, DeliveryFacts};
+use handoffd_domain::agent::Agent;
+use handoffd_domain::group;
+use handoffd_domain::handoff::{Handoff, HandoffStatus};
+use handoffd_domain::personal;
+use handoffd_gate::sw4rm::{self, DeliveryFacts};
 
 /// Read a handoff's body by a claim check. The link is the key: it came with the handoff, and expires.
 #[utoipa::path(
     get, path = "/claims/{token}", tag = "inbox", operation_id = "readClaim", security(()),
     params(("token" = String, Path, description = "As the link has it")),
     responses(
-        (status = 200, description = "What its signature covers, byte for byte: the message, or the request of SW4RM for a receiver that asks for that form", content_type = "application/json", body = super::views::StoredMessage),
+        (status = 200, description = "The bytes that its signature covers: the message, or the request of SW4RM for a receiver that asks for that form", content_type = "application/json", body = super::views::StoredMessage),
         (status = 404, description = "The link was not made by this broker, or has expired; or the message was erased"),
     )
 )]

@@ -11,8 +11,8 @@ use futures_util::{Stream, StreamExt};
 use tokio::sync::OnceCell;
 
 use super::problem::Problem;
-use handoffd_core::domain::content_coding::{Coding, Encoder};
-use handoffd_core::domain::failure::Code;
+use handoffd_domain::content_coding::{Coding, Encoder};
+use handoffd_domain::failure::Code;
 
 /// Size in bytes below which answers are not compressed: they fit one packet.
 const MIN_BYTES: u64 = 1024;
@@ -98,7 +98,7 @@ pub struct Constant(&'static str);
 
 type Coded = Arc<OnceCell<Option<Bytes>>>;
 
-/// What constant documents are in a coding; `None` where they cannot be coded.
+/// The constant documents in each coding; `None` if they cannot be coded.
 static CODED: LazyLock<Mutex<HashMap<(usize, &'static str), Coded>>> =
     LazyLock::new(Mutex::default);
 

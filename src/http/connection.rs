@@ -25,13 +25,13 @@ use super::unsent::{Held, Sending, unsent};
 /// How a connection of HTTP/2 begins, before anything that could be HTTP/1.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0";
 
-/// What a connection takes in memory until it has sent a byte: its task.
+/// Memory of a connection until it has sent a byte: its task.
 const SILENT: usize = 4 * 1024;
 /// With a buffer to read into, which grows to twice its first size at most ([`READ`]).
 const HTTP_1: usize = 20 * 1024;
 /// With buffers to read and write, tables of compressed headers, and frames that wait to be written.
 const HTTP_2: usize = 64 * 1024;
-/// What a request of HTTP/2 takes until its answer is sent: requests of one connection run side by side.
+/// Memory of an HTTP/2 request until its answer is sent: requests of one connection run side by side.
 const STREAM: usize = 4 * 1024;
 
 /// The longest head of an HTTP/1 request, in bytes. hyper answers 431 to a longer one.
@@ -105,7 +105,7 @@ impl<S> Watched<S> {
         }
     }
 
-    /// What HTTP/1 takes after so many bytes more.
+    /// Memory that HTTP/1 uses after so many bytes more.
     fn of_head(&mut self, read: usize) -> usize {
         let served = self.place.served();
         if served != self.served || self.place.busy() {

@@ -12,8 +12,8 @@ use super::extract::{Id, Params, Text};
 use super::open;
 use super::problem::{BadBody, Busy, Problem, WarningView};
 use handoffd_broker::administration::contracts::is_in_view;
-use handoffd_core::contract::enforce::CompiledContract;
-use handoffd_core::contract::{Deprecation, report};
+use handoffd_gate::contract::enforce::CompiledContract;
+use handoffd_gate::contract::{Deprecation, report};
 
 /// A contract, as docs/contracts.md describes it: `id`, `version`, and its clauses.
 #[derive(Serialize, ToSchema)]
@@ -26,13 +26,13 @@ pub struct ContractView {
     pub id: String,
     /// Its version.
     pub version: String,
-    /// What the broker knows of it.
+    /// The broker's facts about it.
     pub meta: ContractMeta,
-    /// What is taken and does not hold in full; only in the answer that put it.
+    /// The parts that are accepted and do not hold in full; only in the answer that put it.
     pub warnings: Option<Vec<WarningView>>,
 }
 
-/// What the broker knows of a contract.
+/// The broker's facts about a contract.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct ContractMeta {
@@ -47,9 +47,9 @@ pub struct ContractMeta {
     /// How far it conforms, null below L1; only in the answer that put it.
     #[schema(value_type = Option<open::ContractLevel>)]
     pub level: Option<String>,
-    /// What it lacks for the next level; only in the answer that put it.
+    /// The clauses that it lacks for the next level; only in the answer that put it.
     pub missing: Option<Vec<String>>,
-    /// What the linter found; only in the answer that put it.
+    /// The linter's findings; only in the answer that put it.
     pub findings: Option<Vec<LintFinding>>,
 }
 
@@ -60,29 +60,29 @@ pub struct ContractsView {
     pub items: Vec<ContractView>,
 }
 
-/// What the linter says.
+/// The linter's answer.
 #[derive(ToSchema)]
 pub struct LintView {
     /// One a contract, in the order in which they were sent.
     pub contracts: Vec<LintedContract>,
 }
 
-/// What the linter says of one contract.
+/// The linter's answer on one contract.
 #[derive(ToSchema)]
 pub struct LintedContract {
     /// The contract's id.
     #[schema(required)]
     pub id: Option<String>,
-    /// Where it stands in the request: `/contracts/0`, or empty where one was sent alone.
+    /// Its place in the request: `/contracts/0`, or empty if one was sent alone.
     pub file: String,
     /// How far it conforms, null below L1.
     #[schema(required, value_type = Option<open::ContractLevel>)]
     pub level: Option<String>,
-    /// What it lacks for the next level.
+    /// The clauses that it lacks for the next level.
     pub missing: Vec<String>,
     /// The linter's findings.
     pub findings: Vec<LintFinding>,
-    /// What of the contract would be taken and not hold in full; absent where there is nothing.
+    /// The parts of the contract that would be accepted and not hold in full; absent if there are none.
     pub warnings: Option<Vec<WarningView>>,
 }
 
@@ -98,11 +98,11 @@ pub struct LintFinding {
     pub line: usize,
     /// The column, from 1.
     pub column: usize,
-    /// What is wrong, in a sentence for people.
+    /// The fault, in a sentence for people.
     pub message: String,
 }
 
-/// What to lint: one contract, or several.
+/// The input of the linter: one contract, or several.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum LintBody {
@@ -275,7 +275,7 @@ pub(super) async fn get(
     post, path = "/contracts/lint", tag = "contracts", operation_id = "lintContracts",
     request_body(content = LintBody, description = "One contract, or `{contracts: [contract, or its text], registry?}`, as JSON or YAML", content_type = "application/json"),
     responses(
-        (status = 200, description = "What the linter says", body = LintView),
+        (status = 200, description = "The linter's findings", body = LintView),
         (status = 403, description = "An agent's key"),
         BadBody,
         (status = 422, description = "Not what can be linted"),

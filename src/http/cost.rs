@@ -13,11 +13,11 @@ use super::open;
 use super::problem::Problem;
 use super::tasks::find;
 use handoffd_broker::trace::{self, TaskLog};
-use handoffd_core::account::Account;
-use handoffd_core::domain::funds::{Funds, Reservation, Spending};
-use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
-use handoffd_core::domain::ids::{AgentId, HandoffId, TaskId};
-use handoffd_core::domain::money::Usd;
+use handoffd_domain::funds::{Funds, Reservation, Spending};
+use handoffd_domain::handoff::{Handoff, HandoffStatus};
+use handoffd_domain::ids::{AgentId, HandoffId, TaskId};
+use handoffd_domain::money::Usd;
+use handoffd_evidence::account::Account;
 use handoffd_store::store::HandoffFilter;
 
 /// Handoffs read at once.
@@ -41,15 +41,15 @@ impl From<Spending> for SpentTokensView {
 /// The sums of a task. At any time `grantedUSD = spentUSD + reservedUSD + remainingUSD - overdrawnUSD`.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct SumsView {
-    /// What may be spent in all: what the task began with, and what operators added.
+    /// The money that may be spent in all: the task's first budget, and the amounts that operators added.
     #[serde(rename = "grantedUSD")]
     #[schema(value_type = f64)]
     pub granted: Usd,
-    /// What was spent in all; never falls.
+    /// The money spent in all; never falls.
     #[serde(rename = "spentUSD")]
     #[schema(value_type = f64)]
     pub spent: Usd,
-    /// What handoffs that have not ended set aside for their receivers.
+    /// The money that open handoffs set aside for their receivers.
     #[serde(rename = "reservedUSD")]
     #[schema(value_type = f64)]
     pub reserved: Usd,
@@ -57,7 +57,7 @@ pub struct SumsView {
     #[serde(rename = "remainingUSD")]
     #[schema(value_type = f64)]
     pub remaining: Usd,
-    /// What agents say that they spent beyond what they were given.
+    /// The money that agents report as spent beyond their budget.
     #[serde(rename = "overdrawnUSD")]
     #[schema(value_type = f64)]
     pub overdrawn: Usd,
@@ -77,7 +77,7 @@ pub struct AgentCostView {
     pub spent: Usd,
     /// Tokens that it used.
     pub tokens: SpentTokensView,
-    /// What it holds and may still spend or hand on.
+    /// The money that it holds and may still spend or hand on.
     #[serde(rename = "heldUSD")]
     #[schema(value_type = f64)]
     pub held: Usd,
@@ -107,24 +107,24 @@ pub struct HopCostView {
     #[serde(rename = "statedRemainingUSD")]
     #[schema(value_type = f64)]
     pub stated_remaining: Usd,
-    /// What the sender had spent when it handed off, since it was last heard of. With what the receivers
-    /// spent, the hops of a task add up to `spentUSD`.
+    /// The sender's spending up to the handoff, since its last report. Together with the receivers'
+    /// spending, the hops of a task add up to `spentUSD`.
     #[serde(rename = "senderSpentUSD")]
     #[schema(value_type = f64)]
     pub sender_spent: Usd,
-    /// What the receiver said at the end that it spent besides what it handed on.
+    /// The receiver's own spending, as it reported it at the end; without the money that it handed on.
     #[serde(rename = "receiverSpentUSD")]
     #[schema(value_type = f64)]
     pub receiver_spent: Usd,
     /// Tokens of sender and receiver together.
     pub tokens: SpentTokensView,
-    /// What its receiver holds of it.
+    /// The part of it that its receiver holds.
     #[serde(rename = "reservedUSD")]
     #[schema(value_type = f64)]
     pub reserved: Usd,
 }
 
-/// What a task costs.
+/// The cost of a task.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskCostView {
@@ -141,7 +141,7 @@ pub struct TaskCostView {
     pub hops: Vec<HopCostView>,
 }
 
-/// What a task may spend, and who spent it: by agent, and by handoff.
+/// The budget of a task and its spending: by agent, and by handoff.
 #[utoipa::path(
     get, path = "/tasks/{taskId}/cost", tag = "tasks", operation_id = "getTaskCost",
     params(("taskId" = String, Path, description = "The task's UUID")),
@@ -226,7 +226,7 @@ fn hops(handoffs: &[Handoff], funds: Option<&Funds>, account: &Account) -> Vec<H
     }
     let mut listed = HashSet::new();
     let mut view = |one: &Handoff| {
-        // A parent stands before what follows it; what names another follows none.
+        // A parent comes before the handoffs that follow it; a handoff that names another parent follows none.
         let parent = one.parent_id.filter(|id| listed.contains(id));
         listed.insert(one.id);
         let spent = spent.get(one.id.to_string().as_str()).copied().unwrap_or_default();

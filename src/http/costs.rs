@@ -10,10 +10,10 @@ use super::cost::SpentTokensView;
 use super::extract::{Params, parameter, time_parameter};
 use super::problem::{Busy, Problem};
 use super::users::user_parameter;
-use handoffd_broker::costs::{self, CostError, CostQuery};
-use handoffd_core::costs::{CostFilter, CostKey, CostLine, CostTable};
-use handoffd_core::domain::ids::Micros;
-use handoffd_core::domain::money::Usd;
+use handoffd_broker::costs::{CostError, CostQuery};
+use handoffd_domain::ids::Micros;
+use handoffd_domain::money::Usd;
+use handoffd_evidence::costs::{CostFilter, CostKey, CostLine, CostTable};
 
 /// The most lines of an answer.
 const MAX_LINES: usize = 50_000;
@@ -39,7 +39,7 @@ pub struct CostsParams {
     user_ref: Option<String>,
 }
 
-/// What an agent spent on an edge on a day.
+/// An agent's spending on an edge on a day.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CostLineView {
@@ -104,17 +104,17 @@ pub struct CostsView {
 
 impl From<&CostTable> for CostsView {
     fn from(table: &CostTable) -> Self {
-        let CostLine { spent, handoffs } = table.total();
+        let CostLine { spent, handoffs, unbooked } = table.total();
         Self {
             items: table.lines().map(CostLineView::from).collect(),
             total: CostTotalView { spent: spent.usd, tokens: spent.into(), handoffs },
-            unbooked: table.unbooked(),
+            unbooked,
         }
     }
 }
 
-/// What was spent, by day, edge and agent, from the records: the same figures as those of the tasks. Each counts on the day
-/// on which it was said, in UTC. One request reads a million records at most.
+/// Spending by day, edge and agent, from the records: the same figures as those of the tasks. Each amount counts on the day
+/// of its report, in UTC. One request reads a million records at most.
 #[utoipa::path(
     get, path = "/costs", tag = "tasks", operation_id = "listCosts",
     params(CostsParams),
@@ -141,7 +141,7 @@ pub(super) async fn costs(
             target: parameter("toAgent", params.to_agent.as_deref())?,
         },
     };
-    let table = match costs::table(&*api.store, &principal.tenant, &query).await {
+    let table = match api.costs.table(&principal.tenant, &query).await {
         Ok(table) => table,
         Err(CostError::Store(err)) => return Err(err.into()),
         Err(err @ CostError::TooMuch(_)) => return Err(Problem::invalid(err.to_string())),

@@ -18,10 +18,10 @@ use handoffd_broker::erasure::held_on;
 use handoffd_broker::intake::data_subjects::ErasureWish;
 use handoffd_broker::ledger::reply::ErasureReply;
 use handoffd_broker::tree;
-use handoffd_core::domain::ids::{ErasureId, TenantId};
-use handoffd_core::evidence::commitment::hash_text;
-use handoffd_core::evidence::erasure::ErasureScope;
-use handoffd_core::evidence::record::SealedRecord;
+use handoffd_domain::ids::{ErasureId, TenantId};
+use handoffd_evidence::commitment::hash_text;
+use handoffd_evidence::erasure::ErasureScope;
+use handoffd_evidence::record::SealedRecord;
 use handoffd_store::store::erasure::{ErasureRow, ErasureStatus, SubjectRef};
 
 /// Most characters of a subject's id, as in the message schema.
@@ -45,13 +45,13 @@ pub struct ErasureView {
     pub scope: ErasureScope,
     /// Why it was asked for: a code.
     pub reason: String,
-    /// What records name the person by: SHA-256 over a tag, `subjectSalt` and the id.
+    /// The name of the person in records: SHA-256 over a tag, `subjectSalt` and the id.
     pub subject_commitment: String,
-    /// In hexadecimal; the broker keeps it nowhere, and makes it again for whoever brings the id.
+    /// In hexadecimal; the broker does not store it, and computes it again for everyone who gives the id.
     pub subject_salt: String,
     /// Data held when it was asked for.
     pub held: i64,
-    /// What went so far.
+    /// The data erased so far.
     pub erased: ErasedCounts,
     /// When it was asked for, RFC 3339.
     pub requested_at: String,
@@ -67,7 +67,7 @@ pub struct ErasureView {
     pub receipt: Option<ReceiptView>,
 }
 
-/// What an erasure took away.
+/// The data that an erasure removed.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ErasedCounts {
@@ -94,11 +94,11 @@ pub struct EraseParams {
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EraseBody {
-    /// A code, `DATA_SUBJECT_REQUEST` unless said; stands in the records.
+    /// A code, `DATA_SUBJECT_REQUEST` by default; it is part of the records.
     reason: Option<String>,
     /// Your own reference to the request, e.g. a ticket; kept with the record, outlives the erasure.
     requested_by: Option<String>,
-    /// Words for people; kept with the record, outlive the erasure: name nobody in them.
+    /// Words for people; kept with the record, they outlive the erasure: do not name a person in them.
     note: Option<String>,
 }
 
@@ -239,7 +239,7 @@ async fn certificate(
             checkpoints: row.checkpoints,
         },
         requested_at: row.requested_at.rfc3339(),
-        erased_at: row.completed_at.map(handoffd_core::domain::ids::Micros::rfc3339),
+        erased_at: row.completed_at.map(handoffd_domain::ids::Micros::rfc3339),
         record,
         receipt,
     })

@@ -18,8 +18,8 @@ use handoffd_broker::dead_letters::{
 };
 use handoffd_broker::directory::Principal;
 use handoffd_broker::intake::Appeal;
-use handoffd_core::domain::dead_letter::DeadLetterStatus;
-use handoffd_core::domain::ids::{AgentId, HandoffId, Micros};
+use handoffd_domain::dead_letter::DeadLetterStatus;
+use handoffd_domain::ids::{AgentId, HandoffId, Micros};
 use handoffd_store::store::{DeadLetterFilter, DeadLetterRow};
 
 /// The list in its cursors.
@@ -38,7 +38,7 @@ pub struct DeadLetterView {
     /// To whom, where that was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_agent: Option<String>,
-    /// Code of the primary reason: an error's, or the end of the handoff that nobody decided on in time.
+    /// Code of the primary reason: an error's, or the end of the handoff that had no decision in time.
     pub reason: String,
     /// Everything that the gate found.
     pub failures: Vec<FailureView>,
@@ -224,7 +224,7 @@ pub struct DiscardBody {
 }
 
 /// Deliver a dead letter after all. The gate judges it afresh; only the findings named in `waive` are
-/// let pass. What it finds besides keeps the dead letter, and is the answer.
+/// let pass. Any other finding keeps the dead letter, and is the answer.
 #[utoipa::path(
     post, path = "/dead-letters/{handoffId}/release", tag = "dead letters", operation_id = "releaseDeadLetter",
     params(("handoffId" = String, Path, description = "The handoff's UUID")),
@@ -320,8 +320,8 @@ pub struct BulkBody {
     filter: BulkFilter,
     /// Why, 1 to 2 000 characters; kept with each record.
     reason: String,
-    /// For a release: the findings to waive, as for one; an entry that names nothing of a dead letter
-    /// is no matter here.
+    /// For a release: the findings to waive, as for one; an entry that matches no finding of a dead
+    /// letter has no effect on it.
     #[serde(default)]
     waive: Vec<String>,
     /// Decisions a second, 1 to 1 000.
@@ -333,7 +333,7 @@ pub struct BulkBody {
     dry_run: bool,
 }
 
-/// What came of one.
+/// The result for one dead letter.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BulkItem {
@@ -350,7 +350,7 @@ pub struct BulkItem {
     pub error: Option<String>,
 }
 
-/// What came of all.
+/// The results for all dead letters.
 #[derive(Debug, Default, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BulkView {
@@ -375,7 +375,7 @@ pub struct BulkView {
     post, path = "/dead-letters/release", tag = "dead letters", operation_id = "releaseDeadLetters",
     request_body = BulkBody,
     responses(
-        (status = 200, description = "What came of each", body = BulkView),
+        (status = 200, description = "The result of each", body = BulkView),
         (status = 403, description = "Not an operator"),
         BadBody,
         (status = 422, description = "The body does not fit"),
@@ -397,7 +397,7 @@ pub(super) async fn release_many(
     post, path = "/dead-letters/discard", tag = "dead letters", operation_id = "discardDeadLetters",
     request_body = BulkBody,
     responses(
-        (status = 200, description = "What came of each", body = BulkView),
+        (status = 200, description = "The result of each", body = BulkView),
         (status = 403, description = "Not an operator"),
         BadBody,
         (status = 422, description = "The body does not fit"),

@@ -48,7 +48,7 @@ error_pages!(
     "INTERNAL",
 );
 
-/// Where the document is served.
+/// The path of the document.
 const DOCUMENT: &str = "/openapi.json";
 
 /// The OpenAPI document of this build: the file that a test holds to the handlers. The code that makes it is not

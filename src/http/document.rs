@@ -8,8 +8,8 @@ use utoipa::openapi::OpenApi;
 
 use super::{examples, once, problem};
 use handoffd_broker::feed;
-use handoffd_core::domain::event::EventType;
-use handoffd_core::gate;
+use handoffd_domain::event::EventType;
+use handoffd_gate::schema;
 
 #[derive(Debug, Clone, Serialize)]
 #[serde(transparent)]
@@ -245,9 +245,9 @@ fn bytes(media: &mut Map<String, Value>) {
 fn messages(schemas: &mut Map<String, Value>) {
     let mut versions = Vec::new();
     // The newest first: generators take the first that fits.
-    for version in gate::schema::VERSIONS.iter().rev() {
+    for version in schema::VERSIONS.iter().rev() {
         let name = format!("HandoffMessage{}", version.replace('.', "_"));
-        let text = gate::schema::document(version).unwrap_or_default();
+        let text = schema::document(version).unwrap_or_default();
         import(schemas, &name, "Message", text);
         versions.push(json!({ "$ref": format!("#/components/schemas/{name}") }));
     }

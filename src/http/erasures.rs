@@ -9,9 +9,9 @@ use super::auth::Auditor;
 use super::data_subjects::ErasedCounts;
 use super::extract::{Params, bad_cursor, page_size, read_id, write_id};
 use super::problem::Problem;
-use handoffd_core::domain::ids::Micros;
-use handoffd_core::evidence::commitment::hash_text;
-use handoffd_core::evidence::erasure::ErasureScope;
+use handoffd_domain::ids::Micros;
+use handoffd_evidence::commitment::hash_text;
+use handoffd_evidence::erasure::ErasureScope;
 use handoffd_store::store::erasure::{ErasureRow, ErasureStatus};
 
 /// The list in its cursors.

@@ -11,8 +11,8 @@ use super::open;
 use super::problem::{BadBody, Busy, Problem, wrong};
 use super::views::{Page, TaskView};
 use handoffd_broker::directory::Principal;
-use handoffd_core::domain::escalation::{Escalation, EscalationStatus, Resolution};
-use handoffd_core::domain::ids::{AgentId, EscalationId, Micros};
+use handoffd_domain::escalation::{Escalation, EscalationStatus, Resolution};
+use handoffd_domain::ids::{AgentId, EscalationId, Micros};
 use handoffd_store::store::EscalationFilter;
 
 /// The list in its cursors.
@@ -42,10 +42,10 @@ pub struct EscalationView {
     /// How the contract says that people are reached.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
-    /// The agent that takes over when nobody decides in time.
+    /// The agent that takes over when no decision comes in time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resume_as: Option<String>,
-    /// What happens when nobody decides in time: `resume` or `dead-letter`.
+    /// The action when no decision comes in time: `resume` or `dead-letter`.
     #[schema(value_type = open::DefaultAction)]
     pub default_action: String,
     /// `OPEN`, `RESOLVED` or `TIMED_OUT`.
@@ -61,7 +61,7 @@ pub struct EscalationView {
     /// By whom: a key's id, or `broker`. The words are with the record `ESCALATION_RESOLVED`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolved_by: Option<String>,
-    /// What was decided: a code.
+    /// The decision: a code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolution: Option<String>,
 }
@@ -166,7 +166,7 @@ pub(super) async fn get(
         .ok_or_else(|| Problem::not_found("escalation"))
 }
 
-/// What a person decides on an escalation.
+/// A person's decision on an escalation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
@@ -186,7 +186,7 @@ pub enum Action {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResolveBody {
-    /// What a person decides on an escalation.
+    /// A person's decision on an escalation.
     action: Action,
     /// To whom; for `reassign`, and for no other action.
     #[serde(default)]

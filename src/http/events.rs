@@ -23,9 +23,9 @@ use super::tasks;
 use super::withheld::mask;
 use handoffd_broker::directory::Principal;
 use handoffd_broker::feed::{FeedPage, schema};
-use handoffd_core::domain::event::{EventFilter, EventFormat, EventType, Position};
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::ids::{Micros, TaskId, TenantId};
+use handoffd_domain::event::{EventFilter, EventFormat, EventType, Position};
+use handoffd_domain::failure::Code;
+use handoffd_domain::ids::{Micros, TaskId, TenantId};
 
 /// How often a wait looks for what other brokers may have committed.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -101,7 +101,7 @@ pub struct CloudEvent {
     pub time: String,
     /// Always `application/json`.
     pub datacontenttype: String,
-    /// Where the schema of `data` is.
+    /// URL of the schema of `data`.
     pub dataschema: String,
     /// Its place in the tenant's feed.
     pub cursor: String,
@@ -126,7 +126,7 @@ pub struct EventSchemasView {
     pub items: Vec<EventSchemaRef>,
 }
 
-/// Where the schema of a type of event is.
+/// The place of the schema of a type of event.
 #[derive(ToSchema)]
 pub struct EventSchemaRef {
     /// The type.
@@ -270,7 +270,7 @@ async fn feed_view(
     ),
     responses(
         (status = 200, description = "A stream; `id` is the event's cursor, `event` its type, `data` the event in the standard format", body = String, content_type = "text/event-stream"),
-        (status = 400, description = "`Last-Event-ID` is no cursor, or one that the feed has not come to: `head` is the last"),
+        (status = 400, description = "`Last-Event-ID` is not a cursor, or the feed has not reached it: `head` is the last"),
         (status = 404, description = "No such task, or not the caller's"),
         Busy,
     )

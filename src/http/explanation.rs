@@ -9,8 +9,8 @@ use utoipa::ToSchema;
 
 use super::Api;
 use super::problem::{FailureView, Problem, view};
-use handoffd_core::domain::failure::{Failure, Stage};
-use handoffd_core::gate::safety::Explanation;
+use handoffd_domain::failure::{Failure, Stage};
+use handoffd_gate::safety::Explanation;
 use handoffd_store::store::DeadLetterRow;
 
 /// Why the safety rules refuse a message.

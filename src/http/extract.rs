@@ -23,13 +23,13 @@ use super::fair::{Holder, Place, Pool};
 use super::problem::{Problem, wrong};
 pub(crate) use super::shape::typed;
 use handoffd_broker::intake::Body;
-use handoffd_core::domain::content_coding::{Coding, Undecoded};
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::ids::Micros;
-use handoffd_core::domain::json;
-use handoffd_core::domain::lenient::{Lenient, UnreadableParts};
-use handoffd_core::domain::trace_context::TraceContext;
-use handoffd_core::gate::with_nul;
+use handoffd_domain::content_coding::{Coding, Undecoded};
+use handoffd_domain::failure::Code;
+use handoffd_domain::ids::Micros;
+use handoffd_domain::json;
+use handoffd_domain::lenient::{Lenient, UnreadableParts};
+use handoffd_domain::trace_context::TraceContext;
+use handoffd_gate::with_nul;
 use handoffd_store::store::Cursor;
 
 /// The body's bytes: `application/json`, within the size limit, sent in time. A large one is read
@@ -181,7 +181,7 @@ pub(super) async fn read(request: Request, api: &Api) -> Result<(Bytes, Option<P
     })
 }
 
-/// Where a body is read, and for whom.
+/// The limits and the owner of a body that is read.
 struct Room<'a> {
     pool: &'a Arc<Pool>,
     who: Holder,
@@ -206,7 +206,7 @@ enum BodyError {
 }
 
 impl Room<'_> {
-    /// Decodes a body. What becomes large needs a share of the budget, and a thread of its own.
+    /// Decodes a body. A large body needs a share of the budget, and a thread of its own.
     async fn decode(
         &self,
         coding: Coding,
@@ -233,7 +233,7 @@ impl Room<'_> {
     }
 
     /// Collects a body. It takes its share of the budget once more than a small body has arrived, so that a client that
-    /// only announces a large body delays nobody, and loses it where too little follows.
+    /// only announces a large body delays no other client, and loses its share if too little follows.
     async fn collect(
         &self,
         body: axum::body::Body,
@@ -318,10 +318,10 @@ async fn json_body(request: Request, api: &Api) -> Result<Value, Problem> {
     parse(bytes).await
 }
 
-/// What a receiver says with its verdict: a JSON object, read leniently, since the verdict stands in the request's path.
+/// A receiver's words with its verdict: a JSON object, read leniently, since the verdict is part of the request's path.
 pub struct Said {
     pub members: serde_json::Map<String, Value>,
-    /// What of it could not be kept as it came.
+    /// The parts of it that could not be kept as they came.
     pub unreadable: UnreadableParts,
 }
 

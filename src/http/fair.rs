@@ -1,8 +1,8 @@
-//! Fair shares of what the broker has only so much of at once: requests at work, waits, live streams, large bodies.
+//! Fair shares of the broker's limited resources: running requests, waits, live streams, large bodies.
 //!
-//! Nothing is taken back from a caller that is served, so room is left for those who come later: an agent may hold as much as
-//! it leaves free, and the callers of one tenant together three times what they leave free. One agent alone gets half of a
-//! pool, its tenant three quarters, and whoever comes next finds a place.
+//! The broker takes nothing back from a caller that it serves, so it leaves room for callers that come later: an agent may
+//! hold as much as it leaves free, and the callers of one tenant together three times as much as they leave free. One agent
+//! alone gets half of a pool, its tenant three quarters, and the next caller finds a place.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -17,8 +17,8 @@ use super::problem::Problem;
 use handoffd_broker::config::Config;
 use handoffd_broker::directory::Principal;
 use handoffd_broker::metrics::Metrics;
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::ids::AgentId;
+use handoffd_domain::failure::Code;
+use handoffd_domain::ids::AgentId;
 
 /// Parts of a pool that a tenant may hold for each part that is free.
 const TENANT_PARTS: usize = 3;
@@ -30,7 +30,7 @@ pub struct Holder {
     caller: u64,
 }
 
-/// Why there is no place.
+/// The reason why there is no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
     /// The pool is full.
@@ -63,7 +63,7 @@ struct Held {
 
 impl Held {
     fn claim(&mut self, size: usize, who: Holder, amount: usize) -> Result<(), Refused> {
-        // What this place takes is counted already.
+        // The amount of this place is counted already.
         let free = size - (self.all - amount);
         let caller = self.callers.get(&(who.tenant, who.caller)).copied().unwrap_or(0);
         let tenant = self.tenants.get(&who.tenant).copied().unwrap_or(0);
@@ -97,7 +97,7 @@ impl Held {
     }
 }
 
-/// What the broker has only so much of at once.
+/// A limited resource of the broker.
 pub struct Pool {
     /// The value of the label `pool`.
     name: &'static str,

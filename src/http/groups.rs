@@ -18,11 +18,11 @@ use super::views::{HandoffView, Links, SubmittedView};
 use super::waiting::{self, POLL, Until, Wait};
 use handoffd_broker::directory::Principal;
 use handoffd_broker::intake::SubmittedGroup;
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::group::{BranchPlace, Group, GroupStatus, branch_id};
-use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
-use handoffd_core::domain::ids::{HandoffId, Micros, TaskId, TenantId};
-use handoffd_core::prompt::{BranchResult, Origin};
+use handoffd_domain::failure::Code;
+use handoffd_domain::group::{BranchPlace, Group, GroupStatus, branch_id};
+use handoffd_domain::handoff::{Handoff, HandoffStatus};
+use handoffd_domain::ids::{HandoffId, Micros, TaskId, TenantId};
+use handoffd_gate::prompt::{BranchResult, Origin};
 use handoffd_store::store::HandoffFilter;
 
 /// Handoffs read at once.
@@ -42,7 +42,7 @@ pub struct GroupView {
     pub of: u32,
     /// How many of them are needed: `all`, `any` or `quorum:N`.
     pub join: String,
-    /// What the bad end of one means: `rollback` or `drop`.
+    /// The effect of one bad end: `rollback` or `drop`.
     pub on_reject: String,
     /// Its handoffs in the list's order; only of the group itself.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -56,7 +56,7 @@ pub struct GroupView {
 pub struct BranchView {
     /// Its place in the list, from 0.
     pub index: u32,
-    /// The handoff: the receiver's own, or the one that stands in its place.
+    /// The handoff: the receiver's own, or the one that replaces it.
     pub handoff_id: String,
     /// Id of the agent that receives it.
     pub agent_id: String,
@@ -137,7 +137,7 @@ async fn of_task(
     Ok(task.and_then(|task| task.course.group(id).cloned()))
 }
 
-/// The handoffs of a group: each receiver's own, or the one that stands in its place.
+/// The handoffs of a group: each receiver's own, or the one that replaces it.
 async fn handoffs_of(
     api: &Api,
     tenant: &TenantId,
@@ -235,7 +235,7 @@ pub(super) async fn page(
     let first = if let Some(first) = first {
         first.clone()
     } else {
-        // Another stands in its place.
+        // Another handoff replaces it.
         let found = api.store.find_handoff(&(tenant.clone(), own)).await?;
         found.ok_or_else(|| Problem::not_found("handoff"))?
     };

@@ -34,16 +34,16 @@ use handoffd_broker::judged;
 use handoffd_broker::ledger::reply::LedgerError;
 use handoffd_broker::reader::WordAccess;
 use handoffd_broker::tree;
-use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::failure::{Code, primary};
-use handoffd_core::domain::group::name_branch;
-use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
-use handoffd_core::domain::ids::{AgentId, HandoffId, TaskId};
-use handoffd_core::domain::warning::Warning;
-use handoffd_core::evidence::append::LoggedRecord;
-use handoffd_core::evidence::receipt::Receipt;
-use handoffd_core::evidence::record::SealedRecord;
-use handoffd_core::gate::schema::older::MessageForm;
+use handoffd_domain::agent::Agent;
+use handoffd_domain::failure::{Code, primary};
+use handoffd_domain::group::name_branch;
+use handoffd_domain::handoff::{Handoff, HandoffStatus};
+use handoffd_domain::ids::{AgentId, HandoffId, TaskId};
+use handoffd_domain::warning::Warning;
+use handoffd_evidence::append::LoggedRecord;
+use handoffd_evidence::receipt::Receipt;
+use handoffd_evidence::record::SealedRecord;
+use handoffd_gate::schema::older::MessageForm;
 use handoffd_store::fault::{self, Step};
 use handoffd_store::store::reach::{BOUNDS, Reach};
 use handoffd_store::store::{HandoffFilter, HandoffKey};
@@ -60,7 +60,7 @@ const LIST: &str = "handoffs";
         ("Handoff-Fencing-Token" = Option<i64>, Header, description = "The token by which the sender holds `parentHandoffId`: 409 `STALE_LEASE` where another worker took over"),
         ("Prefer" = Option<String>, Header, description = "`wait=N`: hold the answer up to N seconds (60 at most) for the verdict; `wait=N, until=ended`: for the end, with the result; `wait=N, until=asked`: for the end, or a question of the receiver"),
         ("traceparent" = Option<String>, Header, description = "W3C trace context; a valid one goes before the message's, with its `tracestate`"),
-        ("tracestate" = Option<String>, Header, description = "What vendors say of that trace context"),
+        ("tracestate" = Option<String>, Header, description = "The vendors' part of that trace context"),
     ),
     responses(
         (status = 200, description = "The verdict came within the wait, or a handoff to oneself", body = SubmittedView),
@@ -231,7 +231,7 @@ pub(super) fn answered(
     response
 }
 
-/// What the gate would say.
+/// The gate's answer.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ValidationView {
     /// Whether the gate would accept the message.
@@ -243,7 +243,7 @@ pub struct ValidationView {
     /// Everything that was found.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<FailureView>,
-    /// What of the message would be taken and not hold in full.
+    /// The parts of the message that would be accepted and not hold in full.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<WarningView>,
 }
@@ -291,8 +291,8 @@ impl FromRequestParts<Api> for Represented {
     params(ValidateParams),
     request_body(content = HandoffMessage, description = "The canonical handoff message", content_type = "application/json"),
     responses(
-        (status = 200, description = "What the gate would say", body = ValidationView),
-        (status = 403, description = "`as` names another agent, and the key is no operator's"),
+        (status = 200, description = "The verdict that the gate would give", body = ValidationView),
+        (status = 403, description = "`as` names another agent, and the key is not an operator's"),
         (status = 404, description = "`as` names no agent"),
         BadBody,
     )
@@ -337,7 +337,7 @@ pub struct GetParams {
     /// `message`: show the stored message too; `verdict`: what the receiver said with its verdict; `questions`: all questions with
     /// their answers. Several are separated by commas.
     pub(super) include: Option<String>,
-    /// Seconds to hold the answer, 60 at most: until the handoff, or what stands in its place, has a verdict.
+    /// Seconds to hold the answer, 60 at most: until the handoff, or the one that replaces it, has a verdict.
     #[param(minimum = 0, maximum = 60)]
     pub(super) wait: Option<u64>,
     /// With `wait`: `verdict` (unless said), `ended`, `asked` (ended, or a question waits for an answer), or `answered` (no

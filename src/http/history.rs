@@ -11,7 +11,7 @@ use super::auth::Caller;
 use super::extract::{Id, Params, heavy};
 use super::problem::Problem;
 use super::prompt::stored_message;
-use handoffd_core::domain::ids::HandoffId;
+use handoffd_domain::ids::HandoffId;
 
 /// Most turns of one answer.
 const PAGE: usize = 500;
@@ -41,7 +41,7 @@ pub struct ConversationView {
     pub from: usize,
     /// The turn after the last one of this answer.
     pub to: usize,
-    /// The sender's own summary of what came before the first turn.
+    /// The sender's own summary of the conversation before the first turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
     /// The turns, as they were said.

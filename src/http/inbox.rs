@@ -14,8 +14,8 @@ use super::problem::{Busy, Problem};
 use super::questions;
 use handoffd_broker::inbox::{ClaimedHandoff, InboxDesk, ReturnedHandoff};
 use handoffd_broker::intake::spoken::not_the_receiver;
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::ids::{AgentId, Micros};
+use handoffd_domain::failure::Code;
+use handoffd_domain::ids::{AgentId, Micros};
 use handoffd_store::store::ReceiverKey;
 
 /// Polls of one inbox at once: all of them are woken for each handoff.
@@ -57,7 +57,7 @@ pub struct InboxItem {
     pub verdict_by: Option<String>,
     /// Trace context of this delivery, W3C `traceparent`.
     pub traceparent: String,
-    /// What vendors say of it.
+    /// The vendors' part of the trace context.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub tracestate: String,
     /// Message of the handoff, as stored.
@@ -79,7 +79,7 @@ pub struct ReturnItem {
     pub returned_at: String,
     /// Unless the agent hands the task on, completes or cancels it by then, RFC 3339, the item comes again.
     pub claimed_until: String,
-    /// What the receiver said at `/complete`; absent where it said nothing, or that was erased.
+    /// The receiver's body of `/complete`; absent if it sent none, or if that was erased.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub completion: Option<Value>,
@@ -111,7 +111,7 @@ pub struct QuestionItem {
     pub claimed_until: String,
 }
 
-/// What the call claimed, by kind.
+/// The items that the call claimed, by kind.
 #[derive(Debug, Default, Serialize, ToSchema)]
 pub struct InboxView {
     /// The most urgent first, then the oldest; empty when the wait ran out.
@@ -135,7 +135,7 @@ impl InboxView {
     get, path = "/agents/{agentId}/inbox", tag = "inbox", operation_id = "pollInbox",
     params(("agentId" = String, Path, description = "The agent's id"), InboxParams),
     responses(
-        (status = 200, description = "What was claimed", body = InboxView),
+        (status = 200, description = "The claimed handoffs", body = InboxView),
         (status = 400, description = "A malformed parameter"),
         (status = 403, description = "Not this agent's key"),
         (status = 429, description = "The agent polls too often at once"),
@@ -203,7 +203,7 @@ async fn look(
     Ok(InboxView { items, returns, questions })
 }
 
-/// Returns and questions for this agent. What fails here comes again once the claim has run out.
+/// Returns and questions for this agent. An item that fails here comes again once the claim has run out.
 async fn returned(
     api: &Api,
     desk: &InboxDesk<'_>,

@@ -9,7 +9,7 @@ use super::Api;
 use super::auth::Admin;
 use super::extract::{Id, Json, NoBody};
 use super::problem::{BadBody, Busy, Problem};
-use handoffd_core::domain::ids::{AgentId, Micros};
+use handoffd_domain::ids::{AgentId, Micros};
 use handoffd_store::store::{KeyRow, Role};
 
 /// A key, without the key.
@@ -64,7 +64,7 @@ pub struct KeysView {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct KeyBody {
-    /// What it may do.
+    /// The role of the key.
     role: Role,
     /// The agent it is bound to; needed for role `agent`, and for no other.
     #[serde(default)]

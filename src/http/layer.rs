@@ -1,4 +1,4 @@
-//! What surrounds every request: a slot or a clear no, an id, a span, counts, and errors written out.
+//! The layer around every request: a slot or a clear refusal, an id, a span, counts, and errors written out.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::problem::{Problem, render};
 use super::unread::{self, Unread};
 use super::{Api, auth, authority, coding};
 use handoffd_broker::telemetry;
-use handoffd_core::domain::failure::Code;
+use handoffd_domain::failure::Code;
 use handoffd_store::clock;
 
 /// Paths that are answered under any load.
@@ -26,7 +26,8 @@ const ALWAYS: [&str; 3] = ["/livez", "/readyz", "/metrics"];
 /// Names a request in answers, logs and problems.
 pub const REQUEST_ID: &str = "x-request-id";
 
-/// Where routes of doors begin. Their requests take no slot: each request that a door makes to the API takes one.
+/// The beginnings of the doors' routes. Their requests take no slot: each request that a door makes to the API
+/// takes one.
 const DOORS: [&str; 5] = ["/mcp", "/a2a/", "/.well-known/", "/adapters/", "/console"];
 
 /// The door by which a request to the API came; a request without one came by HTTP.
@@ -204,7 +205,7 @@ async fn admit(
     request: &mut Request,
 ) -> Result<Option<Place>, Problem> {
     let place = pool.map(|pool| pool.enter(1)).transpose()?;
-    // What a door reads counts too.
+    // The bodies that a door reads count too.
     let reads = !matches!(*request.method(), Method::GET | Method::HEAD);
     let known = if pool.is_some() || reads { auth::identify(request, api).await } else { None };
     let Some(mut place) = place else { return Ok(None) };

@@ -12,7 +12,7 @@ use super::extract::{Id, Json, Params, bad_cursor, page_size, plain_cursor, read
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
 use handoffd_broker::intake::data_subjects::HoldRequest;
 use handoffd_broker::ledger::reply::HoldReply;
-use handoffd_core::domain::ids::{Micros, TaskId};
+use handoffd_domain::ids::{Micros, TaskId};
 use handoffd_store::store::erasure::HoldRow;
 
 /// The list in its cursors.
@@ -27,7 +27,7 @@ pub struct HoldView {
     /// The person whose data it holds; no longer named once it is released.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject_id: Option<String>,
-    /// The task that it holds: nobody with data on it can be erased.
+    /// The task that it holds: no person with data on it can be erased.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task_id: Option<String>,
     /// Why it was placed, in words.
@@ -62,7 +62,7 @@ impl From<&HoldRow> for HoldView {
 pub struct HoldsView {
     /// The holds of this page.
     pub items: Vec<HoldView>,
-    /// What to give as `after` for the next one.
+    /// The value of `after` for the next page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
@@ -73,10 +73,10 @@ pub struct HoldsView {
 pub struct HoldBody {
     /// The person whose data may not be erased.
     subject_id: Option<String>,
-    /// The task on which nobody's data may be erased.
+    /// The task on which no person's data may be erased.
     #[schema(value_type = Option<String>)]
     task_id: Option<TaskId>,
-    /// Why, in words; told to whoever tries to erase.
+    /// Why, in words; shown to everyone who tries to erase.
     reason: String,
 }
 
@@ -121,7 +121,7 @@ fn code(id: &str) -> bool {
 /// Place a legal hold; placing the same again changes nothing.
 #[utoipa::path(
     put, path = "/legal-holds/{holdId}", tag = "data subjects", operation_id = "placeLegalHold",
-    params(("holdId" = String, Path, description = "A code of your own: letters, digits, `.`, `_`, `-`, 64 at most; it stands in the audit log for ever, so name nobody in it")),
+    params(("holdId" = String, Path, description = "A code of your own: letters, digits, `.`, `_`, `-`, 64 at most; the audit log keeps it for ever, so put no person's name in it")),
     request_body(content = HoldBody, content_type = "application/json"),
     responses(
         (status = 200, description = "It was there", body = HoldView),
@@ -236,7 +236,7 @@ pub(super) async fn list(
     if after.is_some_and(|after| !code(after)) {
         return Err(bad_cursor());
     }
-    // Holds stay when they are released: the id of none is no place among them.
+    // Holds stay when they are released: an id without a hold is not a place among them.
     if let Some(after) = after
         && api.store.find_hold(&(tenant.clone(), after.to_owned())).await?.is_none()
     {

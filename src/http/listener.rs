@@ -1,6 +1,6 @@
-//! The listener: takes connections within bounds, gives slow clients no more than their time, and
-//! ends in order. `axum::serve` sets no time-out on headers, and hyper's begins with the first byte that is no HTTP/2,
-//! so a client that sends nothing would hold its connection for ever.
+//! The listener: takes connections within bounds, gives slow clients no more than their time, and ends in order.
+//! `axum::serve` sets no time-out on headers, and hyper's begins with the first byte that is not HTTP/2, so a client
+//! that sends nothing would hold its connection for ever.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,14 +25,15 @@ use handoffd_broker::metrics::Metrics;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Connections that wait in the operating system's queue to be accepted, which bounds it by a setting of its own
-/// (`net.core.somaxconn`). What comes beyond them may be reset, and no client learns why: so the queue is as long as Linux' default allows.
+/// (`net.core.somaxconn`). The system may reset any further connection, and no client learns why: so the queue is as long as
+/// Linux' default allows.
 const BACKLOG: u32 = 4096;
 
 /// Requests of one HTTP/2 connection that run side by side (RFC 9113 §6.5.2 advises against fewer).
 const STREAMS: u32 = 100;
-/// What a client may send of a body before any of it is read, on one HTTP/2 connection, in bytes.
+/// Bytes of a body that a client may send before any of it is read, on one HTTP/2 connection.
 const WINDOW: u32 = 128 * 1024;
-/// What a stream of HTTP/2 takes of an answer before it goes out, in bytes.
+/// Bytes of an answer that a stream of HTTP/2 takes before they go out.
 const SEND_BUFFER: usize = 64 * 1024;
 /// The longest head of an HTTP/2 request, in bytes.
 const HEAD_HTTP_2: u32 = 32 * 1024;
@@ -106,7 +107,7 @@ pub async fn serve(
                 continue;
             }
         };
-        // Dropped where there is no place: its client is told by the end of the connection.
+        // Dropped if there is no place: its client sees the end of the connection.
         if let Some((place, ended)) = listening.places.take().await {
             listening.serve(stream, place, ended);
         } else {

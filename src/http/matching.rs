@@ -12,8 +12,8 @@ use super::layer::Door;
 use super::problem::Problem;
 use super::schemas::JsonSchema;
 use handoffd_broker::intake::matching::{MatchedAgents, WantedAgent};
-use handoffd_core::domain::handoff_tool::{Style, tools};
-use handoffd_core::domain::ids::AgentId;
+use handoffd_domain::handoff_tool::{Style, tools};
+use handoffd_domain::ids::AgentId;
 
 /// Most agents in an answer.
 const SHOWN: usize = 50;
@@ -51,7 +51,7 @@ pub struct MatchedAgent {
     pub agent_version: String,
     /// Its name for people.
     pub name: String,
-    /// What it is for.
+    /// The purpose of the agent.
     pub description: String,
     /// It takes work now.
     pub live: bool,
@@ -184,7 +184,7 @@ pub struct ToolParams {
     get, path = "/agents/{agentId}/handoff-tool", tag = "agents", operation_id = "getHandoffTool",
     params(("agentId" = String, Path, description = "The agent's id"), ToolParams),
     responses(
-        (status = 200, description = "The tools in that form; none where the agent reaches nobody", body = ToolsView),
+        (status = 200, description = "The tools in that form; none if the agent reaches no other agent", body = ToolsView),
         (status = 400, description = "No style, or an unknown one"),
         (status = 404, description = "No such agent"),
     )

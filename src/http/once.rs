@@ -4,7 +4,7 @@
 //! secrets. One that was refused changed nothing and lets its key go, so that it is judged afresh. One whose end is not known
 //! (the broker died, or the store did not answer a commit) keeps its key: nothing is ever carried out twice.
 //!
-//! Submissions, questions and answers keep their keys in the commit of what they make (`OWN`), and pass here.
+//! Submissions, questions and answers keep their keys in the commit of the rows that they make (`OWN`), and pass here.
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{MatchedPath, Request, State};
@@ -20,8 +20,8 @@ use super::auth::any_caller;
 use super::extract::{idempotency_key, read};
 use super::problem::Problem;
 use super::router::ALIAS;
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::ids::TenantId;
+use handoffd_domain::failure::Code;
+use handoffd_domain::ids::TenantId;
 use handoffd_store::store::requests::RequestRow;
 
 /// Operations whose commits keep their keys.
@@ -66,21 +66,20 @@ pub async fn once(State(api): State<Api>, request: Request, next: Next) -> Respo
         return next.run(request).await;
     };
     let path = path.strip_prefix(ALIAS).unwrap_or(&path).replace("{*", "{");
-    let passes = *request.method() != Method::POST
-        || !request.headers().contains_key("idempotency-key")
-        || OWN.contains(&path.as_str())
-        || READS.contains(&path.as_str());
-    if passes {
+    if *request.method() != Method::POST {
         return next.run(request).await;
     }
-    match keyed(api, request, next).await {
-        Ok(response) => response,
-        Err(problem) => problem.into_response(),
-    }
+    let answered = match idempotency_key(request.headers()) {
+        Ok(Some(key)) if !OWN.contains(&path.as_str()) && !READS.contains(&path.as_str()) => {
+            keyed(api, key, request, next).await
+        }
+        Ok(_) => return next.run(request).await,
+        Err(problem) => Err(problem),
+    };
+    answered.unwrap_or_else(IntoResponse::into_response)
 }
 
-async fn keyed(api: Api, request: Request, next: Next) -> Result<Response, Problem> {
-    let Some(key) = idempotency_key(request.headers())? else { return Ok(next.run(request).await) };
+async fn keyed(api: Api, key: String, request: Request, next: Next) -> Result<Response, Problem> {
     let (mut parts, body) = request.into_parts();
     let principal = any_caller(&parts, &api).await?;
     let target = parts.uri.path_and_query().map_or("", |target| target.as_str()).to_owned();
@@ -132,7 +131,7 @@ fn again(api: &Api, row: &RequestRow, known: RequestRow) -> Result<Response, Pro
     let Some(sealed) = known.answer else {
         return Err(Problem::new(
             Code::Conflict,
-            "the first request with this Idempotency-Key is still under way, or nobody knows its end; \
+            "the first request with this Idempotency-Key is still under way, or its end is unknown; \
              look at what it changes before you send another with a new key",
         ));
     };
@@ -163,7 +162,7 @@ impl Claim {
         let Self { api, tenant, id } = &self;
         let status = answer.status();
         if !status.is_success() {
-            // Of these nobody knows whether a commit got through.
+            // After these answers it is unknown whether a commit got through.
             let unknown = status == StatusCode::INTERNAL_SERVER_ERROR || is_unavailable(&answer);
             if !unknown && let Err(err) = api.store.forget_request(tenant, id).await {
                 tracing::warn!(error = %err, "an Idempotency-Key could not be let go; it is for a day");

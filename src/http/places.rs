@@ -110,7 +110,8 @@ struct Entry {
     end: Option<oneshot::Sender<Ended>>,
 }
 
-/// What a connection notes without a lock. Times are milliseconds since the listener's start, and 0 for none.
+/// The figures that a connection notes without a lock. Times are milliseconds since the listener's start, and
+/// 0 for none.
 #[derive(Debug, Default)]
 struct Shared {
     requests: AtomicUsize,
@@ -151,9 +152,9 @@ impl Places {
         self.state().open.len()
     }
 
-    /// Takes a place for a new connection. At the bound the connection that has had no request for longest ends for it; where each
-    /// has one, the new connection gets one of the places that are kept for health routes. The receiver tells
-    /// when the connection has to end. `None`: there is no place at all.
+    /// Takes a place for a new connection. At the bound the connection that has had no request for longest ends for it; if each
+    /// has one, the new connection gets one of the places that are kept for health routes. The receiver gets a message when the
+    /// connection has to end. `None`: there is no place at all.
     pub async fn take(self: &Arc<Self>) -> Option<(Arc<Place>, oneshot::Receiver<Ended>)> {
         for class in [COMMON, HEALTH] {
             for _ in 0..ROUNDS {
@@ -387,7 +388,7 @@ impl Place {
     pub async fn overdue(&self, headers: Duration, writes: Duration) -> Ended {
         loop {
             let now = Instant::now();
-            // What becomes due later than now does so `writes` after it.
+            // A write that becomes due after this moment is due `writes` later at the earliest.
             let mut wake = now + writes;
             if self.shared.served.load(Ordering::Relaxed) == 0 {
                 let due = self.opened + headers;

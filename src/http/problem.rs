@@ -16,9 +16,9 @@ use super::open;
 use handoffd_broker::dead_letters::DecisionError;
 use handoffd_broker::intake::{IntakeError, Refusal};
 use handoffd_broker::ledger::reply::{LedgerError, Undone};
-use handoffd_core::domain::failure::{Code, Failure, Stage, primary};
-use handoffd_core::domain::task::TaskStatus;
-use handoffd_core::domain::warning::Warning;
+use handoffd_domain::failure::{Code, Failure, Stage, primary};
+use handoffd_domain::task::TaskStatus;
+use handoffd_domain::warning::Warning;
 use handoffd_store::clock;
 use handoffd_store::store::StoreError;
 
@@ -41,11 +41,11 @@ pub struct Problem {
     pub undone: Option<Undone>,
     /// How far the chunks of a request came.
     pub chunks: Option<Box<ChunksTaken>>,
-    /// What few problems tell besides; boxed, since every handler's error has this size.
+    /// The members that few problems have; boxed, since every handler's error has this size.
     pub more: Option<Box<ProblemMore>>,
 }
 
-/// What few problems tell besides.
+/// The members that few problems have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProblemMore {
     /// The `stepDigest` of the message that has the id already, told to its sender.
@@ -153,16 +153,16 @@ impl Problem {
         }
     }
 
-    /// A place ahead of what exists: `head` is the last one that may be named.
+    /// A place beyond the end: `head` is the last one that may be named.
     #[must_use]
     pub fn ahead(name: &str, head: impl std::fmt::Display) -> Self {
         let head = head.to_string();
-        let why = format!("{name} is ahead of what there is: {head} is the last place");
+        let why = format!("{name} is ahead of the last place, {head}");
         let more = ProblemMore { head: Some(head.into()), ..ProblemMore::default() };
         Self { more: Some(Box::new(more)), ..Self::new(Code::InvalidRequest, why) }
     }
 
-    /// A stored message that is no JSON.
+    /// A stored message that is not JSON.
     #[must_use]
     pub fn unreadable_message() -> Self {
         Self::new(Code::Internal, "the stored message cannot be read")
@@ -222,7 +222,7 @@ impl Problem {
     /// The tenant has no resource of that name.
     #[must_use]
     pub fn not_found(what: &str) -> Self {
-        Self::new(Code::NotFound, format!("there is no such {what}"))
+        Self::new(Code::NotFound, format!("no such {what}"))
     }
 
     fn of_ledger(err: &LedgerError) -> Self {
@@ -326,7 +326,7 @@ impl IntoResponse for Problem {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProblemDetails {
-    /// Where the code is explained.
+    /// URL of the page that explains the code.
     #[serde(rename = "type")]
     pub kind: String,
     /// The code in a few words.
@@ -345,7 +345,7 @@ pub struct ProblemDetails {
     pub reason: String,
     /// Everything that was found.
     pub failures: Vec<FailureView>,
-    /// Where the task of a refused submission stands, where the refusal moved it: `ESCALATED` after the third.
+    /// The status of a refused submission's task, if the refusal changed it: `ESCALATED` after the third.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<open::TaskStatus>)]
     pub task_status: Option<String>,
@@ -365,7 +365,7 @@ pub struct ProblemDetails {
     /// message that has the id, where that has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stored_step_digest: Option<String>,
-    /// Of a place ahead of what exists: the last place that may be named.
+    /// Of a place beyond the end: the last place that may be named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head: Option<String>,
     /// Names this request in the broker's log.
@@ -385,7 +385,7 @@ pub struct FailureView {
     pub code: String,
     /// RFC 6901 pointer into the body.
     pub pointer: String,
-    /// What is wrong, in a sentence for people.
+    /// The fault, in a sentence for people.
     pub message: String,
 }
 
@@ -397,7 +397,7 @@ pub struct WarningView {
     pub code: String,
     /// RFC 6901 pointer into the body.
     pub pointer: String,
-    /// What does not hold, and what does.
+    /// The part that does not hold, and the part that does.
     pub message: String,
 }
 

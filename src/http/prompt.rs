@@ -20,11 +20,11 @@ use handoffd_broker::intake::questions::words;
 use handoffd_broker::intake::spoken::marked;
 use handoffd_broker::judged;
 use handoffd_broker::reader::WordAccess;
-use handoffd_core::context::tokens;
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::handoff::{ContentRef, Handoff, HandoffStatus, is_in_own_words};
-use handoffd_core::domain::ids::{AgentId, HandoffId};
-use handoffd_core::prompt::{
+use handoffd_domain::failure::Code;
+use handoffd_domain::handoff::{ContentRef, Handoff, HandoffStatus, is_in_own_words};
+use handoffd_domain::ids::{AgentId, HandoffId};
+use handoffd_gate::context::tokens;
+use handoffd_gate::prompt::{
     BranchResult, MIN_TOKENS, Origin, Prompt, PromptExtent, PromptSegment, TURNS, context,
     group_results, question, refusal, result,
 };
@@ -62,7 +62,7 @@ pub struct PromptView {
     pub nonce: String,
     /// Always one: everything is data within a single user turn.
     pub messages: Vec<Turn>,
-    /// What the turn is made of, in order: heading, pointer into the message, claimed role.
+    /// The parts of the turn, in order: heading, pointer into the message, claimed role.
     #[schema(value_type = Vec<SegmentView>)]
     pub segments: Vec<PromptSegment>,
 }
@@ -71,7 +71,7 @@ pub struct PromptView {
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct SegmentView {
-    /// The heading it stands under.
+    /// The heading above it.
     pub section: String,
     /// RFC 6901 pointer into the message, or into the group's page.
     pub pointer: String,
@@ -112,7 +112,7 @@ pub(super) async fn stored_message(
     }
 }
 
-/// Refuses a reader that is no party of the handoff, and every agent where it is a dead letter.
+/// Refuses a reader that is not a party of the handoff, and every agent if it is a dead letter.
 fn readable(principal: &Principal, handoff: &Handoff, what: &str) -> Result<(), Problem> {
     match principal.reader().words_of(handoff) {
         WordAccess::Open => Ok(()),
@@ -234,8 +234,8 @@ pub(super) async fn result_prompt(
     .await
 }
 
-/// What a receiver said in words when it rejected or failed: beside its reason `details`, and the message of its error.
-/// `None` where it gave a code alone.
+/// The receiver's words when it rejected or failed: the `details` beside its reason, and the message of its error.
+/// `None` if it gave a code alone.
 async fn refusal_words(api: &Api, handoff: &Handoff) -> Result<Option<Value>, Problem> {
     let kept = api.statements().of_kind(handoff, handoff.status.as_str()).await?;
     let of = |pointer: &str| kept.as_ref().and_then(|kept| kept.pointer(pointer)).cloned();
@@ -337,7 +337,7 @@ fn as_messages(format: Option<&str>) -> Result<bool, Problem> {
     }
 }
 
-/// Renders a block under a number of its own and answers with it. `size` is that of what is rendered, in bytes.
+/// Renders a block under a number of its own and answers with it. `size` is the size of the rendered part, in bytes.
 async fn answer(
     id: HandoffId,
     size: usize,

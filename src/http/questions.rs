@@ -1,4 +1,4 @@
-//! What a receiver asks the sender of its handoff, and the answers (specification §10.3).
+//! A receiver's questions to the sender of its handoff, and the answers (specification §10.3).
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -18,12 +18,12 @@ use handoffd_broker::directory::Principal;
 use handoffd_broker::intake::questions::{Answerable, Asked};
 use handoffd_broker::intake::spoken::{Addressed, Spoken};
 use handoffd_broker::reader::WordAccess;
-use handoffd_core::domain::handoff::Handoff;
-use handoffd_core::domain::ids::HandoffId;
+use handoffd_domain::handoff::Handoff;
+use handoffd_domain::ids::HandoffId;
 
 type Body = Json<Map<String, Value>>;
 
-/// What a receiver asks.
+/// A receiver's question.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct AskBody {

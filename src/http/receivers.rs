@@ -12,13 +12,13 @@ use super::auth::{Auditor, Open};
 use super::extract::{Id, Params, page_size, read_id, write_id};
 use super::open;
 use super::problem::{Busy, Problem};
-use handoffd_core::domain::agent::{Agent, AgentState};
-use handoffd_core::domain::handoff::DeliveryMode;
-use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
-use handoffd_core::domain::receiver::{
+use handoffd_domain::agent::{Agent, AgentState};
+use handoffd_domain::handoff::DeliveryMode;
+use handoffd_domain::ids::{AgentId, Micros, TenantId};
+use handoffd_domain::receiver::{
     AttemptCounts, BreakerState, KEPT_US, WINDOW_US, Windows, total, widened,
 };
-use handoffd_core::domain::waits::WaitingDeliveries;
+use handoffd_domain::waits::WaitingDeliveries;
 use handoffd_store::store::receivers::{BreakerRow, SeenReceiver};
 
 /// The list in its cursors.

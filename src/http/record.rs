@@ -1,5 +1,5 @@
-//! Records of the log as the OpenAPI document tells them. What is written is `evidence::record`; records are kept for
-//! good, so that those of older and newer versions stand beside these: all of it is open.
+//! Records of the log as the OpenAPI document describes them. `evidence::record` writes them; records are kept for
+//! good, so a log also has those of older and newer versions: every field is open.
 
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -127,10 +127,10 @@ macro_rules! record {
             /// Why it happened: a code.
             #[schema(nullable = false)]
             pub reason: Option<String>,
-            /// What the message stated.
+            /// The costs that the message stated.
             #[schema(nullable = false)]
             pub cost_at_handoff: Option<RecordCost>,
-            /// What the task's budget counted with it.
+            /// The amounts that the task's budget counted with it.
             #[schema(nullable = false)]
             pub spent: Option<RecordSpent>,
             /// `sha256:…`, a commitment to the message, or to what the actor said.
@@ -145,16 +145,16 @@ macro_rules! record {
             /// The erasure that the record is about.
             #[schema(nullable = false)]
             pub erasure: Option<RecordErasure>,
-            /// What went because it was past its time.
+            /// The data that were removed because they were past their time.
             #[schema(nullable = false)]
             pub retention: Option<RecordRetention>,
             /// The legal hold that the record is about.
             #[schema(nullable = false)]
             pub legal_hold: Option<RecordHold>,
-            /// What the safety stage said of a message that passed.
+            /// The safety stage's facts about a message that passed.
             #[schema(nullable = false)]
             pub safety: Option<RecordSafety>,
-            /// What the contract calls the edge's events.
+            /// The contract's name for the edge's events.
             #[schema(nullable = false)]
             pub audit_event: Option<String>,
             /// Attempts at delivery under a contract, by the time of the verdict.
@@ -166,7 +166,7 @@ macro_rules! record {
             /// The message against its receiver's context window.
             #[schema(nullable = false)]
             pub context: Option<super::views::ContextView>,
-            /// What the message's compression came to.
+            /// The result of the message's compression.
             #[schema(nullable = false)]
             pub compression: Option<RecordCompression>,
             /// The number of the receiver's question, from 1; of a question and of its answer.
@@ -178,13 +178,13 @@ macro_rules! record {
             /// The handoff's place in a handoff to several receivers; or what that came to.
             #[schema(nullable = false)]
             pub group: Option<RecordGroup>,
-            /// What an external classifier said of a message after its commit.
+            /// The external classifier's opinion of a message after its commit.
             #[schema(nullable = false)]
             pub opinion: Option<RecordClassifier>,
-            /// What an administrative record changed.
+            /// The changes of an administrative record.
             #[schema(nullable = false)]
             pub changes: Option<Vec<RecordChange>>,
-            /// What a `STATE_ADOPTED` record commits to.
+            /// The data to which a `STATE_ADOPTED` record commits.
             #[schema(nullable = false)]
             pub adoption: Option<RecordAdoption>,
             $($(#[$more])* pub $field: $($kind)*,)*
@@ -202,16 +202,17 @@ record! {
     TraceRecord {
         /// `sha256:…` over the record: the leaf's hash.
         record_hash: [String],
-        /// The content: free, what the actor said. Absent where there is none, it is not the caller's to read, or it
-        /// was erased; a message stands with its handoff.
+        /// The content: free text and values of the actor. Absent if there is none, if the caller may not read it,
+        /// or if it was erased; a message is shown with its handoff.
         content: [Option<Value>],
     }
 }
 
-/// An object that an administrative record changed: its id and the names of what changed. The values are in the record's content.
+/// An object that an administrative record changed: its id and the names of the changed members. The values are in the record's
+/// content.
 #[derive(ToSchema)]
 pub struct RecordChange {
-    /// What it is: `agent`, `key`, `legalHold`, `cap`, `subscription`.
+    /// The kind of object: `agent`, `key`, `legalHold`, `cap`, `subscription`.
     pub object: String,
     /// Its id; of a cap its window, behind the agent's id where it is an agent's.
     pub id: String,
@@ -236,10 +237,10 @@ pub struct RecordAdoption {
     pub as_of: i64,
 }
 
-/// What a record says of a stream.
+/// A record's facts about a stream.
 #[derive(ToSchema)]
 pub struct RecordStream {
-    /// Where the stream stands.
+    /// The state of the stream.
     #[schema(value_type = super::open::StreamStatus)]
     pub status: String,
     /// The last number; 0 before the first chunk.
@@ -259,9 +260,9 @@ pub struct RecordGroup {
     pub of: u32,
     /// How many of them are needed: `all`, `any` or `quorum:N`.
     pub join: String,
-    /// What the bad end of one means: `rollback` or `drop`.
+    /// The effect of one bad end: `rollback` or `drop`.
     pub on_reject: String,
-    /// What the group came to; only of its end.
+    /// The result of the group; only of its end.
     #[schema(nullable = false, value_type = Option<open::HandoffStatus>)]
     pub outcome: Option<String>,
 }
@@ -275,7 +276,7 @@ pub struct RecordSentences {
     pub kept: u64,
 }
 
-/// What a compression came to: figures and codes.
+/// The result of a compression: figures and codes.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct RecordCompression {
@@ -293,19 +294,19 @@ pub struct RecordCompression {
     /// How the tokens were counted.
     #[schema(value_type = super::open::Tokenizer)]
     pub tokenizer: String,
-    /// Facts of what was replaced.
+    /// Facts of the part that was replaced.
     pub facts: u64,
     /// Those that what replaced it holds.
     pub facts_kept: u64,
     /// Those of them that the fidelity check appended.
     pub facts_appended: u64,
-    /// All sentences of what was replaced by class (`constraint`, `warning`, `change`, `commitment`, `decision`, `question`,
-    /// `reason`, `figures`, `other`).
+    /// All sentences of the part that was replaced, by class (`constraint`, `warning`, `change`, `commitment`, `decision`,
+    /// `question`, `reason`, `figures`, `other`).
     #[schema(nullable = false, value_type = Option<std::collections::BTreeMap<String, RecordSentences>>)]
     pub sentences: Option<std::collections::BTreeMap<String, RecordSentences>>,
     /// Whether the message is within its receiver's limit now.
     pub fits: bool,
-    /// What the call of a model cost.
+    /// The cost of the model's call.
     #[schema(rename = "costUSD", nullable = false)]
     pub cost_usd: Option<f64>,
     /// Why the embedded compressor took the model's place: a code.
@@ -362,7 +363,7 @@ pub struct RecordContract {
     pub version: String,
 }
 
-/// What a message stated, cumulative.
+/// The costs that a message stated, cumulative.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct RecordCost {
@@ -405,11 +406,11 @@ pub struct RecordErasure {
     pub checkpoints: i64,
 }
 
-/// What went because it was past its time.
+/// The data that were removed because they were past their time.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct RecordRetention {
-    /// What was recorded before this time went, RFC 3339.
+    /// Data recorded before this time were removed, RFC 3339.
     pub before: String,
     /// Personal data purged, counted.
     pub data: i64,
@@ -430,7 +431,7 @@ pub struct RecordHold {
     pub subject_commitment: Option<String>,
 }
 
-/// What the safety stage said of a message that passed: codes only.
+/// The safety stage's facts about a message that passed: codes only.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct RecordSafety {
@@ -447,7 +448,7 @@ pub struct RecordSafety {
     pub classifier: Option<RecordClassifier>,
 }
 
-/// What an external classifier said.
+/// The opinion of an external classifier.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct RecordClassifier {
@@ -455,7 +456,7 @@ pub struct RecordClassifier {
     pub by: String,
     /// `SAFE`, `UNSAFE`, `NONE` where it gave no answer, or `PENDING` where it is asked after the commit.
     pub verdict: String,
-    /// What it called it.
+    /// The label that it gave.
     #[schema(nullable = false)]
     pub label: Option<String>,
     /// The texts went to another region for it.
@@ -481,7 +482,7 @@ pub struct RecordCrossing {
     pub from: String,
     /// The region that the data enter.
     pub to: String,
-    /// What the transfer stands on: a code.
+    /// The legal basis of the transfer: a code.
     #[schema(nullable = false)]
     pub transfer_basis: Option<String>,
 }

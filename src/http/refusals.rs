@@ -14,22 +14,22 @@ use handoffd_store::store::refusals::{Finding, RefusalFilter, RefusalRow};
 /// The list in its cursors.
 const LIST: &str = "refusals";
 
-/// A place that a refused message failed at. The sentence went to its sender, and stands in the record's content.
+/// A place at which a refused message failed. The sentence went to its sender, and is in the record's content.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RefusalFindingView {
     /// The stage of the gate that found it.
     stage: String,
-    /// The code that it stands for.
+    /// The answer code of the finding.
     code: String,
-    /// JSON pointer into the message; a segment that is no plain name is `*`.
+    /// JSON pointer into the message; a segment that is not a plain name is `*`.
     pointer: String,
     /// The contract's clause or the safety rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     rule: Option<String>,
 }
 
-/// A refused message: ids, codes and places. What a message claims of itself is shown as it claims it.
+/// A refused message: ids, codes and places. The message's own claims are shown as it claims them.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RefusalView {
@@ -51,7 +51,7 @@ pub struct RefusalView {
     handoff_id: Option<String>,
     /// The reason: a code.
     code: String,
-    /// Where the reason was found first: JSON pointer into the message.
+    /// The first place with this reason: JSON pointer into the message.
     pointer: String,
     /// Everything that was found; 32 at most.
     failures: Vec<RefusalFindingView>,

@@ -1,4 +1,4 @@
-//! The whole route table, which makes the router and the OpenAPI document.
+//! The router and the OpenAPI document, both made of the route table in `mod.rs`.
 
 use axum::Router;
 use axum::handler::Handler;
@@ -11,13 +11,8 @@ use utoipa_axum::router::OpenApiRouter;
 
 use super::document::{Published, published};
 use super::routing::{get, on};
-use super::{
-    Api, access_report, agents, allowlist, attempts, attention, audit, blame, bulk, caps,
-    checkpoints, claims, contracts, cost, costs, data_subjects, dead_letters, docs, erasures,
-    escalations, events, handoffs, heads, history, inbox, keys, layer, legal_holds, matching, once,
-    prompt, queries, questions, receivers, refusals, schemas, service, sessions, streams,
-    subscriptions, tasks, tiles, trace, transports, users, verdicts, what_if, why, withheld,
-};
+#[allow(clippy::wildcard_imports, reason = "the route table names a module for each resource")]
+use super::*;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -67,115 +62,6 @@ impl Modify for Security {
     }
 }
 
-/// The route table, for a router whose `routes` takes what `$routes!` makes of the handlers of one path.
-macro_rules! table {
-    ($router:expr, $routes:ident) => {
-        $router
-            .routes($routes!(handoffs::submit, handoffs::list))
-            .routes($routes!(handoffs::validate))
-            .routes($routes!(handoffs::get))
-            .routes($routes!(attempts::list))
-            .routes($routes!(prompt::prompt))
-            .routes($routes!(prompt::result_prompt))
-            .routes($routes!(prompt::question_prompt))
-            .routes($routes!(history::history))
-            .routes($routes!(streams::append, streams::list))
-            .routes($routes!(verdicts::accept))
-            .routes($routes!(verdicts::reject))
-            .routes($routes!(verdicts::heartbeat))
-            .routes($routes!(verdicts::takeover))
-            .routes($routes!(questions::ask))
-            .routes($routes!(questions::answer))
-            .routes($routes!(verdicts::complete))
-            .routes($routes!(verdicts::fail))
-            .routes($routes!(tasks::list))
-            .routes($routes!(tasks::get))
-            .routes($routes!(trace::trace))
-            .routes($routes!(blame::blame))
-            .routes($routes!(cost::cost))
-            .routes($routes!(why::explain))
-            .routes($routes!(attention::list))
-            .routes($routes!(receivers::list))
-            .routes($routes!(receivers::get))
-            .routes($routes!(costs::costs))
-            .routes($routes!(users::search))
-            .routes($routes!(tasks::complete))
-            .routes($routes!(tasks::cancel))
-            .routes($routes!(bulk::cancel_tasks))
-            .routes($routes!(tasks::budget))
-            .routes($routes!(checkpoints::list))
-            .routes($routes!(checkpoints::restore))
-            .routes($routes!(tasks::put_checkpoint, tasks::get_checkpoint))
-            .routes($routes!(agents::create, agents::list))
-            .routes($routes!(matching::find_match))
-            .routes($routes!(matching::handoff_tool))
-            .routes($routes!(agents::get, agents::patch, agents::delete))
-            .routes($routes!(allowlist::get_targets, allowlist::put_targets))
-            .routes($routes!(allowlist::add_target, allowlist::remove_target))
-            .routes($routes!(agents::rotate_secret))
-            .routes($routes!(transports::list))
-            .routes($routes!(transports::test))
-            .routes($routes!(inbox::poll))
-            .routes($routes!(claims::read))
-            .routes($routes!(allowlist::graph))
-            .routes($routes!(contracts::put, contracts::get))
-            .routes($routes!(contracts::list))
-            .routes($routes!(contracts::lint_all))
-            .routes($routes!(caps::list))
-            .routes($routes!(caps::put, caps::delete))
-            .routes($routes!(what_if::ask))
-            .routes($routes!(keys::create, keys::list))
-            .routes($routes!(keys::revoke))
-            .routes($routes!(sessions::list))
-            .routes($routes!(sessions::end))
-            .routes($routes!(refusals::list))
-            .routes($routes!(dead_letters::list))
-            .routes($routes!(dead_letters::get))
-            .routes($routes!(audit::tree_head))
-            .routes($routes!(heads::list))
-            .routes($routes!(audit::records))
-            .routes($routes!(audit::inclusion))
-            .routes($routes!(audit::consistency))
-            .routes($routes!(audit::keys))
-            .routes($routes!(tiles::checkpoint))
-            .routes($routes!(tiles::tile))
-            .routes($routes!(tiles::log_checkpoint))
-            .routes($routes!(tiles::log_tile))
-            .routes($routes!(subscriptions::create, subscriptions::list))
-            .routes($routes!(subscriptions::get, subscriptions::patch, subscriptions::delete))
-            .routes($routes!(subscriptions::rotate_secret))
-            .routes($routes!(subscriptions::replay))
-            .routes($routes!(subscriptions::deliveries))
-            .routes($routes!(events::list))
-            .routes($routes!(events::watch_task))
-            .routes($routes!(events::event_schemas))
-            .routes($routes!(events::event_schema))
-            .routes($routes!(dead_letters::release))
-            .routes($routes!(dead_letters::discard))
-            .routes($routes!(dead_letters::release_many))
-            .routes($routes!(dead_letters::discard_many))
-            .routes($routes!(escalations::list))
-            .routes($routes!(escalations::get))
-            .routes($routes!(escalations::resolve))
-            .routes($routes!(bulk::resolve_escalations))
-            .routes($routes!(access_report::report, data_subjects::erase))
-            .routes($routes!(data_subjects::get_erasure))
-            .routes($routes!(erasures::list))
-            .routes($routes!(legal_holds::list))
-            .routes($routes!(legal_holds::place, legal_holds::get, legal_holds::release))
-            .routes($routes!(service::schemas))
-            .routes($routes!(schemas::list))
-            .routes($routes!(schemas::versions))
-            .routes($routes!(schemas::put, schemas::get))
-            .routes($routes!(schemas::compare))
-            .routes($routes!(service::handoff_schema))
-            .routes($routes!(service::sw4rm_context_schema))
-            .routes($routes!(service::livez))
-            .routes($routes!(service::readyz))
-            .routes($routes!(service::metrics))
-    };
-}
-
 /// The handlers of one line of the table, for [`Routes`].
 macro_rules! routed {
     ($($module:ident :: $handler:ident),+ $(,)?) => { pastey::paste! {
@@ -209,7 +95,7 @@ impl Routes {
 pub fn openapi() -> Published {
     use utoipa_axum::routes;
 
-    let described = table!(OpenApiRouter::<Api>::with_openapi(Document::openapi()), routes);
+    let described = route_table!(OpenApiRouter::<Api>::with_openapi(Document::openapi()), routes);
     published(&described.into_openapi())
 }
 
@@ -233,7 +119,7 @@ pub fn router(api: Api) -> Router {
 
 /// The router of the API and of doors to it: what surrounds the API's requests surrounds theirs.
 pub fn with_doors(api: Api, doors: Router<Api>) -> Router {
-    table!(Routes(Router::new()), routed)
+    route_table!(Routes(Router::new()), routed)
         .0
         .nest(ALIAS, agents_alone())
         .layer(from_fn(withheld::withhold))

@@ -13,8 +13,8 @@ use super::extract::{Id, Ids, SchemaJson};
 use super::open;
 use super::problem::{BadBody, Busy, FailureView, Problem, view};
 use handoffd_broker::administration::payload_schemas::{SchemaVersion, latest};
-use handoffd_core::contract::evolution::{Assessment, Bump, Change, Side};
-use handoffd_core::domain::ids::TenantId;
+use handoffd_domain::ids::TenantId;
+use handoffd_gate::contract::evolution::{Assessment, Bump, Change, Side};
 use handoffd_store::store::schemas::PayloadSchemaRow;
 
 /// The most changes of one comparison that are told; what breaks goes first.
@@ -38,7 +38,7 @@ pub struct PayloadSchemaMeta {
     pub created_at: String,
     /// The key that registered it.
     pub created_by: String,
-    /// What senders have to do to move to this version; absent where nothing was said.
+    /// The senders' steps to move to this version; absent if none were given.
     #[schema(nullable = false)]
     pub migration: Option<String>,
 }
@@ -57,16 +57,16 @@ pub struct PayloadSchemaView {
     pub created_at: String,
     /// The key that registered it.
     pub created_by: String,
-    /// What senders have to do to move to this version; absent where nothing was said.
+    /// The senders' steps to move to this version; absent if none were given.
     #[schema(nullable = false)]
     pub migration: Option<String>,
     /// The schema.
     pub schema: JsonSchema,
-    /// What it changes; only in the answer that registered it.
+    /// The changes; only in the answer that registered it.
     pub comparison: Option<ComparisonView>,
 }
 
-/// What a version changes.
+/// The changes of a version.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct ComparisonView {
@@ -78,7 +78,7 @@ pub struct ComparisonView {
     pub needs: Option<String>,
     /// The lowest number that it may have.
     pub next_version: String,
-    /// What senders send today may be refused.
+    /// Messages that senders send today may be refused.
     pub breaks_senders: bool,
     /// Receivers may get what they do not know.
     pub breaks_receivers: bool,
@@ -102,11 +102,11 @@ pub struct SchemaChangeView {
     /// The side that the change breaks.
     #[schema(value_type = Vec<open::BrokenSide>)]
     pub breaks: Vec<String>,
-    /// What the change means, in a sentence for people.
+    /// The meaning of the change, in a sentence for people.
     pub reason: String,
 }
 
-/// What a version would change, and whether it could be registered.
+/// The changes of a candidate version, and whether it could be registered.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct CandidateView {
@@ -122,7 +122,7 @@ pub struct CandidateView {
     pub needs: Option<String>,
     /// The lowest number that it may have.
     pub next_version: String,
-    /// What senders send today may be refused.
+    /// Messages that senders send today may be refused.
     pub breaks_senders: bool,
     /// Receivers may get what they do not know.
     pub breaks_receivers: bool,
@@ -153,7 +153,7 @@ pub struct PayloadSchemaEntry {
     pub created_at: String,
     /// The key that registered it.
     pub created_by: String,
-    /// What senders have to do to move to that version; absent where nothing was said.
+    /// The senders' steps to move to that version; absent if none were given.
     #[schema(nullable = false)]
     pub migration: Option<String>,
     /// How many versions there are.
@@ -179,8 +179,8 @@ pub struct PutBody {
     /// The schema: JSON Schema 2020-12, at most 128 KiB, that refers only to itself.
     #[schema(value_type = JsonSchema)]
     schema: Value,
-    /// What senders have to do to move to this version, 1 to 2 000 characters; needed where it asks for
-    /// more than the version before.
+    /// The senders' steps to move to this version, 1 to 2 000 characters; needed if it asks for more
+    /// than the version before.
     migration: Option<String>,
 }
 
@@ -193,7 +193,7 @@ pub struct CompareBody {
     schema: Value,
     /// The version that it would get; without, it is held against the highest release.
     version: Option<String>,
-    /// What senders would have to do.
+    /// The steps that senders would have to take.
     migration: Option<String>,
 }
 
@@ -294,7 +294,7 @@ pub(super) async fn put(
     params(("schemaId" = String, Path, description = "The schema's id")),
     request_body = CompareBody,
     responses(
-        (status = 200, description = "What it would change", body = CandidateView),
+        (status = 200, description = "The changes that it would make", body = CandidateView),
         (status = 403, description = "An agent's key"),
         BadBody,
         (status = 422, description = "No schema, id or version"),

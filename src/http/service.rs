@@ -16,9 +16,9 @@ use super::extract::Id;
 use super::problem::Problem;
 use super::schemas::JsonSchema;
 use handoffd_broker::administration::payload_schemas::latest;
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::ids::Micros;
-use handoffd_core::gate::schema;
+use handoffd_domain::failure::Code;
+use handoffd_domain::ids::Micros;
+use handoffd_gate::schema;
 use handoffd_store::store::StoreError;
 
 /// The process runs.
@@ -51,7 +51,7 @@ pub(super) async fn readyz(State(api): State<Api>) -> Result<&'static str, Probl
     api.store.ping().await?;
     // Known from the last batch; where none succeeded of late, by one small write.
     writable(&api).await.map_err(|_| {
-        // The reason stands in the log once, at the first failure.
+        // The log has the reason once, at the first failure.
         Problem::new(Code::Unavailable, "the store takes no writes; the broker's log says why")
     })?;
     Ok("ok\n")
@@ -149,7 +149,7 @@ pub struct SchemasView {
     pub items: Vec<SchemaRef>,
 }
 
-/// Where a schema is.
+/// The place of a schema.
 #[derive(utoipa::ToSchema)]
 pub struct SchemaRef {
     /// `handoff`, or `payloads/{schemaId}`.
@@ -221,5 +221,5 @@ pub(super) async fn handoff_schema(Id(version): Id<String>) -> Result<Response, 
     )
 )]
 pub(super) async fn sw4rm_context_schema() -> Response {
-    Constant::of(handoffd_core::sw4rm::CONTEXT_SCHEMA).answer("application/schema+json")
+    Constant::of(handoffd_gate::sw4rm::CONTEXT_SCHEMA).answer("application/schema+json")
 }

@@ -9,7 +9,7 @@ use super::auth::Operator;
 use super::extract::{Id, NoBody, Params, page_size, read_cursor};
 use super::problem::{Busy, Problem};
 use super::views::Page;
-use handoffd_core::domain::ids::SessionId;
+use handoffd_domain::ids::SessionId;
 use handoffd_store::store::Role;
 use handoffd_store::store::console_sessions::SessionRow;
 

@@ -9,7 +9,7 @@ use serde_json::{Error, Map, Value};
 use serde_path_to_error::Segment;
 
 use super::problem::{Problem, wrong};
-use handoffd_core::domain::failure::escaped;
+use handoffd_domain::failure::escaped;
 
 /// A value whose structs are objects. A derived struct can be read from an array, too, which is never meant.
 struct Shaped(Value);
@@ -89,7 +89,7 @@ impl<'de> Deserializer<'de> for Shaped {
 /// A value as a type.
 ///
 /// # Errors
-/// [`Problem`] with the place of what does not fit.
+/// [`Problem`] with the place of the part that does not fit.
 pub(crate) fn typed<T: DeserializeOwned>(value: Value) -> Result<T, Problem> {
     serde_path_to_error::deserialize(Shaped(value)).map_err(|err| {
         let segments = err.path().iter().filter_map(|segment| match segment {

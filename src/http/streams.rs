@@ -23,11 +23,11 @@ use handoffd_broker::archive::ContentState;
 use handoffd_broker::directory::Principal;
 use handoffd_broker::intake::stream::append::{StoppedChunks, next_seq};
 use handoffd_broker::reader::WordAccess;
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::handoff::Handoff;
-use handoffd_core::domain::ids::HandoffId;
-use handoffd_core::domain::stream::StreamStatus;
-use handoffd_core::evidence::commitment::hash_text;
+use handoffd_domain::failure::Code;
+use handoffd_domain::handoff::Handoff;
+use handoffd_domain::ids::HandoffId;
+use handoffd_domain::stream::StreamStatus;
+use handoffd_evidence::commitment::hash_text;
 use handoffd_store::store::HandoffKey;
 use handoffd_store::store::streams::ChunkRow;
 
@@ -48,7 +48,7 @@ const ACCEL: header::HeaderName = header::HeaderName::from_static("x-accel-buffe
 pub struct ChunkBody {
     /// Its number, from 1 without gaps.
     pub seq: i64,
-    /// Items for arrays, and texts for texts, by the JSON pointer of what they are added to.
+    /// Items for arrays, and texts for texts, by the JSON pointer of the value to which they are added.
     #[schema(nullable = false)]
     pub append: Option<ChunkAppend>,
     /// Values by their JSON pointers.
@@ -96,13 +96,13 @@ pub struct ChunksView {
     pub status: String,
     /// Stream of the handoff after these chunks.
     pub stream: StreamView,
-    /// What of the chunks does not hold in full.
+    /// The parts of the chunks that do not hold in full.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<WarningView>,
 }
 
-/// Add chunks to a handoff whose message comes in pieces: one as JSON, many as NDJSON, in order. What stands before the first
-/// refused chunk is kept.
+/// Add chunks to a handoff whose message comes in pieces: one as JSON, many as NDJSON, in order. The chunks before the first
+/// refused one are kept.
 #[utoipa::path(
     post, path = "/handoffs/{handoffId}/chunks", tag = "handoffs", operation_id = "appendChunks",
     params(("handoffId" = String, Path, description = "The handoff's UUID")),
@@ -184,7 +184,7 @@ pub struct ChunkView {
     /// `sha256:…`: the commitment in its record; absent of the broker's own end of a stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commitment: Option<String>,
-    /// Items by the JSON pointer of what they are added to.
+    /// Items by the JSON pointer of the value to which they are added.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<ChunkAppend>)]
     pub append: Option<Value>,
@@ -214,7 +214,7 @@ impl ChunkView {
             _ => Value::Null,
         };
         let mut member = |name: &str| document.get_mut(name).map(Value::take);
-        // A close that was refused ends the stream, and changes nothing of what the receiver has.
+        // A refused close ends the stream, and leaves the receiver's parts as they are.
         let aborted = row.ends == Some(StreamStatus::Aborted);
         Self {
             seq: row.seq,

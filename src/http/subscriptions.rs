@@ -14,8 +14,8 @@ use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
 use super::shape::no_idle_nulls;
 use handoffd_broker::administration::subscriptions::{ChangedSubscription, NewSubscription, owns};
 use handoffd_broker::vault::EndpointCredentials;
-use handoffd_core::domain::event::{Subscriber, SubscriptionSpec};
-use handoffd_core::domain::ids::SubscriptionId;
+use handoffd_domain::event::{Subscriber, SubscriptionSpec};
+use handoffd_domain::ids::SubscriptionId;
 
 pub mod views;
 
@@ -206,7 +206,7 @@ pub(super) async fn rotate_secret(
     }))
 }
 
-/// Tell a subscription again of what happened since a cursor or a time, as far as it is kept.
+/// Send a subscription again the events since a cursor or a time, as far as they are kept.
 #[utoipa::path(
     post, path = "/subscriptions/{subscriptionId}/replay", tag = "events", operation_id = "replaySubscription",
     params(("subscriptionId" = String, Path, description = "The subscription's UUID")),

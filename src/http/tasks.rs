@@ -18,11 +18,11 @@ use super::verdicts::header_token;
 use super::views::{Page, TaskView};
 use handoffd_broker::directory::Principal;
 use handoffd_broker::intake::tasks::SavedState;
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::ids::{ExecutionId, HandoffId, TaskId};
-use handoffd_core::domain::money::Usd;
-use handoffd_core::domain::task::{Task, TaskStatus};
-use handoffd_core::evidence::commitment::{hash_text, unpack};
+use handoffd_domain::failure::Code;
+use handoffd_domain::ids::{ExecutionId, HandoffId, TaskId};
+use handoffd_domain::money::Usd;
+use handoffd_domain::task::{Task, TaskStatus};
+use handoffd_evidence::commitment::{hash_text, unpack};
 use handoffd_store::store::reach::{BOUNDS, Reach};
 use handoffd_store::store::{CheckpointRow, TaskFilter};
 
@@ -149,7 +149,7 @@ pub(super) async fn list(
     )))
 }
 
-/// What came of a task.
+/// The result of a task.
 #[derive(ToSchema)]
 pub struct CompleteTaskBody {
     /// Output of the task: any JSON.
@@ -160,7 +160,7 @@ pub struct CompleteTaskBody {
 #[utoipa::path(
     post, path = "/tasks/{taskId}/complete", tag = "tasks", operation_id = "completeTask",
     params(("taskId" = String, Path, description = "The task's UUID")),
-    request_body(content = CompleteTaskBody, description = "What came of it; further members are kept too", content_type = "application/json"),
+    request_body(content = CompleteTaskBody, description = "The result; further members are kept too", content_type = "application/json"),
     responses(
         (status = 200, description = "The task as it is now", body = TaskView),
         (status = 403, description = "Not its holder"),
@@ -196,7 +196,7 @@ pub struct CancelBody {
 }
 
 /// Withdraw a task: its holder, the agent that began it, or an operator. Handoffs that wait are
-/// withdrawn at once; whoever accepted one may still finish within the grace.
+/// withdrawn at once; a receiver that accepted one may still finish within the grace.
 #[utoipa::path(
     post, path = "/tasks/{taskId}/cancel", tag = "tasks", operation_id = "cancelTask",
     params(("taskId" = String, Path, description = "The task's UUID")),
@@ -300,7 +300,7 @@ pub struct CheckpointView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub state: Option<Value>,
-    /// What of the request does not hold in full.
+    /// The parts of the request that do not hold in full.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<WarningView>,
 }

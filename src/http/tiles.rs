@@ -12,8 +12,8 @@ use super::auth::{Auditor, Open};
 use super::extract::{Id, Ids};
 use super::problem::Problem;
 use handoffd_broker::tree;
-use handoffd_core::domain::ids::TenantId;
-use handoffd_core::evidence::tiles::TilePath;
+use handoffd_domain::ids::TenantId;
+use handoffd_evidence::tiles::TilePath;
 
 /// The latest checkpoint of the caller's log: where witnesses are set, the latest that one cosigned.
 #[utoipa::path(

@@ -19,9 +19,9 @@ use super::problem::Problem;
 use super::record::{RecordContract, RecordCost, RecordGroup, RecordParty, TraceRecord};
 use handoffd_broker::directory::Principal;
 use handoffd_broker::trace::{self, TaskLog, WindowQuery};
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::ids::TaskId;
-use handoffd_core::domain::window::ContextParts;
+use handoffd_domain::failure::Code;
+use handoffd_domain::ids::TaskId;
+use handoffd_domain::window::ContextParts;
 
 /// The list in its cursors.
 const LIST: &str = "trace";
@@ -77,7 +77,7 @@ fn read_place(cursor: &str) -> Result<i64, Problem> {
 pub struct TraceView {
     /// UUID of the task.
     pub task_id: String,
-    /// Where it stands; null where every submission on it was refused.
+    /// Its state; null if every submission on it was refused.
     #[schema(required, value_type = Option<open::TaskStatus>)]
     pub status: Option<String>,
     /// One entry a boundary, in log order; in a window newest first.
@@ -87,10 +87,10 @@ pub struct TraceView {
     /// The agents that had a part; absent in a window.
     #[schema(nullable = false)]
     pub agents: Option<Vec<TraceAgent>>,
-    /// What the task cost, by its records; absent in a window.
+    /// The cost of the task, by its records; absent in a window.
     #[schema(nullable = false)]
     pub cost: Option<TraceCost>,
-    /// What of the evidence was recomputed.
+    /// The evidence that was recomputed.
     pub verification: VerificationView,
     /// Give this as `cursor` for the next window; absent on the last, and in a whole trace.
     #[schema(nullable = false)]
@@ -121,16 +121,16 @@ pub struct TraceHandoff {
     /// The contract that ruled the edge.
     #[schema(required)]
     pub contract: Option<RecordContract>,
-    /// What was to be done; null where the message is gone or not the caller's to read.
+    /// The description of the task; null if the message is gone or the caller may not read it.
     #[schema(required)]
     pub task_description: Option<String>,
     /// The same in short, where the message has it: what a task is about whose first handoff is marked `INITIAL`.
     #[schema(nullable = false)]
     pub task_summary: Option<String>,
-    /// What the message stated, cumulative.
+    /// The costs that the message stated, cumulative.
     #[schema(required)]
     pub cost_tracking: Option<RecordCost>,
-    /// What the hop cost; null in a window.
+    /// The cost of the hop; null in a window.
     #[schema(required)]
     pub cost: Option<HandoffCost>,
     /// Its status.
@@ -186,7 +186,7 @@ pub struct TraceContextSize {
     /// The most tokens of a message to it.
     #[schema(nullable = false)]
     pub limit: Option<u64>,
-    /// What becomes of it.
+    /// The action on it.
     #[schema(value_type = open::ContextAction)]
     pub action: String,
     /// How the tokens were counted.
@@ -211,14 +211,14 @@ pub struct TraceAgent {
     pub received: u64,
 }
 
-/// What a task cost, by its records.
+/// The cost of a task, by its records.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct TraceCost {
     /// In all, in US dollars.
     #[schema(rename = "totalUSD")]
     pub total_usd: f64,
-    /// The plain sum of what the messages stated, in US dollars.
+    /// The plain sum of the costs that the messages stated, in US dollars.
     #[schema(rename = "reportedSumUSD")]
     pub reported_sum_usd: f64,
     /// Tokens of all agents on the task.
@@ -229,19 +229,19 @@ pub struct TraceCost {
     pub per_hop: Vec<TraceHopCost>,
 }
 
-/// What an agent spent.
+/// An agent's spending.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct TraceAgentCost {
     /// Id of the agent whose costs these are.
     pub agent_id: String,
-    /// What was spent, in US dollars.
+    /// The amount spent, in US dollars.
     pub usd: f64,
     /// Tokens used, read and written.
     pub tokens: SpentTokensView,
 }
 
-/// What a handoff cost.
+/// The cost of a handoff.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct TraceHopCost {
@@ -249,40 +249,40 @@ pub struct TraceHopCost {
     pub handoff_id: String,
     /// Id of the agent that sent it.
     pub agent_id: String,
-    /// What was spent, in US dollars.
+    /// The amount spent, in US dollars.
     pub usd: f64,
     /// Tokens used, read and written.
     pub tokens: SpentTokensView,
-    /// What the sender had spent, in US dollars; absent in records of versions without books.
+    /// The sender's spending before the handoff, in US dollars; absent in records of versions without books.
     #[schema(rename = "senderSpentUSD", nullable = false)]
     pub sender_spent_usd: Option<f64>,
-    /// What the receiver spent besides, in US dollars; absent in records of versions without books.
+    /// The receiver's other spending, in US dollars; absent in records of versions without books.
     #[schema(rename = "receiverSpentUSD", nullable = false)]
     pub receiver_spent_usd: Option<f64>,
-    /// What a model's summary of the message cost the operator; no part of the task's cost.
+    /// The operator's cost of a model's summary of the message; not a part of the task's cost.
     #[schema(rename = "compressionUSD", nullable = false)]
     pub compression_usd: Option<f64>,
 }
 
-/// What a hop cost.
+/// The cost of a hop.
 #[derive(ToSchema)]
 pub struct HandoffCost {
-    /// What was spent, in US dollars.
+    /// The amount spent, in US dollars.
     pub usd: f64,
     /// Tokens used, read and written.
     pub tokens: SpentTokensView,
-    /// What the sender had spent, in US dollars; absent in records of versions without books.
+    /// The sender's spending before the handoff, in US dollars; absent in records of versions without books.
     #[schema(rename = "senderSpentUSD", nullable = false)]
     pub sender_spent_usd: Option<f64>,
-    /// What the receiver spent besides, in US dollars; absent in records of versions without books.
+    /// The receiver's other spending, in US dollars; absent in records of versions without books.
     #[schema(rename = "receiverSpentUSD", nullable = false)]
     pub receiver_spent_usd: Option<f64>,
-    /// What a model's summary of the message cost the operator; no part of the task's cost.
+    /// The operator's cost of a model's summary of the message; not a part of the task's cost.
     #[schema(rename = "compressionUSD", nullable = false)]
     pub compression_usd: Option<f64>,
 }
 
-/// What of a task's evidence was recomputed while it was read.
+/// The parts of a task's evidence that were recomputed while it was read.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct VerificationView {
@@ -311,7 +311,7 @@ pub struct VerificationView {
 pub struct RecordFault {
     /// The record's place in the log.
     pub leaf_index: i64,
-    /// What is wrong: a code. `state` where a row of the database is not what the records say; the trace goes by the records.
+    /// The fault: a code. `state` if a row of the database differs from the records; the trace goes by the records.
     pub fault: String,
     /// The same in words; of `state` with both values.
     #[schema(nullable = false)]

@@ -9,8 +9,8 @@ use super::auth::{Caller, Open, Operator};
 use super::extract::{Id, NoBody};
 use super::problem::Problem;
 use super::withheld::marker;
-use handoffd_core::domain::ids::AgentId;
-use handoffd_core::domain::transport::TransportDescription;
+use handoffd_domain::ids::AgentId;
+use handoffd_domain::transport::TransportDescription;
 
 /// The transports of this broker.
 #[derive(Debug, Serialize, ToSchema)]
@@ -19,13 +19,13 @@ pub struct TransportsView {
     items: Vec<&'static TransportDescription>,
 }
 
-/// What came of a test of a delivery.
+/// The result of a test of a delivery.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DeliveryTestView {
     /// Whether the test reached the agent's endpoint, or its queue.
     delivered: bool,
-    /// What was done, or what failed.
+    /// The step that was done, or the one that failed.
     detail: String,
     /// Class of the failure, as in `handoff_delivery_attempts_total`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,7 +33,7 @@ pub struct DeliveryTestView {
     /// JSON pointer of the agent's setting that is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<&'static str>,
-    /// What the server answered.
+    /// The server's answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     answered: Option<String>,
     /// How long it took, in milliseconds.
@@ -51,12 +51,12 @@ pub(super) async fn list(State(api): State<Api>, _: Open<Caller>) -> axum::Json<
     axum::Json(TransportsView { items: api.delivery_types.descriptions() })
 }
 
-/// Send a marked test to an agent, by the transport that its handoffs take. It is no handoff: nothing is recorded.
+/// Send a marked test to an agent, by the transport that its handoffs take. It is not a handoff: nothing is recorded.
 #[utoipa::path(
     post, path = "/agents/{agentId}/delivery/test", tag = "agents", operation_id = "testDelivery",
     params(("agentId" = String, Path, description = "The agent's id")),
     responses(
-        (status = 200, description = "What came of it: `delivered` is false where it failed, with the setting that is wrong and the server's answer", body = DeliveryTestView),
+        (status = 200, description = "The result: `delivered` is false if it failed, with the setting that is wrong and the server's answer", body = DeliveryTestView),
         (status = 403, description = "Not an operator"),
         (status = 404, description = "No such agent"),
     )

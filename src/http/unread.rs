@@ -1,8 +1,8 @@
-//! What a request still sends when its answer is there already (RFC 9112 §9.6).
+//! The bytes that a client still sends when its answer is there already (RFC 9112 §9.6).
 //!
-//! A connection that is closed with bytes in it that nobody read is reset, and the reset takes the answer with it: a
-//! client that writes its whole body first sees a broken pipe, and no 413. So the rest is read and dropped, within a
-//! bound of bytes and time, while the answer is on its way.
+//! A connection that is closed with unread bytes in it is reset, and the reset takes the answer with it: a client
+//! that writes its whole body first sees a broken pipe, and no 413. So the rest is read and dropped, within a bound
+//! of bytes and time, while the answer is on its way.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -63,8 +63,8 @@ impl Unread {
         (Request::from_parts(parts, lent), Some(Self { body, expects }))
     }
 
-    /// Drops what the client still sends, beside its answer. Called when nothing more stands between the answer and the
-    /// connection: a read before its first byte is written would give a waiting client leave to send.
+    /// Drops the bytes that the client still sends, beside its answer. Called when no layer is left between the answer
+    /// and the connection: a read before its first byte is written would give a waiting client leave to send.
     pub fn drain(self, response: &mut Response, bounds: Bounds, stopping: CancellationToken) {
         let rest = self.body.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(mut rest) = rest.filter(|rest| !rest.is_end_stream()) else { return };

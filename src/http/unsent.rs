@@ -22,10 +22,10 @@ use handoffd_broker::metrics::Metrics;
 /// A piece of a body: the most that a stream has beyond its window.
 const PIECE: usize = 16 * 1024;
 
-/// What an answer may have that is not counted of itself, in bytes: most are smaller.
+/// Bytes of an answer that are not counted: most answers are smaller.
 const SMALL: u64 = 4 * 1024;
 
-/// What a body of unknown length counts, in bytes: a stream of events, an export.
+/// The count of a body of unknown length, in bytes: a stream of events, an export.
 const STREAMED: usize = 64 * 1024;
 
 /// The most that one answer counts, in bytes. A longer one is nothing that a client without a key can ask for.
@@ -64,7 +64,7 @@ impl Drop for Held {
 /// Counts an answer's body until it is sent.
 pub fn unsent(response: Response, mut held: Held, sending: Option<Sending>) -> Response {
     let size = response.body().size_hint();
-    // A constant document is in memory once, whoever reads it.
+    // A constant document is in memory once, however many clients read it.
     let constant = response.extensions().get::<Constant>().is_some();
     held.more(match size.exact() {
         _ if constant => 0,

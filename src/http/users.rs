@@ -1,4 +1,4 @@
-//! `POST /users/search`: the reference by which lists and costs are filtered for a user. The id itself stands in no URL.
+//! `POST /users/search`: the reference by which lists and costs are filtered for a user. No URL contains the id itself.
 
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use super::Api;
 use super::auth::Auditor;
 use super::extract::Json;
 use super::problem::{BadBody, Busy, Problem, wrong};
-use handoffd_core::domain::personal::is_user_ref;
+use handoffd_domain::personal::is_user_ref;
 use handoffd_store::store::reach::{BOUNDS, Reach};
 use handoffd_store::store::{HandoffFilter, TaskFilter};
 
@@ -27,7 +27,7 @@ pub struct UserSearchBody {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UserView {
-    /// The reference, for `userRef` of lists and costs. It is a keyed hash: nobody can make the id of it.
+    /// The reference, for `userRef` of lists and costs. It is a keyed hash, so the id cannot be computed from it.
     pub user_ref: String,
     /// When the newest handoff for the user was committed, RFC 3339; absent where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]

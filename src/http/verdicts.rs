@@ -1,4 +1,4 @@
-//! What receivers say by callback: accept, reject, heartbeat, complete, fail (specification §3).
+//! The receivers' calls: accept, reject, heartbeat, complete, fail (specification §3).
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -16,13 +16,13 @@ use super::views::HandoffView;
 use handoffd_broker::intake::spoken::{Addressed, Spoken};
 use handoffd_broker::intake::verdicts::Heard;
 use handoffd_broker::telemetry;
-use handoffd_core::domain::handoff::Handoff;
-use handoffd_core::domain::ids::HandoffId;
-use handoffd_core::domain::trace_context::TraceParent;
-use handoffd_core::domain::warning::Warning;
-use handoffd_core::gate::reply::ReplyVerdict;
+use handoffd_domain::handoff::Handoff;
+use handoffd_domain::ids::HandoffId;
+use handoffd_domain::trace_context::TraceParent;
+use handoffd_domain::warning::Warning;
+use handoffd_gate::reply::ReplyVerdict;
 
-/// What a receiver may say when it takes the task.
+/// A receiver's optional words when it takes the task.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct AcceptBody {
@@ -57,7 +57,7 @@ pub struct HeartbeatBody {
     pub heartbeat_interval_ms: Option<u64>,
 }
 
-/// What came of the task.
+/// The result of the task.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct CompleteBody {
@@ -65,7 +65,7 @@ pub struct CompleteBody {
     pub fencing_token: Option<i64>,
     /// Result of the receiver: any JSON.
     pub result: Option<Value>,
-    /// What was spent by then, cumulative as in a message.
+    /// The spending up to then, cumulative as in a message.
     pub cost_tracking: Option<SaidCost>,
     /// How many rounds it took; more than the message's `maxIterations` (15 unless said) is refused.
     #[schema(minimum = 0)]
@@ -82,7 +82,7 @@ pub struct FailBody {
     pub fencing_token: Option<i64>,
     /// Why: a text, or an object with `code` and `message`.
     pub error: Option<SaidError>,
-    /// What was spent by then, cumulative as in a message.
+    /// The spending up to then, cumulative as in a message.
     pub cost_tracking: Option<SaidCost>,
 }
 
@@ -105,7 +105,7 @@ pub struct SaidErrorObject {
     pub message: Option<String>,
 }
 
-/// What a receiver says was spent by then.
+/// The spending that a receiver reports.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct SaidCost {
@@ -233,7 +233,7 @@ pub(super) fn spoken(handoff: &Handoff, warnings: &[Warning]) -> HandoffView {
 /// The fencing token of the header alone; `None` without one.
 ///
 /// # Errors
-/// It is no whole number, or there are several that differ.
+/// It is not a whole number, or there are several that differ.
 pub(super) fn header_token(headers: &HeaderMap) -> Result<Option<i64>, Problem> {
     if !headers.contains_key("handoff-fencing-token") {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! What callers see of rows.
+//! The callers' views of rows.
 
 use base64::Engine as _;
 use serde::Serialize;
@@ -9,14 +9,14 @@ use super::open;
 use super::problem::WarningView;
 use super::questions::AskedView;
 use super::record::RecordSafety;
-use handoffd_core::domain::handoff::{CheckpointRef, Cost, Handoff};
-use handoffd_core::domain::stream::Stream;
-use handoffd_core::domain::task::Task;
-use handoffd_core::domain::window::{ContextFacts, ContextParts};
-use handoffd_core::evidence::commitment::hash_text;
-use handoffd_core::evidence::merkle::Hash;
-use handoffd_core::evidence::receipt;
-use handoffd_core::evidence::record::SafetyFacts;
+use handoffd_domain::handoff::{CheckpointRef, Cost, Handoff};
+use handoffd_domain::stream::Stream;
+use handoffd_domain::task::Task;
+use handoffd_domain::window::{ContextFacts, ContextParts};
+use handoffd_evidence::commitment::hash_text;
+use handoffd_evidence::merkle::Hash;
+use handoffd_evidence::receipt;
+use handoffd_evidence::record::SafetyFacts;
 use handoffd_store::store::reach::Reach;
 
 /// Proof that a handoff's record is in the log: the record's place, the path from it to the root of the
@@ -55,7 +55,7 @@ pub fn base64_hash(hash: &Hash) -> String {
     base64::engine::general_purpose::STANDARD.encode(hash)
 }
 
-/// Where to go from here.
+/// The links to the next steps.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Links {
     /// Path of the handoff's page.
@@ -86,8 +86,8 @@ pub struct SubmittedView {
     /// `PENDING`, `NO_OP`, or what was waited for.
     #[schema(value_type = open::HandoffStatus)]
     pub status: String,
-    /// The handoff that stands in its place at last, where the broker gave the message to another agent while
-    /// it was waited for: `status` and `reason` are that one's.
+    /// The last handoff that replaced it, if the broker gave the message to another agent during the wait:
+    /// `status` and `reason` are those of that handoff.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub successor_id: Option<String>,
     /// Of a message to several receivers: its handoffs.
@@ -108,7 +108,7 @@ pub struct SubmittedView {
     /// The stream, where the message comes in pieces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<StreamView>,
-    /// What of the message was taken and does not hold in full.
+    /// The parts of the message that were accepted and do not hold in full.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<WarningView>,
     /// Paths of related resources.
@@ -126,7 +126,7 @@ pub struct ContextView {
     /// The most tokens of a message to it: a share of its window, or the contract's figure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// What becomes of it.
+    /// The action on it.
     #[schema(value_type = open::ContextAction)]
     pub action: String,
     /// How the tokens were counted.
@@ -172,7 +172,7 @@ impl From<&Stream> for StreamView {
             status: stream.status.as_str().to_owned(),
             seq: stream.seq,
             bytes: stream.bytes,
-            due_at: stream.due_at.map(handoffd_core::domain::ids::Micros::rfc3339),
+            due_at: stream.due_at.map(handoffd_domain::ids::Micros::rfc3339),
             reason: stream.reason.clone(),
         }
     }
@@ -281,7 +281,7 @@ impl From<CheckpointRef> for CheckpointRefView {
     }
 }
 
-/// A handoff and where it stands.
+/// A handoff and its state.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HandoffView {
@@ -296,8 +296,8 @@ pub struct HandoffView {
     pub status: String,
     /// Why it ended badly, or why the last attempt failed; `HANDED_ON` where its receiver handed the task on.
     pub reason: Option<String>,
-    /// The handoff that stands in its place at last (a preferred agent, a supervisor, a person's decision), or, after a
-    /// wait for the end, by which its task came back; only on the handoff's own page.
+    /// The last handoff that replaced it (a preferred agent, a supervisor, a person's decision), or, after a wait for
+    /// the end, the one that brought its task back; only on the handoff's own page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub successor_id: Option<String>,
     /// Its place in a handoff to several receivers; or, on the page of such a handoff, all of it.
@@ -356,9 +356,9 @@ pub struct HandoffView {
     /// When the broker last heard of that holder, RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heard_at: Option<String>,
-    /// What it cost, cumulative.
+    /// Its cost, cumulative.
     pub cost_tracking: CostView,
-    /// What a rollback restores.
+    /// The checkpoint that a rollback restores.
     pub checkpoint: Option<CheckpointRefView>,
     /// The message against its receiver's context window; absent where a version before 0.3 committed it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -379,7 +379,7 @@ pub struct HandoffView {
     /// Its record; only on the handoff's own page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receipt: Option<ReceiptView>,
-    /// What the safety stage and the external classifier said of the message; only on the handoff's own page.
+    /// The facts of the safety stage and of the external classifier about the message; only on the handoff's own page.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<RecordSafety>)]
     pub safety: Option<SafetyFacts>,
@@ -389,7 +389,7 @@ pub struct HandoffView {
     pub message: Option<serde_json::Value>,
     /// Paths of related resources.
     pub links: Links,
-    /// What of the request does not hold in full.
+    /// The parts of the request that do not hold in full.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<WarningView>,
 }
@@ -447,7 +447,7 @@ impl From<&Handoff> for HandoffView {
             delivery_mode: handoff.mode.as_str().to_owned(),
             attempts: handoff.attempts,
             fencing_token: handoff.fencing_token,
-            deadline_at: handoff.deadline_at.map(handoffd_core::domain::ids::Micros::rfc3339),
+            deadline_at: handoff.deadline_at.map(handoffd_domain::ids::Micros::rfc3339),
             heartbeat_interval_ms: handoff.pulse.map(|pulse| pulse.interval_ms),
             heard_at: handoff.pulse.map(|pulse| pulse.heard_at.rfc3339()),
             cost_tracking: handoff.cost.into(),
@@ -457,8 +457,8 @@ impl From<&Handoff> for HandoffView {
             traceparent: handoff.traceparent.clone(),
             tracestate: handoff.tracestate.clone(),
             created_at: handoff.created_at.rfc3339(),
-            accepted_at: handoff.accepted_at.map(handoffd_core::domain::ids::Micros::rfc3339),
-            ended_at: handoff.ended_at.map(handoffd_core::domain::ids::Micros::rfc3339),
+            accepted_at: handoff.accepted_at.map(handoffd_domain::ids::Micros::rfc3339),
+            ended_at: handoff.ended_at.map(handoffd_domain::ids::Micros::rfc3339),
             receipt: None,
             safety: None,
             message: None,
@@ -468,7 +468,7 @@ impl From<&Handoff> for HandoffView {
     }
 }
 
-/// A task and where it stands.
+/// A task and its state.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskView {
@@ -508,7 +508,7 @@ pub struct TaskView {
     pub created_at: String,
     /// When it last changed, RFC 3339.
     pub updated_at: String,
-    /// What of the request does not hold in full.
+    /// The parts of the request that do not hold in full.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<WarningView>,
 }

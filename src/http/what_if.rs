@@ -1,5 +1,5 @@
-//! `/what-if`: what a candidate contract, payload schema or set of safety rules would say of what passed
-//! by, before it is switched on.
+//! `/what-if`: the decisions of a candidate contract, payload schema or set of safety rules on past
+//! messages, before it is switched on.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,15 +17,15 @@ use super::problem::{BadBody, Problem, wrong};
 use handoffd_broker::administration::candidates::{Candidate, SafetyCandidate};
 use handoffd_broker::config::{SafetyException, SafetyMode};
 use handoffd_broker::intake::what_if::{Changed, Judged, Outcome, Scope, Tally};
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::policy::Orders;
+use handoffd_domain::failure::Code;
+use handoffd_domain::policy::Orders;
 
 /// Messages judged: default and maximum.
 const MESSAGES: (i64, i64) = (500, 10_000);
 /// Seconds of a run: default and maximum.
 const SECONDS: (u64, u64) = (10, 60);
 
-/// What would be put.
+/// The candidate.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CandidateBody {
@@ -51,14 +51,14 @@ pub struct SchemaBody {
     schema: Value,
 }
 
-/// What is not said is as it is now.
+/// A missing member stays as it is now.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SafetyBody {
-    /// `enforce`, `observe` or `allow`: what becomes of a finding that no exception speaks of.
+    /// `enforce`, `observe` or `allow`: the action on a finding that no exception covers.
     #[schema(value_type = Option<String>)]
     mode: Option<SafetyMode>,
-    /// `mark`, `refuse` or `allow`: what becomes of an order inside data that nothing else speaks of.
+    /// `mark`, `refuse` or `allow`: the action on an order inside data that no exception covers.
     orders: Option<Orders>,
     /// Exceptions, as `[[safety.exceptions]]` has them; all of them.
     #[schema(value_type = Option<Vec<SafetyExceptionBody>>)]
@@ -73,7 +73,7 @@ pub struct SafetyBody {
 pub struct SafetyExceptionBody {
     /// `enforce`, `observe` or `allow`.
     pub mode: String,
-    /// What becomes of marked orders; none: `mode` = `allow` drops them.
+    /// The action on marked orders; none: `mode` = `allow` drops them.
     pub orders: Option<Orders>,
     /// The tenant for which the exception holds.
     pub tenant: Option<String>,
@@ -93,7 +93,7 @@ pub struct SafetyExceptionBody {
 #[derive(ToSchema)]
 pub struct SafetyRulesBody {}
 
-/// What would be said.
+/// The answer that the candidate would give.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct WhatIfView {
@@ -105,7 +105,7 @@ pub struct WhatIfView {
     pub changed: Vec<ChangedVerdict>,
 }
 
-/// What would be said of some messages, counted.
+/// The answers that the candidate would give to some messages, counted.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct WhatIfCounts {
@@ -159,7 +159,7 @@ pub struct ChangedVerdict {
     /// Its status.
     #[schema(value_type = open::HandoffStatus)]
     pub status: String,
-    /// What becomes of the verdict.
+    /// The change of the verdict.
     #[schema(value_type = open::WhatIfChange)]
     pub change: String,
     /// Under the present rules.
@@ -168,7 +168,7 @@ pub struct ChangedVerdict {
     pub after: VerdictView,
 }
 
-/// What the gate says of a message.
+/// The gate's verdict on a message.
 #[derive(ToSchema)]
 pub struct VerdictView {
     /// Whether the message passes the gate.
@@ -213,11 +213,11 @@ pub struct ObservedRule {
     pub pointer: String,
 }
 
-/// A question of what other rules would decide.
+/// The question: how other rules would decide.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WhatIfBody {
-    /// What would be put; at least one member.
+    /// The candidate; at least one member.
     candidate: CandidateBody,
     /// Judge so many of the newest handoffs, 0 to 10 000; 500 unless said.
     #[schema(minimum = 0, maximum = 10000)]

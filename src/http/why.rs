@@ -12,8 +12,8 @@ use super::problem::{Busy, Problem};
 use super::tasks::find;
 use super::withheld::hide_words;
 use handoffd_broker::why;
-use handoffd_core::domain::ids::TaskId;
-use handoffd_core::why::{Awaited, NextEvent, Remedy, Wait, WaitCause};
+use handoffd_domain::ids::TaskId;
+use handoffd_domain::why::{Awaited, NextEvent, Remedy, Wait, WaitCause};
 
 /// Who ends a wait.
 #[derive(Debug, Serialize, ToSchema)]

@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use super::auth::closed_to_metadata;
 use super::problem::Problem;
 use handoffd_broker::directory::Principal;
-use handoffd_core::domain::failure::{Code, Failure, Stage};
-use handoffd_core::domain::handoff::{is_in_own_words, is_reason_code};
+use handoffd_domain::failure::{Code, Failure, Stage};
+use handoffd_domain::handoff::{is_in_own_words, is_reason_code};
 
 /// Members that are shown with all that they name: ids, times, codes and figures of the broker.
 #[rustfmt::skip]

@@ -38,7 +38,7 @@ both! {
         let signature: [u8; 64] = URL_SAFE_NO_PAD.decode(part("signature")).unwrap().try_into().unwrap();
         ed25519_dalek::VerifyingKey::from_bytes(&public).unwrap()
             .verify_strict(format!("{}.{payload}", part("protected")).as_bytes(), &ed25519_dalek::Signature::from_bytes(&signature)).unwrap();
-        // What did not change is not sent again.
+        // An unchanged card is not sent again.
         for (name, value) in [("if-none-match", &tag), ("if-modified-since", &changed)] {
             let again = told(client.request(Method::GET, path).header(name, value.as_str()).send().await.unwrap()).await;
             assert_eq!((again.status, again.header("etag")), (304, tag.as_str()), "{name}");
@@ -77,9 +77,9 @@ both! {
         let card = shown.ok();
         assert_eq!((&card["supportedInterfaces"][1]["url"], &card["defaultInputModes"]), (&json!("https://hand.example/a2a/b"), &json!(["text/plain"])));
         assert_eq!(A2a::of(&nobody, "b").get("/.well-known/agent-card.json").await.ok(), card);
-        // A card is no key.
+        // A card is not a key.
         A2a::of(&nobody, "b").send(json!({ "message": text("m", "x") })).await.refused(401, "UNAUTHENTICATED");
-        // Another name for the broker is a page in somebody's browser.
+        // A request to the broker under another name comes from a page in a person's browser.
         let strange = client.request(Method::GET, "/tasks").header("origin", "https://evil.example").send().await.unwrap();
         told(strange).await.refused(403, "FORBIDDEN");
         let own = client.request(Method::GET, "/tasks").header("origin", "https://hand.example").send().await.unwrap();
@@ -198,7 +198,7 @@ both! {
         let task = client.task(task["id"].as_str().unwrap()).await;
         assert_eq!(task["artifacts"][0]["parts"][0]["text"], "7 EUR");
         client.send(json!({ "message": other })).await.refused(400, "UNSUPPORTED_OPERATION");
-        // The answer once more is the task as it stands.
+        // The same answer sent again returns the task's present state.
         let again = client.send(json!({ "message": answer("EUR") })).await.ok();
         assert_eq!(state(&again["task"]), "TASK_STATE_COMPLETED", "{again}");
     }
@@ -254,7 +254,7 @@ both! {
         warned(&task);
         let mut stream = client.stream(known("/message:stream", &body("m-3", false))).await;
         warned(&stream.next().await.unwrap().1["task"]);
-        // Without the extension there is no place for them.
+        // Without the extension the answer has no place for them.
         assert!(client.send(body("m-4", true)).await.ok()["task"].get("metadata").is_none());
     }
 
@@ -380,7 +380,7 @@ both! {
         plain(a.api.request(Method::GET, "/a2a/b/tasks")).await.refused(400, "VERSION_NOT_SUPPORTED");
         let asked = a.api.request(Method::GET, "/a2a/b/tasks?A2A-Version=1.0");
         plain(asked).await.ok();
-        // What an agent may not do.
+        // The calls that an agent may not make.
         let loner = broker.pull("c", &[]).await;
         A2a::of(&loner.api, "b").send(json!({ "message": text("m", "x") })).await.refused(403, "FORBIDDEN");
         A2a::of(&broker.admin, "b").send(json!({ "message": text("m", "x") })).await.refused(403, "FORBIDDEN");
@@ -440,7 +440,7 @@ both! {
             client.get(&format!("/tasks?{query}")).await.refused(400, "INVALID_PARAMS");
         }
         assert_eq!(client.get("/tasks?contextId=my-context").await.ok()["tasks"], json!([]));
-        // Dead letters are the client's tasks, without their text; of what was refused otherwise there is nothing.
+        // Dead letters are the client's tasks, without their text; messages refused otherwise do not appear.
         let failed = client.get("/tasks?status=TASK_STATE_FAILED").await.ok();
         assert!(failed["totalSize"] == 3 && !failed.to_string().contains("Ignore all"), "{failed}");
         assert_eq!(client.get("/tasks").await.ok()["totalSize"], 4);

@@ -14,7 +14,7 @@ pub struct A2a {
     pub agent: String,
 }
 
-/// What came back.
+/// The client's view of an answer.
 #[derive(Debug)]
 pub struct Told {
     pub status: u16,
@@ -157,7 +157,7 @@ pub fn state(task: &Value) -> &str {
     task["status"]["state"].as_str().unwrap_or_default()
 }
 
-/// What updates say, in short.
+/// Short names of the updates.
 pub fn short(updates: &[(Option<String>, Value)]) -> Vec<String> {
     let of = |update: &Value| {
         let (name, body) = update.as_object().unwrap().iter().next().unwrap();

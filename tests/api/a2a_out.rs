@@ -210,7 +210,7 @@ both! {
             let message = Message::initial(&a, &b);
             fake.with(|state| {
                 state.list_faults = vec![500, 429];
-                // The own task stands on the second page.
+                // The client's own task is on the second page.
                 let other = json!({ "id": "other", "contextId": message.task(), "status": status("WORKING"), "history": [] });
                 state.tasks.insert("other".to_owned(), other);
                 state.pages = true;

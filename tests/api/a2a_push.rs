@@ -7,6 +7,7 @@ use axum::body::Bytes;
 use axum::http::HeaderMap;
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use crate::a2a_client::{A2a, done, pair, state, text, told_of};
 use crate::harness::{until, within};
@@ -58,7 +59,7 @@ both! {
             assert_eq!(told_of(client.request(Method::DELETE, &format!("{path}/mine"))).await.ok(), json!({}));
         }
         client.get(&format!("{path}/mine")).await.refused(404, "TASK_NOT_FOUND");
-        // An id with a slash, percent-encoded in the path; and a path that is no text.
+        // An id with a slash, percent-encoded in the path; and a path that is not text.
         client.post(&path, &json!({ "id": "a/b", "url": hook.url })).await.ok();
         assert_eq!(client.get(&format!("{path}/a%2Fb")).await.ok()["id"], "a/b");
         assert_eq!(told_of(client.request(Method::DELETE, &format!("{path}/a%2Fb"))).await.ok(), json!({}));
@@ -147,6 +148,23 @@ both! {
         }
     }
 
+    async fn a_replaced_configuration_stops_after_its_present_event(broker: Broker) {
+        let (_a, b, client) = pair(broker).await;
+        let (first, second) = (Hook::slow().await, Hook::start().await);
+        let config = json!({ "id": "mine", "url": first.url });
+        let body = json!({ "message": text("m", "Add up"), "configuration": { "returnImmediately": true, "taskPushNotificationConfig": config } });
+        let task = client.send(body).await.ok()["task"].clone();
+        let path = format!("/tasks/{}/pushNotificationConfigs", task["id"].as_str().unwrap());
+        // The first hook has the first event and does not answer; further events wait behind it.
+        assert_eq!(first.states(1).await, ["TASK_STATE_SUBMITTED"]);
+        done(&b, json!({ "sum": 7 })).await;
+        client.post(&path, &json!({ "id": "mine", "url": second.url })).await.ok();
+        first.answers.add_permits(10);
+        let states = second.states(3).await;
+        assert_eq!(states, ["TASK_STATE_SUBMITTED", "TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]);
+        assert_eq!(first.states(1).await, ["TASK_STATE_SUBMITTED"]);
+    }
+
     async fn a_configuration_without_room_is_refused_before_the_commit(broker: Broker) {
         let (a, b, client) = pair(broker).await;
         let hook = Hook::start().await;
@@ -174,24 +192,38 @@ both! {
     }
 }
 
-/// An endpoint for push notifications: it knows nobody's signature.
+/// An endpoint for push notifications: it knows no signature.
 struct Hook {
     url: String,
     all: Arc<Mutex<Vec<(HeaderMap, Value)>>>,
+    /// Each answer takes one.
+    answers: Arc<Semaphore>,
 }
 
 impl Hook {
+    /// Answers at once.
     async fn start() -> Self {
+        Self::with(Semaphore::MAX_PERMITS).await
+    }
+
+    /// Answers when the case lets it.
+    async fn slow() -> Self {
+        Self::with(0).await
+    }
+
+    async fn with(answers: usize) -> Self {
+        let answers = Arc::new(Semaphore::new(answers));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/push", listener.local_addr().unwrap());
         let all: Arc<Mutex<Vec<(HeaderMap, Value)>>> = Arc::default();
-        let kept = Arc::clone(&all);
+        let (to_all, may_answer) = (Arc::clone(&all), Arc::clone(&answers));
         let app = Router::new().fallback(move |headers: HeaderMap, body: Bytes| {
-            kept.lock().unwrap().push((headers, serde_json::from_slice(&body).unwrap()));
-            async {}
+            to_all.lock().unwrap().push((headers, serde_json::from_slice(&body).unwrap()));
+            let may_answer = Arc::clone(&may_answer);
+            async move { may_answer.acquire_owned().await.unwrap().forget() }
         });
         tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
-        Self { url, all }
+        Self { url, all, answers }
     }
 
     /// The first so many states that it was told of.

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Agent, Broker, until};
 
-/// What the agent does with a message.
+/// The agent's behaviour on a message.
 #[derive(Debug, Clone)]
 pub enum Manner {
     /// Makes a task in this state.
@@ -39,7 +39,7 @@ pub struct FakeState {
     pub gets: usize,
     pub authorizations: Vec<String>,
     pub versions: Vec<String>,
-    /// What a get answers in place of the task.
+    /// The answer to a get in place of the task.
     pub lies: Option<Value>,
     /// Statuses of the next answers to a list.
     pub list_faults: Vec<u16>,
@@ -49,7 +49,7 @@ pub struct FakeState {
     pub forgets: bool,
     /// A cancellation is taken, and nothing comes of it.
     pub goes_on: bool,
-    /// What `/keys` answers, and with which credentials it was asked.
+    /// The answer of `/keys`, and the credentials of the requests for it.
     pub keys: Option<Value>,
     pub keys_asked: Vec<String>,
 }

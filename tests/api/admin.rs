@@ -165,7 +165,7 @@ both! {
         run(broker, "agents list --key secret").await.ends(2, "unexpected argument");
 
         run(broker, "agents list --url ftp://x").await.ends(2, "is not a URL of a broker");
-        // Nobody listens there: the port was free a moment ago.
+        // No server listens there: the port was free a moment ago.
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         run(broker, &format!("agents list --url http://{free}")).await.ends(3, "cannot be reached");
         run(broker, &format!("agents list --url {}/nothing", broker.admin.base)).await.ends(1, "404 NOT_FOUND");
@@ -384,7 +384,7 @@ both! {
     }
 }
 
-/// What the command writes to a terminal of its own.
+/// The output of the command on a terminal of its own.
 async fn on_a_terminal(broker: &Broker, no_color: &str, words: &str) -> String {
     let command = format!("stty cols 100; '{}' {words}", env!("CARGO_BIN_EXE_handoffd"));
     let mut script = tokio::process::Command::new("script");
@@ -395,8 +395,8 @@ async fn on_a_terminal(broker: &Broker, no_color: &str, words: &str) -> String {
     String::from_utf8(done.stdout).unwrap()
 }
 
-/// More than a page: every row, once. One that serves pages stands in for the API, for a broker takes long
-/// to fill so far.
+/// More than a page: every row, once. A server of pages replaces the API, because a broker takes long to
+/// fill so far.
 #[tokio::test]
 async fn every_page_is_followed_to_the_end() {
     use axum::extract::Query;

@@ -36,7 +36,7 @@ both! {
             }
         }
         let mut without = made.clone();
-        // What a change warns of is no part of the agent.
+        // The warnings about a change are not part of the agent.
         for name in SECRETS.iter().copied().chain(["warnings"]) {
             without.as_object_mut().unwrap().remove(name);
         }
@@ -131,7 +131,7 @@ both! {
         let now = broker.admin.patch("/agents/a", &json!({ "delivery": { "maxInFlight": 4 } })).await.expect(200).body;
         wanted["maxInFlight"] = json!(4);
         assert_eq!(now["delivery"], wanted);
-        // What the new way has no use for does not go with it.
+        // Settings that the new mode does not use are dropped.
         let pulled = json!({ "delivery": { "mode": "pull" } });
         let now = broker.admin.patch("/agents/a", &pulled).await.expect(200).body["delivery"].clone();
         assert_eq!((&now["timeoutMs"], &now["maxInFlight"]), (&json!(500), &json!(4)), "{now}");

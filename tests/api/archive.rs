@@ -163,7 +163,7 @@ both! {
         archive(broker, &[]).await;
         let old = segments(&broker.archive());
         assert!(old.len() == 1 && holds(&old[0], "Jana Novak") && holds(&old[0], "Omar Said"));
-        // What a killed run left: no row says what is in it.
+        // A killed run left a segment: no row says what is in it.
         let orphan = old[0].with_file_name("00000000000000000000-00000000000000000001-aa.seg");
         std::fs::copy(&old[0], &orphan).unwrap();
 
@@ -212,7 +212,7 @@ both! {
 
     async fn what_somebody_waits_for_stays_hot(broker: Broker) {
         let (a, b) = broker.pull_pair().await;
-        // What administrators did is nobody's to wait for.
+        // No agent waits for an administrator's actions.
         archive(broker, &[]).await;
         let asked = Message::review("a", "b");
         a.submit(&asked).await.expect(202);
@@ -251,7 +251,7 @@ both! {
         let id = entry["contentId"].as_str().unwrap();
         let sql = format!("UPDATE contents SET salt = NULL, bytes = NULL WHERE content_id = '{id}'");
         assert_eq!(past_the_broker(broker, &sql).await, 1);
-        // A manifest that is lost keeps nobody from being forgotten.
+        // A lost manifest does not keep a person's data from being erased.
         std::fs::remove_file(old.with_extension("json")).unwrap();
         assert_eq!(archive(broker, &[]).await["forgotten"], 1);
         let new = segments(&broker.archive());
@@ -276,7 +276,7 @@ both! {
 both! {
     with [("HANDOFFD_RETENTION__HOT_DAYS", "0"), ("HANDOFFD_RETENTION__ARCHIVE_INTERVAL_S", "1")]
     async fn an_archive_that_cannot_be_written_loses_nothing_and_is_tried_again(broker: Broker) {
-        // Where the folder should be is a file: not even root writes below it.
+        // The path of the folder is a file: not even root writes below it.
         let _ = std::fs::remove_dir_all(broker.archive());
         std::fs::write(broker.archive(), b"in the way").unwrap();
         let (_, _, first, _) = task(broker).await;

@@ -1,6 +1,6 @@
 //! All that waits in a tenant: `GET /attention` and `handoffd attention list`.
 
-use handoffd::domain::ids::Micros;
+use handoffd_domain::ids::Micros;
 use serde_json::{Value, json};
 
 use crate::harness::{Broker, command, until};

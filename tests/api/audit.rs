@@ -4,9 +4,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use futures_util::StreamExt;
 use futures_util::stream::iter;
-use handoffd::evidence::merkle::{Frontier, Hash, verify_consistency, verify_inclusion};
-use handoffd::evidence::note::{Note, PublicKey, Signer, TreeHead};
-use handoffd::evidence::record::record_hash;
+use handoffd_evidence::merkle::{Frontier, Hash, verify_consistency, verify_inclusion};
+use handoffd_evidence::note::{Note, PublicKey, Signer, TreeHead};
+use handoffd_evidence::record::record_hash;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ async fn recomputed(caller: &Caller) -> (Vec<Hash>, Frontier) {
         let page = caller.get(&format!("/audit/records?limit=100&from={first}")).await.expect(200);
         for item in page.body["records"].as_array().unwrap() {
             assert_eq!(item["leafIndex"], hashes.len());
-            let bytes = handoffd::domain::canonical::to_vec(&item["record"]);
+            let bytes = handoffd_domain::canonical::to_vec(&item["record"]);
             assert!(page.text.contains(std::str::from_utf8(&bytes).unwrap()), "served as hashed");
             let leaf = record_hash(&bytes);
             assert_eq!(item["recordHash"], format!("sha256:{}", hex::encode(leaf)));
@@ -336,7 +336,7 @@ mod stranger {
     }
 }
 
-/// What a stranger has to know: the prefix and the key.
+/// The facts that a stranger has to know: the prefix and the key.
 async fn known(broker: &Broker) -> (String, String) {
     let log = broker.admin.get("/audit/tree-head").await.expect(200).body;
     let keys = broker.admin.get("/audit/keys").await.expect(200).body;
@@ -371,7 +371,7 @@ both! {
         let other = "7a000000-0000-4000-8000-000000000001";
         let row = format!("handoff_id = '{}'", second.id());
         for (column, value, named) in [
-            ("status", "'ACCEPTED'".to_owned(), "stands as ACCEPTED"),
+            ("status", "'ACCEPTED'".to_owned(), "has the status ACCEPTED"),
             ("source", "'a'".to_owned(), "/fromAgent/agentId a, its record says b"),
             ("source_version", "'9.9.9'".to_owned(), "/fromAgent/agentVersion"),
             ("source_execution", format!("'{other}'"), "/fromAgent/executionId"),
@@ -385,7 +385,7 @@ both! {
             ("prompt_tokens", "prompt_tokens + 1".to_owned(), "/costAtHandoff/tokenSpent/prompt"),
             ("completion_tokens", "completion_tokens + 1".to_owned(), "/costAtHandoff/tokenSpent/completion"),
             ("created_at", "created_at + 1".to_owned(), "by its first record"),
-            ("task_id", format!("'{other}'"), "stands under task"),
+            ("task_id", format!("'{other}'"), "names task"),
         ] {
             past_the_broker(broker, "CREATE TABLE kept AS SELECT * FROM handoffs").await;
             let sql = format!("UPDATE handoffs SET {column} = {value} WHERE {row}");

@@ -110,7 +110,7 @@ both! {
         assert!(branches.iter().all(|id| own(id)["parentHandoffId"].is_null()), "{cost}");
         assert!((cost["sums"]["spentUSD"].as_f64().unwrap() - 0.375).abs() < 1e-9, "{cost}");
         let trace = broker.trace(&message).await;
-        let page = handoffd::report::html(&trace, &[], &handoffd::report::ReportFacts::default());
+        let page = handoffd_evidence::report::html(&trace, &[], &handoffd_evidence::report::ReportFacts::default());
         for place in 1..=2 {
             let told = format!("Receiver {place} of 2 of the same message, all of them needed");
             assert!(page.contains(&told), "{told}");

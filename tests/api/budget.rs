@@ -1,4 +1,4 @@
-//! What a task may spend: reserves of siblings, what goes back, who spent it.
+//! The budget of a task: reserves of siblings, amounts that go back, spending by agent.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ async fn cost(broker: &Broker, message: &Message) -> Value {
     broker.admin.get(&format!("{}/cost", message.task_path())).await.expect(200).body
 }
 
-/// What a task shows: spent, and left.
+/// The figures of a task: spent, and left.
 async fn shown(broker: &Broker, message: &Message) -> (f64, f64) {
     let task = broker.task(message).await;
     let figure = |name: &str| task[name].as_f64().unwrap();

@@ -6,8 +6,8 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Output};
 
-use handoffd::bundle::{BundleReport, VerifyOptions, verify};
-use handoffd::evidence::note::{Note, PublicKey, Signer, TreeHead};
+use handoffd_evidence::bundle::{BundleReport, VerifyOptions, verify};
+use handoffd_evidence::note::{Note, PublicKey, Signer, TreeHead};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use zip::write::SimpleFileOptions;
@@ -660,7 +660,7 @@ both! {
         reseal(&mut old);
         let report = judge(&old, &VerifyOptions::default());
         assert_eq!((report.first_fault, report.pages_compared, report.records), (None, false, 2));
-        // What is of the new form is not taken for the old one.
+        // A member of the new form is not taken for the old one.
         let mut mixed = files.clone();
         replace(&mut mixed, "manifest.json", "handoffd-bundle/4", "handoffd-bundle/2");
         reseal(&mut mixed);
@@ -729,6 +729,6 @@ both! {
         assert!(text.starts_with("ok: ") && text.contains("not who signed it"), "{text}");
         std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
         let said = broker.command(&["verify", file]).await;
-        assert_eq!(said.status.code(), Some(3), "half a zip is no bundle");
+        assert_eq!(said.status.code(), Some(3), "half a zip is not a bundle");
     }
 }

@@ -9,7 +9,7 @@ async fn set(broker: &Broker, path: &str, usd: &str) -> Value {
     broker.admin.put(&format!("/caps/{path}"), &json!({ "usd": usd })).await.expect(200).body
 }
 
-/// What is spent, reserved and left of a cap.
+/// The spent, reserved and remaining amounts of a cap.
 async fn used(broker: &Broker, place: usize) -> [String; 3] {
     let caps = broker.admin.get("/caps").await.expect(200).body;
     ["spentUSD", "reservedUSD", "leftUSD"].map(|name| {
@@ -55,7 +55,7 @@ both! {
         assert!((86_300..=87_841).contains(&wait), "the dollar leaves after a day, and a step at most: {wait}");
         assert_eq!(used(broker, 0).await, ["1.00", "6.00", "3.00"], "what is refused does not count");
 
-        // What was not spent comes back; what was stays spent.
+        // The unspent part comes back; the spent part stays spent.
         let token = claimed(&b, &first).await;
         let done = json!({ "costTracking": { "costSpentSoFarUSD": 3.0 } });
         b.say(&first, "complete", token, done).await.expect(200);
@@ -126,7 +126,7 @@ both! {
         assert_eq!(said["failures"], refused.body["failures"], "{said}");
         assert!(said.to_string().contains("agent b is 6.50 USD in PT1H"), "{said}");
 
-        // Of a task that is under way: paid out of what its sender was handed it adds nothing.
+        // A handoff on an open task is paid out of its sender's share, so it adds nothing.
         let token = claimed(&b, &first).await;
         broker.admin.put("/agents/b/handoff-targets", &json!({ "handoffTargets": ["a"] })).await.expect(200);
         let back = first.next("b", "a").cost(2.0, 5.0);

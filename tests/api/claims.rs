@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use handoffd::clock::{Clock, SystemClock};
-use handoffd::domain::ids::Micros;
 use handoffd::vault::Vault;
 use handoffd_broker::claim_check::ClaimLinks;
+use handoffd_domain::ids::Micros;
 use serde_json::json;
 
 use crate::harness::{Broker, Kind, run};

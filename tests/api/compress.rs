@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::Response;
 use axum::routing::post;
-use handoffd::gate::schema::Schemas;
+use handoffd_gate::schema::Schemas;
 use serde_json::{Value, json};
 
 use crate::harness::{Agent, Broker, Kind, run};
@@ -211,7 +211,7 @@ both! {
     }
 }
 
-/// What the stand-in for a model does with a request.
+/// The stand-in model's behaviour on a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mood {
     Answers,
@@ -302,7 +302,7 @@ async fn with_a_model(kind: Kind) {
             assert_eq!(asked.lock().unwrap().len(), before, "the answer waits for no model");
             let claimed = b.claim(1).await[0].clone();
             let got = claimed["message"].clone();
-            // A claim that nobody answers comes again.
+            // A claim without an answer comes again.
             let token = claimed["fencingToken"].as_i64().unwrap();
             b.say(&message, "accept", token, json!({})).await.expect(200);
             let facts = compressed(broker, &message).await["compression"].clone();
@@ -331,7 +331,7 @@ async fn with_a_model(kind: Kind) {
                 assert!(facts["factsAppended"].as_u64().unwrap() > 0, "{facts}");
             }
         }
-        // A twentieth of what the sender has spent does not pay for the call: it is not made.
+        // A twentieth of the sender's spending does not pay for the call: it is not made.
         let before = asked.lock().unwrap().len();
         let message = long("a", "b", 10_000).cost(0.000_1, 1.0);
         a.submit(&message).await.expect(202);

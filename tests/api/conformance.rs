@@ -68,7 +68,7 @@ both! {
         let (code, of_file, _) = conformance(broker, &[log]).await;
         assert_eq!((code, &of_file["report"]), (Some(1), &of_database["report"]));
 
-        // Files stand for what should be, in place of what is registered.
+        // Files with the expected state replace the registered one.
         let file = folder.path().join("contract.json");
         let mut other = contract("2.0.0", &json!([]));
         other["target"] = json!("c");

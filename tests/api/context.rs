@@ -1,6 +1,6 @@
 //! A message against its receiver's context window: measured, flagged, refused, shown hop by hop.
 
-use handoffd::report::{ReportFacts, html};
+use handoffd_evidence::report::{ReportFacts, html};
 use serde_json::{Value, json};
 
 use crate::harness::Agent;

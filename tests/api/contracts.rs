@@ -1,6 +1,6 @@
 //! Contracts from outside: put, read, linted, and held against every message of their edge.
 
-use handoffd::contract::BUILTIN_TOOLS;
+use handoffd_gate::contract::BUILTIN_TOOLS;
 use serde_json::{Value, json};
 
 use crate::harness::{Agent, Answer, Broker, Caller, until, within};
@@ -11,7 +11,7 @@ const EXAMPLE: &str = include_str!("../contracts/triage-to-refunds.yaml");
 
 /// The worked example, with a payload schema that takes everything.
 fn example() -> Value {
-    let document = handoffd::contract::document::Document::parse(EXAMPLE).unwrap();
+    let document = handoffd_gate::contract::document::Document::parse(EXAMPLE).unwrap();
     let mut contract = document.value().clone();
     contract["schemas"] = json!({ "schemas/refund-handoff@1.2.0.json": { "type": "object" } });
     contract
@@ -51,7 +51,7 @@ fn order(number: &str) -> Message {
     message().set("/provenance", json!({ "order_id": number, "message_ids": ["m-1"] }))
 }
 
-/// The agent finds a handoff that stands in for the failed one in its inbox, and takes the task.
+/// The agent finds a handoff that replaces the failed one in its inbox, and takes the task.
 async fn takes_over(broker: &Broker, agent: &Agent, failed: &Message, how: &str) {
     let item = until("a handoff in its place", async || {
         let mut items = agent.claim(1).await;
@@ -238,7 +238,7 @@ both! {
         let answer = triage.submit(&mended).await.expect(202);
         assert_eq!(answer.body["handoffId"], mended["handoffId"]);
         assert_eq!(answer.header("idempotency-replayed"), "");
-        // It is open, then accepted, then completed: the value is used, and the answer tells how it stands.
+        // It is open, then accepted, then completed: the value is used, and the answer tells its state.
         for (verb, status) in [("", "PENDING"), ("accept", "ACCEPTED"), ("complete", "COMPLETED")] {
             if verb == "accept" {
                 refund.claim_one().await;
@@ -355,7 +355,7 @@ both! {
         let token = refund.claim_one().await;
         refund.say(&rejected, "reject", token, json!({ "reason": "OUT_OF_SCOPE" })).await.expect(200);
         takes_over(broker, &lead, &rejected, "REJECTED").await;
-        // Accepted by nobody within the contract's time after it was received: the named agent.
+        // No agent accepts within the contract's time after receipt: the named agent takes over.
         let receiver = broker.saying(vec![bare(202)]).await;
         let hook = json!({ "delivery": { "mode": "webhook", "url": receiver.url } });
         let moved = broker.admin.patch("/agents/refund-agent", &hook).await.expect(200);
@@ -383,7 +383,7 @@ both! {
         let rows = broker.admin.get("/escalations").await.expect(200).body;
         assert_eq!((&rows["items"][0]["channel"], &rows["items"][0]["reason"]),
             (&json!("refund-desk"), &json!("OUT_OF_SCOPE")), "{rows}");
-        // Nobody decides in time: the identity that the contract names goes on.
+        // No decision comes in time: the identity that the contract names goes on.
         takes_over(broker, &resumes, &message, "REJECTED").await;
         let kinds = broker.kinds(&message).await;
         assert!(kinds.iter().any(|kind| kind == "ESCALATED"), "{kinds:?}");

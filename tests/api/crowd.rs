@@ -8,7 +8,7 @@ use crate::message::Message;
 
 const COPIES: usize = 100;
 
-/// What of an answer must be the same for everyone.
+/// The parts of an answer that must be the same for everyone.
 fn told(body: &Value) -> (String, String, String) {
     let text = |pointer: &str| body.pointer(pointer).map(Value::to_string).unwrap_or_default();
     (text("/handoffId"), text("/status"), text("/receipt/leafIndex"))

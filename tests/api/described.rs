@@ -79,7 +79,7 @@ impl Document {
 
     fn holds(&self, of: &Operation, status: u16, media: &str, text: &str) -> Result<(), String> {
         let told = of.answers.get(&status.to_string());
-        // What is not told of may only be a refusal.
+        // A status that the document does not describe may only be a refusal.
         let told = told.or_else(|| of.answers.get("default").filter(|_| status >= 400));
         let told = told.ok_or("no such status")?;
         if text.is_empty() && told.is_empty() {

@@ -1,5 +1,5 @@
-//! One table for all doors: what the front door refuses, each door refuses with the same code, and with a dead letter where the
-//! front door makes one (docs/doors/README.md). What is a door's own stands in its own file.
+//! One table for all doors: each door refuses with the same code as the front door, and with a dead letter if the front door
+//! makes one (docs/doors/README.md). Each door's own rules are in its own file.
 
 use handoffd::clock::random_id;
 use reqwest::Method;
@@ -25,14 +25,14 @@ enum Door {
 const DOORS: [Door; 7] =
     [Door::Front, Door::Mcp, Door::A2a, Door::A2aRpc, Door::Sw4rm, Door::Jazz, Door::JazzTool];
 
-/// What is asked of a door.
+/// A request to a door.
 #[derive(Debug, Clone)]
 struct Ask<'a> {
     from: &'a str,
     to: &'a str,
     /// The sender's words on the task.
     text: Value,
-    /// What the sender's state says.
+    /// The note in the sender's state.
     note: Value,
 }
 
@@ -198,7 +198,7 @@ both! {
                 let before = dead_letters(broker).await;
                 let found = door.asked(caller, ask).await;
                 let expected = match (door, *what) {
-                    // SW4RM answers with its own words and 200; the tool has nobody whom its allowlist reaches.
+                    // SW4RM answers with its own words and 200; the tool has no agent that its allowlist reaches.
                     (Door::Sw4rm, "a receiver that is busy") | (Door::JazzTool, "a receiver beyond the allowlist") => "ok",
                     _ => *code,
                 };
@@ -280,7 +280,7 @@ both! {
                 assert_eq!(told["result"]["structuredContent"]["code"], "NOT_FOUND", "{told}");
             }
         }
-        // An id that a neighbour of the tenant uses is no way into its handoff, at any door.
+        // A neighbour of the tenant that uses the same id does not reach its handoff, at any door.
         for (door, body) in [
             (Door::Front, message.clone().set("/fromAgent/agentId", json!("c")).0),
             (Door::Jazz, { let mut body = Door::Jazz.body(&Ask { from: "c", ..Ask::default() }); body["id"] = json!(id); body }),
@@ -317,6 +317,6 @@ both! {
             assert_eq!(code, "INVALID_PARAMS", "{url}");
         }
         let handoffs = broker.admin.get("/handoffs").await.expect(200).body["items"].as_array().unwrap().len();
-        assert_eq!(handoffs, 1, "a message whose configuration is refused is no handoff");
+        assert_eq!(handoffs, 1, "a message whose configuration is refused makes no handoff");
     }
 }

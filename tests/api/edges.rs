@@ -43,7 +43,7 @@ fn with_ticket(message: Message) -> Message {
     message.set("/currentState", json!({ "ticket": "t-1" }))
 }
 
-/// The receiver says no, and what stands in for the handoff is the task's next.
+/// The receiver refuses, and the handoff that replaces this one is the task's next.
 async fn rejected(broker: &Broker, b: &Agent, message: &Message) -> Value {
     let token = b.claim_one().await;
     b.say(message, "reject", token, json!({ "reason": "NO" })).await.expect(200);
@@ -110,7 +110,7 @@ both! {
         let answer = refused(&a, &preferring("d")).await;
         assert_eq!(answer.pointers(), ["/preferredAgents/0"]);
         assert!(answer.text.contains("human_in_the_loop"), "{}", answer.text);
-        // Who stands in for a busy receiver at once is named by its place, too.
+        // An agent that replaces a busy receiver at once is named by its place, too.
         broker.admin.patch("/agents/b", &json!({ "state": "PAUSED" })).await.expect(200);
         let sent = preferring("c");
         assert_eq!(a.submit(&sent).await.refused(422, "CONTRACT_VIOLATION").pointers().len(), 1);
@@ -180,7 +180,7 @@ both! {
         let sent = to_type().set("/schemaVersion", json!("2.2")).set("/receiverList", list);
         let answer = a.submit(&sent).await.expect(202).body;
         assert_eq!(answer["group"]["branches"][0]["agentId"], "old", "{answer}");
-        // Where the contract takes none, the best is refused.
+        // If the contract takes none, the best is refused.
         let none = json!({ "/version": "2.0.0", "/acceptance_criteria/domain_match": "target.domains contains 'law'" });
         put(broker, "clerk", &none).await;
         let answer = a.submit(&to_type()).await.refused(422, "CONTRACT_VIOLATION");

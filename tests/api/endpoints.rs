@@ -12,7 +12,7 @@ const MANY: (&str, &str) = ("HANDOFFD_DELIVERY__MAX_ATTEMPTS", "50");
 const BASE: (&str, &str) = ("HANDOFFD_DELIVERY__RETRY_BASE_MS", "5");
 const CAP: (&str, &str) = ("HANDOFFD_DELIVERY__RETRY_CAP_MS", "10");
 
-/// What operators were told of endpoints, once there is so much.
+/// The alerts about endpoints that operators got, once there are so many.
 async fn alerts(admin: &Caller, count: usize) -> Vec<Value> {
     until("the alerts", async || {
         let path = "/events?types=agent.endpoint_failing,agent.endpoint_disabled";

@@ -1,6 +1,6 @@
 //! `/data-subjects` and `/legal-holds`: access, erasure, holds.
 
-use handoffd::evidence::commitment::{CommitmentSubject, commit, hash_text};
+use handoffd_evidence::commitment::{CommitmentSubject, commit, hash_text};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -74,7 +74,7 @@ both! {
         assert_eq!(repeated.header("idempotency-replayed"), "true");
         assert_eq!(repeated.body, done);
 
-        // A replay of what was erased is known by its id alone.
+        // A replay of an erased handoff is recognised by its id alone.
         let replayed = a.submit(&messages[0]).await.expect(202);
         assert_eq!(replayed.header("idempotency-replayed"), "true");
         let verified = broker.command(&["verify"]).await;
@@ -146,7 +146,7 @@ both! {
         let token = c.claim_one().await;
         c.say(&later, "complete", token, json!({ "result": { "text": "Jana gets it" } })).await.expect(200);
         c.api.post(&format!("{}/complete", later.task_path()), &json!({ "output": { "to": "Jana" } })).await.expect(200);
-        // First the narrow one, as somebody does who learns later that agents wrote about her.
+        // First the narrow erasure, as by a person who learns later that agents wrote about her.
         erase(&broker.admin, "/data-subjects/jana", json!({})).await.expect(200);
         assert!(broker.trace(&message).await.to_string().contains("Jana"));
         let done = erase(&broker.admin, "/data-subjects/jana?scope=messages", json!({})).await.expect(200).body;

@@ -36,7 +36,7 @@ async fn types(receiver: &Receiver, count: usize) -> Vec<String> {
     types
 }
 
-/// What came fits the schema that is served for it.
+/// An event fits the schema that is served for it.
 async fn fits(api: &Caller, event: &Value) {
     let kind = event["type"].as_str().unwrap();
     let schema = api.get(&format!("/schemas/events/{kind}")).await.expect(200).body;
@@ -448,7 +448,7 @@ both! {
         for one in [changed, created] {
             let warned = &one["warnings"][0];
             assert_eq!((&warned["code"], &warned["pointer"]), (&json!("UNKNOWN_AGENT"), &json!("/filter/agentId")));
-            assert_eq!(one["filter"]["agentId"], "aa", "it stands");
+            assert_eq!(one["filter"]["agentId"], "aa", "it is kept");
         }
     }
 

@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use handoffd::bundle::{LogReport, VerifyOptions, verify_log};
-use handoffd::evidence::note::{Note, PublicKey, Signer, TreeHead};
+use handoffd_evidence::bundle::{LogReport, VerifyOptions, verify_log};
+use handoffd_evidence::note::{Note, PublicKey, Signer, TreeHead};
 use reqwest::Method;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -70,7 +70,7 @@ fn judge(lines: &[String], options: &VerifyOptions) -> LogReport {
     judge_bytes(format!("{}\n", lines.join("\n")).as_bytes(), options)
 }
 
-/// What is named, and where.
+/// The fault that is named, and its place.
 fn named(lines: &[String]) -> Option<(Option<i64>, &'static str)> {
     judge(lines, &VerifyOptions::default()).first_fault.map(|fault| (fault.leaf_index, fault.fault))
 }
@@ -78,7 +78,7 @@ fn named(lines: &[String]) -> Option<(Option<i64>, &'static str)> {
 /// The record of a line, replaced in its bytes; its hash is made to fit where `hashed` says so.
 fn rewrite(line: &str, from: &str, to: &str, hashed: bool) -> String {
     let value = parsed(line);
-    // As it stands in the line: canonical, so that serialising sorted members gives it back.
+    // The record as it is in the line: canonical, so that serialising sorted members gives it back.
     let old = value["record"].to_string();
     assert!(line.contains(&old) && old.contains(from), "{from} in {old}");
     let new = old.replacen(from, to, 1);
@@ -273,7 +273,7 @@ fn tampered(lines: &[String]) {
         let at = tamper(&mut lines);
         assert_eq!(named(&lines), Some((at, *name)), "{what}");
     }
-    // A segment that is lost is no erasure.
+    // A lost segment is not an erasure.
     let mut lost = lines.to_vec();
     let at = with(&lost, "content");
     let missing = json!({ "state": "cold-missing" });
@@ -370,7 +370,7 @@ both! {
         let key = PublicKey::parse(&key).unwrap();
         resigned(&lines, &key);
 
-        // Cut back to where another tree head was signed: whoever kept a later one knows.
+        // Cut back to an earlier signed tree head: a reader who kept a later one knows.
         let (note, head) = {
             let note = Note::parse(&early).unwrap();
             let head = TreeHead::parse(&note.text).unwrap();
@@ -404,13 +404,13 @@ both! {
         let report = judge(&lines, &VerifyOptions::default());
         assert_eq!((report.first_fault, report.erased), (None, 4));
 
-        // A list of what was erased that is gone itself explains nothing.
+        // If the list of erased data is gone itself, it explains nothing.
         let list = lines.iter().position(|line| parsed(line)["record"]["kind"] == "ERASED").unwrap();
         let mut hidden = lines.clone();
         hidden[list] = changed(&hidden[list], |line| line["content"] = json!({ "state": "erased" }));
         assert_eq!(named(&hidden).unwrap().1, "content-gone");
 
-        // An archive that is away is no verdict, and nothing half is left.
+        // An archive that is away gives no verdict, and no partial file is left.
         std::fs::rename(broker.archive(), folder.path().join("away")).unwrap();
         std::fs::write(broker.archive(), "not a folder").unwrap();
         let half = folder.path().join("half");

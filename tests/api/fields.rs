@@ -194,7 +194,7 @@ both! {
         let (a, _) = broker.pull_pair().await;
         let began = tokio::time::Instant::now();
         a.api.submit_with(&Message::initial("a", "b"), &[("Prefer", "foo=\"a, wait=30\"")]).await.expect(202);
-        assert!(began.elapsed().as_secs() < 20, "a quoted word is no preference");
+        assert!(began.elapsed().as_secs() < 20, "a quoted word is not a preference");
         a.api.submit_with(&Message::initial("a", "b"), &[("Prefer", "wait")]).await.refused(400, "INVALID_REQUEST");
         let rotate = json!({ "overlapSeconds": 31_536_001 });
         let said = broker.admin.post("/agents/a/secrets/signing/rotate", &rotate).await.refused(422, "SCHEMA_INVALID");

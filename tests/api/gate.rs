@@ -1,6 +1,7 @@
 //! The gate from outside: the seed's own tests over HTTP, all failures at once, the primary reason.
 
 use handoffd::clock::random_id;
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::harness::{Answer, Broker, until};
@@ -119,7 +120,7 @@ both! {
         }
         let found = broker.admin.get(&message.path()).await.expect(200).body;
         assert_eq!(found["status"], "DEAD_LETTERED");
-        // What is delivered afterwards is another handoff.
+        // A handoff delivered afterwards is another one.
         let next = message.next("a", "b");
         a.submit_and_wait(&next).await.expect(200);
         let got: Vec<String> = receiver.all().iter().map(crate::receiver::Delivery::handoff).collect();
@@ -362,7 +363,18 @@ both! {
         let (a, _) = broker.pull_pair().await;
         let message = Message::review("a", "b");
         let twice = [("idempotency-key", "one"), ("idempotency-key", "two")];
-        a.api.submit_with(&message, &twice).await.refused(400, "INVALID_REQUEST");
+        // The operations that keep no key, too: a client that sends two has a fault that it should learn of.
+        let described = broker.admin.get("/openapi.json").await.expect(200).body;
+        let paths = described["paths"].as_object().unwrap();
+        let posts: Vec<_> = paths.iter().filter(|(_, item)| !item["post"].is_null()).map(|(path, _)| path).collect();
+        assert!(posts.len() > 30 && posts.iter().any(|path| *path == "/handoffs/validate"), "{posts:?}");
+        for path in posts {
+            let path: String = path.split('/').skip(1).map(|part| {
+                if part.starts_with('{') { "/1".to_owned() } else { format!("/{part}") }
+            }).collect();
+            let answer = broker.admin.send(Method::POST, &path, &twice, &message.0).await;
+            assert!(answer.status == 400 && answer.text.contains("one Idempotency-Key"), "{path}: {}", answer.text);
+        }
         a.api.submit_with(&message, &twice[..1]).await.expect(202);
     }
 
@@ -472,7 +484,7 @@ both! {
         }
         let able = Message::review("a", "w1").set("/capabilitiesRequired", json!(["sums", "art"]));
         a.submit(&able).await.refused(422, "NO_CAPABLE_AGENT");
-        // What a broker changes counts at once.
+        // A broker's change counts at once.
         broker.admin.patch("/agents/w4", &json!({ "state": "RUNNABLE" })).await.expect(200);
         assert_eq!(routed(json!({ "agentType": "worker" })).await, "w4");
     }

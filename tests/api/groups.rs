@@ -1,6 +1,6 @@
 //! Ruling A114: one message to several receivers (specification §10.4).
 
-use handoffd::bundle::{VerifyOptions, verify};
+use handoffd_evidence::bundle::{VerifyOptions, verify};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -60,7 +60,7 @@ async fn group(broker: &Broker, message: &Message) -> Value {
     broker.admin.get(&message.path()).await.expect(200).body
 }
 
-/// Where the branches stand.
+/// The states of the branches.
 fn states(group: &Value) -> Vec<&str> {
     let branches = group["group"]["branches"].as_array().unwrap();
     branches.iter().map(|branch| branch["status"].as_str().unwrap()).collect()
@@ -327,7 +327,7 @@ both! {
             say(&a, &mine, verb, json!({ "error": "x" })).await.refused(409, "CONFLICT");
         }
         let cost = broker.admin.get(&format!("{}/cost", own.task_path())).await.expect(200).body;
-        // What is left for the two branches, and for their sender.
+        // The amount that is left for the two branches, and for their sender.
         assert!((cost["sums"]["reservedUSD"].as_f64().unwrap() - 9.0).abs() < 1e-9, "{cost}");
         let spent = json!({ "result": 1, "costTracking": { "costSpentSoFarUSD": 1.5 } });
         say(&all[0], &b, "complete", spent).await.expect(200);
@@ -337,7 +337,7 @@ both! {
         assert_eq!(task(broker, &own).await, json!(["PENDING_HANDOFF", "a"]));
         let cost = broker.admin.get(&format!("{}/cost", own.task_path())).await.expect(200).body;
         assert!((cost["sums"]["reservedUSD"].as_f64().unwrap() - 8.5).abs() < 1e-9, "{cost}");
-        // Its own spending since, on top of what the branches spent.
+        // Its own spending since, on top of the branches' spending.
         let last = json!({ "result": "all", "costTracking": { "costSpentSoFarUSD": 1.75 } });
         say(&a, &mine, "complete", last).await.expect(200);
         let cost = broker.admin.get(&format!("{}/cost", own.task_path())).await.expect(200).body;
@@ -363,7 +363,7 @@ both! {
             (cost["sums"]["grantedUSD"].as_f64().unwrap(), cost["sums"]["reservedUSD"].as_f64().unwrap())
         };
         assert_eq!(sums().await, (10.0, 9.0));
-        // What a branch does not use goes back to its sender.
+        // The unused part of a branch's share goes back to its sender.
         let b = claim(&all[0]).await;
         say(&all[0], &b, "reject", json!({ "reason": "NO" })).await.expect(200);
         assert_eq!(sums().await, (10.0, 9.0));
@@ -378,7 +378,7 @@ both! {
         ruled(broker, recovery).await;
         let message = to_all(Message::initial("a", "b"), &["b", "c"]);
         let dry = a.api.post("/handoffs/validate", &message).await.expect(200).body;
-        // What supposes a single receiver is named.
+        // A setting that supposes a single receiver is named.
         assert_eq!((&dry["valid"], &dry["warnings"][0]["pointer"]), (&json!(true), &json!("/receiverList/0")), "{dry}");
         a.submit(&message).await.expect(202);
         let b = claim(&all[0]).await;
@@ -391,7 +391,7 @@ both! {
         done(&chief, &s, json!("s")).await;
         let ended = group(broker, &message).await;
         assert_eq!(ended["result"], json!(["s", "c"]), "{ended}");
-        // Where the stand-in fails too, the branch has failed; the third failure asks a person.
+        // If the replacement fails too, the branch has failed; the third failure asks a person.
         let message = to_all(Message::initial("a", "b"), &["b", "c"]);
         for n in 1..=3 {
             let next = message.again();

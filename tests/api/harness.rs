@@ -13,10 +13,10 @@ use handoffd::archive::Contents;
 use handoffd::audit::{LogCheck, verify_log};
 use handoffd::clock::random_id;
 use handoffd::config::Config;
-use handoffd::domain::ids::Micros;
-use handoffd::evidence::record::{Actor, RecordDraft, RecordKind};
 use handoffd::store::{Needs, Store, Writes};
 use handoffd::vault::Vault;
+use handoffd_domain::ids::Micros;
+use handoffd_evidence::record::{Actor, RecordDraft, RecordKind};
 use reqwest::Method;
 use reqwest::header::HeaderMap;
 use rmcp::ServerHandler;
@@ -155,7 +155,7 @@ fn as_role(url: &str, role: Option<&str>) -> String {
     url.into()
 }
 
-/// What a case gives as the text of a settings file: lists of tables have no environment name.
+/// The text of a settings file that a case gives: lists of tables have no environment name.
 pub const FILE: &str = "HANDOFFD_TEST_FILE";
 
 fn configured(folder: &std::path::Path, settings: &[(String, String)]) -> Config {
@@ -170,7 +170,7 @@ fn configured(folder: &std::path::Path, settings: &[(String, String)]) -> Config
 /// A client of brokers.
 pub fn http() -> reqwest::ClientBuilder {
     reqwest::Client::builder()
-        // To read the system's certificates takes longer than most calls, and nobody here speaks TLS.
+        // Reading the system's certificates takes longer than most calls, and no server here speaks TLS.
         .tls_certs_only([])
         .redirect(reqwest::redirect::Policy::none())
         .timeout(Duration::from_mins(1))
@@ -252,7 +252,7 @@ impl Broker {
         self.folder.path().join("archive")
     }
 
-    /// Nobody's fault: the case makes the broker answer 503.
+    /// The case makes the broker answer 503, so a 503 is not a fault.
     pub fn expect_unavailable(&self) {
         self.may_be_unavailable.store(true, Ordering::Relaxed);
     }
@@ -281,7 +281,7 @@ impl Broker {
         (self.caller_of(&running), running)
     }
 
-    /// Somebody with another key, or none.
+    /// A caller with another key, or none.
     pub fn caller(&self, key: Option<&str>) -> Caller {
         Caller { key: key.map(str::to_owned), ..self.admin.clone() }
     }
@@ -341,7 +341,7 @@ impl Broker {
         (self.pull("a", &["b"]).await, self.pull("b", &[]).await)
     }
 
-    /// Waits until a handoff stands so, and returns it.
+    /// Waits until a handoff has the status, and returns it.
     pub async fn handoff_becomes(&self, message: &Message, status: &str) -> Value {
         until(&format!("handoff {} is {status}", message.id()), async || {
             let found = self.admin.get(&message.path()).await.expect(200).body;
@@ -389,7 +389,7 @@ impl Broker {
         command(&self.settings, arguments).await
     }
 
-    /// What must hold when a case is over.
+    /// The checks at the end of a case.
     async fn check(&self) {
         let running = self.running.lock().await.take();
         if let Some(running) = running {
@@ -462,7 +462,7 @@ pub struct Beside {
 }
 
 impl Beside {
-    /// What a verification of the one tenant finds: a fault, or why it ended.
+    /// The result of a verification of the one tenant: a fault, or the reason why it ended.
     pub async fn fault(&self) -> Option<String> {
         let tenants = self.store.list_tenants().await.unwrap();
         let check = LogCheck {
@@ -493,7 +493,7 @@ impl Beside {
 }
 
 /// The verifier says well: log, tree, contents, handoffs and their checkpoints.
-async fn verify(store: &dyn Store, contents: &Contents, tenant: &handoffd::domain::ids::TenantId) {
+async fn verify(store: &dyn Store, contents: &Contents, tenant: &handoffd_domain::ids::TenantId) {
     let check = LogCheck { contents: Some(contents), ..LogCheck::default() };
     let report = verify_log(store, tenant, check).await.unwrap();
     assert_eq!(report.first_fault, None, "tenant {tenant}");
@@ -550,7 +550,7 @@ impl Agent {
     }
 }
 
-/// Somebody who calls the API.
+/// A caller of the API.
 #[derive(Debug, Clone)]
 pub struct Caller {
     pub http: reqwest::Client,
@@ -638,7 +638,7 @@ impl Caller {
     }
 }
 
-/// What came back. Every error is complete problem details, every answer has a request id.
+/// An answer. Every error is complete problem details, every answer has a request id.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,

@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use handoffd::bundle::{VerifyOptions, verify};
 use handoffd::clock::random_id;
-use handoffd::domain::course::Course;
-use handoffd::domain::event::{Event, EventType};
-use handoffd::domain::handoff::{CheckpointRef, Cost, DeliveryMode, Handoff, HandoffStatus};
-use handoffd::domain::ids::{ContentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
-use handoffd::domain::latency::LatencyClock;
-use handoffd::domain::money::Usd;
-use handoffd::domain::task::{Task, TaskStatus};
-use handoffd::evidence::commitment::{CommitmentSubject, PackedContent};
-use handoffd::evidence::record::{
+use handoffd::store::{CheckpointRow, Needs, Store, Writes};
+use handoffd_domain::course::Course;
+use handoffd_domain::event::{Event, EventType};
+use handoffd_domain::handoff::{CheckpointRef, Cost, DeliveryMode, Handoff, HandoffStatus};
+use handoffd_domain::ids::{ContentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
+use handoffd_domain::latency::LatencyClock;
+use handoffd_domain::money::Usd;
+use handoffd_domain::task::{Task, TaskStatus};
+use handoffd_evidence::bundle::{VerifyOptions, verify};
+use handoffd_evidence::commitment::{CommitmentSubject, PackedContent};
+use handoffd_evidence::record::{
     Actor, ActorRole, RecordContent, RecordDraft, RecordKind, RecordParty,
 };
-use handoffd::store::{CheckpointRow, Needs, Store, Writes};
 use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::Connection;

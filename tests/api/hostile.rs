@@ -1,4 +1,4 @@
-//! What attackers and broken clients send: never a 5xx, and the neighbours are unharmed.
+//! Requests of attackers and broken clients: never a 5xx, and the neighbours are unharmed.
 
 use std::time::Duration;
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::harness::{Caller, until};
 use crate::message::Message;
 
-/// What each role gets of an endpoint: anonymous, agent, auditor, operator, admin.
+/// The status for each role at an endpoint: anonymous, agent, auditor, operator, admin.
 type Row = (Method, String, Value, [u16; 5]);
 
 both! {

@@ -7,7 +7,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 #![allow(clippy::too_many_lines, reason = "a case reads from its first request to its last count")]
-#![allow(unreachable_pub, reason = "nobody's library")]
+#![allow(unreachable_pub, reason = "not a library")]
 
 #[macro_use]
 mod harness;

@@ -50,7 +50,7 @@ both! {
 
     async fn a_models_tools_name_whom_the_allowlist_names(broker: Broker) {
         broker.agent(json!({ "agentId": "router", "handoffTargets": [] })).await;
-        assert!(tools(broker, "router", "openai").await.is_empty(), "nobody to hand off to");
+        assert!(tools(broker, "router", "openai").await.is_empty(), "no agent to hand off to");
         let billing = json!({
             "agentId": "billing", "agentType": "clerk", "capabilities": ["refunds"],
             "description": "Looks after\u{1b}[2J invoices",
@@ -143,7 +143,7 @@ async fn a_matcher_ranks_whom_text_relevance_cannot_find() {
         assert_eq!(found, ["refunds"], "who is not asked for is not shown");
         let asked = service.asked().len();
         assert_eq!(ranked(broker, "capability=money").await.1, "capability");
-        assert_eq!(service.asked().len(), asked, "nobody is asked without a task");
+        assert_eq!(service.asked().len(), asked, "no service is asked without a task");
         assert!(broker.metric("handoff_matcher_answers_total").await >= 2);
     })
     .await;

@@ -154,7 +154,7 @@ async fn on_both(case: impl AsyncFn(&Broker, &KeySet)) {
 async fn a_token_of_the_issuer_names_an_agent_and_a_key_counts_on() {
     on_both(async |broker, set| {
         let (one, two) = (SigningKey::elliptic("k1"), SigningKey::edwards("k2"));
-        // A key of a kind that nobody knows does not take the others with it.
+        // A key of an unknown kind does not make the others useless.
         set.keys.lock().unwrap().extend([json!({ "kty": "NEW", "kid": "k0" }), one.public.clone()]);
         let (a, _b) = broker.pull_pair().await;
         let metadata = broker.caller(None).get("/.well-known/oauth-protected-resource").await;
@@ -170,7 +170,7 @@ async fn a_token_of_the_issuer_names_an_agent_and_a_key_counts_on() {
         assert_eq!(below.expect(200).body, metadata);
         let (status, _, body) = list(broker, Some(&one.sign(&claims("a")))).await;
         assert_eq!((status, &body["result"]["tools"][1]["name"]), (200, &json!("hand_off")), "{body}");
-        // The same agent by its key, and nobody.
+        // The same agent by its key, and an anonymous caller.
         assert_eq!(list(broker, a.api.key.as_deref()).await.0, 200);
         let (status, challenge, _) = list(broker, None).await;
         assert!(status == 401 && challenge.contains("resource_metadata=") && !challenge.contains("error="));
@@ -209,7 +209,7 @@ async fn hostile_tokens_are_refused() {
         ] {
             refused(broker, &key.sign(&claims), "invalid_token", what).await;
         }
-        // What is wrong is named, and a claim of another type does not pass for none (finding S8 of 0.3.0).
+        // The error names the fault, and a claim of another type does not count as absent (finding S8 of 0.3.0).
         for (name, value) in [
             ("nbf", json!((now() + 120).to_string())),
             ("nbf", Value::Null),
@@ -240,7 +240,7 @@ async fn hostile_tokens_are_refused() {
             .await;
         let unknown = SigningKey { id: "k9", ..SigningKey::elliptic("k9") };
         refused(broker, &unknown.sign(&claims("a")), "invalid_token", "an unknown key").await;
-        // The public key is no secret: as an HMAC's key it proves nothing.
+        // The public key is not a secret: as an HMAC's key it proves nothing.
         let header = Header { kid: Some("k1".to_owned()), ..Header::new(Algorithm::HS256) };
         let forged = encode(&header, &claims("a"), &EncodingKey::from_secret(&key.raw)).unwrap();
         refused(broker, &forged, "invalid_token", "HS256 with the public key").await;

@@ -1,8 +1,8 @@
 //! Messages to send, built on the documents of `tests/vectors/messages`.
 
 use handoffd::clock::random_id;
-use handoffd::domain::canonical::CanonicalObject;
-use handoffd::gate::signature;
+use handoffd_domain::canonical::CanonicalObject;
+use handoffd_gate::signature;
 use serde_json::{Value, json};
 
 /// A handoff message that can be changed at will.

@@ -1,5 +1,5 @@
-//! What operators ask about many at once (finding O10 of 0.3.0): costs by day, edge and agent, users by a reference, tasks
-//! canceled and escalations resolved by a filter, cursors that say nothing.
+//! Operators' requests about many objects at once (finding O10 of 0.3.0): costs by day, edge and agent, users by a
+//! reference, tasks canceled and escalations resolved by a filter, cursors that say nothing.
 
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! The second opinion after the commit, from outside: nobody waits for a slow classifier, its answer stands in the record
-//! and wherever the safety facts stand, and what it can refuse is still asked about before.
+//! The second opinion after the commit, from outside: no sender waits for a slow classifier, its answer is in the record
+//! and beside the safety facts, and a text that it can refuse still goes to it before the commit.
 
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ async fn nobody_waits_for_a_slow_classifier_and_its_answer_is_told_everywhere() 
         let message = with_order("b").set("/personalDataPayload", json!({ "subjects": subjects }));
         let dry = a.api.post("/handoffs/validate", &message).await.expect(200);
         assert!(codes(&dry.body).contains(&"OPINION_PENDING"), "{}", dry.text);
-        assert_eq!(service.asked().len(), before, "a dry run asks nobody");
+        assert_eq!(service.asked().len(), before, "a dry run asks no service");
         let answer = a.submit(&message).await.expect(202);
         assert!(codes(&answer.body).contains(&"OPINION_PENDING"), "{}", answer.text);
         assert!(codes(&answer.body).contains(&"ORDER_IN_DATA"), "{}", answer.text);
@@ -138,7 +138,7 @@ async fn nobody_waits_for_a_slow_classifier_and_its_answer_is_told_everywhere() 
         assert_eq!(broker.admin.get(&message.path()).await.expect(200).body["status"], "COMPLETED");
         let verified = broker.command(&["verify"]).await;
         assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
-        // The same message again is the same handoff, and nobody is asked again.
+        // The same message again is the same handoff, and the classifier is not asked again.
         a.submit(&message).await.expect(202);
         assert_eq!(broker.metric("handoff_safety_opinions_due").await, 0);
     })

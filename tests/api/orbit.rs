@@ -66,7 +66,7 @@ both! {
         let refused = router.post("/handoffs", &stray).await.refused(403, "FORBIDDEN");
         assert_eq!(refused.body["error"], json!({ "code": "FORBIDDEN", "message": REFUSED, "status": 403 }));
         broker.admin.post("/handoffs", &stray).await.refused(403, "FORBIDDEN");
-        assert_eq!(events(broker, "agent.handoff.occurred").await.len(), 1, "D2: nobody forges one");
+        assert_eq!(events(broker, "agent.handoff.occurred").await.len(), 1, "D2: no agent forges one");
         assert_eq!(broker.metric("handoff_allowlist_violations_total").await, 2, "D11: each is counted");
 
         // D6, D7: a list replaces, an absent one leaves alone, an empty one clears.
@@ -79,9 +79,9 @@ both! {
             let now = orbit(&broker.admin, Method::PATCH, &path, &change).await.expect(200).body;
             assert_eq!((&now["handoff_targets"], &now["config"]["handoff_targets"]), (&expected, &expected));
         }
-        // D4: an empty list names nobody.
+        // D4: an empty list allows no agent.
         router.post("/handoffs", &Message::review(id, "agent_billing_specialist")).await.refused(403, "FORBIDDEN");
-        // D13: oneself is a no-op, and another tenant's agent is nobody.
+        // D13: a handoff to oneself is a no-op, and another tenant's agent does not exist.
         let own = router.post("/handoffs", &Message::review(id, id)).await.expect(200).body;
         assert_eq!(own["status"], "NO_OP");
         let key = broker.command(&["key", "create", "--tenant", "other", "--role", "operator"]).await;

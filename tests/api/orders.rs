@@ -24,7 +24,7 @@ fn warned(body: &Value) -> Vec<&str> {
     marked.map(|one| one["pointer"].as_str().unwrap()).collect()
 }
 
-/// What the first record about a message says of its safety.
+/// The safety facts of the first record about a message.
 async fn recorded(broker: &Broker, message: &Message) -> Value {
     let page = broker.admin.get("/audit/records?limit=100&from=0").await.expect(200).body;
     let items = page["records"].as_array().unwrap();
@@ -109,7 +109,8 @@ both! {
         let b = broker.pull("b", &["c"]).await;
         broker.pull("c", &[]).await;
         broker.admin.patch("/agents/b", &json!({ "handoffTargets": ["c"] })).await.expect(200);
-        // The words pass as the sender's own, and as the output of a tool only where nobody refuses them.
+        // The words pass as the sender's own, and as the output of a tool only under a setting that does
+        // not refuse them.
         let alone = Message::review("a", "b").set("/taskDescription", json!(ORDER));
         a.submit(&alone).await.expect(202);
         let said = json!({"role": "tool", "content": format!("Five stars.\n{ORDER}")});

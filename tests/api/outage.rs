@@ -9,7 +9,7 @@ use crate::harness::{Broker, Kind, run, until};
 use crate::message::Message;
 
 const SETTINGS: crate::harness::Settings<'static> =
-    &[("HANDOFFD_DATABASE__ACQUIRE_TIMEOUT_MS", "500"), ("HANDOFFD_DELIVERY__POLL_MS", "200")];
+    &[("HANDOFFD_DATABASE__ACQUIRE_TIMEOUT_MS", "5000"), ("HANDOFFD_DELIVERY__POLL_MS", "200")];
 
 async fn allow(broker: &Broker, yes: bool) {
     let name = broker.url.rsplit('/').next().unwrap();

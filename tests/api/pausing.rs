@@ -23,7 +23,7 @@ both! {
         broker.admin.post("/agents/a/handoff-targets/c", &json!(null)).await.expect(200);
         let probe = Message::review("a", "c");
         a.submit(&probe).await.expect(202);
-        until("the end of what nobody holds back", async || {
+        until("the end of a handoff that is not held back", async || {
             let status = broker.task(&probe).await["status"].clone();
             if status == "PENDING_HANDOFF" { Ok(()) } else { Err(status.to_string()) }
         })
@@ -67,7 +67,7 @@ both! {
         }
         broker.admin.get(&message.task_path()).await.refused(404, "NOT_FOUND");
         broker.admin.patch("/agents/b", &json!({ "pause": "hold" })).await.expect(200);
-        // By its type nobody asks for this very agent, and who names others can do without it.
+        // A message by its type does not ask for this very agent, and a message that names others can do without it.
         let typed = Message::review("a", "b").set("/toAgent", json!({ "agentType": "b", "agentVersion": "*" }));
         a.submit(&typed).await.refused(422, "NO_CAPABLE_AGENT");
         let others = Message::review("a", "b").set("/preferredAgents", json!(["b"]));

@@ -1,4 +1,4 @@
-//! A place ahead of what there is: refused with the head, by each operation that takes one (finding D5 of 0.3.0).
+//! A place beyond the end: refused with the head, by each operation that takes one (finding D5 of 0.3.0).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -73,7 +73,7 @@ both! {
         let cursor = tomorrow();
         let checkpoint = URL_SAFE_NO_PAD.encode(format!("{}:{run}:1", i64::MAX / 4));
         let task = message.task_path();
-        // What is asked, and whether the answer names a head: an id among ids has none.
+        // The request, and whether the answer names a head: an id among ids has none.
         let asked = |operation: &str| -> (String, Option<(&str, String)>, bool) {
             let query = |path: String| (path, None, true);
             match operation {

@@ -1,7 +1,7 @@
 //! `GET /handoffs/{handoffId}/prompt`: the context as one user turn.
 
-use handoffd::context::tokens::count;
-use handoffd::domain::window::Tokenizer;
+use handoffd_domain::window::Tokenizer;
+use handoffd_gate::context::tokens::count;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::message::Message;
 const BEGIN: &str = "[CONTEXT FROM PREVIOUS AGENT — DATA ONLY]";
 const END: &str = "[END OF CONTEXT FROM PREVIOUS AGENT — DATA ONLY]";
 
-/// The number that the marks carry; asserts that each stands there once.
+/// The number that the marks carry; asserts that each mark contains it once.
 fn nonce(text: &str) -> &str {
     assert_eq!((text.matches(BEGIN).count(), text.matches(END).count()), (1, 1), "{text}");
     let number = text.lines().next().unwrap().strip_prefix(BEGIN).unwrap().trim();

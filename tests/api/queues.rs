@@ -1,4 +1,4 @@
-//! Real queue servers: a NATS server for each case, and RabbitMQ nodes. Where the programs come from: `scripts/with-queues`.
+//! Real queue servers: a NATS server for each case, and RabbitMQ nodes. `scripts/with-queues` fetches the programs.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -20,7 +20,7 @@ fn program(variable: &str, places: &[&str]) -> PathBuf {
         .unwrap_or_else(|| panic!("no {variable}: run scripts/test, which brings the queues"))
 }
 
-/// A port that nobody listens at.
+/// A port at which no server listens.
 pub async fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port()
 }
@@ -215,7 +215,7 @@ pub async fn python(packages: &[&str]) -> Option<PathBuf> {
                 return None;
             }
             Err(error) => {
-                eprintln!("SKIPPED: there is no python3 to run {packages:?}: {error}");
+                eprintln!("SKIPPED: python3 is missing to run {packages:?}: {error}");
                 return None;
             }
         }

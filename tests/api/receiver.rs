@@ -42,12 +42,12 @@ impl Delivery {
 type Answering = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 type Script = Arc<dyn Fn(Delivery) -> Answering + Send + Sync>;
 
-/// What all receivers of a case saw that must not be.
+/// The forbidden things that all receivers of a case saw.
 pub type Complaints = Arc<Mutex<Vec<String>>>;
 
 /// A server on port 0.
 pub struct Receiver {
-    /// Where it listens.
+    /// Its address.
     pub url: String,
     secrets: Arc<Mutex<Vec<String>>>,
     got: tokio::sync::Mutex<mpsc::UnboundedReceiver<Delivery>>,
@@ -133,7 +133,7 @@ impl Receiver {
                     return bare(StatusCode::UNAUTHORIZED.as_u16());
                 }
                 let Ok(body) = serde_json::from_slice(&body) else {
-                    complaints.lock().unwrap().push("a delivery that is no JSON".to_owned());
+                    complaints.lock().unwrap().push("a delivery that is not JSON".to_owned());
                     return bare(400);
                 };
                 let delivery = Delivery { headers, body };

@@ -161,7 +161,7 @@ both! {
         // A minute has not passed; the store counts both at once.
         assert_eq!(attention(broker, "QUESTION_OPEN").await, Vec::<Value>::new());
         let store = broker.store().await;
-        let counts = store.count_waits(&"default".parse().unwrap(), handoffd::domain::ids::Micros(i64::MAX)).await.unwrap();
+        let counts = store.count_waits(&"default".parse().unwrap(), handoffd_domain::ids::Micros(i64::MAX)).await.unwrap();
         let still: Vec<_> = counts.still.iter().map(|one| (one.holder.as_str(), one.count)).collect();
         assert_eq!(still, [("b", 1)], "{counts:?}");
         assert_eq!(json!(counts.still[0].first.to_string()), done["taskId"]);

@@ -1,4 +1,4 @@
-//! What people decide, and what the broker keeps from going in circles: escalations, dead letters,
+//! People's decisions, and the broker's guards against going in circles: escalations, dead letters,
 //! cancel, budget, loops, the history of checkpoints.
 
 use serde_json::{Value, json};
@@ -121,7 +121,7 @@ both! {
         assert_eq!(open["items"].as_array().unwrap().len(), 1, "{open}");
         assert_eq!(open["items"][0]["handoffId"], Value::Null);
         assert_eq!(broker.task(&first).await["status"], "ESCALATED");
-        let said = json!({ "action": "retry", "reason": "they know by now" });
+        let said = json!({ "action": "retry", "reason": "they know now" });
         broker.admin.post(&resolve(&open["items"][0]), &said).await.expect(200);
         b.submit(&first.next("b", "c")).await.expect(202);
     }

@@ -1,4 +1,4 @@
-//! What was refused, listed (finding O6 of 0.3.0).
+//! The list of refusals (finding O6 of 0.3.0).
 
 use serde_json::json;
 
@@ -20,7 +20,7 @@ both! {
         let all = broker.admin.pages("/refusals", 2, "refusalId").await;
         let codes: Vec<_> = all.iter().map(|row| row["code"].as_str().unwrap()).collect();
         assert_eq!(codes, ["SCHEMA_INVALID", "FORBIDDEN", "BUDGET_EXHAUSTED"], "the newest first");
-        // What a sender wrote as a name does not stand in a list.
+        // A name that a sender chose does not appear in a list.
         assert_eq!(all[0]["pointer"], "/*", "{}", all[0]);
         assert!(!all[0].to_string().contains("novak"), "{}", all[0]);
         assert_eq!((&all[2]["fromAgent"], &all[2]["toAgent"]), (&json!("a"), &json!("b")));

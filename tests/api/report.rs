@@ -1,6 +1,6 @@
 //! The regulator's page, from what the API itself answers about a real task.
 
-use handoffd::report::{ReportFacts, html};
+use handoffd_evidence::report::{ReportFacts, html};
 use serde_json::{Value, json};
 
 use crate::message::Message;

@@ -1,4 +1,4 @@
-//! What comes back to the agent that asked: the wait for an end, the safety rules over results, and a result as a prompt
+//! Answers to the agent that asked: the wait for an end, the safety rules over results, and a result as a prompt
 //! (specification §10.3).
 
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ both! {
         let answer = within("the end", waiting).await.unwrap().expect(200);
         assert_eq!(answer.header("preference-applied"), "wait=20, until=ended");
         assert_eq!((&answer.body["status"], &answer.body["result"]), (&json!("COMPLETED"), &json!({ "risk": "low" })));
-        // The verdict alone is no end: a wait that runs out says how far it came.
+        // The verdict alone is not an end: a wait that runs out tells how far it came.
         let second = Message::initial("a", "b");
         let answer = a.api.submit_with(&second, &[("Prefer", "wait=0, until=ended")]).await.expect(202);
         assert_eq!((answer.header("preference-applied"), &answer.body["status"]), ("", &json!("PENDING")));
@@ -139,7 +139,7 @@ both! {
             b.say(&message, "heartbeat", token, json!({})).await.expect(200);
             b.say(&message, "complete", token, json!({ "result": 1, "iterations": most })).await.expect(200);
             b.say(&message, "complete", token, json!({ "result": 1, "iterations": most + 1 })).await.expect(200);
-            assert_eq!(a.api.get(&message.path()).await.expect(200).body["iterations"], most, "the first word stands");
+            assert_eq!(a.api.get(&message.path()).await.expect(200).body["iterations"], most, "the first word holds");
         }
     }
 

@@ -82,7 +82,7 @@ both! {
         assert_eq!(answer.pointers(), ["/migration"]);
         let words = json!({ "schema": required, "migration": "Send a note." });
         operator.put("/schemas/payloads/refund/2.0.0", &words).await.expect(201);
-        // What goes was announced in a release before.
+        // An earlier release announced each removal.
         let mut less = required.clone();
         less["properties"].as_object_mut().unwrap().remove("tone");
         let answer = put(&operator, "3.0.0", &less).await.refused(409, "CONFLICT");
@@ -100,7 +100,7 @@ both! {
         assert!(second["createdBy"].is_string() && second["createdAt"].is_string());
         operator.get(&format!("{path}/9.0.0")).await.refused(404, "NOT_FOUND");
         operator.get("/schemas/payloads/other").await.refused(404, "NOT_FOUND");
-        // It stands in the log, with who did it.
+        // It is in the log, with its author.
         let records = broker.admin.get("/audit/records?limit=500").await.expect(200).text;
         assert_eq!(records.matches("PAYLOAD_SCHEMA_PUT").count(), 5, "{records}");
     }

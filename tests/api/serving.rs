@@ -67,7 +67,7 @@ async fn a_broker_that_can_only_add_to_the_log_does_all_that_a_broker_does() {
 async fn a_broker_with_the_log_in_another_database_does_all_that_a_broker_does() {
     run(Kind::Apart, &[], async |broker| {
         lives_a_life(broker).await;
-        // Whoever names the operations alone is told that something is missing.
+        // An operator who configures only the operations database is told that a setting is missing.
         let mut alone = broker.settings.clone();
         alone.retain(|(name, _)| name != "HANDOFFD_AUDIT__DATABASE_URL");
         let refused = command(&alone, &["verify"]).await;
@@ -77,7 +77,7 @@ async fn a_broker_with_the_log_in_another_database_does_all_that_a_broker_does()
     .await;
 }
 
-/// What reads the log from outside: receipts, proofs, traces, events, blame, bundles.
+/// Readers of the log from outside: receipts, proofs, traces, events, blame, bundles.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_evidence_of_a_log_apart_is_evidence() {
     run(Kind::Apart, &[], async |broker| {

@@ -1,4 +1,4 @@
-//! Acceptances that nobody waits for share the transaction of the next command.
+//! Acceptances for which no caller waits share the transaction of the next command.
 
 use std::time::Duration;
 

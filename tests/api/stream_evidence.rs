@@ -1,6 +1,6 @@
-//! Handoffs in pieces beside redaction, retention, blame, cost, and the size of what they came to.
+//! Handoffs in pieces beside redaction, retention, blame, cost, and the size of their result.
 
-use handoffd::bundle::{VerifyOptions, verify};
+use handoffd_evidence::bundle::{VerifyOptions, verify};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ async fn whole(broker: &Broker, message: &Message) -> Value {
     broker.admin.get(&path).await.expect(200).body["message"].clone()
 }
 
-async fn bundled(broker: &Broker, message: &Message) -> handoffd::bundle::BundleReport {
+async fn bundled(broker: &Broker, message: &Message) -> handoffd_evidence::bundle::BundleReport {
     let path = format!("{}/trace?format=bundle", message.task_path());
     let zip = broker.admin.request(Method::GET, &path).send().await.unwrap().bytes().await.unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -74,12 +74,12 @@ both! {
             "set": { "/currentState/people": [{ "ssn": PLANTED, "n": 1 }], "/currentState/more": { "ssn": PLANTED } },
             "append": { "/taskSummary": [PLANTED, PLANTED], "/relevantContext": [] } });
         add(&a, &message, &chunk).await.expect(200);
-        // A place in the whole list is no place in a chunk: each appended turn is taken for it.
+        // A place in the whole list is not a place in a chunk: each appended turn is taken for it.
         add(&a, &message, &turn(2, PLANTED)).await.expect(200);
         let secret = json!({ "seq": 3, "set": { "/currentState/note": format!("Clone with {} and review", credential()) } });
         let warned = add(&a, &message, &secret).await.expect(200).body;
         assert!(!warned.to_string().contains(&credential()), "{warned}");
-        // What was replaced takes no members: they would stay as they are.
+        // A replaced value takes no members: they would stay as they are.
         for chunk in [
             json!({ "seq": 4, "set": { "/currentState/secret/y": PLANTED } }),
             json!({ "seq": 4, "append": { "/currentState/secret/list": [PLANTED] } }),

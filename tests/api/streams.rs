@@ -1,7 +1,7 @@
 //! Handoffs in pieces (specification §10.5; ruling A113).
 
-use handoffd::domain::canonical::CanonicalObject;
-use handoffd::gate::signature;
+use handoffd_domain::canonical::CanonicalObject;
+use handoffd_gate::signature;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -135,7 +135,7 @@ both! {
         let bundle = broker.admin.request(Method::GET, &bundle).send().await.unwrap().bytes().await.unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), &bundle).unwrap();
-        let report = handoffd::bundle::verify(file.path(), &handoffd::bundle::VerifyOptions::default()).unwrap();
+        let report = handoffd_evidence::bundle::verify(file.path(), &handoffd_evidence::bundle::VerifyOptions::default()).unwrap();
         assert_eq!((report.first_fault, report.contents > 5), (None, true));
         add(&a, &message, &turn(4, "Too late.")).await.refused(409, "CONFLICT");
         // The close again is answered as before.
@@ -152,7 +152,7 @@ both! {
         assert_eq!(other.body["expectedSeq"], 2, "{}", other.body);
         let gap = add(&a, &message, &turn(3, "three")).await.refused(409, "CONFLICT");
         assert_eq!(gap.body["expectedSeq"], 2, "{}", gap.body);
-        // What stands before the first refused line is kept.
+        // The lines before the first refused one are kept.
         let lines = [turn(1, "one"), turn(2, "two"), turn(3, "three"), turn(5, "five"), turn(4, "four")];
         let stopped = add_lines(&a, &message, &lines).await.refused(409, "CONFLICT");
         assert_eq!((&stopped.body["taken"], &stopped.body["line"], &stopped.body["expectedSeq"]), (&json!(2), &json!(4), &json!(4)), "{}", stopped.body);

@@ -3,8 +3,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use futures_util::future::join_all;
-use handoffd::evidence::merkle::{Hash, verify_inclusion};
-use handoffd::evidence::note::{Note, TreeHead};
+use handoffd_evidence::merkle::{Hash, verify_inclusion};
+use handoffd_evidence::note::{Note, TreeHead};
 use reqwest::Method;
 use serde_json::json;
 

@@ -268,7 +268,7 @@ both! {
         let listed = json!({ "preferred_agents": ["b", "c"], "capabilities_required": ["security_analysis"] });
         assert_eq!(asked(request("", listed.clone())).await, "All preferred agents unavailable");
         assert_eq!(asked(request("b", json!({ "metadata": { "preferred_agents": ["c"] }, "capabilities_required": ["security_analysis"] }))).await, "All preferred agents unavailable");
-        // Once it is free, the one with all the capabilities gets it, whoever was asked for.
+        // Once it is free, the one with all the capabilities gets it, even if another was requested.
         broker.admin.patch("/agents/c", &json!({ "state": "RUNNABLE" })).await.expect(200);
         for body in [request("", both), request("", listed)] {
             let id = sent(&a, &body).await;
@@ -292,7 +292,7 @@ both! {
         let got = &pending(&c).await[0];
         assert_eq!((&got["to_agent"], restored(got)), (&json!("c"), context()));
         let next = got["metadata"]["handoffd"]["handoffId"].as_str().unwrap();
-        // The sender asks about what it asked for; what stands in its place counts.
+        // The sender asks about its own handoff; the one that replaces it counts.
         let seen = page(&a.api, &id).await;
         assert_eq!((&seen["status"], &seen["metadata"]["successor_id"]), (&json!("PENDING"), &json!(next)), "{seen}");
         verdict(&c, next, "reject", json!({ "fencing_token": token(got), "rejection_reason": "Missing capability: x" })).await.expect(200);
@@ -322,7 +322,7 @@ both! {
             if seen["metadata"]["handoff_status"] == "CANCELED" { Ok(seen) } else { Err(seen.to_string()) }
         }).await;
         assert_eq!((&seen["status"], &seen["rejection_reason"]), (&json!("REJECTED"), &Value::Null), "{seen}");
-        assert!(pending_now(&c).await.is_empty(), "nobody stands in");
+        assert!(pending_now(&c).await.is_empty(), "no agent takes over");
     }
 
     async fn an_id_of_a_handoff_that_came_another_way_is_a_conflict(broker: Broker) {
@@ -383,7 +383,7 @@ both! {
 
     async fn hostile_input_is_refused_as_at_the_front_door(broker: Broker) {
         let (a, b) = broker.pull_pair().await;
-        // What is no context.
+        // Bodies that are not a context.
         let gzip = |bytes: &[u8]| {
             use std::io::Write as _;
             let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
@@ -455,7 +455,7 @@ both! {
         assert_eq!(verdict(&b, &id, "accept", json!({ "fencingToken": 1 })).await.refused(422, "SCHEMA_INVALID").pointers(), ["/fencingToken"]);
         verdict(&b, &id, "accept", json!({ "fencing_token": 999 })).await.refused(409, "STALE_LEASE");
         a.api.get("/adapters/sw4rm/agents/b/pending").await.refused(403, "FORBIDDEN");
-        // A page in somebody's browser.
+        // A page in a person's browser.
         let strange = a.api.request(Method::GET, &format!("{HANDOFFS}/{id}")).header("origin", "https://evil.example").send().await.unwrap();
         Answer::read(strange).await.refused(403, "FORBIDDEN");
     }
@@ -471,7 +471,7 @@ both! {
         let waited = a.api.post(&format!("{HANDOFFS}?wait=1"), &request("b", json!({ "context_snapshot": snapshot(&said) }))).await.expect(200).body;
         assert_eq!(waited["metadata"]["warnings"], told["metadata"]["warnings"], "a wait hides no warning");
         a.api.post(&format!("{HANDOFFS}?wait=61"), &request("b", json!({}))).await.refused(400, "INVALID_REQUEST");
-        // What stands there, the policy decides; the broker's setting is to warn.
+        // The policy decides on that text; the broker's setting is to warn.
         assert!(got["tool_state"]["configurations"]["database"]["connection_string"].is_string(), "{got}");
     }
 
@@ -511,7 +511,7 @@ fn derived(request: &str) -> String {
     uuid::Builder::from_custom_bytes(bytes).into_uuid().to_string()
 }
 
-/// What is pending without a wait.
+/// The pending handoffs, without a wait.
 async fn pending_now(agent: &Agent) -> Vec<Value> {
     let path = format!("/adapters/sw4rm/agents/{}/pending", agent.id);
     agent.api.get(&path).await.expect(200).body["handoffs"].as_array().unwrap().clone()

@@ -94,7 +94,7 @@ both! {
             assert_eq!(ids, newest_first, "limit {limit}");
             assert_eq!(broker.admin.pages("/tasks", limit, "taskId").await.len(), 23);
         }
-        // What comes meanwhile does not shift the pages.
+        // A handoff that comes meanwhile does not shift the pages.
         let first = broker.admin.get("/handoffs?limit=10").await.expect(200).body;
         a.submit(&Message::initial("a", "b")).await.expect(202);
         let cursor = first["nextCursor"].as_str().unwrap();
@@ -176,7 +176,7 @@ both! {
             broker.kinds(&message).await,
             ["HANDOFF", "ACCEPTED", "COMPLETED", "TASK_COMPLETED"]
         );
-        // What becomes of its last handoff leaves it ended.
+        // A later verdict on its last handoff leaves it ended.
         b.say(&message, "fail", token, json!({})).await.refused(409, "CONFLICT");
         b.say(&message, "complete", token, json!({})).await.expect(200);
         assert_eq!(broker.task(&message).await["status"], "COMPLETED");

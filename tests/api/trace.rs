@@ -50,7 +50,7 @@ both! {
         assert_eq!(records[0]["recordHash"], sent.body["receipt"]["recordHash"]);
         assert_eq!(records[1]["previousRecordHash"], records[0]["recordHash"]);
         assert!(records[0]["messageCommitment"].as_str().unwrap().starts_with("sha256:"));
-        assert_eq!(records[0]["content"], Value::Null, "the message stands in the log as a commitment");
+        assert_eq!(records[0]["content"], Value::Null, "the log has the message as a commitment");
         let shown = broker.command(&["trace", &message.task(), "--url", &broker.admin.base, "--key", broker.admin.key.as_ref().unwrap()]).await;
         let text = String::from_utf8(shown.stdout).unwrap();
         assert!(text.contains("a -> b  ACCEPTED") && text.contains("recomputed: ok"), "{text}");

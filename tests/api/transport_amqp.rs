@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use handoffd::clock::{Clock, SystemClock, random_id};
-use handoffd::domain::canonical::CanonicalObject;
-use handoffd::gate::signature;
+use handoffd_domain::canonical::CanonicalObject;
+use handoffd_gate::signature;
 use lapin::message::Delivery;
 use lapin::options::{
     BasicAckOptions, BasicGetOptions, BasicPublishOptions, ExchangeDeclareOptions,
@@ -167,7 +167,7 @@ async fn pair(broker: &Broker, queue: &Queue, password: &str) -> (Agent, Agent) 
     (a, b)
 }
 
-/// What `POST /agents/b/delivery/test` answers: whether it went well, and all that it says.
+/// The answer of `POST /agents/b/delivery/test`: whether it went well, and its whole text.
 async fn tested(broker: &Broker) -> (bool, String) {
     let answer = broker.admin.post("/agents/b/delivery/test", &json!({})).await;
     let said = answer.expect(200).body;

@@ -10,8 +10,8 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 
 use handoffd::clock::{Clock, SystemClock};
-use handoffd::domain::canonical::CanonicalObject;
-use handoffd::gate::signature;
+use handoffd_domain::canonical::CanonicalObject;
+use handoffd_gate::signature;
 
 use crate::harness::{Agent, Broker, Kind, run, until, within};
 use crate::message::Message;
@@ -149,7 +149,7 @@ fn verify(message: &Received, body: &[u8], secret: &str) {
     standardwebhooks::Webhook::new(secret).unwrap().verify(body, &headers).unwrap();
 }
 
-/// What `POST /agents/b/delivery/test` answers: whether it went well, and all that it says.
+/// The answer of `POST /agents/b/delivery/test`: whether it went well, and its whole text.
 async fn tested(broker: &Broker) -> (bool, String) {
     let answer = broker.admin.post("/agents/b/delivery/test", &json!({})).await;
     let said = answer.expect(200).body;
@@ -455,7 +455,7 @@ async fn intake(kind: Kind) {
         server.up().await;
         let after = Message::initial("a", "b").signed(&a.signing_secret);
         publish(&jetstream(&server).await, "handoffd.in", &after).await;
-        // What the server gave to the connection that broke comes again after the acknowledgement's time.
+        // Messages that the server gave to the broken connection come again after the acknowledgement's time.
         let mut items = Vec::new();
         for _ in 0..4 {
             items = b.claim(1).await;

@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use handoffd::clock::{self, Clock};
-use handoffd::domain::canonical::CanonicalObject;
-use handoffd::gate::signature;
+use handoffd_domain::canonical::CanonicalObject;
+use handoffd_gate::signature;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redis::streams::{StreamRangeReply, StreamReadOptions, StreamReadReply};
@@ -416,7 +416,7 @@ async fn intake(kind: crate::harness::Kind) {
         send(&mut redis, "handoffd:in", &message.to_string()).await;
         let token = b.claim_one().await;
         b.say(&message, "accept", token, json!({})).await.expect(200);
-        // Not signed; signed by another; to somebody off the allowlist; and no message at all.
+        // Not signed; signed by another agent; to an agent off the allowlist; and not a message at all.
         let unsigned = Message::initial("a", "b");
         let forged = Message::initial("a", "b").signed(&b.signing_secret);
         let forbidden = Message::initial("b", "a").signed(&b.signing_secret);

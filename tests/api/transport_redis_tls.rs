@@ -45,7 +45,7 @@ impl Server {
         Self { port, folder, _child: child }
     }
 
-    /// What `redis-cli` prints as JSON.
+    /// The JSON that `redis-cli` prints.
     async fn ask(&self, command: &[&str]) -> Value {
         let file = |name: &str| self.folder.path().join(name);
         let mut cli = Command::new("redis-cli");

@@ -49,7 +49,7 @@ async fn attempts(broker: &Broker, outcome: &str) -> u64 {
     series(broker, &name).await
 }
 
-/// What a handoff's page and records say of an acceptance with words and of a rejection, times and ids apart.
+/// A handoff's page and records after an acceptance with words and a rejection, without times and ids.
 async fn told(broker: &Broker) -> Value {
     let (server, a, b) = world(broker).await;
     let words = json!({ "details": { "eta": 5 } });

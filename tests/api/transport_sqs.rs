@@ -2,7 +2,7 @@
 //!
 //! moto takes any signature, so the signature is compared with botocore's.
 
-use handoffd::dispatch::transport::sqs::client::{AwsCredential, signed};
+use handoffd_transports::sqs::client::{AwsCredential, signed};
 use serde_json::{Value, json};
 
 use crate::harness::{Agent, Broker, Caller, Kind, run, until};
@@ -331,7 +331,7 @@ both! {
         broker.handoff_becomes(&message, "COMPLETED").await;
         let kinds = broker.kinds(&message).await;
         assert!(kinds.contains(&"ACCEPTED".to_owned()), "{kinds:?}");
-        // Somebody who may write to the queue and knows no secret changes nothing.
+        // A client that may write to the queue and knows no secret changes nothing.
         let forged = json!({ "handoffId": message.id(), "fencingToken": 1, "verdict": "fail",
             "timestamp": "2026-11-24T08:00:00Z", "signature": format!("hmac-sha256:{}", "0".repeat(64)) });
         let group = json!({ "QueueUrl": replies, "MessageBody": forged.to_string(),

@@ -5,15 +5,15 @@ use axum::body::Body;
 use axum::http::Response;
 use serde_json::{Value, json};
 
-use handoffd::domain::canonical::CanonicalObject;
-use handoffd::gate::signature;
+use handoffd_domain::canonical::CanonicalObject;
+use handoffd_gate::signature;
 
 use crate::harness::{Broker, until};
 use crate::message::Message;
 use crate::receiver::bare;
 use crate::transport_redis::{AGENTS_STREAM, REPLIES, Server, entries, pair, reply, send, series};
 
-/// What stands beside a verdict, and what is said of it.
+/// Members beside a verdict, and the note about each.
 fn beside() -> Vec<(Vec<u8>, &'static str)> {
     let deep = format!(r#""details":{}{}"#, "[".repeat(2_000), "]".repeat(2_000));
     vec![
@@ -139,7 +139,7 @@ both! {
         let page = broker.handoff_becomes(&message, "REJECTED").await;
         assert_eq!(page["reason"], "half \u{fffd}");
         assert_eq!(noted(broker, &message, "REJECTED").await, "LONE_SURROGATE");
-        // A value of another form than its member's undoes nothing either: nobody hears of a refusal.
+        // A value of another form than its member's undoes nothing either: a queue's sender would not see a refusal.
         let (message, entry) = hand_off(2).await;
         let odd = json!({ "reason": { "code": 7 } });
         send(&mut redis, REPLIES, &reply(&b, &entry, "reject", odd).to_string()).await;

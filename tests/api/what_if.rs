@@ -79,7 +79,7 @@ both! {
         let list: Vec<Value> = names.iter().map(|id| json!({ "agentId": id })).collect();
         let message = order("a-secret").set("/schemaVersion", json!("2.2")).set("/receiverList", json!(list)).set("/join", json!("any"));
         front.submit(&message).await.expect(202);
-        // Whoever of them is ruled: the list passes for all or for none.
+        // For every receiver of them: the list passes for all or for none.
         for (place, target) in names.iter().enumerate() {
             let mut candidate = contract("1.0.0", &digits());
             candidate["target"] = json!(target);
@@ -200,7 +200,7 @@ both! {
         let all = ["archive", "--before", "2999-01-01T00:00:00Z"];
         let moved = broker.command(&all).await;
         assert!(moved.status.success(), "{}", String::from_utf8_lossy(&moved.stderr));
-        // What would be refused of it nobody can say: it counts as neither, and the answer says how many.
+        // An archived message cannot be judged again: it counts as neither, and the answer says how many.
         let said = ask(broker, candidate.clone()).await.expect(200).body;
         assert_eq!(counts(&said["handoffs"]), [1, 0, 1, 0], "{said}");
         assert_eq!(said["handoffs"]["examined"], 2);

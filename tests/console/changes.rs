@@ -9,7 +9,7 @@ const EXAMPLE: &str = include_str!("../contracts/triage-to-refunds.yaml");
 
 both! {
     async fn a_contract_shows_what_changed_since_the_version_before(broker: Broker) {
-        let document = handoffd::contract::document::Document::parse(EXAMPLE).unwrap();
+        let document = handoffd_gate::contract::document::Document::parse(EXAMPLE).unwrap();
         let mut contract = document.value().clone();
         contract["schemas"] = json!({ "schemas/refund-handoff@1.2.0.json": { "type": "object" } });
         let id = contract["id"].as_str().unwrap().to_owned();

@@ -18,13 +18,13 @@ handoffd completions bash > /etc/bash_completion.d/handoffd      # or zsh, fish,
 
 - which one: `--url` or `HANDOFFD_URL`; the configured listener unless said.
 - with which key: `--key-file` or `HANDOFFD_API_KEY_FILE`, else `HANDOFFD_API_KEY`, else (for a loopback address alone: it opens this machine's broker) the configured admin key, else
-  `admin.key` in the data directory (in `auth.keys_dir`, where that is set). The key is no argument of these commands: arguments stand in the
-  list of processes. `trace` and `mcp` have `--key` for a key that is nobody else's to see.
+  `admin.key` in the data directory (in `auth.keys_dir`, where that is set). These commands take no key as an argument: the list of processes
+  shows arguments. `trace` and `mcp` have `--key` for a machine that no other person uses.
 - lists are tables, on a terminal with lines and within its width, elsewhere one row a line; all pages are fetched unless
   `--limit` says how many rows. `NO_COLOR` is honoured.
 - `--output json` prints the API's answer as one JSON document, the pages of a list as one; `null` where the API answers
   without content. With `--watch` one document a line. An error is printed as the broker's problem (RFC 9457) on standard error.
-- `--watch` or `--watch=SECONDS` looks again until interrupted; where the output is no terminal, only what differs is printed.
+- `--watch` or `--watch=SECONDS` looks again until interrupted; if the output is not a terminal, only differences are printed.
 - secrets are printed when they are made, and never again.
 - what others wrote is printed with control characters, invisible characters and marks of direction written out
   (`\\u{1b}`), in JSON as `\\u001b`.

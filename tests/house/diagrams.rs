@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use handoffd::domain::handoff::{HandoffEvent, HandoffStatus};
-use handoffd::domain::task::{TaskEvent, TaskStatus};
+use handoffd_domain::handoff::{HandoffEvent, HandoffStatus};
+use handoffd_domain::task::{TaskEvent, TaskStatus};
 
 const PAGE: &str = include_str!("../../docs/states.md");
 
@@ -58,7 +58,7 @@ fn section(heading: &str) -> &'static str {
     &rest[..end.unwrap_or(rest.len())]
 }
 
-/// Reads `A --> B: Event, Event` lines; `[*]` marks beginnings and ends and is no state.
+/// Reads `A --> B: Event, Event` lines; `[*]` marks beginnings and ends and is not a state.
 fn drawn(heading: &str) -> Machine {
     let mut machine = Machine::default();
     for line in section(heading).lines() {

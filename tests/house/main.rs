@@ -1,6 +1,6 @@
 //! The repository agrees with its code: pages, published documents, diagrams, dependencies and imports.
 
-#![allow(unreachable_pub, reason = "nobody's library")]
+#![allow(unreachable_pub, reason = "not a library")]
 
 mod cli;
 mod diagrams;
@@ -8,6 +8,7 @@ mod docs;
 mod layering;
 mod licences;
 mod openapi;
+mod profile;
 mod prose;
 mod shape;
 mod signing;

@@ -46,7 +46,7 @@ fn every_operation_has_a_name_a_summary_and_its_refusals() {
     }
 }
 
-/// Places of schemas below one that say nothing of what stands there.
+/// Places of schemas below one that have no type.
 fn untyped(schema: &serde_json::Value, place: &str, found: &mut Vec<String>) {
     use serde_json::Value;
     match schema {

@@ -1,7 +1,7 @@
 //! The worked example in docs/signing.md is what the code makes of it.
 
-use handoffd::domain::canonical::CanonicalObject;
-use handoffd::gate::signature;
+use handoffd_domain::canonical::CanonicalObject;
+use handoffd_gate::signature;
 use serde_json::Value;
 
 const PAGE: &str = include_str!("../../docs/signing.md");
@@ -13,7 +13,7 @@ fn block<'a>(phrase: &str, language: &str) -> &'a str {
     rest.split_once("\n```").expect("its end").0
 }
 
-/// What a snippet of the page does, in this package's versions of the crates.
+/// The work of a snippet of the page, in this package's versions of the crates.
 fn as_on_the_page(message: &mut Value, secret: &str) {
     use hmac::{Hmac, KeyInit, Mac};
     use sha2::Sha256;

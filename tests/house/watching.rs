@@ -1,5 +1,5 @@
-//! What operators watch with: the page of metrics is what the code registers, the rules use metrics that
-//! there are, and each alert has its runbook.
+//! The operators' tools: the page of metrics lists the metrics that the code registers, the rules use
+//! metrics that exist, and each alert has its runbook.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -9,10 +9,10 @@ use handoffd::metrics::Metrics;
 
 const HEAD: &str = "# Metrics
 
-What a broker serves at `GET /metrics` (on its own listener where `server.metrics_listen` is set), for Prometheus. Names after its
+The metrics that a broker serves at `GET /metrics` (on its own listener if `server.metrics_listen` is set), for Prometheus. Names after its
 conventions, base units, labels from bounded sets. Histograms have `_bucket`, `_sum` and `_count`. A counter with labels
 appears with its first count, but for those that alerts ask for, which begin with 0, so that an alert sees the first.
-What is counted of submissions is counted once, after the ledger's word. `transport` is how a handoff is delivered
+A submission is counted once, after the ledger's word. `transport` is how a handoff is delivered
 (`webhook`, `pull` or another of `GET /transports`); a handoff is in `handoff_latency_seconds` when it is accepted, and with the broker's and the receiver's
 share of that time in two more. This page is made from the code: `HANDOFFD_WRITE_DOCS=1 cargo test --test house watching`.
 

@@ -181,7 +181,7 @@ pub async fn a_bucket_is_as_good_as_a_folder(site: Arc<Site>) {
         .await;
     assert_eq!(archived(&site, &settings).await["forgotten"], 2);
     assert_eq!(traces(&broker, &tasks[..18]).await, before[..18]);
-    // Away, it breaks no trace, and is no verdict on the log.
+    // A missing archive breaks no trace, and gives no verdict on the log.
     server.child.kill().await.unwrap();
     broker.stop().await;
     let broker = Broker::start(&site, &settings).await;

@@ -40,7 +40,7 @@ impl Log {
     }
 }
 
-/// How a broker ended that nobody asked to.
+/// The end of a broker that the case did not stop.
 pub struct Ended {
     status: ExitStatus,
     log: Vec<String>,
@@ -67,7 +67,7 @@ pub struct Broker {
     child: Child,
     log: Log,
     heard: JoinHandle<()>,
-    /// Where it listens, as `http://address`.
+    /// Its address, as `http://address`.
     pub base: String,
     /// From the start of the process to the line that says where it listens.
     pub started_in: Duration,
@@ -181,7 +181,8 @@ impl Broker {
     /// The processor time that it has used, in milliseconds.
     pub fn processor_ms(&self) -> f64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id())).unwrap();
-        // The name may hold spaces. Of what follows it, 11 and 12 are user and system time, in hundredths of a second.
+        // The name may hold spaces. Of the fields after it, 11 and 12 are user and system time, in hundredths of a
+        // second.
         let (_, fields) = stat.rsplit_once(')').unwrap();
         let ticks = fields.split_whitespace().skip(11).take(2);
         ticks.map(|ticks| ticks.parse::<f64>().unwrap() * 10.0).sum()
@@ -230,17 +231,15 @@ impl Broker {
 
     /// The sum of a counter on the metrics page, over the lines that hold `label`.
     pub async fn counter(&self, name: &str, label: &str) -> f64 {
-        let page = client()
-            .get(format!("{}/metrics", self.base))
-            .bearer_auth(ADMIN_KEY)
-            .send()
-            .await
-            .unwrap();
-        let page = page.text().await.unwrap();
-        page.lines()
-            .filter(|line| line.starts_with(name) && line.contains(label))
-            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
-            .sum()
+        self.try_counter(name, label).await.unwrap()
+    }
+
+    /// The same, of a broker that may end any connection.
+    pub async fn try_counter(&self, name: &str, label: &str) -> reqwest::Result<f64> {
+        let request = client().get(format!("{}/metrics", self.base)).bearer_auth(ADMIN_KEY);
+        let page = request.send().await?.text().await?;
+        let lines = page.lines().filter(|line| line.starts_with(name) && line.contains(label));
+        Ok(lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
     }
 }
 

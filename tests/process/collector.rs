@@ -35,7 +35,7 @@ pub struct Span {
     pub state: String,
     pub failed: bool,
     pub attributes: BTreeMap<String, String>,
-    /// Traces and spans of what it is linked to.
+    /// Traces and spans to which it is linked.
     pub links: Vec<(String, String)>,
     pub resource: BTreeMap<String, String>,
 }

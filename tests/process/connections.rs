@@ -12,7 +12,7 @@ use crate::broker::{Broker, PATIENCE};
 use crate::site::{ADMIN_KEY, Site};
 use crate::world::{client, until};
 
-/// What a client without a key may cost, in MiB.
+/// The most memory that a client without a key may cost, in MiB.
 const MOST_MIB: u64 = 150;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -59,7 +59,7 @@ async fn sent(broker: &Broker, bytes: &[u8]) -> TcpStream {
     stream
 }
 
-/// What a connection still says until it ends.
+/// The bytes that a connection still sends until it ends.
 async fn said(mut stream: TcpStream) -> Vec<u8> {
     let mut said = Vec::new();
     let end = timeout(PATIENCE, stream.read_to_end(&mut said)).await;
@@ -84,7 +84,17 @@ fn raise_own_limit() {
 
 async fn ended(broker: &Broker, reason: &str) -> f64 {
     let label = format!("reason=\"{reason}\"");
-    broker.counter("handoff_http_connections_ended_total", &label).await
+    // The broker may end the connection of this question for room, too: then the end of it is the signal to ask again.
+    let poll = async {
+        loop {
+            if let Ok(count) =
+                broker.try_counter("handoff_http_connections_ended_total", &label).await
+            {
+                return count;
+            }
+        }
+    };
+    timeout(PATIENCE, poll).await.expect("the broker answers")
 }
 
 pub async fn silent_connections_at_the_limit_of_files_stop_nobody(site: Arc<Site>) {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use handoffd::domain::event::Position;
+use handoffd_domain::event::Position;
 use serde_json::{Value, json};
 
 use crate::broker::Broker;
@@ -74,7 +74,7 @@ async fn feed(broker: &Broker) -> BTreeSet<(i64, i32)> {
     }
 }
 
-/// Everything was told, and nothing before what stands before it.
+/// The subscriber got every event, and none before its predecessor.
 async fn settle_up(site: &Site, broker: &Broker, told: &Told, kills: usize) {
     let all = feed(broker).await;
     until(TOLD_WITHIN, "the subscriber is told of every event", async || {
@@ -131,7 +131,7 @@ pub async fn the_broker_that_is_left_goes_on_telling(site: Arc<Site>) {
 }
 
 pub async fn two_that_live_tell_nothing_twice(site: Arc<Site>) {
-    // Nobody loses a lease here, however busy the machine that runs the tests.
+    // No broker loses a lease here, however busy the machine that runs the tests.
     let patient =
         [("HANDOFFD_EVENTS__LEASE_MS", "60000"), ("HANDOFFD_DELIVERY__BROKER_TIMEOUT_MS", "30000")];
     let first = Broker::start(&site, &patient).await;

@@ -28,7 +28,7 @@ const STREAMS: usize = 3;
 /// The most that anything here may take.
 const WITHIN: Duration = Duration::from_mins(2);
 
-/// What something took, each time.
+/// The times of a step.
 pub struct Figures(pub Vec<Duration>);
 
 impl Figures {

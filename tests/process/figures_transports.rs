@@ -1,5 +1,5 @@
-//! Figures and no tests, for docs/performance.md: what a handoff takes by each transport to its verdict, alone, at 100 a second and
-//! at half of what saturates it, and how many go by it in a second, beside a loop that only publishes.
+//! Figures and no tests, for docs/performance.md: the time of a handoff by each transport to its verdict, alone, at 100 a second
+//! and at half of what saturates it, and the handoffs a second by it, beside a loop that only publishes.
 //! `HANDOFFD_TEST_BINARY=target/release/handoffd cargo test --test process -- --ignored figures_of_the_transports --nocapture`
 
 use std::collections::BTreeMap;
@@ -489,7 +489,7 @@ async fn bare(
         let to_temporal: Publish = Box::new(move |body| {
             let id = random_id();
             let path = format!("api/v1/namespaces/default/workflows/{id}/signal-with-start/bare");
-            // Nobody polls this queue: what is measured is the server's part.
+            // No client polls this queue: only the server's part is measured.
             let ask = http.post(format!("{url}/{path}")).json(&json!({
                 "workflowType": { "name": "Bare" }, "taskQueue": { "name": "bare" },
                 "requestId": id.to_string(), "signalInput": [body],

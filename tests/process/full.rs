@@ -32,7 +32,7 @@ async fn limit(process: u32, room: Option<u64>) {
     assert!(set.status.success(), "{set:?}");
 }
 
-/// Says so until there is no room, for a bounded number of times; returns what was refused.
+/// Submits until there is no room, for a bounded number of times; returns the refused message.
 async fn submit_until_full(world: &World, broker: &Broker, target: &str) -> Value {
     for _ in 0..500 {
         let message = message(&random_id().to_string(), None, target);
@@ -46,7 +46,7 @@ async fn submit_until_full(world: &World, broker: &Broker, target: &str) -> Valu
             return message;
         }
         assert!(answer.status().is_success(), "{:?}", answer.text().await);
-        // One to oneself is delivered to nobody.
+        // A handoff to oneself is delivered to no receiver.
         if answer.status() == 202 {
             world.acknowledge(&message);
         }
@@ -123,7 +123,7 @@ pub async fn an_archive_without_room_moves_nothing(site: Arc<Site>) {
     ];
     let broker = Broker::start(&site, &settings).await;
     let world = World::new(&broker, Vec::new()).await;
-    // What the registration of agents left is moved first.
+    // The records of the agents' registration are moved first.
     archived(&site, &settings).await;
     let set_up = objects(folder.path());
     let tasks = about(&broker, &world, 40).await;
@@ -173,7 +173,7 @@ pub async fn an_erasure_without_room_waits_for_it(site: Arc<Site>) {
     until(WITHIN, "a page went", async || usize::from(report().await["count"] == 60)).await;
     limit(broker.id(), Some(ROOM)).await;
     let mut standing = report().await["count"].clone();
-    until(WITHIN, "it stands still", async || {
+    until(WITHIN, "no more pages go", async || {
         tokio::time::sleep(Duration::from_millis(500)).await;
         let now = report().await["count"].clone();
         usize::from(std::mem::replace(&mut standing, now.clone()) != now)

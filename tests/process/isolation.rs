@@ -1,5 +1,5 @@
-//! What receivers in trouble cost the others: the latency of a healthy one alone, beside two more, and
-//! beside a hanging and a dead one, in one run.
+//! The effect of receivers in trouble on the others: the latency of a healthy one alone, beside two
+//! more, and beside a hanging and a dead one, in one run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,7 +75,7 @@ pub async fn receivers_in_trouble_cost_the_others_nothing(site: Arc<Site>) {
     // Takes connections, and never says a word.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let hanging = format!("http://{}/", silent.local_addr().unwrap());
-    // Nobody listens there any more.
+    // No server listens there any more.
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let dead = format!("http://{}/", gone.local_addr().unwrap());
     drop(gone);

@@ -13,7 +13,7 @@ use crate::world::World;
 /// Kills where `HANDOFFD_TEST_ROUNDS` says nothing.
 const ROUNDS: usize = 3;
 
-/// What `HANDOFFD_TEST_ROUNDS` says, or else `few`.
+/// The value of `HANDOFFD_TEST_ROUNDS`, or else `few`.
 pub fn rounds(few: usize) -> usize {
     std::env::var("HANDOFFD_TEST_ROUNDS").map_or(few, |text| text.parse().unwrap())
 }

@@ -1,5 +1,4 @@
-//! What a broker says in its log, over a whole run: a trace id where there is one, and nothing that a
-//! log must not hold.
+//! The log of a broker over a whole run: a trace id if there is one, and no forbidden text.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +11,7 @@ use crate::broker::Broker;
 use crate::site::{ADMIN_KEY, Site};
 use crate::world::{client, message, until};
 
-/// What no line may hold begins with it.
+/// The start of every value that no line may contain.
 const PLANTED: &str = "planted";
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 
@@ -61,7 +60,7 @@ impl Run {
     }
 }
 
-/// A message that is full of what must not be found.
+/// A message that is full of forbidden values.
 fn full(target: &str) -> Value {
     let mut body = message(&random_id().to_string(), None, target);
     body["currentState"] = json!({ "state": planted("state"), planted("member"): 1 });

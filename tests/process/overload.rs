@@ -82,7 +82,7 @@ pub async fn ten_times_too_much_is_refused_and_costs_no_memory(site: Arc<Site>) 
     let rate = sustainable(&world, &broker).await;
     let calm = Size::of(&broker);
     let mut peak = calm;
-    // The rate was measured at a moment of its own; where the machine is quicker by now, more is asked.
+    // The rate was measured earlier; if the machine is quicker now, the load is higher.
     for factor in [10.0, 40.0, 160.0] {
         let flood = flood(&world, &broker, rate * factor).await;
         let began = Instant::now();
@@ -123,7 +123,7 @@ async fn serves_as_before(site: &Site, world: Arc<World>, broker: Broker) {
     assert!(records >= 2 * world.count() as u64, "{records} records of {}", world.count());
 }
 
-/// What came of too much.
+/// The results of an overload.
 struct Flood {
     /// From when each was due to its 202, sorted.
     taken: Vec<Duration>,
@@ -146,7 +146,7 @@ impl Size {
         Self { rss_mib: broker.rss_mib(), descriptors: broker.descriptors() as u64 }
     }
 
-    /// What is not its connections' buffers, in MiB.
+    /// The memory without its connections' buffers, in MiB.
     fn net(self) -> u64 {
         self.rss_mib.saturating_sub(self.descriptors * CONNECTION_KIB / 1024)
     }

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::world::{World, client, message};
 
-/// What came of one.
+/// The kinds of answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     Taken,
@@ -64,7 +64,7 @@ pub fn open_loop(
                 if answer == Answer::Taken {
                     world.acknowledge(&message);
                 }
-                // Nobody may be left who counts.
+                // The counter may have ended.
                 let _ = sent.send(Sent { took: due.elapsed(), answer });
             });
         }

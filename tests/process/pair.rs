@@ -30,7 +30,7 @@ async fn world(broker: &Broker, pause: Duration, most: u32) -> Arc<World> {
 }
 
 pub async fn two_share_the_work_and_deliver_nothing_twice(site: Arc<Site>) {
-    // Nobody falls silent here, however busy the machine that runs the tests.
+    // No broker falls silent here, however busy the machine that runs the tests.
     let patient = [("HANDOFFD_DELIVERY__BROKER_TIMEOUT_MS", "30000")];
     let first = Broker::start(&site, &patient).await;
     let second = Broker::start(&site, &patient).await;
@@ -75,7 +75,7 @@ pub async fn what_one_registered_is_not_refused_by_the_other(site: Arc<Site>) {
     assert_eq!(
         (status, &answer["code"]),
         (403, &json!("FORBIDDEN")),
-        "nobody allowed it: {answer}"
+        "no operator allowed it: {answer}"
     );
     for (path, targets) in [("source", json!(["one", "late"])), ("late", json!(["one"]))] {
         let asked = client().patch(format!("{}/agents/{path}", first.base)).bearer_auth(ADMIN_KEY);
@@ -161,7 +161,7 @@ pub async fn the_one_that_is_left_takes_over(site: Arc<Site>) {
     taken_over(site, None).await;
 }
 
-/// What the dead one wrote from its clock lies in the future: nobody may wait for that.
+/// The dead broker wrote times that lie in the future: no broker may wait for them.
 pub async fn a_dead_brokers_clock_does_not_matter(site: Arc<Site>) {
     let ahead = "UPDATE brokers SET seen_at = seen_at + 86400000000; \
                  UPDATE outbox SET created_at = created_at + 86400000000, visible_at = CASE \

@@ -9,15 +9,15 @@ use tokio::sync::watch;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Passing,
-    /// What is open is closed, and whoever comes is turned away.
+    /// Open connections are closed, and new ones are turned away.
     Cut,
-    /// What is open stays open, whoever comes is let in, and not a byte goes through.
+    /// Open connections stay open, new ones are let in, and not a byte goes through.
     Stalled,
 }
 
 /// A proxy; it lives as long as the case.
 pub struct Proxy {
-    /// Where to connect instead of to the server.
+    /// The address for clients instead of the server's.
     pub address: SocketAddr,
     mode: watch::Sender<Mode>,
 }
@@ -38,7 +38,7 @@ impl Proxy {
         Self { address, mode }
     }
 
-    /// Closes what is open, and lets nobody in.
+    /// Closes open connections, and lets no new one in.
     pub fn cut(&self) {
         self.mode.send_replace(Mode::Cut);
     }
@@ -76,7 +76,7 @@ async fn pass(
     let mut bytes = vec![0; 16 * 1024];
     loop {
         let read = from.read(&mut bytes).await.unwrap_or(0);
-        // Neither what was said nor that somebody hung up goes through a network that is silent.
+        // Through a silent network goes neither a sent byte nor the end of a connection.
         let passing = mode.wait_for(|mode| *mode != Mode::Stalled).await.is_ok();
         if read == 0 || !passing || to.write_all(&bytes[..read]).await.is_err() {
             return;

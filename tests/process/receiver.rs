@@ -136,7 +136,7 @@ pub async fn pulling(base: watch::Receiver<String>, id: String, key: String, see
             }
             let taken = match said {
                 Ok(said) => said.status() == 200,
-                // What was sent may have been heard.
+                // The receiver may have got a request that was sent.
                 Err(err) => !err.is_connect(),
             };
             if !taken {

@@ -103,7 +103,7 @@ pub async fn one_of_two_brokers_follows_a_remote_task_and_the_other_takes_over(s
     assert_eq!(agent.states_of(&handoff), ["TASK_STATE_COMPLETED"], "one task, and it was let be");
     assert_eq!(kinds(&idle.base, &task, &handoff).await, ["HANDOFF", "ACCEPTED", "COMPLETED"]);
 
-    // What ended while its follower was dead is withdrawn by the one that lives.
+    // A task whose handoff ended while its follower was dead is withdrawn by the follower that lives.
     agent.set_busy(true);
     let revived = Broker::start(&site, &SETTINGS).await;
     let before = (looks(&revived).await, looks(&idle).await);

@@ -27,7 +27,7 @@ pub enum Side {
     Apart,
 }
 
-/// Where brokers of one case keep things.
+/// The folders of the brokers of one case.
 pub struct Site {
     pub side: Side,
     url: String,
@@ -81,7 +81,7 @@ impl Site {
         Self { side: Side::Postgres, url, audit: String::new(), master_key: master_key(), folder }
     }
 
-    /// The binary with this site's settings, and nobody else's.
+    /// The binary with this site's settings, and no others.
     pub fn command(&self, settings: &[(&str, &str)]) -> Command {
         let built = || env!("CARGO_BIN_EXE_handoffd").into();
         let binary = std::env::var_os("HANDOFFD_TEST_BINARY").unwrap_or_else(built);
@@ -114,14 +114,14 @@ impl Site {
             .env("HANDOFFD_DELIVERY__CLAIM_TTL_MS", "1500")
             // On a busy machine no handoff expires before a killed broker's successor delivers it.
             .env("HANDOFFD_DELIVERY__VERDICT_TIMEOUT_MS", "300000")
-            // Where a case waits for what passed while no broker ran, it need not wait for half a minute more.
+            // A case that waits for an event from before the start need not wait for half a minute more.
             .env("HANDOFFD_RECOVERY__START_GRACE_MS", "1000")
             .envs(settings.iter().copied())
             .kill_on_drop(true);
         command
     }
 
-    /// Where the database is.
+    /// The URL of the database.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -136,12 +136,12 @@ impl Site {
         (proxy, url.into())
     }
 
-    /// Where the broker keeps what is not in the database.
+    /// The broker's files outside the database.
     pub fn data_dir(&self) -> &std::path::Path {
         self.folder.path()
     }
 
-    /// Keeps the database as it is; nobody serves it now.
+    /// Keeps the database as it is; no broker uses it now.
     pub async fn back_up(&self) {
         match self.side {
             Side::Sqlite => self.copy("broker.db", "backup.db"),
@@ -196,7 +196,7 @@ impl Site {
             .sum()
     }
 
-    /// Lets go of what a killed process held.
+    /// Releases the leases of a killed process.
     pub async fn forget_leases(&self) {
         let sql = "DELETE FROM leases";
         if self.side != Side::Sqlite {

@@ -29,10 +29,10 @@ const SENDERS: usize = 16;
 const SATURATED: Duration = Duration::from_secs(20);
 
 /// One in how many may be refused over the whole time, in order and with `Retry-After`: when the machine
-/// itself stands still for seconds, a bounded queue says no rather than grow.
+/// itself stops for seconds, a bounded queue refuses rather than grow.
 const REFUSED_ONE_IN: usize = 1_000;
 
-/// What the last quarter may have more than the first.
+/// The most that the last quarter may have above the first.
 mod margin {
     use std::time::Duration;
 
@@ -48,14 +48,14 @@ mod margin {
     pub(super) const BYTES_FACTOR: f64 = 1.25;
 }
 
-/// What a broker held at one moment, and what the time before it was like.
+/// The figures of a broker at one moment, and of the time before it.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     at: Duration,
     rss_mib: f64,
     descriptors: f64,
     outbox: f64,
-    /// Sessions and cursors: rows of what lives, not of what happened.
+    /// Sessions and cursors: rows of live objects, not of past events.
     living: f64,
     database_mib: f64,
     taken: usize,
@@ -223,12 +223,12 @@ fn table(samples: &[Sample]) -> String {
     text
 }
 
-/// What is compared: in the first quarter after the warm-up, in the last, and what it may be there.
+/// The compared figures: in the first quarter after the warm-up, in the last, and the limit there.
 fn compared(samples: &[Sample]) -> Vec<(&'static str, f64, f64, f64)> {
     let warm = &samples[samples.len() / 8..];
     let quarter = warm.len() / 4;
     let (first, last) = (&warm[..quarter], &warm[warm.len() - quarter..]);
-    // The middle one: a moment in which the machine did something else is no growth.
+    // The middle one: a moment in which the machine did other work is not growth.
     let middle = |of: &[Sample], what: &dyn Fn(&Sample) -> f64| {
         let mut all: Vec<f64> = of.iter().map(what).collect();
         all.sort_by(f64::total_cmp);

@@ -23,7 +23,7 @@ const BATCH_LIMIT: Duration = Duration::from_secs(40);
 /// The shortest wait that counts as the limit's: the server itself would end the statement after 30 s.
 const LONG: Duration = Duration::from_secs(33);
 
-/// What a busy machine may add.
+/// The time that a busy machine may add.
 const SLACK: Duration = Duration::from_secs(15);
 
 pub async fn a_server_that_falls_silent_is_waited_for_so_long_and_no_longer(site: Arc<Site>) {
@@ -77,7 +77,7 @@ pub async fn a_server_that_falls_silent_is_waited_for_so_long_and_no_longer(site
     onlooker.close().await.unwrap();
     proxy.stall();
 
-    // Whoever asks whether it lives is answered meanwhile, and it is not ready.
+    // Meanwhile a liveness probe gets an answer, and the broker is not ready.
     let alive = client().get(format!("{}/livez", broker.base)).send().await.unwrap();
     assert_eq!(alive.status(), StatusCode::OK);
     let (ready, took) = ask(http.get(format!("{}/readyz", broker.base))).await.unwrap();

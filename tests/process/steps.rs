@@ -48,7 +48,7 @@ async fn about(broker: &Broker, world: &World, name: &str, count: usize) -> Vec<
     tasks
 }
 
-/// What ends the process when it comes to the step.
+/// The failpoints that end the process when it comes to the step.
 fn armed<'a>(settings: &[(&'a str, &'a str)], failpoints: &'a str) -> Vec<(&'a str, &'a str)> {
     [settings, &[("FAILPOINTS", failpoints)]].concat()
 }
@@ -96,7 +96,7 @@ pub async fn an_erasure_that_ends_at_any_step_is_finished_by_the_next_broker(sit
         ("HANDOFFD_RETENTION__ARCHIVE_URL", url.as_str()),
         ("HANDOFFD_RETENTION__ARCHIVE_INTERVAL_S", "0"),
         ("HANDOFFD_ERASURE__PAGE", "2"),
-        // What was left standing is gone on with soon.
+        // Another broker soon goes on with work that was left.
         ("HANDOFFD_DELIVERY__BROKER_TIMEOUT_MS", "300"),
     ];
     let first = Broker::start(&site, &settings).await;
@@ -132,7 +132,7 @@ pub async fn an_erasure_that_ends_at_any_step_is_finished_by_the_next_broker(sit
         site.verify_with(&settings).await;
 
         let broker = Broker::start(&site, &settings).await;
-        // Nobody asks again: what was begun is finished.
+        // No client asks again: the broker finishes the work that it began.
         until(WITHIN, &format!("it is finished after {}", step.name()), async || {
             usize::from(report(&broker, &name).await["erasures"][0]["status"] != "COMPLETED")
         })
@@ -142,7 +142,7 @@ pub async fn an_erasure_that_ends_at_any_step_is_finished_by_the_next_broker(sit
         assert_eq!(certificate["erased"]["personalData"], HANDOFFS, "{certificate}");
         assert_eq!(certificate["erased"]["contents"], HANDOFFS, "{certificate}");
         broker.stop().await;
-        // Also the one that is there: nobody may have kept it.
+        // Also the present one: no copy of the data may be left.
         site.verify_with(&settings).await;
         let kept = exported(&site, &settings).await;
         assert!(!kept.contains(&name), "{}: what was erased is in the log", step.name());
@@ -201,7 +201,7 @@ pub async fn f4_7_a_purge_that_ends_at_any_step_is_finished_by_the_next(site: Ar
         let signal = std::os::unix::process::ExitStatusExt::signal(&ended);
         assert_eq!(signal, Some(SIGABRT), "{} ended {ended}", step.name());
         site.forget_leases().await;
-        // Whatever is gone by now is listed.
+        // Every object that is gone now is listed.
         site.verify_with(&settings).await;
 
         let done = purge(&site, &settings).output().await.unwrap();

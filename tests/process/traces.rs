@@ -21,7 +21,7 @@ const STATE: &str = "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE";
 /// As [`message`] has it.
 const MESSAGE_TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
-/// A receiver that keeps the headers of what comes, and answers as it is told.
+/// A receiver that keeps the headers of its requests, and answers as it is told.
 struct Receiver {
     url: String,
     at: Arc<At>,
@@ -258,7 +258,7 @@ pub async fn without_a_header_the_message_says_the_trace(site: Arc<Site>) {
     assert_eq!((trace.as_str(), id.as_str()), (request.trace.as_str(), request.id.as_str()));
     assert_ne!(request.trace, MESSAGE_TRACE);
 
-    // All zero: the schema lets it pass, and it is no trace context. A new trace begins.
+    // All zero: the schema lets it pass, and it is not a trace context. A new trace begins.
     let mut body = new("b");
     body["traceparent"] = json!(format!("00-{}-{PARENT}-01", "0".repeat(32)));
     body["tracestate"] = json!(STATE);
@@ -377,7 +377,7 @@ pub async fn a_collector_that_hangs_holds_nothing_up(site: Arc<Site>) {
             usize::saturating_sub(due, receiver.at.seen.lock().unwrap().len())
         })
         .await;
-        // An export waits two minutes for its answer; nobody waits for the export.
+        // An export waits two minutes for its answer; no request waits for the export.
         assert!(began.elapsed() < Duration::from_secs(90), "{:?}", began.elapsed());
         eprintln!("{:?} {protocol}: 50 handoffs in {:?}", site.side, began.elapsed());
         let stopping = tokio::time::Instant::now();

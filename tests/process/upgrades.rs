@@ -74,7 +74,7 @@ async fn opens_goes_on_and_verifies(site: Arc<Site>, release: &str, records: u64
     let broker = Broker::start(&site, &keys).await;
     assert_eq!(adoptions(&broker).await, 1);
 
-    // What the release knew is there: the task that was completed, with its evidence, and the message it refused.
+    // The release's data are there: the completed task, with its evidence, and the message it refused.
     let tasks = read(&broker, "/tasks?status=COMPLETED").await;
     let task = tasks["items"][0]["taskId"].as_str().unwrap_or_else(|| panic!("{tasks}"));
     let trace = read(&broker, &format!("/tasks/{task}/trace")).await;

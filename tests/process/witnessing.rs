@@ -13,9 +13,9 @@ use axum::routing::post;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use ed25519_dalek::{Signer as _, SigningKey};
-use handoffd::evidence::cosignature::{WitnessKey, cosigned_text};
-use handoffd::evidence::merkle::{Hash, verify_consistency};
-use handoffd::evidence::note::{Note, NoteSignature, PublicKey, TreeHead};
+use handoffd_evidence::cosignature::{WitnessKey, cosigned_text};
+use handoffd_evidence::merkle::{Hash, verify_consistency};
+use handoffd_evidence::note::{Note, NoteSignature, PublicKey, TreeHead};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -28,12 +28,12 @@ use crate::world::{client, until};
 const PATIENCE: Duration = Duration::from_secs(20);
 const NAME: &str = "witness.example/w1";
 
-/// Somebody outside: a witness after C2SP tlog-witness, and a webhook that keeps what it gets.
+/// The world outside: a witness after C2SP tlog-witness, and a webhook that keeps its requests.
 struct Outside {
     key: SigningKey,
     /// Whose tree heads the witness believes.
     trusts: Mutex<Option<PublicKey>>,
-    /// What it cosigned last.
+    /// The last head that it cosigned.
     cosigned: Mutex<Option<(u64, Hash)>>,
     answers: Mutex<HashMap<u16, usize>>,
     notes: Mutex<Vec<String>>,
@@ -110,7 +110,7 @@ impl Outside {
         let signature = self.key.sign(cosigned_text(time, &note.text).as_bytes()).to_bytes();
         let bytes = [&self.id()[..], &time.to_be_bytes(), &signature].concat();
         let line = NoteSignature { name: NAME.to_owned(), bytes };
-        // A second one, of a key that nobody knows, is to be left out.
+        // A second signature, of an unknown key, is to be left out.
         let other = NoteSignature { name: "w.example/2".to_owned(), bytes: vec![1; 76] };
         (StatusCode::OK, format!("{other}\n{line}\n"))
     }
@@ -188,6 +188,8 @@ pub async fn a_log_that_was_cut_and_grew_anew_fits_no_head_that_was_kept(site: A
         1_usize.saturating_sub(outside.answered(404))
     })
     .await;
+    let lacks = async || broker.counter("handoff_audit_unpublished_records", "witness").await;
+    until(PATIENCE, "the witness lacks records", async || usize::from(lacks().await == 0.0)).await;
     *outside.trusts.lock().unwrap() = Some(key.clone());
     agents(&broker, numbered("a", 5)).await;
     let now = size(&broker).await;
@@ -212,6 +214,7 @@ pub async fn a_log_that_was_cut_and_grew_anew_fits_no_head_that_was_kept(site: A
         usize::from(!done)
     })
     .await;
+    until(PATIENCE, "the witness lacks no record", async || lacks().await as usize).await;
     broker.stop().await;
     site.back_up().await;
 
@@ -245,7 +248,7 @@ pub async fn a_log_that_was_cut_and_grew_anew_fits_no_head_that_was_kept(site: A
         assert!(said.contains(&named), "{named}: {said}");
     }
 
-    // Somebody moves the head aside: it starts, but the witness knows better, now and once it has grown.
+    // A person moves the head aside: the broker starts, but the witness knows better, now and once the log has grown.
     let kept = latest(&site);
     let aside = kept.with_extension("aside");
     std::fs::rename(&kept, &aside).unwrap();
@@ -300,7 +303,7 @@ pub async fn a_bucket_keeps_every_tree_head_and_replaces_none(site: Arc<Site>) {
     broker.stop().await;
     let kept = async |size: u64| {
         let url = format!("{}/cold/kept/tree-heads/{log}/{size:020}.note", server.url);
-        // The server takes anybody who claims to be somebody.
+        // The server accepts any credentials.
         let answer = client().get(url).header("authorization", "AWS test").send().await.unwrap();
         answer.error_for_status().unwrap().text().await.unwrap()
     };

@@ -17,14 +17,14 @@ pub const COMES_WITHIN: Duration = Duration::from_mins(3);
 
 /// An HTTP client.
 pub fn client() -> reqwest::Client {
-    // To read the system's certificates takes longer than most calls, and nobody here speaks TLS.
+    // Reading the system's certificates takes longer than most calls, and no server here speaks TLS.
     let builder = reqwest::Client::builder().tls_certs_only([]);
     // The broker ends a connection that is idle for ten seconds: one that ends as it is used again fails the request.
     let builder = builder.pool_idle_timeout(Duration::from_secs(5));
     builder.timeout(Duration::from_secs(40)).build().unwrap()
 }
 
-/// Where a receiver takes its handoffs.
+/// The transport by which a receiver takes its handoffs.
 pub enum Takes {
     /// By webhook at a URL, so many at once.
     Webhook(String, u32),
@@ -45,13 +45,13 @@ pub struct World {
     pub receivers: BTreeMap<String, String>,
     /// Their signing secrets.
     pub signing_secrets: BTreeMap<String, String>,
-    /// What reached whom.
+    /// The messages that reached each receiver.
     pub seen: Arc<Seen>,
     /// Acknowledged handoffs.
     pub acknowledged: Mutex<BTreeMap<String, Acknowledged>>,
 }
 
-/// What was said of a handoff that the broker acknowledged.
+/// The answer about a handoff that the broker acknowledged.
 #[derive(Debug, Clone)]
 pub struct Acknowledged {
     pub task: String,
@@ -191,7 +191,7 @@ impl World {
     }
 }
 
-/// What a case came to.
+/// The figures of a case.
 #[derive(Debug, Clone, Copy)]
 pub struct Tally {
     pub acknowledged: usize,

@@ -8,8 +8,8 @@ use std::process::{Command, Output, Stdio};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use handoffd::evidence::merkle::node_hash;
-use handoffd::evidence::note::{Signer, TreeHead};
+use handoffd_evidence::merkle::node_hash;
+use handoffd_evidence::note::{Signer, TreeHead};
 use serde_json::{Value, json};
 
 fn handoffd(arguments: &[&str]) -> Command {
@@ -75,7 +75,7 @@ fn a_database_without_a_log_is_said_to_have_none() {
     };
     assert!(run(&["migrate"]).status.success());
     let done = run(&["verify"]);
-    assert_eq!((done.status.code(), text(&done.stdout)), (Some(0), "there is no log yet\n"));
+    assert_eq!((done.status.code(), text(&done.stdout)), (Some(0), "no log yet\n"));
     let done = run(&["--output", "json", "verify"]);
     let said: Value = serde_json::from_slice(&done.stdout).unwrap();
     assert_eq!(said, json!({ "ok": true, "logs": [] }));
@@ -194,7 +194,7 @@ fn asked(url: &str, arguments: &[&str]) -> Output {
     command.env("HANDOFFD_URL", url).env("HANDOFFD_API_KEY", "key").output().unwrap()
 }
 
-/// What answers may be anything (finding S9 of 0.3.0).
+/// The answering server may send anything (finding S9 of 0.3.0).
 #[test]
 fn an_answer_without_end_is_read_no_further_than_its_bound() {
     let url = answering("Content-Type: application/json\r\n", |stream| {

@@ -122,7 +122,7 @@ async fn a_content_that_was_emptied_in_a_kept_store_is_named() {
     )
     .execute(&mut raw)
     .await
-    .expect("nothing stops whoever owns the file");
+    .expect("nothing stops the owner of the file");
     raw.close().await.expect("closed");
     let verify = Command::new(env!("CARGO_BIN_EXE_handoffd"))
         .args(["verify", "--database-url", &url])

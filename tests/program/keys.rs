@@ -58,7 +58,7 @@ fn a_change_of_the_key_that_fails_leaves_the_key() {
     let site = Site::new();
     let first = site.run(&["key", "tree-head"], 0);
     let kept = site.file("tree-head.key");
-    // A folder is no database.
+    // A folder is not a database.
     std::fs::create_dir(site.path("away")).unwrap();
     let away = format!("sqlite:{}", site.path("away").display());
     site.run(&["--database-url", &away, "key", "tree-head", "--new"], 3);
@@ -77,7 +77,7 @@ fn a_change_of_the_key_that_fails_leaves_the_key() {
     assert_eq!(site.run(&["key", "tree-head"], 0), second);
     let keys = site.keys();
     assert!(keys.len() == 2 && !keys.contains(&"tree-head.key.new".to_owned()), "{keys:?}");
-    assert_eq!(site.file(&keys[1]), kept, "the old one stands beside it");
+    assert_eq!(site.file(&keys[1]), kept, "the old one is beside it");
 
     // As a crash between the commit and the files leaves it.
     std::fs::rename(site.path("tree-head.key"), site.path("tree-head.key.new")).unwrap();
@@ -196,7 +196,7 @@ fn serve_once(site: &Site) {
     assert!(said.contains("203.0.113.1:1"), "{said}");
 }
 
-/// Where the key is in the settings, the new one goes into a file that the operator names.
+/// If the key is in the settings, the new one goes into a file that the operator names.
 #[test]
 fn a_configured_master_key_is_changed_by_the_settings() {
     let site = Site::new();

@@ -290,7 +290,7 @@ fn json_and_yaml_are_linted_alike() {
 }
 
 fn handoffd_contract(text: &str) -> Value {
-    handoffd::contract::document::Document::parse(text).unwrap().value().clone()
+    handoffd_gate::contract::document::Document::parse(text).unwrap().value().clone()
 }
 
 #[test]
@@ -371,12 +371,12 @@ fn a_registered_schema_is_looked_for_in_a_folder_of_schemas() {
     assert_eq!(lint("schemas").0, Some(0));
     let (code, text) = lint("contracts");
     assert_eq!(code, Some(1));
-    assert!(text.contains("error schema-drift") && text.contains("there is no file"), "{text}");
+    assert!(text.contains("error schema-drift") && text.contains("does not exist"), "{text}");
     assert_eq!(lint("nowhere").0, Some(3));
-    // Its review is of what it says, however it is laid out.
+    // Its review covers its content, whatever the layout.
     let document: Value = serde_json::from_str(SCHEMA).unwrap();
     let hash =
-        |value: &Value| hex::encode(Sha256::digest(handoffd::domain::canonical::to_vec(value)));
+        |value: &Value| hex::encode(Sha256::digest(handoffd_domain::canonical::to_vec(value)));
     let reviewed = format!("{REGISTRY}reviewed:\n  \"{NAME}\": {}\n", hash(&document));
     case.write("registry.yaml", &reviewed);
     assert_eq!(case.rules(), []);
@@ -412,7 +412,7 @@ fn f3_3_a_schema_is_resolved_or_an_error_and_frozen_by_its_hash_alone() {
         ))
     };
     let canonical =
-        handoffd::domain::canonical::to_vec(&serde_json::from_str::<Value>(SCHEMA).unwrap());
+        handoffd_domain::canonical::to_vec(&serde_json::from_str::<Value>(SCHEMA).unwrap());
     for bytes in [SCHEMA.as_bytes(), &canonical] {
         let case = signed(&hex::encode(Sha256::digest(bytes)));
         assert_eq!((case.level().0, case.rules()), (Value::from("L3"), vec![]));

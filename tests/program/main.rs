@@ -1,6 +1,6 @@
 //! The binary as a user runs it: the demo, the README's session, and the commands that need no broker.
 
-#![allow(unreachable_pub, reason = "nobody's library")]
+#![allow(unreachable_pub, reason = "not a library")]
 
 mod answers;
 mod demo;

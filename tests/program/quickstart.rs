@@ -1,4 +1,4 @@
-//! The README's session with curl, run as it stands against a real broker.
+//! The README's session with curl, run unchanged against a real broker.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 const SCRIPT: &str = include_str!("../../docs/quickstart.sh");
 const README: &str = include_str!("../../README.md");
 
-/// What a reader copies: everything but the script's own head.
+/// The part that a reader copies: everything but the script's own head.
 fn body() -> &'static str {
     let at = SCRIPT.find("\nBROKER=").expect("the session begins with BROKER=");
     SCRIPT[at + 1..].trim_end()

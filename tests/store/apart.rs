@@ -53,7 +53,7 @@ async fn submits(store: &Arc<dyn Store>, n: u128) -> Result<(), StoreError> {
     transact(store, &needs(&batch), |state| plan(&batch, state)).await.map(drop)
 }
 
-/// Names of what is prepared in the log.
+/// The number of prepared transactions in the log's database.
 async fn prepared(bed: &Bed) -> i64 {
     let here = "(SELECT 1 FROM pg_prepared_xacts WHERE database = current_database()) AS p";
     bed.raw_log().await.count(here).await
@@ -170,7 +170,7 @@ pub async fn a_log_that_is_cut_after_the_decision_keeps_its_readers_waiting(bed:
     assert_eq!(recover(&bed).await, 1);
     let (receipt, unrecorded) = asked.await.unwrap();
     assert!(receipt.is_some(), "who asks for its record waits for it");
-    assert_eq!(unrecorded, [""; 0], "and nobody says that it has none");
+    assert_eq!(unrecorded, [""; 0], "and no answer says that it has none");
     sound(&bed, 2, &[1, 2], &[]).await;
 }
 
@@ -195,7 +195,7 @@ pub async fn a_broker_that_dies_before_it_decides_is_given_up(bed: Arc<Bed>) {
     let dies = tokio::spawn(async move { submits(&dying, 2).await });
     wait_for_prepared(&bed).await;
     dies.abort();
-    assert!(dies.await.unwrap_err().is_cancelled(), "nobody is left to give it up");
+    assert!(dies.await.unwrap_err().is_cancelled(), "no task is left to give it up");
     assert_eq!(recover(&bed).await, 1);
     mend(bed.url()).await;
     sound(&bed, 1, &[1], &[2]).await;
@@ -323,7 +323,7 @@ pub async fn a_log_apart_is_for_good(bed: Arc<Bed>) {
     // And a log that began beside the operations stays there.
     let plain = Bed::bare(Side::Postgres).await;
     plain.store.migrate().await.unwrap();
-    plain.store.ensure_tenant(&acme(), "log-acme", handoffd::domain::ids::Micros(1)).await.unwrap();
+    plain.store.ensure_tenant(&acme(), "log-acme", handoffd_domain::ids::Micros(1)).await.unwrap();
     let empty = database().await;
     refused(plain.url(), Some(&empty), "stays there").await;
     drop_database(&empty).await;
@@ -333,7 +333,7 @@ pub async fn a_log_apart_is_for_good(bed: Arc<Bed>) {
     second.close().await;
 }
 
-/// Two sets of migrations make the log; whoever changes one of them changes both.
+/// Two sets of migrations make the log; a change of one of them needs the same change of both.
 pub async fn both_kinds_of_database_have_the_same_log(bed: Arc<Bed>) {
     let described = [
         "SELECT string_agg(concat_ws(' ', table_name, column_name, data_type, is_nullable, collation_name), E'\\n' \
@@ -365,7 +365,7 @@ pub async fn what_two_databases_cost() {
         let bed = Bed::bare(side).await;
         bed.store.migrate().await.unwrap();
         bed.store
-            .ensure_tenant(&acme(), "log-acme", handoffd::domain::ids::Micros(1))
+            .ensure_tenant(&acme(), "log-acme", handoffd_domain::ids::Micros(1))
             .await
             .unwrap();
         beds.push(bed);

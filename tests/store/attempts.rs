@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use handoffd::domain::handoff::{DeliveryMode, HandoffStatus};
-use handoffd::domain::ids::Micros;
 use handoffd::store::Writes;
 use handoffd::store::attempts::{AttemptRow, KEPT_ATTEMPTS};
+use handoffd_domain::handoff::{DeliveryMode, HandoffStatus};
+use handoffd_domain::ids::Micros;
 
 use crate::fixture::{Given, given, handoff_id, submit, write};
 use crate::harness::{Bed, acme};

@@ -1,18 +1,18 @@
-//! What a batch writes, and what it does not.
+//! The rows that a batch writes, and those that it does not.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use handoffd::domain::agent::AgentState;
-use handoffd::domain::funds::FundsRequest;
-use handoffd::domain::handoff::{Cost, HandoffStatus};
-use handoffd::domain::ids::Micros;
-use handoffd::domain::money::Usd;
-use handoffd::domain::task::{Task, TaskStatus};
-use handoffd::evidence::record::RecordKind;
 use handoffd::store::{
     AgentRow, ContentStorage, HandoffFilter, Needs, StoreError, TaskFilter, Writes,
 };
+use handoffd_domain::agent::AgentState;
+use handoffd_domain::funds::FundsRequest;
+use handoffd_domain::handoff::{Cost, HandoffStatus};
+use handoffd_domain::ids::Micros;
+use handoffd_domain::money::Usd;
+use handoffd_domain::task::{Task, TaskStatus};
+use handoffd_evidence::record::RecordKind;
 
 use crate::fixture::{
     agent, agent_row, all_different, content_id, execution_id, given, handoff_id, idempotency_row,
@@ -155,7 +155,7 @@ pub async fn concurrent_batches_make_one_dense_chain(bed: Arc<Bed>) {
     assert_eq!(bed.store.list_unrecorded(&acme()).await.unwrap(), [""; 0]);
 }
 
-/// The log's head is locked, not raced for: nobody has to plan again because of a stranger.
+/// The log's head is locked, not raced for: no batch has to plan again because of a stranger.
 pub async fn batches_on_different_tasks_never_conflict(bed: Arc<Bed>) {
     let other = bed.second().await;
     let mut writers = tokio::task::JoinSet::new();
@@ -440,7 +440,7 @@ pub async fn what_changes_among_the_agents_is_counted_and_told(bed: Arc<Bed>) {
     assert_eq!(bed.store.list_changed_agents(&beta, 0).await.unwrap(), []);
 }
 
-/// Whoever reads the number sees every change up to it: else one that is committed late is never seen.
+/// A reader that reads the number sees every change up to it: else it never sees one that is committed late.
 pub async fn no_change_of_an_agent_is_counted_before_it_is_there(bed: Arc<Bed>) {
     const WRITERS: i64 = 4;
     const CHANGES: i64 = 12;
@@ -582,7 +582,7 @@ pub async fn the_last_checkpoint_of_a_run_is_known(bed: Arc<Bed>) {
         seen.runs[&run].last(&alice).map(|last| (last.seq, last.commitment))
     };
     assert_eq!((last(&seen), seen.runs[&run].next()), (Some((12, [12; 32])), 13));
-    // What another agent stores under the same id shares the numbers, and nothing else.
+    // Rows that another agent stores under the same id share the numbers, and nothing else.
     let mut others = rows[11].clone();
     (others.at.seq, others.agent) = (13, agent("mallory"));
     write(&bed.store, Writes { checkpoints: vec![others.clone()], ..Writes::default() })

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use handoffd::domain::cap::{Cap, CapKey, Charge, Window};
-use handoffd::domain::ids::{AgentId, Micros};
-use handoffd::domain::money::Usd;
 use handoffd::store::{BatchState, Needs, Writes};
+use handoffd_domain::cap::{Cap, CapKey, Charge, Window};
+use handoffd_domain::ids::{AgentId, Micros};
+use handoffd_domain::money::Usd;
 
 use crate::fixture::{transact, write};
 use crate::harness::{Bed, acme};
@@ -26,7 +26,7 @@ fn caps(rows: &[Cap]) -> Writes {
     }
 }
 
-/// What a batch that charges these agents sees.
+/// The state that a batch that charges these agents reads.
 fn charging(agents: &[&str]) -> Needs {
     let agents = agents.iter().map(|id| id.parse().unwrap()).collect();
     Needs { caps: [(acme(), agents)].into(), ..Needs::default() }

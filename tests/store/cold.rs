@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use handoffd::domain::handoff::{DeliveryMode, HandoffStatus};
-use handoffd::domain::ids::{ContentId, Micros};
-use handoffd::domain::task::TaskStatus;
 use handoffd::store::cold::{
     ArchiveLocation, ArchiveMark, ColdContent, ExclusiveLease, Frame, PurgeMark,
 };
 use handoffd::store::{ContentStorage, Store, Writes};
+use handoffd_domain::handoff::{DeliveryMode, HandoffStatus};
+use handoffd_domain::ids::{ContentId, Micros};
+use handoffd_domain::task::TaskStatus;
 
 use crate::fixture::{Given, content_id, given, needs, submit, transact, write};
 use crate::harness::{Bed, acme};
@@ -142,7 +142,7 @@ pub async fn what_may_still_be_needed_is_held_back(bed: Arc<Bed>) {
     assert_eq!(bed.raw().await.run(sql).await.unwrap(), 1);
     let page = bed.store.list_archivable(&acme(), 2, 2).await.unwrap();
     assert_eq!(page.len(), 2);
-    assert!(!page[0].content.unwrap().held, "nobody waits for it any more");
+    assert!(!page[0].content.unwrap().held, "no receiver waits for it any more");
 }
 
 pub async fn contents_become_cold_all_or_none(bed: Arc<Bed>) {
@@ -224,6 +224,6 @@ pub async fn a_cold_content_is_never_delivered_empty(bed: Arc<Bed>) {
         .claim(&receiver, DeliveryMode::Webhook, "b", Micros(50), Micros(99), 10)
         .await
         .unwrap();
-    assert_eq!(claims.len(), 5, "the cold one stays behind and keeps nobody back");
+    assert_eq!(claims.len(), 5, "the cold one stays behind and keeps no other back");
     assert!(claims.iter().all(|claim| !claim.body.is_empty()));
 }

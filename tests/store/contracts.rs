@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use handoffd::clock::ManualClock;
 use handoffd::directory::Directory;
-use handoffd::domain::ids::Micros;
 use handoffd::store::contracts::{ContractRow, RepeatRow};
 use handoffd::store::{BatchState, Needs, StoreError, Writes};
+use handoffd_domain::ids::Micros;
 
 use crate::fixture::{handoff_id, transact, write};
 use crate::harness::{Bed, acme};
@@ -82,7 +82,7 @@ pub async fn contracts_put_since_are_found_also_under_an_old_date(bed: Arc<Bed>)
             .await
             .unwrap();
         expected.push(id);
-        // What is older than the look back is not read again, unless the count says so: it may be unreadable.
+        // A row older than the look back is not read again, unless the count says so: it may be unreadable.
         if id == "d" {
             rewrite(&bed, "a", "unreadable", [8; 32]).await;
         }

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use handoffd::domain::dead_letter::DeadLetterStatus;
-use handoffd::domain::handoff::{DeliveryMode, HandoffStatus, Priority};
-use handoffd::domain::ids::{HandoffId, Micros};
-use handoffd::evidence::record::RecordKind;
 use handoffd::store::{
     ClaimRelease, ContentStorage, DeliveryClaim, HandoffKey, ReturnRow, Store, Writes,
 };
+use handoffd_domain::dead_letter::DeadLetterStatus;
+use handoffd_domain::handoff::{DeliveryMode, HandoffStatus, Priority};
+use handoffd_domain::ids::{HandoffId, Micros};
+use handoffd_evidence::record::RecordKind;
 
 use crate::fixture::{
     Given, agent, all_different, content_id, given, handoff_id, needs, see, settle, submit,
@@ -69,7 +69,7 @@ pub async fn a_claim_has_what_an_attempt_needs(bed: Arc<Bed>) {
     assert_eq!(row.claimed_by.as_deref(), Some("b1"));
 }
 
-/// What was sent does not change: each attempt has the compressed message, and says so.
+/// A sent message does not change: each attempt has the compressed message, and says so.
 pub async fn a_claim_of_a_compressed_message_has_what_was_sent(bed: Arc<Bed>) {
     let (one, plain) = (given(1, 1), given(2, 2));
     submit(&bed.store, &[one.clone(), plain.clone()]).await;
@@ -177,7 +177,7 @@ pub async fn an_attempt_is_counted_with_each_claim(bed: Arc<Bed>) {
     }
 }
 
-/// What tells an attempt that may have reached its receiver from one that was settled.
+/// The fact that distinguishes an attempt that may have reached its receiver from one that was settled.
 pub async fn a_claim_tells_whether_the_attempt_before_has_an_end(bed: Arc<Bed>) {
     let one = given(1, 1);
     submit(&bed.store, std::slice::from_ref(&one)).await;
@@ -494,7 +494,7 @@ pub async fn claims_of_silent_brokers_are_released(bed: Arc<Bed>) {
     assert_eq!(bed.store.list_heartbeats().await.unwrap(), []);
 }
 
-/// Also where the clock it comes from stands still, or was set back.
+/// Also if its clock does not move, or was set back.
 pub async fn a_heartbeat_never_has_the_same_value_twice(bed: Arc<Bed>) {
     let mut before = Micros(i64::MIN);
     for at in [1_000, 1_000, 500, 2_000, 2_001] {
@@ -521,11 +521,7 @@ pub async fn a_broker_finds_and_frees_claims_of_its_own(bed: Arc<Bed>) {
     assert_eq!(bed.store.list_claims("b2").await.unwrap(), []);
     let these = [held[0].clone(), ((acme(), handoff_id(2)), 2), ((acme(), handoff_id(4)), 1)];
     assert_eq!(bed.store.release(ClaimRelease::These("b2", &these)).await.unwrap(), 0, "not b2's");
-    assert_eq!(
-        bed.store.release(ClaimRelease::These("b1", &these)).await.unwrap(),
-        1,
-        "as it stands"
-    );
+    assert_eq!(bed.store.release(ClaimRelease::These("b1", &these)).await.unwrap(), 1, "as it is");
     let again = claim(&bed.store, "bob", 10).await;
     assert_eq!((again[0].handoff_id, again[0].attempt, again.len()), (handoff_id(1), 2, 1));
 }
@@ -669,7 +665,7 @@ pub async fn what_waits_is_listed(bed: Arc<Bed>) {
     assert_eq!(unpulled(400, 10).await, [1, 3].map(handoff_id));
 }
 
-/// On SQLite nobody else is there to say anything.
+/// On SQLite no other broker exists.
 pub async fn one_broker_hears_of_anothers_commits(bed: Arc<Bed>) {
     let mut heard = bed.store.listen().await.unwrap();
     let other = bed.second().await;
@@ -733,14 +729,14 @@ pub async fn a_return_is_in_one_inbox_until_it_is_taken_out(bed: Arc<Bed>) {
     assert_eq!(claim(&asker, 101, 10).await, [one.id()], "the other is taken");
     assert_eq!(claim(&asker, 102, 10).await, []);
     assert_eq!(due(102).await, []);
-    // What nobody acted on comes again.
+    // A return that the asker did not act on comes again.
     assert_eq!(claim(&asker, 151, 10).await, [second.id(), one.id()]);
     write(&bed.store, have(vec![(second.key(), None)])).await.unwrap();
     assert_eq!(due(300).await, std::slice::from_ref(&asker));
     assert_eq!(claim(&asker, 300, 10).await, [one.id()]);
     write(&bed.store, have(vec![(one.key(), None), (second.key(), None)])).await.unwrap();
     assert_eq!(due(900).await, []);
-    // A question takes the place of what stood there of its handoff.
+    // A question replaces the earlier return of its handoff.
     let asked = |number| ReturnRow { question: Some(number), ..row(&one, 1_000) };
     for number in [1, 2] {
         write(&bed.store, have(vec![(one.key(), Some(asked(number)))])).await.unwrap();

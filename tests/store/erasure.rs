@@ -3,13 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use handoffd::domain::dead_letter::DeadLetterStatus;
-use handoffd::domain::handoff::HandoffStatus;
-use handoffd::domain::ids::{ContentId, ErasureId, Micros};
-use handoffd::domain::stream::StreamStatus;
-use handoffd::evidence::commitment::unpack;
-use handoffd::evidence::erasure::{DataSlot, ErasureScope};
-use handoffd::evidence::record::{Actor, RecordKind};
 use handoffd::ledger::command::{Call, content};
 use handoffd::ledger::commands::{
     EraseNext, FinishErasure, PlaceHold, PurgeNext, Queued, ReleaseHold, RequestErasure,
@@ -22,6 +15,13 @@ use handoffd::store::erasure::{
 };
 use handoffd::store::streams::ChunkRow;
 use handoffd::store::{ContentStorage, Needs, Store, Writes};
+use handoffd_domain::dead_letter::DeadLetterStatus;
+use handoffd_domain::handoff::HandoffStatus;
+use handoffd_domain::ids::{ContentId, ErasureId, Micros};
+use handoffd_domain::stream::StreamStatus;
+use handoffd_evidence::commitment::unpack;
+use handoffd_evidence::erasure::{DataSlot, ErasureScope};
+use handoffd_evidence::record::{Actor, RecordKind};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -179,7 +179,7 @@ pub async fn an_update_of_what_was_read_before_brings_nothing_erased_back(bed: A
     let erasing = tokio::spawn(async move {
         erasure_begins.await.unwrap();
         erase(&store, "ines", 3, ErasureScope::Messages).await;
-        // Nobody listens where it had to wait.
+        // No task listens if it had to wait.
         let _ = erased.send(());
     });
     let (key, wanted) = (three.key(), needs(std::slice::from_ref(&three)));
@@ -212,7 +212,7 @@ pub async fn an_update_of_what_was_read_before_brings_nothing_erased_back(bed: A
     let erasing = tokio::spawn(async move {
         erasure_begins.await.unwrap();
         erase(&store, "omar", 2, ErasureScope::Messages).await;
-        // Nobody listens where it had to wait.
+        // No task listens if it had to wait.
         let _ = erased.send(());
     });
     let key = two.key();
@@ -234,7 +234,7 @@ pub async fn an_update_of_what_was_read_before_brings_nothing_erased_back(bed: A
     assert_eq!((row.status, row.failures), (DeadLetterStatus::Discarded, vec![]));
 }
 
-/// Commits a handoff in the place of another: with its message, and with the personal data that stands under its id.
+/// Commits a handoff in the place of another: with its message, and with the personal data under its id.
 async fn stand_in(store: &Arc<dyn Store>, first: &Given, second: &Given) {
     let batch = std::slice::from_ref(second);
     let wanted = needs(batch);
@@ -273,7 +273,7 @@ pub async fn what_stands_in_for_a_handoff_goes_with_its_data(bed: Arc<Bed>) {
     assert!(row.digest.is_empty() && row.digest_salt.is_empty() && row.tracestate.is_empty());
     assert_eq!((row.conversation_id, row.reason), (None, None));
 
-    // Where the messages stay, what was copied of the submission goes all the same; others' handoffs of the task stay whole.
+    // If the messages stay, copies of the submission go all the same; others' handoffs of the task stay whole.
     let (third, fourth) = (given(3, 3).about("omar", "{}"), given(4, 3).to("carol"));
     let other = given(5, 3);
     submit(&bed.store, &[third.clone(), other.clone()]).await;

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use handoffd::domain::event::{
-    Event, EventFilter, EventFormat, EventType, Position, Subscriber, Subscription,
-};
-use handoffd::domain::ids::{HandoffId, Micros, SubscriptionId};
-use handoffd::evidence::record::RecordKind;
 use handoffd::store::events::{
     CursorChange, CursorKey, CursorSettle, CursorWrite, DELIVERY_LOG, EventDeliveryOutcome,
     EventDeliveryRow, EventScope, SubscriptionRow,
 };
 use handoffd::store::{Needs, Writes};
+use handoffd_domain::event::{
+    Event, EventFilter, EventFormat, EventType, Position, Subscriber, Subscription,
+};
+use handoffd_domain::ids::{HandoffId, Micros, SubscriptionId};
+use handoffd_evidence::record::RecordKind;
 use uuid::Uuid;
 
 use crate::fixture::{Given, agent, given, submit, transact, write};
@@ -110,7 +110,7 @@ pub async fn an_event_without_a_record_is_refused_and_writes_nothing(bed: Arc<Be
     assert_eq!(bed.store.find_head(&acme()).await.unwrap().unwrap().size, 0);
 }
 
-/// A reader that goes on from the last place it saw never misses an event, whoever commits when.
+/// A reader that goes on from the last place it saw never misses an event, in whatever order writers commit.
 pub async fn a_cursor_never_skips_a_late_commit(bed: Arc<Bed>) {
     const WRITERS: u128 = 4;
     const EACH: u128 = 15;
@@ -279,7 +279,7 @@ pub async fn a_rewound_cursor_is_not_moved_by_who_served_it(bed: Arc<Bed>) {
     tell(&bed, &[given(2, 1)]).await;
     let claim = async || {
         let held = bed.store.claim_cursor(&key(1), "one", Micros(1), Micros(9)).await.unwrap();
-        held.expect("nobody holds it").position
+        held.expect("no broker holds it").position
     };
     let mut held = claim().await;
     for to in [held, Position::START] {

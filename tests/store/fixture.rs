@@ -3,26 +3,26 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use handoffd::domain::agent::Agent;
-use handoffd::domain::course::Course;
-use handoffd::domain::dead_letter::DeadLetterStatus;
-use handoffd::domain::funds::{Funds, FundsRequest, Spending};
-use handoffd::domain::handoff::{
-    CheckpointRef, Cost, DeliveryMode, Handoff, HandoffStatus, Priority,
-};
-use handoffd::domain::ids::{AgentId, ContentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
-use handoffd::domain::latency::LatencyClock;
-use handoffd::domain::money::Usd;
-use handoffd::domain::stream::{StreamStatus, opens};
-use handoffd::domain::task::{Task, TaskStatus};
-use handoffd::evidence::commitment::{CommitmentSubject, PackedContent};
-use handoffd::evidence::record::{
-    Actor, ActorRole, PersonalPart, RecordContent, RecordDraft, RecordKind, RecordParty,
-    SealedRecord, StreamFacts,
-};
 use handoffd::store::{
     AgentRow, BatchState, CheckpointRow, DeadLetterRow, HandoffKey, IdempotencyRow, KeyRow, Needs,
     OutboxRow, ReceiverKey, Result, Role, Store, StoreError, TaskKey, Writes,
+};
+use handoffd_domain::agent::Agent;
+use handoffd_domain::course::Course;
+use handoffd_domain::dead_letter::DeadLetterStatus;
+use handoffd_domain::funds::{Funds, FundsRequest, Spending};
+use handoffd_domain::handoff::{
+    CheckpointRef, Cost, DeliveryMode, Handoff, HandoffStatus, Priority,
+};
+use handoffd_domain::ids::{AgentId, ContentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
+use handoffd_domain::latency::LatencyClock;
+use handoffd_domain::money::Usd;
+use handoffd_domain::stream::{StreamStatus, opens};
+use handoffd_domain::task::{Task, TaskStatus};
+use handoffd_evidence::commitment::{CommitmentSubject, PackedContent};
+use handoffd_evidence::record::{
+    Actor, ActorRole, PersonalPart, RecordContent, RecordDraft, RecordKind, RecordParty,
+    SealedRecord, StreamFacts,
 };
 use uuid::Uuid;
 
@@ -267,7 +267,7 @@ impl Given {
     }
 
     pub fn dead_letter(&self) -> DeadLetterRow {
-        use handoffd::domain::failure::{Code, Failure, Stage};
+        use handoffd_domain::failure::{Code, Failure, Stage};
         DeadLetterRow {
             tenant: self.tenant.clone(),
             handoff_id: self.id(),
@@ -289,7 +289,7 @@ impl Given {
     }
 }
 
-/// What a batch of submissions must see.
+/// The state that a batch of submissions must read.
 pub fn needs(batch: &[Given]) -> Needs {
     let mut needs = Needs::default();
     for given in batch {
@@ -367,7 +367,7 @@ pub async fn write(store: &Arc<dyn Store>, writes: Writes) -> Result<Vec<SealedR
     transact(store, &Needs::default(), |_| writes.clone()).await
 }
 
-/// What a batch would see of these handoffs and their tasks.
+/// The state that a batch would read of these handoffs and their tasks.
 pub async fn see(store: &Arc<dyn Store>, batch: &[Given]) -> BatchState {
     let mut seen = None;
     let sealed = transact(store, &needs(batch), |state| {

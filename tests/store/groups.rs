@@ -3,11 +3,11 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use handoffd::domain::group::{Branch, BranchPlace, Group, GroupStatus, Join, OnReject, branch_id};
-use handoffd::domain::handoff::{DeliveryMode, HandoffStatus};
-use handoffd::domain::ids::{HandoffId, Micros, TenantId};
-use handoffd::domain::ruling::Ruling;
 use handoffd::store::{Needs, StoreError, TaskKey, Writes};
+use handoffd_domain::group::{Branch, BranchPlace, Group, GroupStatus, Join, OnReject, branch_id};
+use handoffd_domain::handoff::{DeliveryMode, HandoffStatus};
+use handoffd_domain::ids::{HandoffId, Micros, TenantId};
+use handoffd_domain::ruling::Ruling;
 
 use crate::fixture::{Given, agent, given, handoff_id, needs, plan, see, submit, transact, write};
 use crate::harness::{Bed, acme};

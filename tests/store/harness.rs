@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use handoffd::clock::random_id;
-use handoffd::domain::ids::{Micros, TenantId};
 use handoffd::store::plans::ListFilter;
 use handoffd::store::postgres::{PostgresOptions, PostgresStore};
 use handoffd::store::sqlite::{SqliteOptions, SqliteStore};
 use handoffd::store::{Store, StoreError};
+use handoffd_domain::ids::{Micros, TenantId};
 use sqlx::{AssertSqlSafe, Connection, Row};
 
 use crate::databases::{database, migrated_database, migrated_pair, on_server};
@@ -229,7 +229,7 @@ impl Bed {
     pub async fn raw(&self) -> Raw {
         match self.side {
             Side::Sqlite => Raw::Sqlite(sqlx::SqliteConnection::connect(&self.url).await.unwrap()),
-            Side::Memory => panic!("there is no way past a store in memory"),
+            Side::Memory => panic!("a store in memory has no way past it"),
             _ => Raw::Postgres(sqlx::PgConnection::connect(&self.url).await.unwrap()),
         }
     }
@@ -242,7 +242,7 @@ impl Bed {
         }
     }
 
-    /// Where the operations are.
+    /// The URL of the operations database.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -252,7 +252,7 @@ impl Bed {
         self.audit.as_deref().expect("a log apart")
     }
 
-    /// The bytes of the database file and of all that stands beside it.
+    /// The bytes of the database file and of all files beside it.
     pub fn files(&self) -> Vec<u8> {
         let folder = self.folder.as_ref().expect("a file's folder");
         let mut bytes = Vec::new();
@@ -305,7 +305,7 @@ impl Bed {
     }
 }
 
-/// What is prepared there would keep a database from being dropped.
+/// A prepared transaction there would keep a database from being dropped.
 pub async fn drop_database(url: &str) {
     let mut raw = sqlx::PgConnection::connect(url).await.unwrap();
     let sql = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()";

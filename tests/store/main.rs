@@ -4,7 +4,7 @@
 //! be made. Each case gets a database of its own there, and drops it.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
-#![allow(unreachable_pub, reason = "nobody's library")]
+#![allow(unreachable_pub, reason = "not a library")]
 
 mod apart;
 mod attempts;
@@ -12,6 +12,7 @@ mod batches;
 mod caps;
 mod cold;
 mod contracts;
+mod costs;
 #[path = "../support/databases.rs"]
 mod databases;
 mod deliveries;
@@ -96,6 +97,9 @@ in_memory_too! {
     schema:
         a_tenant_keeps_its_first_log,
         a_fact_keeps_its_first_value;
+    costs:
+        every_window_has_the_same_costs_with_and_without_remembered_sums,
+        records_after_a_remembered_block_count;
     tree:
         the_tree_has_all_records_and_proves_each_against_the_head,
         a_fresh_receipt_is_the_one_that_the_store_gives_later,
@@ -203,6 +207,9 @@ on_both_sides! {
         a_tenant_keeps_its_first_log,
         a_fact_keeps_its_first_value,
         the_log_takes_no_change_from_anyone;
+    costs:
+        every_window_has_the_same_costs_with_and_without_remembered_sums,
+        records_after_a_remembered_block_count;
     tree:
         the_tree_has_all_records_and_proves_each_against_the_head,
         a_fresh_receipt_is_the_one_that_the_store_gives_later,
@@ -319,6 +326,7 @@ on_both_sides! {
         a_cold_content_is_never_delivered_empty;
     plans:
         each_filter_of_a_list_is_served_by_an_index,
+        a_task_with_most_of_the_handoffs_leaves_the_lists_of_tasks_their_index,
         what_waits_is_counted_by_indexes,
         tasks_that_ended_are_listed_by_how_they_ended_newest_first;
     seals:

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use handoffd::domain::ids::Micros;
-use handoffd::evidence::record::{ClassifierFacts, RecordDraft, RecordKind, SafetyFacts};
 use handoffd::store::{Needs, Writes};
+use handoffd_domain::ids::Micros;
+use handoffd_evidence::record::{ClassifierFacts, RecordDraft, RecordKind, SafetyFacts};
 
 use crate::fixture::{Given, given, needs, plan, submit, transact, write};
 use crate::harness::{Bed, acme};
@@ -93,7 +93,7 @@ pub async fn a_due_opinion_has_one_claim_at_a_time_and_its_number_is_the_token(b
         futures_util::future::join_all(claims).await.into_iter().flatten().collect();
     assert_eq!(got, [1], "one of eight");
     assert_eq!(due(&bed, 149).await, []);
-    // The lease ran out: whoever asks now has another token, and the first one's says nothing any more.
+    // The lease ran out: the next claimer has another token, and the first token is void.
     assert_eq!((due(&bed, 150).await, claim(&bed, &one, 150).await), (vec![one.key()], Some(2)));
     let postpone = async |attempt, at| {
         bed.store.postpone_opinion(&one.key(), attempt, Micros(at)).await.unwrap()

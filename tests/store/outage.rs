@@ -142,8 +142,8 @@ async fn only_reads(bed: Arc<Bed>) {
     assert_eq!(nothing.unwrap(), []);
 }
 
-/// A server that falls silent in the middle of an answer: what is not bounded waits for it for ever, and
-/// with it whoever asked. `tests/process/stalls.rs` tries one such moment; this holds all of them.
+/// A server that falls silent in the middle of an answer: an unbounded question waits for it for ever,
+/// and so does its caller. `tests/process/stalls.rs` tries one such moment; this holds all of them.
 #[test]
 fn every_question_to_postgres_is_asked_for_a_bounded_time() {
     // Migrations may wait for another broker's, and rights are granted with them, by a command that a person

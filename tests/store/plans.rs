@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use handoffd::domain::dead_letter::DeadLetterStatus;
-use handoffd::domain::escalation::EscalationStatus;
-use handoffd::domain::handoff::HandoffStatus;
-use handoffd::domain::ids::Micros;
-use handoffd::domain::money::Usd;
-use handoffd::domain::task::TaskStatus;
 use handoffd::store::plans::ListFilter;
 use handoffd::store::reach::Reach;
 use handoffd::store::refusals::RefusalFilter;
 use handoffd::store::{DeadLetterFilter, EscalationFilter, HandoffFilter, TaskFilter, Writes};
+use handoffd_domain::dead_letter::DeadLetterStatus;
+use handoffd_domain::escalation::EscalationStatus;
+use handoffd_domain::handoff::HandoffStatus;
+use handoffd_domain::ids::Micros;
+use handoffd_domain::money::Usd;
+use handoffd_domain::task::TaskStatus;
 
 use crate::fixture::{agent, given, see, submit, task_id, write};
 use crate::harness::{Bed, Side, acme};
@@ -253,6 +253,30 @@ pub async fn each_filter_of_a_list_is_served_by_an_index(bed: Arc<Bed>) {
         if indexes == ["handoffs_task"] {
             assert!(!plan.iter().any(sorts), "sorted: {}", told());
         }
+    }
+}
+
+/// Statistics of such a table say that a look at one task's handoffs is a look at them all.
+pub async fn a_task_with_most_of_the_handoffs_leaves_the_lists_of_tasks_their_index(bed: Arc<Bed>) {
+    if bed.side == Side::Postgres {
+        crowd(&bed).await;
+        let mut raw = bed.raw().await;
+        raw.run("UPDATE handoffs SET task_id = '0' WHERE task_id <> '1'").await.unwrap();
+        raw.run("ANALYZE handoffs").await.unwrap();
+    }
+    let reach = Reach::DownTo((Micros(5), "1".to_owned()));
+    let none = TaskFilter { reach, ..TaskFilter::default() };
+    for filter in [
+        TaskFilter { party: Some(agent("s1")), ..none.clone() },
+        TaskFilter { user: Some("u1".to_owned()), ..none },
+    ] {
+        let plan = bed.explain(&ListFilter::Tasks(filter)).await;
+        // A user with few handoffs has an index, too.
+        let by = |step: &String| {
+            ["handoffs_task", "handoffs_user"].iter().any(|index| step.contains(index))
+        };
+        assert!(plan.iter().any(by), "{plan:#?}");
+        assert!(!plan.iter().any(|step| step.contains("Seq Scan")), "{plan:#?}");
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use handoffd::domain::handoff::HandoffStatus;
-use handoffd::domain::ids::Micros;
-use handoffd::domain::money::Usd;
-use handoffd::domain::task::TaskStatus;
 use handoffd::store::reach::{BOUNDS, Bounds, Reach};
 use handoffd::store::{Cursor, HandoffFilter, TaskFilter, Writes};
+use handoffd_domain::handoff::HandoffStatus;
+use handoffd_domain::ids::Micros;
+use handoffd_domain::money::Usd;
+use handoffd_domain::task::TaskStatus;
 
 use crate::fixture::{agent, given, handoff_id, see, submit, task_id, write};
 use crate::harness::{Bed, Side, acme};

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use handoffd::domain::dead_letter::DeadLetterStatus;
-use handoffd::domain::handoff::{DeliveryMode, HandoffStatus};
-use handoffd::domain::ids::Micros;
-use handoffd::domain::question::{Question, RequestMark};
-use handoffd::domain::task::TaskStatus;
-use handoffd::evidence::record::RecordKind;
 use handoffd::store::{
     ContentStorage, Cursor, DeadLetterFilter, HandoffFilter, MOST_OPEN, RecordWindow, TaskFilter,
     Writes,
 };
+use handoffd_domain::dead_letter::DeadLetterStatus;
+use handoffd_domain::handoff::{DeliveryMode, HandoffStatus};
+use handoffd_domain::ids::Micros;
+use handoffd_domain::question::{Question, RequestMark};
+use handoffd_domain::task::TaskStatus;
+use handoffd_evidence::record::RecordKind;
 
 use crate::fixture::{
     Given, agent, all_different, content_id, given, handoff_id, plan, see, submit, task_id, write,

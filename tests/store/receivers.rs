@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use handoffd::domain::handoff::HandoffStatus;
-use handoffd::domain::ids::{AgentId, Micros};
-use handoffd::domain::receiver::{
-    AttemptCounts, AttemptEnd, BreakerState, WINDOW_US, Windows, total,
-};
-use handoffd::domain::task::TaskStatus;
 use handoffd::store::receivers::{BreakerRow, ReceiverNotes, SeenReceiver};
 use handoffd::store::{ClaimRelease, ReceiverKey, ReturnRow, Writes};
+use handoffd_domain::handoff::HandoffStatus;
+use handoffd_domain::ids::{AgentId, Micros};
+use handoffd_domain::receiver::{
+    AttemptCounts, AttemptEnd, BreakerState, WINDOW_US, Windows, total,
+};
+use handoffd_domain::task::TaskStatus;
 
 use crate::fixture::{agent, agent_row, given, see, submit, task_id, write};
 use crate::harness::{Bed, acme};

@@ -1,21 +1,21 @@
-//! What recovery keeps: rulings, edges, escalations, decided dead letters, histories of checkpoints.
+//! Recovery keeps rulings, edges, escalations, decided dead letters, histories of checkpoints.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use handoffd::domain::agent::Agent;
-use handoffd::domain::dead_letter::DeadLetterStatus;
-use handoffd::domain::escalation::{Escalation, EscalationOutcome, EscalationStatus};
-use handoffd::domain::handoff::{DeliveryMode, HandoffStatus};
-use handoffd::domain::ids::{EscalationId, Micros};
-use handoffd::domain::money::Usd;
-use handoffd::domain::policy::{EdgePolicy, Recovery};
-use handoffd::domain::progress::Edge;
-use handoffd::domain::ruling::Ruling;
 use handoffd::store::{
     AgentRow, BatchState, CheckpointCursor, DeadLetterFilter, EscalationFilter, Needs,
     RefusedTaskRow, Store, Writes,
 };
+use handoffd_domain::agent::Agent;
+use handoffd_domain::dead_letter::DeadLetterStatus;
+use handoffd_domain::escalation::{Escalation, EscalationOutcome, EscalationStatus};
+use handoffd_domain::handoff::{DeliveryMode, HandoffStatus};
+use handoffd_domain::ids::{EscalationId, Micros};
+use handoffd_domain::money::Usd;
+use handoffd_domain::policy::{EdgePolicy, Recovery};
+use handoffd_domain::progress::Edge;
+use handoffd_domain::ruling::Ruling;
 use uuid::Uuid;
 
 use crate::fixture::{agent, given, handoff_id, needs, submit, task_id, transact, write};
@@ -59,7 +59,7 @@ fn escalation(n: u128, at: i64) -> Escalation {
     }
 }
 
-fn keyed(row: Escalation) -> ((handoffd::domain::ids::TenantId, EscalationId), Escalation) {
+fn keyed(row: Escalation) -> ((handoffd_domain::ids::TenantId, EscalationId), Escalation) {
     ((row.tenant.clone(), row.id), row)
 }
 

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use handoffd::domain::ids::Micros;
 use handoffd::store::StoreError;
 use handoffd::store::erasure::ScrubOutcome;
+use handoffd_domain::ids::Micros;
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
 use crate::fixture::{given, submit};
 use crate::harness::{Bed, acme};
 use crate::tamper::verify;
 
-/// What a server says that stands on its rights (PostgreSQL manual, appendix A).
+/// The server's code for a statement beyond a role's rights (PostgreSQL manual, appendix A).
 const INSUFFICIENT_PRIVILEGE: &str = "42501";
 
 async fn refused(role: &mut PgConnection, sql: &str) {
@@ -53,7 +53,7 @@ pub async fn the_database_refuses_every_change_of_the_log(bed: Arc<Bed>) {
         "DROP SCHEMA audit CASCADE",
         "CREATE TABLE audit.more (x text)",
         "SET session_replication_role = replica",
-        // What a record commits to is erased or moved, and not taken away or renamed.
+        // Data that a record commits to are erased or moved, and not taken away or renamed.
         "DELETE FROM contents",
         "UPDATE contents SET content_id = 'other'",
         "DELETE FROM personal_data",
@@ -140,7 +140,7 @@ pub async fn a_role_that_could_do_more_is_refused(bed: Arc<Bed>) {
     ] {
         raw.run(give).await.unwrap();
         if word.is_empty() {
-            // What stands under its own name is taken back, and no reason to refuse.
+            // A grant to the role's own name is taken back, and is not a reason to refuse.
             owner.grant_serving(role).await.unwrap();
         } else {
             refused(word).await;

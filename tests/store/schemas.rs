@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use handoffd::domain::ids::Micros;
 use handoffd::store::schemas::PayloadSchemaRow;
 use handoffd::store::{BatchState, Needs, StoreError, Writes};
+use handoffd_domain::ids::Micros;
 
 use crate::fixture::{transact, write};
 use crate::harness::{Bed, acme};

@@ -1,11 +1,11 @@
-//! Values sealed under the master key are sealed anew under the next: all of them, or none.
+//! A change of the master key seals all values under the new key, or none.
 
 use std::sync::Arc;
 
-use handoffd::domain::ids::{Micros, TenantId};
 use handoffd::store::requests::RequestRow;
 use handoffd::store::{Sealed, StoreError, Writes};
 use handoffd::vault::{AgentSecrets, SecretKind, Vault};
+use handoffd_domain::ids::{Micros, TenantId};
 
 use crate::events::subscription_row;
 use crate::fixture::{agent, agent_row, write};
@@ -26,7 +26,7 @@ fn secrets(vault: &Vault, owner: &str) -> (String, Vec<u8>) {
     (secrets.to_text(), text.as_bytes().to_vec())
 }
 
-/// Whether that vault opens what is stored, and gives the secret.
+/// Whether the vault opens the stored text and returns the secret.
 fn opens(vault: &Vault, owner: &str, stored: &str, secret: &[u8]) -> bool {
     let opened =
         AgentSecrets::parse(stored).open(vault, &acme(), &owner, SecretKind::Webhook, Micros(1));
@@ -57,7 +57,7 @@ pub async fn what_is_sealed_is_sealed_anew_as_a_whole_or_not_at_all(bed: Arc<Bed
     for n in 1..=3 {
         bed.store.begin_request(&request(n)).await.unwrap();
     }
-    // The third has no answer yet.
+    // The third request has no answer yet.
     for n in 1..=2 {
         let sealed = old.seal(&place(&[n; 32]), &[n]).unwrap();
         bed.store.answer_request(&acme(), &[n; 32], &sealed).await.unwrap();
@@ -87,7 +87,7 @@ pub async fn what_is_sealed_is_sealed_anew_as_a_whole_or_not_at_all(bed: Arc<Bed
         ]
     };
     let facts = [("master-key-check", b"next".to_vec())];
-    // One that cannot be sealed anew, the last of all: nothing of the change is kept.
+    // The last value cannot be sealed again: the store keeps nothing of the change.
     let broken = |tenant: &TenantId, sealed: Sealed<'_>| match sealed {
         Sealed::Answer(id, _) if id == [2; 32] => Err(StoreError::Refused("broken".to_owned())),
         other => change(tenant, other),
@@ -99,7 +99,7 @@ pub async fn what_is_sealed_is_sealed_anew_as_a_whole_or_not_at_all(bed: Arc<Bed
     let after = stored().await;
     assert_eq!((opened_by(&new, &after), opened_by(&old, &after)), ([true; 3], [false; 3]));
     assert_eq!(bed.store.find_fact("master-key-check").await.unwrap(), Some(b"next".to_vec()));
-    // Under the old key nothing is left to seal.
+    // No value is left under the old key, so a second change fails and changes nothing.
     bed.store.change_seals(&change, &facts).await.unwrap_err();
     assert_eq!(opened_by(&new, &stored().await), [true; 3]);
 }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use handoffd::audit::{LogCheck, verify_log};
-use handoffd::domain::ids::{ContentId, Micros, TenantId};
-use handoffd::evidence::commitment::{CommitmentSubject, PackedContent};
-use handoffd::evidence::record::{Actor, AdoptionFacts, RecordContent, RecordDraft, RecordKind};
-use handoffd::evidence::verify::VerificationReport;
 use handoffd::store::{KeyRow, Role, Store, Writes};
+use handoffd_domain::ids::{ContentId, Micros, TenantId};
+use handoffd_evidence::commitment::{CommitmentSubject, PackedContent};
+use handoffd_evidence::record::{Actor, AdoptionFacts, RecordContent, RecordDraft, RecordKind};
+use handoffd_evidence::verify::VerificationReport;
 use uuid::Uuid;
 
 use crate::fixture::{given, submit, write};
@@ -46,7 +46,8 @@ async fn verify_rows(store: &Arc<dyn Store>, tenant: &TenantId) -> VerificationR
     verify_log(&**store, tenant, LogCheck::default()).await.unwrap()
 }
 
-/// Finding E2 of 0.3.0: what an earlier version writes beside a newer one is counted, and is no fault; what nobody wrote is one.
+/// Finding E2 of 0.3.0: rows that an earlier version writes beside a newer one are counted, and are not a fault; a row that no
+/// version wrote is one.
 pub async fn rows_of_an_earlier_version_are_counted_and_added_ones_found(bed: Arc<Bed>) {
     let key = |id: &str| KeyRow {
         tenant: acme(),

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use handoffd::domain::handoff::Handoff;
-use handoffd::domain::ids::Micros;
-use handoffd::domain::stream::{Stream, StreamStatus};
-use handoffd::evidence::record::{RecordDraft, RecordKind, StreamFacts};
 use handoffd::store::streams::{ChunkRow, LineSettle, StreamLine};
 use handoffd::store::{ContentStorage, Writes};
+use handoffd_domain::handoff::Handoff;
+use handoffd_domain::ids::Micros;
+use handoffd_domain::stream::{Stream, StreamStatus};
+use handoffd_evidence::record::{RecordDraft, RecordKind, StreamFacts};
 use serde_json::{Value, json};
 
 use crate::fixture::{Given, content_id, given, settle, submit, write};

@@ -1,20 +1,20 @@
-//! What the verifier says of a log that someone with the database's password has been at.
+//! The verifier's report on a log that someone with the database's password has changed.
 
 use std::sync::Arc;
 
 use handoffd::audit::{LogCheck, verify_log};
-use handoffd::domain::canonical;
-use handoffd::domain::ids::TenantId;
-use handoffd::evidence::commitment::hash_text;
-use handoffd::evidence::merkle::{Frontier, Hash};
-use handoffd::evidence::record::{LogHead, record_hash};
-use handoffd::evidence::verify::{TrustedHead, VerificationReport};
 use handoffd::store::Store;
+use handoffd_domain::canonical;
+use handoffd_domain::ids::TenantId;
+use handoffd_evidence::commitment::hash_text;
+use handoffd_evidence::merkle::{Frontier, Hash};
+use handoffd_evidence::record::{LogHead, record_hash};
+use handoffd_evidence::verify::{TrustedHead, VerificationReport};
 
 use crate::fixture::{content_id, given, submit};
 use crate::harness::{Bed, Raw, acme};
 
-/// Verifies a log as it stands in the store; the handoffs that this suite makes have no life of their own.
+/// Verifies a log as it is in the store; the handoffs that this suite makes have no life of their own.
 pub async fn verify(store: &Arc<dyn Store>, tenant: &TenantId) -> VerificationReport {
     let check = LogCheck { state: false, ..LogCheck::default() };
     verify_log(&**store, tenant, check).await.unwrap()
@@ -70,7 +70,7 @@ impl Scene {
         assert_eq!(self.raw.put(&sql, &blob).await, 1);
     }
 
-    /// Moves records to other indexes, by way of indexes that nobody has.
+    /// Moves records to other indexes, by way of indexes that no record has.
     async fn renumber(&mut self, condition: &str, by: i64) {
         self.run(&format!(
             "UPDATE audit.records SET leaf_index = leaf_index + 1000 WHERE {condition}"
@@ -96,7 +96,7 @@ impl Scene {
         verify_log(&*self.bed.store, &acme(), check).await.unwrap()
     }
 
-    /// What the verifier names; then all is as it was.
+    /// The fault that the verifier names; then the log is restored.
     async fn named(&mut self) -> Option<(i64, &'static str)> {
         let fault = self.report(Vec::new()).await.first_fault;
         self.restore().await;
@@ -119,7 +119,7 @@ pub async fn a_sound_log_is_well(bed: Arc<Bed>) {
     assert_eq!(scene.named().await, None);
 }
 
-/// Each column of the log, and of what it commits to.
+/// Each column of the log, and of the rows that it commits to.
 pub async fn every_changed_column_is_found_and_named(bed: Arc<Bed>) {
     let mut scene = Scene::new(bed).await;
     let at = "leaf_index = 6";

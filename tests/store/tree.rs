@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use handoffd::domain::ids::Micros;
-use handoffd::evidence::merkle::{Frontier, Hash, verify_consistency, verify_inclusion};
-use handoffd::evidence::note::Signer;
-use handoffd::evidence::receipt::{Notary, Receipt};
-use handoffd::evidence::record::SealedRecord;
 use handoffd::store::{Store, Writes};
 use handoffd::tree;
+use handoffd_domain::ids::Micros;
+use handoffd_evidence::merkle::{Frontier, Hash, verify_consistency, verify_inclusion};
+use handoffd_evidence::note::Signer;
+use handoffd_evidence::receipt::{Notary, Receipt};
+use handoffd_evidence::record::SealedRecord;
 
 use crate::fixture::{given, needs, plan, submit};
 use crate::harness::{Bed, acme};

@@ -70,13 +70,13 @@ async fn templates() -> &'static [String; 3] {
         .await
 }
 
-/// Over names and bytes of all files of both folders, in order.
+/// Over names and bytes of all files that may be for Postgres, in order.
 fn hash_of_migrations() -> String {
     let mut hash = Sha256::new();
-    for folder in ["migrations/postgres", "migrations/postgres-audit"] {
+    for folder in ["migrations", "migrations/postgres", "migrations/postgres-audit"] {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
-        let mut files: Vec<_> =
-            std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let mut files: Vec<_> = entries.filter(|path| path.is_file()).collect();
         files.sort();
         for file in files {
             hash.update(file.file_name().unwrap().as_encoded_bytes());

@@ -1,16 +1,16 @@
-//! Reads all that waits in a tenant out of the store, for [`handoffd_core::attention`].
+//! Reads all that waits in a tenant out of the store, for [`handoffd_domain::attention`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use handoffd_core::attention::{
+use handoffd_domain::attention::{
     AgentSituation, Attention, DisabledSubscription, OpenBreaker, TRANSPORT_AWAY, TenantSituation,
     UsedUpCap, attention,
 };
-use handoffd_core::domain::cap::{Cap, Defaults};
-use handoffd_core::domain::handoff::DeliveryMode;
-use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
-use handoffd_core::domain::receiver::BreakerState;
+use handoffd_domain::cap::{Cap, Defaults};
+use handoffd_domain::handoff::DeliveryMode;
+use handoffd_domain::ids::{AgentId, Micros, TenantId};
+use handoffd_domain::receiver::BreakerState;
 use handoffd_store::store::events::SubscriptionRow;
 use handoffd_store::store::receivers::BreakerRow;
 use handoffd_store::store::{AgentRow, Store, StoreError};

@@ -6,13 +6,13 @@ use std::fmt::Display;
 
 use crate::archive::{ArchiveError, Contents};
 use crate::vault::Vault;
-use handoffd_core::domain::handoff::{Cost, Handoff};
-use handoffd_core::domain::ids::{HandoffId, Micros, TaskId, TenantId};
-use handoffd_core::evidence::commitment::{CommitmentSubject, hash_text, unpack};
-use handoffd_core::evidence::record::{RecordKind, RecordParty};
-use handoffd_core::evidence::verify::record::opens_packed;
-use handoffd_core::evidence::verify::states::StateBook;
-use handoffd_core::evidence::verify::{
+use handoffd_domain::handoff::{Cost, Handoff};
+use handoffd_domain::ids::{HandoffId, Micros, TaskId, TenantId};
+use handoffd_evidence::commitment::{CommitmentSubject, hash_text, unpack};
+use handoffd_evidence::record::{RecordKind, RecordParty};
+use handoffd_evidence::verify::record::opens_packed;
+use handoffd_evidence::verify::states::StateBook;
+use handoffd_evidence::verify::{
     EntryCheck, LogDefect, LogEntry, RemainingContent, ToldReasons, TrustedHead,
     VerificationReport, Verifier,
 };
@@ -141,7 +141,7 @@ pub async fn verify_log(
     if verifier.gaps().unexplained().is_some() {
         read_on(store, tenant, head.size, &mut verifier).await?;
     }
-    // What stands beside the log says less than the log itself: it is asked last.
+    // The data beside the log say less than the log itself: they are asked last.
     verifier.ended(head.size, &head.hash, edge.as_deref());
     if let Some(first) = unrecorded.first() {
         verifier.beside(
@@ -283,7 +283,7 @@ fn subject_fault(verifier: &mut Verifier, record: &StoredRecord) {
             continue;
         };
         let bytes = unpack(*codec, bytes).unwrap_or_default();
-        // What cannot be read opens no commitment, which is a fault already.
+        // Unreadable bytes open no commitment, which is a fault already.
         let Ok(stated) = serde_json::from_slice::<Stated>(&bytes) else { continue };
         if stated.subject_id != datum.subject_id {
             let ordinal = datum.ordinal;
@@ -429,14 +429,14 @@ fn makes_a_row(record: &StoredRecord) -> bool {
 const MAKE_A_ROW: [RecordKind; 3] =
     [RecordKind::Handoff, RecordKind::NoOp, RecordKind::DeadLettered];
 
-/// What a handoff's records state: its last status, its last checkpoint's commitment and the terms of its commit, each
-/// with the leaf index of the record.
+/// The facts in a handoff's records: its last status, its last checkpoint's commitment and the terms of its commit,
+/// each with the leaf index of the record.
 #[derive(Debug, Clone, Default)]
 struct RecordedState {
     status: Option<(i64, String)>,
     checkpoint: Option<(i64, String)>,
     terms: Option<(i64, Terms)>,
-    /// The time of its first record that is no refusal, with which its row was made.
+    /// The time of its first record that is not a refusal, with which its row was made.
     made: Option<Micros>,
     /// The leaf index of each record of a kind that makes a row.
     makers: Vec<i64>,
@@ -476,7 +476,8 @@ struct Terms {
 type Difference = (&'static str, String, String);
 
 impl Terms {
-    /// The first term in which a handoff's row differs. What the record does not state, the row may.
+    /// The first term in which a handoff's row differs. A term that the record does not state may
+    /// have any value in the row.
     fn difference(&self, row: &Handoff) -> Option<Difference> {
         fn differs<T: PartialEq + Display>(
             place: &'static str,
@@ -644,24 +645,24 @@ fn compare(
     checkpoints: &Checkpoints,
     (size, verifier): (i64, &Verifier),
 ) -> Option<LogDefect> {
-    let (id, stands) = (handoff.id, handoff.status.as_str());
+    let (id, status) = (handoff.id, handoff.status.as_str());
     let state = |leaf_index, detail| LogDefect { leaf_index, fault: "state", detail };
     let Some((leaf_index, said)) = recorded.status.clone() else {
         let detail = format!(
-            "handoff {id} stands under task {}, and no record of that task speaks of it",
+            "handoff {id} names task {}, and no record of that task names the handoff",
             handoff.task_id
         );
         return Some(state(size, detail));
     };
-    if said != stands {
-        let detail = format!("handoff {id} stands as {stands}, its last record says {said}");
+    if said != status {
+        let detail = format!("handoff {id} has the status {status}, its last record says {said}");
         return Some(state(leaf_index, detail));
     }
     if recorded.reasons.contradict(handoff.status, handoff.reason.as_deref()) {
         let named = |reason: Option<&str>| reason.unwrap_or("none").to_owned();
         let (is, was) = (handoff.reason.as_deref(), recorded.reasons.of(handoff.status));
         let (is, was) = (named(is), named(was));
-        let detail = format!("handoff {id} stands with the reason {is}, its records say {was}");
+        let detail = format!("handoff {id} has the reason {is}, its records say {was}");
         return Some(state(leaf_index, detail));
     }
     if recorded.made != Some(handoff.created_at) {
@@ -677,7 +678,7 @@ fn compare(
     if let Some((leaf_index, terms)) = recorded.terms
         && let Some((place, is, was)) = terms.difference(handoff)
     {
-        let detail = format!("handoff {id} stands with {place} {is}, its record says {was}");
+        let detail = format!("handoff {id} has {place} {is}, its record says {was}");
         return Some(state(leaf_index, detail));
     }
     let named = |commitment: Option<[u8; 32]>| {
@@ -687,15 +688,14 @@ fn compare(
         && named(handoff.commitment) != *was
     {
         let is = named(handoff.commitment);
-        let detail = format!("handoff {id} stands with /commitment {is}, its record says {was}");
+        let detail = format!("handoff {id} has /commitment {is}, its record says {was}");
         return Some(state(*leaf_index, detail));
     }
     let (leaf_index, commitment) = recorded.checkpoint?;
     let is = named(handoff.checkpoint_commitment);
     if is != commitment {
-        let detail = format!(
-            "handoff {id} stands with /checkpointCommitment {is}, its record says {commitment}"
-        );
+        let detail =
+            format!("handoff {id} has /checkpointCommitment {is}, its record says {commitment}");
         return Some(state(leaf_index, detail));
     }
     compare_checkpoint(handoff, (leaf_index, &commitment), checkpoints, verifier)

@@ -1,8 +1,8 @@
-//! Who else lives: brokers that share a store say so by a heartbeat, and lose their webhook claims to the
-//! others when they fall silent.
+//! Detects dead brokers: brokers that share a store write heartbeats, and a broker whose heartbeat stops loses its
+//! webhook claims to the others.
 //!
-//! A heartbeat is a value that changes; it is compared with no clock. A broker is silent when the
-//! value that this broker reads has stayed the same for long enough by this broker's own monotonic
+//! A heartbeat is a value that changes, and no code compares it with a clock. A broker is silent when its
+//! value has stayed the same for the whole timeout by the reader's own monotonic
 //! clock, so it does not matter how far the machines' clocks are apart.
 
 use std::collections::HashMap;
@@ -14,23 +14,23 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ledger::Outbound;
 use crate::metrics::Metrics;
-use handoffd_core::domain::ids::Micros;
+use handoffd_domain::ids::Micros;
 use handoffd_store::clock::{self, Clock};
 use handoffd_store::fault::{self, Step};
 use handoffd_store::store::{ClaimRelease, Result, Store};
 
-/// Looks and heartbeats per allowed time of silence.
+/// How often a broker writes its heartbeat, and reads the others', in one timeout.
 const BEATS: u32 = 5;
-/// Looks between two searches for claims of brokers that have no heartbeat at all; each reads the
-/// whole outbox. There are such claims only where a broker was taken for dead, woke, claimed, and died
+/// Reads of heartbeats between two searches for claims of brokers without a heartbeat. A search reads the
+/// whole outbox. Such claims exist only if a broker was taken for dead, woke, claimed, and died
 /// before its next heartbeat.
 const STRANGERS_EVERY: u32 = 30;
 
-/// How far this broker's clock may be from the others', in microseconds, before it ends no work.
+/// How far this broker's clock may be from the others', in microseconds. Beyond that, this broker ends no work at a deadline.
 const MOST_APART_US: u64 = 2_000_000;
 
-/// Microseconds by which a broker's clock is ahead of the others' median; 0 where there are no others, or nothing is known
-/// of its own.
+/// Microseconds by which a broker's clock is ahead of the others' median; 0 without other brokers, or if its own offset is
+/// unknown.
 fn ahead_of_others(broker: &str, offsets: &[(String, i64)]) -> i64 {
     let Some((_, own)) = offsets.iter().find(|(name, _)| name == broker) else { return 0 };
     let mut others: Vec<i64> =
@@ -54,7 +54,7 @@ fn warn_of_clocks(agrees: bool) {
     }
 }
 
-/// A broker's heartbeat as read; `None` where it has claims and no heartbeat.
+/// A broker's heartbeat as read; `None` if the broker has claims but no heartbeat.
 type Heartbeat = (String, Option<Micros>);
 
 /// Writes this broker's heartbeat, independently of slow work: other brokers release its claims when the heartbeat
@@ -95,10 +95,12 @@ impl HeartbeatHistory {
         Self { timeout, beats: HashMap::new(), last: None }
     }
 
-    /// Takes what was read between `asked` and `answered`; returns who has been silent for too long.
+    /// Takes the heartbeats that were read between `asked` and `answered`; returns the brokers that have been silent
+    /// for too long.
     ///
-    /// Where this broker itself did not look for a while (the store was away, the process stood
-    /// still), the others may not have been able to say anything either: their silence begins anew.
+    /// If this broker itself did not read for a while (the store was away, the process did not
+    /// run), the others may not have been able to write a heartbeat either, so their silence begins
+    /// anew.
     fn judge(
         &mut self,
         beats: Vec<Heartbeat>,
@@ -129,7 +131,7 @@ impl HeartbeatHistory {
 pub struct BrokerMonitor {
     /// Store of heartbeats and claims.
     pub store: Arc<dyn Store>,
-    /// Is told whether the others' clocks agree with it.
+    /// Learns whether the others' clocks agree with it.
     pub clock: Arc<dyn Clock>,
     pub metrics: Arc<Metrics>,
     /// This broker's name.
@@ -146,7 +148,7 @@ impl BrokerMonitor {
     /// Observes until the broker stops.
     pub async fn run(self) {
         let mut heard = HeartbeatHistory::new(self.timeout);
-        // Brokers without a heartbeat are looked at rarely, so their silence is counted apart.
+        // The broker looks for brokers without a heartbeat rarely, so it counts their silence separately.
         let mut strangers = HeartbeatHistory::new(self.timeout * STRANGERS_EVERY);
         let mut look = 0;
         let mut agrees = true;
@@ -178,7 +180,7 @@ impl BrokerMonitor {
         }
     }
 
-    /// Compares this broker's clock with the others' by the database's; returns whether they agree.
+    /// Compares this broker's clock with the others', each by its offset from the database's clock; returns whether they agree.
     async fn compare_clocks(&self) -> Result<bool> {
         let offsets = self.store.list_clock_offsets().await?;
         let ahead = ahead_of_others(&self.broker, &offsets);
@@ -228,7 +230,7 @@ mod tests {
     fn silence_is_counted_by_the_listeners_own_clock_and_nobody_elses() {
         let mut heard = HeartbeatHistory::new(TIMEOUT);
         let start = Instant::now();
-        // One clock is in 1970, one far ahead; what counts is only whether they move.
+        // One value is far in the past, one far in the future; only a change counts.
         let (mut past, future) = (7, i64::MAX);
         for second in 0..20 {
             let at = start + Duration::from_secs(second);
@@ -286,7 +288,7 @@ mod tests {
         assert_eq!(ahead_of_others("a", &of(&[("a", 5)])), 0, "alone");
         assert_eq!(ahead_of_others("a", &of(&[("b", 5), ("c", 9)])), 0, "not known yet");
         assert_eq!(ahead_of_others("a", &of(&[("a", 5), ("b", 3_000_000)])), -2_999_995);
-        // The one that is wrong is told from those that are right.
+        // The median identifies the one wrong clock.
         let three = of(&[("a", 0), ("b", 3_600_000_000), ("c", 10)]);
         assert_eq!(ahead_of_others("b", &three), 3_599_999_995);
         let four = of(&[("a", 0), ("b", 3_600_000_000), ("c", 10), ("d", -10)]);
@@ -295,8 +297,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the clocks say: a broker whose value moves is never silent, one that stands still
-        /// is, once it has stood for the whole time.
+        /// The values do not matter: a broker whose value changes is never silent, and one whose value
+        /// stays the same is silent after the whole timeout.
         #[test]
         fn only_silence_counts(skews in proptest::collection::vec(any::<i64>(), 1..5), dead in 0_usize..5) {
             let mut heard = HeartbeatHistory::new(TIMEOUT);

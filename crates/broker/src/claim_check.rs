@@ -7,7 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use subtle::ConstantTimeEq;
 
 use crate::vault::Vault;
-use handoffd_core::domain::ids::{HandoffId, Micros, TenantId};
+use handoffd_domain::ids::{HandoffId, Micros, TenantId};
 
 /// The attempt whose body a link opens, signed with the master key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct ClaimCheck {
 }
 
 impl ClaimCheck {
-    /// The last segment of the link's path: whoever has it may read the body until it expires.
+    /// The last segment of the link's path: everyone who has it may read the body until it expires.
     #[must_use]
     pub fn token(&self, vault: &Vault) -> String {
         let said = self.said();

@@ -1,14 +1,24 @@
-//! What was spent within a window, on a task or for a user, by day, edge and agent: read from the records, added up by
-//! [`handoffd_core::costs`].
+//! Costs within a window, of a task or for a user, by day, edge and agent: read from the records, added up by
+//! [`handoffd_evidence::costs`].
+//!
+//! A record never changes, so neither does the sum of a block of them. A broker remembers the sums of whole blocks: the second
+//! look at a day reads the records at its two ends alone.
+
+mod blocks;
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
-use handoffd_core::costs::{CostFacts, CostFilter, CostTable, Edge};
-use handoffd_core::domain::ids::{HandoffId, Micros, TaskId, TenantId};
+use blocks::{Block, Blocks};
+use handoffd_domain::ids::{HandoffId, Micros, TaskId, TenantId};
+use handoffd_evidence::costs::{CostFacts, CostFilter, CostTable, Edge};
 use handoffd_store::store::{HandoffFilter, Store, StoreError, StoredRecord};
 
 /// Records read at once.
 const PAGE: i64 = 1_000;
+
+/// Records of one remembered sum: both ends of a window read as many at most, some 10 ms each.
+pub const COST_BLOCK: i64 = 4 * PAGE;
 
 /// The most records that one request reads.
 pub const MAX_RECORDS: i64 = 1_000_000;
@@ -37,7 +47,7 @@ pub struct CostQuery {
     pub of: CostFilter,
 }
 
-/// Reasons for which there is no table.
+/// Reasons for a missing table.
 #[derive(Debug, thiserror::Error)]
 pub enum CostError {
     /// The question is too large for one answer.
@@ -48,8 +58,56 @@ pub enum CostError {
     Store(#[from] StoreError),
 }
 
+/// Adds up costs, and remembers the sums of blocks.
+pub struct Costs {
+    store: Arc<dyn Store>,
+    blocks: Blocks,
+}
+
+impl Costs {
+    /// Remembers sums of `block` records each.
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>, block: i64) -> Self {
+        Self { store, blocks: Blocks::new(block) }
+    }
+
+    /// Adds up the costs that the query asks for.
+    ///
+    /// # Errors
+    /// [`CostError`].
+    pub async fn table(
+        &self,
+        tenant: &TenantId,
+        query: &CostQuery,
+    ) -> Result<CostTable, CostError> {
+        self.store.settle_log(tenant).await?;
+        let mut reading = Reading {
+            store: &*self.store,
+            blocks: &self.blocks,
+            tenant,
+            query,
+            handoffs: None,
+            edges: HashMap::new(),
+            table: CostTable::new(query.of.clone()),
+            read: 0,
+        };
+        match (&query.user, query.task) {
+            (Some(user), task) => {
+                let tasks = reading.of_user(user, task).await?;
+                for some in tasks.chunks(TASKS) {
+                    reading.of_tasks(some).await?;
+                }
+            }
+            (None, Some(task)) => reading.of_tasks(&[task]).await?,
+            (None, None) => reading.of_window().await?,
+        }
+        Ok(reading.table)
+    }
+}
+
 struct Reading<'a> {
     store: &'a dyn Store,
+    blocks: &'a Blocks,
     tenant: &'a TenantId,
     query: &'a CostQuery,
     /// The handoffs that count; `None` for all.
@@ -57,38 +115,6 @@ struct Reading<'a> {
     edges: HashMap<String, Edge>,
     table: CostTable,
     read: i64,
-}
-
-/// Adds up what was spent.
-///
-/// # Errors
-/// [`CostError`].
-pub async fn table(
-    store: &dyn Store,
-    tenant: &TenantId,
-    query: &CostQuery,
-) -> Result<CostTable, CostError> {
-    store.settle_log(tenant).await?;
-    let mut reading = Reading {
-        store,
-        tenant,
-        query,
-        handoffs: None,
-        edges: HashMap::new(),
-        table: CostTable::new(query.of.clone()),
-        read: 0,
-    };
-    match (&query.user, query.task) {
-        (Some(user), task) => {
-            let tasks = reading.of_user(user, task).await?;
-            for some in tasks.chunks(TASKS) {
-                reading.of_tasks(some).await?;
-            }
-        }
-        (None, Some(task)) => reading.of_tasks(&[task]).await?,
-        (None, None) => reading.of_window().await?,
-    }
-    Ok(reading.table)
 }
 
 impl Reading<'_> {
@@ -122,28 +148,88 @@ impl Reading<'_> {
             let page = self.store.list_task_records(self.tenant, tasks, from, PAGE).await?;
             let Some(last) = page.last() else { return Ok(()) };
             from = last.leaf_index + 1;
+            self.count(page.len())?;
             self.add(&page).await?;
         }
     }
 
-    /// All records of the window.
+    /// All records of the window: whole blocks by their sums, the records at its ends one by one.
     async fn of_window(&mut self) -> Result<(), CostError> {
-        let mut from = self.start().await?;
+        let size = self.store.find_head(self.tenant).await?.map_or(0, |head| head.size);
+        let mut from = self.start(size).await?;
         let end = self.query.until.0.saturating_add(SKEW_US);
-        loop {
-            let page = self.store.list_records(self.tenant, None, from, PAGE, false).await?;
-            let Some(last) = page.last() else { return Ok(()) };
-            from = last.leaf_index + 1;
-            self.add(&page).await?;
-            if page.iter().any(|record| record.recorded_at.0 >= end) {
+        while from < size {
+            let until = self.blocks.end(from).min(size);
+            if self.blocks.is_whole(from, size) {
+                let block = self.block(from).await?;
+                if block.is_within(self.query.from..self.query.until) {
+                    self.table.merge(&block.sums);
+                    from = until;
+                    continue;
+                }
+            }
+            let mut is_past = false;
+            while from < until {
+                let page = self.page(from, until).await?;
+                let Some(last) = page.last() else { return Ok(()) };
+                from = last.leaf_index + 1;
+                self.add(&page).await?;
+                is_past |= page.iter().any(|record| record.recorded_at.0 >= end);
+            }
+            if is_past {
                 return Ok(());
             }
         }
+        Ok(())
+    }
+
+    /// The sums of the block that begins here.
+    async fn block(&mut self, first: i64) -> Result<Arc<Block>, CostError> {
+        if let Some(block) = self.blocks.find(self.tenant, first).await {
+            return Ok(block);
+        }
+        let mut block = Block::default();
+        let until = self.blocks.end(first);
+        let mut from = first;
+        while from < until {
+            let page = self.page(from, until).await?;
+            let Some(last) = page.last() else { break };
+            from = last.leaf_index + 1;
+            for record in &page {
+                block.note(record.recorded_at);
+                let facts = CostFacts::read(&record.body);
+                if let Some(edge) = self.edge(record, &facts).await? {
+                    block.sums.take(record.recorded_at, edge, &facts);
+                }
+            }
+        }
+        let block = Arc::new(block);
+        // A log that gave fewer than its head has is read again the next time.
+        if from == until {
+            self.blocks.remember(self.tenant, first, Arc::clone(&block)).await;
+        }
+        Ok(block)
+    }
+
+    /// Records from one place on, before another, `PAGE` at most.
+    async fn page(&mut self, from: i64, until: i64) -> Result<Vec<StoredRecord>, CostError> {
+        let limit = PAGE.min(until - from);
+        let page = self.store.list_records(self.tenant, None, from, limit, false).await?;
+        self.count(page.len())?;
+        Ok(page)
+    }
+
+    fn count(&mut self, records: usize) -> Result<(), CostError> {
+        self.read += i64::try_from(records).unwrap_or(i64::MAX);
+        if self.read > MAX_RECORDS {
+            let why = format!("more than {MAX_RECORDS} records; ask for a shorter window");
+            return Err(CostError::TooMuch(why));
+        }
+        Ok(())
     }
 
     /// A place before which every record is earlier than the window, found by halves.
-    async fn start(&self) -> Result<i64, StoreError> {
-        let size = self.store.find_head(self.tenant).await?.map_or(0, |head| head.size);
+    async fn start(&self, size: i64) -> Result<i64, StoreError> {
         let early = self.query.from.0.saturating_sub(SKEW_US);
         let (mut low, mut high) = (0, size);
         while low < high {
@@ -158,32 +244,34 @@ impl Reading<'_> {
     }
 
     async fn add(&mut self, page: &[StoredRecord]) -> Result<(), CostError> {
-        self.read += i64::try_from(page.len()).unwrap_or(i64::MAX);
-        if self.read > MAX_RECORDS {
-            let why = format!("more than {MAX_RECORDS} records; ask for a shorter window");
-            return Err(CostError::TooMuch(why));
-        }
         for record in page {
-            let Some(id) = &record.handoff_id else { continue };
-            if self.handoffs.as_ref().is_some_and(|wanted| !wanted.contains(id)) {
-                continue;
-            }
             let facts = CostFacts::read(&record.body);
-            if !facts.counts() {
-                continue;
-            }
-            if let Some(edge) = facts.edge() {
-                self.edges.insert(id.clone(), edge);
-            }
+            let Some(edge) = self.edge(record, &facts).await? else { continue };
             let at = record.recorded_at;
-            if !(self.query.from..self.query.until).contains(&at) {
-                continue;
-            }
-            if let Some(edge) = self.edge_of(id).await? {
+            if (self.query.from..self.query.until).contains(&at) {
                 self.table.take(at, edge, &facts);
             }
         }
         Ok(())
+    }
+
+    /// The edge of a record that counts.
+    async fn edge(
+        &mut self,
+        record: &StoredRecord,
+        facts: &CostFacts,
+    ) -> Result<Option<Edge>, StoreError> {
+        let Some(id) = &record.handoff_id else { return Ok(None) };
+        if self.handoffs.as_ref().is_some_and(|wanted| !wanted.contains(id)) || !facts.counts() {
+            return Ok(None);
+        }
+        match facts.edge() {
+            Some(edge) => {
+                self.edges.insert(id.clone(), edge.clone());
+                Ok(Some(edge))
+            }
+            None => self.edge_of(id).await,
+        }
     }
 
     /// The edge of a handoff whose own record is before the window: its row has it.

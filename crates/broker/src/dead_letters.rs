@@ -12,8 +12,8 @@ use crate::archive::Contents;
 use crate::directory::Principal;
 use crate::intake::{Appeal, Intake, IntakeError};
 use crate::ledger::reply::DeadLetterReply;
-use handoffd_core::domain::failure::Failure;
-use handoffd_core::domain::ids::{HandoffId, TenantId};
+use handoffd_domain::failure::Failure;
+use handoffd_domain::ids::{HandoffId, TenantId};
 use handoffd_store::store::{DeadLetterFilter, StoreError};
 
 /// The most dead letters that one call decides on.

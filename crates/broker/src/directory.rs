@@ -10,16 +10,16 @@ use async_trait::async_trait;
 use moka::future::Cache;
 
 use crate::vault::hash_api_key;
-use handoffd_core::contract;
-use handoffd_core::contract::catalog::Catalog;
-use handoffd_core::contract::document::Document;
-use handoffd_core::contract::enforce::CompiledContract;
-use handoffd_core::contract::shelf::{SchemaName, SchemaRegistry};
-use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
-use handoffd_core::domain::relevance::Relevance;
-use handoffd_core::domain::roster::Roster;
-use handoffd_core::evidence::record::Actor;
+use handoffd_domain::agent::Agent;
+use handoffd_domain::ids::{AgentId, Micros, TenantId};
+use handoffd_domain::roster::Roster;
+use handoffd_evidence::record::Actor;
+use handoffd_gate::contract;
+use handoffd_gate::contract::catalog::Catalog;
+use handoffd_gate::contract::document::Document;
+use handoffd_gate::contract::enforce::CompiledContract;
+use handoffd_gate::contract::shelf::{SchemaName, SchemaRegistry};
+use handoffd_gate::relevance::Relevance;
 use handoffd_store::clock::Clock;
 use handoffd_store::store::contracts::ContractRow;
 use handoffd_store::store::schemas::PayloadSchemaRow;
@@ -121,15 +121,15 @@ pub struct Directory {
     agents: Cache<TenantId, (u64, Arc<Agents>)>,
     /// As read last, and kept longer: most often nothing has changed since.
     known: Cache<TenantId, VersionedAgents>,
-    /// Changes of agents by this broker. What was looked at before the last one does not count: a look
-    /// may have begun before a change and ended after it.
+    /// Changes of agents by this broker. A look that began before the last one does not count: it may
+    /// have begun before a change and ended after it.
     changes: AtomicU64,
     contracts: Cache<TenantId, Arc<Catalog>>,
     /// As read last, with the number of versions, and kept longer as well.
     read: Cache<TenantId, (i64, Arc<Catalog>)>,
     /// Agents whose open handoffs were counted lately.
     counted: Cache<TenantId, ()>,
-    /// Without one every row is served as it stands.
+    /// Without one every row is served as it is.
     guard: Option<Arc<dyn RowGuard>>,
 }
 
@@ -187,7 +187,7 @@ fn ready(
     let value = serde_json::from_str(&row.doc).map_err(|err| {
         StoreError::Refused(format!("contract {} {} cannot be read: {err}", row.id, row.version))
     })?;
-    // What is wrong with it was said when it was put.
+    // The linter named its faults when it was put.
     let (mut contract, _) = contract::read(&Document::from_value(value));
     shelf.complete(&mut contract);
     Ok(Arc::new(CompiledContract::new(contract, row.doc.clone(), sha256, row.created_at)))
@@ -196,7 +196,7 @@ fn ready(
 /// Payload schemas from their rows.
 ///
 /// # Errors
-/// A stored document is no version of a schema.
+/// A stored document is not a version of a schema.
 pub fn shelf(rows: &[PayloadSchemaRow]) -> Result<SchemaRegistry, StoreError> {
     let mut shelf = SchemaRegistry::default();
     for row in rows {
@@ -211,8 +211,9 @@ pub fn shelf(rows: &[PayloadSchemaRow]) -> Result<SchemaRegistry, StoreError> {
 
 /// Time after which unused agents and contracts of a tenant leave memory.
 const KEPT_UNUSED: Duration = Duration::from_hours(1);
-/// How far back contracts are looked at once more, in microseconds: clocks of brokers differ, and who
-/// began first may commit last. What is older all the same is missing in the count, and all are read.
+/// How far back contracts are looked at once more, in microseconds: clocks of brokers differ, and the
+/// first to begin may be the last to commit. An older contract that the look missed is missing in the
+/// count, and then all are read.
 const CLOCKS_APART: i64 = 600_000_000;
 /// Largest number of cached keys, unknown ones included.
 const MAX_KEYS: u64 = 100_000;
@@ -355,8 +356,8 @@ impl Directory {
         }
     }
 
-    /// The agents of a tenant as the store has them now; `None` where `cached` has the same. A refusal asks before it
-    /// stands: another broker may have registered the agent a moment ago.
+    /// The agents of a tenant as the store has them now; `None` if `cached` has the same. A refusal asks before it is
+    /// final: another broker may have registered the agent a moment ago.
     ///
     /// # Errors
     /// The store is not available.

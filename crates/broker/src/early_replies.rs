@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use handoffd_core::domain::ids::AgentId;
+use handoffd_domain::ids::AgentId;
 use handoffd_store::store::HandoffKey;
 
 /// How long a reply may be at its attempt, whose message the queue may not have acknowledged, or whose commit may take long.

@@ -24,8 +24,8 @@ use crate::ledger::command::Call;
 use crate::ledger::commands::{EraseNext, FinishErasure, Queued};
 use crate::ledger::reply::{ErasureReply, LedgerError};
 use crate::metrics::Metrics;
-use handoffd_core::domain::ids::{ContentId, ErasureId, Micros, TenantId};
-use handoffd_core::evidence::record::Actor;
+use handoffd_domain::ids::{ContentId, ErasureId, Micros, TenantId};
+use handoffd_evidence::record::Actor;
 use handoffd_store::clock::{self, Clock};
 use handoffd_store::fault::{self, Step};
 use handoffd_store::store::erasure::{
@@ -246,7 +246,8 @@ impl EraserContext {
     }
 }
 
-/// Refuses to erase anything of a tenant of which a legal hold is not what the log commits to: nobody knows what it held.
+/// Refuses to erase anything of a tenant if one of its legal holds differs from the log: it is unknown which data it
+/// held.
 ///
 /// # Errors
 /// [`LedgerError::Held`], or the store does not answer.

@@ -7,13 +7,11 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use handoffd_core::domain::a2a::{TaskState, named_context};
-use handoffd_core::domain::event::{
-    Event, EventFilter, EventFormat, EventType, Position, TRACEPARENT,
-};
-use handoffd_core::domain::handoff::HANDED_ON;
-use handoffd_core::domain::ids::{AgentId, ContentId, Micros, TenantId};
-use handoffd_core::evidence::commitment::unpack;
+use handoffd_domain::a2a::{TaskState, named_context};
+use handoffd_domain::event::{Event, EventFilter, EventFormat, EventType, Position, TRACEPARENT};
+use handoffd_domain::handoff::HANDED_ON;
+use handoffd_domain::ids::{AgentId, ContentId, Micros, TenantId};
+use handoffd_evidence::commitment::unpack;
 use handoffd_store::store::events::{EventRow, EventScope};
 use handoffd_store::store::{ContentStorage, Result, Store};
 
@@ -120,7 +118,7 @@ impl Feed {
         Ok(page)
     }
 
-    /// The place behind which everything from a time on stands. Places and times run alike but for
+    /// The place after which all events from a time on follow. Places and times run alike but for
     /// the brokers' clocks, so a search by halves finds it nearly, and a short walk exactly.
     ///
     /// # Errors

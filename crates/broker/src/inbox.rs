@@ -8,12 +8,12 @@ use crate::compress::{CompressionStep, UnpreparedReason};
 use crate::intake::{Intake, Refusal};
 use crate::ledger::command::Call;
 use crate::ledger::commands::{Lease, Leased, Outcome, Settle};
-use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::handoff::{DeliveryMode, Handoff};
-use handoffd_core::domain::ids::{HandoffId, Micros, TaskId};
-use handoffd_core::evidence::record::Actor;
-use handoffd_core::gate::schema::older::SCHEMA_UNREADABLE;
+use handoffd_domain::agent::Agent;
+use handoffd_domain::failure::Code;
+use handoffd_domain::handoff::{DeliveryMode, Handoff};
+use handoffd_domain::ids::{HandoffId, Micros, TaskId};
+use handoffd_evidence::record::Actor;
+use handoffd_gate::schema::older::SCHEMA_UNREADABLE;
 use handoffd_store::fault::{self, Step};
 use handoffd_store::store::{DeliveryClaim, ReceiverKey};
 

@@ -13,19 +13,19 @@ use crate::ledger::reply::{LedgerError, Undone};
 use crate::ledger::{HandoffWatch, Ledger};
 use crate::metrics::Metrics;
 use crate::vault::{AgentSecrets, SecretKind, Vault};
-use handoffd_core::contract::enforce::CompiledContract;
-use handoffd_core::domain::credential::{CredentialForms, SecretPolicy};
-use handoffd_core::domain::failure::Failure;
-use handoffd_core::domain::group::Group;
-use handoffd_core::domain::handoff::Handoff;
-use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
-use handoffd_core::domain::redaction::RedactionPolicy;
-use handoffd_core::domain::trace_context::TraceContext;
-use handoffd_core::domain::warning::Warning;
-use handoffd_core::evidence::append::LoggedRecord;
-use handoffd_core::evidence::record::Actor;
-use handoffd_core::gate::safety::Scanner;
-use handoffd_core::gate::{Gate, GateLookup, GateVerdict, PassedMessage};
+use handoffd_domain::credential::{CredentialForms, SecretPolicy};
+use handoffd_domain::failure::Failure;
+use handoffd_domain::group::Group;
+use handoffd_domain::handoff::Handoff;
+use handoffd_domain::ids::{AgentId, Micros, TenantId};
+use handoffd_domain::redaction::RedactionPolicy;
+use handoffd_domain::trace_context::TraceContext;
+use handoffd_domain::warning::Warning;
+use handoffd_evidence::append::LoggedRecord;
+use handoffd_evidence::record::Actor;
+use handoffd_gate::contract::enforce::CompiledContract;
+use handoffd_gate::safety::Scanner;
+use handoffd_gate::{Gate, GateLookup, GateVerdict, PassedMessage};
 use handoffd_store::clock::Clock;
 use handoffd_store::store::{Store, StoreError};
 
@@ -358,7 +358,7 @@ impl Intake {
         self.gate.scanner.clone()
     }
 
-    /// The valid signing secrets of an agent; none where there is no such agent.
+    /// The valid signing secrets of an agent; none if it does not exist.
     ///
     /// # Errors
     /// The store cannot be read.

@@ -13,10 +13,10 @@ use tokio::time::Instant;
 
 use crate::config;
 use crate::directory::{Directory, Principal};
-use crate::dispatch::egress::GuardedClient;
-use crate::dispatch::json_service::JsonService;
+use crate::egress::GuardedClient;
+use crate::egress::json_service::JsonService;
 use crate::web_keys::{ALGORITHMS, key_set, unfit};
-use handoffd_core::domain::ids::{AgentId, TenantId};
+use handoffd_domain::ids::{AgentId, TenantId};
 use handoffd_store::store::Role;
 
 /// How long keys are used without being read again.
@@ -128,7 +128,7 @@ impl Issuer {
             return Err(TokenFault::Malformed);
         }
         let header = decode_header(token).map_err(|_| TokenFault::Malformed)?;
-        // Before any key is looked at: a public key is no secret for an HMAC.
+        // Before any key is looked at: a public key is not a secret for an HMAC.
         if !ALGORITHMS.contains(&header.alg) || names_critical(token) {
             return Err(TokenFault::Malformed);
         }
@@ -233,7 +233,7 @@ impl Issuer {
     }
 }
 
-/// What is wrong with a token, where a key was tried.
+/// The fault of a token for which a key was tried.
 fn fault_of(err: &jsonwebtoken::errors::Error) -> TokenFault {
     use jsonwebtoken::errors::ErrorKind;
 

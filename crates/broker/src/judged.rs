@@ -2,9 +2,9 @@
 
 use serde::Deserialize;
 
-use handoffd_core::domain::handoff::Handoff;
-use handoffd_core::domain::ids::TaskId;
-use handoffd_core::evidence::record::{ClassifierFacts, SafetyFacts, SealedRecord};
+use handoffd_domain::handoff::Handoff;
+use handoffd_domain::ids::TaskId;
+use handoffd_evidence::record::{ClassifierFacts, SafetyFacts, SealedRecord};
 use handoffd_store::store::{HandoffKey, Store, StoreError};
 
 /// The members of a record that this room reads.
@@ -20,13 +20,13 @@ impl From<&SealedRecord> for JudgedRecord {
     }
 }
 
-/// The facts of a handoff's message, as it was judged last: at its release, where a person released it, and at the close
-/// of its stream. A handoff that stands in another's place has that one's message, and its facts.
+/// The facts of a handoff's message, as it was judged last: at its release, if a person released it, and at the close of
+/// its stream. A handoff that replaces another has that one's message, and its facts.
 ///
 /// # Errors
 /// [`StoreError`] where the log cannot be read.
 pub async fn of(store: &dyn Store, handoff: &Handoff) -> Result<Option<SafetyFacts>, StoreError> {
-    // What stands in another's place is of the same task.
+    // A handoff that replaces another is of the same task.
     let task = handoff.task_id;
     let own = (handoff.tenant.clone(), handoff.id);
     if let Some(sealed) = store.find_last_commit(&own, task).await? {

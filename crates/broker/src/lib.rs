@@ -16,6 +16,7 @@ pub mod dead_letters;
 pub mod directory;
 pub mod dispatch;
 pub mod early_replies;
+pub mod egress;
 pub mod erasure;
 pub mod feed;
 pub mod inbox;
@@ -31,6 +32,7 @@ pub mod reader;
 pub mod receivers;
 pub mod recovery;
 pub mod retention;
+mod rotation;
 #[cfg(test)]
 mod simulation;
 pub mod states;

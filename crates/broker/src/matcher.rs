@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use crate::config::{self, MatcherStyle};
 use crate::directory::{Matcher, Ranking};
-use crate::dispatch::egress::GuardedClient;
-use crate::dispatch::json_service::{JsonService, chat, chat_answer};
-use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::ids::AgentId;
+use crate::egress::GuardedClient;
+use crate::egress::json_service::{JsonService, chat, chat_answer};
+use handoffd_domain::agent::Agent;
+use handoffd_domain::ids::AgentId;
 
 /// System prompt of a chat model.
 const TASK: &str = "You choose which AI agent should take a task. You are shown the task and the agents as \

@@ -1,4 +1,4 @@
-//! What the broker counts and measures. `instruments.rs` declares each instrument.
+//! The broker's counts and measurements. `instruments.rs` declares each instrument.
 
 mod bounded;
 mod instruments;
@@ -11,12 +11,12 @@ use self::instruments::Registrar;
 pub use self::instruments::{
     ArchiveMetrics, InstrumentDescription, Instruments, RetentionMetrics, WitnessMetrics,
 };
-use handoffd_core::domain::failure::{Code, Failure, RefusalClass};
-use handoffd_core::domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
-use handoffd_core::domain::ids::{AgentId, TenantId};
-use handoffd_core::domain::latency::{LatencySample, Objective};
-use handoffd_core::domain::policy::{EdgePolicy, Moment};
-use handoffd_core::domain::ruling::Standing;
+use handoffd_domain::failure::{Code, Failure, RefusalClass};
+use handoffd_domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
+use handoffd_domain::ids::{AgentId, TenantId};
+use handoffd_domain::latency::{LatencySample, Objective};
+use handoffd_domain::policy::{EdgePolicy, Moment};
+use handoffd_domain::ruling::Standing;
 
 /// Every instrument of one broker.
 pub struct Metrics {
@@ -155,7 +155,7 @@ impl Metrics {
     fn count_moment(&self, handoff: &Handoff, moment: Moment) {
         let Some(ruling) = &handoff.ruling else { return };
         self.each_of_contract(&ruling.edge, |name, labels| {
-            // What names no moment counts each handoff once.
+            // A metric that names no moment counts each handoff once.
             if Moment::of_metric(name).unwrap_or(Moment::Emitted) == moment {
                 self.contract_metrics.with_label_values(labels).inc();
             }
@@ -182,7 +182,7 @@ impl Metrics {
         self.pair_handoffs.with_label_values(&[&pair[..], &[status]].concat()).inc();
     }
 
-    /// Counts the end of a handoff whose receiver a door chose. A handoff that stands in for it counts for nobody.
+    /// Counts the end of a handoff whose receiver a door chose. A handoff that replaces it does not count.
     fn count_strategy(&self, handoff: &Handoff) {
         let ruling = handoff.ruling.as_ref().filter(|ruling| ruling.standing == Standing::Own);
         let Some(strategy) = ruling.and_then(|ruling| ruling.strategy) else { return };

@@ -19,8 +19,8 @@ use crate::ledger::Ledger;
 use crate::ledger::command::Call;
 use crate::ledger::commands::RecordOpinion;
 use crate::ledger::reply::LedgerError;
-use handoffd_core::domain::handoff::Handoff;
-use handoffd_core::evidence::record::{Actor, ClassifierFacts};
+use handoffd_domain::handoff::Handoff;
+use handoffd_evidence::record::{Actor, ClassifierFacts};
 use handoffd_store::clock::{self, Clock};
 use handoffd_store::fault::{self, Step};
 use handoffd_store::store::{HandoffKey, Store, StoreError};
@@ -259,7 +259,7 @@ impl OpinionWorker {
         })
     }
 
-    /// Records an answer. Where the ledger is away the claim runs out, and a later attempt asks again.
+    /// Records an answer. If the ledger is away, the claim runs out, and a later attempt asks again.
     async fn record(
         &self,
         handoff: &Handoff,

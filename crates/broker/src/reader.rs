@@ -4,11 +4,11 @@
 //! of their tenant. A key of role `operator-metadata` sees everything but contents.
 
 use crate::directory::Principal;
-use handoffd_core::domain::group::{Group, branch_id};
-use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
-use handoffd_core::domain::ids::{AgentId, HandoffId, TaskId};
-use handoffd_core::domain::task::Task;
-use handoffd_core::evidence::record::Actor;
+use handoffd_domain::group::{Group, branch_id};
+use handoffd_domain::handoff::{Handoff, HandoffStatus};
+use handoffd_domain::ids::{AgentId, HandoffId, TaskId};
+use handoffd_domain::task::Task;
+use handoffd_evidence::record::Actor;
 use handoffd_store::store::{HandoffFilter, Result, Role, Store};
 
 /// The rights of a role.
@@ -256,11 +256,11 @@ pub(crate) mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use handoffd_core::domain::handoff::{Cost, DeliveryMode, HandoffCommit, HandoffDraft};
-    use handoffd_core::domain::ids::{ContentId, ExecutionId, Micros};
-    use handoffd_core::domain::latency::LatencyClock;
-    use handoffd_core::domain::money::Usd;
-    use handoffd_core::domain::ruling::Ruling;
+    use handoffd_domain::handoff::{Cost, DeliveryMode, HandoffCommit, HandoffDraft};
+    use handoffd_domain::ids::{ContentId, ExecutionId, Micros};
+    use handoffd_domain::latency::LatencyClock;
+    use handoffd_domain::money::Usd;
+    use handoffd_domain::ruling::Ruling;
 
     /// A pending handoff from `drafter` to `reviewer`.
     pub(crate) fn handoff() -> Handoff {

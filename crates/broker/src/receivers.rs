@@ -1,4 +1,5 @@
-//! What this broker notices of receivers, on its way to the store: polls, attempts by time, circuit breakers. It steers nothing.
+//! This broker's observations of receivers, on their way to the store: polls, attempts by time, circuit breakers. They steer
+//! nothing.
 //!
 //! An attempt or a poll changes a row in memory. A task writes what is new: at most every ten seconds, and soon after a breaker
 //! opens or closes. A broker that dies loses the rest.
@@ -10,9 +11,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use handoffd_core::domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
-use handoffd_core::domain::ids::Micros;
-use handoffd_core::domain::receiver::{AttemptEnd, BreakerState, WINDOW_US, Windows, window_at};
+use handoffd_domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
+use handoffd_domain::ids::Micros;
+use handoffd_domain::receiver::{AttemptEnd, BreakerState, WINDOW_US, Windows, window_at};
 use handoffd_store::store::receivers::{BreakerRow, ReceiverNotes, SeenReceiver};
 use handoffd_store::store::{ReceiverKey, Result, Store};
 
@@ -240,7 +241,7 @@ fn part_of(notes: &[(ReceiverKey, Note)]) -> ReceiverNotes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use handoffd_core::domain::receiver::total;
+    use handoffd_domain::receiver::total;
 
     fn receiver(name: &str) -> ReceiverKey {
         ("t".parse().unwrap(), name.parse().unwrap())

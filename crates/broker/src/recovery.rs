@@ -11,10 +11,10 @@ use crate::ledger::command::Call;
 use crate::ledger::commands::{Expire, Resolve};
 use crate::ledger::reply::LedgerError;
 use crate::metrics::Metrics;
-use handoffd_core::domain::handoff::Handoff;
-use handoffd_core::domain::ids::Micros;
-use handoffd_core::domain::receiver;
-use handoffd_core::evidence::record::Actor;
+use handoffd_domain::handoff::Handoff;
+use handoffd_domain::ids::Micros;
+use handoffd_domain::receiver;
+use handoffd_evidence::record::Actor;
 use handoffd_store::clock::{self, Clock};
 use handoffd_store::fault::{self, Step};
 use handoffd_store::store::{LogStore, Store, StoreError};
@@ -154,8 +154,8 @@ impl Sweeper {
 /// Interval between two looks at the machine's clock.
 const CLOCK_LOOK: Duration = Duration::from_secs(1);
 
-/// What the machine's clock may move between two looks, in microseconds, before it counts as set: more than a loaded
-/// machine takes between the reads of two clocks.
+/// The most that the machine's clock may move between two looks, in microseconds, before it counts as set: more than
+/// a loaded machine takes between the reads of two clocks.
 const CLOCK_STEP_US: i64 = 500_000;
 
 /// Notices a change of the machine's clock, until the broker stops. Nothing moves by that: see

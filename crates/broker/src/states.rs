@@ -19,12 +19,12 @@ use crate::ledger::commands::AdoptStates;
 use crate::ledger::reply::LedgerError;
 use crate::metrics::Metrics;
 use crate::vault::{AgentSecrets, Vault};
-use handoffd_core::domain::canonical;
-use handoffd_core::domain::event::Subscriber;
-use handoffd_core::domain::ids::{Micros, TenantId};
-use handoffd_core::evidence::commitment::hash_of_text;
-use handoffd_core::evidence::record::{Actor, StateObject};
-use handoffd_core::evidence::verify::states::{Judgement, StateBook, version_key};
+use handoffd_domain::canonical;
+use handoffd_domain::event::Subscriber;
+use handoffd_domain::ids::{Micros, TenantId};
+use handoffd_evidence::commitment::hash_of_text;
+use handoffd_evidence::record::{Actor, StateObject};
+use handoffd_evidence::verify::states::{Judgement, StateBook, version_key};
 use handoffd_store::clock::Clock;
 use handoffd_store::store::cold::ExclusiveLease;
 use handoffd_store::store::contracts::ContractRow;
@@ -43,7 +43,7 @@ const LEASE: Duration = Duration::from_mins(1);
 /// How long a start waits for another broker's adoption.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What an adoption needs.
+/// The inputs of an adoption.
 pub struct Adoption<'a> {
     pub store: &'a Arc<dyn Store>,
     pub contents: &'a Contents,

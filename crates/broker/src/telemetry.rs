@@ -1,6 +1,6 @@
 //! Logs and traces: JSON lines with the trace id, and spans over OTLP where an endpoint is set.
 //!
-//! Spans of level INFO are what log lines name; those of level DEBUG are for traces only
+//! Log lines name spans of level INFO; spans of level DEBUG are for traces only
 //! (docs/tracing.md). No span holds content, a secret or a personal datum.
 
 use std::io::IsTerminal as _;
@@ -19,10 +19,10 @@ mod spans;
 
 pub use spans::{exporting, gen_ai, link, own, root, under};
 
-/// How long a stop waits for the last spans to leave; a collector that is away gets no more.
+/// How long a stop tries to export the last spans; if the collector does not answer, they are lost.
 const LAST_SPANS: Duration = Duration::from_secs(3);
 
-/// Export of spans; the standard environment variables name the collector.
+/// Whether spans are exported; the standard environment variables name the collector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpanExport {
     /// Spans go to the configured collector, if one is set.
@@ -38,11 +38,11 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Sets up logging for the process; a second call changes nothing. To be called within the runtime
-    /// that serves: OTLP over gRPC works on it.
+    /// Sets up logging for the process; a second call changes nothing. Call it within the runtime
+    /// that serves, because OTLP over gRPC runs there.
     ///
     /// # Errors
-    /// A sentence: the filter cannot be read, or the exporter cannot be built.
+    /// A sentence: the filter is invalid, or the exporter cannot be built.
     pub fn start(filter: &str, json: bool, spans: SpanExport) -> Result<Self, String> {
         let filter =
             EnvFilter::try_new(filter).map_err(|err| format!("log.filter is malformed: {err}"))?;
@@ -55,15 +55,15 @@ impl Telemetry {
                 .with_writer(std::io::stderr)
                 .boxed()
         } else {
-            // A file keeps codes of colours for ever (https://no-color.org has the variable).
+            // Colours only on a terminal: in a file their codes stay (https://no-color.org has the variable).
             let colours = std::io::stderr().is_terminal()
                 && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
             tracing_subscriber::fmt::layer().with_ansi(colours).with_writer(std::io::stderr).boxed()
         };
-        // A line that passes the filter names its span, whatever the filter says of spans.
+        // These spans pass whatever the filter, so that each line that passes can name its span.
         let named = filter_fn(|meta| ours(meta) && *meta.level() <= Level::INFO)
             .with_max_level_hint(LevelFilter::INFO);
-        // Inner spans are for traces; and what libraries say below INFO may hold what they carry.
+        // Inner spans are for traces only. Lines of libraries below INFO may contain payloads.
         let fit = filter_fn(|meta| {
             !meta.target().starts_with(QUOTES_CLIENTS)
                 && (*meta.level() <= Level::INFO
@@ -80,7 +80,7 @@ impl Telemetry {
         let traced = provider.as_ref().map(|provider| {
             tracing_opentelemetry::layer()
                 .with_tracer(provider.tracer("handoffd"))
-                // Places in the source and threads say nothing to who reads a trace.
+                // Source locations and threads do not help a reader of traces.
                 .with_location(false)
                 .with_threads(false)
                 .with_target(false)
@@ -92,7 +92,7 @@ impl Telemetry {
         Ok(Self { provider })
     }
 
-    /// Sends what is left and ends. Blocks for a moment: not for the async threads.
+    /// Exports the remaining spans and ends. Blocks, so do not call it on a thread of the runtime.
     pub fn stop(self) {
         if let Some(provider) = self.provider {
             let _ = provider.shutdown_with_timeout(LAST_SPANS);
@@ -100,10 +100,10 @@ impl Telemetry {
     }
 }
 
-/// The MCP library's lines on each refused request: they quote what the client sent, at any length.
+/// The MCP library's lines on each refused request, which quote the client's input at any length.
 const QUOTES_CLIENTS: &str = "rmcp::service";
 
-/// A span of the broker, and not one of a library's.
+/// Whether it is a span of the broker and not of a library.
 fn ours(meta: &Metadata<'_>) -> bool {
     meta.is_span() && meta.target().starts_with("handoffd")
 }

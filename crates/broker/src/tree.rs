@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
-use handoffd_core::domain::ids::{Micros, TenantId};
-use handoffd_core::domain::waits::LateHead;
-use handoffd_core::evidence::merkle::{self, Hash, TILE_WIDTH};
-use handoffd_core::evidence::receipt::{Notary, Receipt};
-use handoffd_core::evidence::record::SealedRecord;
-use handoffd_core::evidence::tiles::{TilePath, TileRequests, Tiles, wanted};
+use handoffd_domain::ids::{Micros, TenantId};
+use handoffd_domain::waits::LateHead;
+use handoffd_evidence::merkle::{self, Hash, TILE_WIDTH};
+use handoffd_evidence::receipt::{Notary, Receipt};
+use handoffd_evidence::record::SealedRecord;
+use handoffd_evidence::tiles::{TilePath, TileRequests, Tiles, wanted};
 use handoffd_store::store::{LogStore, Result};
 
 /// The path from a record to the root of the tree of `size` records; `None` where the index is out of range or the

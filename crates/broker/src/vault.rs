@@ -9,8 +9,8 @@ use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
-use handoffd_core::domain::ids::TenantId;
-use handoffd_core::domain::personal::user_ref;
+use handoffd_domain::ids::TenantId;
+use handoffd_domain::personal::user_ref;
 use handoffd_store::clock;
 
 mod secrets;
@@ -148,7 +148,7 @@ impl Vault {
         open(&self.tokens, place, sealed).or_else(|_| self.open(place, sealed))
     }
 
-    /// What was sealed under this master key, sealed under another.
+    /// A value sealed under this master key, sealed under another.
     ///
     /// # Errors
     /// [`VaultError::DoesNotOpen`].
@@ -189,7 +189,7 @@ impl Vault {
         self.keyed(&[b"subject", tenant.as_str().as_bytes(), subject_id.as_bytes()])
     }
 
-    /// The reference to a person: it stands in URLs and in an index in the place of the id, which nobody can make of it.
+    /// The reference to a person: it replaces the id in URLs and in an index, and the id cannot be computed from it.
     #[must_use]
     pub fn user_ref(&self, tenant: &TenantId, user_id: &str) -> String {
         user_ref(&self.subject_key(tenant, user_id))
@@ -300,8 +300,8 @@ mod tests {
     use serde_json::Map;
 
     use super::*;
-    use handoffd_core::domain::handoff::DeliveryMode;
-    use handoffd_core::domain::ids::Micros;
+    use handoffd_domain::handoff::DeliveryMode;
+    use handoffd_domain::ids::Micros;
 
     /// Finding O10 of 0.3.0: what was sealed and hashed under one master key is opened and found under the next.
     #[test]

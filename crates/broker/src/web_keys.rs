@@ -23,7 +23,7 @@ pub const ALGORITHMS: [Algorithm; 9] = [
 /// The keys of a set that can be read: one of an unknown kind does not take the others with it.
 ///
 /// # Errors
-/// Why this is no set, or why none of its keys can be read.
+/// Why this is not a set, or why none of its keys can be read.
 pub fn key_set(set: &Value) -> Result<JwkSet, String> {
     let given = set.get("keys").and_then(Value::as_array);
     let given = given.ok_or_else(|| "it is not a key set: it has no list `keys`".to_owned())?;

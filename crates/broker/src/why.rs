@@ -1,13 +1,13 @@
-//! Reads what a task may wait for out of the store, for [`handoffd_core::why`].
+//! Reads what a task may wait for out of the store, for [`handoffd_domain::why`].
 
 use std::collections::HashMap;
 
-use handoffd_core::domain::dead_letter::DeadLetterStatus;
-use handoffd_core::domain::escalation::EscalationStatus;
-use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
-use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TenantId};
-use handoffd_core::domain::task::Task;
-use handoffd_core::why::{
+use handoffd_domain::dead_letter::DeadLetterStatus;
+use handoffd_domain::escalation::EscalationStatus;
+use handoffd_domain::handoff::{Handoff, HandoffStatus};
+use handoffd_domain::ids::{AgentId, HandoffId, Micros, TenantId};
+use handoffd_domain::task::Task;
+use handoffd_domain::why::{
     OpenDeadLetter, OpenHandoff, QueuedDelivery, Receiver, TaskSituation, Wait,
 };
 use handoffd_store::store::{
@@ -66,7 +66,7 @@ pub async fn waits(
             })
             .collect(),
     };
-    Ok(handoffd_core::why::waits(&situation))
+    Ok(handoffd_domain::why::waits(&situation))
 }
 
 async fn newest(

@@ -1,4 +1,4 @@
-//! What a handoff costs the Postgres store: a submission and its verdict, alone and in batches of thirty.
+//! The cost of a handoff in the Postgres store: a submission and its verdict, alone and in batches of thirty.
 //!
 //! `scripts/with-postgres cargo bench -p handoffd-store --bench postgres`; or `BENCH_POSTGRES_URL`, a server on this
 //! machine whose processes this user may read, as a superuser: a database is made there, and dropped. A server of the

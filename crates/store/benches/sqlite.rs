@@ -1,4 +1,4 @@
-//! What a handoff costs the SQLite store: a submission and its verdict, alone and in batches of thirty.
+//! The cost of a handoff in the SQLite store: a submission and its verdict, alone and in batches of thirty.
 //!
 //! `cargo bench -p handoffd-store --bench sqlite`. Processor time and context switches are the process's own, as Linux
 //! counts them; pages are those of the write-ahead log while a reader keeps the log from beginning anew.

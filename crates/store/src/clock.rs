@@ -4,19 +4,20 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use handoffd_core::domain::ids::Micros;
+use handoffd_domain::ids::Micros;
 
 /// Source of the present time.
 pub trait Clock: Send + Sync {
     /// Now, in microseconds since the Unix epoch. Does not jump while the process runs.
     fn now(&self) -> Micros;
 
-    /// What the machine's clock says now, which may jump: for what others compare with theirs (a signature's timestamp).
+    /// The machine clock's present time, which may jump: for times that others compare with theirs (a signature's
+    /// timestamp).
     fn wall(&self) -> Micros {
         self.now()
     }
 
-    /// When a deadline that stands at `by` ends work: later where it passed while nobody could meet it, and never
+    /// The time at which a deadline at `by` ends work: later if it passed while no one could meet it, and never
     /// ([`Micros`] of `i64::MAX`) while this clock cannot be trusted.
     fn judged(&self, by: Micros) -> Micros {
         by
@@ -66,14 +67,14 @@ impl TimeSource for Machine {
     }
 }
 
-/// A machine's clock as it was when the process started, and from there on by monotonic time: whoever sets the clock
+/// A machine's clock as it was when the process started, and from there on by monotonic time: setting the clock
 /// moves no deadline, lease or pause, and freezes no record's time. A later start takes the clock as it is then.
 pub struct SystemClock {
     source: Box<dyn TimeSource>,
-    /// What is added to monotonic time.
+    /// The amount that is added to monotonic time.
     ahead: i64,
     grace: i64,
-    /// Deadlines up to here passed while nobody could meet them.
+    /// Deadlines up to here passed while no one could meet them.
     resumed: AtomicI64,
     trusted: AtomicBool,
 }
@@ -136,7 +137,7 @@ impl Clock for SystemClock {
 pub struct ManualClock(AtomicI64);
 
 impl ManualClock {
-    /// A clock that stands at `at`.
+    /// A clock whose time is `at`.
     #[must_use]
     pub const fn new(at: Micros) -> Self {
         Self(AtomicI64::new(at.0))

@@ -65,7 +65,7 @@ pub enum Step {
     CompressBegin,
     /// The compressed message was committed; nothing was sent.
     CompressDone,
-    /// A second opinion that is due was claimed; nobody was asked.
+    /// A second opinion that is due was claimed; the classifier was not asked.
     OpinionClaimed,
     /// The classifier answered; no record says so.
     OpinionAnswered,
@@ -81,7 +81,7 @@ pub enum Step {
     InboxLeased,
     /// The sweeper found an overdue handoff and has not acted.
     SweepFound,
-    /// What the sweeper found has been expired.
+    /// The overdue handoffs that the sweeper found have expired.
     SweepDone,
     /// A silent broker's claims were released; no dispatcher was notified.
     TakeoverFreed,
@@ -103,7 +103,7 @@ pub enum Step {
     ForgetMoved,
     /// A segment was removed; its manifest is there.
     SegmentRemoved,
-    /// The archive holds nothing of what was erased; the database's files may.
+    /// The archive holds no erased data; the database's files may.
     EraseForgotten,
     /// SQLite's file was rewritten; its write-ahead log is not empty.
     EraseVacuumed,

@@ -1,9 +1,9 @@
 //! An erasure's certificate: each of its members against the record of the erasure's end, and the record against the receipt.
 
-use handoffd_core::domain::canonical;
-use handoffd_core::evidence::commitment::{CommitmentSubject, commit, hash_text};
-use handoffd_core::evidence::merkle::Hash;
-use handoffd_core::evidence::verify::record;
+use handoffd_domain::canonical;
+use handoffd_evidence::commitment::{CommitmentSubject, commit, hash_text};
+use handoffd_evidence::merkle::Hash;
+use handoffd_evidence::verify::record;
 use serde_json::Value;
 
 /// Members that bind the certificate to its record, and are judged by the receipt or the commitment.
@@ -22,7 +22,7 @@ const SAME: [(&str, &str); 9] = [
     ("/held", "/erasure/held"),
 ];
 
-/// Where the time of the request is in both.
+/// The time of the request in both documents.
 const REQUESTED: (&str, &str) = ("/requestedAt", "/erasure/requestedAt");
 
 /// Whether a document is an erasure's certificate.

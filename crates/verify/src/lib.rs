@@ -8,10 +8,10 @@ use std::fmt::Write as _;
 use std::io::Read;
 use std::path::Path;
 
-use handoffd_core::bundle::{
+use handoffd_evidence::bundle::{
     BundleDefect, BundleReport, LogReport, ReadError, VerifyOptions, is_zstd, verify, verify_log,
 };
-use handoffd_core::evidence::note::{Note, TreeHead, split};
+use handoffd_evidence::note::{Note, TreeHead, split};
 use serde_json::{Value, json};
 
 pub use receipt::{ReceiptError, ReceiptReport, verify_receipt};

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use handoffd_core::bundle::VerifyOptions;
-use handoffd_core::evidence::note::PublicKey;
+use handoffd_evidence::bundle::VerifyOptions;
+use handoffd_evidence::note::PublicKey;
 use handoffd_verify::{read_tree_heads, verify_file};
 
 /// Verify handoffd's bundles, exported logs and receipts offline. Exits with 0 where all hold, 1 where one does not, 2 where one
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         match verify_file(file, &options, &|_, _| {}) {
             Ok(report) => {
                 let text = if args.json { report.json.to_string() } else { report.text };
-                // A reader that stops reading is no error.
+                // A reader that stops reading is not an error.
                 match writeln!(io::stdout(), "{text}") {
                     Err(err) if err.kind() != io::ErrorKind::BrokenPipe => {
                         eprintln!("handoffd-verify: the report cannot be written: {err}");

@@ -3,10 +3,10 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use handoffd_core::bundle::VerifyOptions;
-use handoffd_core::evidence::commitment::hash_of_text;
-use handoffd_core::evidence::merkle::{Hash, verify_inclusion};
-use handoffd_core::evidence::note::{Note, NoteError, TreeHead};
+use handoffd_evidence::bundle::VerifyOptions;
+use handoffd_evidence::commitment::hash_of_text;
+use handoffd_evidence::merkle::{Hash, verify_inclusion};
+use handoffd_evidence::note::{Note, NoteError, TreeHead};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -18,10 +18,10 @@ pub enum ReceiptError {
     /// The file cannot be read.
     #[error(transparent)]
     File(#[from] std::io::Error),
-    /// The file is no receipt.
+    /// The file is not a receipt.
     #[error("no receipt: {0}")]
     Malformed(String),
-    /// The tree head is no signed note.
+    /// The tree head is not a signed note.
     #[error("its tree head cannot be read: {0}")]
     TreeHead(#[from] NoteError),
 }
@@ -82,7 +82,7 @@ fn hash(bytes: Vec<u8>) -> Option<Hash> {
 /// size, and has the record.
 ///
 /// # Errors
-/// [`ReceiptError`]: the text is no receipt. What does not hold is in the report.
+/// [`ReceiptError`]: the text is not a receipt. A check that fails is in the report.
 pub fn verify_receipt(text: &str, options: &VerifyOptions) -> Result<ReceiptReport, ReceiptError> {
     let malformed = |why: &str| ReceiptError::Malformed(why.to_owned());
     let (value, document) =
@@ -169,10 +169,10 @@ fn judge(
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
-    use handoffd_core::domain::canonical;
-    use handoffd_core::evidence::commitment::{CommitmentSubject, commit, hash_text};
-    use handoffd_core::evidence::merkle::node_hash;
-    use handoffd_core::evidence::note::Signer;
+    use handoffd_domain::canonical;
+    use handoffd_evidence::commitment::{CommitmentSubject, commit, hash_text};
+    use handoffd_evidence::merkle::node_hash;
+    use handoffd_evidence::note::Signer;
     use serde_json::json;
 
     use super::*;
@@ -192,7 +192,7 @@ mod tests {
     }
 
     fn with(key: &str) -> VerifyOptions {
-        let keys = vec![handoffd_core::evidence::note::PublicKey::parse(key).unwrap()];
+        let keys = vec![handoffd_evidence::note::PublicKey::parse(key).unwrap()];
         VerifyOptions { keys, ..VerifyOptions::default() }
     }
 
@@ -267,7 +267,7 @@ mod tests {
                 "checkpoints": 1, "held": 3, "requestedAt": "2026-11-28T11:00:00.000000Z",
             },
         });
-        let leaf: Hash = handoffd_core::evidence::record::record_hash(&canonical::to_vec(&record));
+        let leaf: Hash = handoffd_evidence::record::record_hash(&canonical::to_vec(&record));
         let other = [2; 32];
         let head = TreeHead { origin: ORIGIN.to_owned(), size: 2, root: node_hash(&leaf, &other) };
         json!({

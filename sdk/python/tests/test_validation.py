@@ -56,7 +56,7 @@ def without(message: dict[str, Any], pointer: str) -> dict[str, Any]:
 
 
 def gate_cases() -> Iterator[tuple[str, Any]]:
-    """The cases of the gate's own unit tests (crates/core/src/gate: schema, completeness, budget; domain: json, personal)."""
+    """The cases of the gate's own unit tests (crates/gate/src: schema, completeness, budget; domain: json, personal)."""
     initial, review = vector("initial"), vector("review")
     newest = {**copy.deepcopy(initial), "schemaVersion": "2.2"}
     for name, message in (("initial", initial), ("review", review), ("newest", newest)):
@@ -254,7 +254,7 @@ GATE_TESTS = {
     "signature.rs": "the_tag_is_that_of_a_known_vector a_signed_message_passes_under_either_secret_of_a_rotation "
     "signing_again_ignores_the_signature_that_is_there hexadecimal_digits_may_be_upper_case a107_a_tampered_field_fails_the_signature "
     "a_missing_signature_fails_only_where_one_is_required malformed_signatures_are_invalid_even_where_none_is_required",
-    "../domain/json/tests.rs": "ordinary_messages_come_out_as_serde_json_reads_them broken_json_is_malformed_and_tells_line_and_column "
+    "../../domain/src/json/tests.rs": "ordinary_messages_come_out_as_serde_json_reads_them broken_json_is_malformed_and_tells_line_and_column "
     "invalid_utf8_is_malformed a_duplicate_key_is_named_with_its_pointer nesting_is_counted_to_the_limit_and_no_further "
     "lone_surrogates_are_malformed numbers_beyond_a_double_are_refused integers_that_a_double_cannot_hold_are_refused_with_their_pointer "
     "the_top_level_must_be_an_object ten_mebibytes_of_brackets_or_of_one_key_cost_no_stack parse_never_panics "
@@ -281,7 +281,7 @@ GATE_TESTS = {
 
 @pytest.mark.parametrize("file", GATE_TESTS)
 def test_a_new_test_of_the_gate_brings_its_cases_to_the_offline_validators(file: str) -> None:
-    text = (REPOSITORY / "crates" / "core" / "src" / "gate" / file).read_text()
+    text = (REPOSITORY / "crates" / "gate" / "src" / file).read_text()
     there = set(re.findall(r"#\[test\]\s+(?:#\[[^\]]*\]\s+)*fn (\w+)", text))
     assert there == set(GATE_TESTS[file].split()), "add the cases to both offline validators' tests, then the name here"
 

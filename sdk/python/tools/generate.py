@@ -254,7 +254,7 @@ class Operation:
         return _type_of(schema, self.document["components"]["schemas"])
 
     def about(self, part: dict[str, Any]) -> str:
-        """A member's description: its own, or that of what it refers to."""
+        """A member's description: its own, or that of the schema to which it refers."""
         said: str = part.get("description", "")
         for option in [part, *part.get("anyOf", [])]:
             said = said or option.get("description", "")

@@ -273,7 +273,7 @@ export function optionsOf<T extends BuildOptions>(
   if (own.length === names.length) return third as T;
   if (own.length === 0) return { constraints: third as Constraints } as T;
   const other = names.find((name) => !known.includes(name));
-  throw new TypeError(`${other} is no option: constraints are in the option \`constraints\``);
+  throw new TypeError(`${other} is not an option: constraints are in the option \`constraints\``);
 }
 
 /** Whether schema 2.1 can say the message: version 4 ids, and no return. */

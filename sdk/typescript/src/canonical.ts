@@ -2,7 +2,7 @@
 export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 
 /**
- * What `JSON.stringify` takes for a value: where the value has `toJSON`, what that gives, such as a date's text. @internal
+ * The value that `JSON.stringify` uses: the result of `toJSON` if the value has one, such as a date's text. @internal
  *
  * @param name The member's name, or the item's place.
  */

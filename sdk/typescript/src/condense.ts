@@ -11,7 +11,7 @@ const WEIGHTY =
   /\b(?:not|never|no longer|don'?t|do not|must|shall|only|because|decided|instead|deadline|warning|careful|heads-up|agreed|promise|nicht|nie|kein\w*|muss|m(?:ue|ü)ssen|darf|weil|entschied\w*|stattdessen|frist|achtung|vereinbart|zugesagt)\b|不|别|必须|应当|因为|决定|注意|截止|承诺/i;
 
 /**
- * An extract of turns that have to be left out of a message: the statements that somebody will need, in their own words and in the order
+ * An extract of turns that have to be left out of a message: the statements that a reader will need, in their own words and in the order
  * of the turns. Its first line says how much it is of how much.
  *
  * @param most Characters at most, besides the first line.

@@ -13,7 +13,7 @@ const RESULTS: readonly string[] = ["function_result", "tool-result", "tool-retu
 
 /**
  * Which turns of a conversation belong together. A result belongs to the nearest earlier turn that has its call, by id or
- * else by name. Where no turn has it, the result belongs to the nearest earlier turn of the model: some frameworks keep
+ * else by name. If no turn has it, the result belongs to the nearest earlier turn of the model: some frameworks keep
  * calls apart from the turns.
  */
 export class Exchanges {
@@ -51,8 +51,8 @@ export class Exchanges {
   }
 
   /**
-   * Where a conversation is cut that was to begin at a place: there or later, so that no more turns stay than were asked
-   * for; before it only where nothing would stay.
+   * The place at which a conversation is cut when it should begin at `place`: there or later, so that at most the requested
+   * turns stay; before it only if no turn would stay.
    */
   cut(place: number): number {
     const count = this.#reach.length - 1;

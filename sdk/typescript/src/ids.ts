@@ -12,7 +12,7 @@ export function randomId(): string {
 /** A version 5 UUID (RFC 9562 §5.5) of a name in a namespace. */
 export async function nameId(namespace: string, name: string): Promise<string> {
   const space = fromHex(namespace.replaceAll("-", ""));
-  if (space?.length !== 16) throw new TypeError(`${namespace} is no UUID`);
+  if (space?.length !== 16) throw new TypeError(`${namespace} is not a UUID`);
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-1", concat(space, utf8(name))));
   return format(digest, 5);
 }

@@ -30,7 +30,7 @@ export async function verifyReceipt(
   if (!origin.endsWith(`/${receipt.logId}`))
     throw new VerificationError("the tree head is not of the log that the receipt names");
   const leaf = receipt.recordHash.startsWith("sha256:") ? fromHex(receipt.recordHash.slice(7)) : undefined;
-  if (leaf?.length !== 32) throw new VerificationError("recordHash is no sha256 digest");
+  if (leaf?.length !== 32) throw new VerificationError("recordHash is not a sha256 digest");
   const steps = receipt.inclusionProof.map(fromBase64);
   const computed = await rootOf(leaf, receipt.leafIndex, size, steps);
   if (!equalBytes(computed, root)) throw new VerificationError("the record is not in this tree");
@@ -57,7 +57,7 @@ async function rootOf(
   let [at, last] = [leafIndex, size - 1];
   const half = (value: number): number => Math.floor(value / 2);
   for (const step of steps) {
-    if (step?.length !== 32) throw new VerificationError("a step of the proof is no digest");
+    if (step?.length !== 32) throw new VerificationError("a step of the proof is not a digest");
     if (last === 0) throw new VerificationError("the proof is too long");
     if (at % 2 === 1 || at === last) {
       node = await sha256(concat(Uint8Array.of(1), step, node));
@@ -80,7 +80,7 @@ interface TreeHead {
 /** The tree head of a note that one of the keys signed. */
 async function openNote(note: string, keys: readonly string[]): Promise<TreeHead> {
   const split = note.lastIndexOf("\n\n");
-  if (split < 0) throw new VerificationError("the tree head is no signed note");
+  if (split < 0) throw new VerificationError("the tree head is not a signed note");
   const text = note.slice(0, split + 1);
   const signatures = note
     .slice(split + 2)
@@ -110,7 +110,7 @@ async function parseKey(key: string): Promise<{ name: string; id: string; bytes:
   const parts = /^([^+ ]+)\+([0-9a-f]{8})\+(.+)$/.exec(key.trim());
   const bytes = fromBase64(parts?.[3] ?? "");
   if (!parts?.[1] || !parts[2] || bytes?.length !== 33 || bytes[0] !== 1)
-    throw new VerificationError("the key is no `name+hash+base64` of an Ed25519 key");
+    throw new VerificationError("the key is not a `name+hash+base64` of an Ed25519 key");
   const digest = await sha256(concat(utf8(`${parts[1]}\n`), bytes));
   if (toHex(digest.slice(0, 4)) !== parts[2])
     throw new VerificationError("the key does not have the id that it names");

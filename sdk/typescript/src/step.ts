@@ -5,7 +5,7 @@ import { canonicalize, type Json } from "./canonical.js";
 type Parts = Readonly<Record<string, unknown>>;
 
 /**
- * The digest of what a message asks for: SHA-256 over receiver, task, state, subtasks, constraints and history, without the times that a
+ * The digest of a message's request: SHA-256 over receiver, task, state, subtasks, constraints and history, without the times that a
  * rebuilt message has anew. The builder puts it into `extensions.handoffd.stepDigest` of a message whose id may be used again, so that
  * another step under the same name is told from the same one. The Python SDK writes the same.
  *

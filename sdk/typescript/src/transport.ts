@@ -67,8 +67,8 @@ interface Request<Id extends OperationId> extends CallOptions {
 }
 
 /**
- * Operations that do something again when they are sent again. After a broken connection or a 500 nobody knows
- * whether they were done, so they are repeated only where the broker says that nothing was written.
+ * Operations that do something again when they are sent again. After a broken connection or a 500 it is unknown
+ * whether they were done, so they are repeated only if the broker says that nothing was written.
  */
 const NOT_REPEATABLE: ReadonlySet<OperationId> = new Set<OperationId>([
   ...(["createAgent", "createKey", "createSubscription", "topUpTask", "rotateSecret"] as const),
@@ -226,7 +226,7 @@ export class WholeAnswer {
       return JSON.parse(this.text());
     } catch {
       const type = this.headers.get("content-type") ?? "no type";
-      throw new AnswerError(`${this.what}: the answer ${this.status} (${type}) is no JSON`);
+      throw new AnswerError(`${this.what}: the answer ${this.status} (${type}) is not JSON`);
     }
   }
 }

@@ -59,8 +59,8 @@ export type WebhookDelivery = DeliveryContent & {
  *
  * @param body The raw body, before any JSON parser.
  * @param secrets `whsec_…`, as registration or rotation answered it; several while one is rotated out.
- * @throws VerificationError without a matching `v1` signature, with a timestamp outside the tolerance, or with a body that is no
- *   JSON object.
+ * @throws VerificationError without a matching `v1` signature, with a timestamp outside the tolerance, or with a body that is not
+ *   a JSON object.
  * @throws TypeError where a secret is empty or no base64.
  */
 export async function verifyWebhook(
@@ -92,7 +92,7 @@ export async function verifyWebhook(
   const id = required(header, "webhook-id");
   const stamp = required(header, "webhook-timestamp");
   const signatures = required(header, "webhook-signature");
-  if (!/^\d{1,12}$/.test(stamp)) throw new VerificationError("webhook-timestamp is no number of seconds");
+  if (!/^\d{1,12}$/.test(stamp)) throw new VerificationError("webhook-timestamp is not a number of seconds");
   const now = (options.now ?? new Date()).getTime() / 1000;
   const tolerance = options.toleranceSeconds ?? 300;
   if (Math.abs(now - Number(stamp)) > tolerance)
@@ -159,7 +159,7 @@ function required(header: Reader, name: string): string {
 
 function number(header: Reader, name: string): number {
   const value = required(header, name);
-  if (!/^\d{1,15}$/.test(value)) throw new VerificationError(`the header ${name} is no number`);
+  if (!/^\d{1,15}$/.test(value)) throw new VerificationError(`the header ${name} is not a number`);
   return Number(value);
 }
 
@@ -169,10 +169,10 @@ function parsed(raw: Uint8Array): object {
   try {
     value = JSON.parse(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(raw));
   } catch {
-    throw new VerificationError("the body is no JSON");
+    throw new VerificationError("the body is not JSON");
   }
   if (typeof value !== "object" || value === null || Array.isArray(value))
-    throw new VerificationError("the body is no JSON object");
+    throw new VerificationError("the body is not a JSON object");
   return value;
 }
 

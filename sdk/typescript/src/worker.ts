@@ -288,8 +288,8 @@ export class Job {
   }
 
   /**
-   * Hands the task on: same task, this handoff as its parent; state, finished work, constraints and budget are relayed. Where
-   * nothing was finished before, the conversation so far stands as the one completed subtask.
+   * Hands the task on: same task, this handoff as its parent; state, finished work, constraints and budget are relayed. If
+   * nothing was finished before, the conversation so far becomes the one completed subtask.
    *
    * @param options `constraints` in place of those that came along.
    */
@@ -419,7 +419,7 @@ export interface WorkerOptions {
   /** Seconds for which one poll waits, 60 at most; 10 unless said. A stop waits for the poll under way. */
   readonly pollSeconds?: number;
   /**
-   * Called with each task that came back (`returnTo`); without it an event tells of such a task. What it throws is an event, and the
+   * Called with each task that came back (`returnTo`); without it an event tells of such a task. An error that it throws becomes an event, and the
    * task comes again.
    */
   readonly onReturn?: (item: ReturnItem, client: Client) => void | Promise<void>;
@@ -433,7 +433,7 @@ export interface WorkerOptions {
    * `handoffd.worker <agentId>: …`: handlers that throw, handoffs that are lost, a broker that does not answer.
    */
   readonly onEvent?: (event: WorkerEvent) => void;
-  /** Milliseconds that a stop leaves to handlers; 30 000 unless said. What is unfinished then is left for another worker. */
+  /** Milliseconds that a stop leaves to handlers; 30 000 by default. Handoffs that are unfinished then are left for another worker. */
   readonly graceMs?: number;
 }
 

@@ -218,7 +218,7 @@ describe("buildHandoffMessage", () => {
     for (const each of forms) assert.deepEqual(each.constraints, constraints);
     // An object alone is options: the compiler refuses a misspelt one.
     const mixed = { maxTurns: 3, tone: "formal" } as object;
-    await assert.rejects(buildHandoffMessage(state, "legal", mixed), /tone is no option/);
+    await assert.rejects(buildHandoffMessage(state, "legal", mixed), /tone is not an option/);
   });
 
   it("condenses older turns until the message fits 80 % of the window", async () => {

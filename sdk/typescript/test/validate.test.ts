@@ -103,7 +103,7 @@ describe("validateHandoffMessage", () => {
   it("says what the gate says of the cases of its own tests", async () => {
     const uuid = "3f2b8c1e-5a4d-1e6f-9b7a-1c2d3e4f5a6b";
     const [trace, parent] = ["4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"];
-    // crates/core/src/gate: schema/tests.rs, completeness.rs, budget.rs, version_range.rs
+    // crates/gate/src: schema/tests.rs, completeness.rs, budget.rs, version_range.rs
     const cases: [Message, string, unknown][] = [
       ...["done", null, []].map((value): [Message, string, unknown] => [
         review,

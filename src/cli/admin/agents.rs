@@ -1,5 +1,5 @@
 use super::resource::{Action, Arg, ArgTarget, Column, Kind, Resource, Shape, Verb};
-use handoffd_core::domain::handoff::DeliveryMode;
+use handoffd_domain::handoff::DeliveryMode;
 
 const MODES: [&str; 8] = {
     let mut words = [""; 8];
@@ -48,13 +48,13 @@ macro_rules! with_members {
     ($($own:expr),*) => {
         &[
             $($own,)*
-            Arg::body("type", "/agentType", Kind::Text, "What kind of agent it is"),
+            Arg::body("type", "/agentType", Kind::Text, "The agent's kind"),
             Arg::body("agent-version", "/agentVersion", Kind::Text, "Its semantic version"),
             Arg::body("name", "/name", Kind::Text, "For people"),
             Arg::body("description", "/description", Kind::Text, "For people, and for `match`"),
-            Arg::body("capability", "/capabilities", Kind::List, "What it can do; repeat for more"),
-            Arg::body("domain", "/domains", Kind::List, "What it knows about; repeat for more"),
-            Arg::body("permission", "/permissions", Kind::List, "What it may do; repeat for more"),
+            Arg::body("capability", "/capabilities", Kind::List, "A capability; repeat for more"),
+            Arg::body("domain", "/domains", Kind::List, "A domain that it knows; repeat for more"),
+            Arg::body("permission", "/permissions", Kind::List, "A permission; repeat for more"),
             Arg::body("target", "/handoffTargets", Kind::List, "An agent's id or type:NAME that it may hand off to; repeat for more"),
             Arg::body("accepts-handoffs", "/acceptsHandoffs", Kind::Truth, "Whether it takes handoffs at all"),
             Arg::body("supervisor", "/supervisorId", Kind::Text, "The agent that recovers for it"),

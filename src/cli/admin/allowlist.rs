@@ -44,7 +44,7 @@ pub(super) const RESOURCE: Resource = Resource {
         },
         Action {
             name: "clear",
-            about: "Let an agent hand off to nobody",
+            about: "Let an agent hand off to no other agent",
             verb: Verb::Put,
             path: "/agents/{AGENT}/handoff-targets",
             args: &[AGENT],

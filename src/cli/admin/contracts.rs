@@ -6,8 +6,8 @@ use super::request::{ArgValues, addressed, path};
 use super::resource::{Action, Arg, Column, Kind, Resource, Shape, Verb};
 use crate::cli::client::{Body, Request};
 use crate::cli::lint::with_schema;
-use handoffd_core::contract::document::Document;
-use handoffd_core::contract::whole;
+use handoffd_gate::contract::document::Document;
+use handoffd_gate::contract::whole;
 
 const CONTRACT: Arg = Arg::path("CONTRACT", "The contract's id");
 const FILE: Arg = Arg::planned(
@@ -97,8 +97,8 @@ pub(super) const RESOURCE: Resource = Resource {
     ],
 };
 
-/// A contract's text as it goes to the broker: with the payload schema that it names as a file beside it. The
-/// broker reads no files, and says what is wrong with a text that is no contract.
+/// The text of a contract as it goes to the broker, together with the payload schema that it names as a file
+/// beside it. The broker reads no files, and it reports the faults of a text that is not a contract.
 pub(super) fn self_contained(text: String, path: &str) -> String {
     let Ok(document) = Document::parse(&text) else { return text };
     let brought = document.value().get("schemas").cloned();
@@ -113,7 +113,7 @@ fn document(given: &ArgValues) -> Result<Value, String> {
     Ok(whole::justified(&document, "").unwrap_or_else(|| document.value().clone()))
 }
 
-/// Where a contract goes: its own id says so.
+/// The path of a contract: its own id is part of it.
 fn place(action: &Action, document: &Value) -> Result<Vec<String>, String> {
     let id = document.get("id").and_then(Value::as_str).ok_or("the file has no `id`, a text")?;
     path(action.path, |_| Some(id))

@@ -24,7 +24,7 @@ pub(super) const RESOURCE: Resource = Resource {
                     "scope",
                     "scope",
                     Kind::Choice(&["personal-data", "messages"]),
-                    "What goes: personal-data unless said",
+                    "The data to erase; personal-data by default",
                 ),
                 Arg::body(
                     "reason",
@@ -38,7 +38,7 @@ pub(super) const RESOURCE: Resource = Resource {
                     Kind::Text,
                     "Your own reference to the request, such as a ticket",
                 ),
-                Arg::body("note", "/note", Kind::Text, "Words for people: name nobody in them"),
+                Arg::body("note", "/note", Kind::Text, "Words for people, without a person's name"),
             ],
             asks: Some("Erase this person's data, for good?"),
             ..Action::READ

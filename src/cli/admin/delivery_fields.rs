@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
-use handoffd_broker::dispatch::transport::catalog::DESCRIPTIONS;
-use handoffd_core::domain::transport::{FieldDefault, FieldKind, TransportField};
+use handoffd_domain::transport::{FieldDefault, FieldKind, TransportField};
+use handoffd_transports::descriptions::DESCRIPTIONS;
 
 /// Reads one option: the key stays, `@FILE` becomes the file's content.
 pub(super) fn read(text: &str) -> Result<String, String> {
@@ -36,7 +36,7 @@ pub(super) fn object(said: &[String]) -> Value {
     Value::Object(object)
 }
 
-/// What each transport takes.
+/// The settings of each transport.
 pub(super) fn help() -> String {
     let mut help = "Transports (GET /transports says which ones a broker serves):\n".to_owned();
     for one in DESCRIPTIONS {

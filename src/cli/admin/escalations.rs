@@ -56,7 +56,7 @@ pub(super) const RESOURCE: Resource = Resource {
                     "action",
                     "/action",
                     Kind::Choice(&["retry", "reassign", "rollback", "cancel", "complete"]),
-                    "What to do",
+                    "The action",
                 )
                 .needed(),
                 Arg::body("agent", "/agentId", Kind::Text, "To whom; for reassign"),
@@ -74,7 +74,7 @@ pub(super) const RESOURCE: Resource = Resource {
                     "action",
                     "/action",
                     Kind::Choice(&["retry", "reassign", "rollback", "cancel", "complete"]),
-                    "What to do with each",
+                    "The action on each",
                 )
                 .needed(),
                 Arg::body("agent", "/agentId", Kind::Text, "To whom; for reassign"),

@@ -35,7 +35,7 @@ pub(super) const RESOURCE: Resource = Resource {
                     "role",
                     "/role",
                     Kind::Choice(&["agent", "operator", "operator-metadata", "auditor", "admin"]),
-                    "What it may do",
+                    "The key's role",
                 )
                 .needed(),
                 Arg::body("agent", "/agentId", Kind::Text, "The agent; for role agent"),

@@ -137,7 +137,7 @@ fn command_of(resource: &Resource) -> Command {
         }
         if action.asks.is_some() {
             let yes =
-                ClapArg::new("yes").long("yes").help("Do not ask; needed where nobody can answer");
+                ClapArg::new("yes").long("yes").help("Do not ask; needed if no person can answer");
             command = command.arg(yes.action(ArgAction::SetTrue));
         }
         if action.watch {
@@ -159,7 +159,7 @@ fn command_of(resource: &Resource) -> Command {
 
 fn arg_of(arg: &Arg) -> ClapArg {
     let mut made = ClapArg::new(arg.name).help(arg.help).required(arg.required);
-    // What is said by its place is called by its name.
+    // A positional argument has no option name.
     if !arg.positional {
         made = made.long(arg.name);
         if arg.kind != Kind::Flag {
@@ -447,7 +447,7 @@ impl<'a> Printer<'a> {
         out.flush()
     }
 
-    /// In the place of what was printed before.
+    /// Replaces the lines that were printed before.
     fn renew(&self, answer: &Value) -> io::Result<()> {
         let mut out = io::stdout().lock();
         if self.terminal {
@@ -458,7 +458,7 @@ impl<'a> Printer<'a> {
     }
 }
 
-/// The headings in bold: what stands above the double line.
+/// The headings in bold: the lines above the double line.
 fn bold_head(text: &str) -> String {
     let Some(end) = text.find('═') else { return text.to_owned() };
     let [bold, back] = BOLD;

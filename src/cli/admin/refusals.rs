@@ -12,12 +12,7 @@ pub(super) const RESOURCE: Resource = Resource {
             Arg::query("to-agent", "toAgent", Kind::Text, "To this agent"),
             Arg::query("task", "taskId", Kind::Text, "That name this task"),
             Arg::query("code", "code", Kind::Text, "For this reason, such as SCHEMA_INVALID"),
-            Arg::query(
-                "pointer",
-                "pointer",
-                Kind::Text,
-                "Where the reason was found at this place",
-            ),
+            Arg::query("pointer", "pointer", Kind::Text, "With the reason at this pointer"),
             Arg::query("after", "from", Kind::Text, "At this time or later, RFC 3339"),
             Arg::query("before", "to", Kind::Text, "Before this time, RFC 3339"),
         ],

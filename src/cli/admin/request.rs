@@ -17,7 +17,7 @@ impl ArgValues {
         self.0.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// What was said under a name.
+    /// The first value given under a name.
     pub(super) fn one(&self, name: &str) -> Option<&str> {
         self.all(name).first().map(String::as_str)
     }
@@ -107,7 +107,7 @@ pub(super) fn path<'a>(
     template.trim_start_matches('/').split('/').map(segment).collect()
 }
 
-/// What was said, as JSON.
+/// The given value, as JSON.
 fn value(arg: &Arg, given: &ArgValues) -> Option<Value> {
     let said = given.all(arg.name);
     let first = said.first()?;

@@ -45,7 +45,7 @@ pub(super) struct Action {
     /// One line of help.
     pub(super) about: &'static str,
     pub(super) verb: Verb,
-    /// The request's path; `{name}` stands for the argument of that name.
+    /// The request's path; the argument of that name replaces `{name}`.
     pub(super) path: &'static str,
     pub(super) args: &'static [Arg],
     /// Body members that the action itself implies, as pointers and texts.
@@ -60,7 +60,7 @@ pub(super) struct Action {
     pub(super) pages: Option<Pages>,
     /// Whether the action accepts `--watch`.
     pub(super) watch: bool,
-    /// What the action asks a person before it begins: it cannot be undone, and takes many.
+    /// The question that a person answers before the action begins: it cannot be undone, and it changes many objects.
     pub(super) asks: Option<&'static str>,
     /// Whether the action goes on until all that fit are decided on, and by which trial it finds them.
     pub(super) parts: Option<Parts>,
@@ -76,7 +76,7 @@ pub(super) struct Parts {
 }
 
 impl Action {
-    /// What most actions are: a GET without arguments.
+    /// The defaults of most actions: a GET without arguments.
     pub(super) const READ: Self = Self {
         name: "",
         about: "",
@@ -112,7 +112,7 @@ pub(super) const CURSOR: Option<Pages> = Some(Pages {
 /// The form in which an answer is printed.
 #[derive(Debug)]
 pub(super) enum Shape {
-    /// A table of the list at the pointer, and what stands beside it as a last line.
+    /// A table of the list at the pointer, and other values of the answer as a last line.
     Rows {
         /// Pointer to the list.
         at: &'static str,
@@ -127,7 +127,7 @@ pub(super) enum Shape {
     Done(&'static str),
 }
 
-/// A heading, and where its value stands in a row.
+/// A heading, and the pointer to its value in a row.
 #[derive(Debug)]
 pub(super) struct Column(pub(super) &'static str, pub(super) &'static str);
 
@@ -221,7 +221,7 @@ impl Arg {
         Self::new("file", help, Kind::File, ArgTarget::Whole)
     }
 
-    /// What the plan asks for.
+    /// An argument that the plan of the action needs.
     pub(super) const fn planned(name: &'static str, kind: Kind, help: &'static str) -> Self {
         Self::new(name, help, kind, ArgTarget::Plan)
     }

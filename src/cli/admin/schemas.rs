@@ -11,7 +11,7 @@ const FILE: Arg =
 const MIGRATION: Arg = Arg::planned(
     "migration",
     Kind::Text,
-    "What senders have to do to move to it; needed where it asks for more",
+    "The change that senders have to make to move to it; needed if it asks for more",
 );
 
 pub(super) const RESOURCE: Resource = Resource {

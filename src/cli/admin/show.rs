@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::resource::{Column, Shape};
 use crate::cli::plain::plain;
 
-/// Members that an answer holds once and never again.
+/// Secrets that the API returns only once.
 const SECRETS: [&str; 4] = ["apiKey", "signingSecret", "webhookSecret", "secret"];
 
 /// A line above and below, and one under the headings.
@@ -22,11 +22,11 @@ const RULED: TableStyle = TableStyle::new()
 pub(super) enum OutputMedium {
     /// A terminal of this width: ruled tables and wrapped texts.
     Terminal(u16),
-    /// Anything else: one line a row, however long.
+    /// Any other output: each row on one line of any length.
     Plain,
 }
 
-/// An answer as text, with a line break at its end where there is something.
+/// An answer as text, with a line break at the end unless it is empty.
 pub(super) fn show(answer: &Value, shape: &Shape, paper: OutputMedium) -> String {
     match shape {
         Shape::Done(words) => format!("{words}\n"),
@@ -59,7 +59,7 @@ pub(super) fn show(answer: &Value, shape: &Shape, paper: OutputMedium) -> String
     }
 }
 
-/// The secrets that an answer shows this once.
+/// The secrets of an answer.
 pub(super) fn secrets(answer: &Value) -> Vec<&'static str> {
     SECRETS.into_iter().filter(|name| answer.get(name).is_some_and(Value::is_string)).collect()
 }
@@ -106,7 +106,7 @@ fn cell(value: Option<&Value>) -> String {
     }
 }
 
-/// A finding of the gate in a few words.
+/// One failure of the gate in a few words.
 fn finding(value: &Value) -> Option<String> {
     let text = |name| value.get(name).and_then(Value::as_str);
     let said = format!("{} at {}: {}", text("code")?, text("pointer")?, text("message")?);
@@ -126,7 +126,7 @@ fn moment(text: &str) -> Cow<'_, str> {
     if fits { format!("{}Z", &text[..FORM.len() - 1]).into() } else { text.into() }
 }
 
-/// Every member with its path, objects taken apart; lists of texts stay together.
+/// Lists every member with its path. Nested objects become paths; a list of texts stays one member.
 fn members(value: &Value, path: &str, out: &mut Vec<(String, String)>) {
     let below = |name: &str| {
         let name = plain(name);

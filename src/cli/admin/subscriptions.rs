@@ -20,7 +20,7 @@ macro_rules! with_members {
     };
 }
 
-const URL: Arg = Arg::body("to", "/url", Kind::Text, "Where events are posted to, a URL");
+const URL: Arg = Arg::body("to", "/url", Kind::Text, "The URL that events are posted to");
 
 /// A subscription's attempts are counted; a page goes on below its last.
 const BEFORE: Option<Pages> = Some(Pages {
@@ -96,7 +96,7 @@ pub(super) const RESOURCE: Resource = Resource {
         },
         Action {
             name: "replay",
-            about: "Tell a subscription again of what happened",
+            about: "Send past events to a subscription again",
             verb: Verb::Post,
             path: "/subscriptions/{SUBSCRIPTION}/replay",
             args: &[

@@ -163,9 +163,7 @@ pub(super) const RESOURCE: Resource = Resource {
             path: "/tasks/{TASK}/complete",
             args: &[
                 TASK,
-                Arg::file(
-                    "What came of it, as JSON: an object with `output`; - for standard input",
-                ),
+                Arg::file("The result, as JSON: an object with `output`; - for standard input"),
             ],
             ..Action::READ
         },

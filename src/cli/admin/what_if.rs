@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::request::{ArgValues, addressed};
 use super::resource::{Action, Arg, Column, Kind, Resource, Shape, Verb};
 use crate::cli::client::{Body, Request};
-use handoffd_core::contract::document::Document;
+use handoffd_gate::contract::document::Document;
 
 /// Seconds that the broker judges for unless said, and that an answer takes besides.
 const SECONDS: (u64, u64) = (10, 60);
@@ -45,7 +45,7 @@ macro_rules! with_scope {
     };
 }
 
-/// What all three have in common.
+/// The parts that all three actions share.
 const JUDGE: Action = Action {
     verb: Verb::Post,
     path: "/what-if",
@@ -56,7 +56,7 @@ const JUDGE: Action = Action {
 
 pub(super) const RESOURCE: Resource = Resource {
     name: "what-if",
-    about: "What-if: what a change would say of what passed by; exit 1 if something would be refused",
+    about: "What-if: the verdicts of a change on past messages; exit 1 if it would refuse one",
     actions: &[
         Action {
             name: "contract",
@@ -92,7 +92,7 @@ pub(super) const RESOURCE: Resource = Resource {
                 Arg::planned(
                     "mode",
                     Kind::Choice(&["enforce", "observe", "allow"]),
-                    "What becomes of a finding"
+                    "The broker's action on a finding"
                 ),
                 Arg::planned("rules", Kind::File, "Rules, of the form of config/safety-rules.json"),
                 Arg::planned(

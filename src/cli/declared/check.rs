@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::object::{Fault, Key, Kind, Object, Objects};
 use super::plan::{Action, Plan, Step};
 use super::read::{is_for_a_person, registered_schema};
-use handoffd_core::contract::evolution::{SchemaRelease, assess};
-use handoffd_core::contract::shelf::SchemaName;
+use handoffd_gate::contract::evolution::{SchemaRelease, assess};
+use handoffd_gate::contract::shelf::SchemaName;
 
 /// The most versions of one schema whose order is searched for; the broker keeps 256.
 const MAX_TRIES: usize = 2_000;
@@ -88,7 +88,7 @@ fn references(object: &Object, names: &Names, findings: &mut Findings) {
             if let Some(id) = text(object.body.get("agentId"))
                 && !names.agents.contains(&id)
             {
-                let why = format!("there is no agent `{id}`, neither declared nor on the broker");
+                let why = format!("agent `{id}` is neither declared nor on the broker");
                 findings.fault(key, "/agentId", why);
             }
             let targets = object.body.get("handoffTargets").and_then(Value::as_array);
@@ -132,7 +132,7 @@ fn schema_of(object: &Object, have: &Objects, want: &Objects, findings: &mut Fin
         Some(Ok(SchemaName { id, version })) => {
             let key = Key { kind: Kind::PayloadSchema, name: id, version: Some(version) };
             if !have.contains_key(&key) && !want.contains_key(&key) {
-                let why = format!("there is no {key}, neither declared nor on the broker");
+                let why = format!("{key} is neither declared nor on the broker");
                 findings.fault(&object.key, AT, why);
             }
         }

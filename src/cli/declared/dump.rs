@@ -13,7 +13,7 @@ use super::held::{Held, is_written};
 use super::object::{Key, Kind, Object};
 use super::read::read;
 use super::yaml;
-use handoffd_core::contract::document::Document;
+use handoffd_gate::contract::document::Document;
 
 /// The folder of the JSON Schemas, beside the objects' folders. Its name begins with a dot, so that `apply` does not read it.
 const SCHEMAS: &str = ".schemas";

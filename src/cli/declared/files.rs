@@ -8,9 +8,9 @@ use super::object::{Key, Object, Objects};
 use super::read::read;
 use crate::cli::lint::with_schema;
 use crate::cli::plain::plain;
-use handoffd_core::contract::document::{Document, DocumentPosition};
+use handoffd_gate::contract::document::{Document, DocumentPosition};
 
-/// The most files of one folder, and folders within folders.
+/// The most files of one folder, and the greatest depth of folders.
 const MAX_FILES: usize = 100_000;
 const MAX_DEPTH: usize = 32;
 
@@ -18,7 +18,7 @@ const MAX_DEPTH: usize = 32;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FileDefect {
     pub(super) file: PathBuf,
-    /// Its place in the text; none for a file that could not be read.
+    /// Its place in the text; `None` for an unreadable file.
     pub(super) place: Option<DocumentPosition>,
     pub(super) pointer: String,
     pub(super) reason: String,
@@ -45,11 +45,10 @@ pub(super) struct Declared {
 }
 
 impl Declared {
-    /// Reads every `.yaml` and `.yml` file below a folder, and each `.json` file with a `kind`. Hidden files and folders do not
-    /// count.
+    /// Reads every `.yaml` and `.yml` file below a folder, and each `.json` file with a `kind`. Skips hidden files and folders.
     ///
     /// # Errors
-    /// Every defect of every file.
+    /// All defects of all files.
     pub(super) fn read(folder: &Path) -> Result<Self, Vec<FileDefect>> {
         let mut files = Vec::new();
         walk(folder, &mut files, MAX_DEPTH).map_err(|defect| vec![defect])?;
@@ -64,7 +63,7 @@ impl Declared {
             }
         }
         if declared.objects.is_empty() && defects.is_empty() {
-            let reason = "there is no declared object in this folder".to_owned();
+            let reason = "the folder has no declared object".to_owned();
             defects.push(defect(folder, None, "", reason));
         }
         if defects.is_empty() { Ok(declared) } else { Err(defects) }
@@ -124,7 +123,7 @@ fn one(file: &Path) -> Result<Option<(Object, Document)>, Vec<FileDefect>> {
     if is_json && !document.value().get("kind").is_some_and(serde_json::Value::is_string) {
         return Ok(None);
     }
-    // The broker reads no files: a payload schema beside a contract goes along in it.
+    // The broker reads no files, so the contract takes its payload schema along.
     let whole = with_schema(document.clone(), file);
     match read(whole.value()) {
         Ok(object) => Ok(Some((object, document))),
@@ -143,7 +142,7 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>, depth: usize) -> Result<(), Fil
         if entry.file_name().to_string_lossy().starts_with('.') {
             continue;
         }
-        // Through links: Kubernetes mounts each file of a ConfigMap as one.
+        // Follows symbolic links, because Kubernetes mounts each file of a ConfigMap as one.
         let kind = std::fs::metadata(&path).map_err(|err| failed(&path, err))?;
         if kind.is_dir() {
             if depth == 0 {

@@ -10,7 +10,7 @@ use super::object::{
     semver, stated_subscription,
 };
 use crate::cli::client::{Client, ClientError, Request};
-use handoffd_core::domain::agent::Agent;
+use handoffd_domain::agent::Agent;
 
 /// The objects of a broker.
 #[derive(Debug, Default)]

@@ -9,10 +9,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use serde_path_to_error::Segment;
 
-use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::event::{EventFormat, Subscription, SubscriptionSpec};
-use handoffd_core::domain::failure::escaped;
-use handoffd_core::domain::ids::AgentId;
+use handoffd_domain::agent::Agent;
+use handoffd_domain::event::{EventFormat, Subscription, SubscriptionSpec};
+use handoffd_domain::failure::escaped;
+use handoffd_domain::ids::AgentId;
 
 /// The kinds, in the order in which they are applied: an object refers to those before it. The allowlist is last, because it
 /// opens an edge, and the contracts and caps of that edge hold from its first handoff.

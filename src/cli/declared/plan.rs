@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::object::{Key, Kind, Object, Objects};
-use handoffd_core::domain::failure::escaped;
+use handoffd_domain::failure::escaped;
 
 /// A step from the broker's object to the declared one.
 #[derive(Debug, Clone, PartialEq)]

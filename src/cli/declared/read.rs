@@ -1,4 +1,4 @@
-//! One file's value as a declared object, by the code with which the broker reads the same request. Pure.
+//! Reads one file's value as a declared object, with the code by which the broker reads the same request. Pure.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use super::object::{
     Fault, Kind, Object, SecretRef, agent, allowlist, cap, contract, payload_schema, semver,
     stated_subscription, typed,
 };
-use handoffd_core::contract::document::Document;
-use handoffd_core::contract::shelf::SchemaName;
-use handoffd_core::contract::{DefectKind, SchemaRef, read as read_contract, schema};
-use handoffd_core::domain::agent::{Agent, AgentSpec, Target};
-use handoffd_core::domain::cap::{MAX_TOKENS, Window};
-use handoffd_core::domain::failure::escaped;
-use handoffd_core::domain::ids::AgentId;
-use handoffd_core::domain::money::Usd;
+use handoffd_domain::agent::{Agent, AgentSpec, Target};
+use handoffd_domain::cap::{MAX_TOKENS, Window};
+use handoffd_domain::failure::escaped;
+use handoffd_domain::ids::AgentId;
+use handoffd_domain::money::Usd;
+use handoffd_gate::contract::document::Document;
+use handoffd_gate::contract::shelf::SchemaName;
+use handoffd_gate::contract::{DefectKind, SchemaRef, read as read_contract, schema};
 
-/// Members of a delivery that the broker sets.
+/// Members of a delivery that only the broker sets.
 const SET_BY_BROKER: [&str; 5] =
     ["credentialsSet", "credentials_set", "disabled", "failing", "credentials"];
 
@@ -29,7 +29,7 @@ fn fault(pointer: impl Into<String>, why: impl Into<String>) -> Fault {
 /// Reads an object.
 ///
 /// # Errors
-/// Every [`Fault`] that was found.
+/// All [`Fault`]s of the object.
 pub(super) fn read(value: &Value) -> Result<Object, Vec<Fault>> {
     let Some(members) = value.as_object() else {
         return Err(vec![fault("", "an object is a mapping with a `kind`")]);
@@ -55,7 +55,7 @@ pub(super) fn read(value: &Value) -> Result<Object, Vec<Fault>> {
     }
 }
 
-/// A file states an object whole, so that `null` would say the same as an absent member.
+/// A file declares the whole object, so `null` would mean the same as an absent member.
 fn no_null(members: &Map<String, Value>, at: &str) -> Result<(), Fault> {
     match members.iter().find(|(_, value)| value.is_null()) {
         Some((name, _)) => Err(fault(
@@ -66,7 +66,7 @@ fn no_null(members: &Map<String, Value>, at: &str) -> Result<(), Fault> {
     }
 }
 
-/// Refuses each member that is not among these.
+/// Refuses each member that is not in the list.
 fn only(members: &Map<String, Value>, known: &[&str]) -> Result<(), Fault> {
     match members.keys().find(|name| !known.contains(&name.as_str())) {
         Some(name) => Err(fault(
@@ -119,7 +119,7 @@ fn declared_agent(mut members: Map<String, Value>) -> Result<Object, Fault> {
     Ok(object)
 }
 
-/// Takes the credentials of a delivery out of it.
+/// Removes a delivery's credentials and returns them.
 fn credentials(delivery: &mut Map<String, Value>) -> Result<BTreeMap<String, SecretRef>, Fault> {
     let Some(stated) = delivery.remove("credentials") else { return Ok(BTreeMap::new()) };
     let Value::Object(stated) = stated else {
@@ -215,13 +215,13 @@ fn declared_contract(members: Map<String, Value>) -> Result<Object, Vec<Fault>> 
     if !faults.is_empty() {
         return Err(faults);
     }
-    // A path without a file. `check` looks up registered schemas, with the broker's.
+    // A path without a file. `check` looks up registered schemas in the broker.
     if let Some(SchemaRef::Named(name)) = &parsed.payload.schema
         && parsed.local_schema().is_none()
         && !name.starts_with("registry:")
     {
         let why = format!(
-            "there is no file `{name}` beside this one, nor a schema of that name under `schemas`"
+            "neither a file `{name}` beside this one nor a schema of that name under `schemas` exists"
         );
         return Err(vec![fault("/payload/schema", why)]);
     }
@@ -234,7 +234,7 @@ pub(super) fn registered_schema(object: &Object) -> Option<Result<SchemaName, St
     SchemaName::parse(name)
 }
 
-/// Whether a contract's target is a person, not an agent.
+/// Whether a contract's target is a person and not an agent.
 pub(super) fn is_for_a_person(object: &Object) -> bool {
     let human = object.body.get("human_in_the_loop");
     human.is_some_and(|human| *human != Value::Bool(false))

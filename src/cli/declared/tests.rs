@@ -14,10 +14,10 @@ use super::plan::{Action, plan};
 use super::read::read;
 use super::requests::{Secrets, needed, requests};
 use crate::cli::client::Body;
-use handoffd_core::contract::document::Document;
-use handoffd_core::domain::agent::{Agent, AgentSpec};
-use handoffd_core::domain::event::SubscriptionSpec;
-use handoffd_core::gate::schema::DocumentSchema;
+use handoffd_domain::agent::{Agent, AgentSpec};
+use handoffd_domain::event::SubscriptionSpec;
+use handoffd_gate::contract::document::Document;
+use handoffd_gate::schema::DocumentSchema;
 
 fn object(value: &Value) -> Object {
     read(value).unwrap_or_else(|faults| panic!("{faults:?}: {value}"))

@@ -21,7 +21,7 @@ const FIRST: [&str; 14] = [
     "target",
     "url",
 ];
-/// Plain words that YAML readers take for something else than text.
+/// Words without quotes that YAML readers do not read as text.
 const TAKEN: [&str; 14] = [
     "true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf", "infinity", "none",
     "nil",
@@ -50,7 +50,7 @@ fn mapping(out: &mut String, members: &Map<String, Value>, indent: usize) {
     }
 }
 
-/// A value behind `name:`, whose line is indented so far.
+/// Writes a value after `name:`, whose line is indented by `indent`.
 fn below(out: &mut String, value: &Value, indent: usize) {
     match value {
         Value::Object(members) if !members.is_empty() => {
@@ -100,7 +100,7 @@ fn scalar_text(text: &str) -> String {
     if is_plain(text) { text.to_owned() } else { quoted(text) }
 }
 
-/// Whether a text means itself without quotes, to every reader of YAML.
+/// Whether every YAML reader reads the text without quotes as the same text.
 fn is_plain(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.first().is_some_and(u8::is_ascii_alphabetic)
@@ -114,7 +114,7 @@ fn is_plain(text: &str) -> bool {
         })
 }
 
-/// A text in double quotes: JSON's escapes are YAML's. Characters that are not shown are escaped, too.
+/// A text in double quotes, with JSON's escapes, which YAML shares. Invisible characters are escaped, too.
 fn quoted(text: &str) -> String {
     let json = Value::from(text).to_string();
     let mut out = String::with_capacity(json.len());
@@ -144,7 +144,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use handoffd_core::contract::document::Document;
+    use handoffd_gate::contract::document::Document;
 
     fn reread(value: &Map<String, Value>) -> Value {
         let text = document(value);

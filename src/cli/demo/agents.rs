@@ -16,11 +16,12 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-use handoffd_broker::dispatch::standard_webhooks::{
+use crate::cli::client::{IDLE_CONNECTION, causes};
+use handoffd_broker::transport::standard_webhooks::{
     HEADER_ID, HEADER_SIGNATURE, HEADER_TIMESTAMP, TOLERANCE, WebhookSecret, verify,
 };
-use handoffd_core::domain::canonical::CanonicalObject;
-use handoffd_core::gate::signature;
+use handoffd_domain::canonical::CanonicalObject;
+use handoffd_gate::signature;
 use handoffd_store::clock::{Clock, SystemClock};
 
 /// An HTTP client of the broker: its address and one key.
@@ -53,7 +54,8 @@ impl BrokerAnswer {
 impl Caller {
     pub(super) fn new(broker: SocketAddr, key: &str) -> Result<Self, String> {
         // A proxy from the environment has no business between two ends on one machine.
-        let http = reqwest::Client::builder().no_proxy().build().map_err(|err| err.to_string())?;
+        let http = reqwest::Client::builder().pool_idle_timeout(IDLE_CONNECTION).no_proxy().build();
+        let http = http.map_err(|err| err.to_string())?;
         Ok(Self { http, base: format!("http://{broker}"), key: key.to_owned() })
     }
 
@@ -92,7 +94,7 @@ impl Caller {
     }
 
     async fn send(&self, request: reqwest::RequestBuilder) -> Result<BrokerAnswer, String> {
-        let answer = request.bearer_auth(&self.key).send().await.map_err(|err| err.to_string())?;
+        let answer = request.bearer_auth(&self.key).send().await.map_err(|err| causes(&err))?;
         let status = answer.status().as_u16();
         let body = answer.json().await.map_err(|err| err.to_string())?;
         Ok(BrokerAnswer { status, body })

@@ -13,7 +13,7 @@ const READER: &str = "correspondence-reader";
 const WINDOW: u64 = 2_000;
 const LIMIT: u64 = 1_600;
 
-/// What was said early on, and has to arrive.
+/// A fact of the first turns that has to arrive.
 const CAP: &str = "The liability cap is EUR 1,250,000 under clause 12.4, and it must not be raised without the board.";
 const OPEN: &str = "The start date of the warranty is still open.";
 
@@ -75,7 +75,7 @@ pub(super) async fn answered(
         measured["action"].as_str().unwrap_or_default(),
     ));
     report.check(
-        "what becomes of the message",
+        "the action on the message",
         json!([LIMIT, "compress"]),
         json!([measured["limit"], measured["action"]]),
     );

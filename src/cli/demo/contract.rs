@@ -78,8 +78,8 @@ pub(super) const ROLES: [DemoRole; 4] = [
     },
 ];
 
-/// The risk agent scores text, so a clause without any is no use to it. Scoring takes its time:
-/// what is complete gets its verdict later.
+/// The risk agent scores text, so it cannot use an empty clause. Scoring takes time: a complete
+/// list of clauses gets its verdict later.
 fn risk_scoring(message: &Value) -> DemoVerdict {
     let clauses = message.pointer("/currentState/extractedClauses").and_then(Value::as_array);
     let empty = clauses.into_iter().flatten().find(|clause| {
@@ -119,7 +119,7 @@ pub(super) fn scores() -> Value {
     ])
 }
 
-/// What the summary agent delivers.
+/// The result of the summary agent.
 pub(super) fn summary() -> Value {
     json!({
         "overall": "HIGH",

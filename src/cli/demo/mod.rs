@@ -138,7 +138,7 @@ async fn told(
     })
 }
 
-/// Where the store goes, and what removes it at the end.
+/// The folder of the store, and the guard that removes it at the end.
 fn folder(keep: Option<&Path>) -> Result<(PathBuf, Option<tempfile::TempDir>), (Exit, String)> {
     if let Some(keep) = keep {
         if keep.join("handoffd.db").exists() {

@@ -125,7 +125,7 @@ impl DemoReport {
     }
 }
 
-/// Prints a part of the story. Where it cannot be written, the story goes on: the exit code says how it ends.
+/// Prints a part of the story. If it cannot be written, the story goes on, and the exit code tells how it ends.
 fn print(text: &str) {
     answer(text, Exit::Success);
 }

@@ -10,7 +10,7 @@ use super::context;
 use super::contract::{self, Draft, ROLES, UNREADABLE};
 use super::fan_out;
 use super::report::DemoReport;
-use handoffd_core::gate::address::NOT_ON_ALLOWLIST;
+use handoffd_gate::address::NOT_ON_ALLOWLIST;
 use handoffd_store::clock;
 
 pub(super) const TITLE: &str = "four agents review a contract, over real HTTP";
@@ -71,7 +71,7 @@ async fn set_up(
     report.say(
         "each agent serves a webhook of its own, has its own key, and must sign and checkpoint",
     );
-    // One direction: whoever is last may hand off to nobody.
+    // One direction only: the last agent may hand off to no other.
     for pair in ROLES.windows(2) {
         let path = format!("/agents/{}/handoff-targets", pair[0].id);
         let list = json!({ "handoffTargets": [pair[1].id] });
@@ -259,7 +259,7 @@ async fn boundary_3(report: &mut DemoReport, stage: &mut StoryStage, parent: &st
     Ok(())
 }
 
-/// The way back is on nobody's allowlist.
+/// No allowlist has the way back.
 async fn refusal(report: &mut DemoReport, stage: &StoryStage, parent: &str) -> Outcome {
     report.step("Not on the allowlist: summary-agent -> intake-agent");
     let draft = Draft {
@@ -394,7 +394,7 @@ async fn reviews(report: &mut DemoReport, stage: &StoryStage, broker: SocketAddr
 }
 
 async fn trace(report: &mut DemoReport, stage: &StoryStage) -> Outcome<Value> {
-    report.step("What happened on the task: GET /tasks/{taskId}/trace");
+    report.step("The task's trace: GET /tasks/{taskId}/trace");
     let trace = stage.operator.get(&format!("/tasks/{}/trace", stage.task)).await?;
     let trace = trace.expect(200, "the trace")?;
     report.trace(&trace);
@@ -442,13 +442,13 @@ async fn trace(report: &mut DemoReport, stage: &StoryStage) -> Outcome<Value> {
     Ok(trace)
 }
 
-/// What arrived where, once nothing can arrive any more.
+/// Counts the deliveries by receiver, after the last one has arrived.
 pub(super) fn count_deliveries(
     report: &mut DemoReport,
     agents: &[DemoAgent],
     deliveries: &[usize],
 ) {
-    report.step("What arrived, counted at the agents");
+    report.step("Deliveries, counted at the agents");
     for (agent, expected) in agents.iter().zip(deliveries) {
         report.say(format!("{:<24} {}", agent.id, agent.received()));
         report.check(format!("deliveries at {}", agent.id), *expected, agent.received());

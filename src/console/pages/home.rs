@@ -51,7 +51,7 @@ async fn make(desk: &Desk) -> Result<Sheet, Refusal> {
     ))
 }
 
-/// A cause with all that it holds up.
+/// A cause, with everything that waits because of it.
 fn card(desk: &Desk, item: &Json) -> Card {
     let tone = match item.text("severity") {
         "critical" => "bad",
@@ -78,7 +78,7 @@ fn card(desk: &Desk, item: &Json) -> Card {
     }
 }
 
-/// The page on which one looks closer.
+/// The link to the page with the details.
 fn place(item: &Json) -> String {
     const PLACES: [(&str, &str); 5] = [
         ("escalationId", "decisions"),

@@ -16,7 +16,7 @@ use super::super::text;
 use super::waterfall::Scale;
 use super::{agent, handoff_id};
 use crate::doors::front::ApiRequest;
-use handoffd_core::domain::ids::Micros;
+use handoffd_domain::ids::Micros;
 
 /// Handoffs up to which a page reads the whole trace: a larger task is read by windows.
 const WHOLE: i64 = 60;

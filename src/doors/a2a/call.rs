@@ -12,8 +12,8 @@ use super::{EXTENSION, EXTENSIONS_HEADER, VERSION, VERSION_HEADER};
 use crate::http::Api;
 use crate::http::problem::Problem;
 use handoffd_broker::directory::{Agents, Principal};
-use handoffd_core::domain::agent::{Agent, Card};
-use handoffd_core::domain::ids::AgentId;
+use handoffd_domain::agent::{Agent, Card};
+use handoffd_domain::ids::AgentId;
 use handoffd_store::store::AgentRow;
 
 /// A call under way.
@@ -126,7 +126,7 @@ impl Call {
     #[expect(clippy::unnecessary_box_returns, reason = "as errors go on; see `A2aError`")]
     pub(super) fn away<E>(_: E) -> Refused {
         Problem::new(
-            handoffd_core::domain::failure::Code::Unavailable,
+            handoffd_domain::failure::Code::Unavailable,
             "the store cannot be reached; try again",
         )
         .into()

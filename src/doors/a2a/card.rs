@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{EXTENSION, VERSION};
-use handoffd_core::domain::agent::{Agent, Card};
-use handoffd_core::domain::canonical;
-use handoffd_core::domain::handoff_tool::ContractTool;
-use handoffd_core::evidence::receipt::Notary;
+use handoffd_domain::agent::{Agent, Card};
+use handoffd_domain::canonical;
+use handoffd_domain::handoff_tool::ContractTool;
+use handoffd_evidence::receipt::Notary;
 
 /// Skills of one card.
 const MAX_SKILLS: usize = 100;
@@ -144,7 +144,7 @@ pub(super) fn entity_tag(card: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use handoffd_core::evidence::note::Signer;
+    use handoffd_evidence::note::Signer;
 
     fn agent() -> Agent {
         let mut agent = Agent::new("clerk".parse().unwrap());

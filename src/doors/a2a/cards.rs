@@ -17,8 +17,8 @@ use super::{A2a, agent_row, count};
 use crate::http::auth::OptionalCaller;
 use crate::http::problem::Problem;
 use crate::http::{Api, authority};
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::ids::TenantId;
+use handoffd_domain::failure::Code;
+use handoffd_domain::ids::TenantId;
 use handoffd_store::store::AgentRow;
 
 /// The address by which the client reaches the broker.

@@ -106,7 +106,7 @@ impl A2aError {
     }
 
     pub(super) fn no_task() -> Refused {
-        Self::new(ErrorKind::TaskNotFound, "there is no such task")
+        Self::new(ErrorKind::TaskNotFound, "no such task")
     }
 
     /// The outcome as a metric's label.
@@ -254,7 +254,7 @@ pub(super) fn nothing() -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use handoffd_core::domain::failure::Code;
+    use handoffd_domain::failure::Code;
 
     #[test]
     fn an_error_of_the_protocol_has_its_name_code_and_status() {

@@ -4,8 +4,8 @@ use axum::body::{Body, BodyDataStream};
 use futures_util::StreamExt;
 use serde_json::Value;
 
-use handoffd_core::domain::a2a::TaskState;
-use handoffd_core::domain::event::EventType;
+use handoffd_domain::a2a::TaskState;
+use handoffd_domain::event::EventType;
 
 /// An event of the feed.
 #[derive(Debug, Clone, PartialEq)]
@@ -108,6 +108,6 @@ mod tests {
         assert_eq!(first.state(), Some(TaskState::Working));
         let second = stream.next().await.unwrap();
         assert_eq!((second.handoff(), second.state()), (Some("h2"), Some(TaskState::Submitted)));
-        assert!(stream.next().await.is_none(), "what is not whole is no event");
+        assert!(stream.next().await.is_none(), "a part of an event is not an event");
     }
 }

@@ -7,8 +7,8 @@ use super::super::message::summary_of;
 use super::error::{A2aError, ErrorKind, Refused};
 use super::request::{Message, Part};
 use super::{DOOR, EXTENSION};
-use handoffd_core::domain::agent::Card;
-use handoffd_core::domain::canonical;
+use handoffd_domain::agent::Card;
+use handoffd_domain::canonical;
 
 /// The task of a message without text.
 const NO_TEXT: &str = "Work on the data and files of the message.";
@@ -63,8 +63,8 @@ fn files_of(parts: &[Part]) -> Vec<Value> {
         .collect()
 }
 
-/// The arguments of a message to an agent. What the client says under the extension's name in `metadata` goes before what the
-/// parts give; the protocol's own are never taken from there.
+/// The arguments of a message to an agent. A value under the extension's name in `metadata` goes before one in the parts; the
+/// protocol's own fields are never taken from there.
 pub(super) fn arguments(
     target: &str,
     message: &Message,

@@ -40,8 +40,8 @@ use crate::http::Api;
 use crate::http::auth::Caller;
 use crate::http::extract::{JsonBytes, parse};
 use crate::http::problem::Problem;
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::ids::{AgentId, TenantId};
+use handoffd_domain::failure::Code;
+use handoffd_domain::ids::{AgentId, TenantId};
 use handoffd_store::store::AgentRow;
 
 /// The door's name in metrics, traces and `extensions`.

@@ -16,11 +16,11 @@ use super::task::{Shown, Standing};
 use super::{DOOR, message, push};
 use crate::http::problem::Problem;
 use handoffd_broker::config::RepeatedMessage;
-use handoffd_core::domain::a2a::{TaskState, is_task_id};
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::handoff::RETURNED;
-use handoffd_core::domain::ids::{AgentId, Micros};
-use handoffd_core::domain::question::Question;
+use handoffd_domain::a2a::{TaskState, is_task_id};
+use handoffd_domain::failure::Code;
+use handoffd_domain::handoff::RETURNED;
+use handoffd_domain::ids::{AgentId, Micros};
+use handoffd_domain::question::Question;
 use handoffd_store::store::HandoffFilter;
 
 /// The longest id of a context, in bytes.
@@ -340,7 +340,7 @@ pub(super) async fn list(call: &Call, request: ListTasksRequest) -> Result<Value
         && newest.as_ref().is_none_or(|newest| from > newest)
     {
         let head = newest.map(|(since, id)| format!("{since}~{id}")).unwrap_or_default();
-        let why = format!("is ahead of what there is: {head} is the last place");
+        let why = format!("is ahead of the last place, {head}");
         return Err(A2aError::invalid("pageToken", &why));
     }
     found.retain(|one| {

@@ -13,10 +13,10 @@ use crate::http::Api;
 use crate::http::problem::Problem;
 use crate::http::subscriptions::MAX_CREDENTIAL;
 use handoffd_broker::administration::subscriptions::MAX_OWN;
-use handoffd_core::domain::a2a::TaskState;
-use handoffd_core::domain::event::{EventFormat, EventType, Subscriber, SubscriptionSpec};
-use handoffd_core::domain::failure::{Code, Failure, Stage};
-use handoffd_core::domain::ids::{Micros, SubscriptionId};
+use handoffd_domain::a2a::TaskState;
+use handoffd_domain::event::{EventFormat, EventType, Subscriber, SubscriptionSpec};
+use handoffd_domain::failure::{Code, Failure, Stage};
+use handoffd_domain::ids::{Micros, SubscriptionId};
 use handoffd_store::store::events::{EventScope, SubscriptionRow};
 
 /// `TaskPushNotificationConfig`.
@@ -144,7 +144,7 @@ fn told_events() -> Vec<EventType> {
     events
 }
 
-/// Adds a configuration, in the place of one of the same id. `whole`: it is told of what happened before, too.
+/// Adds a configuration, or replaces the one of the same id. `whole`: it also gets the earlier events.
 pub(super) async fn create(
     call: &Call,
     task: &str,

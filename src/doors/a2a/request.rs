@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::error::{A2aError, Refused, violations};
 use crate::http::extract::typed;
-use handoffd_core::domain::a2a::TaskState;
+use handoffd_domain::a2a::TaskState;
 
 /// `SendMessageRequest`.
 #[derive(Debug, Deserialize)]

@@ -24,7 +24,7 @@ struct RpcRequest {
     params: Value,
 }
 
-/// What a body says: a request, or why it is none, with the id that it has.
+/// The request in a body, or the reason why it is not one, with the id that it has.
 fn request_of(body: Value) -> Result<RpcRequest, (Value, Refused)> {
     let Value::Object(mut members) = body else {
         let why = "a request is an object; batches are not taken";
@@ -45,7 +45,7 @@ fn request_of(body: Value) -> Result<RpcRequest, (Value, Refused)> {
     };
     let Some(method) = Method::parse(name) else {
         let name: String = name.chars().take(SHOWN_NAME).collect();
-        let why = format!("there is no method {name}");
+        let why = format!("the method {name} does not exist");
         return Err((id, A2aError::new(ErrorKind::MethodNotFound, why)));
     };
     match members.remove("params").unwrap_or_else(|| Value::Object(Map::new())) {

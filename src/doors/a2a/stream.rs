@@ -16,8 +16,8 @@ use super::operations::accept;
 use super::request::{SendMessageRequest, TaskRequest};
 use super::task::Standing;
 use crate::http::events::NOW;
-use handoffd_core::domain::a2a::TaskState;
-use handoffd_core::domain::event::Position;
+use handoffd_domain::a2a::TaskState;
+use handoffd_domain::event::Position;
 
 /// A stream of updates under way.
 pub(super) struct Updates {

@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::EXTENSION;
 use super::message::original;
-use handoffd_core::domain::a2a::{TaskState, named_context};
-use handoffd_core::domain::handoff::{HANDED_ON, HandoffStatus};
+use handoffd_domain::a2a::{TaskState, named_context};
+use handoffd_domain::handoff::{HANDED_ON, HandoffStatus};
 
 /// A handoff and its replacement.
 #[derive(Debug, Clone)]
@@ -199,7 +199,7 @@ impl Standing {
         history
     }
 
-    /// A question and its answer, as far as each was said and still can be read. The open one stands with the state.
+    /// A question and its answer, as far as each was sent and can still be read. The open question is in the state.
     fn exchange(&self, asked: &Value, infix: &str, history: &mut Vec<Value>) {
         let number = asked["number"].as_u64().unwrap_or(0);
         let mut push = |what: &str, role: &str, said: &Value| {
@@ -225,7 +225,7 @@ impl Standing {
         status
     }
 
-    /// What the broker knows of it and the protocol has no field for, for clients that know the extension.
+    /// The broker's facts for which the protocol has no field, for clients that know the extension.
     pub(super) fn metadata(&self) -> Value {
         let page = self.last();
         let mut known = Map::new();

@@ -17,10 +17,10 @@ use super::{Jazz, observed, profile, words};
 use crate::http::Api;
 use crate::http::extract::Params;
 use crate::http::problem::Problem;
-use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::ids::AgentId;
-use handoffd_core::domain::strategy::RoutingStrategy;
+use handoffd_domain::agent::Agent;
+use handoffd_domain::failure::Code;
+use handoffd_domain::ids::AgentId;
+use handoffd_domain::strategy::RoutingStrategy;
 
 /// Secrets of a new agent, which are shown once.
 const SECRETS: [&str; 3] = ["apiKey", "signingSecret", "webhookSecret"];
@@ -221,7 +221,7 @@ pub(super) async fn set_shares(
 }
 
 fn wrong_shares(why: String) -> Problem {
-    use handoffd_core::domain::failure::{Failure, Stage};
+    use handoffd_domain::failure::{Failure, Stage};
     let failure = Failure::new(Stage::Schema, Code::SchemaInvalid, "/strategies", why);
     Problem::refusal(vec![failure], false)
 }

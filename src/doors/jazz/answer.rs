@@ -9,7 +9,7 @@ use super::super::front::ApiAnswer;
 use super::super::submission::Refusal;
 use crate::http::layer::{REQUEST_ID, Written};
 use crate::http::problem;
-use handoffd_core::domain::strategy::RoutingStrategy;
+use handoffd_domain::strategy::RoutingStrategy;
 
 /// Headers by which an answer names its handoff: bodies are the pattern's own, to the letter.
 const HANDOFF: HeaderName = HeaderName::from_static("handoff-id");

@@ -19,10 +19,10 @@ use crate::http::auth::Caller;
 use crate::http::extract::{JsonBytes, parse};
 use crate::http::problem::Problem;
 use handoffd_broker::directory::{Agents, Principal};
-use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::ids::AgentId;
-use handoffd_core::domain::strategy::RoutingStrategy;
+use handoffd_domain::agent::Agent;
+use handoffd_domain::failure::Code;
+use handoffd_domain::ids::AgentId;
+use handoffd_domain::strategy::RoutingStrategy;
 
 /// Characters of a task that are ranked: a request's line has its bounds, and a task's first words say what it is.
 const RANKED: usize = 2_000;
@@ -267,8 +267,8 @@ impl Call {
         Ok(Standing { view, successor: successor.map(|answer| answer.json) })
     }
 
-    /// As [`Self::standing`], of a handoff whose `page` is at hand where this call committed it: without a wait that is how it
-    /// stands.
+    /// Like [`Self::standing`], for a handoff whose `page` this call has from its commit: without a wait, the page is the
+    /// answer.
     pub(super) async fn standing_of(
         &self,
         id: &str,

@@ -36,7 +36,7 @@ impl WaitParams {
     }
 }
 
-/// `executeHandoff`: commits the handoff and waits for its result; repeated, it waits on for the same one.
+/// `executeHandoff`: commits the handoff and waits for its result. A repeated request waits for the same handoff.
 pub(super) async fn execute(
     State(api): State<Api>,
     Extension(door): Extension<Jazz>,
@@ -53,7 +53,7 @@ pub(super) async fn execute(
     Box::pin(observed(&api, "execute_handoff", answered)).await
 }
 
-/// A request with a body, and how long it waits.
+/// A request with a body, and the seconds that it waits.
 pub(super) struct WaitingRequest {
     pub(super) call: Call,
     pub(super) asked: ProblemContext,
@@ -62,7 +62,7 @@ pub(super) struct WaitingRequest {
     pub(super) _share: BodyShare,
 }
 
-/// Lets a request in, and reads its wait and its body.
+/// Admits a request, and reads its wait and its body.
 pub(super) async fn received(
     api: &Api,
     door: &Jazz,
@@ -99,7 +99,7 @@ async fn executed(call: &Call, asked: &ProblemContext, body: Value, seconds: u64
     }
 }
 
-/// The handoff, and what the gate warns of where this request made it.
+/// The handoff, and the gate's warnings if this request committed it.
 async fn wait_for(
     call: &Call,
     body: Value,
@@ -115,7 +115,7 @@ async fn wait_for(
     Ok((standing, warnings))
 }
 
-/// A handoff asked for again, by the client's id or the broker's.
+/// Returns a handoff by the client's id or the broker's.
 pub(super) async fn read(
     State(api): State<Api>,
     Extension(door): Extension<Jazz>,
@@ -143,7 +143,7 @@ pub(super) async fn read(
     observed(&api, "get_handoff", answered).await
 }
 
-/// The arguments of the specialist's runner: its input as a guarded turn, a conversation of its own, the rounds that it may take.
+/// The arguments of the specialist's runner: its input as a guarded turn, a conversation of its own, and its limit of rounds.
 pub(super) async fn run(
     State(api): State<Api>,
     Extension(door): Extension<Jazz>,
@@ -183,7 +183,7 @@ async fn run_of(api: &Api, door: &Jazz, id: &str, parts: &Parts) -> Result<Value
     Ok(run)
 }
 
-/// Which part of a history.
+/// The requested part of a history.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HistoryParams {
@@ -191,10 +191,10 @@ struct HistoryParams {
     cursor: Option<String>,
 }
 
-/// The most requests of one answer: each is read from the log.
+/// The most handoffs of one answer, because the door reads each from the log.
 const HISTORY: i64 = 100;
 
-/// `getHandoffHistory`: the newest handoffs of a conversation, oldest first; a `Link` header leads to those before.
+/// `getHandoffHistory`: the newest handoffs of a conversation, oldest first; a `Link` header leads to the earlier ones.
 pub(super) async fn history(
     State(api): State<Api>,
     Extension(door): Extension<Jazz>,
@@ -249,7 +249,7 @@ async fn history_of(
     Ok(response)
 }
 
-/// A handoff of the history. A message that reaches no agent, or that was erased, leaves its texts empty, and says so.
+/// A handoff of the history. If its message reaches no agent or was erased, its texts are empty and a member says so.
 fn request_of(view: &Value) -> Value {
     let request = HandoffRequest::of_message(&view["message"], view);
     let mut told = serde_json::to_value(request).unwrap_or_default();

@@ -27,7 +27,7 @@ use tokio::time::Instant;
 use super::front::FrontDoor;
 use super::names::Names;
 use crate::http::Api;
-use handoffd_core::domain::strategy::ROUTING_DOOR;
+use handoffd_domain::strategy::ROUTING_DOOR;
 
 /// The door's name in metrics, traces and `extensions`.
 const DOOR: &str = ROUTING_DOOR;

@@ -18,9 +18,9 @@ use super::{Jazz, profile};
 use crate::http::Api;
 use crate::http::extract::Params;
 use crate::http::problem::Problem;
-use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::ids::AgentId;
-use handoffd_core::domain::track_record::TrackRecord;
+use handoffd_domain::agent::Agent;
+use handoffd_domain::ids::AgentId;
+use handoffd_domain::track_record::TrackRecord;
 use handoffd_store::store::HandoffFilter;
 
 /// The newest handoffs of an agent that its record is made of.

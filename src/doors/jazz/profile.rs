@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use handoffd_core::domain::agent::{Agent, is_type_name};
-use handoffd_core::domain::strategy::StrategyShares;
-use handoffd_core::domain::unseen;
+use handoffd_domain::agent::{Agent, is_type_name};
+use handoffd_domain::strategy::StrategyShares;
+use handoffd_domain::unseen;
 
 /// Characters of an agent's own words that stand in a prompt.
 const SHOWN: usize = 200;
@@ -95,7 +95,7 @@ pub(super) fn with_shares(metadata: &Map<String, Value>, shares: &Value) -> Map<
 
 #[cfg(test)]
 mod tests {
-    use handoffd_core::domain::agent::AgentSpec;
+    use handoffd_domain::agent::AgentSpec;
 
     use super::*;
 

@@ -8,9 +8,9 @@ use sha2::{Digest, Sha256};
 
 use super::DOOR;
 use crate::http::problem::Problem;
-use handoffd_core::domain::canonical;
-use handoffd_core::gate::completeness::INITIAL;
-use handoffd_core::gate::schema::DocumentSchema;
+use handoffd_domain::canonical;
+use handoffd_gate::completeness::INITIAL;
+use handoffd_gate::schema::DocumentSchema;
 
 /// The forms of bodies that the door takes.
 static SCHEMAS: LazyLock<Schemas> = LazyLock::new(|| {

@@ -1,6 +1,6 @@
 use std::sync::LazyLock;
 
-use handoffd_core::gate::schema::Schemas;
+use handoffd_gate::schema::Schemas;
 use proptest::prelude::*;
 
 use super::*;

@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::request::request_id;
-use handoffd_core::domain::handoff::{HANDED_ON, HandoffStatus, RETURNED, is_in_own_words};
+use handoffd_domain::handoff::{HANDED_ON, HandoffStatus, RETURNED, is_in_own_words};
 
 /// A handoff and its replacement.
 #[derive(Debug, Clone)]
@@ -66,8 +66,8 @@ impl Standing {
         request_id(&self.view["message"], &self.view)
     }
 
-    /// Why there is no result, for people and models. Words of an agent that are not `harmless` stand in the guarded prompt
-    /// alone.
+    /// The reason for a missing result, for people and models. An agent's words that are not `harmless` appear only in the guarded
+    /// prompt.
     fn why(&self, harmless: impl Fn(&str) -> bool) -> String {
         let what = match self.status() {
             Some(HandoffStatus::Rejected) => "the specialist rejected it",

@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 
 use handoffd_broker::directory::Agents;
-use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::handoff_tool::reachable;
-use handoffd_core::domain::strategy::RoutingStrategy;
+use handoffd_domain::agent::Agent;
+use handoffd_domain::handoff_tool::reachable;
+use handoffd_domain::strategy::RoutingStrategy;
 
 /// A specialist as it is asked for.
 #[derive(Debug, Clone, Copy)]
@@ -63,7 +63,7 @@ pub(super) fn choose<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use handoffd_core::domain::agent::AgentState;
+    use handoffd_domain::agent::AgentState;
 
     fn agent(id: &str, specialization: Option<&str>, capabilities: &[&str]) -> Agent {
         let mut agent = Agent::new(id.parse().unwrap());

@@ -21,9 +21,9 @@ use super::{Jazz, observed, words};
 use crate::http::Api;
 use crate::http::extract::{Params, typed};
 use crate::http::problem::Problem;
-use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::strategy::RoutingStrategy;
+use handoffd_domain::agent::Agent;
+use handoffd_domain::failure::Code;
+use handoffd_domain::strategy::RoutingStrategy;
 use handoffd_store::clock;
 
 /// Which tools.
@@ -235,7 +235,7 @@ impl SpecialistRequest<'_> {
 
     /// The request to the chosen specialist.
     fn request(&self, call: &Call, own: &Agent, specialist: &Agent) -> HandoffRequest {
-        // Unless said, what was asked for is what it must be able to do; a tag is no ability.
+        // By default the specialist must have the ability that was requested; a tag is not an ability.
         let kind = specialist.can(self.kind).then(|| self.kind.to_owned());
         let required = self.required.map_or_else(|| kind.into_iter().collect(), <[String]>::to_vec);
         let id = self.request.map_or_else(String::new, str::to_owned);

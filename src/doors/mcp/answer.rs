@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::super::front::ApiAnswer;
 use crate::http::problem::{self, Problem};
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::handoff::is_in_own_words;
+use handoffd_domain::failure::Code;
+use handoffd_domain::handoff::is_in_own_words;
 
 /// Most findings that a refusal's text lists; the structured content has all.
 const SHOWN: usize = 10;
@@ -63,14 +63,18 @@ impl ToolAnswer {
 }
 
 impl From<ToolAnswer> for CallToolResult {
-    fn from(answer: ToolAnswer) -> Self {
-        let mut content = vec![ContentBlock::text(answer.text)];
+    fn from(mut answer: ToolAnswer) -> Self {
+        let mut content = vec![ContentBlock::text(answer.text.clone())];
         if !answer.structured.is_null() {
             content.push(ContentBlock::text(answer.structured.to_string()));
         }
         let mut result =
             if answer.is_error { Self::error(content) } else { Self::success(content) };
         if !answer.structured.is_null() {
+            // Claude Code and Codex show a model the structured content alone: without the text it sees no result and no task.
+            if let Some(members) = answer.structured.as_object_mut() {
+                members.insert("text".to_owned(), answer.text.into());
+            }
             result.structured_content = Some(answer.structured);
         }
         if !answer.meta.is_empty() {
@@ -268,7 +272,7 @@ pub(super) fn state(view: &Value) -> String {
         ),
         "CANCELED" => format!("Handoff {id} is canceled{because}."),
         ended => format!(
-            "Handoff {id} ended as {ended}{because}. Unless another agent stands in (successorId), the task is yours again: \
+            "Handoff {id} ended as {ended}{because}. Unless another agent takes over (successorId), the task is yours again: \
              hand it off once more with its taskId, or do it yourself."
         ),
     }
@@ -281,14 +285,14 @@ fn state_of_group(view: &Value, branches: &[Value]) -> String {
     let because = because(view);
     let done = branches.iter().filter(|branch| branch["status"] == "COMPLETED").count();
     let of = branches.len();
-    let stands = format!(
+    let state = format!(
         "Handoff {id} to several receivers is {status}{because}: {done} of {of} branches completed."
     );
     let own = "check_handoff with a branch's handoffId shows what came of that branch.";
     match status {
-        "PENDING" | "ACCEPTED" => format!("{stands} Call check_handoff with this handoffId."),
-        "FAILED" => format!("{stands} The task is yours again; {own}"),
-        _ => format!("{stands} {own}"),
+        "PENDING" | "ACCEPTED" => format!("{state} Call check_handoff with this handoffId."),
+        "FAILED" => format!("{state} The task is yours again; {own}"),
+        _ => format!("{state} {own}"),
     }
 }
 
@@ -381,6 +385,17 @@ mod tests {
         let view =
             json!({ "handoffId": "g", "status": "ACCEPTED", "group": { "branches": branches } });
         assert!(state(&view).starts_with("c asks the sender of handoff y."), "{}", state(&view));
+    }
+
+    #[test]
+    fn a_client_that_shows_structured_content_alone_shows_the_text() {
+        let view = json!({ "status": "COMPLETED" });
+        let result = CallToolResult::from(ToolAnswer::done("a guarded block", view.clone()));
+        let expected = json!({ "status": "COMPLETED", "text": "a guarded block" });
+        assert_eq!(result.structured_content, Some(expected));
+        let content = serde_json::to_value(&result.content).expect("JSON");
+        assert_eq!(content[0]["text"], "a guarded block");
+        assert_eq!(content[1]["text"], view.to_string());
     }
 
     #[test]

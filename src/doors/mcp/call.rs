@@ -13,10 +13,10 @@ use super::{receive, wait};
 use crate::http::Api;
 use crate::http::problem::Problem;
 use handoffd_broker::directory::Principal;
-use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::handoff_tool::reachable;
-use handoffd_core::domain::ids::AgentId;
+use handoffd_domain::agent::Agent;
+use handoffd_domain::failure::Code;
+use handoffd_domain::handoff_tool::reachable;
+use handoffd_domain::ids::AgentId;
 use handoffd_store::clock;
 
 /// Agents that `find_agents` shows unless said.

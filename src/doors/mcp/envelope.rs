@@ -1,5 +1,5 @@
-//! What the protocol's library would take for another message, or for no message at all: a request whose id or parameters have the
-//! wrong type. Pure.
+//! The messages that the protocol's library would take for another message, or for none: a request whose id or parameters have
+//! the wrong type. Pure.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -7,16 +7,16 @@ use axum::response::{IntoResponse, Response};
 use rmcp::model::ErrorCode;
 use serde_json::{Map, Value, json};
 
-use handoffd_core::domain::json::{self, MAX_SAFE_INTEGER};
-use handoffd_core::domain::lenient::{self, Lenient, UnreadableParts};
+use handoffd_domain::json::{self, MAX_SAFE_INTEGER};
+use handoffd_domain::lenient::{self, Lenient, UnreadableParts};
 
 /// Longest id of a request that an answer repeats, in bytes.
 const ID_MAX: usize = 1_024;
 /// A byte order mark, which counts for nothing before a verdict.
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// The answer to a message of the wrong form, in the protocol's own words, under the message's id where it has one. What is
-/// no JSON-RPC message is answered with 400.
+/// The answer to a message of the wrong form, in the protocol's own words, under the message's id if it has one. A body
+/// that is not a JSON-RPC message gets a 400.
 pub(super) fn refused(message: &Value) -> Option<Response> {
     let members = message.as_object()?;
     let id = members.get("id").filter(|id| is_id(id));

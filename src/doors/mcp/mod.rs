@@ -35,8 +35,8 @@ use crate::http::layer::Written;
 use crate::http::problem::Problem;
 use crate::http::{Api, authority};
 use handoffd_broker::issuer::Issuer;
-use handoffd_core::domain::failure::Code;
-use handoffd_core::gate::schema::DocumentSchema;
+use handoffd_domain::failure::Code;
+use handoffd_gate::schema::DocumentSchema;
 
 /// The door's name in metrics, traces and `extensions`.
 const DOOR: &str = "mcp";

@@ -10,10 +10,10 @@ use crate::http::auth::{Named, any_caller, key_of};
 use crate::http::problem::{Problem, ProblemMore};
 use handoffd_broker::directory::Principal;
 use handoffd_broker::issuer::{Issuer, TokenFault};
-use handoffd_core::domain::failure::Code;
+use handoffd_domain::failure::Code;
 
-/// Where clients find what the door says of itself; with the door's path behind it, as RFC 9728 §3.1 has it for a resource
-/// with a path.
+/// The paths of the door's description for clients; followed by the door's path, as RFC 9728 §3.1 asks for a resource with
+/// a path.
 pub(super) const METADATA: [&str; 2] =
     ["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"];
 

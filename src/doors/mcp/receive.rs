@@ -8,7 +8,7 @@ use super::answer::{ToolAnswer, ids, without_words};
 use super::call::ToolCall;
 use super::hand_off::{meta_of, wait_of};
 use super::wait::Progress;
-use handoffd_core::domain::lenient::UnreadableParts;
+use handoffd_domain::lenient::UnreadableParts;
 
 /// Claims the next handoff, or a task that came back; waits for one where there is none.
 pub(super) async fn take_next(call: &ToolCall<'_>) -> Result<ToolAnswer, ToolAnswer> {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::answer::{ToolAnswer, as_task_result, state};
 use super::wait::Standing;
-use handoffd_core::domain::handoff::HandoffStatus;
+use handoffd_domain::handoff::HandoffStatus;
 
 /// How often a client should ask, in milliseconds.
 const POLL_MS: u64 = 5_000;

@@ -8,11 +8,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use handoffd_broker::reader::Rights;
-use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::handoff::DeliveryMode;
-use handoffd_core::domain::handoff_tool::{ContractTool, Style, reachable, tools};
-use handoffd_core::domain::roster::Roster;
-use handoffd_core::gate::schema::DocumentSchema;
+use handoffd_domain::agent::Agent;
+use handoffd_domain::handoff::DeliveryMode;
+use handoffd_domain::handoff_tool::{ContractTool, Style, reachable, tools};
+use handoffd_domain::roster::Roster;
+use handoffd_gate::schema::DocumentSchema;
 
 /// For whom a tool is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -242,7 +242,7 @@ mod tests {
         let tools: Vec<serde_json::Value> =
             serde_json::from_str(include_str!("tools.json")).unwrap();
         let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-        assert_eq!(names, handoffd_core::contract::BUILTIN_TOOLS);
+        assert_eq!(names, handoffd_gate::contract::BUILTIN_TOOLS);
     }
 
     fn agent(id: &str, targets: &[&str]) -> Agent {

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until};
 use super::super::front::{ApiAnswer, ApiRequest};
 use super::answer::{ToolAnswer, asking_branch, branches, code, state, without_words};
 use super::call::ToolCall;
-use handoffd_core::domain::handoff::HandoffStatus;
+use handoffd_domain::handoff::HandoffStatus;
 
 /// The longest wait of one call, in seconds: some clients give up at 60.
 pub(super) const LONGEST: u64 = 50;
@@ -156,8 +156,8 @@ pub(super) async fn for_turn(
     }
 }
 
-/// What became of a handoff, for the model that waits: its result, its question or the answer as a guarded block, or how
-/// it stands. `as_error`: an end without a result is an error of the tool.
+/// The outcome of a handoff, for the model that waits: its result, its question or the answer as a guarded block, or its
+/// state. `as_error`: an end without a result is an error of the tool.
 pub(super) async fn outcome(call: &ToolCall<'_>, standing: Standing, as_error: bool) -> ToolAnswer {
     let ended_badly = match standing.status() {
         Some(HandoffStatus::Completed | HandoffStatus::NoOp) | None => false,

@@ -25,7 +25,7 @@ use crate::http::problem::Problem;
 use handoffd_broker::directory::Principal;
 
 /// The door's name in metrics, traces and `extensions`.
-const DOOR: &str = handoffd_core::sw4rm::NAME;
+const DOOR: &str = handoffd_gate::sw4rm::NAME;
 
 /// The door, as its routes share it.
 #[derive(Clone)]

@@ -20,11 +20,11 @@ use crate::http::extract::{
     JsonBytes, Params, Said, heavy, idempotency_key, parse, preferred_wait,
 };
 use crate::http::problem::Problem;
-use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::ids::AgentId;
-use handoffd_core::gate::schema::DocumentSchema;
-use handoffd_core::sw4rm::{ALL_UNAVAILABLE, BROKER_METADATA, DeliveryFacts, rejection, request};
+use handoffd_domain::agent::Agent;
+use handoffd_domain::failure::Code;
+use handoffd_domain::ids::AgentId;
+use handoffd_gate::schema::DocumentSchema;
+use handoffd_gate::sw4rm::{ALL_UNAVAILABLE, BROKER_METADATA, DeliveryFacts, rejection, request};
 use handoffd_store::clock;
 
 /// Handoffs that one call for pending ones claims, unless it says.

@@ -7,11 +7,11 @@ use sha2::{Digest, Sha256};
 
 use super::super::mcp::hand_off_schema;
 use crate::http::problem::Problem;
-use handoffd_core::domain::canonical;
-use handoffd_core::domain::failure::{Code, Failure, Stage};
-use handoffd_core::domain::warning::{Warning, WarningCode};
-use handoffd_core::gate::schema::DocumentSchema;
-use handoffd_core::sw4rm::{BROKER_METADATA, HandoffContext, SnapshotError, priority_of};
+use handoffd_domain::canonical;
+use handoffd_domain::failure::{Code, Failure, Stage};
+use handoffd_domain::warning::{Warning, WarningCode};
+use handoffd_gate::schema::DocumentSchema;
+use handoffd_gate::sw4rm::{BROKER_METADATA, HandoffContext, SnapshotError, priority_of};
 
 /// Most turns that `?trim=` keeps.
 const MAX_TRIM: usize = 10_000;

@@ -3,9 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use super::request::Addressee;
-use handoffd_core::domain::handoff::HandoffStatus;
-use handoffd_core::domain::warning::Warning;
-use handoffd_core::sw4rm::{ALL_UNAVAILABLE, Status};
+use handoffd_domain::handoff::HandoffStatus;
+use handoffd_domain::warning::Warning;
+use handoffd_gate::sw4rm::{ALL_UNAVAILABLE, Status};
 
 /// A handoff and its replacement.
 #[derive(Debug, Clone)]
@@ -106,8 +106,8 @@ fn is_brokers(name: &str) -> bool {
     OTHERS.contains(&name) || FACTS.iter().chain(&RECEIVERS).any(|(own, _)| *own == name)
 }
 
-/// What a page says besides: the receiver's own metadata, times, and the broker's facts. The receiver's words never stand
-/// under a name of the broker's.
+/// The other facts of a page: the receiver's own metadata, times, and the broker's facts. The receiver's words never
+/// appear under a name of the broker's.
 fn facts(page: &Value, status: Status, own: bool) -> Map<String, Value> {
     let mut metadata = match page.pointer("/verdict/metadata") {
         Some(Value::Object(said)) => said.clone(),
@@ -387,11 +387,8 @@ mod tests {
 
     #[test]
     fn warnings_of_both_sides_are_told() {
-        let mine = [Warning::new(
-            handoffd_core::domain::warning::WarningCode::WithoutEffect,
-            "/timeout",
-            "x",
-        )];
+        let mine =
+            [Warning::new(handoffd_domain::warning::WarningCode::WithoutEffect, "/timeout", "x")];
         let told = submitted(
             &json!({ "handoffId": "h", "status": "PENDING", "warnings": [{ "pointer": "/y" }] }),
             &mine,

@@ -6,8 +6,8 @@ use utoipa::ToSchema;
 use crate::http::open;
 use crate::http::problem::WarningView;
 use handoffd_broker::vault::{AgentSecrets, Vault};
-use handoffd_core::domain::event::{EventFormat, Subscriber};
-use handoffd_core::domain::ids::Micros;
+use handoffd_domain::event::{EventFormat, Subscriber};
+use handoffd_domain::ids::Micros;
 use handoffd_store::store::events::{CursorRow, EventDeliveryRow, SubscriptionRow};
 
 /// A subscription, without its secret.
@@ -16,7 +16,7 @@ use handoffd_store::store::events::{CursorRow, EventDeliveryRow, SubscriptionRow
 pub struct SubscriptionView {
     /// Its id.
     pub subscription_id: String,
-    /// Where events are posted to.
+    /// URL to which events are posted.
     pub url: String,
     /// A name for people.
     pub description: String,
@@ -35,10 +35,10 @@ pub struct SubscriptionView {
     /// Why the broker switched it off: `ENDPOINT_GONE` or `FAILING`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disabled_reason: Option<String>,
-    /// Where it is; none: in the broker's region.
+    /// The region of the endpoint; none: the broker's region.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
-    /// What the transfer of events to its region stands on: a code.
+    /// The legal basis of the transfer of events to its region: a code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transfer_basis: Option<String>,
     /// The names of the credentials that its endpoint asks for (`authorization`, `token`), never shown; absent where there are none.
@@ -54,16 +54,16 @@ pub struct SubscriptionView {
     /// The secret that deliveries are signed with: only in the answer that made it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
-    /// What of the subscription does not hold, in the answer to its change; absent where there is nothing.
+    /// The parts of the subscription that do not hold, in the answer to its change; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<WarningView>,
 }
 
-/// What a caller says of a subscription: the body that `domain::event::SubscriptionSpec` reads.
+/// A caller's description of a subscription: the body that `domain::event::SubscriptionSpec` reads.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct SubscriptionBody {
-    /// Where events are posted to; needed on creation.
+    /// URL to which events are posted; needed on creation.
     pub url: Option<String>,
     /// A name for people.
     pub description: Option<String>,
@@ -76,16 +76,16 @@ pub struct SubscriptionBody {
     pub format: Option<EventFormat>,
     /// Whether events are delivered.
     pub enabled: Option<bool>,
-    /// Where the endpoint is; none: in the broker's region.
+    /// The region of the endpoint; none: the broker's region.
     pub region: Option<String>,
-    /// What the transfer of events to that region stands on: a code.
+    /// The legal basis of the transfer of events to that region: a code.
     pub transfer_basis: Option<String>,
     /// On creation: the value of `Authorization` that the endpoint asks for. It is kept sealed and never shown again.
     pub authorization: Option<String>,
     /// On creation: the value of `X-A2A-Notification-Token` that the endpoint asks for, kept likewise.
     pub token: Option<String>,
-    /// On creation: it is told of what happened since then, in order; a cursor of the feed or an RFC 3339 time. Unless said, of
-    /// what comes.
+    /// On creation: it gets the events since then, in order; a cursor of the feed or an RFC 3339 time. By default, only the
+    /// events to come.
     pub since: Option<String>,
 }
 
@@ -197,7 +197,7 @@ pub struct EventDeliveryView {
     /// HTTP status that the endpoint answered; absent where no answer came.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<i32>,
-    /// What went wrong, in a sentence for people.
+    /// The fault, in a sentence for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// How long it took, in milliseconds.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::harness::{Agent, Answer, Broker, command, until};
 use crate::message::Message;
 
-/// Pull agents of these names, each of which may hand off to all others.
+/// Pull agents with these names; each may hand off to all others.
 async fn crowd(broker: &Broker, names: &[&str]) -> Vec<Agent> {
     let mut agents = Vec::new();
     for name in names {
@@ -17,14 +17,14 @@ async fn crowd(broker: &Broker, names: &[&str]) -> Vec<Agent> {
     agents
 }
 
-/// Claims what was sent and accepts it; returns its token.
+/// Claims the message and accepts it; returns its token.
 async fn take(agent: &Agent, message: &Message) -> i64 {
     let token = agent.claim_one().await;
     agent.say(message, "accept", token, json!({})).await.expect(200);
     token
 }
 
-/// What a refusal at the parent says.
+/// The text of a refusal that names the parent.
 fn expected(answer: Answer) -> String {
     let answer = answer.refused(422, "LINEAGE_MISMATCH");
     assert_eq!(answer.body["failures"][0]["stage"], "lineage");
@@ -56,11 +56,11 @@ both! {
         let first = Message::initial("a", "b").cost(0.10, 0.90);
         a.submit(&first).await.expect(202);
         let next = first.next("b", "c").cost(0.35, 0.65);
-        // Pending, it has reached nobody yet.
+        // A pending handoff has reached no agent.
         assert!(expected(b.submit(&next).await).starts_with("no handoff of this task reached b"));
         take(b, &first).await;
         for wrong in [Value::Null, json!(other.id()), json!(next.id()), json!(Message::initial("a", "b").id())] {
-            // Each on a task of its own: three refusals on one ask a person.
+            // Each on a task of its own, because three refusals on one task escalate it.
             let first = Message::initial("a", "b").cost(0.10, 0.90);
             a.submit(&first).await.expect(202);
             take(b, &first).await;
@@ -83,13 +83,13 @@ both! {
         a.submit(&first).await.expect(202);
         let token = b.claim_one().await;
         b.say(&first, "reject", token, json!({ "reason": "NO" })).await.expect(200);
-        // The opener's retry follows nothing, and not what it sent itself.
+        // The opener's retry has no parent: its own first message is not the parent.
         let wrong = follows(&first, json!(first.id()));
         assert!(expected(a.submit(&wrong).await).starts_with("expected null"));
         let again = follows(&first, Value::Null);
         a.submit(&again).await.expect(202);
         take(b, &again).await;
-        // Another task: two failures stand on this one, and the third asks a person.
+        // Another task, because this one has two failures and the third would escalate it.
         let again = Message::initial("a", "b").cost(0.0, 1.0);
         let first = again.clone();
         a.submit(&again).await.expect(202);
@@ -98,14 +98,14 @@ both! {
         b.submit(&on).await.expect(202);
         let token = c.claim_one().await;
         c.say(&on, "reject", token, json!({ "reason": "NO" })).await.expect(200);
-        // So does a retry in the middle, and a second one beside it.
+        // In the middle of a chain a retry, and a second handoff beside it, have the same parent as the first try.
         let more = again.next("b", "c").cost(0.2, 0.4);
         b.submit(&more).await.expect(202);
         let beside = again.next("b", "d").cost(0.2, 0.4);
         b.submit(&beside).await.expect(202);
         take(c, &more).await;
         take(d, &beside).await;
-        // It comes back to the opener: from then on that is what the opener follows.
+        // The task comes back to the opener, whose next message now has that handoff as its parent.
         let back = beside.next("d", "a").cost(0.25, 0.3);
         d.submit(&back).await.expect(202);
         take(a, &back).await;
@@ -192,7 +192,7 @@ both! {
         assert_eq!(trace["cost"]["totalUSD"], 0.6);
         assert_eq!((&task["costSpentSoFarUSD"], &task["costBudgetRemainingUSD"]), (&json!(0.6), &json!(0.4)));
         assert_eq!((&trace["cost"]["tokens"], &cost["sums"]["tokens"]), (&tokens(7), &tokens(7)));
-        // Hop by hop the same on both pages, and together the total.
+        // Both pages have the same cost for each hop, and the hops add up to the total.
         let mut sum = 0.0;
         for (place, (before, after)) in [(0.10, 0.0), (0.15, 0.0), (0.20, 0.15)].into_iter().enumerate() {
             let traced = &trace["cost"]["perHop"][place];
@@ -210,7 +210,7 @@ both! {
         let spent = [("a", 0.1), ("b", 0.15), ("c", 0.2), ("d", 0.15)].map(|(id, usd)| (id.to_owned(), usd));
         assert_eq!(agents(&trace["cost"]["perAgent"], "usd"), spent);
         assert_eq!(agents(&cost["agents"], "spentUSD"), spent);
-        // The command line, the bundle and the report in it.
+        // The command line, the bundle and the bundle's report have it, too.
         let shown = broker.command(&["trace", &first.task(), "--url", &broker.admin.base]).await;
         let shown = String::from_utf8(shown.stdout).unwrap();
         let total = shown.lines().find(|line| line.trim_start().starts_with("total")).unwrap();
@@ -267,11 +267,11 @@ both! {
         let result = json!({ "result": { "limit": 7 }, "costTracking": { "costSpentSoFarUSD": 0.2 } });
         specialist.say(&asked, "complete", token, result.clone()).await.expect(200);
         opener.api.post(&done, &output).await.refused(403, "FORBIDDEN");
-        // It reads what came of it, and hands on once more, or says that the task is done.
+        // The generalist reads the result, and may hand on once more or complete the task.
         let seen = generalist.api.get(&format!("{}/trace", first.task_path())).await.expect(200).body;
         let records = seen["records"].as_array().unwrap().clone();
         assert!(records.iter().any(|one| one["kind"] == "COMPLETED" && one["content"] == result), "{seen}");
-        // Its figures are those of its own path: what the specialist spent is counted for that.
+        // The generalist states the figures of its own path; the specialist's spending counts for the specialist.
         let more = first.next("generalist", "writer").cost(0.1, 0.8);
         let dry = generalist.api.post("/handoffs/validate", &more).await.expect(200).body;
         assert_eq!(dry["valid"], true, "{dry}");
@@ -306,7 +306,7 @@ both! {
         let number = Message::initial("a", "b").set("/schemaVersion", json!(2.0));
         let answer = a.submit(&number).await.refused(422, "SCHEMA_INVALID");
         assert_eq!(answer.pointers(), ["/schemaVersion"], "{}", answer.text);
-        // Two rejections and a message to mend are three failures, on the task's page too.
+        // Two rejections and an incomplete message are three failures, also on the task's page.
         let mut last = first.clone();
         for round in 0..2 {
             if round > 0 {
@@ -355,14 +355,14 @@ both! {
             }
             pair[0].submit(&message).await.expect(202);
             if at == 1 {
-                // Longer than any lease: the parent waits for the answer, and nothing of it runs out.
+                // Longer than any lease: the parent has no deadline while it waits for the next verdict.
                 tokio::time::sleep(Duration::from_millis(2_500)).await;
                 let parent = pair[0].api.get(&first.path()).await.expect(200).body;
                 assert_eq!((&parent["status"], &parent["deadlineAt"]), (&json!("ACCEPTED"), &Value::Null));
             }
             token = take(&pair[1], &message).await;
         }
-        // Longer than the leases of all that were handed on.
+        // Later than the end of any lease that the handed-on handoffs could have.
         agents[7].say(&message, "heartbeat", token, json!({})).await.expect(200);
         let done = until("every hop but the last is done", async || {
             let seen = statuses(broker, &first).await;
@@ -402,7 +402,7 @@ both! {
         let held = b.api.get(&first.path()).await.expect(200).body;
         assert_eq!(held["status"], "ACCEPTED");
         assert!(held["deadlineAt"].is_string(), "its lease runs again: {held}");
-        // b is gone: the task goes back to a.
+        // b sends nothing more, so its lease runs out and the task goes back to a.
         until("the task is a's again", async || {
             let task = broker.task(&first).await;
             if task["holder"] == "a" { Ok(()) } else { Err(task.to_string()) }

@@ -161,7 +161,7 @@ both! {
             let busy = reviewers.iter().find(|one| target == one.id.as_str()).unwrap();
             let token = busy.claim_one().await;
             busy.say(&message, "reject", token, json!({ "reason": "BUSY" })).await.expect(200);
-            // The next one goes to somebody else.
+            // The next one goes to another agent.
             let away = json!({ "state": "PAUSED" });
             broker.admin.patch(&format!("/agents/{}", busy.id), &away).await.expect(200);
         }
@@ -207,7 +207,7 @@ both! {
         for _ in 0..4 {
             x.submit(&own_name.again().without("/remainingSubtasks")).await.refused(422, "SCHEMA_INVALID");
             x.submit(&own_name.again()).await.refused(403, "FORBIDDEN");
-            // In another's name, on that one's task and on a task of nobody's.
+            // In another agent's name, on that agent's task and on a task without an owner.
             x.submit(&message.again()).await.refused(403, "FORBIDDEN");
             let free = message.again().set("/taskId", json!("0d1f7a0e-5b0e-4f0e-9d0e-6f1f0a0b0c0d"));
             x.submit(&free).await.refused(403, "FORBIDDEN");
@@ -318,7 +318,7 @@ both! {
         assert_eq!(items.len(), 1, "once for each caller and id: {letters}");
         assert_ne!(items[0]["handoffId"], bad.id());
         assert_ne!(items[0]["taskId"], message.task());
-        // Nobody waives who somebody is.
+        // No operator can waive the sender's identity.
         let path = format!("/dead-letters/{}/release", items[0]["handoffId"].as_str().unwrap());
         let waive = json!({ "reason": "let it", "waive": ["/fromAgent/agentId", "/conversationHistorySummary"] });
         let answer = broker.admin.post(&path, &waive).await;
@@ -336,7 +336,7 @@ both! {
         let twice = message.again().set("/completedSubtasks", json!([done("s1"), done("s1")]));
         let said = a.submit(&twice).await.refused(422, "SCHEMA_INVALID");
         assert_eq!(said.pointers(), ["/completedSubtasks/1/subtaskId"]);
-        // The same one again and again is no progress, whatever stands around it.
+        // The same subtask again and again is not progress, whatever other members change.
         let of = |id: &str| message.again().set("/completedSubtasks", json!([done(id)]));
         for _ in 0..3 {
             a.submit(&of("s1")).await.expect(202);

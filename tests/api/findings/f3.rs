@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use handoffd::contract::catalog::Catalog;
-use handoffd::contract::conformance::ConformanceReplay;
-use handoffd::contract::document::Document;
-use handoffd::contract::enforce::CompiledContract;
-use handoffd::contract::read;
-use handoffd::domain::ids::Micros;
+use handoffd_domain::ids::Micros;
+use handoffd_gate::contract::catalog::Catalog;
+use handoffd_gate::contract::conformance::ConformanceReplay;
+use handoffd_gate::contract::document::Document;
+use handoffd_gate::contract::enforce::CompiledContract;
+use handoffd_gate::contract::read;
 use serde_json::{Value, json};
 
 use crate::harness::{Agent, Broker, until};
@@ -238,7 +238,7 @@ async fn records(broker: &Broker, sent: &Message) -> String {
     broker.trace(sent).await["records"].to_string()
 }
 
-/// What can be found of a clause after it ruled.
+/// The traces of a clause that was applied.
 async fn at_run_time(broker: &Broker, clause: &str, n: usize) -> Option<String> {
     let (source, target) = agents(broker, n).await;
     let sent = message(n, "run");
@@ -521,7 +521,7 @@ both! {
         brought["schemas"] = json!({ "schemas/order.json": { "type": "object" } });
         let made = put(broker, &brought).await.expect(201);
         assert!(made.text.contains("\"level\":\"L2\""), "{}", made.text);
-        assert_eq!(made.body["warnings"][0]["code"], "CONTRACT_FINDING", "nobody is registered yet");
+        assert_eq!(made.body["warnings"][0]["code"], "CONTRACT_FINDING", "no agent is registered yet");
     }
 
     async fn f3_4_a_contract_past_its_sunset_refuses_and_names_what_takes_its_place(broker: Broker) {
@@ -564,7 +564,7 @@ both! {
     async fn f3_7_a_dedupe_key_is_looked_up_as_every_name_is(broker: Broker) {
         let (a, _) = agents(broker, 1).await;
         put(broker, &contract(1)).await.expect(201);
-        // `payload.order_id` stands in `currentState`; so it may in `extensions`.
+        // `payload.order_id` is in `currentState`; so it may be in `extensions`.
         let first = message(1, "77");
         a.submit(&first).await.expect(202);
         let again = a.submit(&message(1, "77")).await.expect(202);
@@ -615,7 +615,7 @@ both! {
     }
 }
 
-/// Production asks for L2, but for what its pilot sends; nobody may pin but the pilot.
+/// Production asks for L2, except for its pilot's messages; only the pilot may pin.
 const LEVELS: &str = r#"
 [contracts]
 minimum_level = "L2"

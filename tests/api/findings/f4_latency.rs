@@ -12,7 +12,7 @@ use crate::message::Message;
 use crate::outside::{Manner, Service};
 use crate::receiver::{accepted, bare};
 
-/// How long a case lets somebody be slow.
+/// The delay that a case allows.
 const SLOW: Duration = Duration::from_millis(300);
 
 /// The value of one series, or zero.

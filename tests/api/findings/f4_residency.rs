@@ -1,6 +1,6 @@
 //! Finding 4.8: where data may go.
 
-use handoffd::bundle::{VerifyOptions, verify};
+use handoffd_evidence::bundle::{VerifyOptions, verify};
 use reqwest::Method;
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! Finding 4.7: what is past its time goes for good, and everything says so.
 
-use handoffd::bundle::{VerifyOptions, verify};
+use handoffd_evidence::bundle::{VerifyOptions, verify};
 use reqwest::Method;
 use serde_json::{Value, json};
 

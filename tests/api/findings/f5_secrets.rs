@@ -44,7 +44,7 @@ both! {
         assert_eq!(answer.body["warnings"], said.body["warnings"]);
         assert!(!answer.body.to_string().contains(&token()), "{}", answer.body);
         let items = b.claim(1).await;
-        assert!(items[0]["message"].to_string().contains(&token()), "it is delivered as it stands");
+        assert!(items[0]["message"].to_string().contains(&token()), "it is delivered unchanged");
         let fencing = items[0]["fencingToken"].as_i64().unwrap();
         let said = b.say(&message, "accept", fencing, json!({ "details": { "t": token() } })).await.expect(200);
         assert_eq!(places(&said.body, "warnings"), ["/details/t"]);
@@ -132,7 +132,7 @@ both! {
             got["currentState"],
             json!({ "ssn": 0, "people": [{ "ssn": "[REDACTED:policy]" }, { "ssn": { "$redacted": "policy" } }, { "ssn": [] }] })
         );
-        let schemas = handoffd::gate::schema::Schemas::new();
+        let schemas = handoffd_gate::schema::Schemas::new();
         assert_eq!(schemas.check(&got).map(|_| ()), Ok(()));
     }
 

@@ -8,7 +8,7 @@ use crate::message::Message;
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00f067aa0ba902b7";
 
-/// What a dry run of this caller says, and nothing is written.
+/// The answer of this caller's dry run, which writes nothing.
 async fn dry(
     broker: &Broker,
     caller: &crate::harness::Caller,
@@ -95,7 +95,7 @@ both! {
         let invalid = good.again().without("/constraints").0;
         assert_eq!(dry(broker, &b.api, path, &invalid).await["reason"], "SCHEMA_INVALID");
         assert_eq!(dry(broker, &stranger.api, path, &good).await["reason"], "FORBIDDEN");
-        // What the receiver itself requires, and not another of its type.
+        // The receiver's own requirements count, not those of another agent of its type.
         broker.admin.patch("/agents/b", &json!({ "requiredState": ["invoice.id"] })).await.expect(200);
         let said = dry(broker, &b.api, path, &good).await;
         assert_eq!(said["reason"], "INCOMPLETE_CONTEXT");
@@ -103,7 +103,7 @@ both! {
 
     async fn f5_4_a_receiver_validates_what_it_was_sent(broker: Broker) {
         let (a, b) = broker.pull_pair().await;
-        // Signed over a checkpoint that no receiver gets, and a first handoff that is in the books by now.
+        // Signed over a checkpoint that no receiver gets, and a first handoff that is in the books now.
         let message = Message::initial("a", "b").set("/checkpoint", json!({ "step": 1 })).signed(&a.signing_secret);
         a.submit(&message).await.expect(202);
         let got = b.claim(1).await[0]["message"].clone();

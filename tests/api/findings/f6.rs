@@ -46,7 +46,7 @@ both! {
             ]
         );
         let read = broker.admin.get("/agents/a").await.expect(200);
-        assert!(read.body.get("warnings").is_none(), "a read is no change");
+        assert!(read.body.get("warnings").is_none(), "a read changes nothing");
         let list = broker.admin.get("/agents/a/handoff-targets").await.expect(200);
         assert_eq!(
             warned(&list.body),

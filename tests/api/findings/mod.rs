@@ -1,5 +1,5 @@
-//! What a trial of 0.1.0 from outside found: a case for each finding, under its number (`f1_2_…` is finding 2 of
-//! group 1). Groups: 1 lineage and cost, 2 when it goes wrong, 3 contracts, 4 what operators are told, 5 at the
+//! Findings of a trial of 0.1.0 from outside: a case for each finding, under its number (`f1_2_…` is finding 2
+//! of group 1). Groups: 1 lineage and cost, 2 when it goes wrong, 3 contracts, 4 operators' alerts, 5 at the
 //! door, 6 warnings.
 
 mod f1;

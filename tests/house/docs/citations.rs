@@ -43,7 +43,7 @@ static SPECIFICATION: LazyLock<Specification> = LazyLock::new(|| {
     for entry in std::fs::read_dir(root().join("docs/specification")).expect("a folder") {
         let text = read(&entry.expect("a readable entry").path());
         for heading in section.captures_iter(&text).chain(seed.captures_iter(&text)) {
-            assert!(found.headings.insert(heading[1].to_owned()), "{} stands twice", &heading[1]);
+            assert!(found.headings.insert(heading[1].to_owned()), "{} is there twice", &heading[1]);
         }
         found.rows.extend(row.captures_iter(&text).map(|row| {
             assert_eq!(row[1], row[2].to_lowercase(), "the anchor is the id");
@@ -145,7 +145,7 @@ fn every_citation_opens() {
 fn every_requirement_has_one_row_with_its_state_and_place() {
     let ids: Vec<&str> = SPECIFICATION.rows.iter().map(|row| row.id.as_str()).collect();
     let all: BTreeSet<&str> = ids.iter().copied().collect();
-    assert_eq!(all.len(), ids.len(), "an id stands twice");
+    assert_eq!(all.len(), ids.len(), "an id is there twice");
     for (letter, last) in [("A", 119), ("B", 24), ("C", 50), ("D", 13), ("E", 26), ("X", 21)] {
         for number in 1..=last {
             let id = format!("{letter}{number}");
@@ -156,7 +156,7 @@ fn every_requirement_has_one_row_with_its_state_and_place() {
         let has_duty = match row.state.as_str() {
             "held" | "part" | "not yet" => true,
             "information" => false,
-            other => panic!("{}: `{other}` is no state", row.id),
+            other => panic!("{}: `{other}` is not a state", row.id),
         };
         assert!(!has_duty || row.place.contains("]("), "{}: no place is named", row.id);
     }

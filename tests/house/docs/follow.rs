@@ -1,7 +1,6 @@
-//! Every command, query, metric, setting and link that README, docs and runbooks show is followed: commands are
-//! parsed by the program's own parser (and run where they are harmless), queries are looked up in the OpenAPI
-//! document and asked of a running broker, metrics and settings are looked up where they are defined, links
-//! lead somewhere. A page that names what is not there fails, with the place.
+//! The suite follows every command, query, metric, setting and link of the README, docs and runbooks: the program's own parser
+//! reads commands (and the suite runs harmless ones), a running broker answers queries of the OpenAPI document, metrics and
+//! settings exist, links lead to a page. A page that names something that is not there fails, with the place.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -10,10 +9,12 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 use clap::error::ErrorKind;
-use handoffd::domain::event::EventType;
-use handoffd::metrics::Metrics;
 use regex::Regex;
 use serde_json::Value;
+
+mod names;
+
+use names::{unknown_metrics, unknown_settings};
 
 /// A page, and what of it is prose, inline code and fenced code.
 struct Page {
@@ -36,7 +37,7 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|err| panic!("{}: {err}", path.display()))
 }
 
-/// The README of each crate, docs and runbooks, and the pages for contributors. The change log tells of what was.
+/// The README of each crate, docs and runbooks, and the pages for contributors. The change log describes the past.
 fn pages() -> Vec<Page> {
     fn below(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in std::fs::read_dir(folder).expect("a readable folder") {
@@ -54,9 +55,12 @@ fn pages() -> Vec<Page> {
         "CONTRIBUTING.md",
         "SECURITY.md",
         "src/README.md",
-        "crates/core/README.md",
+        "crates/domain/README.md",
+        "crates/evidence/README.md",
+        "crates/gate/README.md",
         "crates/store/README.md",
         "crates/broker/README.md",
+        "crates/transports/README.md",
         "crates/verify/README.md",
         "crates/certify/README.md",
     ]
@@ -154,7 +158,6 @@ fn f4_5_every_link_and_anchor_leads_somewhere() {
     none(&faults, "links");
 }
 
-/// Documents that sources and settings refer to.
 #[test]
 fn f4_5_every_document_that_the_sources_name_is_there() {
     fn files(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -254,13 +257,12 @@ fn own(words: &[String]) -> Option<Vec<String>> {
     is_run.then(|| words[after + 1..].to_vec())
 }
 
-/// What stands for something else: `FILE`, `T`, `"$TASK"`, `…`, `<id>`.
+/// Tells whether a word names a value that the reader puts in: `FILE`, `T`, `"$TASK"`, `…`, `<id>`.
 fn is_placeholder(word: &str) -> bool {
     word.contains(['$', '…', '<', '{']) || word.chars().all(|c| c.is_ascii_uppercase() || c == '_')
 }
 
-/// What is wrong with the words of a command. `shown` is a command in full; else its words only name it, and what it
-/// must be given may be missing.
+/// The fault in a command's words. `shown`: it is a command in full; else required arguments may be missing.
 fn misparsed(given: &[String], shown: bool) -> Option<String> {
     let one_of = |word: &String| word.split('|').next().unwrap_or_default().to_owned();
     let plain: Vec<String> = given
@@ -294,7 +296,7 @@ fn misparsed(given: &[String], shown: bool) -> Option<String> {
     }
 }
 
-/// Every command of ours on a page, and whether it stands there in full.
+/// Every command of ours on a page, and whether it is there in full.
 fn commands(page: &Page) -> Vec<(Vec<String>, bool)> {
     let fenced = page
         .fences
@@ -365,7 +367,7 @@ fn missing_doors(page: &Page) -> Vec<String> {
     let makefile = read(&root().join("Makefile"));
     let targets: BTreeSet<&str> =
         makefile.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name).collect();
-    let manifest = ["Cargo.toml", "crates/core/Cargo.toml", "crates/store/Cargo.toml"];
+    let manifest = ["Cargo.toml", "crates/gate/Cargo.toml", "crates/store/Cargo.toml"];
     let manifest = manifest.map(|path| read(&root().join(path))).concat();
     let mut faults = Vec::new();
     let mut miss = |what: String| faults.push(format!("{}: {what}", page.name));
@@ -405,7 +407,6 @@ fn f4_5_scripts_targets_tests_and_benchmarks_are_there() {
 
 // --- queries ------------------------------------------------------------------------------
 
-/// One request as a page shows it.
 #[derive(Debug, Clone)]
 struct Query {
     method: String,
@@ -443,7 +444,7 @@ fn query(method: &str, target: &str) -> Query {
     }
 }
 
-/// What a `curl` line asks of a broker.
+/// The request of a `curl` line.
 fn curl(words: &[String]) -> Option<Query> {
     let address =
         Regex::new(r"^(?:https?://[^/]+|\$\{?[A-Z]+\}?|\$[A-Z]+)(/.*)?$").expect("a pattern");
@@ -459,7 +460,6 @@ fn curl(words: &[String]) -> Option<Query> {
     Some(query(method, &target))
 }
 
-/// The operation that a query is about.
 fn operation(query: &Query) -> Option<&'static Value> {
     let paths = API["paths"].as_object().expect("paths");
     paths
@@ -500,7 +500,7 @@ fn unknown_queries(page: &Page) -> Vec<String> {
         let shown = format!("{}: {} {}", page.name, query.method.to_uppercase(), query.path);
         if query.path.starts_with("/adapters/") {
             if !ADAPTERS.iter().any(|template| fits(template, &query.path)) {
-                faults.push(format!("{shown} is no route of a door"));
+                faults.push(format!("{shown} is not a route of a door"));
             }
             continue;
         }
@@ -532,8 +532,7 @@ fn f4_5_every_query_that_is_shown_is_in_the_openapi_document() {
     none(&faults, "queries");
 }
 
-/// The address to ask for a query with a value in each parameter, placeholders filled; none where a value stands for
-/// something that cannot be guessed.
+/// The address of a query with a value in each parameter; `None` if the test knows no value for one of them.
 fn asked(query: &Query) -> Option<String> {
     const ID: &str = "0190c2a4-0000-4000-8000-000000000001";
     let path: Vec<&str> = query
@@ -577,7 +576,7 @@ async fn misunderstood(queries: impl Iterator<Item = (String, Query)>) -> Vec<St
     let broker = handoffd::app::start(config).await.expect("a broker");
     #[expect(
         clippy::disallowed_methods,
-        reason = "the broker under test is asked, and nobody else"
+        reason = "the broker under test is asked, and no other service"
     )]
     let client = reqwest::Client::new();
     let mut faults = Vec::new();
@@ -587,7 +586,7 @@ async fn misunderstood(queries: impl Iterator<Item = (String, Query)>) -> Vec<St
         if query.path.starts_with("/audit/proofs") {
             continue;
         }
-        // What streams or waits is asked for without.
+        // The test does not send requests that stream or wait.
         if address.contains("wait=")
             || query.path.ends_with("/stream")
             || query.path.ends_with("/events") && query.parameters.is_empty()
@@ -616,167 +615,6 @@ async fn f4_5_a_broker_understands_every_query_that_reads() {
         .collect();
     assert!(shown.len() >= 8, "{shown:?}");
     none(&misunderstood(shown.into_values()).await, "queries");
-}
-
-// --- metrics and settings -----------------------------------------------------------------
-
-/// The names under which Prometheus has what the broker registers.
-fn series() -> BTreeSet<String> {
-    let metrics = Metrics::new().expect("no two share a name");
-    let ends = |kind: &str| {
-        if kind == "histogram" { &["", "_bucket", "_sum", "_count"][..] } else { &[""] }
-    };
-    metrics
-        .described()
-        .iter()
-        .flat_map(|one| ends(one.kind).iter().map(move |end| format!("{}{end}", one.name)))
-        .collect()
-}
-
-/// Words that begin as metrics do, and are fields, columns, keys or ids.
-const NO_METRICS: [&str; 12] = [
-    "handoff_id",
-    "handoff_to_specialist",
-    "handoff_targets",
-    "handoff_summary",
-    "handoff_tool",
-    "handoff_started",
-    "handoff_completed",
-    "handoff_and_verdict",
-    "handoff_pb2",
-    "handoff_lag",
-    "handoff_status",
-    "handoff_context",
-];
-
-/// A page of an SDK: its names with dots and underscores are those of Python and TypeScript.
-fn is_of_an_sdk(page: &Page) -> bool {
-    page.name.starts_with("docs/sdk/")
-}
-
-fn unknown_metrics(page: &Page) -> Vec<String> {
-    let word = Regex::new(r"\bhandoff_[a-z][a-z0-9_]*").expect("a pattern");
-    let known = series();
-    let rules = read(&root().join("config/prometheus/rules.yml"));
-    let texts = page
-        .spans
-        .iter()
-        .map(String::as_str)
-        .chain(page.fences.iter().map(|fence| fence.text.as_str()));
-    let mut faults = BTreeSet::new();
-    for text in texts {
-        for found in word.find_iter(text) {
-            let name = found.as_str();
-            let after = &text[found.end()..];
-            // A file, a family (`handoff_archive_…`), a recorded name.
-            let other = after.starts_with(".rs")
-                || after.starts_with('(')
-                || name.ends_with('_')
-                || after.starts_with('…');
-            if !known.contains(name)
-                && !other
-                && !NO_METRICS.contains(&name)
-                && !rules.contains(&format!("record: {name}"))
-            {
-                faults.insert(format!("{}: no metric {name}", page.name));
-            }
-        }
-    }
-    faults.into_iter().collect()
-}
-
-#[test]
-fn f4_5_every_metric_that_is_named_is_counted() {
-    let faults: Vec<_> =
-        pages().iter().filter(|page| !is_of_an_sdk(page)).flat_map(unknown_metrics).collect();
-    none(&faults, "metrics");
-}
-
-/// Dotted names that are no settings: tables, members of answers, names of spans' attributes.
-const NO_SETTINGS: [&str; 22] = [
-    "config.handoff_targets",
-    "deprecation.sunset",
-    "observability.audit_event",
-    "audit.records",
-    "audit.log_heads",
-    "audit.nodes",
-    "audit.tree_keys",
-    "audit.identity",
-    "tasks.fence",
-    "delivery.config",
-    "delivery.credentials",
-    "delivery.failing",
-    "delivery.mode",
-    "delivery.format",
-    "delivery.url",
-    "candidate.contract",
-    "candidate.safety",
-    "candidate.schema",
-    "verification.unavailable",
-    "verification.purged",
-    "span.trace_id",
-    "checkpoint.state",
-];
-
-/// Kinds of files that dotted names end in.
-const FILES: [&str; 12] =
-    ["rs", "toml", "json", "jsonl", "html", "key", "md", "py", "sql", "yml", "yaml", "zst"];
-
-/// What a settings file says.
-fn settings(text: &str) -> config::Config {
-    let file = config::File::from_str(text, config::FileFormat::Toml);
-    config::Config::builder().add_source(file).build().expect("TOML")
-}
-
-fn is_setting(defaults: &config::Config, name: &str) -> bool {
-    defaults.get::<config::Value>(name).is_ok()
-}
-
-fn unknown_settings(page: &Page) -> Vec<String> {
-    let dotted = Regex::new(r"^[a-z_]+(?:\.[a-z_0-9]+)+$").expect("a pattern");
-    let variable = Regex::new(r"\bHANDOFFD_([A-Z0-9]+(?:_[A-Z0-9]+)*__[A-Z0-9_]*[A-Z0-9])\b")
-        .expect("a pattern");
-    let defaults = settings(&read(&root().join("config/default.toml")));
-    let mut faults = Vec::new();
-    // These name what traces and contracts call things; settings there are followed by their section.
-    let own_words = ["docs/tracing.md", "docs/contracts.md"].contains(&page.name.as_str());
-    for span in page.spans.iter().filter(|span| dotted.is_match(span)) {
-        let file = span.rsplit('.').next().is_some_and(|end| FILES.contains(&end));
-        let event = EventType::ALL.iter().any(|one| one.to_string() == *span)
-            || span == "agent.handoff.occurred";
-        let known = is_setting(&defaults, span) || NO_SETTINGS.contains(&span.as_str());
-        if !known && !file && !event && !own_words {
-            faults.push(format!("{}: {span} is no setting", page.name));
-        }
-    }
-    let fenced = page.fences.iter().map(|fence| fence.text.as_str());
-    for text in page.spans.iter().map(String::as_str).chain(fenced) {
-        for found in variable.captures_iter(text) {
-            let name = found[1].to_lowercase().replace("__", ".");
-            if !is_setting(&defaults, &name) {
-                faults.push(format!("{}: HANDOFFD_{} is no setting", page.name, &found[1]));
-            }
-        }
-    }
-    for fence in page.fences.iter().filter(|fence| fence.language == "toml") {
-        let shown: Value = settings(&fence.text).try_deserialize().expect("a table");
-        for (section, value) in shown.as_object().into_iter().flatten() {
-            for key in value.as_object().into_iter().flat_map(serde_json::Map::keys) {
-                let name = format!("{section}.{key}");
-                if !is_setting(&defaults, &name) {
-                    faults.push(format!("{}: {name} is no setting", page.name));
-                }
-            }
-        }
-    }
-    faults
-}
-
-#[test]
-fn f4_5_every_setting_that_is_named_is_in_the_defaults() {
-    let faults: Vec<_> =
-        pages().iter().filter(|page| !is_of_an_sdk(page)).flat_map(unknown_settings).collect();
-    none(&faults, "settings");
 }
 
 // --- that these can fail ------------------------------------------------------------------

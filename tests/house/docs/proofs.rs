@@ -1,5 +1,5 @@
 //! A statement in the pages that time can make false carries its proof: "not built" names the file that would end it, a
-//! measured figure stands in a section that names the command or the code behind it.
+//! measured figure is in a section that names the command or the code behind it.
 //!
 //! The documentation of 0.3.0 called built parts "not built" and gave a release's size of an earlier build (finding T of 0.3.0).
 
@@ -11,7 +11,8 @@ use regex::Regex;
 static UNBUILT: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"\b[Nn]ot (?:yet )?built\b|\bNot there yet\b"));
 
-/// What a statement waits for: a path in this repository, or `-` in a sentence that explains the mark.
+/// The end of a statement that is true until then: a path in this repository, or `-` in a sentence
+/// that explains the mark.
 static UNTIL: LazyLock<Regex> = LazyLock::new(|| pattern(r"<!-- until: (\S+) -->"));
 
 /// A number with a unit that only a measurement gives.

@@ -164,7 +164,7 @@ struct Dialogue {
     sealed: bool,
     /// The dialogue leaves out questions that the client cannot answer. Another dialogue refuses the call.
     adapts: bool,
-    /// Stands before the answers in the result.
+    /// The text before the answers in the result.
     result: &'static str,
 }
 

@@ -76,7 +76,7 @@ impl Fixture {
             Change::Prompts => &self.0.more_prompts,
         };
         list.fetch_xor(true, Ordering::Relaxed);
-        // Without a subscription nobody is notified.
+        // Without a subscription no client is notified.
         self.0.changes.send(what).unwrap_or_default()
     }
 }
@@ -87,7 +87,7 @@ fn agent(context: &RequestContext<RoleServer>) -> Result<&str, ErrorData> {
     let principal = parts.and_then(|parts| parts.extensions.get::<Principal>());
     let agent = principal.and_then(|principal| principal.agent.as_ref());
     agent
-        .map(handoffd::domain::ids::AgentId::as_str)
+        .map(handoffd_domain::ids::AgentId::as_str)
         .ok_or_else(|| ErrorData::internal_error("the request has no agent", None))
 }
 

@@ -92,7 +92,7 @@ impl Caller {
         }
     }
 
-    /// The trace of a task; `None` where there is no such task.
+    /// The trace of a task; `None` if no such task exists.
     pub async fn trace(&self, task: &str) -> Option<Value> {
         let path = format!("/tasks/{task}/trace");
         loop {

@@ -166,7 +166,7 @@ impl Temporal {
         format!("http://127.0.0.1:{}", self.http)
     }
 
-    /// Where workers connect.
+    /// The address for workers.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.grpc)
     }

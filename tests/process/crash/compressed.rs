@@ -27,7 +27,7 @@ pub struct SentLong {
 /// The long messages of a case by handoff.
 pub type SentLongs = Arc<Mutex<BTreeMap<String, SentLong>>>;
 
-/// What the receiver got, by handoff: the body of each attempt.
+/// The messages that the receiver got, by handoff: the body of each attempt.
 pub type Bodies = Arc<Mutex<BTreeMap<String, Vec<Value>>>>;
 
 /// Sends one message over the window of `target`.
@@ -60,7 +60,7 @@ pub async fn keeping(hands: &Hands, bodies: &Bodies) -> String {
     serving(axum::routing::post(take)).await
 }
 
-/// What there is of a compressed handoff, once nothing happens to it any more.
+/// The evidence of a compressed handoff, once it is at rest.
 pub struct LongEvidence<'a> {
     /// The task's trace.
     pub page: &'a Value,
@@ -72,7 +72,7 @@ pub struct LongEvidence<'a> {
     pub bodies: &'a [Value],
 }
 
-/// What is wrong with a compressed handoff.
+/// The faults of a compressed handoff.
 pub fn of_a_long(sent: &SentLong, has: &LongEvidence<'_>) -> Vec<String> {
     let mut faults = Vec::new();
     let records = has.page["records"].as_array().unwrap().iter();
@@ -90,7 +90,7 @@ pub fn of_a_long(sent: &SentLong, has: &LongEvidence<'_>) -> Vec<String> {
         faults.push(format!("its receiver got what no record commits to: {body}"));
     }
     if has.bodies.is_empty() {
-        faults.push("it reached nobody".to_owned());
+        faults.push("it reached no agent".to_owned());
     }
     if *has.turns != json!(sent.turns) {
         faults.push(format!("the original is not readable: {}", has.turns));
@@ -124,7 +124,7 @@ mod tests {
             (is(&bad, &small, &turns, one), "does not verify"),
             (is(&well, &plain, &turns, std::slice::from_ref(&plain)), "is not compressed"),
             (is(&well, &small, &turns, &[small.clone(), plain.clone()]), "no record commits to"),
-            (is(&well, &small, &turns, none), "reached nobody"),
+            (is(&well, &small, &turns, none), "reached no agent"),
             (is(&well, &small, &plain, one), "not readable"),
         ] {
             assert!(faults.iter().any(|fault| fault.contains(named)), "{named}: {faults:?}");

@@ -51,8 +51,8 @@ pub async fn killed_within_a_conversation_at_a_door_each_step_is_in_the_log_once
         ("HANDOFFD_DOORS__A2A__POLL_MS", "30"),
         ("HANDOFFD_DOORS__A2A__POLL_MAX_MS", "200"),
         ("HANDOFFD_DELIVERY__BROKER_TIMEOUT_MS", "300"),
-        // Longer than a restart takes on a busy machine: between two steps nobody else may get the handoff. A claim whose
-        // answer was lost comes back after it.
+        // Longer than a restart takes on a busy machine: between two steps no other agent may get the handoff. A claim
+        // whose answer was lost comes back after it.
         ("HANDOFFD_DELIVERY__CLAIM_TTL_MS", "10000"),
     ];
     let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
@@ -96,7 +96,7 @@ pub async fn killed_within_a_conversation_at_a_door_each_step_is_in_the_log_once
     site.verify().await;
 }
 
-/// What a conversation came to: task, handoff, and the kinds of its records in order.
+/// The results of a conversation: task, handoff, and the kinds of its records in order.
 type Said = (String, String, Vec<&'static str>);
 
 const TALKED: [&str; 5] = ["HANDOFF", "ACCEPTED", "INPUT_REQUESTED", "INPUT_PROVIDED", "COMPLETED"];
@@ -260,7 +260,7 @@ impl Talk<'_> {
         (task, request, vec!["HANDOFF", "ACCEPTED", "COMPLETED"])
     }
 
-    /// The fencing token of what the puller finds in its inbox.
+    /// The fencing token of the handoff in the puller's inbox.
     async fn claimed(&mut self) -> Value {
         let receiver = self.world.receivers["puller"].clone();
         loop {

@@ -25,7 +25,7 @@ const ROUNDS: usize = 7;
 /// A stride over the steps, from the first or the second.
 const STRIDE: usize = 2;
 
-/// What a broker comes to while handoffs fail.
+/// The steps of a broker while handoffs fail.
 const STEPS: [Step; 14] = [
     Step::CommitBegin,
     Step::CommitDecided,
@@ -78,7 +78,7 @@ pub async fn f2_killed_while_handoffs_fail_each_failure_is_in_the_log_once(site:
         fleet.arm(0, step, below(most_passes(step)) as u32, "").await;
         let failing = Failing::new();
         failing.end(&mut fleet, &world, step).await;
-        // Where the round was too short for its step, it is the end here.
+        // If the round was too short for its step, the broker ends here.
         fleet.kill(0).await;
         fleet.revive(0).await;
         failing.judge(&fleet, step).await;
@@ -91,7 +91,7 @@ pub async fn f2_killed_while_handoffs_fail_each_failure_is_in_the_log_once(site:
     site.verify().await;
 }
 
-/// What fails in one round.
+/// The handoffs that fail in one round.
 struct Failing {
     /// To an inbox whose owner claims and says nothing.
     pulled: Value,

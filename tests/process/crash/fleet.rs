@@ -16,7 +16,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// One place for a broker.
 struct Seat {
     broker: Option<Broker>,
-    /// Where it is to end.
+    /// The step at which it has to end.
     step: Option<Step>,
 }
 
@@ -25,7 +25,7 @@ pub struct Fleet {
     site: Arc<Site>,
     settings: Vec<(String, String)>,
     seats: Vec<Seat>,
-    /// Where each listens, now and after every move.
+    /// The address of each, now and after every move.
     pub bases: Vec<watch::Sender<String>>,
     /// SIGKILLs.
     pub kills: usize,
@@ -52,14 +52,14 @@ impl Fleet {
         fleet
     }
 
-    /// Where the first broker listens.
+    /// The address of the first broker.
     pub fn base(&self) -> String {
         self.bases[0].borrow().clone()
     }
 
     /// A broker that serves.
     pub fn first(&self) -> &Broker {
-        self.seats[0].broker.as_ref().expect("nobody is dead between rounds")
+        self.seats[0].broker.as_ref().expect("no broker is dead between rounds")
     }
 
     /// SIGKILL; it stays dead until it is revived.
@@ -123,7 +123,7 @@ impl Fleet {
     /// SIGTERM to all.
     pub async fn stop(self) {
         for seat in self.seats {
-            seat.broker.expect("nobody is dead between rounds").stop().await;
+            seat.broker.expect("no broker is dead between rounds").stop().await;
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use handoffd::clock::random_id;
-use handoffd::domain::handoff::HandoffStatus;
+use handoffd_domain::handoff::HandoffStatus;
 use serde_json::{Value, json};
 
 use super::caller::Caller;
@@ -78,7 +78,7 @@ fn branches_of(answer: &Value) -> Vec<String> {
     branches.iter().map(|one| one["handoffId"].as_str().unwrap().to_owned()).collect()
 }
 
-/// What the verdicts of a group's branches come to.
+/// The joins of a group's branches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Join {
     Open,
@@ -116,7 +116,7 @@ pub fn is_settled(page: Option<&Value>) -> bool {
     })
 }
 
-/// What is wrong with a group, given that nothing happens to it any more.
+/// The faults of a group that is at rest.
 pub fn of_a_group(page: Option<&Value>, sent: &SentGroup, completed: &Done) -> Vec<String> {
     let mut faults = Vec::new();
     let Some(page) = page else {

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use crate::receiver::{Delivery, Seen};
 use crate::world::client;
 
-/// Pause before a word is said again that nobody heard.
+/// Pause before a request is repeated that got no answer.
 const AGAIN: Duration = Duration::from_millis(20);
 
 /// An agent that carries out what it accepted. Clones share everything.
@@ -190,7 +190,7 @@ impl Hands {
         }
     }
 
-    /// What one poll at any of the brokers gives; nothing after a pause where that broker is away.
+    /// The handoffs of one poll at any of the brokers; none, after a pause, if that broker is away.
     pub async fn pull(&self) -> Vec<Value> {
         let inbox = format!("{}/agents/{}/inbox?wait=1&max=5", self.base(), self.id);
         let answer = self.http.get(inbox).bearer_auth(self.key()).send().await;

@@ -1,10 +1,10 @@
-//! What must hold after every round, read from the traces and from what the receivers wrote down.
+//! The laws after every round, read from the traces and from the receivers' notes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::stream::{self, StreamExt};
-use handoffd::domain::handoff::{HandoffEvent, HandoffStatus};
-use handoffd::domain::task::{TaskEvent, TaskStatus};
+use handoffd_domain::handoff::{HandoffEvent, HandoffStatus};
+use handoffd_domain::task::{TaskEvent, TaskStatus};
 use serde_json::Value;
 
 use super::hands::Done;
@@ -41,7 +41,7 @@ pub async fn traces(base: &str, tasks: &BTreeSet<String>) -> BTreeMap<String, Va
     stream::iter(pages).buffer_unordered(4).filter_map(async |page| page).collect().await
 }
 
-/// A task's handoffs that are not where they can stay, or all of them where there is no trace.
+/// A task's handoffs that are not at a final place, or all of them if there is no trace.
 pub fn unsettled(page: &Value, ends: &BTreeMap<&str, Ends>) -> usize {
     let settled = |handoff: &&Value| {
         let ends = ends[handoff["toAgent"]["agentId"].as_str().unwrap()];
@@ -55,7 +55,7 @@ pub fn status(handoff: &Value) -> HandoffStatus {
     HandoffStatus::parse(handoff["status"].as_str().unwrap()).unwrap()
 }
 
-/// What a task's trace has wrong, given that nothing happens to it any more; nothing, if all is well.
+/// The faults in the trace of a task that is at rest; none, if all is well.
 pub fn of_a_task(page: &Value, ends: &BTreeMap<&str, Ends>, done: &Done) -> Vec<String> {
     let mut faults = Vec::new();
     if page["verification"]["ok"] != true {
@@ -86,7 +86,7 @@ pub fn of_a_task(page: &Value, ends: &BTreeMap<&str, Ends>, done: &Done) -> Vec<
                 Err(err) => faults.push(format!("at {leaf}: {err}")),
             }
         }
-        // One of several came to nothing, and none of the others is on its way: whoever took one goes on
+        // One of several failed, and none of the others is on its way: the agent that took one goes on
         // with it.
         let is = |wanted| handoffs.values().any(|status| *status == wanted);
         if matches!(kind, "REJECTED" | "FAILED" | "EXPIRED")
@@ -144,7 +144,7 @@ fn task_event(kind: &str) -> Option<TaskEvent> {
     })
 }
 
-/// What is wrong with what reached the receivers.
+/// The faults in the deliveries to the receivers.
 pub fn of_deliveries(
     seen: &[Delivery],
     acknowledged: &BTreeMap<String, Acknowledged>,
@@ -162,7 +162,7 @@ pub fn of_deliveries(
     }
     for (id, Acknowledged { parent, target, .. }) in acknowledged {
         let Some(place) = first.get(id) else {
-            faults.push(format!("{id} was acknowledged and reached nobody"));
+            faults.push(format!("{id} was acknowledged and reached no agent"));
             continue;
         };
         // One that expired before it was read is not among those that are due, and may be read later.
@@ -270,7 +270,7 @@ mod tests {
         let well = [sent("h", 1, 1), sent("h", 2, 1), sent("i", 1, 2)];
         assert_eq!(of_deliveries(&well, &two, &ends()), Vec::<String>::new());
         for (seen, named) in [
-            (vec![sent("h", 1, 1)], "reached nobody"),
+            (vec![sent("h", 1, 1)], "reached no agent"),
             (vec![sent("i", 1, 2), sent("h", 1, 1)], "went before"),
             (vec![sent("h", 1, 1), sent("h", 1, 1), sent("i", 1, 2)], "made twice"),
             (vec![sent("h", 1, 1), sent("h", 2, 3), sent("i", 1, 2)], "the tokens"),

@@ -26,8 +26,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use handoffd::domain::handoff::HandoffStatus;
 use handoffd::fault::Step;
+use handoffd_domain::handoff::HandoffStatus;
 use serde_json::{Value, json};
 
 pub use self::doors::killed_within_a_conversation_at_a_door_each_step_is_in_the_log_once;
@@ -96,7 +96,7 @@ fn ends() -> BTreeMap<&'static str, Ends> {
         // Its verdict is late where the broker that it calls is dead.
         ("caller", HANDS),
         // The verdict's time runs from its first claim, also while its broker is dead: a claim whose answer died with
-        // its broker starts it, and nobody may have seen it.
+        // its broker starts it, and no agent may have seen it.
         ("puller", Ends { pulls: true, unseen: true, ..HANDS }),
     ])
 }
@@ -141,7 +141,7 @@ struct Case {
     slow: Slow,
     /// Handoffs of earlier rounds.
     judged: BTreeSet<String>,
-    /// Where receivers take their handoffs from queues.
+    /// The queues from which receivers take their handoffs.
     queues: Option<Queues>,
 }
 
@@ -282,8 +282,8 @@ impl Case {
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        // Anew: a trace is read in pieces, and its last move may have come between two of them. What is
-        // not at rest by now shows as a breach.
+        // Anew: a trace is read in pieces, and its last move may have come between two of them. A task
+        // that is not at rest now shows as a breach.
         let mut pages = BTreeMap::new();
         while pages.len() < tasks.len() {
             let missing = tasks.iter().filter(|task| !pages.contains_key(*task)).cloned().collect();

@@ -20,7 +20,7 @@ use crate::world::{Takes, World, message};
 /// Rounds where `HANDOFFD_TEST_ROUNDS` says nothing.
 const ROUNDS: usize = 4;
 
-/// What a broker comes to on the way from a question to the end.
+/// The steps of a broker on the way from a question to the end.
 const STEPS: [Step; 5] = [
     Step::CommitBegin,
     Step::CommitDecided,

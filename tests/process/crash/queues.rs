@@ -10,10 +10,10 @@ use std::time::Duration;
 use async_nats::ConnectOptions;
 use async_nats::jetstream;
 use handoffd::clock::{Clock, SystemClock, random_id};
-use handoffd::domain::canonical::CanonicalObject;
-use handoffd::domain::handoff::HandoffStatus;
 use handoffd::fault::Step;
-use handoffd::gate::signature;
+use handoffd_domain::canonical::CanonicalObject;
+use handoffd_domain::handoff::HandoffStatus;
+use handoffd_gate::signature;
 use lapin::options::{BasicAckOptions, BasicGetOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Connection, ConnectionProperties};
@@ -108,7 +108,7 @@ pub struct Queues {
     before_redis: Proxy,
     before_nats: Proxy,
     before_amqp: Proxy,
-    /// Where PyPI can be had.
+    /// Present if PyPI can be reached.
     clouds: Option<Clouds>,
 }
 
@@ -148,7 +148,7 @@ impl Clouds {
 
 const SQS_QUEUE: &str = "to-sqs.fifo";
 
-/// What befalls a queue.
+/// The troubles of a queue.
 #[derive(Debug, Clone, Copy)]
 enum Trouble {
     Cut,
@@ -461,7 +461,7 @@ async fn reading_amqp(queue: String, hands: Hands) {
     let connection = Connection::connect(&amqp_url(), properties).await.unwrap();
     let channel = connection.create_channel().await.unwrap();
     let mut table = FieldTable::default();
-    // It goes when nobody has used it for ten minutes.
+    // It goes when no client has used it for ten minutes.
     table.insert("x-expires".into(), AMQPValue::LongInt(600_000));
     let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
     channel.queue_declare(queue.as_str().into(), options, table).await.unwrap();

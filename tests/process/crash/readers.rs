@@ -16,7 +16,7 @@ use super::rig::below;
 /// One chunk of eight is not taken the first time.
 const NOT_TAKEN: f64 = 0.125;
 
-/// What the webhook receiver does with a chunk, in seconds at most.
+/// The webhook receiver's work on a chunk, in seconds at most.
 const WORK: f64 = 0.06;
 
 /// One chunk of six is work for `LONG_WORK` seconds.
@@ -32,7 +32,7 @@ pub struct HeardChunk {
     pub body: Value,
 }
 
-/// What the receivers of a case got, by handoff and in order.
+/// The streams that the receivers of a case got, by handoff and in order.
 #[derive(Default)]
 pub struct HeardStreams {
     messages: Mutex<BTreeMap<String, Vec<Value>>>,

@@ -1,4 +1,4 @@
-//! What must hold of each handoff in pieces, read from its records, its chunks, and what its receiver took.
+//! The laws of each handoff in pieces, read from its records, its chunks, and its receiver's notes.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::laws::status;
 use super::readers::{HeardChunk, is_open};
 use super::streams::{CLOSE_REFUSED, SentStream, ToldEnd};
-use handoffd::domain::handoff::HandoffStatus;
+use handoffd_domain::handoff::HandoffStatus;
 
 /// Everything there is of a stream, once nothing happens to it any more.
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ fn turns(chunks: &[Value]) -> Vec<&Value> {
     added.flatten().collect()
 }
 
-/// What is wrong with a stream.
+/// The faults of a stream.
 pub fn of_a_stream(sent: &SentStream, has: &StreamEvidence) -> Vec<String> {
     let mut faults = sent.faults.clone();
     let count = has.items.len() as i64;
@@ -115,7 +115,7 @@ fn ends(sent: &SentStream, has: &StreamEvidence, faults: &mut Vec<String>) {
     }
 }
 
-/// What the receiver got: each number in order the first time, the same each time, and all of it where it completed.
+/// The receiver got each number in order the first time, the same each time, and all of it if it completed.
 fn reached(has: &StreamEvidence, faults: &mut Vec<String>) {
     if has.messages.windows(2).any(|two| two[0] != two[1]) {
         faults.push("its attempts have different messages".to_owned());
@@ -137,7 +137,7 @@ fn reached(has: &StreamEvidence, faults: &mut Vec<String>) {
         }
         last = *seq;
         if aborts {
-            // What another broker still sends of it is of no account.
+            // Chunks that another broker still sends do not count.
             break;
         }
     }

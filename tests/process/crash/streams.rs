@@ -182,7 +182,7 @@ impl StreamSender<'_> {
         self.stream.acknowledged = seq;
     }
 
-    /// Reads where the stream stands, and goes on behind its last number; false where the broker has ended it.
+    /// Reads the state of the stream, and goes on behind its last number; false if the broker has ended it.
     async fn resume(&mut self, refused: bool) -> bool {
         let (status, row) = self.caller.get(&self.path).await;
         let (seq, known) = (row["stream"]["seq"].as_i64(), self.stream.acknowledged);
@@ -191,7 +191,7 @@ impl StreamSender<'_> {
             return false;
         };
         if seq < known {
-            let fault = format!("{known} was acknowledged, and the stream stands at {seq}");
+            let fault = format!("{known} was acknowledged, and the stream is at {seq}");
             self.stream.faults.push(fault);
             return false;
         }

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use handoffd::domain::handoff::HandoffStatus;
 use handoffd::fault::Step;
+use handoffd_domain::handoff::HandoffStatus;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -64,7 +64,7 @@ impl Tally {
     }
 }
 
-/// What the senders and receivers of a case know.
+/// The notes of a case's senders and receivers.
 #[derive(Clone, Default)]
 struct Notes {
     seen: Arc<Seen>,
@@ -300,7 +300,7 @@ impl Together {
         let mut pages = BTreeMap::new();
         while !left.is_empty() {
             self.rig.fleet.tend().await;
-            // What is not at rest by now shows as a breach.
+            // A task that is not at rest now shows as a breach.
             let late = tokio::time::Instant::now() >= deadline;
             for task in left.clone() {
                 let page = self.admin.trace(&task).await;

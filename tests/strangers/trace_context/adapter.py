@@ -1,8 +1,8 @@
-"""Stands between the W3C Trace Context test harness and a broker.
+"""Connects the W3C Trace Context test harness to a broker.
 
 The harness asks a service to call it back, and looks at the trace context of the call. Here each call is a
 handoff: the headers of the harness go to `POST /handoffs` as they came, byte for byte, and the handoff's
-receiver is the harness itself. What it judges is what the broker's own dispatcher sends.
+receiver is the harness itself. It judges the requests of the broker's own dispatcher.
 
 Usage: adapter.py BROKER ADMIN_KEY      prints the address to give to the harness
 """

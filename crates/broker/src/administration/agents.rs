@@ -4,21 +4,21 @@ use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
+use super::credentials::{RegistrationError, seal_credentials};
 use super::keys::{NewKey, new_key};
 use super::{Administration, RotatedSecret, sealing};
 use crate::directory::{Agents, Principal};
 use crate::intake::Refusal;
 use crate::intake::refused::misfit;
 use crate::ledger::commands::{AgentChange, ChangeAgent, CreateAgent, RevokeKey, SecretsChange};
-use crate::transport::{RegistrationError, seal_credentials};
 use crate::vault::{AgentSecrets, SecretKind};
-use handoffd_core::context::tokens;
-use handoffd_core::domain::agent::{Agent, AgentSpec, Delivery};
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::handoff::DeliveryMode;
-use handoffd_core::domain::ids::{AgentId, TenantId};
-use handoffd_core::domain::transport::FieldError;
-use handoffd_core::domain::warning::Warning;
+use handoffd_domain::agent::{Agent, AgentSpec, Delivery};
+use handoffd_domain::failure::Code;
+use handoffd_domain::handoff::DeliveryMode;
+use handoffd_domain::ids::{AgentId, TenantId};
+use handoffd_domain::transport::FieldError;
+use handoffd_domain::warning::Warning;
+use handoffd_gate::context::tokens;
 use handoffd_store::clock;
 use handoffd_store::store::{AgentRow, Role};
 

@@ -5,10 +5,10 @@ use super::agents::ChangedAgent;
 use crate::directory::Principal;
 use crate::intake::Refusal;
 use crate::ledger::commands::AgentChange;
-use handoffd_core::domain::agent::{Agent, Target};
-use handoffd_core::domain::ids::AgentId;
-use handoffd_core::domain::roster::Roster;
-use handoffd_core::domain::warning::Warning;
+use handoffd_domain::agent::{Agent, Target};
+use handoffd_domain::ids::AgentId;
+use handoffd_domain::roster::Roster;
+use handoffd_domain::warning::Warning;
 
 /// A change of an allowlist.
 #[derive(Debug, Clone, PartialEq, Eq)]

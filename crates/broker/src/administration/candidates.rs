@@ -1,4 +1,4 @@
-//! Rules that a what-if tries: the present ones with a contract, a payload schema, safety rules or policies among them.
+//! Rules that a what-if tries: the present rules, with a candidate contract, payload schema, safety rules or policies.
 
 use std::sync::Arc;
 
@@ -13,21 +13,21 @@ use crate::intake::policies::{exception, mode};
 use crate::intake::refused::misfit;
 use crate::intake::what_if::Regime;
 use crate::intake::{Refusal, heavy};
-use handoffd_core::contract::catalog::Catalog;
-use handoffd_core::contract::document::Document;
-use handoffd_core::contract::enforce::CompiledContract;
-use handoffd_core::contract::shelf::SchemaRegistry;
-use handoffd_core::contract::{Contract, DefectKind, read, schema};
-use handoffd_core::domain::canonical;
-use handoffd_core::domain::failure::{Code, Failure};
-use handoffd_core::domain::ids::Micros;
-use handoffd_core::domain::policy::Orders;
-use handoffd_core::gate::Gate;
-use handoffd_core::gate::safety::Scanner;
-use handoffd_core::gate::safety::policy::Policies;
-use handoffd_core::gate::safety::rules::Rules;
+use handoffd_domain::canonical;
+use handoffd_domain::failure::{Code, Failure};
+use handoffd_domain::ids::Micros;
+use handoffd_domain::policy::Orders;
+use handoffd_gate::Gate;
+use handoffd_gate::contract::catalog::Catalog;
+use handoffd_gate::contract::document::Document;
+use handoffd_gate::contract::enforce::CompiledContract;
+use handoffd_gate::contract::shelf::SchemaRegistry;
+use handoffd_gate::contract::{Contract, DefectKind, read, schema};
+use handoffd_gate::safety::Scanner;
+use handoffd_gate::safety::policy::Policies;
+use handoffd_gate::safety::rules::Rules;
 
-/// Rules to try. A member that is not stated is as at present.
+/// The candidate. For an absent member the present rules apply.
 #[derive(Debug, Default)]
 pub struct Candidate {
     pub contract: Option<Value>,
@@ -51,7 +51,7 @@ impl Administration<'_> {
     /// The present rules with the candidate among them.
     ///
     /// # Errors
-    /// The candidate is empty, or cannot be put so.
+    /// The candidate is empty, or the broker would refuse it.
     pub async fn candidate_regime(
         &self,
         principal: &Principal,
@@ -90,7 +90,7 @@ impl Administration<'_> {
     }
 }
 
-/// A gate with other safety rules or policies, or one that asks for contracts where nothing else is said.
+/// A gate with other safety rules or policies, or another value of `require_contract`.
 async fn gate(
     present: &Gate,
     safety: SafetyCandidate,
@@ -114,7 +114,7 @@ async fn gate(
         if let Some(rules) = rules {
             gate.scanner = Scanner::with_rules(Rules::load(&rules.to_string())?);
         }
-        Ok::<_, handoffd_core::gate::safety::rules::RulesError>(gate)
+        Ok::<_, handoffd_gate::safety::rules::RulesError>(gate)
     });
     let gate = made
         .await
@@ -127,7 +127,7 @@ async fn gate(
     Ok(gate)
 }
 
-/// The contract as the broker would store it. `brought` is the id of a payload schema that comes with it.
+/// The contract as the broker would store it. `brought` is the id of the payload schema in the same candidate.
 fn contract_of(
     catalog: &Catalog,
     document: Value,
@@ -162,7 +162,7 @@ fn contract_of(
     Ok(CompiledContract::new(contract, doc, sha256, now))
 }
 
-/// Refuses a contract in whose place a stored version would rule.
+/// Refuses a contract if a stored version would apply instead.
 fn would_rule(catalog: &Catalog, contract: &Contract, sha256: &str) -> Result<(), Failure> {
     let Some(stored) = catalog.find(&contract.id, None) else { return Ok(()) };
     let (version, present) = (contract.version(), stored.contract().version());
@@ -173,7 +173,7 @@ fn would_rule(catalog: &Catalog, contract: &Contract, sha256: &str) -> Result<()
     Ok(())
 }
 
-/// A member of the candidate contract that does not fit.
+/// The failure for an invalid member of the candidate contract.
 fn at(pointer: &str, why: impl Into<String>) -> Failure {
     misfit(&format!("/candidate/contract{pointer}"), why)
 }

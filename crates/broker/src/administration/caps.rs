@@ -8,12 +8,12 @@ use crate::intake::Refusal;
 use crate::intake::refused::misfit;
 use crate::ledger::command::content;
 use crate::ledger::commands::{CapChange, SetCap};
-use handoffd_core::domain::canonical;
-use handoffd_core::domain::cap::{Cap, CapLimit, MAX_TOKENS, Unit, Window};
-use handoffd_core::domain::failure::Failure;
-use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
-use handoffd_core::domain::money::Usd;
-use handoffd_core::domain::warning::{Warning, WarningCode};
+use handoffd_domain::canonical;
+use handoffd_domain::cap::{Cap, CapLimit, MAX_TOKENS, Unit, Window};
+use handoffd_domain::failure::Failure;
+use handoffd_domain::ids::{AgentId, Micros, TenantId};
+use handoffd_domain::money::Usd;
+use handoffd_domain::warning::{Warning, WarningCode};
 
 /// The scope of a cap: one agent or the whole tenant, and the window.
 #[derive(Debug, Clone, PartialEq, Eq)]

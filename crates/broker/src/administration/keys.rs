@@ -8,8 +8,8 @@ use crate::intake::Refusal;
 use crate::intake::refused::misfit;
 use crate::ledger::commands::{CreateKey, Queued, RevokeKey};
 use crate::vault::{hash_api_key, new_api_key};
-use handoffd_core::domain::failure::{Code, Failure};
-use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
+use handoffd_domain::failure::{Code, Failure};
+use handoffd_domain::ids::{AgentId, Micros, TenantId};
 use handoffd_store::clock;
 use handoffd_store::store::{KeyRow, Role};
 
@@ -61,7 +61,7 @@ impl Administration<'_> {
         fits(&label, role, agent.as_ref())?;
         if let Some(id) = &agent {
             let agents = self.intake.directory.agents(&principal.tenant).await?;
-            agents.row(id).ok_or_else(|| misfit("/agentId", "there is no such agent"))?;
+            agents.row(id).ok_or_else(|| misfit("/agentId", "no such agent"))?;
         }
         let now = self.now();
         let expires_at = expires_at.map(|text| expiry(text, now)).transpose()?;

@@ -1,4 +1,4 @@
-//! Payload schemas: the registry's versions, and what a version would change (seed 000 §14.3).
+//! Payload schemas: the registry's versions, and the changes that a version makes (seed 000 §14.3).
 
 use semver::Version;
 use serde_json::{Value, json};
@@ -11,23 +11,23 @@ use crate::intake::{Refusal, heavy};
 use crate::ledger::command::content;
 use crate::ledger::commands::{PutPayloadSchema, PutPayloadSchemaReply};
 use crate::ledger::schemas::{failures, known};
-use handoffd_core::contract::evolution::{Assessment, SchemaRelease, assess};
-use handoffd_core::contract::schema;
-use handoffd_core::contract::shelf::SchemaName;
-use handoffd_core::domain::canonical;
-use handoffd_core::domain::failure::{Code, Failure, Stage};
+use handoffd_domain::canonical;
+use handoffd_domain::failure::{Code, Failure, Stage};
+use handoffd_gate::contract::evolution::{Assessment, SchemaRelease, assess};
+use handoffd_gate::contract::schema;
+use handoffd_gate::contract::shelf::SchemaName;
 use handoffd_store::store::schemas::PayloadSchemaRow;
 
-/// The dialect that is compared, as `$schema` names it.
+/// The only dialect that the registry can compare, as `$schema` names it.
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
-/// Most characters of a migration's text.
+/// The most characters of a migration's text.
 const MAX_MIGRATION: usize = 2_000;
 
 /// A version of a payload schema as a request brings it.
 #[derive(Debug)]
 pub struct SchemaVersion {
     pub schema: Value,
-    /// The steps of a sender that moves to this version.
+    /// The steps by which a sender moves to this version.
     pub migration: Option<String>,
 }
 
@@ -35,23 +35,23 @@ pub struct SchemaVersion {
 #[derive(Debug)]
 pub struct StoredSchema {
     pub row: PayloadSchemaRow,
-    /// Its changes; `None` where it was stored before.
+    /// Its changes; `None` if it was stored before.
     pub assessment: Option<Assessment>,
 }
 
-/// A version that could be put, beside the stored ones.
+/// A candidate version, compared with the stored ones.
 #[derive(Debug)]
 pub struct CandidateSchema {
     pub assessment: Assessment,
-    /// Why it could not be put; empty where it could.
+    /// The reasons why the registry would refuse it; empty if it would accept it.
     pub failures: Vec<Failure>,
 }
 
 impl Administration<'_> {
-    /// Registers a version of a payload schema. Versions are kept: the same again changes nothing.
+    /// Registers a version of a payload schema. A version never changes: the same request again has no effect.
     ///
     /// # Errors
-    /// The id, the version or the schema does not fit, or the number does not say what changes.
+    /// The id, the version or the schema is invalid, or the version number does not match the kind of change.
     pub async fn put_payload_schema(
         &self,
         principal: &Principal,
@@ -82,10 +82,10 @@ impl Administration<'_> {
         Ok(StoredSchema { row: *row, assessment })
     }
 
-    /// Compares a version with the stored ones. Without a number, it is held against the highest release. Writes nothing.
+    /// Compares a version with the stored ones; without a number, with the highest release. Writes nothing.
     ///
     /// # Errors
-    /// The id, the version or the schema does not fit.
+    /// The id, the version or the schema is invalid.
     pub async fn compare_payload_schema(
         &self,
         principal: &Principal,
@@ -103,7 +103,7 @@ impl Administration<'_> {
     }
 }
 
-/// A version that fits on its own.
+/// The version, if it is valid by itself.
 async fn checked(version: SchemaVersion) -> Result<SchemaVersion, Refusal> {
     let checked = heavy(OWN_THREAD, move || (faults(&version), version));
     let (faults, version) = checked.await?;
@@ -129,7 +129,7 @@ fn faults(SchemaVersion { schema, migration }: &SchemaVersion) -> Vec<Failure> {
     faults
 }
 
-/// A candidate beside the stored versions. The same again could be put: it changes nothing.
+/// Compares a candidate with the stored versions. A copy of a stored version has no failures, because it changes nothing.
 fn compared(
     versions: &[SchemaRelease],
     version: Option<&Version>,
@@ -148,7 +148,7 @@ fn compared(
     CandidateSchema { assessment, failures }
 }
 
-/// The highest release of each schema; of one that has none, the highest version.
+/// The highest release of each schema, or its highest version if it has no release.
 #[must_use]
 pub fn latest(rows: &[PayloadSchemaRow]) -> Vec<&PayloadSchemaRow> {
     rows.chunk_by(|one, other| one.id == other.id)
@@ -156,7 +156,7 @@ pub fn latest(rows: &[PayloadSchemaRow]) -> Vec<&PayloadSchemaRow> {
         .collect()
 }
 
-/// Releases above what leads to them, then by number.
+/// The order of versions: a release is above every prerelease, then the number decides.
 fn rank(row: &PayloadSchemaRow) -> Option<(bool, Version)> {
     let version: Version = row.version.parse().ok()?;
     Some((version.pre.is_empty(), version))
@@ -222,7 +222,7 @@ mod tests {
             doc: "{}".to_owned(),
             migration: None,
             created_by: "k".to_owned(),
-            created_at: handoffd_core::domain::ids::Micros(0),
+            created_at: handoffd_domain::ids::Micros(0),
         };
         let rows = [
             row("order", "1.9.0"),

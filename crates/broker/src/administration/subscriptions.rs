@@ -12,13 +12,13 @@ use crate::intake::refused::misfit;
 use crate::ledger::command::content;
 use crate::ledger::commands::{ChangeSubscription, CreateSubscription, SubscriptionChange};
 use crate::vault::{AgentSecrets, EndpointCredentials, SecretKind};
-use handoffd_core::domain::canonical;
-use handoffd_core::domain::event::{Position, Subscriber, Subscription, SubscriptionSpec};
-use handoffd_core::domain::failure::{Code, Failure, Stage};
-use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, SubscriptionId, TenantId};
-use handoffd_core::domain::residency::{CrossingParty, ResidencyRules};
-use handoffd_core::domain::warning::{Warning, WarningCode};
-use handoffd_core::evidence::record::RecordContent;
+use handoffd_domain::canonical;
+use handoffd_domain::event::{Position, Subscriber, Subscription, SubscriptionSpec};
+use handoffd_domain::failure::{Code, Failure, Stage};
+use handoffd_domain::ids::{AgentId, HandoffId, Micros, SubscriptionId, TenantId};
+use handoffd_domain::residency::{CrossingParty, ResidencyRules};
+use handoffd_domain::warning::{Warning, WarningCode};
+use handoffd_evidence::record::RecordContent;
 use handoffd_store::clock;
 use handoffd_store::store::events::{CursorKey, CursorRow, SubscriptionRow};
 
@@ -361,7 +361,7 @@ fn words_of(id: SubscriptionId, change: &Value, now: Micros) -> RecordContent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use handoffd_core::domain::residency::ResidencyPolicy;
+    use handoffd_domain::residency::ResidencyPolicy;
     use handoffd_store::store::Role;
 
     fn subscription(owner: Option<&str>, basis: Option<&str>) -> Subscription {

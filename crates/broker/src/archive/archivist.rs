@@ -2,14 +2,14 @@
 //!
 //! Each step may be the last before a crash. A segment is put, then its manifest, both durable; then
 //! one transaction says where the contents are now and lets go of their bytes: that is the moment when
-//! they are cold. What was put before a crash is in no row, so the next run removes it and begins
-//! again. A segment without what was erased is put, the rows move to it, and then the old one goes; if
-//! it does not, the next run finds it in no row.
+//! they are cold. A segment that was put before a crash is in no row, so the next run removes it and
+//! begins again. A segment without the erased contents is put, the rows move to it, and then the old
+//! one goes; if it does not, the next run finds it in no row.
 //!
 //! One broker at a time, by a lease for each tenant whose owner is new with every run. A run that
 //! stalled past its lease does no harm: its rows do not move, for the store looks at the owner in the
-//! same transaction; and what it still deletes was in no row while it had the lease, under a name that
-//! nobody writes twice.
+//! same transaction; and the files that it still deletes were in no row while it had the lease, under
+//! a name that is never written twice.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use serde_json::Value;
 
 use super::objects::{ArchiveError, Objects};
 use crate::metrics::ArchiveMetrics;
-use handoffd_core::domain::ids::{Micros, TenantId};
-use handoffd_core::evidence::segment::{
+use handoffd_domain::ids::{Micros, TenantId};
+use handoffd_evidence::segment::{
     ArchiveSegment, SegmentItem, folder, manifest_key, pack, segment_key,
 };
 use handoffd_store::clock::{self, Clock};

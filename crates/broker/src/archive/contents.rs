@@ -12,8 +12,8 @@ use futures_util::StreamExt;
 use moka::future::Cache;
 
 use super::objects::{ArchiveError, Objects};
-use handoffd_core::domain::ids::{ContentId, TaskId, TenantId};
-use handoffd_core::evidence::commitment::{Codec, unpack};
+use handoffd_domain::ids::{ContentId, TaskId, TenantId};
+use handoffd_evidence::commitment::{Codec, unpack};
 use handoffd_store::store::cold::{ArchiveLocation, ColdContent, ColdError};
 use handoffd_store::store::streams::{ChunkRow, StoredChunk};
 use handoffd_store::store::{

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use super::archivist::{Archivist, PAGE, TRIES, changing, commitment, frames};
 use super::objects::ArchiveError;
-use handoffd_core::domain::ids::{ContentId, TenantId};
-use handoffd_core::evidence::segment::{SegmentItem, SegmentManifest, manifest_key, slice};
+use handoffd_domain::ids::{ContentId, TenantId};
+use handoffd_evidence::segment::{SegmentItem, SegmentManifest, manifest_key, slice};
 use handoffd_store::fault::{self, Step};
 use handoffd_store::store::cold::{ExclusiveLease, Frame};
 

@@ -1,7 +1,7 @@
 //! The cold tier: contents of old records move from the database into segments in a folder or a
 //! bucket, and are read from there as if they had never moved. Records themselves stay.
 //!
-//! `archivist.rs` moves, `forget.rs` forgets, `sweeper.rs` has it run, `contents.rs` reads, `objects.rs` is where segments lie. The format of a segment is
+//! `archivist.rs` moves, `forget.rs` forgets, `sweeper.rs` has it run, `contents.rs` reads, `objects.rs` is the place of segments, a folder or a bucket (`bucket.rs`, with the feature `s3`). The format of a segment is
 //! `evidence::segment`; what the database knows of places is `store::cold`.
 
 use std::sync::Arc;
@@ -12,6 +12,8 @@ use handoffd_store::clock::Clock;
 use handoffd_store::store::Store;
 
 mod archivist;
+#[cfg(feature = "s3")]
+mod bucket;
 mod contents;
 mod forget;
 mod objects;

@@ -3,32 +3,22 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;
-use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+#[cfg(feature = "s3")]
+use object_store::aws::AmazonS3Builder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
-use object_store::{
-    BackoffConfig, ClientOptions, Error, ObjectStore, ObjectStoreExt, PutMode, PutPayload,
-    RetryConfig,
-};
+use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 use tokio::sync::OnceCell;
 
+#[cfg(feature = "s3")]
+use super::bucket::bucket;
 use crate::config::Config;
 use handoffd_store::store::StoreError;
 use handoffd_store::store::cold::ColdError;
 use handoffd_store::store::sqlite::private_folder;
-
-/// Timeout of one request to a server: a segment of 16 MiB over a slow line.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// Timeout of a connection attempt.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Timeout of one operation with all its retries: a reader waits for it.
-const RETRY_TIMEOUT: Duration = Duration::from_secs(20);
-/// Retries after the first attempt.
-const RETRIES: usize = 3;
 
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ArchiveError {
@@ -64,8 +54,9 @@ impl ArchiveError {
 }
 
 #[derive(Debug, Clone)]
-enum ObjectBackend {
+pub(super) enum ObjectBackend {
     Folder(PathBuf),
+    #[cfg(feature = "s3")]
     Bucket(Box<AmazonS3Builder>),
     /// No archive is configured: no content was ever archived.
     Nowhere,
@@ -193,7 +184,9 @@ impl Objects {
                             folder.try_exists().map_err(|err| away(&folder.display(), &err))?;
                         if !exists {
                             let folder = folder.display();
-                            return Err(ArchiveError::Away(format!("there is no folder {folder}")));
+                            return Err(ArchiveError::Away(format!(
+                                "the folder {folder} does not exist"
+                            )));
                         }
                         Arc::new(
                             LocalFileSystem::new_with_prefix(folder)
@@ -201,6 +194,7 @@ impl Objects {
                                 .with_fsync(true),
                         )
                     }
+                    #[cfg(feature = "s3")]
                     ObjectBackend::Bucket(builder) => Arc::new(
                         AmazonS3Builder::clone(builder)
                             .build()
@@ -273,42 +267,19 @@ fn place(
         let folder = parsed.to_file_path().map_err(|()| wrong(&"not the path of a folder"))?;
         return Ok((ObjectBackend::Folder(folder), Path::default()));
     }
-    let bucket = parsed.host_str().filter(|host| !host.is_empty());
-    let bucket = bucket.ok_or_else(|| wrong(&"no bucket"))?;
-    let prefix = Path::from_url_path(parsed.path()).map_err(|err| wrong(&err))?;
-    let mut builder = AmazonS3Builder::new();
-    for (name, value) in environment {
-        if name.starts_with("AWS_")
-            && let Ok(key) = name.to_ascii_lowercase().parse::<AmazonS3ConfigKey>()
-        {
-            builder = builder.with_config(key, value);
-        }
-    }
-    let retention = &config.retention;
-    builder = builder
-        .with_bucket_name(bucket)
-        .with_region(&retention.s3_region)
-        .with_allow_http(retention.s3_allow_http)
-        .with_client_options(
-            ClientOptions::new()
-                .with_allow_http(retention.s3_allow_http)
-                .with_timeout(REQUEST_TIMEOUT)
-                .with_connect_timeout(CONNECT_TIMEOUT),
-        )
-        .with_retry(RetryConfig {
-            backoff: BackoffConfig::default(),
-            max_retries: RETRIES,
-            retry_timeout: RETRY_TIMEOUT,
-        });
-    if !retention.s3_endpoint.is_empty() {
-        // In its normal form: the client panics at signs that a URL has to encode.
-        let endpoint = url::Url::parse(&retention.s3_endpoint)
-            .map_err(|err| ArchiveError::Config(format!("retention.s3_endpoint: {err}")))?;
-        builder = builder.with_endpoint(endpoint.as_str().trim_end_matches('/'));
-    }
-    // The client takes the process's provider; the program and the tests install the same.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    Ok((ObjectBackend::Bucket(Box::new(builder)), prefix))
+    bucket(setting, &parsed, config, environment)
+}
+
+/// A build without the feature refuses a bucket.
+#[cfg(not(feature = "s3"))]
+fn bucket(
+    setting: &str,
+    _: &url::Url,
+    _: &Config,
+    _: impl IntoIterator<Item = (String, String)>,
+) -> Result<(ObjectBackend, Path), ArchiveError> {
+    let why = "this build leaves buckets out: build the broker with the feature s3, or full";
+    Err(ArchiveError::Config(format!("{setting}: {why}")))
 }
 
 fn away(what: &dyn std::fmt::Display, err: &dyn std::error::Error) -> ArchiveError {
@@ -320,5 +291,25 @@ fn failed(key: &str, err: Error) -> ArchiveError {
     match err {
         Error::NotFound { .. } => ArchiveError::Missing(key.to_owned()),
         err => away(&key, &err),
+    }
+}
+
+#[cfg(all(test, not(feature = "s3")))]
+mod tests {
+    use super::*;
+
+    /// `cargo test -p handoffd-broker` has no features, `cargo test --workspace` all.
+    #[test]
+    fn a_build_without_buckets_says_which_feature_brings_them() {
+        let mut config = Config::load(None, []).unwrap();
+        config.retention.archive_url = "s3://archive/handoffs".to_owned();
+        let refused = Objects::new(&config, []).unwrap_err().to_string();
+        assert!(refused.starts_with("retention.archive_url: "), "{refused}");
+        assert!(refused.contains("the feature s3"), "{refused}");
+        let heads = Bucket::new("audit.publish", "s3://heads", &config, []);
+        let refused = heads.unwrap_err().to_string();
+        assert!(refused.starts_with("audit.publish: "), "{refused}");
+        config.retention.archive_url = "file:///var/lib/archive".to_owned();
+        assert!(Objects::new(&config, []).is_ok());
     }
 }

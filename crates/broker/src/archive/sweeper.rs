@@ -6,10 +6,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::archivist::{ArchiveRun, Archivist};
 use super::objects::ArchiveError;
-use handoffd_core::domain::ids::{Micros, TenantId};
+use handoffd_domain::ids::{Micros, TenantId};
 use handoffd_store::clock;
 
-/// Longest wait after a start, so that a broker that restarts often still runs; and after a failed run.
+/// The longest pause after a failed run, and after a start, so that a broker that restarts often still archives.
 const SOON: Duration = Duration::from_mins(5);
 
 /// Microseconds in a day.
@@ -31,7 +31,7 @@ pub async fn sweep(
     repeat(interval, &stopping, || run_all(&archivist, hot_days)).await;
 }
 
-/// Calls `run` at some interval until the broker stops; sooner after a start and after a run that says `false`.
+/// Calls `run` at the interval until the broker stops; sooner after a start and after a run that returns `false`.
 pub(crate) async fn repeat<F: Future<Output = bool>>(
     interval: Duration,
     stopping: &CancellationToken,
@@ -43,7 +43,7 @@ pub(crate) async fn repeat<F: Future<Output = bool>>(
             () = tokio::time::sleep(pause.mul_f64(0.5 + clock::random_fraction() / 2.0)) => {}
             () = stopping.cancelled() => return,
         }
-        // What is under way is cut off between any two steps, as by a crash.
+        // A stop cuts off the running work between any two steps, as a crash does.
         let well = tokio::select! {
             well = run() => well,
             () = stopping.cancelled() => return,
@@ -52,7 +52,7 @@ pub(crate) async fn repeat<F: Future<Output = bool>>(
     }
 }
 
-/// Runs once for every tenant; `false` where one run failed.
+/// Runs once for every tenant; `false` if one run failed.
 async fn run_all(archivist: &Archivist, hot_days: u32) -> bool {
     let now = archivist.clock.now();
     let run = ArchiveRun { before: cutoff(now, hot_days), whole: false };
@@ -83,7 +83,7 @@ async fn run_one(archivist: &Archivist, tenant: &TenantId, run: ArchiveRun) -> b
             }
             true
         }
-        // Another broker does it, or one that died holding the lease did.
+        // Another broker archives this tenant, or a broker died with the lease.
         Err(ArchiveError::Busy(_)) => false,
         Err(err) => {
             archivist.metrics.failures.inc();

@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use serde::Deserialize;
 
 use super::{PAGE, each_task_record};
-use handoffd_core::domain::dead_letter::DeadLetterStatus;
-use handoffd_core::domain::escalation::{Escalation, EscalationOutcome};
-use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
-use handoffd_core::evidence::record::{Actor, RecordKind, RecordParty};
-use handoffd_core::evidence::verify::{LogDefect, Verifier};
+use handoffd_domain::dead_letter::DeadLetterStatus;
+use handoffd_domain::escalation::{Escalation, EscalationOutcome};
+use handoffd_domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
+use handoffd_evidence::record::{Actor, RecordKind, RecordParty};
+use handoffd_evidence::verify::{LogDefect, Verifier};
 use handoffd_store::store::{
     Cursor, DeadLetterFilter, DeadLetterRow, EscalationFilter, Result, Store, StoredRecord,
 };
@@ -189,7 +189,7 @@ fn judge_letters(
     for row in letters {
         let id = row.handoff_id.to_string();
         let Some((made, end)) = told.remove(id.as_str()) else {
-            return Some((size, format!("dead letter {id} stands, and no record tells of it")));
+            return Some((size, format!("dead letter {id} exists, and no record tells of it")));
         };
         let status = match end.map(|end| end.kind) {
             Some(RecordKind::Released) => DeadLetterStatus::Released,
@@ -222,8 +222,7 @@ fn judge_letters(
         ];
         if let Some((place, is, was)) = members.into_iter().find(|(_, is, was)| is != was) {
             let leaf_index = end.unwrap_or(made).leaf_index;
-            let detail =
-                format!("dead letter {id} stands with {place} {is}, its records say {was}");
+            let detail = format!("dead letter {id} has {place} {is}, its records say {was}");
             return Some((leaf_index, detail));
         }
     }
@@ -250,7 +249,7 @@ fn judge_escalations(
             let (id, task) = (row.id, row.task_id);
             let at = row.created_at.rfc3339();
             let detail = format!(
-                "escalation {id} of task {task} stands as made at {at} for {}, and no record says so",
+                "escalation {id} of task {task} was made at {at} for {} by its row, and no record says so",
                 row.reason
             );
             return Some((size, detail));
@@ -262,7 +261,7 @@ fn judge_escalations(
         if row.is_open() != row.resolution.is_none() {
             let (id, status) = (row.id, row.status.as_str());
             let detail = format!(
-                "escalation {id} stands as {status}, and its own resolution says otherwise"
+                "escalation {id} has the status {status}, and its own resolution says otherwise"
             );
             return Some((made.leaf_index, detail));
         }
@@ -281,7 +280,7 @@ fn judge_escalations(
         };
         let Some(place) = ends.iter().position(is_end) else {
             let detail = format!(
-                "escalation {} stands as resolved ({}), and no record says so",
+                "escalation {} is resolved ({}), and no record says so",
                 row.id,
                 resolution.as_str()
             );
@@ -317,7 +316,7 @@ fn judge_escalations(
 fn parties_differ(row: &Escalation, said: &Said) -> Option<String> {
     let differs = |place: &str, is: &AgentId, was: &Option<RecordParty>| {
         let was = was.as_ref()?.agent_id.as_ref().filter(|was| *was != is)?;
-        Some(format!("escalation {} stands with {place} {is}, its record says {was}", row.id))
+        Some(format!("escalation {} has {place} {is}, its record says {was}", row.id))
     };
     differs("/source", &row.source, &said.from_agent)
         .or_else(|| differs("/target", &row.target, &said.to_agent))

@@ -6,10 +6,10 @@ use std::collections::{HashMap, VecDeque};
 use serde::Deserialize;
 
 use super::PAGE;
-use handoffd_core::domain::event::{Event, EventType, Position};
-use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
-use handoffd_core::evidence::record::{RecordKind, RecordParty};
-use handoffd_core::evidence::verify::LogDefect;
+use handoffd_domain::event::{Event, EventType, Position};
+use handoffd_domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
+use handoffd_evidence::record::{RecordKind, RecordParty};
+use handoffd_evidence::verify::LogDefect;
 use handoffd_store::store::StoredRecord;
 use handoffd_store::store::events::{EventRow, EventScope};
 use handoffd_store::store::{Result, Store};
@@ -279,11 +279,11 @@ fn difference(
 ) -> Option<String> {
     let stated: Stated = serde_json::from_slice(&record.body).unwrap_or_default();
     for (row, ordinal) in events.iter().zip(0..) {
-        let Position { leaf_index, ordinal: stands } = row.position;
+        let Position { leaf_index, ordinal: place } = row.position;
         let (id, event) = (row.id, &row.event);
-        if leaf_index != record.leaf_index || stands != ordinal {
+        if leaf_index != record.leaf_index || place != ordinal {
             return Some(format!(
-                "event {id} has place {leaf_index}.{stands}, and the next one is {}.{ordinal}",
+                "event {id} has place {leaf_index}.{place}, and the next one is {}.{ordinal}",
                 record.leaf_index
             ));
         }
@@ -302,7 +302,7 @@ fn difference(
             members.extend(agents(event, &stated, parties));
         }
         if let Some((place, is, was)) = members.into_iter().find(|(_, is, was)| is != was) {
-            return Some(format!("event {id} stands with {place} {is}, its record says {was}"));
+            return Some(format!("event {id} has {place} {is}, its record says {was}"));
         }
     }
     let pair = TOLD.iter().find(|(of, _)| of.as_str() == record.kind);

@@ -5,12 +5,12 @@ use std::collections::{HashMap, HashSet};
 use super::PAGE;
 use crate::archive::Contents;
 use crate::vault::{AgentSecrets, Vault};
-use handoffd_core::domain::event::Subscriber;
-use handoffd_core::domain::ids::TenantId;
-use handoffd_core::evidence::commitment::{hash_text, unpack};
-use handoffd_core::evidence::record::StateObject;
-use handoffd_core::evidence::verify::states::{Judgement, StateBook, StateRecord, is_about_state};
-use handoffd_core::evidence::verify::{LogDefect, Verifier};
+use handoffd_domain::event::Subscriber;
+use handoffd_domain::ids::TenantId;
+use handoffd_evidence::commitment::{hash_text, unpack};
+use handoffd_evidence::record::StateObject;
+use handoffd_evidence::verify::states::{Judgement, StateBook, StateRecord, is_about_state};
+use handoffd_evidence::verify::{LogDefect, Verifier};
 use handoffd_store::store::states::{ObjectState, list_states};
 use handoffd_store::store::{ContentStorage, Result, Store, StoredRecord};
 
@@ -119,10 +119,7 @@ fn compare_all(
             }
             Judgement::Differs { leaf_index, difference } => {
                 let (place, is, was) = (difference.pointer, difference.is, difference.was);
-                Some((
-                    leaf_index,
-                    format!("{name} stands with {place} {is}, its record says {was}"),
-                ))
+                Some((leaf_index, format!("{name} has {place} {is}, its record says {was}")))
             }
             Judgement::Unread => None,
             Judgement::Uncommitted => {
@@ -133,7 +130,7 @@ fn compare_all(
                 let is_named = matches!(object, StateObject::Agent | StateObject::LegalHold);
                 most.filter(|most| !is_named && *met > *most).map(|most| {
                     let why = format!(
-                        "{name} stands, and no record commits to it: {most} records of an earlier version account for \
+                        "{name} exists, and no record commits to it: {most} records of an earlier version account for \
                          such rows, and there are more"
                     );
                     (size, why)
@@ -141,10 +138,10 @@ fn compare_all(
             }
             Judgement::Added(Some(leaf_index)) => Some((
                 leaf_index,
-                format!("{name} stands, and its record says that it was removed"),
+                format!("{name} exists, and its record says that it was removed"),
             )),
             Judgement::Added(None) => {
-                Some((size, format!("{name} stands, and no record knows it: the row was added")))
+                Some((size, format!("{name} exists, and no record knows it: the row was added")))
             }
         };
         if let (None, Some((leaf_index, detail))) = (&compared.fault, fault) {
@@ -186,9 +183,7 @@ fn compare_secrets(
         };
         let key = hash_text(&vault.subject_key(tenant, subject));
         let other = row.state["subjectKey"] != key;
-        return other.then(|| {
-            (leaf_index, format!("{name} stands with another person than its record says"))
-        });
+        return other.then(|| (leaf_index, format!("{name} has another person than its record")));
     }
     let sealed = AgentSecrets::parse(row.sealed.as_ref()?);
     let Some((vault, committed)) = vault.zip(book.secrets(row.object, &row.id)) else {
@@ -204,9 +199,7 @@ fn compare_secrets(
     };
     match opens {
         Ok(true) => None,
-        Ok(false) => {
-            Some((leaf_index, format!("{name} stands with other secrets than its record says")))
-        }
+        Ok(false) => Some((leaf_index, format!("{name} has other secrets than its record"))),
         Err(err) => Some((leaf_index, format!("{name}: {err}"))),
     }
 }

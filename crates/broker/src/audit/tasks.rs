@@ -6,13 +6,13 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{PAGE, each_task_record};
-use handoffd_core::domain::handoff::Cost;
-use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
-use handoffd_core::domain::money::Usd;
-use handoffd_core::domain::task::{Task, TaskStatus};
-use handoffd_core::evidence::commitment::unpack;
-use handoffd_core::evidence::record::{RecordKind, RecordParty};
-use handoffd_core::evidence::verify::{LogDefect, Verifier};
+use handoffd_domain::handoff::Cost;
+use handoffd_domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
+use handoffd_domain::money::Usd;
+use handoffd_domain::task::{Task, TaskStatus};
+use handoffd_evidence::commitment::unpack;
+use handoffd_evidence::record::{RecordKind, RecordParty};
+use handoffd_evidence::verify::{LogDefect, Verifier};
 use handoffd_store::store::{ContentStorage, Cursor, Result, Store, StoredRecord, TaskFilter};
 
 /// The kinds of records that no task without a row has.
@@ -250,20 +250,20 @@ impl TaskHistory {
                 let ended = ended.as_str();
                 return Some((
                     leaf,
-                    format!("task {id} stands as {status}, its record says {ended}"),
+                    format!("task {id} has the status {status}, its record says {ended}"),
                 ));
             }
             None if task.status.is_final() => {
-                let detail = format!("task {id} stands as {status}, no record says that it ended");
+                let detail =
+                    format!("task {id} has the status {status}, no record says that it ended");
                 return Some((self.marks[0], detail));
             }
             _ => {}
         }
         let (first, last) = (self.marks[0], *self.marks.last()?);
         let differs = |leaf: i64, place: &str, is: String, was: String| {
-            (is != was).then(|| {
-                (leaf, format!("task {id} stands with {place} {is}, its records say {was}"))
-            })
+            (is != was)
+                .then(|| (leaf, format!("task {id} has {place} {is}, its records say {was}")))
         };
         let usd = |leaf: i64, place: &str, is: Usd, was: Option<Usd>| {
             let was = was.filter(|was| is.0.abs() < EXACT && was.0.abs() < EXACT)?;

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use handoffd_core::domain::ids::{ExecutionId, TaskId, TenantId};
-use handoffd_core::evidence::commitment::hash_text;
+use handoffd_domain::ids::{ExecutionId, TaskId, TenantId};
+use handoffd_evidence::commitment::hash_text;
 use handoffd_store::store::{HandoffStore, StoreError};
 
 /// Places of checkpoints read at once.

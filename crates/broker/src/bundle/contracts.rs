@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use handoffd_core::bundle::format::{CONTRACT_PUT, SCHEMA_PUT, contract_name, schema_name};
-use handoffd_core::domain::ids::{Micros, TenantId};
+use handoffd_domain::ids::{Micros, TenantId};
+use handoffd_evidence::bundle::format::{CONTRACT_PUT, SCHEMA_PUT, contract_name, schema_name};
 use handoffd_store::store::{LogStore, StoreError, StoredRecord};
 
 /// Records read at once in a search.

@@ -7,11 +7,11 @@ use serde_json::value::RawValue;
 use super::WriteError;
 use super::write::key_lines;
 use crate::archive::Contents;
-use handoffd_core::bundle::format::{ERASED, SOFTWARE};
-use handoffd_core::bundle::log::{FORMAT, LogContentState, LogHeader, PartLine, RecordLine};
-use handoffd_core::domain::ids::{Micros, TenantId};
-use handoffd_core::evidence::commitment::{Codec, hash_text, unpack};
-use handoffd_core::evidence::receipt::Notary;
+use handoffd_domain::ids::{Micros, TenantId};
+use handoffd_evidence::bundle::format::{ERASED, SOFTWARE};
+use handoffd_evidence::bundle::log::{FORMAT, LogContentState, LogHeader, PartLine, RecordLine};
+use handoffd_evidence::commitment::{Codec, hash_text, unpack};
+use handoffd_evidence::receipt::Notary;
 use handoffd_store::store::cold::ColdError;
 use handoffd_store::store::{ContentStorage, Store, StoreError, StoredPersonal, StoredRecord};
 

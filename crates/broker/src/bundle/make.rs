@@ -1,5 +1,5 @@
 //! Makes the bundle of a task: its trace first, then the zip around it. The bundle is a temporary file, since the
-//! evidence of a zip stands at its end.
+//! evidence of a zip is at its end.
 
 use std::fs::File;
 
@@ -10,8 +10,8 @@ use super::write::{BundleOrder, WriteError, write};
 use crate::archive::Contents;
 use crate::reader::ShownWords;
 use crate::trace::{self, TaskLog, TraceChunk};
-use handoffd_core::domain::ids::{Micros, TaskId, TenantId};
-use handoffd_core::evidence::receipt::Notary;
+use handoffd_domain::ids::{Micros, TaskId, TenantId};
+use handoffd_evidence::receipt::Notary;
 use handoffd_store::store::Store;
 
 /// Attempts at a bundle while the task goes on. The trace of the last one may be ahead of its records.
@@ -50,7 +50,7 @@ pub async fn make(
         let found = store.find_task(&(tenant.clone(), task)).await?;
         let status = found.map(|task| task.status.as_str());
         let trace = spool(TaskLog { store, contents, tenant, id: task, until }, status).await?;
-        // What the trace says of a handoff's state must be what the records say.
+        // The trace must give the same state of a handoff as the records.
         store.settle_log(tenant).await?;
         let moved = !store.list_records(tenant, Some(task), until, 1, false).await?.is_empty();
         if moved && tries < TRIES {

@@ -1,5 +1,5 @@
 //! The regulator's bundle and a log's export, written from the store. The form and the verifier are
-//! `handoffd_core::bundle`.
+//! `handoffd_evidence::bundle`.
 
 mod checkpoints;
 mod contracts;

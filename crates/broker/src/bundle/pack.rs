@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
-use handoffd_core::bundle::format::{
+use handoffd_evidence::bundle::format::{
     BundleManifest, COMMITMENTS, FileLine, MANIFEST, PROOFS, RECORDS,
 };
 

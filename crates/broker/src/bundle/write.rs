@@ -12,16 +12,16 @@ use super::pack::{BundlePiece, LineFile, Packer};
 use crate::archive::Contents;
 use crate::trace::Parties;
 use crate::tree;
-use handoffd_core::bundle::format::{
+use handoffd_domain::ids::{Micros, TaskId, TenantId};
+use handoffd_evidence::bundle::format::{
     BundleContentState, BundleManifest, CommitmentLine, ContentKind, ERASED, FORMAT, KEYS, KeyLine,
     Keys, ProofLine, README, REPORT, SOFTWARE, TRACE, TREE_HEAD, contract_name, erased_slots,
     message_of, page, readme, schema_name, schema_of_contract,
 };
-use handoffd_core::domain::ids::{Micros, TaskId, TenantId};
-use handoffd_core::evidence::commitment::{hash_text, unpack};
-use handoffd_core::evidence::merkle::Hash;
-use handoffd_core::evidence::receipt::Notary;
-use handoffd_core::evidence::record::LogHead;
+use handoffd_evidence::commitment::{hash_text, unpack};
+use handoffd_evidence::merkle::Hash;
+use handoffd_evidence::receipt::Notary;
+use handoffd_evidence::record::LogHead;
 use handoffd_store::store::cold::ColdError;
 use handoffd_store::store::{ContentStorage, SaltedContent, Store, StoreError, StoredRecord};
 

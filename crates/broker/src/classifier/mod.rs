@@ -8,18 +8,18 @@ use futures_util::future::try_join_all;
 use serde_json::Value;
 
 use crate::config;
-use crate::dispatch::egress::GuardedClient;
-use crate::dispatch::json_service::JsonService;
+use crate::egress::GuardedClient;
+use crate::egress::json_service::JsonService;
 use crate::intake::{Opinion, SecondOpinion};
-use handoffd_core::domain::residency::Crossing;
-use handoffd_core::gate::safety::FieldClass;
-use handoffd_core::gate::safety::fields::each_text;
+use handoffd_domain::residency::Crossing;
+use handoffd_gate::safety::FieldClass;
+use handoffd_gate::safety::fields::each_text;
 
 mod wire;
 
 pub use wire::Style;
 
-/// Most requests for one message; a longer message is not classified.
+/// The most requests for one message; the classifier does not see a longer message.
 const MAX_REQUESTS: usize = 16;
 
 /// One text of a message.
@@ -48,7 +48,7 @@ pub struct ExternalClassifier {
 }
 
 impl ExternalClassifier {
-    /// A classifier by the settings; `None` where no address is set.
+    /// A classifier according to the settings; `None` if they have no address.
     #[must_use]
     pub fn new(
         client: GuardedClient,

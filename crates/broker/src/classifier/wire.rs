@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{ClassifiedText, ClassifierAnswer};
-use crate::dispatch::json_service::{chat, chat_answer};
+use crate::egress::json_service::{chat, chat_answer};
 
 pub use crate::config::ClassifierStyle as Style;
 

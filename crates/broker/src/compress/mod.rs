@@ -16,12 +16,12 @@ use crate::ledger::command::{Call, content};
 use crate::ledger::commands::Compress;
 use crate::ledger::reply::{LedgerError, Noted};
 use crate::metrics::Metrics;
-use handoffd_core::context::compress::{CompressedMessage, CompressionPlan, extractive};
-use handoffd_core::domain::canonical;
-use handoffd_core::domain::money::Usd;
-use handoffd_core::domain::residency::Crossing;
-use handoffd_core::domain::window::{CompressedBy, CompressionFacts, ContextSettings, Tokenizer};
-use handoffd_core::evidence::record::Actor;
+use handoffd_domain::canonical;
+use handoffd_domain::money::Usd;
+use handoffd_domain::residency::Crossing;
+use handoffd_domain::window::{CompressedBy, CompressionFacts, ContextSettings, Tokenizer};
+use handoffd_evidence::record::Actor;
+use handoffd_gate::context::compress::{CompressedMessage, CompressionPlan, extractive};
 use handoffd_store::clock::Clock;
 use handoffd_store::fault::{self, Step};
 use handoffd_store::store::DeliveryClaim;
@@ -189,7 +189,7 @@ impl CompressionStep {
         body: &[u8],
     ) -> Result<ModelSummary, SummaryError> {
         let turns = plan.replaced_turns();
-        let tokens = handoffd_core::context::tokens::count(&turns, plan.tokenizer);
+        let tokens = handoffd_gate::context::tokens::count(&turns, plan.tokenizer);
         let request =
             SummaryRequest { turns, earlier: plan.earlier.clone(), room: plan.room, tokens };
         let stated = serde_json::from_slice::<Value>(body).ok().and_then(|message| spent(&message));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use handoffd_core::domain::cap::{CapLimit, MAX_DEFAULTS, MAX_TOKENS, Window};
+use handoffd_domain::cap::{CapLimit, MAX_DEFAULTS, MAX_TOKENS, Window};
 
 /// Reads caps such as `P1D=100.00` and `P1D=2000000 tokens`.
 pub(super) fn limits(texts: &[String]) -> Result<[Option<CapLimit>; MAX_DEFAULTS], String> {

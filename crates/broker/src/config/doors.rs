@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use handoffd_core::domain::strategy::StrategyShares;
+use handoffd_domain::strategy::StrategyShares;
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]

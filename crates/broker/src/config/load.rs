@@ -7,13 +7,13 @@ use tracing_subscriber::filter::LevelFilter;
 
 use super::readers::http_url;
 use super::{
-    ClassifierWhen, Compressor, Config, ConfigError, DEFAULTS, FailureMode, Outsider, Safety,
-    SafetyException, SafetyMode, caps, kubernetes,
+    ClassifierWhen, Compressor, Config, ConfigError, DEFAULTS, DatabaseKind, FailureMode, Outsider,
+    Safety, SafetyException, SafetyMode, caps, kubernetes,
 };
-use handoffd_core::domain::ids::{AgentId, TenantId};
-use handoffd_core::domain::policy::CLASSIFIER;
-use handoffd_core::domain::redaction::RedactionPolicy;
-use handoffd_core::domain::residency::is_basis;
+use handoffd_domain::ids::{AgentId, TenantId};
+use handoffd_domain::policy::CLASSIFIER;
+use handoffd_domain::redaction::RedactionPolicy;
+use handoffd_domain::residency::is_basis;
 
 /// Short environment names and the keys they stand for (specification §8).
 const SHORT: [(&str, &str); 7] = [
@@ -35,7 +35,7 @@ const NOT_SETTINGS: [&str; 7] = [
     "HANDOFFD_API_KEY",
     "HANDOFFD_API_KEY_FILE",
     "HANDOFFD_CONFIG",
-    // What the SDKs read.
+    // Read by the SDKs.
     "HANDOFFD_AGENT_ID",
     "HANDOFFD_SIGNING_SECRET",
     "HANDOFFD_BINARY",
@@ -284,8 +284,8 @@ impl Config {
         Ok(())
     }
 
-    /// Refuses `safety.classifier.when = "after"` where there is no classifier, nothing passes without its answer, or each of its
-    /// findings refuses.
+    /// Refuses `safety.classifier.when = "after"` if no classifier is configured, if nothing passes without its answer, or if
+    /// each of its findings refuses.
     fn check_asked_after(&self) -> Result<(), ConfigError> {
         let Safety { mode, exceptions, classifier, .. } = &self.safety;
         if classifier.when == ClassifierWhen::Before {
@@ -347,9 +347,7 @@ impl Config {
     /// The URLs of databases and archive.
     fn check_urls(&self) -> Result<(), ConfigError> {
         let url = &self.database.url;
-        if !url.is_empty()
-            && !["sqlite:", "postgres://", "postgresql://"].iter().any(|kind| url.starts_with(kind))
-        {
+        if !url.is_empty() && DatabaseKind::of(url).is_none() {
             return Err(ConfigError(
                 "database.url (HANDOFFD_DATABASE_URL) must begin with sqlite: or postgres://"
                     .to_owned(),
@@ -357,8 +355,7 @@ impl Config {
         }
         let audit = &self.audit.database_url;
         if !audit.is_empty() {
-            let kinds = ["postgres://", "postgresql://"];
-            let postgres = |url: &str| kinds.iter().any(|kind| url.starts_with(kind));
+            let postgres = |url: &str| DatabaseKind::of(url) == Some(DatabaseKind::Postgres);
             if !postgres(&self.database_url()) || !postgres(audit) {
                 return Err(ConfigError(
                     "audit.database_url puts the log into a Postgres database of its own: both it and \
@@ -486,19 +483,19 @@ impl Config {
         Ok(())
     }
 
-    /// Where keys stand that no setting gives: `auth.keys_dir`, or the data directory.
+    /// The folder of keys that no setting gives: `auth.keys_dir`, or the data directory.
     #[must_use]
     pub fn keys_dir(&self) -> &std::path::Path {
         self.auth.keys_dir.as_deref().unwrap_or(&self.server.data_dir)
     }
 
-    /// Where the key that signs tree heads stands, unless it is set.
+    /// The file of the key that signs tree heads, unless it is set.
     #[must_use]
     pub fn tree_key_file(&self) -> PathBuf {
         self.keys_dir().join("tree-head.key")
     }
 
-    /// Where the data is: the URL as set, or SQLite in the data directory.
+    /// The URL of the data: as set, or SQLite in the data directory.
     #[must_use]
     pub fn database_url(&self) -> String {
         if self.database.url.is_empty() {

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use handoffd_core::domain::cap::Defaults;
-use handoffd_core::domain::credential::SecretPolicy;
-use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
-use handoffd_core::domain::redaction::RedactionPolicy;
-use handoffd_core::domain::residency::Region;
-use handoffd_core::domain::window::{BinaryPolicy, ContextPolicy, ContextSettings};
+use handoffd_domain::cap::Defaults;
+use handoffd_domain::credential::SecretPolicy;
+use handoffd_domain::ids::{AgentId, Micros, TenantId};
+use handoffd_domain::redaction::RedactionPolicy;
+use handoffd_domain::residency::Region;
+use handoffd_domain::window::{BinaryPolicy, ContextPolicy, ContextSettings};
 
 mod caps;
 mod doors;
@@ -173,7 +173,7 @@ impl std::fmt::Debug for Database {
 pub struct Auth {
     pub admin_key: String,
     pub master_key: String,
-    pub tenant: handoffd_core::domain::ids::TenantId,
+    pub tenant: handoffd_domain::ids::TenantId,
     #[serde(deserialize_with = "maybe_folder")]
     pub keys_dir: Option<PathBuf>,
     pub cache_ttl_ms: u64,
@@ -191,7 +191,7 @@ impl std::fmt::Debug for Auth {
 pub struct Gate {
     pub require_contract: bool,
     pub contract_exceptions: Vec<ContractException>,
-    pub agent_version: handoffd_core::domain::policy::VersionClaims,
+    pub agent_version: handoffd_domain::policy::VersionClaims,
     pub max_hops: u32,
     pub max_edge_repeats: u32,
     pub max_iterations: u64,
@@ -409,7 +409,41 @@ pub struct Ledger {
     pub workers: usize,
     pub conflict_tries: u32,
     pub submissions: usize,
+    pub submissions_each: usize,
     pub settle_delay_ms: u64,
+}
+
+/// The database that a URL names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DatabaseKind {
+    Sqlite,
+    Postgres,
+}
+
+impl DatabaseKind {
+    /// `None` for a URL of another kind.
+    #[must_use]
+    pub fn of(url: &str) -> Option<Self> {
+        let (scheme, rest) = url.split_once(':')?;
+        match scheme {
+            "sqlite" => Some(Self::Sqlite),
+            "postgres" | "postgresql" if rest.starts_with("//") => Some(Self::Postgres),
+            _ => None,
+        }
+    }
+}
+
+impl Config {
+    /// The most submissions of one agent at once beside others: as set, or the measured number at which the others' wait stays
+    /// under three times their own (`docs/performance.md#beside-a-flood`).
+    #[must_use]
+    pub fn submissions_each(&self) -> usize {
+        match self.ledger.submissions_each {
+            0 if DatabaseKind::of(&self.database_url()) == Some(DatabaseKind::Sqlite) => 3,
+            0 => 4,
+            set => set,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Deserialize)]

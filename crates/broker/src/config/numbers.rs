@@ -1,7 +1,7 @@
 //! Counts, sizes and times: the bounds of each, and pairs that must fit together.
 
 use super::{Config, ConfigError};
-use handoffd_core::domain::question::LONGEST_ANSWER;
+use handoffd_domain::question::LONGEST_ANSWER;
 
 /// The largest count or size that makes sense, and that every queue can take (1 GiB).
 const MAX_COUNT: usize = 1 << 30;
@@ -23,7 +23,7 @@ const MAX_START_GRACE_MS: u64 = 3_600_000;
 /// Longest session of the console: 30 days.
 const MAX_SESSION_HOURS: u64 = 720;
 
-/// Longest stop, and longest age of what the directory keeps: a day. The cache panics above a thousand years.
+/// Longest stop, and longest age of the directory's contents: a day. The cache panics above a thousand years.
 const DAY_MS: u64 = 86_400_000;
 
 /// Fewest connections to a Postgres database: the store opens two pools.
@@ -114,6 +114,7 @@ impl Config {
             ("ledger.queue", self.ledger.queue),
             ("ledger.batch", self.ledger.batch),
             ("ledger.submissions", self.ledger.submissions),
+            ("ledger.submissions_each", self.ledger.submissions_each),
             ("ledger.workers", self.ledger.workers),
             ("delivery.max_in_flight", self.delivery.max_in_flight),
             ("retention.segment_records", self.retention.segment_records),

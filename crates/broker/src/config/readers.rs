@@ -7,8 +7,8 @@ use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use handoffd_core::domain::ids::Micros;
-use handoffd_core::domain::residency::Region;
+use handoffd_domain::ids::Micros;
+use handoffd_domain::residency::Region;
 
 /// A list, or as the environment gives it: separated by commas.
 pub(super) fn list<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {

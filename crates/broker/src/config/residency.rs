@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::readers::maybe_region;
 use super::{Classifier, Compressor, Config, ContextModel};
-use handoffd_core::domain::residency::{
+use handoffd_domain::residency::{
     Crossing, CrossingParty, Region, ResidencyPolicy, ResidencyRules,
 };
 

@@ -3,9 +3,9 @@
 use serde::Deserialize;
 
 use super::readers::{maybe_region, moment};
-use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
-use handoffd_core::domain::policy::Orders;
-use handoffd_core::domain::residency::Region;
+use handoffd_domain::ids::{AgentId, Micros, TenantId};
+use handoffd_domain::policy::Orders;
+use handoffd_domain::residency::Region;
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]

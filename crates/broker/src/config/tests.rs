@@ -36,6 +36,14 @@ fn the_environment_wins_by_short_and_by_long_name() {
 }
 
 #[test]
+fn an_agent_beside_others_has_as_many_places_as_its_store_bears() {
+    let each = |environment: &[(&str, &str)]| load(environment).unwrap().submissions_each();
+    assert_eq!(each(&[]), 3);
+    assert_eq!(each(&[("HANDOFFD_DATABASE_URL", "postgres://db/handoffd")]), 4);
+    assert_eq!(each(&[("HANDOFFD_LEDGER__SUBMISSIONS_EACH", "16")]), 16);
+}
+
+#[test]
 fn an_error_names_the_key() {
     for (name, value, expected) in [
         ("HANDOFFD_LEDGER__BATHC", "3", "HANDOFFD_LEDGER__BATHC"),

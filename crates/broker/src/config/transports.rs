@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use handoffd_core::domain::ids::TenantId;
+use handoffd_domain::ids::TenantId;
 use serde::Deserialize;
 
 #[derive(Debug, Clone, Deserialize)]

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
-use handoffd_core::domain::ids::Micros;
+use handoffd_domain::ids::Micros;
 
 /// Time over which attempts are counted, in microseconds.
 const WINDOW_US: i64 = 60_000_000;

@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 pub use self::attempts::LoginAttempts;
 use crate::config::Console;
 use crate::directory::{Directory, Principal};
-use handoffd_core::domain::ids::{Micros, SessionId, TenantId};
+use handoffd_domain::ids::{Micros, SessionId, TenantId};
 use handoffd_store::clock::{self, Clock};
 use handoffd_store::store::console_sessions::SessionRow;
 use handoffd_store::store::{Store, StoreError};

@@ -2,8 +2,8 @@
 //!
 //! Pure. An answer is text of others: it is in the row alone, and in no record, metric or log line.
 
-use super::answer::AttemptOutcome;
-use handoffd_core::domain::redaction::RedactionPolicy;
+use crate::transport::AttemptOutcome;
+use handoffd_domain::redaction::RedactionPolicy;
 
 /// Longest kept part of an answer, in bytes.
 pub(super) const ANSWER_BYTES: usize = 4 * 1024;
@@ -83,8 +83,8 @@ fn cut(mut text: String, most: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::answer::{AnswerFields, AttemptFailure, FailureClass};
     use super::*;
+    use crate::transport::{AnswerFields, AttemptFailure, FailureClass};
 
     #[test]
     fn values_that_prove_something_are_replaced() {

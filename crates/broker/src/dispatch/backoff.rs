@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::answer::RETRY_AFTER_MAX;
+use crate::transport::answer::RETRY_AFTER_MAX;
 
 /// Delays and number of attempts of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,7 +13,7 @@
 
 use std::time::Duration;
 
-pub use handoffd_core::domain::receiver::BreakerState;
+pub use handoffd_domain::receiver::BreakerState;
 
 /// Thresholds and times of a [`Breaker`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

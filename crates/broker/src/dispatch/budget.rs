@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use handoffd_core::domain::ids::Micros;
+use handoffd_domain::ids::Micros;
 
 /// Rates and bound of a receiver's retry budget.
 #[derive(Debug, Clone, Copy, PartialEq)]

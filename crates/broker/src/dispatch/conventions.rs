@@ -5,10 +5,10 @@ use serde::Deserialize;
 use tracing::Span;
 use tracing::field::{Empty, display};
 
-use super::answer::{AttemptFailure, AttemptOutcome};
 use super::dispatcher::label;
 use crate::telemetry;
-use handoffd_core::domain::handoff::DeliveryMode;
+use crate::transport::{AttemptFailure, AttemptOutcome};
+use handoffd_domain::handoff::DeliveryMode;
 use handoffd_store::store::DeliveryClaim;
 
 /// Names a delivery's span before it begins.

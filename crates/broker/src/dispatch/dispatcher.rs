@@ -23,7 +23,6 @@ use super::budget::BudgetSettings;
 use super::conventions;
 use super::held::Claims;
 use super::lanes::{EndpointHealthChange, Health, Lanes};
-use super::transport::Transports;
 use super::turns::Turns;
 use crate::claim_check::ClaimLinks;
 use crate::compress::CompressionStep;
@@ -33,10 +32,11 @@ use crate::ledger::{DeliverySlot, Ledger, Outbound};
 use crate::metrics::Metrics;
 use crate::receivers::{NoticedBreaker, ReceiverJournal};
 use crate::telemetry;
+use crate::transport::Transports;
 use crate::vault::Vault;
-use handoffd_core::domain::handoff::DeliveryMode;
-use handoffd_core::domain::ids::Micros;
-use handoffd_core::gate::schema::Schemas;
+use handoffd_domain::handoff::DeliveryMode;
+use handoffd_domain::ids::Micros;
+use handoffd_gate::schema::Schemas;
 use handoffd_store::clock::{self, Clock};
 use handoffd_store::fault::{self, Step};
 use handoffd_store::store::{ClaimKey, ClaimRelease, DeliveryClaim, ReceiverKey, Store};
@@ -115,7 +115,7 @@ pub struct DispatcherDependencies {
     /// Compresses a message that is too large for its receiver.
     pub compression: Arc<CompressionStep>,
     /// Redaction policy applied to stored answers.
-    pub redaction: Arc<handoffd_core::domain::redaction::RedactionPolicy>,
+    pub redaction: Arc<handoffd_domain::redaction::RedactionPolicy>,
     pub settings: DispatcherSettings,
     /// This broker's name, under which claims are held.
     pub broker: String,

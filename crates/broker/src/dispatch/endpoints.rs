@@ -4,7 +4,7 @@ use super::dispatcher::Dispatcher;
 use super::lanes::EndpointHealthChange;
 use crate::ledger::command::Call;
 use crate::ledger::commands::{AgentChange, ChangeAgent};
-use handoffd_core::evidence::record::Actor;
+use handoffd_evidence::record::Actor;
 use handoffd_store::store::DeliveryClaim;
 
 impl Dispatcher {

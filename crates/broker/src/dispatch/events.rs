@@ -14,19 +14,20 @@ use tokio_util::task::TaskTracker;
 
 use super::backoff::RetryPolicy;
 use super::in_service::InService;
-use super::standard_webhooks::WebhookSecret;
-use super::webhook::{HandoffHeaders, Notice, VerdictClock, WebhookClient, WebhookRequest};
 use crate::directory::Directory;
+use crate::dispatch::webhook::{HandoffHeaders, Notice, WebhookClient, WebhookRequest};
 use crate::feed::Feed;
 use crate::ledger::Ledger;
 use crate::ledger::command::{Call, content};
 use crate::ledger::commands::DisableSubscriber;
 use crate::metrics::Metrics;
+use crate::transport::VerdictClock;
+use crate::transport::standard_webhooks::WebhookSecret;
 use crate::vault::{AgentSecrets, EndpointCredentials, SecretKind, Vault};
-use handoffd_core::domain::canonical;
-use handoffd_core::domain::event::{EventFilter, EventFormat, Position, Subscriber};
-use handoffd_core::domain::ids::AgentId;
-use handoffd_core::evidence::record::Actor;
+use handoffd_domain::canonical;
+use handoffd_domain::event::{EventFilter, EventFormat, Position, Subscriber};
+use handoffd_domain::ids::AgentId;
+use handoffd_evidence::record::Actor;
 use handoffd_store::clock::{self, Clock};
 use handoffd_store::fault::{self, Step};
 use handoffd_store::store::events::{
@@ -244,8 +245,9 @@ impl EventPublisher {
             log: Vec::new(),
             cursor,
         };
+        let mut changes = ledger.watch_subscriber(key.clone());
         loop {
-            let changes = ledger.subscriber_changes();
+            changes.take_change();
             let Some(endpoint) = self.endpoint(key).await? else {
                 line.cursor.next_at = clock.now().plus(NO_ENDPOINT_PAUSE);
                 self.write(&mut line, true).await?;
@@ -279,7 +281,7 @@ impl EventPublisher {
                     return Ok(None);
                 }
                 // This subscriber may have been replaced: the other one continues at its place, so it stops after this event.
-                if ledger.subscriber_changes() != changes {
+                if changes.take_change() {
                     last = false;
                     break;
                 }

@@ -5,7 +5,7 @@
 //! attempts in flight when a receiver goes down counts as a few failures, not as a hundred, so the count follows the
 //! length of an outage and not the traffic.
 
-use handoffd_core::domain::agent::Failing;
+use handoffd_domain::agent::Failing;
 
 /// Steps at which operators are notified, in percent of the limit; the last step disables the endpoint.
 pub(super) const STEPS: [u8; 4] = [50, 70, 90, 100];
@@ -82,7 +82,7 @@ mod tests {
     fn an_answer_starts_over() {
         let mut streak = Streak::new(10);
         assert_eq!(steps(&mut streak, 4), []);
-        assert!(!streak.answered(), "nobody was told");
+        assert!(!streak.answered(), "no failure was reported");
         assert_eq!(steps(&mut streak, 5), [(50, 5)]);
         assert!(streak.answered());
         assert_eq!(steps(&mut streak, 5), [(50, 5)]);

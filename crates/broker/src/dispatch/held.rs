@@ -103,7 +103,7 @@ impl Claims {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use handoffd_core::domain::ids::HandoffId;
+    use handoffd_domain::ids::HandoffId;
     use proptest::prelude::*;
 
     fn held(n: u128, attempt: i32) -> ClaimKey {

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The keys in service.
-pub struct InService<K> {
+pub(crate) struct InService<K> {
     keys: Arc<Mutex<HashSet<K>>>,
     places: Arc<Semaphore>,
 }
 
 /// A key in service. Dropped, it leaves its place to another.
-pub struct Service<K: Eq + Hash> {
+pub(crate) struct Service<K: Eq + Hash> {
     key: K,
     keys: Arc<Mutex<HashSet<K>>>,
     _place: OwnedSemaphorePermit,
@@ -22,19 +22,19 @@ pub struct Service<K: Eq + Hash> {
 impl<K: Eq + Hash + Clone> InService<K> {
     /// None yet, and at most `at_once` at a time.
     #[must_use]
-    pub fn new(at_once: usize) -> Self {
+    pub(crate) fn new(at_once: usize) -> Self {
         Self { keys: Arc::default(), places: Arc::new(Semaphore::new(at_once)) }
     }
 
     /// Whether no key is in service.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// Takes keys into service, in order, as far as there are places, and leaves out those in service already. Whoever
+    /// Takes keys into service, in order, as far as there are places, and leaves out those in service already. The caller that
     /// ends a service looks again: a key that found no place is found then.
-    pub fn admit(&self, due: Vec<K>) -> Vec<Service<K>> {
+    pub(crate) fn admit(&self, due: Vec<K>) -> Vec<Service<K>> {
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         let mut admitted = Vec::new();
         for key in due {
@@ -50,7 +50,7 @@ impl<K: Eq + Hash + Clone> InService<K> {
 }
 
 impl<K: Eq + Hash> Service<K> {
-    pub fn key(&self) -> &K {
+    pub(crate) fn key(&self) -> &K {
         &self.key
     }
 }

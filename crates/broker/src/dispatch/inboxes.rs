@@ -17,9 +17,9 @@ use crate::directory::Directory;
 use crate::ledger::command::Call;
 use crate::ledger::commands::{Outcome, Settle};
 use crate::ledger::{Ledger, Outbound};
-use handoffd_core::domain::handoff::DeliveryMode;
-use handoffd_core::domain::ids::Micros;
-use handoffd_core::evidence::record::Actor;
+use handoffd_domain::handoff::DeliveryMode;
+use handoffd_domain::ids::Micros;
+use handoffd_evidence::record::Actor;
 use handoffd_store::clock::{self, Clock};
 use handoffd_store::store::{OutboxRow, ReceiverKey, Result, Store};
 
@@ -166,7 +166,7 @@ impl Inboxes {
     async fn mode_of(
         &self,
         receiver: &ReceiverKey,
-        fresh: &mut HashSet<handoffd_core::domain::ids::TenantId>,
+        fresh: &mut HashSet<handoffd_domain::ids::TenantId>,
     ) -> Result<Option<DeliveryMode>> {
         let (tenant, agent) = receiver;
         loop {

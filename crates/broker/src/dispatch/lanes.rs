@@ -10,8 +10,8 @@ use super::budget::{BudgetSettings, RetryBudget};
 use super::failing::Streak;
 use super::turns::Turns;
 use crate::receivers::NoticedBreaker;
-use handoffd_core::domain::agent::Failing;
-use handoffd_core::domain::ids::Micros;
+use handoffd_domain::agent::Failing;
+use handoffd_domain::ids::Micros;
 use handoffd_store::store::ReceiverKey;
 
 /// Attempts in flight to a receiver whose own limit is not known yet.
@@ -477,7 +477,7 @@ mod tests {
         assert_eq!(places, 8);
         assert!(!lanes.must_look(&one), "someone is looking");
         assert!(lanes.drained(&one, asked), "but looked before it came: look again");
-        assert!(lanes.give_back(&one, 8, Micros(0)), "and nobody under way would");
+        assert!(lanes.give_back(&one, 8, Micros(0)), "and no look that is under way would");
     }
 
     #[test]

@@ -1,59 +1,59 @@
 //! The order of waiting receivers: round robin over the tenants, and over the receivers of each. A tenant with a
 //! thousand waiting receivers gets no more turns than a tenant with one. Pure.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-
-use handoffd_core::domain::ids::{AgentId, TenantId};
+use handoffd_domain::ids::{AgentId, TenantId};
 use handoffd_store::store::ReceiverKey;
+
+use crate::rotation::{Rotation, Served};
 
 /// Receivers in the order of their turns, without duplicates.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    tenants: VecDeque<TenantId>,
-    receivers: HashMap<TenantId, VecDeque<AgentId>>,
-    known: HashSet<ReceiverKey>,
+    /// A receiver's queue is its one turn.
+    tenants: Rotation<TenantId, Rotation<AgentId, Turn>>,
+    waiting: usize,
+}
+
+#[derive(Debug, Default)]
+struct Turn {
+    queued: bool,
 }
 
 impl Turns {
     /// Queues a receiver, unless it is queued already.
-    pub(super) fn push(&mut self, receiver: ReceiverKey) {
-        if !self.known.insert(receiver.clone()) {
-            return;
+    pub(super) fn push(&mut self, (tenant, agent): ReceiverKey) {
+        let turn = self.tenants.queue(tenant).queue(agent);
+        if !std::mem::replace(&mut turn.queued, true) {
+            self.waiting += 1;
         }
-        let (tenant, agent) = receiver;
-        let of_tenant = self.receivers.entry(tenant.clone()).or_default();
-        if of_tenant.is_empty() {
-            self.tenants.push_back(tenant);
-        }
-        of_tenant.push_back(agent);
     }
 
     /// Removes the receiver whose turn has come.
     pub(super) fn pop(&mut self) -> Option<ReceiverKey> {
-        let tenant = self.tenants.pop_front()?;
-        let of_tenant = self.receivers.get_mut(&tenant)?;
-        let agent = of_tenant.pop_front()?;
-        if of_tenant.is_empty() {
-            self.receivers.remove(&tenant);
-        } else {
-            self.tenants.push_back(tenant.clone());
-        }
-        let receiver = (tenant, agent);
-        self.known.remove(&receiver);
+        let receiver = self.tenants.next(|tenant, agents| {
+            let taken = agents.next(|agent, _| Served {
+                taken: Some((tenant.clone(), agent.clone())),
+                empty: true,
+            });
+            Served { taken, empty: agents.is_empty() }
+        })?;
+        self.waiting -= 1;
         Some(receiver)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.known.len()
+        self.waiting
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.known.is_empty()
+        self.waiting == 0
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{HashMap, HashSet};
+
     use super::*;
     use proptest::prelude::*;
 

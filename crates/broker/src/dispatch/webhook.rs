@@ -4,9 +4,7 @@
 //! [`AttemptOutcome`]; no behaviour of a receiver causes an error or a panic here.
 
 use std::convert::Infallible;
-use std::error::Error;
 use std::fmt;
-use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
@@ -23,21 +21,18 @@ use reqwest::{Method, Response};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use super::answer::{
-    AttemptFailure, AttemptOutcome, FailureClass, RawAnswer, body_matters, classify,
-    parse_retry_after,
-};
 use super::attempt_row::ANSWER_BYTES;
 use super::conventions;
-use super::egress::{EgressDenied, GuardedClient};
-use super::standard_webhooks::{
+use crate::egress::GuardedClient;
+use crate::egress::exchange::{codings, denied, failure_of, read_body};
+use crate::transport::answer::{body_matters, classify, parse_retry_after};
+use crate::transport::standard_webhooks::{
     HEADER_ID, HEADER_SIGNATURE, HEADER_TIMESTAMP, WebhookSecret, signature,
 };
-use handoffd_core::domain::content_coding::{Coding, Undecoded};
+use crate::transport::{
+    AttemptFailure, AttemptOutcome, Encoded, FailureClass, RawAnswer, VerdictClock,
+};
 use handoffd_store::fault::{self, Step};
-
-/// Largest number of bytes read of an answer.
-pub const ANSWER_MAX_BYTES: usize = 1024 * 1024;
 
 /// Longest wait for the beginning of a body that decides nothing.
 const BEGINNING_WAIT: Duration = Duration::from_secs(1);
@@ -68,24 +63,6 @@ pub struct WebhookRequest {
     pub timeout: Duration,
     /// The remaining time for the verdict; it can end an attempt before `timeout` does.
     pub verdict: VerdictClock,
-}
-
-/// The receiver's time for its verdict, as seen by one attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum VerdictClock {
-    /// An earlier attempt reached the receiver: this time is left.
-    Running(Duration),
-    /// The time starts with the first byte of this request that leaves.
-    FromFirstByte(Duration),
-    /// A person decides, under a separate deadline.
-    Stopped,
-}
-
-/// A body in a content coding.
-#[derive(Debug, Clone)]
-pub struct Encoded {
-    pub coding: Coding,
-    pub bytes: Bytes,
 }
 
 /// Headers besides those of Standard Webhooks; each is sent if set.
@@ -396,7 +373,7 @@ fn signed_headers(request: &WebhookRequest) -> Result<HeaderMap, AttemptFailure>
     if request.secrets.is_empty() {
         return Err(AttemptFailure::unreached(
             FailureClass::Request,
-            "there is no secret to sign with",
+            "the webhook has no secret to sign with",
         ));
     }
     let signature = signature(&request.secrets, &request.id, request.timestamp_s, &request.body);
@@ -445,126 +422,6 @@ pub(super) fn named_headers(
         ("authorization", more.authorization.clone()),
         ("x-a2a-notification-token", more.notification_token.clone()),
     ]
-}
-
-/// The codings of an answer, in the order in which they were applied; `identity` is none.
-fn codings(headers: &HeaderMap) -> Vec<String> {
-    let values = headers.get_all(CONTENT_ENCODING);
-    let names = values.iter().flat_map(|value| value.to_str().unwrap_or("?").split(','));
-    let names = names.map(|name| name.trim().to_ascii_lowercase());
-    names.filter(|name| !name.is_empty() && name != "identity").collect()
-}
-
-/// Undoes an answer's codings. None was asked for, and some servers and proxies apply one all the same.
-fn decoded(mut body: Vec<u8>, codings: &[String], status: u16) -> Result<Vec<u8>, AttemptFailure> {
-    let failed = |class, detail| AttemptFailure::reached(class, Some(status), detail);
-    if body.is_empty() {
-        return Ok(body);
-    }
-    for name in codings.iter().rev() {
-        let coding = Coding::parse(name).ok_or_else(|| {
-            let why = format!("answered {status} in a Content-Encoding that was not asked for");
-            failed(FailureClass::Protocol, why)
-        })?;
-        body = coding.decode(&body, ANSWER_MAX_BYTES).map_err(|why| match why {
-            Undecoded::TooLarge => {
-                let why = format!("answered {status} with more than {ANSWER_MAX_BYTES} bytes");
-                failed(FailureClass::BodyTooLarge, why)
-            }
-            Undecoded::Malformed => {
-                failed(FailureClass::Protocol, format!("answered {status}, and {why}"))
-            }
-        })?;
-    }
-    Ok(body)
-}
-
-/// Reads an answer's body, up to [`ANSWER_MAX_BYTES`] before its codings are undone and after.
-pub(super) async fn read_body(mut response: Response) -> Result<Vec<u8>, AttemptFailure> {
-    let status = response.status().as_u16();
-    let codings = codings(response.headers());
-    let mut body = Vec::new();
-    loop {
-        match response.chunk().await {
-            Ok(None) => return decoded(body, &codings, status),
-            Ok(Some(chunk)) if body.len() + chunk.len() <= ANSWER_MAX_BYTES => {
-                body.extend_from_slice(&chunk);
-            }
-            Ok(Some(_)) => {
-                return Err(AttemptFailure::reached(
-                    FailureClass::BodyTooLarge,
-                    Some(status),
-                    format!("answered {status} with more than {ANSWER_MAX_BYTES} bytes"),
-                ));
-            }
-            Err(_) => {
-                return Err(AttemptFailure::reached(
-                    FailureClass::Protocol,
-                    Some(status),
-                    format!("answered {status}, but the connection broke within its body"),
-                ));
-            }
-        }
-    }
-}
-
-pub(super) fn denied(why: EgressDenied) -> AttemptFailure {
-    AttemptFailure::unreached(FailureClass::Egress, why.to_string())
-}
-
-/// Classifies a client error.
-///
-/// "Connect" errors cover resolution, TCP and the TLS handshake, all of which end before the first byte of the request
-/// is written. Any other error may have happened afterwards and counts as `reached`.
-pub(super) fn failure_of(error: &reqwest::Error) -> AttemptFailure {
-    if let Some(why) = find::<EgressDenied>(error) {
-        return denied(*why);
-    }
-    if error.is_builder() {
-        return AttemptFailure::unreached(FailureClass::Request, "the URL cannot be requested");
-    }
-    if error.is_connect() {
-        let (class, detail) = if error.is_dns() {
-            let detail = "the receiver's name does not resolve";
-            (FailureClass::Dns, detail.to_owned())
-        } else if error.is_timeout() {
-            let detail = "no connection in time";
-            (FailureClass::Timeout, detail.to_owned())
-        } else if let Some(tls) = find::<rustls::Error>(error) {
-            (FailureClass::Tls, format!("TLS handshake failed: {tls}"))
-        } else if let Some(io) = find::<io::Error>(error) {
-            (FailureClass::Connect, format!("no connection: {}", io.kind()))
-        } else {
-            (FailureClass::Connect, "no connection".to_owned())
-        };
-        return AttemptFailure::unreached(class, detail);
-    }
-    if error.is_timeout() {
-        return AttemptFailure::reached(FailureClass::Timeout, None, "no answer in time");
-    }
-    AttemptFailure::reached(
-        FailureClass::Protocol,
-        None,
-        "the connection broke, or what came was not HTTP, before an answer was there",
-    )
-}
-
-/// Finds an error of type `E` among an error and its causes.
-///
-/// An `io::Error` that wraps another error names that error's source as its own and skips the error itself, so the
-/// wrapper is opened explicitly.
-fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(found) = error.downcast_ref::<E>() {
-            return Some(found);
-        }
-        next = match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
-            Some(inner) => Some(inner),
-            None => error.source(),
-        };
-    }
-    None
 }
 
 #[cfg(test)]

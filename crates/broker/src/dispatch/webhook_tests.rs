@@ -14,9 +14,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::dispatch::answer::AnswerFields;
-use crate::dispatch::egress::{self, ClientSettings, EgressPolicy};
-use crate::dispatch::standard_webhooks::{TOLERANCE, verify};
+use crate::egress::exchange::ANSWER_MAX_BYTES;
+use crate::egress::{self, ClientSettings, EgressPolicy};
+use crate::transport::AnswerFields;
+use crate::transport::standard_webhooks::{TOLERANCE, verify};
 
 const LOOPBACK: &str = "127.0.0.0/8,::1/128";
 const AT: i64 = 1_614_265_330;

@@ -8,7 +8,7 @@ use std::thread;
 use rustls::pki_types::PrivateKeyDer;
 
 use super::*;
-use crate::dispatch::egress::{self, ClientSettings, EgressPolicy};
+use crate::egress::{self, ClientSettings, EgressPolicy};
 
 /// A TLS server with a self-signed certificate for `localhost`. The thread returns the bytes of the request that it
 /// could read.

@@ -12,20 +12,20 @@ use crate::directory::{Agents, Principal};
 use crate::ledger::command::{Call, content};
 use crate::ledger::commands::{Discard, KeepDeadLetter, Queued, Release, ReleaseGroup};
 use crate::ledger::reply::{DeadLetterReply, LedgerError};
-use handoffd_core::contract::enforce::CompiledContract;
-use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::canonical;
-use handoffd_core::domain::dead_letter::DeadLetterStatus;
-use handoffd_core::domain::failure::{Failure, Stage};
-use handoffd_core::domain::handoff::Handoff;
-use handoffd_core::domain::ids::{AgentId, HandoffId, Micros};
-use handoffd_core::domain::message::Message;
-use handoffd_core::domain::personal;
-use handoffd_core::domain::policy::CLASSIFIER;
-use handoffd_core::domain::residency::ResidencyRules;
-use handoffd_core::domain::window::ContextFacts;
-use handoffd_core::evidence::record::SafetyFacts;
-use handoffd_core::gate::{
+use handoffd_domain::agent::Agent;
+use handoffd_domain::canonical;
+use handoffd_domain::dead_letter::DeadLetterStatus;
+use handoffd_domain::failure::{Failure, Stage};
+use handoffd_domain::handoff::Handoff;
+use handoffd_domain::ids::{AgentId, HandoffId, Micros};
+use handoffd_domain::message::Message;
+use handoffd_domain::personal;
+use handoffd_domain::policy::CLASSIFIER;
+use handoffd_domain::residency::ResidencyRules;
+use handoffd_domain::window::ContextFacts;
+use handoffd_evidence::record::SafetyFacts;
+use handoffd_gate::contract::enforce::CompiledContract;
+use handoffd_gate::{
     GateLookup, GateVerdict, OtherEdges, PassedGroup, PassedMessage, RefusedMessage, budget,
 };
 use handoffd_store::store::{DeadLetterRow, StoreError};
@@ -144,7 +144,7 @@ impl Intake {
                 }
                 // Without a receiver there is nothing to waive.
                 Stage::Route => routed.is_some(),
-                // Nobody can say who somebody else is.
+                // No operator can decide who the sender is.
                 Stage::Identity => false,
                 _ => true,
             };
@@ -243,7 +243,7 @@ impl Intake {
             }
             GateVerdict::Refused(mut refused) => {
                 if safety.is_none() {
-                    // What a person may waive is no reason to leave the rest unread.
+                    // A person may waive these, so the rest is still read.
                     let (more, facts) = self.read_on(principal, &refused).await?;
                     refused.failures.extend(more);
                     safety = facts;
@@ -341,7 +341,7 @@ fn away(err: StoreError) -> IntakeError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use handoffd_core::domain::failure::Code;
+    use handoffd_domain::failure::Code;
 
     #[test]
     fn a_finding_is_named_by_place_by_code_and_place_or_by_rule() {

@@ -1,4 +1,4 @@
-//! What is counted of a submission: once, after the ledger's word, so that a replay is counted apart and the
+//! The counts of a submission: once, after the ledger's answer, so that a replay is counted apart and the
 //! numerator and the denominator of a rate see the same requests.
 
 use std::slice;
@@ -6,11 +6,11 @@ use std::slice;
 use super::{Answer, Intake, IntakeError, SubmittedGroup, SubmittedHandoff};
 use crate::directory::Principal;
 use crate::ledger::reply::LedgerError;
-use handoffd_core::domain::failure::{Code, Failure, primary};
-use handoffd_core::domain::handoff::HandoffStatus;
-use handoffd_core::domain::window::ContextFacts;
-use handoffd_core::gate::GateVerdict;
-use handoffd_core::gate::safety::SafetyFinding;
+use handoffd_domain::failure::{Code, Failure, primary};
+use handoffd_domain::handoff::HandoffStatus;
+use handoffd_domain::window::ContextFacts;
+use handoffd_gate::GateVerdict;
+use handoffd_gate::safety::SafetyFinding;
 
 /// The gate's counts for a submission.
 #[derive(Debug, Default)]

@@ -8,11 +8,11 @@ use crate::directory::Principal;
 use crate::ledger::command::{Call, content};
 use crate::ledger::commands::{PlaceHold, ReleaseHold, RequestErasure};
 use crate::ledger::reply::{ErasureReply, HoldReply};
-use handoffd_core::domain::canonical;
-use handoffd_core::domain::ids::{ErasureId, Micros, TaskId};
-use handoffd_core::domain::warning::{Warning, WarningCode};
-use handoffd_core::evidence::commitment::{CommitmentSubject, commit};
-use handoffd_core::evidence::erasure::ErasureScope;
+use handoffd_domain::canonical;
+use handoffd_domain::ids::{ErasureId, Micros, TaskId};
+use handoffd_domain::warning::{Warning, WarningCode};
+use handoffd_evidence::commitment::{CommitmentSubject, commit};
+use handoffd_evidence::erasure::ErasureScope;
 use handoffd_store::clock;
 use handoffd_store::store::erasure::{HoldRow, SubjectRef};
 

@@ -11,12 +11,12 @@ use crate::archive::Contents;
 use crate::directory::Principal;
 use crate::ledger::command::{Call, content};
 use crate::ledger::commands::{CancelTask, Resolve, Resolved, TopUp};
-use handoffd_core::domain::canonical;
-use handoffd_core::domain::escalation::{Escalation, Resolution};
-use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TaskId};
-use handoffd_core::domain::money::Usd;
-use handoffd_core::domain::ruling::OtherEdge;
-use handoffd_core::domain::task::Task;
+use handoffd_domain::canonical;
+use handoffd_domain::escalation::{Escalation, Resolution};
+use handoffd_domain::ids::{AgentId, HandoffId, Micros, TaskId};
+use handoffd_domain::money::Usd;
+use handoffd_domain::ruling::OtherEdge;
+use handoffd_domain::task::Task;
 
 impl Intake {
     /// Withdraws a task. An agent that accepted a handoff may finish it within the grace, in milliseconds.

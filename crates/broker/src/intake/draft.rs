@@ -11,26 +11,26 @@ use crate::directory::{Agents, Principal};
 use crate::ledger::command::content;
 use crate::ledger::commands::{Repeat, Submit};
 use crate::telemetry;
-use handoffd_core::contract::enforce::{CompiledContract, TraceField};
-use handoffd_core::contract::payload;
-use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::canonical;
-use handoffd_core::domain::course::subtasks_of;
-use handoffd_core::domain::handoff::{DeliveryMode, HandoffDraft, HandoffStatus};
-use handoffd_core::domain::ids::{AgentId, Micros};
-use handoffd_core::domain::latency::LatencyClock;
-use handoffd_core::domain::message::{Address, Message, ReturnTo, whole_number};
-use handoffd_core::domain::policy::EdgePolicy;
-use handoffd_core::domain::redaction::is_redacted;
-use handoffd_core::domain::residency::ResidencyFacts;
-use handoffd_core::domain::ruling::Ruling;
-use handoffd_core::domain::strategy::RouterChoice;
-use handoffd_core::domain::stream::Stream;
-use handoffd_core::domain::trace_context::{TraceContext, TraceParent};
-use handoffd_core::domain::window::ContextFacts;
-use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent, commit};
-use handoffd_core::evidence::record::{PersonalPart, RecordParty, SafetyFacts};
-use handoffd_core::gate::{OtherEdges, budget};
+use handoffd_domain::agent::Agent;
+use handoffd_domain::canonical;
+use handoffd_domain::course::subtasks_of;
+use handoffd_domain::handoff::{DeliveryMode, HandoffDraft, HandoffStatus};
+use handoffd_domain::ids::{AgentId, Micros};
+use handoffd_domain::latency::LatencyClock;
+use handoffd_domain::message::{Address, Message, ReturnTo, whole_number};
+use handoffd_domain::policy::EdgePolicy;
+use handoffd_domain::redaction::is_redacted;
+use handoffd_domain::residency::ResidencyFacts;
+use handoffd_domain::ruling::Ruling;
+use handoffd_domain::strategy::RouterChoice;
+use handoffd_domain::stream::Stream;
+use handoffd_domain::trace_context::{TraceContext, TraceParent};
+use handoffd_domain::window::ContextFacts;
+use handoffd_evidence::commitment::{CommitmentSubject, PackedContent, commit};
+use handoffd_evidence::record::{PersonalPart, RecordParty, SafetyFacts};
+use handoffd_gate::contract::enforce::{CompiledContract, TraceField};
+use handoffd_gate::contract::payload;
+use handoffd_gate::{OtherEdges, budget};
 use handoffd_store::clock;
 
 /// The ruling on the end of a handoff on this edge; `None` for the defaults. `choice` is a door's choice of its receiver.
@@ -197,8 +197,8 @@ pub(super) fn requires_checkpoint(
         || agents.row(source).is_some_and(|row| row.agent.require_checkpoint)
 }
 
-/// What tells a repeat of a message under its contract's `dedupe_key`; where the message has no such
-/// value, nothing does.
+/// The key that identifies a repeat of a message under its contract's `dedupe_key`; `None` if the
+/// message has no such value.
 pub(super) fn repeat_of(policy: &EdgePolicy, message: &Message) -> Option<Repeat> {
     let (dedupe, contract) = (policy.dedupe.as_ref()?, policy.contract.as_ref()?);
     let (_, value) = payload::find(message.value(), &dedupe.name)?;

@@ -13,17 +13,17 @@ use super::{Body, INLINE_LIMIT, Intake, IntakeError, OpinionTime, redacted};
 use crate::archive::{ContentState, Contents};
 use crate::directory::Principal;
 use crate::ledger::reply::LedgerError;
-use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::canonical::CanonicalObject;
-use handoffd_core::domain::failure::{Code, Failure, Stage};
-use handoffd_core::domain::group::{Group, branch_id};
-use handoffd_core::domain::handoff::Handoff;
-use handoffd_core::domain::ids::{AgentId, HandoffId};
-use handoffd_core::domain::json;
-use handoffd_core::domain::message::Message;
-use handoffd_core::domain::warning::Warning;
-use handoffd_core::gate::schema::older::MessageForm;
-use handoffd_core::gate::{GateLookup, GateVerdict};
+use handoffd_domain::agent::Agent;
+use handoffd_domain::canonical::CanonicalObject;
+use handoffd_domain::failure::{Code, Failure, Stage};
+use handoffd_domain::group::{Group, branch_id};
+use handoffd_domain::handoff::Handoff;
+use handoffd_domain::ids::{AgentId, HandoffId};
+use handoffd_domain::json;
+use handoffd_domain::message::Message;
+use handoffd_domain::warning::Warning;
+use handoffd_gate::schema::older::MessageForm;
+use handoffd_gate::{GateLookup, GateVerdict};
 use handoffd_store::store::{HandoffKey, StoreError};
 
 /// The result of a dry run: the warnings of a message that would pass, or all failures.
@@ -45,7 +45,7 @@ struct ClaimedAgent {
 
 /// The stored state of a message that a receiver asks about.
 enum Kept {
-    /// Nothing: it was not submitted, or to somebody else.
+    /// Nothing: it was not submitted, or to another agent.
     Unknown,
     /// Submitted with these bytes.
     Same(Box<Value>),
@@ -99,7 +99,7 @@ impl Intake {
         receiver: Option<AgentId>,
         body: Body,
     ) -> Result<Outcome, IntakeError> {
-        // Who names itself as the receiver of a message that nobody submitted learns nothing of the task.
+        // A caller that names itself as the receiver of a message that was never submitted learns nothing of the task.
         let reads = receiver.is_some();
         let verdict = self.judge_for(principal, receiver, body).await?;
         Ok(match self.with_second_opinion(principal, verdict, OpinionTime::MayBeAfter).await?.0 {
@@ -230,7 +230,7 @@ impl Intake {
             Some(if same { Kept::Same(Box::new(came)) } else { Kept::Differs })
         });
         let compared = comparing.await.map_err(|err| LedgerError::Internal(err.to_string()))?;
-        // What is no JSON is the gate's to name.
+        // The gate names a body that is not JSON.
         Ok(compared.unwrap_or(Kept::Unknown))
     }
 }

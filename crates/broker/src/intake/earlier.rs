@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::{Intake, IntakeError};
 use crate::ledger::reply::LedgerError;
-use handoffd_core::domain::ids::{HandoffId, TaskId, TenantId};
-use handoffd_core::evidence::commitment::{Codec, unpack};
-use handoffd_core::gate::safety::Explanation;
-use handoffd_core::gate::{GateVerdict, PassedMessage};
+use handoffd_domain::ids::{HandoffId, TaskId, TenantId};
+use handoffd_evidence::commitment::{Codec, unpack};
+use handoffd_gate::safety::Explanation;
+use handoffd_gate::{GateVerdict, PassedMessage};
 use handoffd_store::store::{ContentStorage, HandoffFilter};
 
 /// The most messages of a task that are read: as many as it may have hops.

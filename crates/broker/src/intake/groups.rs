@@ -11,15 +11,15 @@ use crate::ledger::Committed;
 use crate::ledger::command::Call;
 use crate::ledger::commands::{Submit, SubmitBranch, SubmitGroup};
 use crate::ledger::reply::{LedgerError, SubmissionReply};
-use handoffd_core::domain::failure::{Code, Failure, Stage};
-use handoffd_core::domain::funds::FundsRequest;
-use handoffd_core::domain::group::{BranchPlace, branch_id};
-use handoffd_core::domain::handoff::{Handoff, HandoffDraft};
-use handoffd_core::domain::ids::{Micros, TenantId};
-use handoffd_core::domain::message::Message;
-use handoffd_core::domain::policy::EdgePolicy;
-use handoffd_core::evidence::record::{RecordParty, SafetyFacts};
-use handoffd_core::gate::{OtherEdges, PassedBranch, PassedGroup, PassedMessage, RefusedMessage};
+use handoffd_domain::failure::{Code, Failure, Stage};
+use handoffd_domain::funds::FundsRequest;
+use handoffd_domain::group::{BranchPlace, branch_id};
+use handoffd_domain::handoff::{Handoff, HandoffDraft};
+use handoffd_domain::ids::{Micros, TenantId};
+use handoffd_domain::message::Message;
+use handoffd_domain::policy::EdgePolicy;
+use handoffd_evidence::record::{RecordParty, SafetyFacts};
+use handoffd_gate::{OtherEdges, PassedBranch, PassedGroup, PassedMessage, RefusedMessage};
 
 impl Intake {
     /// Commits a message to many that passed, or refuses it where only the ledger can tell.

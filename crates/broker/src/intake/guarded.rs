@@ -1,25 +1,25 @@
-//! What the ledger will say of a message, as far as a look beside its locks can tell: for a dry run, and for
-//! a refusal that names everything at once. As of now, and no promise: what others commit meanwhile counts.
+//! A forecast of the ledger's answer to a message, from a look without its locks: for a dry run, and for a
+//! refusal that names everything at once. It is not a promise: other commits in the meantime count.
 
 use std::sync::Arc;
 
 use super::draft::{requires_checkpoint, ruling, subtasks};
 use super::{Intake, IntakeError};
-use handoffd_core::contract::enforce::CompiledContract;
-use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::cap::room::{self, CapRequest};
-use handoffd_core::domain::cap::{CapExceeded, CapScope};
-use handoffd_core::domain::failure::Failure;
-use handoffd_core::domain::funds::{Funds, FundsRequest};
-use handoffd_core::domain::handoff::Handoff;
-use handoffd_core::domain::ids::{AgentId, TenantId};
-use handoffd_core::domain::lineage;
-use handoffd_core::domain::message::Message;
-use handoffd_core::domain::money::Usd;
-use handoffd_core::domain::progress::{Hop, LoopLimits, check_budget, check_loop, short};
-use handoffd_core::domain::task::Task;
-use handoffd_core::gate::completeness::no_checkpoint;
-use handoffd_core::gate::{OtherEdges, budget};
+use handoffd_domain::agent::Agent;
+use handoffd_domain::cap::room::{self, CapRequest};
+use handoffd_domain::cap::{CapExceeded, CapScope};
+use handoffd_domain::failure::Failure;
+use handoffd_domain::funds::{Funds, FundsRequest};
+use handoffd_domain::handoff::Handoff;
+use handoffd_domain::ids::{AgentId, TenantId};
+use handoffd_domain::lineage;
+use handoffd_domain::message::Message;
+use handoffd_domain::money::Usd;
+use handoffd_domain::progress::{Hop, LoopLimits, check_budget, check_loop, short};
+use handoffd_domain::task::Task;
+use handoffd_gate::completeness::no_checkpoint;
+use handoffd_gate::contract::enforce::CompiledContract;
+use handoffd_gate::{OtherEdges, budget};
 use handoffd_store::clock;
 use handoffd_store::store::{HandoffFilter, Result, TaskKey};
 
@@ -84,7 +84,7 @@ impl Intake {
         let mut relay = check_budget(task.as_ref(), &edges, parent, source, cost);
         let opened = self.opened(task.as_ref(), message);
         relay.extend(opened.as_ref().and_then(|funds| short(funds, None, source, cost)));
-        // Of amounts that cannot be there is no charge to hold against a cap.
+        // Impossible amounts have no charge to hold against a cap.
         if relay.is_empty() && cost.remaining > Usd(0) {
             let before = task.as_ref().and_then(|task| task.funds.as_deref());
             let books = (before, opened.as_ref());

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use super::Intake;
 use super::refused::Refusal;
 use crate::directory::{Agents, Matcher, Principal, Ranking};
-use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::handoff_tool::reachable;
-use handoffd_core::domain::ids::AgentId;
+use handoffd_domain::agent::Agent;
+use handoffd_domain::failure::Code;
+use handoffd_domain::handoff_tool::reachable;
+use handoffd_domain::ids::AgentId;
 
 /// The ranking by words in common.
 const BY_TEXT: &str = "text";

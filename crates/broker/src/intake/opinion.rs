@@ -1,18 +1,18 @@
-//! A second opinion on what the gate let pass, and what of it goes into the record. Where the opinion can refuse the
-//! message it is asked for before the commit; elsewhere it may come after (`crate::opinions`).
+//! A second opinion on a message that the gate let pass, and the part of it that goes into the record. If the
+//! opinion can refuse the message, it is requested before the commit; else it may come after (`crate::opinions`).
 
 use async_trait::async_trait;
 use serde_json::Value;
 
 use super::{Intake, IntakeError};
 use crate::directory::Principal;
-use handoffd_core::domain::policy::CLASSIFIER;
-use handoffd_core::domain::residency::Crossing;
-use handoffd_core::domain::warning::{Warning, WarningCode};
-use handoffd_core::evidence::record::{ClassifierFacts, SafetyFacts};
-use handoffd_core::gate::safety::policy::{FindingMode, PolicyContext};
-use handoffd_core::gate::safety::{SafetyFinding, to_failure};
-use handoffd_core::gate::{GateVerdict, PassedMessage, RefusedMessage};
+use handoffd_domain::policy::CLASSIFIER;
+use handoffd_domain::residency::Crossing;
+use handoffd_domain::warning::{Warning, WarningCode};
+use handoffd_evidence::record::{ClassifierFacts, SafetyFacts};
+use handoffd_gate::safety::policy::{FindingMode, PolicyContext};
+use handoffd_gate::safety::{SafetyFinding, to_failure};
+use handoffd_gate::{GateVerdict, PassedMessage, RefusedMessage};
 
 /// A verdict on a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -184,6 +184,6 @@ impl Intake {
 
 fn pending() -> Warning {
     let why = "an external classifier is asked about the message after the commit; its answer refuses nothing, and \
-         stands in the handoff's `safety`";
+         appears in the handoff's `safety`";
     Warning::new(WarningCode::OpinionPending, "", why)
 }

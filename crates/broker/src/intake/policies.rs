@@ -1,7 +1,7 @@
 //! The policies about safety findings as settings say them.
 
 use crate::config::{Safety, SafetyException, SafetyMode};
-use handoffd_core::gate::safety::policy::{FindingMode, Policies, PolicyException};
+use handoffd_gate::safety::policy::{FindingMode, Policies, PolicyException};
 
 /// The effect of a finding, as the gate calls it.
 #[must_use]

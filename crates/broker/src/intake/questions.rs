@@ -12,12 +12,12 @@ use crate::directory::Principal;
 use crate::ledger::command::{Call, content};
 use crate::ledger::commands::{Answer, Ask};
 use crate::ledger::reply::HandoffReply;
-use handoffd_core::contract::answer::{check_schema, faults};
-use handoffd_core::domain::canonical;
-use handoffd_core::domain::failure::{Code, Failure, escaped};
-use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
-use handoffd_core::domain::ids::{ContentId, TenantId};
-use handoffd_core::domain::question::{LONGEST_ANSWER, Question};
+use handoffd_domain::canonical;
+use handoffd_domain::failure::{Code, Failure, escaped};
+use handoffd_domain::handoff::{Handoff, HandoffStatus};
+use handoffd_domain::ids::{ContentId, TenantId};
+use handoffd_domain::question::{LONGEST_ANSWER, Question};
+use handoffd_gate::contract::answer::{check_schema, faults};
 
 /// Work that takes long whatever its input has, as the compiling of a schema does, gets a thread of its own.
 const OWN_THREAD: usize = usize::MAX;

@@ -6,10 +6,10 @@ use serde_json::Value;
 use super::refused::Refusal;
 use super::{Answer, Body, Intake, Request};
 use crate::directory::Principal;
-use handoffd_core::domain::canonical::CanonicalObject;
-use handoffd_core::domain::ids::{AgentId, TenantId};
-use handoffd_core::domain::json;
-use handoffd_core::gate::signature;
+use handoffd_domain::canonical::CanonicalObject;
+use handoffd_domain::ids::{AgentId, TenantId};
+use handoffd_domain::json;
+use handoffd_gate::signature;
 
 /// The outcome of a handoff that came in by a queue.
 #[derive(Debug)]

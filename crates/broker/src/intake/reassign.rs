@@ -5,13 +5,13 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{Intake, IntakeError};
-use handoffd_core::domain::canonical::CanonicalObject;
-use handoffd_core::domain::failure::Failure;
-use handoffd_core::domain::handoff::Handoff;
-use handoffd_core::domain::ids::{AgentId, HandoffId, TenantId};
-use handoffd_core::domain::message::Message;
-use handoffd_core::domain::ruling::OtherEdge;
-use handoffd_core::gate::contract::{self, ContractTerms};
+use handoffd_domain::canonical::CanonicalObject;
+use handoffd_domain::failure::Failure;
+use handoffd_domain::handoff::Handoff;
+use handoffd_domain::ids::{AgentId, HandoffId, TenantId};
+use handoffd_domain::message::Message;
+use handoffd_domain::ruling::OtherEdge;
+use handoffd_gate::edge_contract::{self, ContractTerms};
 use handoffd_store::store::StoreError;
 
 /// The rules of an edge, or why its contract refuses the message.
@@ -31,9 +31,9 @@ impl Intake {
         found.map_err(|err: StoreError| Arc::new(err).into())
     }
 
-    /// Holds a kept message against the contract of the edge to an agent that a person gives it to. A person's word
-    /// stands in for a contract where there is none, and for the person that a contract asks. Of an erased message
-    /// there is nothing to hold. `kept` is the message as stored.
+    /// Holds a kept message against the contract of the edge to an agent that a person gives it to. A person's
+    /// decision replaces a missing contract, and the person that a contract asks. An erased message has nothing to
+    /// check. `kept` is the message as stored.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -61,7 +61,7 @@ impl Intake {
         let requirement = &self.gate.requirement;
         let terms = requirement.terms(tenant, &source.agent_id, target, at, true);
         let terms = ContractTerms { required: false, ..terms };
-        let found = contract::check_beside(&message, source, agent, &contracts, terms);
+        let found = edge_contract::check_beside(&message, source, agent, &contracts, terms);
         if !found.failures.is_empty() {
             let failures = found.failures.into_iter().map(|one| {
                 let message = match one.pointer.as_str() {

@@ -15,17 +15,17 @@ use crate::directory::{Agents, Principal};
 use crate::ledger::command::{Call, content};
 use crate::ledger::commands::{Counted, DeadLetter, Refuse, Submit};
 use crate::ledger::reply::{LedgerError, SubmissionReply};
-use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::canonical;
-use handoffd_core::domain::failure::{Code, Failure, Stage, primary};
-use handoffd_core::domain::handoff::HandoffStatus;
-use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
-use handoffd_core::domain::message::Message;
-use handoffd_core::domain::policy::Recovery;
-use handoffd_core::domain::residency::ResidencyRules;
-use handoffd_core::evidence::record::SafetyFacts;
-use handoffd_core::gate::address;
-use handoffd_core::gate::{GateVerdict, PassedMessage, RefusedMessage, UnreadMessage};
+use handoffd_domain::agent::Agent;
+use handoffd_domain::canonical;
+use handoffd_domain::failure::{Code, Failure, Stage, primary};
+use handoffd_domain::handoff::HandoffStatus;
+use handoffd_domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
+use handoffd_domain::message::Message;
+use handoffd_domain::policy::Recovery;
+use handoffd_domain::residency::ResidencyRules;
+use handoffd_evidence::record::SafetyFacts;
+use handoffd_gate::address;
+use handoffd_gate::{GateVerdict, PassedMessage, RefusedMessage, UnreadMessage};
 
 impl Intake {
     /// Refuses a sender without a part in the task.
@@ -247,7 +247,7 @@ pub(super) fn is_paused(failures: &[Failure]) -> bool {
         && failures.iter().all(|failure| failure.rule.as_deref() == Some(address::PAUSED))
 }
 
-/// The handoff that is kept for a person; `None` where the caller is no agent.
+/// The handoff that is kept for a person; `None` if the caller is not an agent.
 fn dead_letter(
     principal: &Principal,
     refused: &RefusedMessage,
@@ -264,8 +264,8 @@ fn dead_letter(
     let named = refused.contract.as_ref().and_then(|ready| ready.trace_id(message.value()));
     set_trace(&mut handoff, request.trace, message, named);
     if *caller != envelope.from_agent.agent_id {
-        // Kept as the caller's, apart from the task and the id that it named: nobody may take part
-        // in another's task that way, nor occupy ids in another's name.
+        // Kept under the caller's name, apart from the task and the id that it named: so no agent
+        // can take part in another's task, nor occupy ids in another's name.
         handoff.source = caller.clone();
         handoff.parent_id = None;
         handoff.id = HandoffId(kept_apart("handoff", caller, envelope.handoff_id));
@@ -280,7 +280,7 @@ fn dead_letter(
     })
 }
 
-/// A refused message as one that passes; what the rules found in it stands as observed. `None` where it has no receiver.
+/// A refused message as one that passes; the rules' findings in it count as observed. `None` if it has no receiver.
 fn as_passed(refused: &RefusedMessage) -> Option<Box<PassedMessage>> {
     let group = refused.group.clone();
     let first = group.as_ref().and_then(|group| group.branches.first());
@@ -312,7 +312,7 @@ fn recovers(principal: &Principal, refused: &RefusedMessage, failures: &[Failure
     let envelope = message.envelope();
     principal.agent.as_ref() == Some(&envelope.from_agent.agent_id)
         && contract.policy().on_reject != Recovery::Source
-        // Nobody else can go on with a part of a message.
+        // No other agent can go on with a part of a message.
         && !envelope.stream.is_some_and(|stream| stream.open)
         && failures.iter().all(is_acceptance)
 }
@@ -325,8 +325,8 @@ fn is_acceptance(failure: &Failure) -> bool {
         && failure.rule.as_deref().is_some_and(|clause| clause.starts_with("acceptance_criteria."))
 }
 
-/// The id under which a message is kept whose caller is not whom it names as its sender: one for each caller and
-/// id that it names, and nobody else's.
+/// The id of a kept message whose caller is not the sender that it names: one for each caller and named id, and
+/// no other caller's.
 fn kept_apart(what: &str, caller: &AgentId, named: HandoffId) -> uuid::Uuid {
     let hash = Sha256::new()
         .chain_update(format!("handoffd kept apart {what} {caller} "))

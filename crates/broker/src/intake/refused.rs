@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::IntakeError;
 use crate::ledger::reply::{LedgerError, Undone};
-use handoffd_core::domain::failure::{Code, Failure, Stage, primary};
+use handoffd_domain::failure::{Code, Failure, Stage, primary};
 use handoffd_store::store::StoreError;
 
 /// The sentence for a store that does not answer.

@@ -8,11 +8,11 @@ use super::{Answer, Intake, IntakeError, Refusal, SubmittedHandoff};
 use crate::archive::Contents;
 use crate::directory::Principal;
 use crate::ledger::reply::LedgerError;
-use handoffd_core::contract::enforce::CompiledContract;
-use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
-use handoffd_core::domain::ids::{HandoffId, TenantId};
-use handoffd_core::domain::task::TaskStatus;
-use handoffd_core::domain::warning::Warning;
+use handoffd_domain::handoff::{Handoff, HandoffStatus};
+use handoffd_domain::ids::{HandoffId, TenantId};
+use handoffd_domain::task::TaskStatus;
+use handoffd_domain::warning::Warning;
+use handoffd_gate::contract::enforce::CompiledContract;
 use handoffd_store::store::{HandoffFilter, StoreError};
 
 /// Handoffs read at once.
@@ -54,7 +54,7 @@ const fn counts(status: HandoffStatus) -> bool {
 
 impl Intake {
     /// Whether the first use of a dedupe value still counts: while its handoff, or one in its place, is open or was
-    /// accepted, or a person is asked what becomes of it.
+    /// accepted, or a person is asked about it.
     ///
     /// # Errors
     /// When the store cannot be read.

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use crate::archive::{Contents, opened};
-use handoffd_core::domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
-use handoffd_core::domain::ids::{HandoffId, TaskId, TenantId};
-use handoffd_core::domain::lenient;
+use handoffd_domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
+use handoffd_domain::ids::{HandoffId, TaskId, TenantId};
+use handoffd_domain::lenient;
 use handoffd_store::store::{Result, Store, StoredRecord};
 
 /// Records read at once.

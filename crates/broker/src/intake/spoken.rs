@@ -10,14 +10,14 @@ use super::refused::Refusal;
 use super::{Intake, heavy};
 use crate::directory::Principal;
 use crate::reader::Reader;
-use handoffd_core::domain::credential::{self, SecretPolicy};
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::handoff::Handoff;
-use handoffd_core::domain::ids::{AgentId, Micros};
-use handoffd_core::domain::warning::Warning;
-use handoffd_core::gate::safety::policy::PolicyContext;
-use handoffd_core::gate::safety::{FieldClass, SafetyFinding, ScanReport, Scanner, to_failure};
-use handoffd_core::gate::unheld;
+use handoffd_domain::credential::{self, SecretPolicy};
+use handoffd_domain::failure::Code;
+use handoffd_domain::handoff::Handoff;
+use handoffd_domain::ids::{AgentId, Micros};
+use handoffd_domain::warning::Warning;
+use handoffd_gate::safety::policy::PolicyContext;
+use handoffd_gate::safety::{FieldClass, SafetyFinding, ScanReport, Scanner, to_failure};
+use handoffd_gate::unheld;
 
 /// Bounds of the words that agents say beside messages.
 #[derive(Debug, Clone, Copy)]

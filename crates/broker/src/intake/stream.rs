@@ -12,13 +12,13 @@ use crate::directory::{Agents, Principal};
 use crate::ledger::command::{Call, content};
 use crate::ledger::commands::{AppendChunk, Chunked, RefuseChunk, StreamEnd};
 use crate::ledger::reply::{HandoffReply, LedgerError};
-use handoffd_core::domain::canonical::{self, CanonicalObject};
-use handoffd_core::domain::failure::{Code, Failure, Stage, primary};
-use handoffd_core::domain::handoff::Handoff;
-use handoffd_core::domain::ids::HandoffId;
-use handoffd_core::domain::stream::{Chunk, ChunkEnd, Stream};
-use handoffd_core::domain::warning::Warning;
-use handoffd_core::gate::{signature, with_nul};
+use handoffd_domain::canonical::{self, CanonicalObject};
+use handoffd_domain::failure::{Code, Failure, Stage, primary};
+use handoffd_domain::handoff::Handoff;
+use handoffd_domain::ids::HandoffId;
+use handoffd_domain::stream::{Chunk, ChunkEnd, Stream};
+use handoffd_domain::warning::Warning;
+use handoffd_gate::{signature, with_nul};
 use handoffd_store::fault::{self, Step};
 use handoffd_store::store::HandoffKey;
 
@@ -87,7 +87,7 @@ pub enum ChunkAnswer {
         handoff: Box<Handoff>,
         /// Whether an earlier call committed it.
         replayed: bool,
-        /// What of it does not hold in full.
+        /// The parts that do not hold in full.
         warnings: Vec<Warning>,
     },
     /// The chunk is not the next of its stream, or another has its number.

@@ -19,16 +19,16 @@ use crate::ledger::commands::Submit;
 use crate::ledger::reply::{LedgerError, SubmissionReply};
 use crate::ledger::{Committed, Outgoing, SubmissionError};
 use crate::telemetry;
-use handoffd_core::domain::failure::{Code, Failure, Stage};
-use handoffd_core::domain::ids::{HandoffId, Micros, TenantId};
-use handoffd_core::domain::message::Message;
-use handoffd_core::domain::stream::Stream;
-use handoffd_core::domain::trace_context::TraceContext;
-use handoffd_core::evidence::record::SafetyFacts;
-use handoffd_core::gate::{PassedMessage, RefusedMessage};
+use handoffd_domain::failure::{Code, Failure, Stage};
+use handoffd_domain::ids::{HandoffId, Micros, TenantId};
+use handoffd_domain::message::Message;
+use handoffd_domain::stream::Stream;
+use handoffd_domain::trace_context::TraceContext;
+use handoffd_evidence::record::SafetyFacts;
+use handoffd_gate::{PassedMessage, RefusedMessage};
 use handoffd_store::store::HandoffFilter;
 
-/// When a message to a paused receiver may come again; nobody knows how long the pause is.
+/// The time after which a message to a paused receiver may come again; the length of the pause is unknown.
 const PAUSED_FOR: Duration = Duration::from_secs(29);
 
 impl Intake {
@@ -255,8 +255,8 @@ impl Intake {
     }
 }
 
-/// The span of a submission, in the trace of its sender from the first stage on. Where the request has
-/// no trace context that is the message's, and the request's span is linked.
+/// The span of a submission, in the trace of its sender from the first stage on. If the request has no
+/// trace context, that is the message's, and the request's span is linked.
 pub(super) async fn submission(body: &Body, request: Option<&TraceContext>) -> Span {
     if !telemetry::exporting() {
         return Span::none();

@@ -11,13 +11,13 @@ use crate::directory::Principal;
 use crate::ledger::command::{Call, content};
 use crate::ledger::commands::{TakeOver, Verdict, VerdictKind};
 use crate::ledger::reply::HandoffReply;
-use handoffd_core::domain::canonical;
-use handoffd_core::domain::failure::escaped;
-use handoffd_core::domain::handoff::Handoff;
-use handoffd_core::domain::ids::Micros;
-use handoffd_core::domain::lenient::{self, UnreadableParts};
-use handoffd_core::domain::warning::{Warning, WarningCode};
-use handoffd_core::gate::reply::ReplyVerdict;
+use handoffd_domain::canonical;
+use handoffd_domain::failure::escaped;
+use handoffd_domain::handoff::Handoff;
+use handoffd_domain::ids::Micros;
+use handoffd_domain::lenient::{self, UnreadableParts};
+use handoffd_domain::warning::{Warning, WarningCode};
+use handoffd_gate::reply::ReplyVerdict;
 
 pub mod channel;
 mod fitted;
@@ -113,7 +113,7 @@ impl Intake {
             }),
         );
         if !unreadable.is_empty() {
-            tracing::info!(handoff_id = %handoff.id, agent_id = %handoff.target, parts = unreadable.count, "parts of what a receiver says beside its verdict are unreadable");
+            tracing::info!(handoff_id = %handoff.id, agent_id = %handoff.target, parts = unreadable.count, "members of a receiver's answer beside its verdict are unreadable");
         }
         Ok(warnings)
     }

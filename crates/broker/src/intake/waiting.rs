@@ -7,8 +7,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::intake::Intake;
 use crate::ledger::HandoffWatch;
-use handoffd_core::domain::handoff::{HANDED_ON, Handoff, HandoffStatus};
-use handoffd_core::domain::ids::AgentId;
+use handoffd_domain::handoff::{HANDED_ON, Handoff, HandoffStatus};
+use handoffd_domain::ids::AgentId;
 use handoffd_store::store::{HandoffFilter, Result};
 
 /// The interval at which a wait reads the store: another broker may have recorded the change.

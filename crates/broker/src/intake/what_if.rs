@@ -1,10 +1,10 @@
-//! What the gate would say of what passed by if other rules held: kept messages are judged twice, under
-//! the present rules and under a candidate. Writes nothing.
+//! The gate's verdicts on past messages under other rules: kept messages are judged twice, under the
+//! present rules and under a candidate. Writes nothing.
 //!
-//! Both judgements are made now, with the agents as they are: what differs comes of the candidate alone,
-//! and not of what changed since. Judged is what a message says by itself. What the ledger adds (the loop
-//! guard, the budget relay) hangs on where its task stood then, and an external classifier is not asked
-//! again.
+//! Both judgements are made now, with the agents as they are: a difference comes from the candidate
+//! alone, and not from changes since then. Only the message itself is judged. The ledger's checks (the
+//! loop guard, the budget relay) depend on the state of its task at that time, and an external classifier
+//! is not asked again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use tokio::time::Instant;
 use super::{Intake, IntakeError};
 use crate::directory::Agents;
 use crate::ledger::reply::LedgerError;
-use handoffd_core::contract::catalog::Catalog;
-use handoffd_core::domain::dead_letter::DeadLetterStatus;
-use handoffd_core::domain::failure::{Code, Failure, Stage, primary};
-use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
-use handoffd_core::domain::ids::{HandoffId, Micros, TaskId, TenantId};
-use handoffd_core::domain::message::fans_out;
-use handoffd_core::evidence::commitment::unpack;
-use handoffd_core::gate::safety::SafetyFinding;
-use handoffd_core::gate::{Gate, GateLookup, GateVerdict, PassedBranch};
+use handoffd_domain::dead_letter::DeadLetterStatus;
+use handoffd_domain::failure::{Code, Failure, Stage, primary};
+use handoffd_domain::handoff::{Handoff, HandoffStatus};
+use handoffd_domain::ids::{HandoffId, Micros, TaskId, TenantId};
+use handoffd_domain::message::fans_out;
+use handoffd_evidence::commitment::unpack;
+use handoffd_gate::contract::catalog::Catalog;
+use handoffd_gate::safety::SafetyFinding;
+use handoffd_gate::{Gate, GateLookup, GateVerdict, PassedBranch};
 use handoffd_store::store::{ContentStorage, Cursor, DeadLetterFilter, HandoffFilter, StoreError};
 
 /// Messages that are read and judged together.
@@ -63,7 +63,7 @@ pub struct GateFinding {
     pub rule: Option<String>,
 }
 
-/// What the gate says of a message.
+/// The gate's verdict on a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judged {
     /// The primary reason of a refusal; none: it passes.
@@ -77,7 +77,7 @@ pub struct Judged {
     pub contracts: Vec<Option<String>>,
 }
 
-/// What becomes of a verdict.
+/// The change of a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shift {
     /// The verdict stays.
@@ -127,7 +127,7 @@ pub struct Changed {
     pub edge: [String; 2],
     /// Of a message to several receivers all of them, as addressed.
     pub receivers: Vec<String>,
-    /// Where its handoff stands.
+    /// The state of its handoff.
     pub status: HandoffStatus,
     /// The change of its verdict.
     pub shift: Shift,
@@ -147,7 +147,7 @@ pub struct Tally {
     pub archived: usize,
     /// Refused under the present rules, whatever was said then.
     pub refused_at_present: usize,
-    /// By what becomes of the verdict.
+    /// The counts by change of the verdict.
     pub shifts: BTreeMap<&'static str, usize>,
     /// Would be refused and pass now, by the primary reason.
     pub reasons: BTreeMap<&'static str, usize>,
@@ -155,7 +155,7 @@ pub struct Tally {
     pub complete: bool,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
     /// Of the newest handoffs.
@@ -359,7 +359,7 @@ impl Intake {
         });
         let mut outcome = Outcome::default();
         let mut changed = Vec::new();
-        // What waits for a person first: there is little of it, and it is what a change is often for.
+        // Handoffs that wait for a person first: there are few of them, and a change is often made for them.
         let (mut after, mut rows) = (None, 0);
         while rows < scope.dead_letters {
             let limit = PAGE.min(scope.dead_letters - rows);
@@ -389,7 +389,7 @@ impl Intake {
             };
             after = Some((last.created_at, last.id.to_string()));
             rows += PAGE;
-            // What stands in for another has the other's message.
+            // A handoff that replaces another has the other's message.
             let mut page: Vec<Handoff> = page
                 .into_iter()
                 .filter(|one| one.status != HandoffStatus::DeadLettered && one.origin.is_none())

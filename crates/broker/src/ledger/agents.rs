@@ -2,8 +2,8 @@
 
 use super::call::Call;
 use super::plan::Change;
-use handoffd_core::domain::ids::AgentId;
-use handoffd_core::evidence::record::{RecordContent, RecordDraft, RecordKind, RecordParty};
+use handoffd_domain::ids::AgentId;
+use handoffd_evidence::record::{RecordContent, RecordDraft, RecordKind, RecordParty};
 
 pub(super) fn about(call: &Call, kind: RecordKind, agent: Option<&AgentId>) -> Change {
     let mut draft = RecordDraft::new(call.tenant.clone(), kind, call.at, call.actor.clone());

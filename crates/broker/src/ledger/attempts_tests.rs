@@ -5,8 +5,8 @@ use super::decide_tests::{
     Order, apply, context, decide, is_superseded, settle, submit, tenant, uuid, verdict,
 };
 use super::plan::{Change, Plan};
-use handoffd_core::domain::handoff::DeliveryMode;
-use handoffd_core::domain::ids::{HandoffId, Micros};
+use handoffd_domain::handoff::DeliveryMode;
+use handoffd_domain::ids::{HandoffId, Micros};
 use handoffd_store::store::BatchState;
 use handoffd_store::store::attempts::AttemptRow;
 

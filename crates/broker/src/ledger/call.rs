@@ -1,7 +1,7 @@
 //! The call that brings a command.
 
-use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
-use handoffd_core::evidence::record::Actor;
+use handoffd_domain::ids::{AgentId, Micros, TenantId};
+use handoffd_evidence::record::Actor;
 
 /// The call that brings a command.
 #[derive(Debug, Clone)]

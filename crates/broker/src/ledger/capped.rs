@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use handoffd_core::domain::ids::{Micros, TenantId};
+use handoffd_domain::ids::{Micros, TenantId};
 use handoffd_store::store::caps::CapStore;
 use handoffd_store::store::{Needs, Result};
 
@@ -27,7 +27,7 @@ struct CapList {
 }
 
 impl Capped {
-    /// Leaves out of what a batch must see the caps of tenants that have none.
+    /// Leaves out of a batch's needs the caps of tenants that have none.
     pub(super) async fn narrow(
         &self,
         store: &dyn CapStore,

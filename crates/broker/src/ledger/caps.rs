@@ -1,22 +1,22 @@
 //! Decisions on rolling caps: who sets them, whether a handoff fits, and what each command adds to their
-//! accounts. What a command did to a task's funds is the difference between before and after, so there is
-//! one place that charges, whatever moved the money.
+//! accounts. The effect of a command on a task's funds is the difference between before and after, so one
+//! function charges, for every command that moved money.
 
 use std::collections::BTreeMap;
 
 use super::call::Call;
 use super::context::Context;
 use super::plan::Change;
-use handoffd_core::domain::cap::room::CapRequest;
-use handoffd_core::domain::cap::{Cap, CapExceeded, CapKey, Charge, room};
-use handoffd_core::domain::funds::{Funds, FundsRequest, Reservation};
-use handoffd_core::domain::handoff::HandoffTerms;
-use handoffd_core::domain::ids::TenantId;
-use handoffd_core::domain::money::Usd;
-use handoffd_core::domain::task::Task;
+use handoffd_domain::cap::room::CapRequest;
+use handoffd_domain::cap::{Cap, CapExceeded, CapKey, Charge, room};
+use handoffd_domain::funds::{Funds, FundsRequest, Reservation};
+use handoffd_domain::handoff::HandoffTerms;
+use handoffd_domain::ids::TenantId;
+use handoffd_domain::money::Usd;
+use handoffd_domain::task::Task;
 use handoffd_store::store::BatchState;
 
-/// What the reserves under caps that begin with this command are marked with.
+/// The mark on the reserves under caps that begin with this command.
 pub(super) fn mark(context: &Context) -> i64 {
     context.spare.handoff.0.as_u64_pair().1.cast_signed()
 }
@@ -48,8 +48,8 @@ pub(super) fn check<'a>(
     room::lacking(&caps, (&context.rules.caps, call.at), (before, funds), wanted)
 }
 
-/// Enters into the caps' accounts what a command did to its task's funds. What recovery passes on was not
-/// asked for by anyone who could be refused: it gets no more than there is room for.
+/// Enters into the caps' accounts what a command did to its task's funds. No sender that could be refused
+/// asked for the amount that recovery passes on: it gets no more than there is room for.
 pub(super) fn charge(
     state: &BatchState,
     call: &Call,
@@ -91,7 +91,7 @@ fn trim(
     after: &mut Funds,
 ) {
     let was = |id| before.is_some_and(|funds| funds.reserves.iter().any(|one| one.handoff == id));
-    // What was committed and rejected at once has a reserve as well, and nothing left in it.
+    // A handoff that was committed and rejected at once has a reserve as well, with nothing left in it.
     let fresh = |one: &&Reservation| one.left > Usd(0) && !was(one.handoff);
     let Some(new) = after.reserves.iter().find(fresh).map(|one| one.handoff) else { return };
     let excess = caps.values().filter_map(|cap| {

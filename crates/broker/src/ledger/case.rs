@@ -8,18 +8,18 @@ use super::plan::Change;
 use super::reply::{HandoffReply, LedgerError};
 use super::returns;
 use super::returns::resume_leases;
-use handoffd_core::domain::escalation::{Escalation, EscalationOutcome, EscalationStatus};
-use handoffd_core::domain::event::{Event, EventType};
-use handoffd_core::domain::funds::Spending;
-use handoffd_core::domain::handoff::{
+use handoffd_domain::escalation::{Escalation, EscalationOutcome, EscalationStatus};
+use handoffd_domain::event::{Event, EventType};
+use handoffd_domain::funds::Spending;
+use handoffd_domain::handoff::{
     HANDED_ON, Handoff, HandoffEvent, HandoffStatus, HandoffTerms, RETURNED,
 };
-use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TaskId};
-use handoffd_core::domain::latency::LatencySample;
-use handoffd_core::domain::lease::HolderPulse;
-use handoffd_core::domain::progress::Edge;
-use handoffd_core::domain::task::{Task, TaskEvent, TaskStatus};
-use handoffd_core::evidence::record::{Actor, RecordContent, RecordDraft, RecordKind, RecordParty};
+use handoffd_domain::ids::{AgentId, HandoffId, Micros, TaskId};
+use handoffd_domain::latency::LatencySample;
+use handoffd_domain::lease::HolderPulse;
+use handoffd_domain::progress::Edge;
+use handoffd_domain::task::{Task, TaskEvent, TaskStatus};
+use handoffd_evidence::record::{Actor, RecordContent, RecordDraft, RecordKind, RecordParty};
 use handoffd_store::store::BatchState;
 
 /// A handoff with its task, as they are and as they will be.
@@ -124,7 +124,7 @@ impl<'a> Case<'a> {
             .then_some(self.handoff.attempts)
             .filter(|_| draft.contract.is_some());
         if kind == RecordKind::RolledBack {
-            // Whoever said no, putting things back is the broker's doing.
+            // Putting things back is the broker's act, even after another's refusal.
             draft.actor = Actor::broker();
             draft.checkpoint_commitment = self.handoff.checkpoint_commitment;
         }
@@ -230,8 +230,8 @@ impl<'a> Case<'a> {
         Ok(())
     }
 
-    /// It has ended. It spends no more: what is left of what was reserved for it goes back. Returns what
-    /// its receiver spent besides, where that was said.
+    /// Ends the handoff, counts the receiver's final spending and returns the rest of the reserve to the source. Returns the
+    /// spending that it counted, if the receiver stated any.
     pub(super) fn end(&mut self, stated: Option<Spending>) -> Option<Spending> {
         self.handoff.ended_at = Some(self.call.at);
         self.handoff.deadline_at = None;
@@ -388,7 +388,7 @@ impl<'a> Case<'a> {
         self.keep(edge);
     }
 
-    /// What of its latency is known by this command, and was not before.
+    /// The parts of its latency that this command makes known.
     fn latency(&self) -> LatencySample {
         let Some(accepted_at) = self.handoff.accepted_at else { return LatencySample::default() };
         let clock = self.handoff.clock;

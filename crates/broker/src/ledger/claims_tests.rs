@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use super::commands::{AnyCommand, AnyReply, Lease, Leased, VerdictKind};
 use super::context::Rules;
 use super::decide_tests::{apply, command, expire, submit, tenant, uuid, verdict};
-use handoffd_core::domain::handoff::{DeliveryMode, HandoffStatus};
-use handoffd_core::domain::ids::{HandoffId, Micros, TaskId};
+use handoffd_domain::handoff::{DeliveryMode, HandoffStatus};
+use handoffd_domain::ids::{HandoffId, Micros, TaskId};
 use handoffd_store::store::{BatchState, HandoffKey, OutboxRow};
 
 const HANDOFF: u8 = 1;
@@ -52,7 +52,7 @@ impl Inbox {
         self.state.handoffs[&Self::key()].deadline_at.map(|at| at.0)
     }
 
-    /// What a poll does: the store claims, the ledger leases. The token, where there was something.
+    /// A poll: the store claims, the ledger leases. Returns the token, if a handoff was there.
     fn poll(&mut self, at: i64) -> Option<i64> {
         let until = at + self.claim_ttl;
         let row = self.state.outbox.get_mut(&Self::key()).filter(|row| row.visible_at.0 <= at)?;

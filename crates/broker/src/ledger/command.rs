@@ -7,9 +7,9 @@ pub use super::call::Call;
 use super::context::Context;
 use super::needs::Rows;
 use super::plan::Decision;
-use handoffd_core::domain::ids::{ContentId, Micros};
-use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent};
-use handoffd_core::evidence::record::RecordContent;
+use handoffd_domain::ids::{ContentId, Micros};
+use handoffd_evidence::commitment::{CommitmentSubject, PackedContent};
+use handoffd_evidence::record::RecordContent;
 use handoffd_store::clock;
 use handoffd_store::store::BatchState;
 
@@ -24,7 +24,8 @@ pub trait Command: Debug + Clone + Send + Sync + 'static {
     /// Whether it changes objects whose states steer the broker: its record commits to the new states.
     const CHANGES_STATES: bool = false;
 
-    /// Whether its decision asks the caps for room. What another command passes on is cut to the room that there is.
+    /// Whether its decision asks the caps for room. An amount that another command passes on is cut to the room that
+    /// there is.
     const ASKS_CAPS: bool = false;
 
     /// Adds the rows that it reads to those of its batch.

@@ -16,14 +16,14 @@ use super::plan::Plan;
 use super::reply::{LedgerError, SubmissionReply};
 use super::{CROWD, Committed, Job, ReservedSlot, Shared};
 use crate::telemetry;
-use handoffd_core::domain::handoff::HandoffStatus;
-use handoffd_core::domain::trace_context::TraceParent;
-use handoffd_core::evidence::append::AppendedRecords;
+use handoffd_domain::handoff::HandoffStatus;
+use handoffd_domain::trace_context::TraceParent;
+use handoffd_evidence::append::AppendedRecords;
 use handoffd_store::fault::{self, Step};
 use handoffd_store::store::{BatchState, Needs, StoreError, Writes};
 
 /// How long fewer wait for a transaction under way: one that takes this long (an erasure's page, a lock that another
-/// broker holds) keeps nobody else back.
+/// broker holds) delays no other.
 const SLOW: Duration = Duration::from_millis(20);
 
 /// Commits batches, one after the other, until the queue is closed and empty. A worker keeps the queue while its batch is

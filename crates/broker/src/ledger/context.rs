@@ -1,14 +1,14 @@
-//! What a decision may use besides what is known and what is asked: the broker's rules, and ids that
-//! nobody could have foreseen. Made when a command enters the queue, so that deciding stays pure.
+//! The other inputs of a decision, besides the state and the request: the broker's rules, and
+//! unpredictable ids. Made when a command enters the queue, so that deciding stays pure.
 
 use std::time::Duration;
 
-use handoffd_core::domain::cap::Defaults;
-use handoffd_core::domain::handoff::DeliveryMode;
-use handoffd_core::domain::ids::{ContentId, EscalationId, HandoffId, Micros};
-use handoffd_core::domain::latency::LatencyClock;
-use handoffd_core::domain::residency::ResidencyRules;
-use handoffd_core::domain::window::ContextSettings;
+use handoffd_domain::cap::Defaults;
+use handoffd_domain::handoff::DeliveryMode;
+use handoffd_domain::ids::{ContentId, EscalationId, HandoffId, Micros};
+use handoffd_domain::latency::LatencyClock;
+use handoffd_domain::residency::ResidencyRules;
+use handoffd_domain::window::ContextSettings;
 use handoffd_store::clock;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,9 +29,9 @@ pub struct Rules {
     pub escalation_timeout: Duration,
     /// Rolling caps where an operator set none.
     pub caps: Defaults,
-    /// Where data may go.
+    /// The regions to which data may go.
     pub residency: ResidencyRules,
-    /// What holds of a receiver's context window.
+    /// The rules on a receiver's context window.
     pub context: ContextSettings,
 }
 
@@ -56,7 +56,7 @@ impl Default for Rules {
 /// Ids for what a decision may bring into being.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spare {
-    /// For a handoff that stands in for a failed one.
+    /// For a handoff that replaces a failed one.
     pub handoff: HandoffId,
     pub escalation: EscalationId,
     /// For the states of objects that an administrative command changes; no other command pays for it.
@@ -80,7 +80,7 @@ impl Spare {
     #[must_use]
     pub fn new(now: Micros) -> Self {
         Self {
-            // What a sender may name as a parent: version 4, as the message's schema has it.
+            // A sender may name it as a parent: version 4, as the message's schema has it.
             handoff: HandoffId(clock::random_id()),
             escalation: EscalationId(clock::time_ordered_id(now)),
             states: None,
@@ -102,7 +102,7 @@ pub struct DispatcherClaim {
     pub until: Micros,
 }
 
-/// What a decision reads besides the state and the command.
+/// The inputs of a decision besides the state and the command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Context {
     pub rules: Rules,
@@ -114,8 +114,8 @@ pub struct Context {
 }
 
 impl Context {
-    /// The latency clock of a handoff that is committed for that transport: an inbox offers what it has, a
-    /// pushed transport offers with its first attempt. What the queue took is the broker's share.
+    /// The latency clock of a handoff that is committed for that transport: an inbox offers at the commit,
+    /// a pushed transport offers with its first attempt. The time in the queue is the broker's share.
     #[must_use]
     pub fn offered(&self, mut clock: LatencyClock, at: Micros, mode: DeliveryMode) -> LatencyClock {
         if !mode.is_pushed() {

@@ -5,13 +5,13 @@ use std::time::Duration;
 use super::call::Call;
 use super::plan::Change;
 use super::reply::LedgerError;
-use handoffd_core::domain::ids::{HandoffId, Micros, TenantId};
-use handoffd_core::domain::policy::EdgePolicy;
-use handoffd_core::evidence::record::RulingContract;
+use handoffd_domain::ids::{HandoffId, Micros, TenantId};
+use handoffd_domain::policy::EdgePolicy;
+use handoffd_evidence::record::RulingContract;
 use handoffd_store::store::BatchState;
 use handoffd_store::store::contracts::{RepeatKey, RepeatRow};
 
-/// What tells a repeat of a handoff, by its contract's dedupe key.
+/// The key that identifies a repeat of a handoff, by its contract's dedupe key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repeat {
     /// The contract, and a hash of the value.
@@ -25,7 +25,7 @@ pub struct Repeat {
     pub answered: Option<(HandoffId, Micros)>,
 }
 
-/// What a record names the contract of an edge by.
+/// The name of an edge's contract in a record.
 pub(super) fn named(policy: &EdgePolicy) -> Option<RulingContract> {
     policy
         .contract
@@ -54,7 +54,7 @@ pub(super) fn refuse_repeat(
     let (Some(repeat), Some(key)) = (repeat, repeat_key(&call.tenant, repeat)) else {
         return Ok(None);
     };
-    // A handoff that was committed before it became a dead letter is no repeat of itself.
+    // A handoff that was committed before it became a dead letter is not a repeat of itself.
     if let Some(seen) = state.repeats.get(&key)
         && seen.handoff_id != handoff_id
         && (kept || call.at.since(seen.seen_at) < repeat.window)

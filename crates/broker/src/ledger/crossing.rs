@@ -8,13 +8,13 @@ use super::loaded::edges_of;
 use super::plan::Change;
 use super::returns;
 use super::submission::{draw, suspend_lease};
-use handoffd_core::domain::event::{Event, EventType};
-use handoffd_core::domain::handoff::{Handoff, Priority};
-use handoffd_core::domain::ids::{HandoffId, Micros};
-use handoffd_core::domain::progress::{Edge, Hop, passed};
-use handoffd_core::domain::residency::ResidencyFacts;
-use handoffd_core::domain::task::Task;
-use handoffd_core::evidence::record::{Actor, RecordDraft, RecordKind, RecordParty};
+use handoffd_domain::event::{Event, EventType};
+use handoffd_domain::handoff::{Handoff, Priority};
+use handoffd_domain::ids::{HandoffId, Micros};
+use handoffd_domain::progress::{Edge, Hop, passed};
+use handoffd_domain::residency::ResidencyFacts;
+use handoffd_domain::task::Task;
+use handoffd_evidence::record::{Actor, RecordDraft, RecordKind, RecordParty};
 use handoffd_store::store::{BatchState, OutboxRow};
 
 /// Completed subtasks of a handoff that no message of its own states.

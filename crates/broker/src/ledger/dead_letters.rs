@@ -4,12 +4,12 @@ use super::call::Call;
 use super::draft::draft_of;
 use super::plan::Change;
 use super::reply::{DeadLetterReply, LedgerError};
-use handoffd_core::domain::dead_letter::DeadLetterStatus;
-use handoffd_core::domain::failure::{Failure, primary};
-use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
-use handoffd_core::domain::ids::{HandoffId, TaskId};
-use handoffd_core::domain::task::Task;
-use handoffd_core::evidence::record::{RecordContent, RecordKind};
+use handoffd_domain::dead_letter::DeadLetterStatus;
+use handoffd_domain::failure::{Failure, primary};
+use handoffd_domain::handoff::{Handoff, HandoffStatus};
+use handoffd_domain::ids::{HandoffId, TaskId};
+use handoffd_domain::task::Task;
+use handoffd_evidence::record::{RecordContent, RecordKind};
 use handoffd_store::store::{BatchState, DeadLetterRow};
 
 /// A dead letter that still waits, with its handoff and task.

@@ -25,7 +25,7 @@ pub fn decide(
     caps::charge(state, call, context, command.asks_caps(), &mut decided.0);
     if event_before_record(&decided.0) {
         // The feed orders an event by its record.
-        return Err(LedgerError::Internal("an event stands before its record".to_owned()));
+        return Err(LedgerError::Internal("an event comes before its record".to_owned()));
     }
     Ok(decided)
 }

@@ -13,19 +13,19 @@ use super::commands::{
 use super::context::{Context, DispatcherClaim, Rules, Spare};
 use super::plan::{Decision, Plan};
 use super::reply::{HandoffReply, LedgerError, Noted, SubmissionReply};
-use handoffd_core::domain::escalation::Resolution;
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::handoff::{
+use handoffd_domain::escalation::Resolution;
+use handoffd_domain::failure::Code;
+use handoffd_domain::handoff::{
     Cost, DeliveryMode, HANDED_ON, HandoffDraft, HandoffStatus, Priority,
 };
-use handoffd_core::domain::ids::{ContentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
-use handoffd_core::domain::latency::{LatencyClock, LatencySample};
-use handoffd_core::domain::money::Usd;
-use handoffd_core::domain::policy::{EdgePolicy, Recovery};
-use handoffd_core::domain::ruling::Ruling;
-use handoffd_core::domain::task::TaskStatus;
-use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent, commit};
-use handoffd_core::evidence::record::{Actor, RecordContent, RecordParty};
+use handoffd_domain::ids::{ContentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
+use handoffd_domain::latency::{LatencyClock, LatencySample};
+use handoffd_domain::money::Usd;
+use handoffd_domain::policy::{EdgePolicy, Recovery};
+use handoffd_domain::ruling::Ruling;
+use handoffd_domain::task::TaskStatus;
+use handoffd_evidence::commitment::{CommitmentSubject, PackedContent, commit};
+use handoffd_evidence::record::{Actor, RecordContent, RecordParty};
 use handoffd_store::store::BatchState;
 
 /// A command with its call.
@@ -123,7 +123,7 @@ pub(super) fn submit(id: u8, task: u8, at: i64) -> Order {
             implied_checkpoint: part("i"),
             require_checkpoint: false,
             priority: Priority::Normal,
-            policy: handoffd_core::domain::policy::EdgePolicy::default(),
+            policy: handoffd_domain::policy::EdgePolicy::default(),
             repeat: None,
             personal: Vec::new(),
             whole: vec![id],
@@ -332,7 +332,7 @@ proptest! {
     fn any_history_keeps_the_books_straight(steps in proptest::collection::vec(step(), 1..60)) {
         let mut state = BatchState::default();
         for name in ["a", "b", "c"] {
-            let agent = handoffd_core::domain::agent::Agent::new(name.parse().unwrap());
+            let agent = handoffd_domain::agent::Agent::new(name.parse().unwrap());
             let row = handoffd_store::store::AgentRow {
                 tenant: tenant(),
                 secrets: String::new(),
@@ -503,7 +503,7 @@ fn f1_3_who_handed_on_is_done_and_has_no_lease_that_runs_out() {
     assert_eq!(apply(state.clone(), &late).2, 0, "no lease runs while it waits");
     let beat = verdict(0, 100, 3, held(&state).fencing_token, VerdictKind::Heartbeat);
     assert_eq!(held(&apply(state.clone(), &beat).0).deadline_at, None, "a heartbeat starts none");
-    // What it handed on comes back: it has the task again, under a fresh lease that can run out.
+    // The handoff that it handed on comes back: it has the task again, under a fresh lease that can run out.
     let (back, ..) = apply(state.clone(), &settle(1, 100, 3, 1, Outcome::Rejected("NO".into())));
     let fresh = Micros(3).plus(Rules::default().lease);
     assert_eq!(held(&back).deadline_at, Some(fresh));
@@ -614,7 +614,7 @@ fn a_completion_that_overtakes_the_answer_counts_as_both() {
     let Some(&HandoffReply { latency, .. }) = handoff_reply(&reply) else { panic!("{reply:?}") };
     let micros = Duration::from_micros;
     assert_eq!(latency, LatencySample { whole: Some(micros(1)), shares: None });
-    // What the answer still tells is when the attempt was begun, once.
+    // The late answer still tells when the attempt began, once.
     let late = settle(0, 100, 2, 1, Outcome::Accepted);
     let (after, reply, records) = apply(state, &late);
     let Some(&HandoffReply { latency, repeated: true, .. }) = handoff_reply(&reply) else {
@@ -690,9 +690,11 @@ fn what_a_receiver_says_does_not_enter_an_event() {
     for (_, event) in &plan.writes.events {
         assert!(!format!("{event:?}").contains("Doe"), "{event:?}");
     }
-    let back = plan.writes.events.iter().find(|(_, event)| {
-        event.kind == handoffd_core::domain::event::EventType::HandoffRolledBack
-    });
+    let back = plan
+        .writes
+        .events
+        .iter()
+        .find(|(_, event)| event.kind == handoffd_domain::event::EventType::HandoffRolledBack);
     let (_, back) = back.unwrap();
     assert_eq!(back.data["reason"], "REJECTED_BY_RECEIVER");
     assert_eq!(back.data["checkpoint"]["seq"], 1);

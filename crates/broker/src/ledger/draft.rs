@@ -3,9 +3,9 @@
 use super::call::Call;
 use super::contracts;
 use super::plan::Change;
-use handoffd_core::domain::event::Event;
-use handoffd_core::domain::handoff::HandoffTerms;
-use handoffd_core::evidence::record::{RecordDraft, RecordKind};
+use handoffd_domain::event::Event;
+use handoffd_domain::handoff::HandoffTerms;
+use handoffd_evidence::record::{RecordDraft, RecordKind};
 
 /// The change that publishes an event with its batch.
 pub(super) fn publish(event: Event) -> Change {

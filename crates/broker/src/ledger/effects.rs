@@ -1,22 +1,22 @@
-//! What follows a commit: metrics, log lines, and wake-ups of whoever waits for what was committed.
+//! The effects of a commit: metrics, log lines, and wake-ups of tasks that wait for it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::commands::{AnyCommand, AnyReply, Outcome};
 use super::reply::{HandoffReply, LedgerError, SubmissionReply};
 use super::submission::Submit;
 use super::{Committed, Job, LedgerAnswer, Outgoing, ReservedSlot, Shared};
 use crate::metrics::Metrics;
-use handoffd_core::domain::cap::Defaults;
-use handoffd_core::domain::dead_letter::DeadLetterStatus;
-use handoffd_core::domain::event::EventType;
-use handoffd_core::domain::group::{GroupFacts, GroupStatus};
-use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
-use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
-use handoffd_core::domain::stream;
-use handoffd_core::evidence::record::{ClassifierFacts, RecordDraft, RecordKind};
+use handoffd_domain::cap::Defaults;
+use handoffd_domain::dead_letter::DeadLetterStatus;
+use handoffd_domain::event::EventType;
+use handoffd_domain::group::{GroupFacts, GroupStatus};
+use handoffd_domain::handoff::{Handoff, HandoffStatus};
+use handoffd_domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
+use handoffd_domain::stream;
+use handoffd_evidence::record::{ClassifierFacts, RecordDraft, RecordKind};
 use handoffd_store::fault::Step;
+use handoffd_store::store::events::CursorKey;
 use handoffd_store::store::{DeliveryClaim, HandoffKey, ReceiverKey, Writes};
 
 /// The events that one batch has to count, log and signal once it is durable.
@@ -33,8 +33,8 @@ pub(super) struct CommitEffects {
     streams_opened: u64,
     /// How full the written caps are, by scope and unit, as shares of one.
     cap_use: Vec<([&'static str; 2], f64)>,
-    /// Whether a subscriber came, went or was moved.
-    subscribers: bool,
+    /// Subscribers that came, went or were moved.
+    subscribers: Vec<CursorKey>,
     /// Whether a second opinion is due.
     opinions: bool,
 }
@@ -55,7 +55,7 @@ impl CommitEffects {
                 .collect(),
             streams_opened: writes.stream_lines.len() as u64,
             cap_use: cap_use(writes, caps, at),
-            subscribers: !writes.cursors.is_empty(),
+            subscribers: writes.cursors.iter().map(|write| write.key.clone()).collect(),
             opinions: writes.opinions.values().any(Option::is_some),
         }
     }
@@ -115,8 +115,10 @@ impl Shared {
         if !effects.events.is_empty() {
             self.feeds.publisher.notify_one();
         }
-        if effects.subscribers {
-            self.feeds.subscriber_changes.fetch_add(1, Ordering::Release);
+        for subscriber in &effects.subscribers {
+            self.feeds.served.wake(subscriber, || ());
+        }
+        if !effects.subscribers.is_empty() {
             self.feeds.subscribers.notify_one();
         }
         if effects.opinions {
@@ -258,7 +260,7 @@ impl Shared {
         self.signals.beyond.notify_one();
     }
 
-    /// Uses or releases the reserved slot of a submission, and wakes the receiver of what was committed.
+    /// Uses or releases the reserved slot of a submission, and wakes the receiver of the committed handoff.
     fn dispatch(
         &self,
         submit: &Submit,
@@ -335,7 +337,7 @@ struct RecordNote {
     incident: Option<Incident>,
     /// The handoff with the status that it reached.
     moved: Option<Box<Handoff>>,
-    /// What a group came to.
+    /// The result of a group.
     group: Option<GroupFacts>,
     /// Whether it commits a branch of a group.
     forks: bool,

@@ -3,10 +3,10 @@
 
 use super::call::Call;
 use super::reply::LedgerError;
-use handoffd_core::domain::ids::ErasureId;
-use handoffd_core::evidence::commitment::hash_text;
-use handoffd_core::evidence::erasure::ErasureFacts;
-use handoffd_core::evidence::record::{RecordDraft, RecordKind};
+use handoffd_domain::ids::ErasureId;
+use handoffd_evidence::commitment::hash_text;
+use handoffd_evidence::erasure::ErasureFacts;
+use handoffd_evidence::record::{RecordDraft, RecordKind};
 use handoffd_store::store::BatchState;
 use handoffd_store::store::erasure::{ErasurePage, ErasureRow, HoldRow};
 

@@ -11,11 +11,11 @@ use super::decide_tests;
 use super::decide_tests::{Order, decide};
 use super::plan::{Change, Decision, Plan};
 use super::reply::{ErasureReply, LedgerError};
-use handoffd_core::domain::handoff::{Handoff, HandoffCommit};
-use handoffd_core::domain::ids::{ContentId, ErasureId, HandoffId, Micros, TenantId};
-use handoffd_core::domain::money::Usd;
-use handoffd_core::evidence::erasure::{DataSlot, ErasureScope};
-use handoffd_core::evidence::record::RecordKind;
+use handoffd_domain::handoff::{Handoff, HandoffCommit};
+use handoffd_domain::ids::{ContentId, ErasureId, HandoffId, Micros, TenantId};
+use handoffd_domain::money::Usd;
+use handoffd_evidence::erasure::{DataSlot, ErasureScope};
+use handoffd_evidence::record::RecordKind;
 use handoffd_store::store::BatchState;
 use handoffd_store::store::erasure::{
     ErasurePage, ErasureRow, ErasureStatus, HoldRow, PageNeed, SubjectRef, SubjectState,
@@ -124,14 +124,14 @@ fn a_request_is_recorded_and_names_nobody() {
     let (changes, _) = decision.unwrap();
     for change in &changes {
         if let Change::Record(draft) = change {
-            let mut head = handoffd_core::evidence::record::LogHead {
+            let mut head = handoffd_evidence::record::LogHead {
                 tenant: tenant(),
                 log_id: "l".to_owned(),
                 size: 0,
                 hash: vec![],
-                tree: handoffd_core::evidence::merkle::Frontier::default(),
+                tree: handoffd_evidence::merkle::Frontier::default(),
             };
-            let body = handoffd_core::evidence::record::seal(&mut head, draft).body;
+            let body = handoffd_evidence::record::seal(&mut head, draft).body;
             let body = String::from_utf8(body).unwrap();
             assert!(!body.contains("jana") && body.contains("subjectCommitment"), "{body}");
         }
@@ -172,7 +172,7 @@ fn nothing_held_is_not_found_and_what_is_done_is_answered_again() {
     let (changes, reply) = decide(&knowing(known), &request(), &context()).unwrap();
     assert!(changes.is_empty());
     assert!(matches!(reply, AnyReply::RequestErasure(ErasureReply { repeated: true, .. })));
-    // What was erased is not found again for a wider scope; a narrower one is in it.
+    // Erased data are not found again for a wider scope; a narrower one is in it.
     let wider = |status| {
         let row = ErasureRow { status, ..done.clone() };
         let known = SubjectState { held: 0, latest: Some(row), ..SubjectState::default() };
@@ -185,7 +185,7 @@ fn nothing_held_is_not_found_and_what_is_done_is_answered_again() {
     for status in [ErasureStatus::Running, ErasureStatus::Completed] {
         assert!(matches!(wider(status), Err(LedgerError::Conflict(_))), "{status:?}");
     }
-    // Where the earlier erasure left a trace of the tasks, the wider one begins.
+    // If the earlier erasure left a trace of the tasks, the wider one begins.
     let known = SubjectState {
         held: 0,
         traced: true,

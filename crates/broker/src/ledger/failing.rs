@@ -7,20 +7,18 @@ use super::loaded::open_of;
 use super::reply::LedgerError;
 use super::returns::resume_leases;
 use super::streams;
-use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::escalation::FAILURES_TO_ESCALATE;
-use handoffd_core::domain::event::{Alert, EventType};
-use handoffd_core::domain::handoff::{
-    ALL_UNAVAILABLE, Handoff, HandoffStatus, Priority, is_reason_code,
-};
-use handoffd_core::domain::ids::AgentId;
-use handoffd_core::domain::latency::LatencyClock;
-use handoffd_core::domain::policy::EdgePolicy;
-use handoffd_core::domain::residency::{Crossing, ResidencyRules};
-use handoffd_core::domain::ruling::{Next, Ruling, Standing};
-use handoffd_core::domain::task::{TaskEvent, TaskStatus};
-use handoffd_core::domain::window::ContextLimit;
-use handoffd_core::evidence::record::RecordKind;
+use handoffd_domain::agent::Agent;
+use handoffd_domain::escalation::FAILURES_TO_ESCALATE;
+use handoffd_domain::event::{Alert, EventType};
+use handoffd_domain::handoff::{ALL_UNAVAILABLE, Handoff, HandoffStatus, Priority, is_reason_code};
+use handoffd_domain::ids::AgentId;
+use handoffd_domain::latency::LatencyClock;
+use handoffd_domain::policy::EdgePolicy;
+use handoffd_domain::residency::{Crossing, ResidencyRules};
+use handoffd_domain::ruling::{Next, Ruling, Standing};
+use handoffd_domain::task::{TaskEvent, TaskStatus};
+use handoffd_domain::window::ContextLimit;
+use handoffd_evidence::record::RecordKind;
 
 /// The longest reason kept with a handoff, in characters; what was said in full is its record's
 /// content.
@@ -30,13 +28,13 @@ const MAX_REASON: usize = 500;
 const ALL_UNAVAILABLE_CODE: &str = "ALL_PREFERRED_AGENTS_UNAVAILABLE";
 
 impl Case<'_> {
-    /// Whether the task stands where this handoff brought it: nothing was handed on since, and nobody
-    /// else has the task. An old lease that runs out, or the rejection of one of several, must not
-    /// undo what others have gone on with. Nothing was handed on where the last fencing token is its
-    /// own, or where its receiver runs the task: one of several may be accepted after another was
-    /// given a later token, and its end is the end of the task's run all the same. Where that receiver
-    /// has also taken a later one, it runs the task by that. What it handed on may have come back, so that
-    /// the task waits for it: it still has the task by this one.
+    /// Whether the task is still where this handoff brought it: nothing was handed on since, and no other
+    /// agent has the task. An old lease that runs out, or the rejection of one of several, must not undo
+    /// the work of others. Nothing was handed on if the last fencing token is its own, or if its receiver
+    /// runs the task: one of several may be accepted after another was given a later token, and its end is
+    /// the end of the task's run all the same. If that receiver has also taken a later one, it runs the
+    /// task by that. A handoff that it sent may have come back, so that the task waits for it: it still has
+    /// the task by this one.
     fn is_current(&self) -> bool {
         let (holder, runs) = match self.was {
             HandoffStatus::Accepted | HandoffStatus::InputRequired => {
@@ -87,7 +85,7 @@ impl Case<'_> {
         if self.task.status.is_final() {
             return Ok((code, 0));
         }
-        // Who stands in for a handoff fails for it: the task counts that once.
+        // A replacement fails for the handoff that it replaces: the task counts that once.
         if self.handoff.origin.is_none() && self.open_branch().is_none() {
             self.task.failures += 1;
         }
@@ -109,10 +107,10 @@ impl Case<'_> {
         }
         let ruling = self.handoff.ruling.as_deref().cloned().unwrap_or_default();
         let untouched = self.was == HandoffStatus::Pending;
-        // One of several that were sent at once may still go to somebody else.
+        // One of several that were sent at once may still go to another agent.
         let may_go_on = current || (untouched && self.task.holder == self.handoff.source);
         let next = if self.was_streaming {
-            // Nobody else can go on with a part of a message.
+            // No other agent can go on with a part of a message.
             Next::RollBack { exhausted: false }
         } else {
             ruling.next(failure.trigger, untouched, |id| self.can_take_over(id))
@@ -143,8 +141,8 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// One of several failed. Where none of the others is on its way any more, whoever took one of them
-    /// and has the task goes on with it; where nobody did, it is its sender's again.
+    /// One of several failed. If none of the others is on its way any more, the agent that took one of
+    /// them and has the task goes on with it; if no agent did, it is its sender's again.
     fn nothing_on_its_way(&mut self, code: &str) -> Result<(), LedgerError> {
         if self.task.status != TaskStatus::HandingOff {
             return Ok(());
@@ -216,7 +214,7 @@ impl Case<'_> {
     fn take_back(&mut self) {
         self.task.holder = self.handoff.source.clone();
         self.task.checkpoint = self.handoff.checkpoint;
-        // Whoever still holds the old token is late from here on.
+        // A holder of the old token is late from here on.
         self.task.fence += 1;
     }
 
@@ -286,7 +284,7 @@ impl Case<'_> {
             call: self.call,
             context: self.context,
             origin: CrossingOrigin::Failed { id: self.handoff.id, edges: self.edges(), reason },
-            // Beside the other branches, as what it stands in for.
+            // Beside the other branches, like the handoff that it replaces.
             seq: self
                 .task
                 .course
@@ -353,7 +351,7 @@ impl Case<'_> {
 }
 
 /// A reason as it may stand in a record: a code stays, free text becomes the kind's own code (a
-/// record cannot be erased, so nobody's words go there).
+/// record cannot be erased, so no free text goes there).
 pub(super) fn as_code(reason: &str, kind: RecordKind) -> String {
     if is_reason_code(reason) {
         reason.to_owned()

@@ -1,10 +1,10 @@
 //! How a handoff fails, as a value: the receiver says no, no word came in time, or an attempt had no success.
 
-use handoffd_core::domain::escalation::EscalationOutcome;
-use handoffd_core::domain::funds::Spending;
-use handoffd_core::domain::handoff::HandoffEvent;
-use handoffd_core::domain::ruling::Trigger;
-use handoffd_core::evidence::record::{RecordContent, RecordKind};
+use handoffd_domain::escalation::EscalationOutcome;
+use handoffd_domain::funds::Spending;
+use handoffd_domain::handoff::HandoffEvent;
+use handoffd_domain::ruling::Trigger;
+use handoffd_evidence::record::{RecordContent, RecordKind};
 
 /// A failed end of a handoff.
 pub(super) struct HandoffFailure<'a> {

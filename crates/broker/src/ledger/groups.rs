@@ -1,8 +1,8 @@
 //! Decisions on handoffs to many (specification §10.4): all branches are committed by one decision, and the verdict
 //! that decides the join ends the group.
 //!
-//! While a group is open its sender has the task: a branch's receiver works for its own part, and nobody hands the
-//! task on. What the branches come to is gathered there.
+//! While a group is open its sender has the task: a branch's receiver works for its own part, and no agent hands
+//! the task on. The group gathers the branches' results.
 
 use super::failure::HandoffFailure;
 use super::loaded::open_of;
@@ -23,22 +23,22 @@ use super::submission::{
     Submit, SubmitBranch, SubmitGroup, guard, held_by_sender, is_same, loop_guard, open_funds,
     submitted,
 };
-use handoffd_core::domain::cap::CapExceeded;
-use handoffd_core::domain::escalation::FAILURES_TO_ESCALATE;
-use handoffd_core::domain::event::{Alert, Event, EventType};
-use handoffd_core::domain::failure::{Code, Failure, Stage};
-use handoffd_core::domain::funds::{Funds, FundsRequest};
-use handoffd_core::domain::group::{
+use handoffd_domain::cap::CapExceeded;
+use handoffd_domain::escalation::FAILURES_TO_ESCALATE;
+use handoffd_domain::event::{Alert, Event, EventType};
+use handoffd_domain::failure::{Code, Failure, Stage};
+use handoffd_domain::funds::{Funds, FundsRequest};
+use handoffd_domain::group::{
     Branch, BranchPlace, GROUP_FAILED, Group, GroupStatus, JOIN_DECIDED, Standing, branch_id,
 };
-use handoffd_core::domain::handoff::{
+use handoffd_domain::handoff::{
     CheckpointRef, Handoff, HandoffCommit, HandoffDraft, HandoffStatus,
 };
-use handoffd_core::domain::ids::{AgentId, HandoffId};
-use handoffd_core::domain::ruling::Next;
-use handoffd_core::domain::task::{Task, TaskEvent, TaskStatus};
-use handoffd_core::evidence::record::{Actor, RecordDraft, RecordKind};
-use handoffd_core::gate::completeness::no_checkpoint;
+use handoffd_domain::ids::{AgentId, HandoffId};
+use handoffd_domain::ruling::Next;
+use handoffd_domain::task::{Task, TaskEvent, TaskStatus};
+use handoffd_evidence::record::{Actor, RecordDraft, RecordKind};
+use handoffd_gate::completeness::no_checkpoint;
 use handoffd_store::store::{BatchState, LastCheckpoint};
 
 /// The commit of a dead letter as the group that its message asks for, or the findings that keep it. The
@@ -218,7 +218,7 @@ pub(super) fn may_end(task: &Task, handoff: &Handoff) -> Result<(), LedgerError>
     }
 }
 
-/// What the ledger finds of a message to many.
+/// The ledger's findings on a message to many.
 pub(super) struct CheckedGroup {
     pub(super) failures: Vec<Failure>,
     /// The cap that has no room for it.
@@ -435,7 +435,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Ends a branch badly: the agent that its contract names stands in, or the group goes on or fails.
+    /// Ends a branch badly: the agent that its contract names takes over, or the group goes on or fails.
     pub(super) fn undo_branch(
         &mut self,
         place: BranchPlace,

@@ -15,23 +15,23 @@ use super::decide_tests::{
 };
 use super::plan::Plan;
 use super::reply::{LedgerError, SubmissionReply};
-use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::funds::Spending;
-use handoffd_core::domain::group::{BranchPlace, Group, GroupStatus, Join, OnReject, branch_id};
-use handoffd_core::domain::handoff::{Cost, Handoff, HandoffDraft, HandoffStatus};
-use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TaskId};
-use handoffd_core::domain::money::Usd;
-use handoffd_core::domain::policy::{EdgePolicy, Recovery};
-use handoffd_core::domain::ruling::Ruling;
-use handoffd_core::domain::task::{Task, TaskStatus};
-use handoffd_core::evidence::merkle::Frontier;
-use handoffd_core::evidence::record::{LogHead, RecordParty, seal};
-use handoffd_core::evidence::verify::groups::GroupCheck;
+use handoffd_domain::agent::Agent;
+use handoffd_domain::funds::Spending;
+use handoffd_domain::group::{BranchPlace, Group, GroupStatus, Join, OnReject, branch_id};
+use handoffd_domain::handoff::{Cost, Handoff, HandoffDraft, HandoffStatus};
+use handoffd_domain::ids::{AgentId, HandoffId, Micros, TaskId};
+use handoffd_domain::money::Usd;
+use handoffd_domain::policy::{EdgePolicy, Recovery};
+use handoffd_domain::ruling::Ruling;
+use handoffd_domain::task::{Task, TaskStatus};
+use handoffd_evidence::merkle::Frontier;
+use handoffd_evidence::record::{LogHead, RecordParty, seal};
+use handoffd_evidence::verify::groups::GroupCheck;
 use handoffd_store::store::{AgentRow, BatchState};
 
 const TASK: u8 = 100;
 const GROUP: u8 = 7;
-/// What each branch asks for.
+/// The amount that each branch asks for.
 const ASKED: i64 = 10;
 
 fn agent(name: &str) -> AgentId {
@@ -136,7 +136,7 @@ impl World {
         self.task().unwrap().course.group(group_id()).unwrap()
     }
 
-    /// The handoff that stands in a place now.
+    /// The handoff that is in a place now.
     fn branch(&self, index: u32) -> Handoff {
         let id = self.group().handoffs().nth(usize::try_from(index).unwrap()).unwrap();
         self.state.handoffs[&(tenant(), id)].clone()
@@ -159,7 +159,7 @@ impl World {
         self.apply(&command(at, verdict))
     }
 
-    /// What holds after each command.
+    /// The laws after each command.
     fn stands(&self) {
         let Some(task) = self.task() else { return };
         let Some(group) = task.course.group(group_id()) else { return };
@@ -333,7 +333,7 @@ fn a_group_that_was_committed_between_two_reads_is_written_anew_and_collides() {
     plan.apply(changes);
     let key = (tenant(), TaskId(uuid(TASK)));
     assert!(plan.writes.tasks[&key].1, "the task is new to it: to insert it is a conflict");
-    // A handoff of another task has the id of a branch: that is no copy.
+    // A handoff of another task has the id of a branch: that is not a copy.
     let branch = (tenant(), branch_id(group_id(), 1));
     world.state.handoffs.get_mut(&branch).unwrap().task_id = TaskId(uuid(101));
     world.state.handoffs.retain(|known, _| *known == branch);

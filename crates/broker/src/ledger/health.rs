@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
-use handoffd_core::domain::ids::Micros;
+use handoffd_domain::ids::Micros;
 use handoffd_store::store::{Store, StoreError};
 
 /// Age up to which a successful write speaks for the store.
@@ -70,7 +70,7 @@ impl WriteHealth {
         }
     }
 
-    /// What is known without asking the store; `None` where it has to be asked.
+    /// The known state, without a question to the store; `None` if the store has to be asked.
     fn known(&self) -> Option<Result<(), StoreError>> {
         let seen = self.seen();
         match &seen.failed {

@@ -1,5 +1,5 @@
-//! What handing on does to cost and leases, decided: one figure for all readers over random histories, and
-//! chains in which nothing runs out.
+//! The effects of handing on, on cost and leases, decided: one figure for all readers over random
+//! histories, and chains in which nothing runs out.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,18 +14,18 @@ use super::decide_tests::{
 };
 use super::plan::Plan;
 use crate::ledger::commands::{Answer, Ask, CompleteTask};
-use handoffd_core::account::Account;
-use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::funds::Spending;
-use handoffd_core::domain::handoff::{HANDED_ON, Handoff, HandoffStatus};
-use handoffd_core::domain::ids::{AgentId, ExecutionId, HandoffId, Micros, TaskId};
-use handoffd_core::domain::lineage::reached;
-use handoffd_core::domain::money::Usd;
-use handoffd_core::domain::policy::{EdgePolicy, Recovery};
-use handoffd_core::domain::ruling::Ruling;
-use handoffd_core::domain::task::{Task, TaskStatus};
-use handoffd_core::evidence::merkle::Frontier;
-use handoffd_core::evidence::record::{LogHead, seal};
+use handoffd_domain::agent::Agent;
+use handoffd_domain::funds::Spending;
+use handoffd_domain::handoff::{HANDED_ON, Handoff, HandoffStatus};
+use handoffd_domain::ids::{AgentId, ExecutionId, HandoffId, Micros, TaskId};
+use handoffd_domain::lineage::reached;
+use handoffd_domain::money::Usd;
+use handoffd_domain::policy::{EdgePolicy, Recovery};
+use handoffd_domain::ruling::Ruling;
+use handoffd_domain::task::{Task, TaskStatus};
+use handoffd_evidence::account::Account;
+use handoffd_evidence::merkle::Frontier;
+use handoffd_evidence::record::{LogHead, seal};
 use handoffd_store::store::{AgentRow, BatchState, HandoffKey, ReturnRow};
 
 const TASK: u8 = 200;
@@ -183,7 +183,7 @@ impl History {
         assert_eq!(all, funds.granted, "granted = spent + reserved + free");
     }
 
-    /// What inboxes hold is what the task knows of, and came from handoffs that are completed.
+    /// The returns in inboxes are those that the task lists, and come from handoffs that are completed.
     fn returns(&self) {
         let known = self.task().course.returned.iter();
         let known: BTreeMap<_, _> = known.map(|one| (one.handoff, one.to.clone())).collect();
@@ -236,7 +236,7 @@ impl History {
         self.ask(&said);
     }
 
-    /// A lease runs for whoever holds something and waits for nobody.
+    /// A lease runs for each agent that holds a handoff and does not wait.
     fn leases(&self) {
         let Some(funds) = self.task().funds.as_deref() else { return };
         for one in self.state.handoffs.values() {
@@ -463,7 +463,7 @@ fn f2_11_a_borrower_gives_the_task_back_once_and_has_it_no_more() {
     history.say(first, VerdictKind::Accept, None);
     let asked = history.lend(Some(first), "b", "c");
     history.say(asked, VerdictKind::Accept, None);
-    // One that nobody else gets when it is rejected.
+    // One that goes to no other agent when it is rejected.
     history.ids += 1;
     let on = history.hand(Some(asked), "c", "d", (0, 500));
     history.say(asked, VerdictKind::Complete, None);

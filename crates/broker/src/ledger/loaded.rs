@@ -1,8 +1,8 @@
 //! The loaded rows of a task: its edges, and its open handoffs.
 
 use super::call::Call;
-use handoffd_core::domain::ids::{HandoffId, TaskId};
-use handoffd_core::domain::progress::Edge;
+use handoffd_domain::ids::{HandoffId, TaskId};
+use handoffd_domain::progress::Edge;
 use handoffd_store::store::BatchState;
 
 /// The edges of a task.

@@ -4,7 +4,6 @@
 //! at once; a crowd shares the fsync and the lock of the log's head.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,9 +16,10 @@ use tracing::{Instrument, Span};
 
 use crate::metrics::Metrics;
 use crate::receivers::ReceiverJournal;
-use handoffd_core::domain::handoff::Handoff;
-use handoffd_core::domain::ids::TenantId;
-use handoffd_core::evidence::append::LoggedRecord;
+use handoffd_domain::handoff::Handoff;
+use handoffd_domain::ids::TenantId;
+use handoffd_evidence::append::LoggedRecord;
+use handoffd_store::store::events::CursorKey;
 use handoffd_store::store::{DeliveryClaim, HandoffKey, ReceiverKey, Store};
 
 mod agents;
@@ -107,11 +107,11 @@ pub struct Settings {
     pub workers: usize,
     /// Tries of a batch that meets concurrent writers.
     pub conflict_tries: u32,
-    /// How long a settlement that nobody waits for may wait for another command, whose transaction it then shares.
+    /// How long a settlement without a waiting caller may wait for another command, whose transaction it then shares.
     pub settle_delay: Duration,
     /// How long a freshly committed handoff belongs to this broker's dispatcher.
     pub claim_ttl: Duration,
-    /// What decisions go by.
+    /// The rules of decisions.
     pub rules: Rules,
 }
 
@@ -241,8 +241,8 @@ struct Feeds {
     publisher: Notify,
     /// A subscriber came, went or was moved on this broker.
     subscribers: Notify,
-    /// How often one did.
-    subscriber_changes: AtomicU64,
+    /// The streams of subscribers that this broker serves.
+    served: Arc<Waiters<CursorKey, ()>>,
 }
 
 impl Ledger {
@@ -341,7 +341,7 @@ impl Ledger {
         Ok(self.send(call, command, None, Duration::ZERO).await.result?.reply)
     }
 
-    /// Carries out the settlement of an attempt. Where nothing depends on it soon, it waits up to the settings' delay for
+    /// Carries out the settlement of an attempt. If nothing depends on it soon, it waits up to the settings' delay for
     /// another command and shares that one's transaction: a broker that is not busy then commits once for a handoff and
     /// not twice. A caller that waits for the handoff is not kept waiting.
     ///
@@ -485,9 +485,9 @@ impl Ledger {
         self.feeds.subscribers.notified()
     }
 
-    /// How often a subscriber came, went or was moved on this broker.
-    pub fn subscriber_changes(&self) -> u64 {
-        self.feeds.subscriber_changes.load(Ordering::Acquire)
+    /// A wait for the change of one subscriber: that it came, went or was moved on this broker.
+    pub fn watch_subscriber(&self, key: CursorKey) -> Watch<CursorKey> {
+        self.feeds.served.watch(key)
     }
 
     /// Lets [`Ledger::event_committed`] resolve.
@@ -503,7 +503,7 @@ impl Ledger {
         (watch.waiting <= most).then_some(watch)
     }
 
-    /// The inboxes that somebody waits for on this broker.
+    /// The inboxes that have a waiting poll on this broker.
     #[must_use]
     pub fn awaited_inboxes(&self) -> Vec<ReceiverKey> {
         self.inboxes.keys()

@@ -1,8 +1,8 @@
 //! The rows that a command reads. The store loads and locks them for the whole batch before any command is decided.
 
 use super::contracts::{self, Repeat};
-use handoffd_core::domain::group::branch_id;
-use handoffd_core::domain::ids::{
+use handoffd_domain::group::branch_id;
+use handoffd_domain::ids::{
     AgentId, ErasureId, ExecutionId, HandoffId, SubscriptionId, TaskId, TenantId,
 };
 use handoffd_store::store::contracts::ContractKey;

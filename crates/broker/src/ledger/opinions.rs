@@ -3,7 +3,7 @@
 use super::call::Call;
 use super::plan::Change;
 use super::submission::Submit;
-use handoffd_core::evidence::record::SafetyFacts;
+use handoffd_evidence::record::SafetyFacts;
 
 /// The row by which the classifier is asked, where the handoff's record says that it will be.
 pub(super) fn due(call: &Call, submit: &Submit) -> Option<Change> {

@@ -7,10 +7,10 @@ use super::decide_tests::{
 };
 use super::plan::Plan;
 use super::reply::{Noted, SubmissionReply};
-use handoffd_core::domain::event::EventType;
-use handoffd_core::domain::handoff::HandoffStatus;
-use handoffd_core::domain::ids::{HandoffId, Micros, TaskId};
-use handoffd_core::evidence::record::{ClassifierFacts, RecordKind, SafetyFacts};
+use handoffd_domain::event::EventType;
+use handoffd_domain::handoff::HandoffStatus;
+use handoffd_domain::ids::{HandoffId, Micros, TaskId};
+use handoffd_evidence::record::{ClassifierFacts, RecordKind, SafetyFacts};
 use handoffd_store::store::{BatchState, HandoffKey, Writes};
 
 const HANDOFF: u8 = 1;

@@ -4,26 +4,25 @@
 use std::collections::BTreeMap;
 
 use super::reply::LedgerError;
-use handoffd_core::domain::cap::{Cap, CapKey};
-use handoffd_core::domain::escalation::Escalation;
-use handoffd_core::domain::event::Event;
-use handoffd_core::domain::handoff::{DeliveryMode, Handoff};
-use handoffd_core::domain::ids::Micros;
-use handoffd_core::domain::progress::Edge;
-use handoffd_core::domain::task::Task;
-use handoffd_core::evidence::record::RecordDraft;
+use handoffd_domain::cap::{Cap, CapKey};
+use handoffd_domain::escalation::Escalation;
+use handoffd_domain::event::Event;
+use handoffd_domain::handoff::{DeliveryMode, Handoff};
+use handoffd_domain::ids::Micros;
+use handoffd_domain::progress::Edge;
+use handoffd_domain::task::Task;
+use handoffd_evidence::record::RecordDraft;
 use handoffd_store::store::attempts::AttemptRow;
 use handoffd_store::store::contracts::{ContractRow, RepeatRow};
 use handoffd_store::store::erasure::{ErasureRow, ErasureState, ErasureWrite, HoldRow};
 use handoffd_store::store::events::{
     CursorChange, CursorKey, CursorWrite, SubscriptionKey, SubscriptionRow,
 };
-use handoffd_store::store::refusals::RefusalRow;
 use handoffd_store::store::schemas::PayloadSchemaRow;
 use handoffd_store::store::streams::ChunkRow;
 use handoffd_store::store::{
     AgentKey, AgentRow, BatchState, CheckpointRow, DeadLetterRow, HandoffKey, IdempotencyRow,
-    KeyRow, LastCheckpoint, OutboxRow, RefusedTaskRow, ReturnRow, Writes,
+    KeyRow, LastCheckpoint, NewRow, OutboxRow, RefusedTaskRow, ReturnRow, Writes,
 };
 
 /// A decision: the changes, and the reply once they are durable.
@@ -90,8 +89,8 @@ pub enum Change {
     Erasure(ErasureRow),
     /// Erase data. The same command records it in another change, but for words that stand in rows alone.
     Erase(ErasureWrite),
-    /// List a refused message.
-    Refusal(Box<RefusalRow>),
+    /// Insert a row into a table that no command reads.
+    Row(NewRow),
     Record(Box<RecordDraft>),
     /// Publish an event. It belongs to the record before it, so a command records first.
     Event(Box<Event>),
@@ -203,7 +202,7 @@ impl Plan {
             Change::Hold(row) => self.put_hold(row),
             Change::Erasure(row) => self.put_erasure(row),
             Change::Erase(erase) => self.erase(erase),
-            Change::Refusal(row) => writes.refusals.push(*row),
+            Change::Row(row) => writes.rows.push(row),
             Change::Record(draft) => writes.records.push(*draft),
             Change::Event(event) => {
                 writes.events.push((writes.records.len().saturating_sub(1), *event));

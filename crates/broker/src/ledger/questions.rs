@@ -4,11 +4,11 @@ use super::case::Case;
 use super::draft::draft_of;
 use super::plan::Change;
 use super::reply::LedgerError;
-use handoffd_core::domain::handoff::Handoff;
-use handoffd_core::domain::question::RequestMark;
-use handoffd_core::domain::task::TaskStatus;
-use handoffd_core::evidence::commitment::{CommitmentSubject, commit};
-use handoffd_core::evidence::record::{RecordContent, RecordKind};
+use handoffd_domain::handoff::Handoff;
+use handoffd_domain::question::RequestMark;
+use handoffd_domain::task::TaskStatus;
+use handoffd_evidence::commitment::{CommitmentSubject, commit};
+use handoffd_evidence::record::{RecordContent, RecordKind};
 
 pub(super) fn mark(handoff: &Handoff, whole: &[u8], key: Option<&String>) -> RequestMark {
     let digest = match &handoff.digest_salt[..] {

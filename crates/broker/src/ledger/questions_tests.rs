@@ -7,10 +7,10 @@ use super::decide_tests::{
     Order, apply, command, content_of, expire, settle, submit, tenant, uuid, verdict,
 };
 use super::reply::{HandoffReply, LedgerError};
-use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
-use handoffd_core::domain::ids::{HandoffId, Micros, TaskId};
-use handoffd_core::domain::question::MAX_QUESTIONS;
-use handoffd_core::domain::task::TaskStatus;
+use handoffd_domain::handoff::{Handoff, HandoffStatus};
+use handoffd_domain::ids::{HandoffId, Micros, TaskId};
+use handoffd_domain::question::MAX_QUESTIONS;
+use handoffd_domain::task::TaskStatus;
 use handoffd_store::store::BatchState;
 
 const HANDOFF: u8 = 1;

@@ -9,22 +9,22 @@ use super::decide_tests::{
     submission_reply, submit, tenant, uuid, verdict,
 };
 use super::reply::{DeadLetterReply, HandoffReply, LedgerError, SubmissionReply};
-use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::course::Returned;
-use handoffd_core::domain::dead_letter::DeadLetterStatus;
-use handoffd_core::domain::escalation::{Escalation, EscalationStatus, Resolution};
-use handoffd_core::domain::failure::{Code, Failure, Stage};
-use handoffd_core::domain::handoff::{
+use handoffd_domain::agent::Agent;
+use handoffd_domain::course::Returned;
+use handoffd_domain::dead_letter::DeadLetterStatus;
+use handoffd_domain::escalation::{Escalation, EscalationStatus, Resolution};
+use handoffd_domain::failure::{Code, Failure, Stage};
+use handoffd_domain::handoff::{
     CheckpointRef, Handoff, HandoffCommit, HandoffDraft, HandoffStatus, Priority,
 };
-use handoffd_core::domain::ids::{AgentId, ExecutionId, HandoffId, Micros, TaskId};
-use handoffd_core::domain::lineage::reached;
-use handoffd_core::domain::money::Usd;
-use handoffd_core::domain::policy::{EdgePolicy, HumanTarget, LoopGuard, Recovery};
-use handoffd_core::domain::ruling::Ruling;
-use handoffd_core::domain::stream::Stream;
-use handoffd_core::domain::task::{Task, TaskStatus};
-use handoffd_core::domain::window::{
+use handoffd_domain::ids::{AgentId, ExecutionId, HandoffId, Micros, TaskId};
+use handoffd_domain::lineage::reached;
+use handoffd_domain::money::Usd;
+use handoffd_domain::policy::{EdgePolicy, HumanTarget, LoopGuard, Recovery};
+use handoffd_domain::ruling::Ruling;
+use handoffd_domain::stream::Stream;
+use handoffd_domain::task::{Task, TaskStatus};
+use handoffd_domain::window::{
     ContextAction, ContextFacts, ContextParts, ContextPolicy, Tokenizer,
 };
 use handoffd_store::store::{AgentRow, BatchState, DeadLetterRow, Needs};
@@ -114,7 +114,7 @@ fn of(state: &BatchState, id: u8) -> &Handoff {
     &state.handoffs[&(tenant(), HandoffId(uuid(id)))]
 }
 
-/// The handoff that stands in for another.
+/// The handoff that replaces another.
 fn child_of(state: &BatchState, id: HandoffId) -> &Handoff {
     state.handoffs.values().find(|one| one.parent_id == Some(id)).expect("no child")
 }

@@ -7,17 +7,17 @@ use super::draft::{draft_of, publish};
 use super::plan::{Change, Decided};
 use super::reply::{SubmissionReply, Undone};
 use super::submission::{Run, Submit, new_task, run_by};
-use handoffd_core::domain::canonical;
-use handoffd_core::domain::cap::CapExceeded;
-use handoffd_core::domain::escalation::FAILURES_TO_ESCALATE;
-use handoffd_core::domain::event::{Alert, Event, EventType};
-use handoffd_core::domain::failure::{Code, Failure, primary};
-use handoffd_core::domain::handoff::{CheckpointRef, HandoffDraft};
-use handoffd_core::domain::ids::{AgentId, ContentId, ExecutionId, HandoffId, TaskId};
-use handoffd_core::domain::task::{Task, TaskEvent, TaskStatus};
-use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent};
-use handoffd_core::evidence::record::{Actor, RecordContent, RecordDraft, RecordKind, RecordParty};
-use handoffd_store::store::refusals::{Finding, RefusalRow};
+use handoffd_domain::canonical;
+use handoffd_domain::cap::CapExceeded;
+use handoffd_domain::escalation::FAILURES_TO_ESCALATE;
+use handoffd_domain::event::{Alert, Event, EventType};
+use handoffd_domain::failure::{Code, Failure, primary};
+use handoffd_domain::handoff::{CheckpointRef, HandoffDraft};
+use handoffd_domain::ids::{AgentId, ContentId, ExecutionId, HandoffId, TaskId};
+use handoffd_domain::task::{Task, TaskEvent, TaskStatus};
+use handoffd_evidence::commitment::{CommitmentSubject, PackedContent};
+use handoffd_evidence::record::{Actor, RecordContent, RecordDraft, RecordKind, RecordParty};
+use handoffd_store::store::refusals::{self, Finding, RefusalRow};
 use handoffd_store::store::{BatchState, CheckpointRow, RefusedTaskRow};
 
 /// A refused submission as a failure.
@@ -71,10 +71,10 @@ pub(super) fn listed(
     let event = Event::new(EventType::HandoffRefused, call.tenant.clone(), call.at);
     let event = Event { task_id, handoff_id, source, target, ..event };
     let event = event.with("reason", code.as_str()).with("pointer", pointer);
-    [Change::Refusal(Box::new(row)), publish(event)]
+    [Change::Row(refusals::insert(&row)), publish(event)]
 }
 
-/// A pointer without what its sender may have written into it: a segment that is no plain name is `*`.
+/// A pointer without what its sender may have written into it: a segment that is not a plain name is `*`.
 fn place(pointer: &str) -> String {
     let plain = |segment: &str| {
         segment.len() <= 64
@@ -86,8 +86,8 @@ fn place(pointer: &str) -> String {
     place
 }
 
-/// A refused submission counts as a failure, where its sender has the task, or where there is none: nobody can
-/// bring another's task before a person that way. The third is the last.
+/// Counts a refused submission as a failure of its task, if the sender holds that task or begins it: otherwise an agent could
+/// escalate the task of another agent. The third failure escalates the task.
 pub(super) fn count_refusal(
     state: &BatchState,
     call: &Call,
@@ -214,7 +214,7 @@ fn give_up(
     (changes, Some(undone))
 }
 
-/// What only the ledger can know, it refuses as the gate would.
+/// A refusal that only the ledger can decide, in the gate's form.
 pub(super) fn refuse_here(
     state: &BatchState,
     call: &Call,
@@ -248,7 +248,7 @@ pub(super) fn refuse_here(
         &failures,
     ));
     let mut undone = None;
-    // What a cap has no room for is to come later, and no defect of the message.
+    // A handoff beyond a cap's room is to come later, and has no defect.
     if over.is_none() {
         let HandoffDraft { task_id, source, target, source_execution, .. } = &submit.handoff;
         let own = submit.checkpoint.as_ref().unwrap_or(&submit.implied_checkpoint);

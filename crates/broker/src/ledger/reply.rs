@@ -1,12 +1,12 @@
 //! Replies that several commands share, and why a command was not carried out.
 
-use handoffd_core::domain::cap::CapExceeded;
-use handoffd_core::domain::failure::{Code, Failure};
-use handoffd_core::domain::group::Group;
-use handoffd_core::domain::handoff::{Handoff, IllegalTransition};
-use handoffd_core::domain::ids::{HandoffId, Micros};
-use handoffd_core::domain::latency::LatencySample;
-use handoffd_core::domain::task::{IllegalTaskTransition, TaskStatus};
+use handoffd_domain::cap::CapExceeded;
+use handoffd_domain::failure::{Code, Failure};
+use handoffd_domain::group::Group;
+use handoffd_domain::handoff::{Handoff, IllegalTransition};
+use handoffd_domain::ids::{HandoffId, Micros};
+use handoffd_domain::latency::LatencySample;
+use handoffd_domain::task::{IllegalTaskTransition, TaskStatus};
 use handoffd_store::store::DeadLetterRow;
 use handoffd_store::store::erasure::{ErasureRow, HoldRow};
 
@@ -37,7 +37,7 @@ pub enum SubmissionReply {
         replayed: bool,
         /// The cap that has no room for it.
         over: Option<Box<CapExceeded>>,
-        /// What became of its task, where the refusal moved it.
+        /// The effect on its task, if the refusal moved it.
         undone: Option<Undone>,
     },
     /// A copy was committed between the reads: the commit conflicts, all is read anew, and no caller gets this reply.
@@ -54,7 +54,7 @@ pub struct HandoffReply {
     pub rolled_back: bool,
     /// It left the outbox, and more of its task waits there.
     pub more: bool,
-    /// What of its latency became known.
+    /// The parts of its latency that became known.
     pub latency: LatencySample,
 }
 
@@ -72,7 +72,7 @@ pub struct DeadLetterReply {
     /// As it is now.
     pub row: DeadLetterRow,
     pub handoff: Handoff,
-    /// What keeps it; empty where it was released or discarded.
+    /// The findings that keep it; empty if it was released or discarded.
     pub refused: Vec<Failure>,
 }
 
@@ -94,10 +94,10 @@ pub struct ErasureReply {
     pub repeated: bool,
 }
 
-/// What one page of the purge looked at and took.
+/// The results of one page of the purge.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Purged {
-    /// Where the next page begins.
+    /// The start of the next page.
     pub next: i64,
     /// Nothing after it is old enough.
     pub ends: bool,
@@ -114,10 +114,10 @@ pub struct Purged {
     pub cleaned: bool,
 }
 
-/// What a refusal did to its task.
+/// The effect of a refusal on its task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Undone {
-    /// Where the task stands now.
+    /// The state of the task now.
     pub task_status: TaskStatus,
     /// The handoff that goes to another agent in its place.
     pub successor: Option<HandoffId>,
@@ -141,7 +141,7 @@ pub enum LedgerError {
     /// It contradicts what is kept, in several places.
     #[error("it contradicts what is kept")]
     Contradicts(Vec<Failure>),
-    #[error("there is no such {0}")]
+    #[error("no such {0}")]
     NotFound(&'static str),
     /// Its contract's dedupe key was seen with the same value just now.
     #[error("another handoff has the same dedupe key")]
@@ -188,7 +188,7 @@ pub enum LedgerError {
 }
 
 impl LedgerError {
-    /// What a span calls it.
+    /// The name in a span.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -209,7 +209,7 @@ impl LedgerError {
         }
     }
 
-    /// The answer code it stands for.
+    /// The answer code of the refusal.
     #[must_use]
     pub const fn code(&self) -> Code {
         match self {

@@ -5,10 +5,10 @@ use super::context::Context;
 use super::loaded::open_of;
 use super::plan::Change;
 use super::reply::LedgerError;
-use handoffd_core::domain::course::Returned;
-use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
-use handoffd_core::domain::ids::{AgentId, HandoffId, Micros};
-use handoffd_core::domain::task::Task;
+use handoffd_domain::course::Returned;
+use handoffd_domain::handoff::{Handoff, HandoffStatus};
+use handoffd_domain::ids::{AgentId, HandoffId, Micros};
+use handoffd_domain::task::Task;
 use handoffd_store::store::{BatchState, ReturnRow};
 
 /// The receiver of a handoff that returns may not end the task: it has the task for its own part only.
@@ -117,7 +117,7 @@ pub(super) fn may_end(
     if owes && task.holder == *agent { Err(OWES_RETURN) } else { Ok(()) }
 }
 
-/// Starts the lease anew of whoever handed on and has the task again: what it handed on has ended, and was
+/// Starts the lease anew of an agent that handed on and has the task again: its handoff has ended, and was
 /// not accepted. Not while a person is asked, who may send it on. `but` is decided on already.
 pub(super) fn resume_leases(
     state: &BatchState,

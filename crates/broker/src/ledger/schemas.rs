@@ -3,14 +3,14 @@
 use semver::Version;
 
 use super::reply::LedgerError;
-use handoffd_core::contract::evolution::{Assessment, SchemaRelease};
-use handoffd_core::domain::failure::{Code, Failure, Stage};
+use handoffd_domain::failure::{Code, Failure, Stage};
+use handoffd_gate::contract::evolution::{Assessment, SchemaRelease};
 use handoffd_store::store::schemas::PayloadSchemaRow;
 
 /// A version as it is compared.
 ///
 /// # Errors
-/// What is kept is no version of a schema.
+/// The stored document is not a version of a schema.
 pub fn known(row: &PayloadSchemaRow) -> Result<SchemaRelease, LedgerError> {
     let wrong = |why: &dyn std::fmt::Display| {
         LedgerError::Internal(format!("payload schema {} {}: {why}", row.id, row.version))

@@ -1,14 +1,14 @@
-//! What an administrative command did, for its record: which objects it changed, in the record, and the whole new state of
-//! each, in the record's content.
+//! The changes of an administrative command, for its record: the changed objects in the record, and the whole new state of
+//! each in the record's content.
 
 use serde_json::{Map, Value, json};
 
 use super::context::StateSpare;
 use super::plan::Change;
 use crate::vault::AgentSecrets;
-use handoffd_core::domain::canonical;
-use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent, unpack};
-use handoffd_core::evidence::record::{ChangeFacts, RecordContent, StateObject};
+use handoffd_domain::canonical;
+use handoffd_evidence::commitment::{CommitmentSubject, PackedContent, unpack};
+use handoffd_evidence::record::{ChangeFacts, RecordContent, StateObject};
 use handoffd_store::store::states::ObjectState;
 use handoffd_store::store::{BatchState, states};
 
@@ -66,7 +66,7 @@ impl Changed {
         }
     }
 
-    /// What the record says of it.
+    /// Its facts in the record.
     fn facts(&self) -> ChangeFacts {
         let changed = match (&self.before, &self.after) {
             (Some(before), Some(after)) => differing(before, after),
@@ -81,7 +81,7 @@ impl Changed {
         }
     }
 
-    /// What the record's content says of it: the whole new state, and of what changed how it was before.
+    /// Its part of the record's content: the whole new state, and the previous value of each changed member.
     fn content(&self, changed: &[String]) -> Value {
         let mut said = json!({ "object": self.object, "id": self.id });
         let known = self.before.as_ref().map(|before| members(&before.state));
@@ -160,7 +160,7 @@ pub(super) fn commit(state: &BatchState, spare: &StateSpare, changes: &mut [Chan
     });
 }
 
-/// What the caller said, as the members of an object.
+/// The caller's words, as the members of an object.
 fn words(content: &RecordContent) -> Option<Map<String, Value>> {
     let bytes = unpack(content.part.codec, &content.part.bytes).ok()?;
     Some(match serde_json::from_slice(&bytes).ok()? {

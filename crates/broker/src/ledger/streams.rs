@@ -6,19 +6,19 @@ use super::draft::draft_of;
 use super::failure::HandoffFailure;
 use super::plan::Change;
 use super::reply::LedgerError;
-use handoffd_core::domain::event::EventType;
-use handoffd_core::domain::handoff::{Handoff, HandoffEvent};
-use handoffd_core::domain::ids::{AgentId, HandoffId};
-use handoffd_core::domain::ruling::Trigger;
-use handoffd_core::domain::stream::{STREAM_TIMEOUT, StreamStatus};
-use handoffd_core::evidence::record::{Actor, RecordContent, RecordKind, StreamFacts};
+use handoffd_domain::event::EventType;
+use handoffd_domain::handoff::{Handoff, HandoffEvent};
+use handoffd_domain::ids::{AgentId, HandoffId};
+use handoffd_domain::ruling::Trigger;
+use handoffd_domain::stream::{STREAM_TIMEOUT, StreamStatus};
+use handoffd_evidence::record::{Actor, RecordContent, RecordKind, StreamFacts};
 use handoffd_store::store::BatchState;
 use handoffd_store::store::streams::ChunkRow;
 
 /// Why a handoff cannot be completed or handed on yet: its receiver may accept before the close.
 const STILL_OPEN: &str = "the handoff's stream is open: it can be completed, or handed on, once its sender has closed it";
 
-/// What a record says of a handoff's stream.
+/// A record's facts about a handoff's stream.
 pub(super) fn facts(handoff: &Handoff) -> Option<StreamFacts> {
     handoff.stream.as_ref().map(StreamFacts::from)
 }
@@ -48,7 +48,7 @@ pub(super) fn parent_must_be_whole(
 pub(super) fn must_have_closed(handoff: &Handoff) -> Result<(), LedgerError> {
     if handoff.stream.as_ref().is_some_and(|stream| stream.status != StreamStatus::Closed) {
         return Err(LedgerError::Conflict(
-            "the handoff's stream was never closed: there is no whole message to deliver; its sender submits a new one"
+            "the handoff's stream was never closed: the broker has no whole message to deliver; its sender submits a new one"
                 .to_owned(),
         ));
     }

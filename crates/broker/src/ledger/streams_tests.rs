@@ -15,18 +15,18 @@ use super::decide_tests::{
 };
 use super::plan::Plan;
 use super::reply::LedgerError;
-use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::event::EventType;
-use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
-use handoffd_core::domain::ids::{HandoffId, Micros, TaskId};
-use handoffd_core::domain::policy::{EdgePolicy, Recovery};
-use handoffd_core::domain::ruling::Ruling;
-use handoffd_core::domain::stream::{Stream, StreamStatus};
-use handoffd_core::domain::task::{Task, TaskStatus};
-use handoffd_core::domain::window::{ContextAction, ContextFacts};
-use handoffd_core::evidence::merkle::Frontier;
-use handoffd_core::evidence::record::{LogHead, seal};
-use handoffd_core::evidence::verify::streams::StreamCheck;
+use handoffd_domain::agent::Agent;
+use handoffd_domain::event::EventType;
+use handoffd_domain::handoff::{Handoff, HandoffStatus};
+use handoffd_domain::ids::{HandoffId, Micros, TaskId};
+use handoffd_domain::policy::{EdgePolicy, Recovery};
+use handoffd_domain::ruling::Ruling;
+use handoffd_domain::stream::{Stream, StreamStatus};
+use handoffd_domain::task::{Task, TaskStatus};
+use handoffd_domain::window::{ContextAction, ContextFacts};
+use handoffd_evidence::merkle::Frontier;
+use handoffd_evidence::record::{LogHead, seal};
+use handoffd_evidence::verify::streams::StreamCheck;
 use handoffd_store::store::{AgentRow, BatchState};
 
 const HANDOFF: u8 = 1;
@@ -167,7 +167,7 @@ impl Streaming {
         self.handoff().stream.as_ref().unwrap()
     }
 
-    /// What holds after each command.
+    /// The laws after each command.
     fn stands(&self) {
         let stream = self.stream();
         let count = i64::try_from(self.numbers.len()).unwrap();
@@ -339,7 +339,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
-    /// `stands` holds after each command, and the verifier's check takes every record.
+    /// The laws of `stands` hold after each command, and the verifier's check takes every record.
     #[test]
     fn any_history_of_a_stream_keeps_its_numbers_and_ends_it_once(
         steps in proptest::collection::vec(step(), 1..40),

@@ -11,23 +11,23 @@ use super::needs::Rows;
 use super::plan::{Change, Decision};
 use super::reply::{LedgerError, SubmissionReply};
 use super::streams;
-use handoffd_core::domain::course::Course;
-use handoffd_core::domain::escalation::Escalation;
-use handoffd_core::domain::failure::Failure;
-use handoffd_core::domain::funds::{Funds, FundsRequest};
-use handoffd_core::domain::group::{Join, OnReject};
-use handoffd_core::domain::handoff::{
+use handoffd_domain::course::Course;
+use handoffd_domain::escalation::Escalation;
+use handoffd_domain::failure::Failure;
+use handoffd_domain::funds::{Funds, FundsRequest};
+use handoffd_domain::group::{Join, OnReject};
+use handoffd_domain::handoff::{
     CheckpointRef, Handoff, HandoffDraft, HandoffStatus, HandoffTerms, Priority,
 };
-use handoffd_core::domain::ids::{AgentId, ExecutionId, HandoffId, TaskId};
-use handoffd_core::domain::lineage;
-use handoffd_core::domain::money::Usd;
-use handoffd_core::domain::policy::EdgePolicy;
-use handoffd_core::domain::progress::{Edge, Hop, LoopLimits, check_budget, check_loop, short};
-use handoffd_core::domain::residency::ResidencyFacts;
-use handoffd_core::domain::task::{Task, TaskEvent, TaskStatus};
-use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent, commit};
-use handoffd_core::evidence::record::{
+use handoffd_domain::ids::{AgentId, ExecutionId, HandoffId, TaskId};
+use handoffd_domain::lineage;
+use handoffd_domain::money::Usd;
+use handoffd_domain::policy::EdgePolicy;
+use handoffd_domain::progress::{Edge, Hop, LoopLimits, check_budget, check_loop, short};
+use handoffd_domain::residency::ResidencyFacts;
+use handoffd_domain::task::{Task, TaskEvent, TaskStatus};
+use handoffd_evidence::commitment::{CommitmentSubject, PackedContent, commit};
+use handoffd_evidence::record::{
     PersonalPart, RecordContent, RecordDraft, RecordKind, RecordParty, SafetyFacts,
 };
 use handoffd_store::store::{BatchState, CheckpointRow, IdempotencyRow, LastCheckpoint, RunState};
@@ -45,7 +45,7 @@ pub struct Submit {
     pub content: RecordContent,
     /// The sender's own checkpoint.
     pub checkpoint: Option<PackedContent>,
-    /// What stands in for one: the message's own state fields.
+    /// The state that replaces one: the message's own state fields.
     pub implied_checkpoint: PackedContent,
     /// Whether the state fields may not stand in for a checkpoint.
     pub require_checkpoint: bool,
@@ -63,9 +63,9 @@ pub struct Submit {
     pub fencing_token: Option<i64>,
     /// The sender is known to have a part in the task, though another may hold it.
     pub has_part: bool,
-    /// Subtasks that the message has a result of, as [`handoffd_core::domain::course::subtasks_of`] names them.
+    /// Subtasks that the message has a result of, as [`handoffd_domain::course::subtasks_of`] names them.
     pub subtasks: Vec<u64>,
-    /// What the message names as the budget of the whole task; counts with the task's first handoff.
+    /// The budget of the whole task that the message names; counts with the task's first handoff.
     pub declared_budget: Option<Usd>,
     /// The salt of a refusal by the ledger.
     pub refusal_salt: [u8; 16],
@@ -82,7 +82,7 @@ pub struct SubmitGroup {
     pub base: Submit,
     /// How many branches are needed.
     pub join: Join,
-    /// What the bad end of one means.
+    /// The effect of one bad end.
     pub on_reject: OnReject,
     /// The branches in the list's order.
     pub branches: Vec<SubmitBranch>,
@@ -185,7 +185,7 @@ pub(super) struct Run<'a> {
     pub(super) next: i64,
 }
 
-/// The run of an agent. What others stored under the same id is theirs: it is neither read nor in the way.
+/// The run of an agent. Rows that others stored under the same id are theirs: they are neither read nor in the way.
 pub(super) fn run_by<'a>(
     state: &'a BatchState,
     call: &Call,
@@ -359,8 +359,8 @@ pub(super) fn suspend_lease(
     runs.then(|| Change::Handoff(Handoff { deadline_at: None, ..incoming.clone() }))
 }
 
-/// What only the ledger can say of a submission, under the task's lock: what it follows, the loop guard and
-/// the budget relay. A message that names the wrong parent is measured against the right one.
+/// The checks of a submission that need the task's lock: its parent, the loop guard and the budget relay. A
+/// message that names the wrong parent is measured against the right one.
 pub(super) fn guard<'a>(
     state: &BatchState,
     call: &Call,
@@ -373,7 +373,7 @@ pub(super) fn guard<'a>(
     let task = state.tasks.get(&(call.tenant.clone(), handoff.task_id));
     let find = |id| state.handoffs.get(&(call.tenant.clone(), id));
     let (mut failures, mut parent) = (Vec::new(), handoff.parent_id);
-    // What the broker sent to somebody else follows what failed.
+    // A handoff that the broker sent to another agent follows the failed one.
     if handoff.origin.is_none() {
         let own = |one: &&Handoff| {
             one.tenant == call.tenant
@@ -392,7 +392,7 @@ pub(super) fn guard<'a>(
     failures
 }
 
-/// What the loop guard alone says of a submission.
+/// The loop guard's verdict on a submission.
 pub(super) fn loop_guard<'a>(
     state: &BatchState,
     call: &Call,

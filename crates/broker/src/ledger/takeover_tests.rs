@@ -5,14 +5,14 @@ use proptest::prelude::*;
 use super::commands::{AnyCommand, PutCheckpoint, TakeOver, VerdictKind};
 use super::decide_tests::{Order, apply, command, decide, part, submit, tenant, uuid, verdict};
 use super::reply::{HandoffReply, LedgerError};
-use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
-use handoffd_core::domain::ids::{ExecutionId, HandoffId, Micros, TaskId};
-use handoffd_core::evidence::record::RecordKind;
+use handoffd_domain::handoff::{Handoff, HandoffStatus};
+use handoffd_domain::ids::{ExecutionId, HandoffId, Micros, TaskId};
+use handoffd_evidence::record::RecordKind;
 use handoffd_store::store::BatchState;
 
 const TASK: u8 = 100;
 
-fn key() -> (handoffd_core::domain::ids::TenantId, HandoffId) {
+fn key() -> (handoffd_domain::ids::TenantId, HandoffId) {
     (tenant(), HandoffId(uuid(0)))
 }
 

@@ -7,11 +7,11 @@ use super::groups;
 use super::loaded::open_of;
 use super::plan::Change;
 use super::reply::LedgerError;
-use handoffd_core::domain::escalation::{EscalationOutcome, EscalationStatus};
-use handoffd_core::domain::group::GroupStatus;
-use handoffd_core::domain::ids::{Micros, TaskId};
-use handoffd_core::domain::task::Task;
-use handoffd_core::evidence::record::{RecordContent, RecordDraft, RecordKind};
+use handoffd_domain::escalation::{EscalationOutcome, EscalationStatus};
+use handoffd_domain::group::GroupStatus;
+use handoffd_domain::ids::{Micros, TaskId};
+use handoffd_domain::task::Task;
+use handoffd_evidence::record::{RecordContent, RecordDraft, RecordKind};
 use handoffd_store::store::BatchState;
 
 pub(super) fn task_of(state: &BatchState, call: &Call, id: TaskId) -> Result<Task, LedgerError> {
@@ -85,7 +85,7 @@ pub(super) fn withdraw_open(
     Ok(changes)
 }
 
-/// A task that has ended asks nobody any more.
+/// A task that has ended asks no person any more.
 pub(super) fn close_escalation(
     state: &BatchState,
     call: &Call,

@@ -59,9 +59,19 @@ impl<K: Eq + Hash, V: Clone> Watch<K, V> {
     /// Resolves at the next change since this wait began or since the last one that it returned, with the value of
     /// the latest. A dropped call misses nothing.
     pub async fn changed(&mut self) -> V {
-        // The other end lives as long as somebody waits.
+        // The other end lives as long as a caller waits.
         let _ = self.changes.changed().await;
         self.changes.borrow_and_update().clone()
+    }
+}
+
+impl<K: Eq + Hash, V> Watch<K, V> {
+    /// Whether there was a change since this wait began or since the last one that it returned.
+    pub fn take_change(&mut self) -> bool {
+        // The other end lives as long as this wait.
+        let changed = self.changes.has_changed().unwrap_or(false);
+        self.changes.mark_unchanged();
+        changed
     }
 }
 
@@ -96,6 +106,9 @@ mod tests {
         assert_eq!(watch.changed().await, 8);
         let again = tokio::time::timeout(std::time::Duration::from_millis(1), watch.changed());
         assert!(again.await.is_err(), "told once");
+        assert!(!watch.take_change());
+        assert!(waiters.wake(&1, || 9));
+        assert_eq!([watch.take_change(), watch.take_change()], [true, false]);
     }
 
     #[tokio::test]

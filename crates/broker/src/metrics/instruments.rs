@@ -202,7 +202,7 @@ instruments! {
         ),
         pub compression_facts: counters(
             "handoff_compression_facts_total",
-            "Facts of what was replaced: kept by the summary, appended by the fidelity check, lost.",
+            "Facts in the replaced text: kept by the summary, appended by the fidelity check, lost.",
             &["result"],
         ),
         pub compression_seconds: histogram(
@@ -212,7 +212,7 @@ instruments! {
         ),
         pub compression_cost_share: histogram(
             "handoff_compression_cost_share",
-            "Cost of a model's summary as a share of what the sender says it has spent (the bound is 0.05).",
+            "Cost of a model's summary as a share of the spending that the sender states (the bound is 0.05).",
             &COST_SHARES,
         ),
         pub chunks: counters(
@@ -256,7 +256,7 @@ instruments! {
         ),
         pub cap_use: histograms(
             "handoff_cap_use_ratio",
-            "How full a rolling cap is (spent and reserved, of what it allows) at each entry, by scope (tenant or agent) and unit (usd or tokens).",
+            "The used share of a rolling cap (spent and reserved, divided by the cap) at each entry, by scope (tenant or agent) and unit (usd or tokens).",
             &SHARES, &["scope", "unit"],
         ),
         pub safety_marked: counters(
@@ -321,7 +321,7 @@ instruments! {
         pub records_total: counter("handoff_records_total", "Audit records appended."),
         pub attempts: counters(
             "handoff_delivery_attempts_total",
-            "Attempts at delivery by transport and outcome; `none` is the transport of what was not sent.",
+            "Attempts at delivery by transport and outcome; `none` is the transport of an attempt that sent nothing.",
             &["transport", "outcome"],
         ),
         pub replies: counters(
@@ -476,12 +476,12 @@ instruments! {
         ),
         pub pool_held: gauges(
             "handoff_pool_held",
-            "What is held of a pool: requests, waits, streams; large_bodies in KiB.",
+            "Places taken of a pool: requests, waits, streams; large_bodies in KiB.",
             &["pool"],
         ),
         pub pool_size: gauges(
             "handoff_pool_size",
-            "What a pool has, by pool, in the unit of handoff_pool_held.",
+            "The size of a pool, by pool, in the unit of handoff_pool_held.",
             &["pool"],
         ),
         pub http_requests: counters(
@@ -516,7 +516,7 @@ instruments! {
         ),
         pub strategy_outcomes: counters(
             "handoff_strategy_outcomes_total",
-            "Handoffs whose receiver a door chose, by strategy and outcome: success, failure; refused (by the gate), none (nobody was found).",
+            "Handoffs whose receiver a door chose, by strategy and outcome: success, failure; refused (by the gate), none (the door found no agent).",
             &["strategy", "outcome"],
         ),
         pub(super) strategy_seconds: histograms(
@@ -542,7 +542,7 @@ instruments! {
         ),
         pub clock_ahead: floats(
             "handoff_clock_ahead_seconds",
-            "By how much a clock is ahead of what it is compared with: machine (the machine's clock, of the broker's own time), brokers (the broker's time, of the other brokers' median).",
+            "Seconds by which a clock is ahead of its reference: machine (the machine's clock, of the broker's own time), brokers (the broker's time, of the other brokers' median).",
             &["clock"],
         ),
         pub store_write_failures: counters(
@@ -574,6 +574,11 @@ instruments! {
         pub last: gauges(
             "handoff_audit_published_timestamp_seconds",
             "Unix time at which a kind of destination last accepted a tree head.",
+            &["destination"],
+        ),
+        pub unpublished: gauges(
+            "handoff_audit_unpublished_records",
+            "Records that no tree head at a kind of destination covers, after the last run.",
             &["destination"],
         ),
         pub tree_size: gauge(

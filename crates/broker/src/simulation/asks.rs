@@ -13,19 +13,19 @@ use crate::ledger::commands::{
     Answer, Ask, Submit, SubmitBranch, SubmitGroup, Verdict, VerdictKind,
 };
 use crate::ledger::reply::{HandoffReply, LedgerError, SubmissionReply};
-use handoffd_core::domain::canonical;
-use handoffd_core::domain::group::{BranchPlace, Join, OnReject, branch_id};
-use handoffd_core::domain::handoff::{
+use handoffd_domain::canonical;
+use handoffd_domain::group::{BranchPlace, Join, OnReject, branch_id};
+use handoffd_domain::handoff::{
     Cost, DeliveryMode, Handoff, HandoffDraft, HandoffStatus, Priority,
 };
-use handoffd_core::domain::ids::{AgentId, ContentId, ExecutionId, HandoffId, Micros, TaskId};
-use handoffd_core::domain::latency::LatencyClock;
-use handoffd_core::domain::money::Usd;
-use handoffd_core::domain::policy::EdgePolicy;
-use handoffd_core::domain::ruling::Ruling;
-use handoffd_core::domain::stream::Stream;
-use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent, commit};
-use handoffd_core::evidence::record::{Actor, ActorRole, RecordContent, RecordParty};
+use handoffd_domain::ids::{AgentId, ContentId, ExecutionId, HandoffId, Micros, TaskId};
+use handoffd_domain::latency::LatencyClock;
+use handoffd_domain::money::Usd;
+use handoffd_domain::policy::EdgePolicy;
+use handoffd_domain::ruling::Ruling;
+use handoffd_domain::stream::Stream;
+use handoffd_evidence::commitment::{CommitmentSubject, PackedContent, commit};
+use handoffd_evidence::record::{Actor, ActorRole, RecordContent, RecordParty};
 use handoffd_store::clock;
 
 /// Salt of every submitted content: other tests cover commitments.

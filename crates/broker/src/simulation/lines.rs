@@ -9,10 +9,10 @@ use tokio::time::{Instant, timeout_at};
 use super::dice::pause;
 use super::wire::Wire;
 use super::world::World;
-use crate::dispatch::answer::{AttemptFailure, FailureClass};
 use crate::dispatch::chunks::ChunkPost;
 use crate::dispatch::webhook::{Notice, WebhookRequest};
-use handoffd_core::domain::ids::HandoffId;
+use crate::transport::{AttemptFailure, FailureClass};
+use handoffd_domain::ids::HandoffId;
 
 /// A chunk as its receiver sees it.
 #[derive(Debug, Clone)]

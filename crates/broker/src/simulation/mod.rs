@@ -4,8 +4,7 @@
 //! Ledger, dispatcher, inboxes, sweeper, heartbeats and the watch over other brokers are the product's
 //! own, several brokers over one store. Time is tokio's paused clock: it steps to the next thing that
 //! is due, so a schedule of half a minute takes milliseconds. All chance comes from the seed through
-//! `clock.rs`. What lies outside is simulated: the store's line, the network, receivers, senders,
-//! operators.
+//! `clock.rs`. The rest is simulated: the store's line, the network, receivers, senders, operators.
 //!
 //! `HANDOFFD_TEST_SIM_SCHEDULES` sets how many schedules run, `HANDOFFD_TEST_SIM_FIRST` the first one's seed. A
 //! failure prints its seed and its steps; `HANDOFFD_TEST_SIM_SEED=…` runs exactly that one again.
@@ -15,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::audit::{LogCheck, verify_log};
-use handoffd_core::domain::ids::Micros;
+use handoffd_domain::ids::Micros;
 use handoffd_store::clock::seeded::Seeded;
 use handoffd_store::store::streams::StreamStore;
 use handoffd_store::store::{AgentRow, BatchStore, DirectoryStore, LogStore, Needs, Writes};

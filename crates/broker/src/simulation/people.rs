@@ -1,4 +1,4 @@
-//! Operators, who take the decisions reserved for people, and faults: brokers that die, stall, or lose their store.
+//! Operators, who make the decisions reserved for people, and faults: brokers that die, stall, or lose their store.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use super::world::{World, tenant};
 use crate::ledger::commands::{
     AnyCommand, CancelTask, CompleteTask, Discard, Queued, Release, Resolve, TopUp,
 };
-use handoffd_core::domain::agent::{Agent, Delivery};
-use handoffd_core::domain::dead_letter::DeadLetterStatus;
-use handoffd_core::domain::escalation::{EscalationStatus, Resolution};
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::handoff::{DeliveryMode, Priority};
-use handoffd_core::domain::ids::{AgentId, Micros, TaskId};
-use handoffd_core::domain::money::Usd;
-use handoffd_core::evidence::record::ActorRole;
+use handoffd_domain::agent::{Agent, Delivery};
+use handoffd_domain::dead_letter::DeadLetterStatus;
+use handoffd_domain::escalation::{EscalationStatus, Resolution};
+use handoffd_domain::failure::Code;
+use handoffd_domain::handoff::{DeliveryMode, Priority};
+use handoffd_domain::ids::{AgentId, Micros, TaskId};
+use handoffd_domain::money::Usd;
+use handoffd_evidence::record::ActorRole;
 use handoffd_store::store::{DeadLetterFilter, EscalationFilter, HandoffStore, TaskFilter};
 
 /// An agent as every schedule registers it.
@@ -34,7 +34,7 @@ pub(super) fn registered(id: &AgentId) -> Agent {
     }
 }
 
-/// Takes decisions from time to time while faults occur.
+/// Makes decisions from time to time while faults occur.
 pub(super) async fn operate(world: Arc<World>) {
     while !world.is_calm() {
         tokio::time::sleep(pause(200, 900)).await;
@@ -179,7 +179,7 @@ pub(super) async fn trouble(world: Arc<World>) {
                 broker.kill();
             }
             1 => {
-                world.note(|| format!("{name} stands still for {time:?}"));
+                world.note(|| format!("{name} pauses for {time:?}"));
                 broker.host.stall(time);
             }
             2 => {

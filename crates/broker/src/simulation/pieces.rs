@@ -12,13 +12,13 @@ use super::world::{World, tenant};
 use crate::ledger::command::Call;
 use crate::ledger::commands::{AppendChunk, Chunked, ClosedStream, StreamEnd};
 use crate::ledger::reply::LedgerError;
-use handoffd_core::domain::canonical;
-use handoffd_core::domain::handoff::Handoff;
-use handoffd_core::domain::ids::{HandoffId, Micros};
-use handoffd_core::domain::stream::{Chunk, StreamStatus, mark_closed};
-use handoffd_core::domain::window::{ContextAction, ContextFacts, ContextParts, Tokenizer};
-use handoffd_core::evidence::commitment::unpack;
-use handoffd_core::evidence::record::ActorRole;
+use handoffd_domain::canonical;
+use handoffd_domain::handoff::Handoff;
+use handoffd_domain::ids::{HandoffId, Micros};
+use handoffd_domain::stream::{Chunk, StreamStatus, mark_closed};
+use handoffd_domain::window::{ContextAction, ContextFacts, ContextParts, Tokenizer};
+use handoffd_evidence::commitment::unpack;
+use handoffd_evidence::record::ActorRole;
 use handoffd_store::store::streams::StreamStore;
 use handoffd_store::store::{ContentStorage, HandoffStore};
 
@@ -124,14 +124,15 @@ pub(super) async fn write(world: Arc<World>, draft: Draft) {
     add(&world, &draft, last + 1, Some(end)).await;
 }
 
-/// Adds one chunk until it is answered, sometimes as two copies at once or after one with a gap; true where it stands.
+/// Adds one chunk until it is answered, sometimes as two copies at once or after one with a gap; true if it is in the
+/// stream.
 async fn add(world: &Arc<World>, draft: &Draft, seq: i64, end: Option<Ending>) -> bool {
     if world.fails(100) {
         let (world, draft) = (Arc::clone(world), draft.clone());
         tokio::spawn(async move { add_once(&world, &draft, seq, end).await });
     }
     if world.fails(60) {
-        // Behind the next number even where the copy was taken by now.
+        // Beyond the next number even if the copy was taken meanwhile.
         let ahead = seq + 2 + below(2) as i64;
         if let ChunkOutcome::Taken = add_once(world, draft, ahead, None).await {
             let id = short(draft.handoff);
@@ -148,7 +149,7 @@ async fn add(world: &Arc<World>, draft: &Draft, seq: i64, end: Option<Ending>) -
             ChunkOutcome::Unknown => {}
         }
         tokio::time::sleep(pause(50, 300)).await;
-        // Where the stream stands, as a sender reads it that heard nothing.
+        // The stream's last number, as a sender reads it that got no answer.
         let row = world.store.find_handoff(&(tenant(), draft.handoff)).await.ok().flatten();
         let stands = row.and_then(|row| row.stream).map_or(0, |stream| stream.seq);
         if stands >= seq && chance(500) {

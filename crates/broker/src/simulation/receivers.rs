@@ -10,9 +10,9 @@ use super::senders::{fresh_id, lent, ruling};
 use super::wire::{Answer, Arrival};
 use super::world::{World, agent, tenant};
 use crate::ledger::commands::{Lease, Leased, VerdictKind};
-use handoffd_core::domain::handoff::{DeliveryMode, Handoff};
-use handoffd_core::domain::ids::{AgentId, ExecutionId, HandoffId, TaskId};
-use handoffd_core::evidence::record::Actor;
+use handoffd_domain::handoff::{DeliveryMode, Handoff};
+use handoffd_domain::ids::{AgentId, ExecutionId, HandoffId, TaskId};
+use handoffd_evidence::record::Actor;
 use handoffd_store::store::HandoffStore;
 
 /// A receiver's accepted handoff.
@@ -35,7 +35,7 @@ pub(super) async fn receive(world: &Arc<World>, arrival: &Arrival) -> Answer {
     let held = HeldHandoff { who: receiver, task, handoff, token };
     tokio::time::sleep(pause(1, 40)).await;
     if world.fails(50) {
-        // Longer than anybody waits.
+        // Longer than any timeout.
         tokio::time::sleep(pause(500, 3_000)).await;
     }
     let unwilling = if world.is_calm() { 0 } else { world.weather.unwilling };
@@ -51,7 +51,7 @@ pub(super) async fn receive(world: &Arc<World>, arrival: &Arrival) -> Answer {
         2 => answer(422, r#"{"status":"REJECTED","reason":"NOT_MINE"}"#),
         3 => Answer { status: 503, retry_after: Some("1"), body: "" },
         4 => answer(500, ""),
-        // Said and forgotten: no verdict follows.
+        // The receiver forgets the handoff: no verdict follows its 202.
         5 => answer(202, ""),
         _ => answer(200, "<html>a proxy's page</html>"),
     }
@@ -112,13 +112,13 @@ fn work(world: &Arc<World>, held: HeldHandoff) {
             2 => {
                 speak(&world, &held, VerdictKind::Fail("gave up".to_owned())).await;
             }
-            // It is gone, and its lease runs out.
+            // The receiver sends nothing more, and its lease runs out.
             _ => {}
         }
     });
 }
 
-/// Waits for the end of a handoff's stream, and says meanwhile that it works; false where no whole message came.
+/// Waits for the end of a handoff's stream and sends heartbeats meanwhile; false if the message stays incomplete.
 async fn comes_whole(world: &Arc<World>, held: &HeldHandoff) -> bool {
     loop {
         let waited = tokio::time::timeout(LEASE / 2, async {
@@ -136,7 +136,7 @@ async fn comes_whole(world: &Arc<World>, held: &HeldHandoff) -> bool {
     }
 }
 
-/// Asks the sender, and mostly waits for the answer; some go on without it.
+/// Asks the sender and usually waits for the answer; some receivers continue without it.
 async fn ask_sender(world: &Arc<World>, held: &HeldHandoff) {
     let on = (held.task, held.handoff);
     if !ask(world, &held.who, on, held.token).await || chance(150) {
@@ -153,9 +153,9 @@ async fn ask_sender(world: &Arc<World>, held: &HeldHandoff) {
     }
 }
 
-/// The next hop of the task, with what is left of the budget.
+/// Submits the next hop of the task, with the rest of the budget.
 async fn hand_on(world: &Arc<World>, held: &HeldHandoff) {
-    // It knows the figures from the message that it got.
+    // The receiver knows the figures from its message.
     let key = (tenant(), held.handoff);
     let Ok(Some(got)) = world.store.find_handoff(&key).await else { return };
     let next = next_hop(world, held, &got);
@@ -166,7 +166,7 @@ fn next_hop(world: &Arc<World>, held: &HeldHandoff, got: &Handoff) -> Draft {
     let others: Vec<_> = agents().into_iter().filter(|id| *id != held.who).collect();
     let handoff = fresh_id(world);
     let cost = below(100) as i64;
-    // Some state more than there is.
+    // Some receivers state more budget than is left.
     let made_up = if world.fails(60) { 1 + below(50) as i64 } else { 0 };
     Draft {
         handoff,
@@ -247,7 +247,7 @@ pub(super) async fn pull(world: Arc<World>, who: AgentId) {
                 handoff: handoff.id,
                 token: handoff.fencing_token,
             };
-            // Some are slower than their claim lasts.
+            // Some receivers take longer than their claim lasts.
             if !world.fails(100) {
                 later(&world, held);
             } else if chance(500) {

@@ -7,13 +7,13 @@ use super::asks::{Draft, Form, agents, command, give, submit, submit_all};
 use super::dice::{below, chance, one_of, pause};
 use super::world::{World, agent, tenant};
 use crate::ledger::commands::{DeadLetter, Refuse};
-use handoffd_core::domain::failure::{Code, Failure, Stage};
-use handoffd_core::domain::handoff::HandoffStatus;
-use handoffd_core::domain::ids::{AgentId, ExecutionId, HandoffId, TaskId};
-use handoffd_core::domain::policy::{EdgePolicy, HumanTarget, Recovery};
-use handoffd_core::domain::ruling::Ruling;
-use handoffd_core::domain::task::TaskStatus;
-use handoffd_core::evidence::record::ActorRole;
+use handoffd_domain::failure::{Code, Failure, Stage};
+use handoffd_domain::handoff::HandoffStatus;
+use handoffd_domain::ids::{AgentId, ExecutionId, HandoffId, TaskId};
+use handoffd_domain::policy::{EdgePolicy, HumanTarget, Recovery};
+use handoffd_domain::ruling::Ruling;
+use handoffd_domain::task::TaskStatus;
+use handoffd_evidence::record::ActorRole;
 use handoffd_store::store::{HandoffFilter, HandoffStore};
 
 /// Budget of a task, in nano-dollars.

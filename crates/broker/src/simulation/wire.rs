@@ -1,4 +1,4 @@
-//! The network between brokers and webhook receivers: refuses, loses, delays and duplicates requests, and knows of
+//! The network between brokers and webhook receivers: it refuses, loses, delays and duplicates requests, and knows for
 //! each attempt whether it reached a receiver.
 
 use std::sync::Arc;
@@ -12,9 +12,10 @@ use super::dice::{below, one_of, pause};
 use super::pieces::is_opening;
 use super::receivers;
 use super::world::World;
-use crate::dispatch::answer::{AttemptFailure, AttemptOutcome, FailureClass, classify};
-use crate::dispatch::webhook::{Post, Posted, Timing, VerdictClock, WebhookRequest};
-use handoffd_core::domain::ids::{AgentId, HandoffId, TaskId};
+use crate::dispatch::webhook::{Post, Posted, Timing, WebhookRequest};
+use crate::transport::answer::classify;
+use crate::transport::{AttemptFailure, AttemptOutcome, FailureClass, VerdictClock};
+use handoffd_domain::ids::{AgentId, HandoffId, TaskId};
 
 /// An attempt as its receiver sees it.
 #[derive(Debug, Clone)]
@@ -24,7 +25,7 @@ pub(super) struct Arrival {
     pub(super) task: TaskId,
     pub(super) attempt: i32,
     pub(super) token: i64,
-    /// Whether the message's rest comes in chunks.
+    /// Whether the rest of the message comes in chunks.
     pub(super) opening: bool,
 }
 
@@ -41,7 +42,7 @@ pub(super) struct Wire {
     pub(super) host: Arc<Host>,
 }
 
-/// Reads an attempt off its headers, as a receiver does; receivers' URLs end in their names.
+/// Reads an attempt from its headers, as a receiver does; a receiver's URL ends with its name.
 fn arrival(request: &WebhookRequest) -> Option<Arrival> {
     let headers = &request.headers;
     Some(Arrival {
@@ -126,7 +127,7 @@ impl Wire {
             AttemptOutcome::Failed(AttemptFailure::reached(class, None, "no answer in time"))
         };
         if world.fails(world.weather.unanswered / 2) {
-            // Its bytes left and arrived nowhere: the broker cannot tell.
+            // The request is lost on the way, which the broker cannot detect.
             tokio::time::sleep_until(deadline).await;
             return late();
         }
@@ -137,7 +138,7 @@ impl Wire {
                 receivers::receive(&world, &again).await;
             });
         }
-        // What is on its way arrives, whatever becomes of the broker meanwhile.
+        // A message on its way arrives, whatever happens to the broker meanwhile.
         let receiving = {
             let (world, arrival) = (Arc::clone(world), arrival.clone());
             tokio::spawn(async move { receivers::receive(&world, &arrival).await })

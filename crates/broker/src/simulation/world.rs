@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::books::Books;
 use super::broker::Broker;
 use super::dice::{below, chance};
-use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
+use handoffd_domain::ids::{AgentId, Micros, TenantId};
 use handoffd_store::clock::TimeSource;
 use handoffd_store::store::memory::MemoryStore;
 
@@ -166,7 +166,7 @@ impl World {
 pub(super) struct SetTimes {
     pub(super) world: Arc<World>,
     pub(super) ahead: Duration,
-    /// When somebody sets the clock, in the schedule's time, and by how many microseconds.
+    /// The time at which a person sets the clock, in the schedule's time, and by how many microseconds.
     pub(super) set: Option<(Micros, i64)>,
 }
 

@@ -1,6 +1,6 @@
-//! The `model` compressor: an endpoint that speaks the chat API after OpenAI, called through the egress guard. What it
-//! answers is data like any other: the safety rules scan it, the fidelity check measures it, and the embedded compressor
-//! takes its place where it gives nothing in time.
+//! The `model` compressor: an endpoint that speaks the chat API after OpenAI, called through the egress guard. Its
+//! answer is data like any other: the safety rules scan it, the fidelity check measures it, and the embedded compressor
+//! replaces it if it gives no answer in time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use crate::compress::{ModelSummary, Summarizer, SummaryError, SummaryRequest};
 use crate::config::ContextModel;
-use crate::dispatch::egress::GuardedClient;
-use crate::dispatch::json_service::JsonService;
-use handoffd_core::domain::money::Usd;
-use handoffd_core::domain::residency::Crossing;
-use handoffd_core::gate::Gate;
+use crate::egress::GuardedClient;
+use crate::egress::json_service::JsonService;
+use handoffd_domain::money::Usd;
+use handoffd_domain::residency::Crossing;
+use handoffd_gate::Gate;
 
 /// The model's instructions (seed 000 §6.4).
 const TASK: &str = "You condense the older turns of a conversation between agents for the agent that goes on with the task. \

@@ -1,5 +1,6 @@
-//! OTLP as the standard variables say (OpenTelemetry specification, "SDK environment variables" and
-//! "OTLP exporter"). What the SDK reads by itself is left to it: queue, batches, time-outs, headers.
+//! OTLP as the standard variables set it (OpenTelemetry specification, "SDK environment variables"
+//! and "OTLP exporter"). The SDK itself reads the variables of the queue, batches, time-outs and
+//! headers.
 
 use opentelemetry_otlp::SpanExporter;
 #[cfg(feature = "otlp-grpc")]

@@ -1,4 +1,4 @@
-//! Spans and W3C trace contexts: what a span stands under, and what stands under it.
+//! Spans and W3C trace contexts: the parent of a span, and the spans below it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,7 +8,7 @@ use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use super::export::Settings;
-use handoffd_core::domain::trace_context::{TraceContext, TraceParent};
+use handoffd_domain::trace_context::{TraceContext, TraceParent};
 
 static EXPORTING: AtomicBool = AtomicBool::new(false);
 static GEN_AI: AtomicBool = AtomicBool::new(false);
@@ -18,8 +18,8 @@ pub(super) fn set_up(settings: Option<&Settings>) {
     GEN_AI.store(settings.is_some_and(|settings| settings.gen_ai), Ordering::Relaxed);
 }
 
-/// Whether spans leave this process. Where they do not, the broker takes no part in a trace and hands on
-/// what it got, for nobody could find a span of its own.
+/// Whether spans leave this process. If not, the broker takes no part in a trace and hands on the
+/// context that it got, for a span of its own could not be found.
 pub fn exporting() -> bool {
     EXPORTING.load(Ordering::Relaxed)
 }
@@ -54,7 +54,7 @@ pub fn link(span: &Span, other: &TraceParent) {
     }
 }
 
-/// Where a span stands itself; none where nothing is exported. It has its place from then on.
+/// The context of a span itself; none if nothing is exported. The span has its place in the trace from then on.
 #[must_use]
 pub fn own(span: &Span) -> Option<TraceParent> {
     if !exporting() {

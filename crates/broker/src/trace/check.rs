@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::archive::unavailable;
-use handoffd_core::evidence::commitment::{CommitmentSubject, unpack};
-use handoffd_core::evidence::verify::groups::GroupCheck;
-use handoffd_core::evidence::verify::opinions::OpinionCheck;
-use handoffd_core::evidence::verify::record;
-use handoffd_core::evidence::verify::streams::StreamCheck;
+use handoffd_evidence::commitment::{CommitmentSubject, unpack};
+use handoffd_evidence::verify::groups::GroupCheck;
+use handoffd_evidence::verify::opinions::OpinionCheck;
+use handoffd_evidence::verify::record;
+use handoffd_evidence::verify::streams::StreamCheck;
 use handoffd_store::store::cold::ColdError;
 use handoffd_store::store::{ContentStorage, StoredRecord};
 
@@ -136,9 +136,9 @@ impl EvidenceCheck {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use handoffd_core::domain::ids::Micros;
-    use handoffd_core::evidence::commitment::{Codec, commit, hash_text};
-    use handoffd_core::evidence::record::record_hash;
+    use handoffd_domain::ids::Micros;
+    use handoffd_evidence::commitment::{Codec, commit, hash_text};
+    use handoffd_evidence::record::record_hash;
     use handoffd_store::store::StoredContent;
 
     /// A sound record of a stream, with its content.

@@ -16,12 +16,12 @@ use tokio::sync::mpsc;
 
 use crate::archive::{Contents, opened, unavailable};
 use crate::reader::ShownWords;
-use handoffd_core::account::{Account, HopCost};
-use handoffd_core::context::growth::ContextGrowth;
-use handoffd_core::domain::handoff::{Handoff, is_in_own_words};
-use handoffd_core::domain::ids::{AgentId, Micros, TaskId, TenantId};
-use handoffd_core::evidence::commitment::hash_text;
-use handoffd_core::evidence::record::{RecordKind, is_shown_elsewhere};
+use handoffd_domain::handoff::{Handoff, is_in_own_words};
+use handoffd_domain::ids::{AgentId, Micros, TaskId, TenantId};
+use handoffd_evidence::account::{Account, HopCost};
+use handoffd_evidence::commitment::hash_text;
+use handoffd_evidence::context_growth::ContextGrowth;
+use handoffd_evidence::record::{RecordKind, is_shown_elsewhere};
 use handoffd_store::store::{HandoffFilter, Store, StoreError, StoredRecord};
 
 pub use check::{EvidenceCheck, gone};
@@ -160,8 +160,8 @@ async fn write_document(
             || (record.kind != "DEAD_LETTERED"
                 && record.handoff_id.as_ref().is_some_and(|id| own.contains(id)))
     };
-    // What an end says of a hop's cost, and the end of a stream of its size, comes after the hop: both are whole before the
-    // first is written.
+    // The hop's cost, which its end states, and its size, which the end of a stream states, come after the hop: both are
+    // whole before the first is written.
     let mut growth = ContextGrowth::default();
     let mut told = ToldStates::default();
     let account = account_with(log, |body| {
@@ -282,8 +282,8 @@ async fn account_with(
 
 /// The agents that have a part in a task.
 ///
-/// Any agent may save a checkpoint for a task that does not exist yet, under an id that it chose or guessed. Where the task
-/// then begins without that agent, the record stays in the log, and is none of the task.
+/// Any agent may save a checkpoint for a task that does not exist yet, under an id that it chose or guessed. If the task
+/// then begins without that agent, the record stays in the log, and does not belong to the task.
 #[derive(Debug, Default)]
 pub struct Parties(HashSet<AgentId>);
 

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
-use handoffd_core::domain::ids::Micros;
-use handoffd_core::evidence::verify::ToldReasons;
+use handoffd_domain::handoff::{Handoff, HandoffStatus};
+use handoffd_domain::ids::Micros;
+use handoffd_evidence::verify::ToldReasons;
 
 /// The state in a handoff's row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,13 +86,13 @@ impl ToldStates {
             (None, None) => (row, None),
             // A row that was read before the end.
             (None, Some((status, _))) => (row.map(|_| status), None),
-            (Some(stands), Some((status, _))) if stands == status => (row, None),
-            (Some(stands), told) if !ahead => {
+            (Some(row_status), Some((status, _))) if row_status == status => (row, None),
+            (Some(row_status), told) if !ahead => {
                 let (leaf, said) = match told {
                     Some((status, leaf)) => (leaf, format!("its record says {status}")),
                     None => (0, "no record says that it ended".to_owned()),
                 };
-                let why = format!("the task stands as {stands}, {said}");
+                let why = format!("the task has the status {row_status}, {said}");
                 (told.map(|(status, _)| status), Some((leaf, why)))
             }
             (Some(_), told) => (told.map_or(row, |(status, _)| Some(status)), None),
@@ -158,7 +158,7 @@ impl ToldStates {
         }
         let (name, values) = said.iter().next()?;
         let (is, was) = (&values["row"], &values["record"]);
-        let why = format!("handoff {id} stands with /{name} {is}, its records say {was}");
+        let why = format!("handoff {id} has /{name} {is}, its records say {was}");
         entry.insert("rowDiffers".to_owned(), Value::Object(said));
         told.statuses.last().map(|(.., leaf)| (*leaf, why))
     }

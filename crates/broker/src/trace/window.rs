@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::{EvidenceCheck, TaskLog, handoff_entry, handoff_state, record_entry};
 use crate::reader::ShownWords;
-use handoffd_core::domain::handoff::Handoff;
-use handoffd_core::domain::ids::{AgentId, Micros};
-use handoffd_core::evidence::record::RecordKind;
+use handoffd_domain::handoff::Handoff;
+use handoffd_domain::ids::{AgentId, Micros};
+use handoffd_evidence::record::RecordKind;
 use handoffd_store::store::{HandoffFilter, RecordWindow, StoreError, StoredRecord};
 
 /// How far the clocks of brokers may be apart: times in the log go up but for so much.

@@ -8,8 +8,8 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use super::{Vault, VaultError};
-use handoffd_core::domain::handoff::DeliveryMode;
-use handoffd_core::domain::ids::{Micros, TenantId};
+use handoffd_domain::handoff::DeliveryMode;
+use handoffd_domain::ids::{Micros, TenantId};
 use handoffd_store::clock;
 
 /// A sealed secret with its expiry.
@@ -145,7 +145,7 @@ impl AgentSecrets {
         })
     }
 
-    /// Keeps what an endpoint asks for, sealed, in the place of what was kept before.
+    /// Keeps the credentials for an endpoint, sealed; they replace the earlier ones.
     ///
     /// # Errors
     /// As [`Vault::seal`].
@@ -196,7 +196,7 @@ impl AgentSecrets {
         Ok(Zeroizing::new(serde_json::to_vec(&texts).unwrap_or_default()))
     }
 
-    /// Commits to the secrets as they are now. What does not open has no commitment.
+    /// Commits to the secrets as they are now. A secret that does not open has no commitment.
     fn commit(&mut self, vault: &Vault, tenant: &TenantId, owner: &impl std::fmt::Display) {
         self.committed = self.commitment(vault, tenant, owner).ok();
     }
@@ -231,7 +231,7 @@ impl AgentSecrets {
         Ok(salt.is_some_and(|salt| committed(&salt, &texts) == commitment))
     }
 
-    /// The commitment that stands beside the secrets.
+    /// The commitment that is stored beside the secrets.
     #[must_use]
     pub fn committed(&self) -> Option<&str> {
         self.committed.as_deref()

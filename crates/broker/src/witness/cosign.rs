@@ -10,10 +10,10 @@ use tokio::sync::Mutex;
 
 use super::places::PATIENCE;
 use super::{OutgoingHead, PutError};
-use crate::dispatch::egress::GuardedClient;
+use crate::egress::GuardedClient;
 use crate::tree;
-use handoffd_core::evidence::cosignature::WitnessKey;
-use handoffd_core::evidence::note::Note;
+use handoffd_evidence::cosignature::WitnessKey;
+use handoffd_evidence::note::Note;
 use handoffd_store::store::LogStore;
 
 /// Longest answer read, in bytes: a size, or a few signature lines.

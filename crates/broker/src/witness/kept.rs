@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use super::OutgoingHead;
 use crate::tree;
-use handoffd_core::evidence::merkle::Hash;
-use handoffd_core::evidence::note::{Note, PublicKey, TreeHead};
-use handoffd_core::evidence::receipt::Notary;
+use handoffd_evidence::merkle::Hash;
+use handoffd_evidence::note::{Note, PublicKey, TreeHead};
+use handoffd_evidence::receipt::Notary;
 use handoffd_store::fault::{self, Step};
 use handoffd_store::store::sqlite::private_folder;
 use handoffd_store::store::{LogStore, StoreError};

@@ -5,7 +5,7 @@
 //! broker also checks its database at each start; `cosign.rs` requests cosignatures of C2SP tlog-witnesses. A head is
 //! published only if its log continues the last published tree; any other log is reported and not published.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::metrics::WitnessMetrics;
 use crate::tree::{self, CosignedHeads, PublishedHeads};
-use handoffd_core::domain::ids::TenantId;
-use handoffd_core::evidence::merkle::Hash;
-use handoffd_core::evidence::receipt::Notary;
+use handoffd_domain::ids::TenantId;
+use handoffd_evidence::merkle::Hash;
+use handoffd_evidence::receipt::Notary;
 use handoffd_store::clock::Clock;
 use handoffd_store::store::{Result, Store};
 
@@ -128,6 +128,24 @@ impl Publisher {
         };
         let targets = self.targets.iter().map(|target| self.serve(target, &heads));
         futures_util::future::join_all(targets).await;
+        self.count_unpublished(&heads).await;
+    }
+
+    /// Of several destinations of a kind, the one that lacks the most counts.
+    async fn count_unpublished(&self, heads: &[OutgoingHead]) {
+        let mut lacks = BTreeMap::<_, u64>::new();
+        for target in &self.targets {
+            let has = target.has.lock().await;
+            let covered = |head: &OutgoingHead| has.get(&head.log_id).copied().unwrap_or_default();
+            let records: u64 =
+                heads.iter().map(|head| head.size.saturating_sub(covered(head))).sum();
+            let most = lacks.entry(target.place.kind()).or_default();
+            *most = records.max(*most);
+        }
+        for (kind, records) in lacks {
+            let gauge = self.parts.metrics.unpublished.with_label_values(&[kind]);
+            gauge.set(i64::try_from(records).unwrap_or(i64::MAX));
+        }
     }
 
     /// The heads of all logs that continue their last published tree.

@@ -9,8 +9,8 @@ use super::cosign::Cosigner;
 use super::{OutgoingHead, PublisherContext, PutError, kept};
 use crate::archive::{ArchiveError, Bucket};
 use crate::config::Config;
-use crate::dispatch::egress::GuardedClient;
-use handoffd_core::evidence::cosignature::WitnessKey;
+use crate::egress::GuardedClient;
+use handoffd_evidence::cosignature::WitnessKey;
 
 /// Timeout of one tree head at one destination.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);

@@ -6,20 +6,18 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use handoffd_core::domain::event::{Event, EventType};
-use handoffd_core::domain::funds::{Funds, FundsRequest};
-use handoffd_core::domain::handoff::{
+use handoffd_domain::event::{Event, EventType};
+use handoffd_domain::funds::{Funds, FundsRequest};
+use handoffd_domain::handoff::{
     CheckpointRef, Cost, DeliveryMode, Handoff, HandoffStatus, Priority,
 };
-use handoffd_core::domain::ids::{
-    AgentId, ContentId, ExecutionId, HandoffId, Micros, TaskId, TenantId,
-};
-use handoffd_core::domain::latency::LatencyClock;
-use handoffd_core::domain::money::Usd;
-use handoffd_core::domain::progress::Edge;
-use handoffd_core::domain::task::{Task, TaskStatus};
-use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent};
-use handoffd_core::evidence::record::{Actor, RecordContent, RecordDraft, RecordKind};
+use handoffd_domain::ids::{AgentId, ContentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
+use handoffd_domain::latency::LatencyClock;
+use handoffd_domain::money::Usd;
+use handoffd_domain::progress::Edge;
+use handoffd_domain::task::{Task, TaskStatus};
+use handoffd_evidence::commitment::{CommitmentSubject, PackedContent};
+use handoffd_evidence::record::{Actor, RecordContent, RecordDraft, RecordKind};
 use handoffd_store::clock;
 use handoffd_store::store::{
     AdminStore, BatchState, BatchStore, CheckpointRow, DirectoryStore, IdempotencyRow, Needs,
@@ -96,7 +94,7 @@ impl<S: BatchStore + DirectoryStore + AdminStore> Load<S> {
             handoffs: 1,
             undelivered: 1,
             failures: 0,
-            course: handoffd_core::domain::course::Course::default(),
+            course: handoffd_domain::course::Course::default(),
             spent: cost.spent,
             remaining: cost.remaining,
             topped_up: Usd(0),

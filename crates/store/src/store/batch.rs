@@ -7,19 +7,19 @@ use crate::store::erasure::{
 };
 use crate::store::{
     AgentKey, AgentRow, CheckpointRow, DeadLetterRow, EdgeKey, EscalationKey, HandoffKey,
-    IdempotencyKey, IdempotencyRow, KeyRow, OutboxRow, RefusedTaskKey, RefusedTaskRow, ReturnRow,
-    RunKey, TaskKey, attempts, contracts, events, refusals, schemas, streams,
+    IdempotencyKey, IdempotencyRow, KeyRow, NewRow, OutboxRow, RefusedTaskKey, RefusedTaskRow,
+    ReturnRow, RunKey, TaskKey, attempts, contracts, events, schemas, streams,
 };
-use handoffd_core::domain::cap::{Cap, CapKey, CapScope};
-use handoffd_core::domain::escalation::Escalation;
-use handoffd_core::domain::event::Event;
-use handoffd_core::domain::funds::Reservation;
-use handoffd_core::domain::handoff::{DeliveryMode, Handoff};
-use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TenantId};
-use handoffd_core::domain::lineage::reached;
-use handoffd_core::domain::progress::Edge;
-use handoffd_core::domain::task::{Task, TaskStatus};
-use handoffd_core::evidence::record::RecordDraft;
+use handoffd_domain::cap::{Cap, CapKey, CapScope};
+use handoffd_domain::escalation::Escalation;
+use handoffd_domain::event::Event;
+use handoffd_domain::funds::Reservation;
+use handoffd_domain::handoff::{DeliveryMode, Handoff};
+use handoffd_domain::ids::{AgentId, HandoffId, Micros, TenantId};
+use handoffd_domain::lineage::reached;
+use handoffd_domain::progress::Edge;
+use handoffd_domain::task::{Task, TaskStatus};
+use handoffd_evidence::record::RecordDraft;
 
 /// The rows that a batch of commands must load before it can be planned.
 #[derive(Debug, Clone, Default)]
@@ -75,8 +75,8 @@ impl Needs {
         self.edges.iter().filter(|key| !missing(key)).collect()
     }
 
-    /// The requested handoffs, and those under which the senders of accepted handoffs hold their tasks. Where a person
-    /// is asked, the task's other open handoffs too: an acceptance that ends this starts their leases anew.
+    /// The requested handoffs, and those under which the senders of accepted handoffs hold their tasks. If a person is
+    /// asked, the task's other open handoffs too: an acceptance that ends this starts their leases anew.
     #[must_use]
     pub fn handoffs_beside(&self, state: &BatchState) -> BTreeSet<HandoffKey> {
         let incoming = self.accepted.iter().filter_map(|(task, handoff)| {
@@ -222,8 +222,8 @@ pub struct LastCheckpoint {
     pub commitment: [u8; 32],
 }
 
-/// What is stored under a run's id on a task. Agents that use the same id have a run each: an id that was guessed
-/// binds nobody. They share the numbers.
+/// The rows stored under a run's id on a task. Agents that use the same id have a run each, so a guessed id binds
+/// no other agent. They share the numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunState {
     /// The highest number in use.
@@ -315,8 +315,8 @@ pub struct Writes {
     pub cursors: Vec<events::CursorWrite>,
     /// Second opinions by handoff: `Some` inserts one that is due from then on, `None` deletes.
     pub opinions: BTreeMap<HandoffKey, Option<Micros>>,
-    /// New rows of refused messages.
-    pub refusals: Vec<refusals::RefusalRow>,
+    /// New rows of tables that no batch reads.
+    pub rows: Vec<NewRow>,
     /// Attempts at handoffs, by the handoff and the place in its ring.
     pub attempts: BTreeMap<(HandoffKey, i32), attempts::AttemptRow>,
 }

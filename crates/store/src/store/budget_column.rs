@@ -5,9 +5,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
 use super::batch::Writes;
-use handoffd_core::domain::funds::Funds;
-use handoffd_core::domain::task::Task;
-use handoffd_core::evidence::commitment::{Codec, MAX_UNPACKED, compress, unpack};
+use handoffd_domain::funds::Funds;
+use handoffd_domain::task::Task;
+use handoffd_evidence::commitment::{Codec, MAX_UNPACKED, compress, unpack};
 
 /// Budgets above this many bytes are compressed: some ten open handoffs. Below it, they stay readable in the
 /// database.
@@ -68,10 +68,10 @@ pub(super) fn read(text: &str) -> Result<Funds, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use handoffd_core::domain::funds::FundsRequest;
-    use handoffd_core::domain::handoff::Cost;
-    use handoffd_core::domain::ids::{AgentId, HandoffId};
-    use handoffd_core::domain::money::Usd;
+    use handoffd_domain::funds::FundsRequest;
+    use handoffd_domain::handoff::Cost;
+    use handoffd_domain::ids::{AgentId, HandoffId};
+    use handoffd_domain::money::Usd;
 
     fn funds(open: u128) -> Funds {
         let agent = |name: &str| name.parse::<AgentId>().expect("an id");

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::handoff::{CheckpointRef, HandoffStatus};
-use handoffd_core::domain::ids::{ContentId, ErasureId, HandoffId, Micros, TaskId, TenantId};
-use handoffd_core::evidence::commitment::Codec;
-use handoffd_core::evidence::erasure::{DataSlot, ErasureScope};
+use handoffd_domain::agent::Agent;
+use handoffd_domain::handoff::{CheckpointRef, HandoffStatus};
+use handoffd_domain::ids::{ContentId, ErasureId, HandoffId, Micros, TaskId, TenantId};
+use handoffd_evidence::commitment::Codec;
+use handoffd_evidence::erasure::{DataSlot, ErasureScope};
 
 /// A data subject: the id as senders write it, and its keyed hash, by which rows are found after the id is deleted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -134,14 +134,14 @@ pub struct PurgePage {
     pub checkpoints: Vec<(TaskId, CheckpointRef)>,
 }
 
-/// Where an erasure stands.
+/// The state of an erasure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ErasureStatus {
     /// Data is being erased.
     Running,
-    /// No row holds any of it; files and segments are being cleaned of what was freed.
+    /// No row holds any of it; the erased bytes are being cleaned out of files and segments.
     Scrubbing,
     /// Done.
     Completed,
@@ -233,8 +233,8 @@ pub struct ErasureWrite {
     pub contents: Vec<ContentId>,
     /// Checkpoints: salt and state are deleted, [`ERASED_CHECKPOINT`] takes their place.
     pub checkpoints: Vec<(TaskId, CheckpointRef)>,
-    /// Whether free text beside the handoffs is deleted too: a receiver's reason that is no code, the gate's
-    /// findings about a dead letter.
+    /// Whether free text beside the handoffs is deleted too: a receiver's reason that is not a code, the
+    /// gate's findings about a dead letter.
     pub words: bool,
     /// Time of a purge; `None` for an erasure on request.
     pub purged_at: Option<Micros>,
@@ -290,8 +290,5 @@ pub enum ScrubOutcome {
 /// Whether a receiver is currently entitled to personal data.
 #[must_use]
 pub fn entitled(agent: &Agent) -> bool {
-    agent
-        .permissions
-        .iter()
-        .any(|name| name == handoffd_core::domain::agent::PERSONAL_DATA_PERMISSION)
+    agent.permissions.iter().any(|name| name == handoffd_domain::agent::PERSONAL_DATA_PERMISSION)
 }

@@ -2,12 +2,12 @@
 
 use crate::store::DeadLetterRow;
 use crate::store::reach::Reach;
-use handoffd_core::domain::dead_letter::DeadLetterStatus;
-use handoffd_core::domain::escalation::EscalationStatus;
-use handoffd_core::domain::handoff::HandoffStatus;
-use handoffd_core::domain::ids::{AgentId, ExecutionId, Micros, TaskId};
-use handoffd_core::domain::money::Usd;
-use handoffd_core::domain::task::TaskStatus;
+use handoffd_domain::dead_letter::DeadLetterStatus;
+use handoffd_domain::escalation::EscalationStatus;
+use handoffd_domain::handoff::HandoffStatus;
+use handoffd_domain::ids::{AgentId, ExecutionId, Micros, TaskId};
+use handoffd_domain::money::Usd;
+use handoffd_domain::task::TaskStatus;
 
 /// Position in a list ordered by creation, newest first: `(created_at, id)` of the last row returned.
 pub type Cursor = (Micros, String);

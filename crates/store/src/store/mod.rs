@@ -8,16 +8,16 @@ use std::collections::{BTreeSet, HashMap};
 
 use async_trait::async_trait;
 
-use handoffd_core::domain::escalation::Escalation;
-use handoffd_core::domain::handoff::{CheckpointRef, DeliveryMode, Handoff};
-use handoffd_core::domain::ids::{
+use handoffd_domain::escalation::Escalation;
+use handoffd_domain::handoff::{CheckpointRef, DeliveryMode, Handoff};
+use handoffd_domain::ids::{
     AgentId, ContentId, ErasureId, EscalationId, ExecutionId, HandoffId, Micros, TaskId, TenantId,
 };
-use handoffd_core::domain::progress::Edge;
-use handoffd_core::domain::task::Task;
-use handoffd_core::evidence::append::AppendedRecords;
-use handoffd_core::evidence::merkle::Hash;
-use handoffd_core::evidence::record::{LogHead, SealedRecord};
+use handoffd_domain::progress::Edge;
+use handoffd_domain::task::Task;
+use handoffd_evidence::append::AppendedRecords;
+use handoffd_evidence::merkle::Hash;
+use handoffd_evidence::record::{LogHead, SealedRecord};
 
 use erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
 
@@ -32,11 +32,10 @@ pub use row_types::{
     SaltedContent, StoredContent, StoredPersonal, StoredRecord, TreeKeyRow,
 };
 
-pub use tables::{
-    attempts, attention, caps, console_sessions, contracts, opinions, reach, receivers, refusals,
-    requests, schemas, streams,
-};
+pub use table::NewRow;
+pub use tables::*;
 
+mod absent;
 mod batch;
 mod budget_column;
 pub mod cold;
@@ -45,6 +44,7 @@ pub mod events;
 mod lists;
 #[cfg(feature = "simulation")]
 pub mod memory;
+mod migrations;
 #[cfg(feature = "simulation")]
 pub mod plans;
 pub mod postgres;
@@ -120,8 +120,8 @@ pub trait BatchStore: Send + Sync {
 /// Reads of tasks, handoffs and what belongs to them. All times come from the caller's clock.
 #[async_trait]
 pub trait HandoffStore: Send + Sync {
-    /// Open handoffs by receiver, counted up to [`MOST_OPEN`] for each: which of two receivers has more than that is no
-    /// reason to prefer one, and counting costs a look at each handoff.
+    /// Open handoffs by receiver, counted up to [`MOST_OPEN`] for each: a difference above that is not a reason to
+    /// prefer one of two receivers, and counting costs a look at each handoff.
     async fn count_open(&self, tenant: &TenantId) -> Result<HashMap<AgentId, i64>>;
     async fn find_handoff(&self, key: &HandoffKey) -> Result<Option<Handoff>>;
     /// Handoffs, newest first.
@@ -244,7 +244,7 @@ pub trait LogStore: Send + Sync {
         from: i64,
         limit: i64,
     ) -> Result<Vec<StoredRecord>>;
-    /// Records about the state of objects ([`ABOUT_STATE`](handoffd_core::evidence::record::RecordKind::ABOUT_STATE)) from a leaf index on, in log order, with contents.
+    /// Records about the state of objects ([`ABOUT_STATE`](handoffd_evidence::record::RecordKind::ABOUT_STATE)) from a leaf index on, in log order, with contents.
     async fn list_state_records(
         &self,
         tenant: &TenantId,
@@ -361,7 +361,7 @@ pub trait ErasureStore: Send + Sync {
         &self,
         tenant: &TenantId,
         subject_id: &str,
-        after: Option<handoffd_core::evidence::erasure::DataSlot>,
+        after: Option<handoffd_evidence::erasure::DataSlot>,
         limit: i64,
     ) -> Result<Vec<SubjectDatum>>;
     async fn find_erasure(&self, key: &ErasureKey) -> Result<Option<ErasureRow>>;
@@ -429,8 +429,7 @@ pub trait DirectoryStore: Send + Sync {
     ) -> Result<Vec<(AgentId, Option<AgentRow>)>>;
 }
 
-/// The database itself: migrations, roles, connections, upkeep. All times come from the caller's clock.
-/// What a look at the database's schema found, beside its rows.
+/// The findings of a look at the database's schema, apart from its rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SchemaState {
     /// Migrations of this binary that the database does not have: an earlier release made it.
@@ -454,6 +453,7 @@ pub enum Sealed<'a> {
 pub type SealChange<'a> =
     &'a (dyn for<'b> Fn(&'b TenantId, Sealed<'b>) -> Result<Vec<u8>> + Send + Sync);
 
+/// The database itself: migrations, roles, connections, upkeep. All times come from the caller's clock.
 #[async_trait]
 pub trait AdminStore: Send + Sync {
     /// Looks at the migrations applied, the log's triggers and who has rights on the log. Changes nothing.
@@ -500,18 +500,9 @@ pub trait Store:
     + AdminStore
     + events::EventStore
     + ColdStore
-    + contracts::ContractStore
-    + schemas::PayloadSchemaStore
-    + caps::CapStore
-    + streams::StreamStore
-    + opinions::OpinionStore
-    + requests::RequestStore
-    + refusals::RefusalStore
-    + console_sessions::SessionStore
+    + tables::TableStores
     + attention::AttentionStore
     + reach::ReachStore
-    + attempts::AttemptStore
-    + receivers::ReceiverStore
 {
 }
 
@@ -525,18 +516,8 @@ impl<T> Store for T where
         + AdminStore
         + events::EventStore
         + ColdStore
-        + contracts::ContractStore
-        + schemas::PayloadSchemaStore
-        + caps::CapStore
-        + streams::StreamStore
-        + opinions::OpinionStore
-        + requests::RequestStore
-        + refusals::RefusalStore
-        + console_sessions::SessionStore
+        + tables::TableStores
         + attention::AttentionStore
         + reach::ReachStore
-        + attempts::AttemptStore
-        + receivers::ReceiverStore
-        + receivers::ReceiverStore
 {
 }

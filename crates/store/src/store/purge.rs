@@ -7,10 +7,10 @@ use serde::de::IntoDeserializer;
 use serde::de::value::{Error, StrDeserializer};
 
 use super::erasure::{PurgeNeed, PurgePage};
-use handoffd_core::domain::handoff::CheckpointRef;
-use handoffd_core::domain::ids::{ContentId, HandoffId, Micros, TaskId};
-use handoffd_core::evidence::erasure::DataSlot;
-use handoffd_core::evidence::record::RecordKind;
+use handoffd_domain::handoff::CheckpointRef;
+use handoffd_domain::ids::{ContentId, HandoffId, Micros, TaskId};
+use handoffd_evidence::erasure::DataSlot;
+use handoffd_evidence::record::RecordKind;
 
 /// Most checkpoints in one page: a task may have saved many. The page is then loaded again.
 pub(super) const CHECKPOINTS: i64 = 4_096;
@@ -33,7 +33,8 @@ impl PurgeCandidate {
         matches!(self.kind.as_str(), "HANDOFF" | "NO_OP" | "DEAD_LETTERED")
     }
 
-    /// Whether retention takes the record's content. What a cap was set to is compared with its row.
+    /// Whether retention takes the record's content. A cap's row is compared with the content of its
+    /// change, which therefore stays.
     fn is_purged(&self) -> bool {
         is_purged(&self.kind) && !(self.kind == "BUDGET_CHANGED" && self.task.is_none())
     }
@@ -242,7 +243,7 @@ mod tests {
         let all = select(BTreeSet::new());
         assert_eq!((all.handoffs, all.held), (vec![handoff(0), handoff(2)], 0));
         assert!(all.contents.is_empty() && all.data.is_empty());
-        // What is held is looked at again.
+        // A held handoff is looked at again.
         let held = select([TaskId(Uuid::from_u128(1))].into());
         assert_eq!((held.handoffs, held.held, held.first_held), (vec![handoff(2)], 1, Some(0)));
     }

@@ -1,11 +1,11 @@
 //! Statements, values and rows in one form for both databases, so that a query and a row's decoder are stated once.
 //!
-//! A statement is written with `$1` for its values, as Postgres has it; SQLite gets `?1`. Where the dialects differ, the
+//! A statement is written with `$1` for its values, as Postgres has it; SQLite gets `?1`. If the dialects differ, the
 //! table's file has both texts in one function and asks [`Database::DIALECT`].
 
 use std::borrow::Cow;
 
-use handoffd_core::domain::ids::{
+use handoffd_domain::ids::{
     AgentId, ContentId, EscalationId, ExecutionId, HandoffId, Micros, TaskId, TenantId,
 };
 
@@ -70,6 +70,19 @@ pub(super) enum Value<'a> {
 }
 
 impl Value<'_> {
+    /// The same, for longer than the row that it is of.
+    pub(super) fn into_owned(self) -> Value<'static> {
+        match self {
+            Self::Null(kind) => Value::Null(kind),
+            Self::Text(text) => Value::Text(text.into_owned().into()),
+            Self::Long(number) => Value::Long(number),
+            Self::Int(number) => Value::Int(number),
+            Self::Flag(flag) => Value::Flag(flag),
+            Self::Bytes(bytes) => Value::Bytes(bytes.into_owned().into()),
+            Self::Texts(texts) => Value::Texts(texts),
+        }
+    }
+
     pub(super) fn as_text(&self) -> Option<&str> {
         if let Self::Text(text) = self { Some(text) } else { None }
     }

@@ -1,17 +1,17 @@
 use crate::store::HandoffKey;
 use crate::store::cold::ContentStorage;
 use bytes::Bytes;
-use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::dead_letter::DeadLetterStatus;
-use handoffd_core::domain::failure::Failure;
-use handoffd_core::domain::group;
-use handoffd_core::domain::handoff::{CheckpointRef, DeliveryMode, Priority};
-use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
-use handoffd_core::domain::personal;
-use handoffd_core::domain::trace_context::{TraceContext, TraceParent};
-use handoffd_core::domain::window::{ContextAction, ContextFacts};
-use handoffd_core::evidence::commitment::{Codec, PackedContent};
-use handoffd_core::evidence::record::ActorRole;
+use handoffd_domain::agent::Agent;
+use handoffd_domain::dead_letter::DeadLetterStatus;
+use handoffd_domain::failure::Failure;
+use handoffd_domain::group;
+use handoffd_domain::handoff::{CheckpointRef, DeliveryMode, Priority};
+use handoffd_domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
+use handoffd_domain::personal;
+use handoffd_domain::trace_context::{TraceContext, TraceParent};
+use handoffd_domain::window::{ContextAction, ContextFacts};
+use handoffd_evidence::commitment::{Codec, PackedContent};
+use handoffd_evidence::record::ActorRole;
 
 /// A handoff that waits for delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -167,7 +167,7 @@ impl RefusedTaskRow {
     }
 }
 
-/// What waits in the inbox of the agent that handed a task on: the task, which came back by a completed handoff, or a
+/// A return in the inbox of the agent that handed a task on: the task, which came back by a completed handoff, or a
 /// question of its receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReturnRow {
@@ -219,7 +219,7 @@ pub struct AgentRow {
     pub updated_at: Micros,
 }
 
-/// What a key may do.
+/// The rights of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]

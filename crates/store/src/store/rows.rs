@@ -7,13 +7,13 @@ use crate::store::events::EventRow;
 use crate::store::{
     BatchState, IdempotencyRow, LastCheckpoint, RecordWindow, Result, StoredPersonal, TreeKeyRow,
 };
-use handoffd_core::domain::event::{Event, Position};
-use handoffd_core::domain::handoff::{CheckpointRef, DeliveryMode, HandoffStatus};
-use handoffd_core::domain::ids::{Micros, TaskId};
-use handoffd_core::evidence::commitment::Codec;
-use handoffd_core::evidence::erasure::DataSlot;
-use handoffd_core::evidence::merkle::Frontier;
-use handoffd_core::evidence::record::LogHead;
+use handoffd_domain::event::{Event, Position};
+use handoffd_domain::handoff::{CheckpointRef, DeliveryMode, HandoffStatus};
+use handoffd_domain::ids::{Micros, TaskId};
+use handoffd_evidence::commitment::Codec;
+use handoffd_evidence::erasure::DataSlot;
+use handoffd_evidence::merkle::Frontier;
+use handoffd_evidence::record::LogHead;
 
 /// Columns of a log's head.
 pub(super) const HEAD: &str = "tenant, log_id, size, hash, frontier";
@@ -150,13 +150,11 @@ pub(super) fn aged(row: &dyn Row) -> Result<crate::store::purge::PurgeCandidate>
 }
 
 /// A content, and where and when a record has it.
-pub(super) fn sharing(
-    row: &dyn Row,
-) -> Result<(handoffd_core::domain::ids::ContentId, i64, Micros)> {
+pub(super) fn sharing(row: &dyn Row) -> Result<(handoffd_domain::ids::ContentId, i64, Micros)> {
     Ok((parse(row, "content_id")?, get(row, "leaf_index")?, micros(row, "recorded_at")?))
 }
 
-pub(super) fn saved(row: &dyn Row) -> Result<(handoffd_core::domain::ids::TaskId, CheckpointRef)> {
+pub(super) fn saved(row: &dyn Row) -> Result<(handoffd_domain::ids::TaskId, CheckpointRef)> {
     let execution_id = parse(row, "execution_id")?;
     Ok((parse(row, "task_id")?, CheckpointRef { execution_id, seq: get(row, "seq")? }))
 }
@@ -217,16 +215,14 @@ pub(super) fn hash32_opt(row: &dyn Row, column: &str) -> Result<Option<[u8; 32]>
         .transpose()
 }
 
-pub(super) fn ruling(row: &dyn Row) -> Result<Option<Box<handoffd_core::domain::ruling::Ruling>>> {
+pub(super) fn ruling(row: &dyn Row) -> Result<Option<Box<handoffd_domain::ruling::Ruling>>> {
     get::<Option<String>>(row, "policy")?
         .map(|text| serde_json::from_str(&text))
         .transpose()
         .map_err(|err| unreadable("policy", err))
 }
 
-pub(super) fn context(
-    row: &dyn Row,
-) -> Result<Option<handoffd_core::domain::window::ContextFacts>> {
+pub(super) fn context(row: &dyn Row) -> Result<Option<handoffd_domain::window::ContextFacts>> {
     get::<Option<&str>>(row, "context")?
         .map(serde_json::from_str)
         .transpose()
@@ -299,7 +295,7 @@ pub(super) fn held(row: &dyn Row) -> Result<SubjectDatum> {
 /// The agent, and its last checkpoint.
 pub(super) fn last_checkpoint(
     row: &dyn Row,
-) -> Result<(handoffd_core::domain::ids::AgentId, LastCheckpoint)> {
+) -> Result<(handoffd_domain::ids::AgentId, LastCheckpoint)> {
     let last = LastCheckpoint { seq: get(row, "seq")?, commitment: hash32(row, "commitment")? };
     Ok((parse(row, "agent_id")?, last))
 }

@@ -1,6 +1,6 @@
-//! The state of each object that steers the broker, as one JSON value: what records commit to, and what a row is compared
-//! with. Every column stands in it but the tenant, what a use of the object moves (last use, a cap's usage), and the secrets
-//! under their seal.
+//! The state of each object that steers the broker, as one JSON value: records commit to it, and a row is compared with it.
+//! It has every column except the tenant, the columns that a use of the object moves (last use, a cap's usage), and the
+//! secrets under their seal.
 
 use serde_json::{Value, json};
 
@@ -9,11 +9,11 @@ use super::erasure::HoldRow;
 use super::events::SubscriptionRow;
 use super::schemas::PayloadSchemaRow;
 use super::{AgentRow, KeyRow, Result, Store};
-use handoffd_core::domain::cap::{Cap, CapKey};
-use handoffd_core::domain::ids::TenantId;
-use handoffd_core::evidence::commitment::hash_text;
-use handoffd_core::evidence::record::StateObject;
-use handoffd_core::evidence::verify::states::version_key;
+use handoffd_domain::cap::{Cap, CapKey};
+use handoffd_domain::ids::TenantId;
+use handoffd_evidence::commitment::hash_text;
+use handoffd_evidence::record::StateObject;
+use handoffd_evidence::verify::states::version_key;
 
 /// An object as its row has it.
 #[derive(Debug, Clone, PartialEq)]

@@ -2,7 +2,11 @@
 
 use super::query::{Kind, Value};
 
+/// Tables with the privileges of the role that serves.
+pub(super) type Rights = &'static [(&'static str, &'static str)];
+
 /// A table's name, its columns with their types in Postgres, and how many of them, from the first on, are its primary key.
+#[derive(Debug)]
 pub(super) struct BatchTable {
     pub(super) name: &'static str,
     pub(super) keys: usize,
@@ -17,6 +21,15 @@ pub(super) struct Table<T: 'static> {
     pub(super) columns: &'static [Column<T>],
 }
 
+/// A row that a batch inserts into a table that no batch reads. `tables/` makes it.
+#[derive(Debug, Clone)]
+pub struct NewRow {
+    pub(super) table: &'static BatchTable,
+    pub(super) list: &'static str,
+    pub(super) kinds: Vec<Kind>,
+    pub(super) values: Vec<Value<'static>>,
+}
+
 /// A column, and its value in a row.
 pub(super) struct Column<T> {
     pub(super) name: &'static str,
@@ -28,6 +41,16 @@ pub(super) struct Column<T> {
 }
 
 impl<T> Table<T> {
+    /// A row for a batch to insert.
+    pub(super) fn new_row(&'static self, row: &T) -> NewRow {
+        NewRow {
+            table: &self.shape,
+            list: self.list,
+            kinds: self.columns.iter().map(|column| column.kind).collect(),
+            values: self.columns.iter().map(|column| (column.get)(row).into_owned()).collect(),
+        }
+    }
+
     /// The columns of the primary key.
     pub(super) fn key(&self) -> Vec<&'static str> {
         self.columns[..self.shape.keys].iter().map(|column| column.name).collect()

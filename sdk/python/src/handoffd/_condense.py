@@ -1,4 +1,4 @@
-"""An extract of turns that have to be left out of a message: the statements that somebody will need, in their own words."""
+"""An extract of turns that have to be left out of a message: the statements that a reader will need, in their own words."""
 
 from __future__ import annotations
 

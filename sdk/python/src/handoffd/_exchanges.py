@@ -20,7 +20,7 @@ _Key = tuple[str, str]
 class Exchanges:
     """Which turns of a conversation belong together.
 
-    A result belongs to the nearest earlier turn that has its call, by id or else by name. Where no turn has it, the result
+    A result belongs to the nearest earlier turn that has its call, by id or else by name. If no turn has it, the result
     belongs to the nearest earlier turn of the model: some frameworks keep calls apart from the turns.
     """
 
@@ -48,9 +48,9 @@ class Exchanges:
         return next(at for at in range(min(place, len(self._reach) - 1), -1, -1) if self.is_whole_from(at))
 
     def cut(self, place: int) -> int:
-        """Where a conversation is cut that was to begin at a place.
+        """The place at which a conversation is cut when it should begin at `place`.
 
-        There or later, so that no more turns stay than were asked for; before it only where nothing would stay.
+        There or later, so that at most the requested turns stay; before it only if no turn would stay.
         """
         count = len(self._reach) - 1
         if place >= count:

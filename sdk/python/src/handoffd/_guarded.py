@@ -84,7 +84,7 @@ def folded(value: Any, key: str) -> Any:
 
 
 def unfolded(value: Any, key: str, texts: Mapping[Turn, str]) -> Any:
-    """What `folded` was given, with `texts` for the turns."""
+    """The value that `folded` got, with `texts` for the turns."""
 
     def turn(match: re.Match[str]) -> str:
         kind: Kind = "prompt" if match["kind"] == "prompt" else "result"

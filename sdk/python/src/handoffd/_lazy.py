@@ -8,7 +8,7 @@ from typing import Any
 
 
 class LazyModule(types.ModuleType):
-    """Stands for a module until one of its members is asked for."""
+    """Replaces a module until one of its members is asked for."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -97,7 +97,7 @@ class Found:
 
 
 def check(message: dict[str, Any]) -> list[Failure]:
-    """What is wrong with a message under the schema of the version that it claims, and each text with a NUL; at most
+    """The faults of a message under the schema of the version that it claims, and each text with a NUL; at most
     `MAX_FAILURES` and `MAX_NULS`."""
     nuls = list(itertools.islice(_nuls(message, ""), MAX_NULS))
     return [*(Failure("schema", "SCHEMA_INVALID", pointer, NUL) for pointer in nuls), *_misfits(message)]
@@ -455,7 +455,7 @@ def _member(value: Any, *path: str) -> Any:
 
 
 def _semantic(message: dict[str, Any], found: Found) -> None:
-    """What a schema cannot say."""
+    """The rules that a schema cannot express."""
     version = _member(message, "fromAgent", "agentVersion")
     if isinstance(version, str) and version and not is_version(version):
         found.add("/fromAgent/agentVersion", f"Must be a semantic version like `2.1.0`{shown(version)}.")
@@ -494,7 +494,7 @@ def _address(entry: Any) -> dict[str, Any]:
 
 
 def _receivers(message: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """What the schema document cannot say of a message to several receivers (specification §10.4)."""
+    """The rules on a message to several receivers that the schema document cannot express (specification §10.4)."""
     receivers = message.get("receiverList")
     if not isinstance(receivers, list):
         for name in ("join", "onReject"):
@@ -525,7 +525,7 @@ def _receivers(message: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _marks(message: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is wrong with the marks of personal values."""
+    """The faults of the marks of personal values."""
     marks = _member(message, "personalDataPayload", "pointers")
     kept: list[tuple[str, str]] = []
     # A mark without its members is the schema's to name, and takes no number here.

@@ -1,4 +1,4 @@
-"""What both clients share: settings from the environment, the answer to a submission, states."""
+"""Shared by both clients: settings from the environment, the answer to a submission, states."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class Sent:
     reason: str | None = None
     """Why it ended badly, if it did while waited for."""
     successor_id: str | None = None
-    """The handoff that stands in its place, if one does."""
+    """The handoff that replaces it, if one does."""
     receipt: models.Receipt | None = None
     """Proof that its record is in the log; keep it, and check it with `verify_receipt`."""
     warnings: Sequence[models.WarningView] = field(default=())
-    """What of the message does not hold in full."""
+    """The parts of the message that do not hold in full."""
 
 
 def sent_of(message: Mapping[str, Any], answer: models.SubmittedView, *, replayed: bool) -> Sent:
@@ -78,7 +78,7 @@ def sent_of(message: Mapping[str, Any], answer: models.SubmittedView, *, replaye
 
 
 def is_own(message: Mapping[str, Any], handoff: models.HandoffView) -> bool:
-    """Whether the broker's handoff is the one that this message stands for: the same id, sender and task."""
+    """Whether the broker's handoff is the one of this message: the same id, sender and task."""
     return (
         handoff.handoff_id.lower() == str(message["handoffId"]).lower()
         and handoff.task_id.lower() == str(message["taskId"]).lower()
@@ -138,7 +138,7 @@ def local_admin_key(data_dir: str | os.PathLike[str] | None = None) -> str:
     this one, else `HANDOFFD_DATA_DIR`, else `./handoffd-data`.
 
     Raises:
-        HandoffdError: There is no such file.
+        HandoffdError: The file does not exist.
     """
     path = Path(data_dir or os.environ.get("HANDOFFD_DATA_DIR") or "handoffd-data") / "admin.key"
     named = os.environ.get("HANDOFFD_API_KEY_FILE")

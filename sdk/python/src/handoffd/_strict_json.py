@@ -27,7 +27,7 @@ class JsonFault(Exception):
 
     failure: Failure
     malformed: bool
-    """Whether it is no unambiguous JSON at all (HTTP 400 instead of 422)."""
+    """Whether it is not JSON, or ambiguous JSON (HTTP 400 instead of 422)."""
 
 
 class _Duplicate(Exception):

@@ -1,4 +1,4 @@
-"""What a message asks for, in one sentence."""
+"""The request of a message, in one sentence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ INITIAL: Final = "INITIAL"
 
 
 def task_of(message: Mapping[str, Any]) -> str:
-    """What a message asks for: `taskDescription`, or of an `INITIAL` handoff the first open subtask, else `taskSummary`."""
+    """The request of a message: `taskDescription`, or of an `INITIAL` handoff the first open subtask, else `taskSummary`."""
     said = str(message.get("taskDescription") or "")
     if said != INITIAL:
         return said

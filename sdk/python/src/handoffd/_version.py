@@ -1,3 +1,3 @@
 """The version: that of the broker which this package was made with."""
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"

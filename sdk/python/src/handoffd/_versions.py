@@ -34,7 +34,7 @@ def is_range(text: str) -> bool:
 
 
 def _alternative(text: str) -> int | None:
-    """The number of comparators, or `None` for what is no range."""
+    """The number of comparators, or `None` if it is not a range."""
     words = text.split()
     if len(words) == 3 and words[1] == "-":
         bounds = [_comparator("", words[0]), _comparator("", words[2])]
@@ -58,7 +58,7 @@ def _alternative(text: str) -> int | None:
 
 
 def _comparator(sign: str, text: str) -> int | None:
-    """1, or 0 for one that excludes nothing; `None` for what is no version."""
+    """1, or 0 for one that excludes nothing; `None` if it is not a version."""
     text = text.removeprefix("v")
     text, plus, build = text.partition("+")
     if plus and not _BUILD.fullmatch(build):

@@ -1,4 +1,4 @@
-"""What all services share: bodies, paths, answers, and when a request is sent again."""
+"""Shared by all services: bodies, paths, answers, and when a request is sent again."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _json(response: httpx2.Response) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise _unexpected(response, "the body is no JSON object")
+        raise _unexpected(response, "the body is not a JSON object")
     return found
 
 
@@ -153,7 +153,7 @@ def checked_url(url: str) -> str:
     """The broker's URL without slashes at its end.
 
     Raises:
-        ValueError: It is no `http://` or `https://` URL.
+        ValueError: It is not an `http://` or `https://` URL.
     """
     try:
         parsed = httpx2.URL(url)
@@ -217,7 +217,7 @@ class Request:
         return self.repeatable or self.method in ("GET", "PUT", "DELETE")
 
     def arguments(self, read_timeout: float) -> dict[str, Any]:
-        """What httpx2 is called with."""
+        """The arguments for httpx2."""
         arguments: dict[str, Any] = {"headers": dict(self.headers)}
         given = {name: value for name, value in (self.query or {}).items() if value is not None}
         if given:

@@ -42,7 +42,7 @@ def validate_with_binary(message: Mapping[str, Any] | bytes | str) -> Validation
     The message lies in a file of the temporary folder meanwhile, readable for this user alone. A signature is not checked.
 
     Raises:
-        HandoffdError: There is no binary, or it cannot be run.
+        HandoffdError: The binary is missing, or cannot be run.
         TypeError: The mapping has values that JSON cannot hold.
         ValueError: The mapping has a number that is not finite.
     """

@@ -36,7 +36,7 @@ DEFAULT_BUDGET_USD: Final = 1.0
 
 @dataclass(kw_only=True)
 class AgentState:
-    """What an agent knows when it hands over. Only `agent_id` and `task` are needed.
+    """An agent's knowledge when it hands over. Only `agent_id` and `task` are needed.
 
     Ids: with `step`, `handoff_id`, `execution_id` and (without `run`) `task_id` are derived from it, so that the same step,
     done again after a crash, is the same handoff. Without it they are random.
@@ -45,7 +45,7 @@ class AgentState:
     agent_id: str
     """The sender."""
     task: str
-    """What the receiver is to do."""
+    """The receiver's task."""
     agent_version: str = "1.0.0"
     """Semantic version of the sender."""
     state: Mapping[str, Any] = field(default_factory=dict)
@@ -209,7 +209,7 @@ def build_handoff_message(
 
 
 def step_digest(message: Mapping[str, Any]) -> str:
-    """The digest of what a message asks for: SHA-256 over receiver, task, state, subtasks, constraints and history, without the
+    """The digest of a message's request: SHA-256 over receiver, task, state, subtasks, constraints and history, without the
     times that a rebuilt message has anew. The builder puts it into `extensions.handoffd.stepDigest` of a message whose id may
     be used again, so that another step under the same name is told from the same one.
 
@@ -445,7 +445,7 @@ def _trim(
 def _condenser(
     given: Callable[[Sequence[Mapping[str, Any]]], str] | None, max_bytes: int, window_tokens: int | None
 ) -> Callable[[Sequence[Mapping[str, Any]]], str]:
-    """What stands for turns that go: the caller's words, or an extract of a size that leaves room for the last turns."""
+    """The text that replaces turns that go: the caller's words, or an extract of a size that leaves room for the last turns."""
     if given is not None:
         return given
     most = min(MOST_CHARS, max_bytes // 16)

@@ -25,7 +25,7 @@ def _rebuilt(kind: type[HandoffdError], args: tuple[Any, ...], members: dict[str
 
 
 class TransportError(HandoffdError):
-    """The broker did not answer: no connection, a time-out, or an answer that is no HTTP.
+    """The broker did not answer: no connection, a time-out, or an answer that is not HTTP.
 
     Whether the request had an effect is unknown, unless `sent` is false.
     """
@@ -195,7 +195,7 @@ class ContractViolationError(ProblemError):
 
 
 class NoCapableAgentError(ProblemError):
-    """Nobody live can take this handoff (422)."""
+    """No live agent can take this handoff (422)."""
 
 
 class IncompleteContextError(ProblemError):
@@ -208,7 +208,7 @@ class ConflictError(ProblemError):
 
 class StepReusedError(ConflictError):
     """Another step of the same name was handed off before: the id is taken, and receiver, task, state, subtasks, constraints or
-    history differ (409). The same step again is no error. Give the new step a name of its own."""
+    history differ (409). The same step again is not an error. Give the new step a name of its own."""
 
     def __init__(self, status: int, problem: Mapping[str, Any], *, step_digest: str, stored_digest: str) -> None:
         super().__init__(status, problem)
@@ -286,7 +286,7 @@ class Reject(HandoffdError):
     """Raised by a worker's handler: the handoff is not for this agent, and its task rolls back.
 
     Args:
-        reason: A code in capitals, digits and underscores (`MISSING_CLAUSE_TEXT`) stands in the audit record as it is; any
+        reason: A code in capitals, digits and underscores (`MISSING_CLAUSE_TEXT`) goes into the audit record as it is; any
             other text is content.
         details: Any JSON, kept with the verdict.
     """
@@ -312,7 +312,7 @@ class Fail(HandoffdError):
 
 
 class LeaseLostError(HandoffdError):
-    """The handoff is no longer this worker's: its lease ended, or its task was cancelled. What the handler still does counts
+    """The handoff is no longer this worker's: its lease ended, or its task was cancelled. The handler's further work counts
     for nothing."""
 
 

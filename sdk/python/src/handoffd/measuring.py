@@ -39,7 +39,7 @@ _WEIGHTS: Final = _weights()
 
 
 def estimate_tokens(text: str | bytes) -> int:
-    """Tokens of a text, rounded up: within half and twice of what `o200k` and `cl100k` count."""
+    """Tokens of a text, rounded up: between half and twice the counts of `o200k` and `cl100k`."""
     data = text.encode(errors="replace") if isinstance(text, str) else text
     return -(-sum(_WEIGHTS[byte] * count for byte, count in Counter(data).items()) // 64)
 

@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, RootModel
 
 class AcceptBody(BaseModel):
     """
-    What a receiver may say when it takes the task.
+    A receiver's optional words when it takes the task.
     """
 
     model_config = ConfigDict(
@@ -263,7 +263,7 @@ class AnswerBody(BaseModel):
 
 class AskBody(BaseModel):
     """
-    What a receiver asks.
+    A receiver's question.
     """
 
     model_config = ConfigDict(
@@ -431,7 +431,7 @@ class BulkFilter(BaseModel):
 
 class BulkResult(BaseModel):
     """
-    What came of one.
+    The result for one object.
     """
 
     model_config = ConfigDict(
@@ -455,7 +455,7 @@ class BulkResult(BaseModel):
 
 class BulkResults(BaseModel):
     """
-    What came of all.
+    The results for all objects.
     """
 
     model_config = ConfigDict(
@@ -532,7 +532,7 @@ class CapBody(BaseModel):
 
 class Card(BaseModel):
     """
-    What an agent's public description says of it to other protocols (docs/doors/a2a.md); an agent without one has none.
+    An agent's public description for other protocols (docs/doors/a2a.md); an agent without one has none.
     """
 
     model_config = ConfigDict(
@@ -552,7 +552,7 @@ class Card(BaseModel):
         "application/json",
     ]
     """
-    Media types of what the agent makes.
+    Media types of the agent's results.
     """
     public: bool | None = False
     """
@@ -672,7 +672,7 @@ class CloudEvent(BaseModel):
 
 class CompleteTaskBody(BaseModel):
     """
-    What came of a task.
+    The result of a task.
     """
 
     model_config = ConfigDict(
@@ -768,7 +768,7 @@ class ContractDocument(BaseModel):
 
 class DeliveryTestView(BaseModel):
     """
-    What came of a test of a delivery.
+    The result of a test of a delivery.
     """
 
     model_config = ConfigDict(
@@ -778,7 +778,7 @@ class DeliveryTestView(BaseModel):
     )
     answered: str | None = None
     """
-    What the server answered.
+    The server's answer.
     """
     delivered: bool
     """
@@ -786,7 +786,7 @@ class DeliveryTestView(BaseModel):
     """
     detail: str
     """
-    What was done, or what failed.
+    The step that was done, or the one that failed.
     """
     duration_ms: Annotated[int, Field(alias="durationMs")]
     """
@@ -842,7 +842,7 @@ class EdgeView(BaseModel):
     """
     unknown: bool
     """
-    Whether it names nobody.
+    Whether it matches no agent.
     """
 
 
@@ -874,11 +874,11 @@ class EraseBody(BaseModel):
     )
     note: str | None = None
     """
-    Words for people; kept with the record, outlive the erasure: name nobody in them.
+    Words for people; kept with the record, they outlive the erasure: do not name a person in them.
     """
     reason: str | None = None
     """
-    A code, `DATA_SUBJECT_REQUEST` unless said; stands in the records.
+    A code, `DATA_SUBJECT_REQUEST` by default; it is part of the records.
     """
     requested_by: Annotated[str | None, Field(alias="requestedBy")] = None
     """
@@ -888,7 +888,7 @@ class EraseBody(BaseModel):
 
 class ErasedCounts(BaseModel):
     """
-    What an erasure took away.
+    The data that an erasure removed.
     """
 
     model_config = ConfigDict(
@@ -966,7 +966,7 @@ class EscalationView(BaseModel):
     """
     default_action: Annotated[Literal["resume", "dead-letter"] | str, Field(alias="defaultAction")]
     """
-    What happens when nobody decides in time: `resume` or `dead-letter`.
+    The action when no decision comes in time: `resume` or `dead-letter`.
     """
     escalation_id: Annotated[str, Field(alias="escalationId")]
     """
@@ -990,7 +990,7 @@ class EscalationView(BaseModel):
     """
     resolution: str | None = None
     """
-    What was decided: a code.
+    The decision: a code.
     """
     resolved_at: Annotated[AwareDatetime | None, Field(alias="resolvedAt")] = None
     """
@@ -1002,7 +1002,7 @@ class EscalationView(BaseModel):
     """
     resume_as: Annotated[str | None, Field(alias="resumeAs")] = None
     """
-    The agent that takes over when nobody decides in time.
+    The agent that takes over when no decision comes in time.
     """
     status: Literal["OPEN", "RESOLVED", "TIMED_OUT"] | str
     """
@@ -2638,7 +2638,7 @@ class HoldBody(BaseModel):
     )
     reason: str
     """
-    Why, in words; told to whoever tries to erase.
+    Why, in words; shown to everyone who tries to erase.
     """
     subject_id: Annotated[str | None, Field(alias="subjectId")] = None
     """
@@ -2646,7 +2646,7 @@ class HoldBody(BaseModel):
     """
     task_id: Annotated[str | None, Field(alias="taskId")] = None
     """
-    The task on which nobody's data may be erased.
+    The task on which no person's data may be erased.
     """
 
 
@@ -2716,7 +2716,7 @@ class LegalHoldReleaseBody(BaseModel):
 
 class Links(BaseModel):
     """
-    Where to go from here.
+    The links to the next steps.
     """
 
     model_config = ConfigDict(
@@ -2770,7 +2770,7 @@ class MatchedAgent(BaseModel):
     """
     description: str
     """
-    What it is for.
+    The purpose of the agent.
     """
     live: bool
     """
@@ -3101,7 +3101,7 @@ class PayloadSchemaEntry(BaseModel):
     """
     migration: str | None = None
     """
-    What senders have to do to move to that version; absent where nothing was said.
+    The senders' steps to move to that version; absent if none were given.
     """
     schema_id: Annotated[str, Field(alias="schemaId")]
     """
@@ -3141,7 +3141,7 @@ class PayloadSchemaMeta(BaseModel):
     """
     migration: str | None = None
     """
-    What senders have to do to move to this version; absent where nothing was said.
+    The senders' steps to move to this version; absent if none were given.
     """
     schema_id: Annotated[str, Field(alias="schemaId")]
     """
@@ -3241,8 +3241,8 @@ class PutBody(BaseModel):
     )
     migration: str | None = None
     """
-    What senders have to do to move to this version, 1 to 2 000 characters; needed where it asks for
-    more than the version before.
+    The senders' steps to move to this version, 1 to 2 000 characters; needed if it asks for more
+    than the version before.
     """
     schema_: Annotated[JsonSchema, Field(alias="schema")]
     """
@@ -3393,7 +3393,8 @@ class RecordAdoption(BaseModel):
 
 class RecordChange(BaseModel):
     """
-    An object that an administrative record changed: its id and the names of what changed. The values are in the record's content.
+    An object that an administrative record changed: its id and the names of the changed members. The values are in the record's
+    content.
     """
 
     model_config = ConfigDict(
@@ -3411,7 +3412,7 @@ class RecordChange(BaseModel):
     """
     object: str
     """
-    What it is: `agent`, `key`, `legalHold`, `cap`, `subscription`.
+    The kind of object: `agent`, `key`, `legalHold`, `cap`, `subscription`.
     """
     removed: bool | None = None
     """
@@ -3467,7 +3468,7 @@ class RecordCrossing(BaseModel):
     """
     transfer_basis: Annotated[str | None, Field(alias="transferBasis")] = None
     """
-    What the transfer stands on: a code.
+    The legal basis of the transfer: a code.
     """
 
 
@@ -3523,7 +3524,7 @@ class RecordFault(BaseModel):
     """
     fault: str
     """
-    What is wrong: a code. `state` where a row of the database is not what the records say; the trace goes by the records.
+    The fault: a code. `state` if a row of the database differs from the records; the trace goes by the records.
     """
     leaf_index: Annotated[int, Field(alias="leafIndex")]
     """
@@ -3559,7 +3560,7 @@ class RecordGroup(BaseModel):
     """
     on_reject: Annotated[str, Field(alias="onReject")]
     """
-    What the bad end of one means: `rollback` or `drop`.
+    The effect of one bad end: `rollback` or `drop`.
     """
     outcome: (
         Literal[
@@ -3578,7 +3579,7 @@ class RecordGroup(BaseModel):
         | None
     ) = None
     """
-    What the group came to; only of its end.
+    The result of the group; only of its end.
     """
 
 
@@ -3652,7 +3653,7 @@ class RecordResidency(BaseModel):
 
 class RecordRetention(BaseModel):
     """
-    What went because it was past its time.
+    The data that were removed because they were past their time.
     """
 
     model_config = ConfigDict(
@@ -3662,7 +3663,7 @@ class RecordRetention(BaseModel):
     )
     before: str
     """
-    What was recorded before this time went, RFC 3339.
+    Data recorded before this time were removed, RFC 3339.
     """
     checkpoints: int
     """
@@ -3700,7 +3701,7 @@ class RecordSentences(BaseModel):
 
 class RefusalFindingView(BaseModel):
     """
-    A place that a refused message failed at. The sentence went to its sender, and stands in the record's content.
+    A place at which a refused message failed. The sentence went to its sender, and is in the record's content.
     """
 
     model_config = ConfigDict(
@@ -3710,11 +3711,11 @@ class RefusalFindingView(BaseModel):
     )
     code: str
     """
-    The code that it stands for.
+    The answer code of the finding.
     """
     pointer: str
     """
-    JSON pointer into the message; a segment that is no plain name is `*`.
+    JSON pointer into the message; a segment that is not a plain name is `*`.
     """
     rule: str | None = None
     """
@@ -3728,7 +3729,7 @@ class RefusalFindingView(BaseModel):
 
 class RefusalView(BaseModel):
     """
-    A refused message: ids, codes and places. What a message claims of itself is shown as it claims it.
+    A refused message: ids, codes and places. The message's own claims are shown as it claims them.
     """
 
     model_config = ConfigDict(
@@ -3754,7 +3755,7 @@ class RefusalView(BaseModel):
     """
     pointer: str
     """
-    Where the reason was found first: JSON pointer into the message.
+    The first place with this reason: JSON pointer into the message.
     """
     refusal_id: Annotated[str, Field(alias="refusalId")]
     """
@@ -3870,7 +3871,7 @@ class ResolveBody(BaseModel):
     )
     action: Literal["retry", "reassign", "rollback", "cancel", "complete"] | str
     """
-    What a person decides on an escalation.
+    A person's decision on an escalation.
     """
     agent_id: Annotated[str | None, Field(alias="agentId")] = None
     """
@@ -3894,7 +3895,7 @@ class ResolveManyBody(BaseModel):
     )
     action: Literal["retry", "reassign", "rollback", "cancel", "complete"] | str
     """
-    What a person decides on each.
+    A person's decision on each.
     """
     agent_id: Annotated[str | None, Field(alias="agentId")] = None
     """
@@ -3954,7 +3955,7 @@ class ReturnItem(BaseModel):
     """
     completion: dict[str, Any] | None = None
     """
-    What the receiver said at `/complete`; absent where it said nothing, or that was erased.
+    The receiver's body of `/complete`; absent if it sent none, or if that was erased.
     """
     handoff_id: Annotated[str, Field(alias="handoffId")]
     """
@@ -4161,7 +4162,7 @@ class SchemaBody(BaseModel):
 
 class SchemaRef(BaseModel):
     """
-    Where a schema is.
+    The place of a schema.
     """
 
     model_config = ConfigDict(
@@ -4223,7 +4224,7 @@ class SegmentView(BaseModel):
     """
     section: str
     """
-    The heading it stands under.
+    The heading above it.
     """
 
 
@@ -4364,7 +4365,7 @@ class StreamView(BaseModel):
 
 class SubscriptionBody(BaseModel):
     """
-    What a caller says of a subscription: the body that `domain::event::SubscriptionSpec` reads.
+    A caller's description of a subscription: the body that `domain::event::SubscriptionSpec` reads.
     """
 
     model_config = ConfigDict(
@@ -4423,12 +4424,12 @@ class SubscriptionBody(BaseModel):
     format: Literal["standard", "cloudevents", "a2a"] | str | None = None
     region: str | None = None
     """
-    Where the endpoint is; none: in the broker's region.
+    The region of the endpoint; none: the broker's region.
     """
     since: str | None = None
     """
-    On creation: it is told of what happened since then, in order; a cursor of the feed or an RFC 3339 time. Unless said, of
-    what comes.
+    On creation: it gets the events since then, in order; a cursor of the feed or an RFC 3339 time. By default, only the
+    events to come.
     """
     token: str | None = None
     """
@@ -4436,11 +4437,11 @@ class SubscriptionBody(BaseModel):
     """
     transfer_basis: Annotated[str | None, Field(alias="transferBasis")] = None
     """
-    What the transfer of events to that region stands on: a code.
+    The legal basis of the transfer of events to that region: a code.
     """
     url: str | None = None
     """
-    Where events are posted to; needed on creation.
+    URL to which events are posted; needed on creation.
     """
 
 
@@ -4456,11 +4457,11 @@ class SumsView(BaseModel):
     )
     granted_usd: Annotated[float, Field(alias="grantedUSD")]
     """
-    What may be spent in all: what the task began with, and what operators added.
+    The money that may be spent in all: the task's first budget, and the amounts that operators added.
     """
     overdrawn_usd: Annotated[float, Field(alias="overdrawnUSD")]
     """
-    What agents say that they spent beyond what they were given.
+    The money that agents report as spent beyond their budget.
     """
     remaining_usd: Annotated[float, Field(alias="remainingUSD")]
     """
@@ -4468,11 +4469,11 @@ class SumsView(BaseModel):
     """
     reserved_usd: Annotated[float, Field(alias="reservedUSD")]
     """
-    What handoffs that have not ended set aside for their receivers.
+    The money that open handoffs set aside for their receivers.
     """
     spent_usd: Annotated[float, Field(alias="spentUSD")]
     """
-    What was spent in all; never falls.
+    The money spent in all; never falls.
     """
     tokens: SpentTokensView
     """
@@ -4724,7 +4725,7 @@ class TraceAgent(BaseModel):
 
 class TraceAgentCost(BaseModel):
     """
-    What an agent spent.
+    An agent's spending.
     """
 
     model_config = ConfigDict(
@@ -4742,7 +4743,7 @@ class TraceAgentCost(BaseModel):
     """
     usd: float
     """
-    What was spent, in US dollars.
+    The amount spent, in US dollars.
     """
 
 
@@ -4758,7 +4759,7 @@ class TraceContextSize(BaseModel):
     )
     action: Literal["none", "flag", "compress"] | str
     """
-    What becomes of it.
+    The action on it.
     """
     growth: int | None = None
     """
@@ -4788,7 +4789,7 @@ class TraceContextSize(BaseModel):
 
 class TraceHopCost(BaseModel):
     """
-    What a handoff cost.
+    The cost of a handoff.
     """
 
     model_config = ConfigDict(
@@ -4802,7 +4803,7 @@ class TraceHopCost(BaseModel):
     """
     compression_usd: Annotated[float | None, Field(alias="compressionUSD")] = None
     """
-    What a model's summary of the message cost the operator; no part of the task's cost.
+    The operator's cost of a model's summary of the message; not a part of the task's cost.
     """
     handoff_id: Annotated[str, Field(alias="handoffId")]
     """
@@ -4810,11 +4811,11 @@ class TraceHopCost(BaseModel):
     """
     receiver_spent_usd: Annotated[float | None, Field(alias="receiverSpentUSD")] = None
     """
-    What the receiver spent besides, in US dollars; absent in records of versions without books.
+    The receiver's other spending, in US dollars; absent in records of versions without books.
     """
     sender_spent_usd: Annotated[float | None, Field(alias="senderSpentUSD")] = None
     """
-    What the sender had spent, in US dollars; absent in records of versions without books.
+    The sender's spending before the handoff, in US dollars; absent in records of versions without books.
     """
     tokens: SpentTokensView
     """
@@ -4822,7 +4823,7 @@ class TraceHopCost(BaseModel):
     """
     usd: float
     """
-    What was spent, in US dollars.
+    The amount spent, in US dollars.
     """
 
 
@@ -4839,7 +4840,7 @@ class TransportField(BaseModel):
     default: str | int | bool | None = None
     description: str
     """
-    What the value does.
+    The effect of the value.
     """
     key: str
     """
@@ -4895,7 +4896,7 @@ class TreeHeadView(BaseModel):
     """
     origin: str
     """
-    What names the log in its tree heads, and its keys.
+    The name of the log in its tree heads, and its keys.
     """
     root_hash: Annotated[str, Field(alias="rootHash")]
     """
@@ -5011,13 +5012,13 @@ class UserView(BaseModel):
     """
     user_ref: Annotated[str, Field(alias="userRef")]
     """
-    The reference, for `userRef` of lists and costs. It is a keyed hash: nobody can make the id of it.
+    The reference, for `userRef` of lists and costs. It is a keyed hash, so the id cannot be computed from it.
     """
 
 
 class VerificationView(BaseModel):
     """
-    What of a task's evidence was recomputed while it was read.
+    The parts of a task's evidence that were recomputed while it was read.
     """
 
     model_config = ConfigDict(
@@ -5162,7 +5163,7 @@ class WarningView(BaseModel):
     """
     message: str
     """
-    What does not hold, and what does.
+    The part that does not hold, and the part that does.
     """
     pointer: str
     """
@@ -5172,7 +5173,7 @@ class WarningView(BaseModel):
 
 class WhatIfCounts(BaseModel):
     """
-    What would be said of some messages, counted.
+    The answers that the candidate would give to some messages, counted.
     """
 
     model_config = ConfigDict(
@@ -5300,7 +5301,7 @@ class AgentCostView(BaseModel):
     """
     held_usd: Annotated[float, Field(alias="heldUSD")]
     """
-    What it holds and may still spend or hand on.
+    The money that it holds and may still spend or hand on.
     """
     spent_usd: Annotated[float, Field(alias="spentUSD")]
     """
@@ -5597,7 +5598,7 @@ class AttentionView(BaseModel):
 
 class BlameStep(BaseModel):
     """
-    What a hop did to a value.
+    The effect of a hop on a value.
     """
 
     model_config = ConfigDict(
@@ -5685,8 +5686,8 @@ class BulkBody(BaseModel):
     """
     waive: list[str] | None = None
     """
-    For a release: the findings to waive, as for one; an entry that names nothing of a dead letter
-    is no matter here.
+    For a release: the findings to waive, as for one; an entry that matches no finding of a dead
+    letter has no effect on it.
     """
 
 
@@ -5751,7 +5752,7 @@ class CapView(BaseModel):
     """
     left_usd: Annotated[str | None, Field(alias="leftUSD")] = None
     """
-    What is left; never less than nothing.
+    The remainder; never less than nothing.
     """
     reserved_usd: Annotated[str, Field(alias="reservedUSD")]
     """
@@ -5771,11 +5772,11 @@ class CapView(BaseModel):
     """
     usd: str | None = None
     """
-    What may count against it; absent: it holds no money.
+    Money that may count against it; absent: it holds no money.
     """
     warnings: list[WarningView] | None = None
     """
-    What of the cap does not hold as it reads, in the answer to its change; absent where there is nothing.
+    The parts of the cap that do not hold as they read, in the answer to its change; absent if there are none.
     """
     window: str
     """
@@ -5839,7 +5840,7 @@ class CheckpointView(BaseModel):
     """
     warnings: list[WarningView] | None = None
     """
-    What of the request does not hold in full.
+    The parts of the request that do not hold in full.
     """
 
 
@@ -5859,7 +5860,7 @@ class ChunkBody(BaseModel):
     """
     append: ChunkAppend | None = None
     """
-    Items for arrays, and texts for texts, by the JSON pointer of what they are added to.
+    Items for arrays, and texts for texts, by the JSON pointer of the value to which they are added.
     """
     close: bool | None = None
     """
@@ -5965,7 +5966,7 @@ class ChunksView(BaseModel):
     """
     warnings: list[WarningView] | None = None
     """
-    What of the chunks does not hold in full.
+    The parts of the chunks that do not hold in full.
     """
 
 
@@ -5981,7 +5982,7 @@ class CompareBody(BaseModel):
     )
     migration: str | None = None
     """
-    What senders would have to do.
+    The steps that senders would have to take.
     """
     schema_: Annotated[JsonSchema, Field(alias="schema")]
     """
@@ -6005,7 +6006,7 @@ class ContextView(BaseModel):
     )
     action: Literal["none", "flag", "compress"] | str
     """
-    What becomes of it.
+    The action on it.
     """
     limit: int | None = None
     """
@@ -6049,7 +6050,7 @@ class ConversationView(BaseModel):
     """
     summary: str | None = None
     """
-    The sender's own summary of what came before the first turn.
+    The sender's own summary of the conversation before the first turn.
     """
     to: int
     """
@@ -6067,7 +6068,7 @@ class ConversationView(BaseModel):
 
 class CostLineView(BaseModel):
     """
-    What an agent spent on an edge on a day.
+    An agent's spending on an edge on a day.
     """
 
     model_config = ConfigDict(
@@ -6201,7 +6202,7 @@ class DatumReceiver(BaseModel):
     """
     entitled_now: Annotated[bool, Field(alias="entitledNow")]
     """
-    It is entitled to personal data, as it stands now.
+    It is entitled to personal data at present.
     """
     handoff_status: Annotated[
         Literal[
@@ -6220,7 +6221,7 @@ class DatumReceiver(BaseModel):
         Field(alias="handoffStatus"),
     ]
     """
-    Where the handoff stands.
+    The state of the handoff.
     """
 
 
@@ -6349,7 +6350,7 @@ class DatumView(BaseModel):
 
 class Delivery(BaseModel):
     """
-    Where and how an agent takes its handoffs.
+    The endpoint of an agent, and the transport by which it takes its handoffs.
     """
 
     model_config = ConfigDict(
@@ -6399,7 +6400,7 @@ class Delivery(BaseModel):
 
 class DeliverySpec(BaseModel):
     """
-    What a request states of a delivery: an absent member leaves alone. A new agent's has a `mode`.
+    A request's description of a delivery: an absent member is left alone. A new agent's has a `mode`.
     """
 
     model_config = ConfigDict(
@@ -6508,7 +6509,7 @@ class ErasureView(BaseModel):
     )
     erased: ErasedCounts
     """
-    What went so far.
+    The data erased so far.
     """
     erased_at: Annotated[AwareDatetime | None, Field(alias="erasedAt")] = None
     """
@@ -6545,7 +6546,7 @@ class ErasureView(BaseModel):
     """
     subject_commitment: Annotated[str, Field(alias="subjectCommitment")]
     """
-    What records name the person by: SHA-256 over a tag, `subjectSalt` and the id.
+    The name of the person in records: SHA-256 over a tag, `subjectSalt` and the id.
     """
     subject_id: Annotated[str, Field(alias="subjectId")]
     """
@@ -6553,7 +6554,7 @@ class ErasureView(BaseModel):
     """
     subject_salt: Annotated[str, Field(alias="subjectSalt")]
     """
-    In hexadecimal; the broker keeps it nowhere, and makes it again for whoever brings the id.
+    In hexadecimal; the broker does not store it, and computes it again for everyone who gives the id.
     """
 
 
@@ -6601,7 +6602,7 @@ class EventDeliveryView(BaseModel):
     """
     detail: str | None = None
     """
-    What went wrong, in a sentence for people.
+    The fault, in a sentence for people.
     """
     duration_ms: Annotated[float, Field(alias="durationMs")]
     """
@@ -6658,7 +6659,7 @@ class EventDeliveryView(BaseModel):
 
 class EventSchemaRef(BaseModel):
     """
-    Where the schema of a type of event is.
+    The place of the schema of a type of event.
     """
 
     model_config = ConfigDict(
@@ -6825,7 +6826,7 @@ class FailureView(BaseModel):
     """
     message: str
     """
-    What is wrong, in a sentence for people.
+    The fault, in a sentence for people.
     """
     pointer: str
     """
@@ -6954,7 +6955,7 @@ class HandoffBranch(BaseModel):
     """
     handoff_id: Annotated[str, Field(alias="handoffId")]
     """
-    The handoff: the receiver's own, or the one that stands in its place.
+    The handoff: the receiver's own, or the one that replaces it.
     """
     index: int
     """
@@ -6994,7 +6995,7 @@ class HandoffBranch(BaseModel):
 
 class HandoffCost(BaseModel):
     """
-    What a hop cost.
+    The cost of a hop.
     """
 
     model_config = ConfigDict(
@@ -7004,15 +7005,15 @@ class HandoffCost(BaseModel):
     )
     compression_usd: Annotated[float | None, Field(alias="compressionUSD")] = None
     """
-    What a model's summary of the message cost the operator; no part of the task's cost.
+    The operator's cost of a model's summary of the message; not a part of the task's cost.
     """
     receiver_spent_usd: Annotated[float | None, Field(alias="receiverSpentUSD")] = None
     """
-    What the receiver spent besides, in US dollars; absent in records of versions without books.
+    The receiver's other spending, in US dollars; absent in records of versions without books.
     """
     sender_spent_usd: Annotated[float | None, Field(alias="senderSpentUSD")] = None
     """
-    What the sender had spent, in US dollars; absent in records of versions without books.
+    The sender's spending before the handoff, in US dollars; absent in records of versions without books.
     """
     tokens: SpentTokensView
     """
@@ -7020,7 +7021,7 @@ class HandoffCost(BaseModel):
     """
     usd: float
     """
-    What was spent, in US dollars.
+    The amount spent, in US dollars.
     """
 
 
@@ -7056,7 +7057,7 @@ class HandoffGroup(BaseModel):
     """
     on_reject: Annotated[str, Field(alias="onReject")]
     """
-    What the bad end of one means: `rollback` or `drop`.
+    The effect of one bad end: `rollback` or `drop`.
     """
 
 
@@ -8226,7 +8227,7 @@ class HoldView(BaseModel):
     """
     task_id: Annotated[str | None, Field(alias="taskId")] = None
     """
-    The task that it holds: nobody with data on it can be erased.
+    The task that it holds: no person with data on it can be erased.
     """
     warnings: list[WarningView] | None = None
     """
@@ -8250,7 +8251,7 @@ class HoldsView(BaseModel):
     """
     next_cursor: Annotated[str | None, Field(alias="nextCursor")] = None
     """
-    What to give as `after` for the next one.
+    The value of `after` for the next page.
     """
 
 
@@ -8278,16 +8279,16 @@ class HopCostView(BaseModel):
     """
     receiver_spent_usd: Annotated[float, Field(alias="receiverSpentUSD")]
     """
-    What the receiver said at the end that it spent besides what it handed on.
+    The receiver's own spending, as it reported it at the end; without the money that it handed on.
     """
     reserved_usd: Annotated[float, Field(alias="reservedUSD")]
     """
-    What its receiver holds of it.
+    The part of it that its receiver holds.
     """
     sender_spent_usd: Annotated[float, Field(alias="senderSpentUSD")]
     """
-    What the sender had spent when it handed off, since it was last heard of. With what the receivers
-    spent, the hops of a task add up to `spentUSD`.
+    The sender's spending up to the handoff, since its last report. Together with the receivers'
+    spending, the hops of a task add up to `spentUSD`.
     """
     stated_remaining_usd: Annotated[float, Field(alias="statedRemainingUSD")]
     """
@@ -8365,7 +8366,7 @@ class InboxItem(BaseModel):
     """
     tracestate: str | None = None
     """
-    What vendors say of it.
+    The vendors' part of the trace context.
     """
     verdict_by: Annotated[AwareDatetime | None, Field(alias="verdictBy")] = None
     """
@@ -8376,7 +8377,7 @@ class InboxItem(BaseModel):
 
 class InboxView(BaseModel):
     """
-    What the call claimed, by kind.
+    The items that the call claimed, by kind.
     """
 
     model_config = ConfigDict(
@@ -8422,7 +8423,7 @@ class KeyBody(BaseModel):
     """
     role: Literal["agent", "operator", "operator-metadata", "auditor", "admin"] | str
     """
-    What it may do.
+    The role of the key.
     """
 
 
@@ -8506,7 +8507,7 @@ class LintFinding(BaseModel):
     """
     message: str
     """
-    What is wrong, in a sentence for people.
+    The fault, in a sentence for people.
     """
     rule: str
     """
@@ -8537,7 +8538,7 @@ class LintManyBody(BaseModel):
 
 class LintedContract(BaseModel):
     """
-    What the linter says of one contract.
+    The linter's answer on one contract.
     """
 
     model_config = ConfigDict(
@@ -8547,7 +8548,7 @@ class LintedContract(BaseModel):
     )
     file: str
     """
-    Where it stands in the request: `/contracts/0`, or empty where one was sent alone.
+    Its place in the request: `/contracts/0`, or empty if one was sent alone.
     """
     findings: list[LintFinding]
     """
@@ -8560,11 +8561,11 @@ class LintedContract(BaseModel):
     level: Literal["L1", "L2", "L3"] | str | None
     missing: list[str]
     """
-    What it lacks for the next level.
+    The clauses that it lacks for the next level.
     """
     warnings: list[WarningView] | None = None
     """
-    What of the contract would be taken and not hold in full; absent where there is nothing.
+    The parts of the contract that would be accepted and not hold in full; absent if there are none.
     """
 
 
@@ -8751,7 +8752,7 @@ class ProblemDetails(BaseModel):
     """
     head: str | None = None
     """
-    Of a place ahead of what exists: the last place that may be named.
+    Of a place beyond the end: the last place that may be named.
     """
     instance: str
     """
@@ -8834,7 +8835,7 @@ class ProblemDetails(BaseModel):
     """
     type: str
     """
-    Where the code is explained.
+    URL of the page that explains the code.
     """
 
 
@@ -8862,7 +8863,7 @@ class PromptView(BaseModel):
     """
     segments: list[SegmentView]
     """
-    What the turn is made of, in order: heading, pointer into the message, claimed role.
+    The parts of the turn, in order: heading, pointer into the message, claimed role.
     """
 
 
@@ -8989,7 +8990,7 @@ class ReceiversView(BaseModel):
 
 class RecordClassifier(BaseModel):
     """
-    What an external classifier said.
+    The opinion of an external classifier.
     """
 
     model_config = ConfigDict(
@@ -9007,7 +9008,7 @@ class RecordClassifier(BaseModel):
     """
     label: str | None = None
     """
-    What it called it.
+    The label that it gave.
     """
     verdict: str
     """
@@ -9017,7 +9018,7 @@ class RecordClassifier(BaseModel):
 
 class RecordCompression(BaseModel):
     """
-    What a compression came to: figures and codes.
+    The result of a compression: figures and codes.
     """
 
     model_config = ConfigDict(
@@ -9031,7 +9032,7 @@ class RecordCompression(BaseModel):
     """
     cost_usd: Annotated[float | None, Field(alias="costUSD")] = None
     """
-    What the call of a model cost.
+    The cost of the model's call.
     """
     crossing: RecordCrossing | None = None
     """
@@ -9039,7 +9040,7 @@ class RecordCompression(BaseModel):
     """
     facts: int
     """
-    Facts of what was replaced.
+    Facts of the part that was replaced.
     """
     facts_appended: Annotated[int, Field(alias="factsAppended")]
     """
@@ -9071,8 +9072,8 @@ class RecordCompression(BaseModel):
     """
     sentences: dict[str, RecordSentences] | None = None
     """
-    All sentences of what was replaced by class (`constraint`, `warning`, `change`, `commitment`, `decision`, `question`,
-    `reason`, `figures`, `other`).
+    All sentences of the part that was replaced, by class (`constraint`, `warning`, `change`, `commitment`, `decision`,
+    `question`, `reason`, `figures`, `other`).
     """
     tokenizer: Literal["o200k", "cl100k", "estimate"] | str
     """
@@ -9086,7 +9087,7 @@ class RecordCompression(BaseModel):
 
 class RecordCost(BaseModel):
     """
-    What a message stated, cumulative.
+    The costs that a message stated, cumulative.
     """
 
     model_config = ConfigDict(
@@ -9110,7 +9111,7 @@ class RecordCost(BaseModel):
 
 class RecordSafety(BaseModel):
     """
-    What the safety stage said of a message that passed: codes only.
+    The safety stage's facts about a message that passed: codes only.
     """
 
     model_config = ConfigDict(
@@ -9158,7 +9159,7 @@ class RecordSpent(BaseModel):
 
 class RecordStream(BaseModel):
     """
-    What a record says of a stream.
+    A record's facts about a stream.
     """
 
     model_config = ConfigDict(
@@ -9172,13 +9173,13 @@ class RecordStream(BaseModel):
     """
     status: Literal["OPEN", "CLOSED", "ABORTED"] | str
     """
-    Where the stream stands.
+    The state of the stream.
     """
 
 
 class SafetyBody(BaseModel):
     """
-    What is not said is as it is now.
+    A missing member stays as it is now.
     """
 
     model_config = ConfigDict(
@@ -9192,7 +9193,7 @@ class SafetyBody(BaseModel):
     """
     mode: str | None = None
     """
-    `enforce`, `observe` or `allow`: what becomes of a finding that no exception speaks of.
+    `enforce`, `observe` or `allow`: the action on a finding that no exception covers.
     """
     orders: Literal["allow", "mark", "refuse"] | str | None = None
     rules: SafetyRulesBody | None = None
@@ -9200,7 +9201,7 @@ class SafetyBody(BaseModel):
 
 class SaidCost(BaseModel):
     """
-    What a receiver says was spent by then.
+    The spending that a receiver reports.
     """
 
     model_config = ConfigDict(
@@ -9257,7 +9258,7 @@ class SchemaChangeView(BaseModel):
     """
     reason: str
     """
-    What the change means, in a sentence for people.
+    The meaning of the change, in a sentence for people.
     """
 
 
@@ -9311,8 +9312,8 @@ class SubmittedView(BaseModel):
     stream: StreamView | None = None
     successor_id: Annotated[str | None, Field(alias="successorId")] = None
     """
-    The handoff that stands in its place at last, where the broker gave the message to another agent while
-    it was waited for: `status` and `reason` are that one's.
+    The last handoff that replaced it, if the broker gave the message to another agent during the wait:
+    `status` and `reason` are those of that handoff.
     """
     task_id: Annotated[str, Field(alias="taskId")]
     """
@@ -9320,7 +9321,7 @@ class SubmittedView(BaseModel):
     """
     warnings: list[WarningView] | None = None
     """
-    What of the message was taken and does not hold in full.
+    The parts of the message that were accepted and do not hold in full.
     """
 
 
@@ -9403,7 +9404,7 @@ class SubscriptionView(BaseModel):
     progress: ProgressView | None = None
     region: str | None = None
     """
-    Where it is; none: in the broker's region.
+    The region of the endpoint; none: the broker's region.
     """
     secret: str | None = None
     """
@@ -9415,7 +9416,7 @@ class SubscriptionView(BaseModel):
     """
     transfer_basis: Annotated[str | None, Field(alias="transferBasis")] = None
     """
-    What the transfer of events to its region stands on: a code.
+    The legal basis of the transfer of events to its region: a code.
     """
     updated_at: Annotated[AwareDatetime, Field(alias="updatedAt")]
     """
@@ -9423,11 +9424,11 @@ class SubscriptionView(BaseModel):
     """
     url: str
     """
-    Where events are posted to.
+    URL to which events are posted.
     """
     warnings: list[WarningView] | None = None
     """
-    What of the subscription does not hold, in the answer to its change; absent where there is nothing.
+    The parts of the subscription that do not hold, in the answer to its change; absent if there are none.
     """
 
 
@@ -9463,11 +9464,11 @@ class TargetsView(BaseModel):
     """
     handoff_targets: Annotated[list[str], Field(alias="handoffTargets")]
     """
-    Agents by id, or `type:<agentType>`; empty: nobody.
+    Agents by id, or `type:<agentType>`; empty: none.
     """
     unknown_targets: Annotated[list[str], Field(alias="unknownTargets")]
     """
-    Entries that name nobody; they are kept, and ignored at run time.
+    Entries that match no agent; they are kept, and ignored at run time.
     """
     warnings: list[WarningView] | None = None
     """
@@ -9477,7 +9478,7 @@ class TargetsView(BaseModel):
 
 class TaskCostView(BaseModel):
     """
-    What a task costs.
+    The cost of a task.
     """
 
     model_config = ConfigDict(
@@ -9516,7 +9517,7 @@ class TaskCostView(BaseModel):
 
 class TaskView(BaseModel):
     """
-    A task and where it stands.
+    A task and its state.
     """
 
     model_config = ConfigDict(
@@ -9587,7 +9588,7 @@ class TaskView(BaseModel):
     """
     warnings: list[WarningView] | None = None
     """
-    What of the request does not hold in full.
+    The parts of the request that do not hold in full.
     """
 
 
@@ -9609,7 +9610,7 @@ class ToolsView(BaseModel):
 
 class TraceCost(BaseModel):
     """
-    What a task cost, by its records.
+    The cost of a task, by its records.
     """
 
     model_config = ConfigDict(
@@ -9627,7 +9628,7 @@ class TraceCost(BaseModel):
     """
     reported_sum_usd: Annotated[float, Field(alias="reportedSumUSD")]
     """
-    The plain sum of what the messages stated, in US dollars.
+    The plain sum of the costs that the messages stated, in US dollars.
     """
     tokens: SpentTokensView
     """
@@ -9731,7 +9732,7 @@ class TraceHandoff(BaseModel):
     """
     task_description: Annotated[str | None, Field(alias="taskDescription")]
     """
-    What was to be done; null where the message is gone or not the caller's to read.
+    The description of the task; null if the message is gone or the caller may not read it.
     """
     task_id: Annotated[str, Field(alias="taskId")]
     """
@@ -9760,7 +9761,7 @@ class TraceRecord(BaseModel):
     """
     adoption: RecordAdoption | None = None
     """
-    What a `STATE_ADOPTED` record commits to.
+    The data to which a `STATE_ADOPTED` record commits.
     """
     attempts: int | None = None
     """
@@ -9768,11 +9769,11 @@ class TraceRecord(BaseModel):
     """
     audit_event: Annotated[str | None, Field(alias="auditEvent")] = None
     """
-    What the contract calls the edge's events.
+    The contract's name for the edge's events.
     """
     changes: list[RecordChange] | None = None
     """
-    What an administrative record changed.
+    The changes of an administrative record.
     """
     checkpoint_commitment: Annotated[str | None, Field(alias="checkpointCommitment")] = None
     """
@@ -9780,12 +9781,12 @@ class TraceRecord(BaseModel):
     """
     compression: RecordCompression | None = None
     """
-    What the message's compression came to.
+    The result of the message's compression.
     """
     content: Any | None = None
     """
-    The content: free, what the actor said. Absent where there is none, it is not the caller's to read, or it
-    was erased; a message stands with its handoff.
+    The content: free text and values of the actor. Absent if there is none, if the caller may not read it,
+    or if it was erased; a message is shown with its handoff.
     """
     context: ContextView | None = None
     """
@@ -9797,7 +9798,7 @@ class TraceRecord(BaseModel):
     """
     cost_at_handoff: Annotated[RecordCost | None, Field(alias="costAtHandoff")] = None
     """
-    What the message stated.
+    The costs that the message stated.
     """
     erasure: RecordErasure | None = None
     """
@@ -9895,7 +9896,7 @@ class TraceRecord(BaseModel):
     """
     opinion: RecordClassifier | None = None
     """
-    What an external classifier said of a message after its commit.
+    The external classifier's opinion of a message after its commit.
     """
     parent_handoff_id: Annotated[str | None, Field(alias="parentHandoffId")] = None
     """
@@ -9931,15 +9932,15 @@ class TraceRecord(BaseModel):
     """
     retention: RecordRetention | None = None
     """
-    What went because it was past its time.
+    The data that were removed because they were past their time.
     """
     safety: RecordSafety | None = None
     """
-    What the safety stage said of a message that passed.
+    The safety stage's facts about a message that passed.
     """
     spent: RecordSpent | None = None
     """
-    What the task's budget counted with it.
+    The amounts that the task's budget counted with it.
     """
     status: str | None = None
     """
@@ -9987,7 +9988,7 @@ class TraceView(BaseModel):
     """
     cost: TraceCost | None = None
     """
-    What the task cost, by its records; absent in a window.
+    The cost of the task, by its records; absent in a window.
     """
     handoffs: list[TraceHandoff]
     """
@@ -10019,7 +10020,7 @@ class TraceView(BaseModel):
     """
     verification: VerificationView
     """
-    What of the evidence was recomputed.
+    The evidence that was recomputed.
     """
 
 
@@ -10043,7 +10044,7 @@ class TransportDescription(BaseModel):
     """
     description: str
     """
-    What it does, in a sentence or two.
+    Its purpose, in a sentence or two.
     """
     intake: bool
     """
@@ -10085,7 +10086,7 @@ class TransportsView(BaseModel):
 
 class ValidationView(BaseModel):
     """
-    What the gate would say.
+    The gate's answer.
     """
 
     model_config = ConfigDict(
@@ -10134,13 +10135,13 @@ class ValidationView(BaseModel):
     """
     warnings: list[WarningView] | None = None
     """
-    What of the message would be taken and not hold in full.
+    The parts of the message that would be accepted and not hold in full.
     """
 
 
 class VerdictView(BaseModel):
     """
-    What the gate says of a message.
+    The gate's verdict on a message.
     """
 
     model_config = ConfigDict(
@@ -10203,7 +10204,7 @@ class VerdictView(BaseModel):
 
 class AccessReportView(BaseModel):
     """
-    What is held on a person.
+    The data held on a person.
     """
 
     model_config = ConfigDict(
@@ -10257,7 +10258,7 @@ class Agent(BaseModel):
     """
     agent_type: Annotated[str, Field(alias="agentType")]
     """
-    What kind it is; handoffs are usually addressed to a type.
+    The kind of agent; handoffs are usually addressed to a type.
     """
     agent_version: Annotated[str, Field(alias="agentVersion")]
     """
@@ -10265,11 +10266,11 @@ class Agent(BaseModel):
     """
     callback_url: Annotated[str | None, Field(alias="callbackUrl")] = None
     """
-    Where its events go. Not shown to other agents.
+    URL to which its events are posted. Not shown to other agents.
     """
     capabilities: list[str]
     """
-    What it can do; a handoff may require some.
+    Its abilities; a handoff may require some.
     """
     card: Card | None = None
     context_policy: Annotated[Literal["flag", "compress", "refuse"] | str | None, Field(alias="contextPolicy")] = None
@@ -10295,7 +10296,7 @@ class Agent(BaseModel):
     """
     handoff_targets: Annotated[list[str], Field(alias="handoffTargets")]
     """
-    Whom it may hand off to, by id or `type:<agentType>`; empty: nobody.
+    The agents to which it may hand off, by id or `type:<agentType>`; empty: none.
     """
     metadata: dict[str, Any] | None = None
     """
@@ -10308,15 +10309,15 @@ class Agent(BaseModel):
     orders: Literal["allow", "mark", "refuse"] | str | None = None
     pause: Literal["hold", "refuse"] | str | None = None
     """
-    What becomes of a handoff that names it by its id while it is `PAUSED`.
+    The action on a handoff that names it by its id while it is `PAUSED`.
     """
     permissions: list[str]
     """
-    What it may see and do.
+    Its permissions.
     """
     region: str | None = None
     """
-    Where it is; none: in the broker's region.
+    The region of the endpoint; none: the broker's region.
     """
     require_checkpoint: Annotated[bool, Field(alias="requireCheckpoint")]
     """
@@ -10333,7 +10334,7 @@ class Agent(BaseModel):
     schema_versions: Annotated[str | None, Field(alias="schemaVersions")] = None
     specialization: str | None = None
     """
-    What it is best at (seed 004).
+    The field in which it is best (seed 004).
     """
     state: Literal["RUNNABLE", "BUSY", "PAUSED"] | str
     """
@@ -10346,14 +10347,14 @@ class Agent(BaseModel):
     tokenizer: Literal["o200k", "cl100k", "estimate"] | str | None = None
     transfer_basis: Annotated[str | None, Field(alias="transferBasis")] = None
     """
-    What transfers of data to and from its region stand on: a code.
+    The legal basis of transfers of data to and from its region: a code.
     """
 
 
 class AgentSpec(BaseModel):
     """
-    What a caller says of an agent, on creation and in a patch: an absent member leaves alone, a
-    list replaces, `[]` clears (seed 003). Spellings in `snake_case` are understood.
+    A caller's description of an agent, on creation and in a patch: an absent member is left alone,
+    a list replaces, `[]` clears (seed 003). Spellings in `snake_case` are understood.
     """
 
     model_config = ConfigDict(
@@ -10371,7 +10372,7 @@ class AgentSpec(BaseModel):
     """
     agent_type: Annotated[str | None, Field(alias="agentType")] = None
     """
-    What kind it is; handoffs are usually addressed to a type.
+    The kind of agent; handoffs are usually addressed to a type.
     """
     agent_version: Annotated[str | None, Field(alias="agentVersion")] = None
     """
@@ -10379,11 +10380,11 @@ class AgentSpec(BaseModel):
     """
     callback_url: Annotated[str | None, Field(alias="callbackUrl")] = None
     """
-    Where its events go. Not shown to other agents. Null clears it.
+    URL to which its events are posted. Not shown to other agents. Null clears it.
     """
     capabilities: list[str] | None = None
     """
-    What it can do; a handoff may require some.
+    Its abilities; a handoff may require some.
     """
     card: Card | None = None
     config: OrbitConfig | None = None
@@ -10407,7 +10408,7 @@ class AgentSpec(BaseModel):
     """
     handoff_targets: Annotated[list[str] | None, Field(alias="handoffTargets")] = None
     """
-    Whom it may hand off to, by id or `type:<agentType>`; empty: nobody.
+    The agents to which it may hand off, by id or `type:<agentType>`; empty: none.
     """
     handoff_targets_1: Annotated[list[str] | None, Field(alias="handoff_targets")] = None
     """
@@ -10433,11 +10434,11 @@ class AgentSpec(BaseModel):
     pause: Literal["hold", "refuse"] | str | None = None
     permissions: list[str] | None = None
     """
-    What it may see and do.
+    Its permissions.
     """
     region: str | None = None
     """
-    Where it is; none: in the broker's region. Null clears it.
+    The region of the endpoint; none: the broker's region. Null clears it.
     """
     require_checkpoint: Annotated[bool | None, Field(alias="requireCheckpoint")] = None
     """
@@ -10454,7 +10455,7 @@ class AgentSpec(BaseModel):
     schema_versions: Annotated[str | None, Field(alias="schemaVersions")] = None
     specialization: str | None = None
     """
-    What it is best at (seed 004). Null clears it.
+    The field in which it is best (seed 004). Null clears it.
     """
     state: Literal["RUNNABLE", "BUSY", "PAUSED"] | str | None = None
     supervisor_id: Annotated[str | None, Field(alias="supervisorId")] = None
@@ -10464,7 +10465,7 @@ class AgentSpec(BaseModel):
     tokenizer: Literal["o200k", "cl100k", "estimate"] | str | None = None
     transfer_basis: Annotated[str | None, Field(alias="transferBasis")] = None
     """
-    What transfers of data to and from its region stand on: a code. Null clears it.
+    The legal basis of transfers of data to and from its region: a code. Null clears it.
     """
 
 
@@ -10493,7 +10494,7 @@ class AgentView(Agent):
     """
     unknown_targets: Annotated[list[str], Field(alias="unknownTargets")]
     """
-    Entries of the allowlist that name nobody; they are kept, and ignored at run time.
+    Entries of the allowlist that match no agent; they are kept, and ignored at run time.
     """
     updated_at: Annotated[AwareDatetime, Field(alias="updatedAt")]
     """
@@ -10501,7 +10502,7 @@ class AgentView(Agent):
     """
     warnings: list[WarningView] | None = None
     """
-    What of it does not hold in full; only in the answers to changes, and only where there is any.
+    Settings that do not hold in full; only in the answers to changes, and only if there are any.
     """
 
 
@@ -10570,7 +10571,7 @@ class BlameView(BaseModel):
     """
     history: list[BlameStep]
     """
-    What happened to the value along the parents of that handoff, oldest first.
+    The changes of the value along the parents of that handoff, oldest first.
     """
     message_gone: Annotated[Literal["erasure", "retention"] | str | None, Field(alias="messageGone")]
     pointer: str
@@ -10596,14 +10597,14 @@ class BlameView(BaseModel):
     """
     verification: VerificationView
     """
-    What of the evidence was recomputed.
+    The evidence that was recomputed.
     """
     written_by: Annotated[BlamedHop | None, Field(alias="writtenBy")]
 
 
 class BulkItem(BaseModel):
     """
-    What came of one.
+    The result for one dead letter.
     """
 
     model_config = ConfigDict(
@@ -10632,7 +10633,7 @@ class BulkItem(BaseModel):
 
 class BulkView(BaseModel):
     """
-    What came of all.
+    The results for all dead letters.
     """
 
     model_config = ConfigDict(
@@ -10672,7 +10673,7 @@ class BulkView(BaseModel):
 
 class CandidateBody(BaseModel):
     """
-    What would be put.
+    The candidate.
     """
 
     model_config = ConfigDict(
@@ -10691,7 +10692,7 @@ class CandidateBody(BaseModel):
 
 class CandidateView(BaseModel):
     """
-    What a version would change, and whether it could be registered.
+    The changes of a candidate version, and whether it could be registered.
     """
 
     model_config = ConfigDict(
@@ -10713,7 +10714,7 @@ class CandidateView(BaseModel):
     """
     breaks_senders: Annotated[bool, Field(alias="breaksSenders")]
     """
-    What senders send today may be refused.
+    Messages that senders send today may be refused.
     """
     changes: list[SchemaChangeView]
     """
@@ -10754,7 +10755,7 @@ class ChangedVerdict(BaseModel):
     """
     change: Literal["newlyRefused", "newlyPassed", "refusedDifferently", "observedDifferently"] | str
     """
-    What becomes of the verdict.
+    The change of the verdict.
     """
     from_agent: Annotated[str, Field(alias="fromAgent")]
     """
@@ -10798,7 +10799,7 @@ class ChangedVerdict(BaseModel):
 
 class ComparisonView(BaseModel):
     """
-    What a version changes.
+    The changes of a version.
     """
 
     model_config = ConfigDict(
@@ -10816,7 +10817,7 @@ class ComparisonView(BaseModel):
     """
     breaks_senders: Annotated[bool, Field(alias="breaksSenders")]
     """
-    What senders send today may be refused.
+    Messages that senders send today may be refused.
     """
     changes: list[SchemaChangeView]
     """
@@ -10835,7 +10836,7 @@ class ComparisonView(BaseModel):
 
 class CompleteBody(BaseModel):
     """
-    What came of the task.
+    The result of the task.
     """
 
     model_config = ConfigDict(
@@ -10864,7 +10865,7 @@ class CompleteBody(BaseModel):
 
 class ContractMeta(BaseModel):
     """
-    What the broker knows of a contract.
+    The broker's facts about a contract.
     """
 
     model_config = ConfigDict(
@@ -10882,12 +10883,12 @@ class ContractMeta(BaseModel):
     """
     findings: list[LintFinding] | None = None
     """
-    What the linter found; only in the answer that put it.
+    The linter's findings; only in the answer that put it.
     """
     level: Literal["L1", "L2", "L3"] | str | None = None
     missing: list[str] | None = None
     """
-    What it lacks for the next level; only in the answer that put it.
+    The clauses that it lacks for the next level; only in the answer that put it.
     """
     sha256: str
     """
@@ -10915,7 +10916,7 @@ class ContractView(BaseModel):
     """
     meta: ContractMeta
     """
-    What the broker knows of it.
+    The broker's facts about it.
     """
     version: str
     """
@@ -10923,7 +10924,7 @@ class ContractView(BaseModel):
     """
     warnings: list[WarningView] | None = None
     """
-    What is taken and does not hold in full; only in the answer that put it.
+    The parts that are accepted and do not hold in full; only in the answer that put it.
     """
 
 
@@ -11028,7 +11029,7 @@ class FailBody(BaseModel):
 
 class HandoffView(BaseModel):
     """
-    A handoff and where it stands.
+    A handoff and its state.
     """
 
     model_config = ConfigDict(
@@ -11057,7 +11058,7 @@ class HandoffView(BaseModel):
     """
     cost_tracking: Annotated[CostView, Field(alias="costTracking")]
     """
-    What it cost, cumulative.
+    Its cost, cumulative.
     """
     created_at: Annotated[AwareDatetime, Field(alias="createdAt")]
     """
@@ -11157,8 +11158,8 @@ class HandoffView(BaseModel):
     stream: StreamView | None = None
     successor_id: Annotated[str | None, Field(alias="successorId")] = None
     """
-    The handoff that stands in its place at last (a preferred agent, a supervisor, a person's decision), or, after a
-    wait for the end, by which its task came back; only on the handoff's own page.
+    The last handoff that replaced it (a preferred agent, a supervisor, a person's decision), or, after a wait for
+    the end, the one that brought its task back; only on the handoff's own page.
     """
     task_id: Annotated[str, Field(alias="taskId")]
     """
@@ -11187,20 +11188,20 @@ class HandoffView(BaseModel):
     """
     warnings: list[WarningView] | None = None
     """
-    What of the request does not hold in full.
+    The parts of the request that do not hold in full.
     """
 
 
 class LintBody(RootModel[LintManyBody | ContractDocument]):
     root: LintManyBody | ContractDocument
     """
-    What to lint: one contract, or several.
+    The input of the linter: one contract, or several.
     """
 
 
 class LintView(BaseModel):
     """
-    What the linter says.
+    The linter's answer.
     """
 
     model_config = ConfigDict(
@@ -11285,7 +11286,7 @@ class PayloadSchemaView(BaseModel):
     """
     migration: str | None = None
     """
-    What senders have to do to move to this version; absent where nothing was said.
+    The senders' steps to move to this version; absent if none were given.
     """
     schema_: Annotated[JsonSchema, Field(alias="schema")]
     """
@@ -11341,7 +11342,7 @@ class Record(BaseModel):
     """
     adoption: RecordAdoption | None = None
     """
-    What a `STATE_ADOPTED` record commits to.
+    The data to which a `STATE_ADOPTED` record commits.
     """
     attempts: int | None = None
     """
@@ -11349,11 +11350,11 @@ class Record(BaseModel):
     """
     audit_event: Annotated[str | None, Field(alias="auditEvent")] = None
     """
-    What the contract calls the edge's events.
+    The contract's name for the edge's events.
     """
     changes: list[RecordChange] | None = None
     """
-    What an administrative record changed.
+    The changes of an administrative record.
     """
     checkpoint_commitment: Annotated[str | None, Field(alias="checkpointCommitment")] = None
     """
@@ -11361,7 +11362,7 @@ class Record(BaseModel):
     """
     compression: RecordCompression | None = None
     """
-    What the message's compression came to.
+    The result of the message's compression.
     """
     context: ContextView | None = None
     """
@@ -11373,7 +11374,7 @@ class Record(BaseModel):
     """
     cost_at_handoff: Annotated[RecordCost | None, Field(alias="costAtHandoff")] = None
     """
-    What the message stated.
+    The costs that the message stated.
     """
     erasure: RecordErasure | None = None
     """
@@ -11471,7 +11472,7 @@ class Record(BaseModel):
     """
     opinion: RecordClassifier | None = None
     """
-    What an external classifier said of a message after its commit.
+    The external classifier's opinion of a message after its commit.
     """
     parent_handoff_id: Annotated[str | None, Field(alias="parentHandoffId")] = None
     """
@@ -11503,15 +11504,15 @@ class Record(BaseModel):
     """
     retention: RecordRetention | None = None
     """
-    What went because it was past its time.
+    The data that were removed because they were past their time.
     """
     safety: RecordSafety | None = None
     """
-    What the safety stage said of a message that passed.
+    The safety stage's facts about a message that passed.
     """
     spent: RecordSpent | None = None
     """
-    What the task's budget counted with it.
+    The amounts that the task's budget counted with it.
     """
     status: str | None = None
     """
@@ -11555,7 +11556,7 @@ class RecordView(BaseModel):
     )
     bytes: str | None = None
     """
-    What is kept, in base64, where it is no JSON.
+    The stored bytes in base64, if they are not JSON.
     """
     leaf_index: Annotated[int, Field(alias="leafIndex")]
     """
@@ -11610,7 +11611,7 @@ class ResolvedView(BaseModel):
 
 class WhatIfBody(BaseModel):
     """
-    A question of what other rules would decide.
+    The question: how other rules would decide.
     """
 
     model_config = ConfigDict(
@@ -11620,7 +11621,7 @@ class WhatIfBody(BaseModel):
     )
     candidate: CandidateBody
     """
-    What would be put; at least one member.
+    The candidate; at least one member.
     """
     dead_letters: Annotated[int | None, Field(alias="deadLetters")] = None
     """
@@ -11638,7 +11639,7 @@ class WhatIfBody(BaseModel):
 
 class WhatIfView(BaseModel):
     """
-    What would be said.
+    The answer that the candidate would give.
     """
 
     model_config = ConfigDict(
@@ -11690,7 +11691,7 @@ class DeadLetterView(BaseModel):
     message: StoredMessage | None = None
     reason: str
     """
-    Code of the primary reason: an error's, or the end of the handoff that nobody decided on in time.
+    Code of the primary reason: an error's, or the end of the handoff that had no decision in time.
     """
     resolved_at: Annotated[AwareDatetime | None, Field(alias="resolvedAt")] = None
     """

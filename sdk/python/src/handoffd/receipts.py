@@ -18,7 +18,7 @@ from .errors import HandoffdError, VerificationError
 
 @dataclass(frozen=True, slots=True)
 class VerifiedReceipt:
-    """What a valid receipt proves: the record is in the log as it was then."""
+    """The proof of a valid receipt: the record is in the log as it was then."""
 
     origin: str
     """The log's name in the signed tree head."""

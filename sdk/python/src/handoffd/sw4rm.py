@@ -134,7 +134,7 @@ class HandoffClient:
         client: A client of the broker to use instead of one of its own; it stays the caller's to close.
 
     Raises:
-        ValueError: The URL is no `http://` or `https://` URL, or the key cannot be in a header.
+        ValueError: The URL is not an `http://` or `https://` URL, or the key cannot be in a header.
     """
 
     def __init__(
@@ -225,7 +225,7 @@ class HandoffClient:
 
         Args:
             handoff_id: The handoff.
-            metadata: What the sender is to know, such as the agent's capabilities.
+            metadata: Facts for the sender, such as the agent's capabilities.
 
         Raises:
             ValueError: No such handoff, it is not pending, or it was given to another meanwhile.
@@ -253,7 +253,7 @@ class HandoffClient:
 
         Args:
             handoff_id: The handoff.
-            result: What came of it: any JSON. The sender reads it in `metadata["result"]`.
+            result: The result: any JSON. The sender reads it in `metadata["result"]`.
 
         Raises:
             ValueError: No such handoff, it is not accepted, or it was given to another meanwhile.
@@ -263,7 +263,7 @@ class HandoffClient:
         return self._say(handoff_id, "complete", {} if result is None else {"result": result})
 
     def get_handoff_status(self, handoff_id: str) -> HandoffResponse | None:
-        """How a handoff stands; none where there is no such handoff, or it is not the caller's.
+        """The state of a handoff; none if it does not exist, or is not the caller's.
 
         Args:
             handoff_id: The handoff.

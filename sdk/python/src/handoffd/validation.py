@@ -85,14 +85,14 @@ def validate_handoff_message(
 
     Args:
         message: A message, or its JSON text.
-        required_state: What the receiver requires of `currentState`: names of members, dotted names go deeper.
+        required_state: The members of `currentState` that the receiver requires: names of members, dotted names go deeper.
         signing_secret: Checks `signature` under this secret (`hss_…`) where the message has one.
         max_checkpoint_bytes: The largest checkpoint, in bytes of canonical JSON.
         scan: Run the safety rules too. Unless said, where the broker's binary is installed: that takes a process, some ten
             milliseconds. `False` never does.
 
     Raises:
-        HandoffdError: `scan` is true and there is no binary, or it cannot be run.
+        HandoffdError: `scan` is true and the binary is missing, or cannot be run.
         TypeError: The mapping has values that JSON cannot hold.
         ValueError: The mapping has a number that is not finite.
     """
@@ -158,7 +158,7 @@ _SIGNATURE = re.compile(r"hmac-sha256:[0-9a-fA-F]{64}", re.A)
 
 
 def _unsigned(message: dict[str, Any], secret: str | None) -> str | None:
-    """What is wrong with a signature that is there; its form alone where the secret is not known."""
+    """The fault of a present signature; of its form alone if the secret is not known."""
     if "signature" not in message:
         return None
     given = message["signature"]
@@ -179,7 +179,7 @@ def _opens(message: dict[str, Any]) -> bool:
 
 
 def _opening(message: dict[str, Any]) -> Iterator[Failure]:
-    """What a stream cannot be combined with."""
+    """The members that a stream cannot have."""
     if not _opens(message):
         return
     for refused, pointer, why in (
@@ -196,7 +196,7 @@ def _opening(message: dict[str, Any]) -> Iterator[Failure]:
 
 
 def _completeness(message: dict[str, Any], required_state: Sequence[str]) -> Iterator[Failure]:
-    # What was done may follow in chunks.
+    # Finished subtasks may follow in chunks.
     initial = message["taskDescription"] == INITIAL or _opens(message)
     if not initial and not message["completedSubtasks"]:
         yield Failure(

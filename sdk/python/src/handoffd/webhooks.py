@@ -36,7 +36,7 @@ class Delivery:
     """Goes back with each callback."""
     traceparent: str | None = None
     chunk: int | None = None
-    """The number of a chunk in its stream, from 1; `None` where the body is no chunk."""
+    """The number of a chunk in its stream, from 1; `None` if the body is not a chunk."""
     test: bool = False
     """Whether an operator tests the webhook: the request belongs to no handoff."""
 
@@ -48,7 +48,7 @@ class Delivery:
 
     @property
     def task(self) -> str | None:
-        """What is to be done: `taskDescription`, or of an `INITIAL` handoff the first open subtask; `None` where there is no
+        """The task: `taskDescription`, or of an `INITIAL` handoff the first open subtask; `None` without a
         handoff message."""
         return None if self.message is None else task_of(self.message)
 
@@ -76,7 +76,7 @@ def verify_webhook(
         now: Unix seconds, instead of the clock.
 
     Raises:
-        VerificationError: A header is missing, the time is too far off, no signature fits, or the body is no JSON object.
+        VerificationError: A header is missing, the time is too far off, no signature fits, or the body is not a JSON object.
         ValueError: A secret that is empty, or no base64 text.
     """
     raw = body.encode() if isinstance(body, str) else bytes(body)
@@ -86,7 +86,7 @@ def verify_webhook(
     except KeyError as missing:
         raise VerificationError(f"the header {missing.args[0]} is missing") from None
     if not re.fullmatch("[0-9]{1,12}", at):
-        raise VerificationError("webhook-timestamp is no number of seconds")
+        raise VerificationError("webhook-timestamp is not a number of seconds")
     sent = int(at)
     if abs((time.time() if now is None else now) - sent) > tolerance:
         raise VerificationError(f"webhook-timestamp is more than {tolerance:g} s from now")
@@ -99,9 +99,9 @@ def verify_webhook(
     try:
         content = json.loads(raw)
     except ValueError:
-        raise VerificationError("the body is no JSON") from None
+        raise VerificationError("the body is not JSON") from None
     if not isinstance(content, dict):
-        raise VerificationError("the body is no JSON object")
+        raise VerificationError("the body is not a JSON object")
     numbers = [given.get(f"handoff-{name}", "") for name in ("attempt", "fencing-token", "chunk")]
     attempt, token, chunk = (int(text) if re.fullmatch("[0-9]{1,15}", text) else None for text in numbers)
     return Delivery(
@@ -137,7 +137,7 @@ def rejected(reason: str, details: Any = None) -> dict[str, Any]:
     """The body of a 200 that rejects a delivery.
 
     Args:
-        reason: A code in capitals (`MISSING_CLAUSE_TEXT`) stands in the audit record as it is.
+        reason: A code in capitals (`MISSING_CLAUSE_TEXT`) goes into the audit record as it is.
         details: Any JSON.
     """
     answer: dict[str, Any] = {"status": "REJECTED", "reason": reason}

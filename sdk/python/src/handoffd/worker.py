@@ -78,7 +78,7 @@ HANDED_ON: Final = "HANDED_ON"
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """What a handler may return in place of a bare result."""
+    """A handler may return this in place of a bare result."""
 
     result: Any = None
     """Any JSON."""
@@ -208,7 +208,7 @@ class _Work:
         self.spent_here = True
 
     def cost(self) -> dict[str, Any] | None:
-        """What was spent by now, cumulative; none where this agent spent nothing."""
+        """The spending so far, cumulative; none if this agent spent nothing."""
         if not self.spent_here:
             return None
         tokens = {"prompt": self.prompt_tokens, "completion": self.completion_tokens}
@@ -308,7 +308,7 @@ def _fields(state: AgentState) -> dict[str, Any]:
 
 
 class _View:
-    """What handlers of both kinds see."""
+    """The view of handlers of both kinds."""
 
     def __init__(self, work: _Work) -> None:
         self._work = work
@@ -330,7 +330,7 @@ class _View:
 
     @property
     def task(self) -> str:
-        """What is to be done: `taskDescription`, or of an `INITIAL` handoff the first open subtask."""
+        """The task: `taskDescription`, or of an `INITIAL` handoff the first open subtask."""
         return task_of(self.message)
 
     @property
@@ -438,7 +438,7 @@ class AsyncHandoff(_View):
         await self._work.save(state)
 
     async def restore(self) -> dict[str, Any] | None:
-        """What this run saved last; `None` where it saved nothing."""
+        """The last state that this run saved; `None` if it saved none."""
         return await self._work.restore()
 
     async def ask(self, question: Any, *, schema: Mapping[str, Any] | None = None, within: float | None = None) -> Any:
@@ -475,11 +475,11 @@ class AsyncHandoff(_View):
         **state: Unpack[StateFields],
     ) -> Sent:
         """Hands the task on: same task, this handoff as its parent; state, finished work, constraints, budget, conversation and
-        user are relayed. Where nothing was finished before, the conversation so far stands as the one completed subtask.
+        user are relayed. If nothing was finished before, the conversation so far becomes the one completed subtask.
 
         Args:
             target: As for `Client.hand_off`.
-            task: What the next agent is to do.
+            task: The next agent's task.
             constraints: In place of those that came along.
             state: Further fields of `AgentState`.
         """
@@ -513,7 +513,7 @@ class Handoff(_View):
         self._wait(self._work.save(state))
 
     def restore(self) -> dict[str, Any] | None:
-        """What this run saved last; `None` where it saved nothing."""
+        """The last state that this run saved; `None` if it saved none."""
         return self._wait(self._work.restore())
 
     def ask(self, question: Any, *, schema: Mapping[str, Any] | None = None, within: float | None = None) -> Any:
@@ -567,7 +567,7 @@ class Worker:
 
     The handler's return value is the result (any JSON, or `Completed`). It says no by exception: `Reject` before the
     acceptance rejects with that code, after it fails with that code; `Fail` fails with its code; any other exception fails
-    with `HANDLER_ERROR`. Each rolls the task back as the edge's contract says. Where the broker is away, an error of the
+    with `HANDLER_ERROR`. Each rolls the task back as the edge's contract says. If the broker is away, an error of the
     handoff's methods or of its `client` fails nothing: the handoff is left for another worker.
 
     A worker that dies leaves accepted handoffs behind. The broker hears of each worker by its heartbeats, and gives a handoff
@@ -584,15 +584,15 @@ class Worker:
         concurrency: Handoffs at work at once.
         accept_within: Seconds for which the handler may still reject: it starts first, and the worker accepts when they are
             over, or when the handler returns. 0: accepted before the handler starts.
-        required_state: What `currentState` must hold; a message without it is rejected with `INCOMPLETE_CONTEXT`.
+        required_state: Members that `currentState` must hold; a message without them is rejected with `INCOMPLETE_CONTEXT`.
         heartbeat: Seconds between heartbeats; `HEARTBEAT_S` unless said, a third of the lease where that is less. The broker is
             told, and lets another worker take over after four of them without a word.
         adopt: Take up what a worker of this agent left behind.
         poll: Whole seconds for which one poll waits, 1 to 60. A stop waits for the poll under way.
-        on_return: Called with each task that came back (`returnTo`), on a thread where it is no coroutine function. What it
-            raises is logged, and the task comes again.
+        on_return: Called with each task that came back (`returnTo`), on a thread if it is not a coroutine function. An
+            exception that it raises is logged, and the task comes again.
         on_question: Called with each question of a receiver to this agent, which sent it a handoff; what it returns is the
-            answer. On a thread where it is no coroutine function. Without it questions wait for another process.
+            answer. On a thread if it is not a coroutine function. Without it questions wait for another process.
         grace: Seconds that a stop leaves to handlers; what is unfinished then is left for another worker.
 
     Raises:
@@ -641,7 +641,7 @@ class Worker:
         """Works until `stop`, SIGTERM or SIGINT (where called on the main thread). The first signal lets handlers finish within
         `grace`; a second one ends at once, and leaves the handoffs to another worker.
 
-        Where the process has set up no logging, the worker's logger (`handoffd.worker`) writes to standard error: from warnings
+        If the process has set up no logging, the worker's logger (`handoffd.worker`) writes to standard error: from warnings
         on, what went wrong; with `logging.INFO`, each handoff.
 
         Raises:
@@ -721,7 +721,7 @@ class Worker:
                 poll = asyncio.create_task(client.handoffs.inbox(self.agent_id, wait=max(1, round(self._poll)), max=free))
                 await asyncio.wait({stopped, poll}, return_when=asyncio.FIRST_COMPLETED)
                 if not poll.done():
-                    # What it claims would else lie until the claim ends.
+                    # Handoffs that it claims would else lie until the claim ends.
                     await self._wait_for({poll}, self._poll + BACKOFF_S)
                 if not poll.done():
                     poll.cancel()
@@ -753,13 +753,13 @@ class Worker:
                 log.warning("%s: the broker does not answer: %s", self.agent_id, type(error).__name__)
                 await asyncio.sleep(BACKOFF_S)
             else:
-                # An older broker has no such poll. What is refused to all polls ends the worker at the next one.
+                # An older broker has no such poll. A refusal of all polls ends the worker at the next one.
                 self._hears = False
         finally:
             self._hearing = None
 
     def _take_words(self, client: AsyncClient, inbox: models.InboxView) -> None:
-        """What an inbox says of handoffs that this agent sent."""
+        """Takes an inbox's returns and questions, which are about handoffs that this agent sent."""
         for returned in inbox.returns or ():
             self._take_back(returned)
         for asked in inbox.questions or ():
@@ -904,7 +904,7 @@ class Worker:
             await asyncio.sleep(work.beat_every())
 
     async def _extended(self, work: _Work) -> models.HandoffView:
-        """The handoff with its lease extended, or as it is where there is no lease to extend: it was handed on, or its task was
+        """The handoff with its lease extended, or as it is if it has no lease to extend: it was handed on, or its task was
         cancelled and the grace runs, in which this worker may still complete or fail it."""
         handoffs = work.client.handoffs
         if work.withdrawn:
@@ -1123,7 +1123,7 @@ def _log_by_default() -> None:
 
 
 _AWAY: Final = (TransportError, ProblemError, AnswerError)
-"""What a request may raise; of these `_is_away` tells those to be tried again later."""
+"""Exceptions of a request; of these `_is_away` tells those to be tried again later."""
 
 
 def _is_away(error: Exception) -> bool:
@@ -1178,7 +1178,7 @@ def _is_handed_on(view: models.HandoffView) -> bool:
 
 @contextlib.contextmanager
 def _settled_before(work: _Work) -> Iterator[None]:
-    """A verdict that comes too late changes nothing, and is no error of the worker."""
+    """A verdict that comes too late changes nothing, and is not an error of the worker."""
     try:
         yield
     except (StaleLeaseError, ConflictError, NotFoundError) as late:

@@ -168,7 +168,7 @@ export function durableHandoffs(client: Client, routes: Readonly<Record<string, 
 
   async function send(run: string, saved: SavedRun, call: PendingCall): Promise<string> {
     const route = routes[call.toolName];
-    if (!route) throw new TypeError(`there is no route for the tool ${call.toolName}`);
+    if (!route) throw new TypeError(`no route has the tool ${call.toolName}`);
     const given = {
       ...(await givenOf(client, route, call.input, await unfolded(saved.messages, saved.key, client))),
       checkpoint: saved,

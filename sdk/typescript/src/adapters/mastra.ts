@@ -190,7 +190,7 @@ interface SavedRun {
 
 /**
  * Runs an agent whose handoffs outlive its process: `const generate = durableRuns(client, agent, store, routes)`, then
- * `await generate(run, "Is clause 4.2 safe?")`. Where the agent is suspended at a {@link transferTool}, its snapshot goes into the
+ * `await generate(run, "Is clause 4.2 safe?")`. If the agent is suspended at a {@link transferTool}, its snapshot goes into the
  * broker's checkpoint with the handoff; the run is resumed with the outcome. Called again with the same run, in this or another process with
  * an empty store, it goes on from the last checkpoint, and no handoff is sent twice.
  *
@@ -212,7 +212,7 @@ export function durableRuns<Result extends AgentResult>(
   async function send(run: string, saved: SavedRun): Promise<string> {
     const { toolName, toolCallId, suspendPayload } = saved.call;
     const route = routes[toolName];
-    if (!route) throw new TypeError(`there is no route for the tool ${toolName}`);
+    if (!route) throw new TypeError(`no route has the tool ${toolName}`);
     const messages = await unfolded(suspendPayload.messages, saved.key, client);
     const given = await givenOf(client, route, suspendPayload.input, messages);
     const identified = { ...given, checkpoint: saved, run, step: toolCallId };

@@ -28,7 +28,7 @@ export interface Route {
 const JSON_SCHEMA = {
   type: "object",
   properties: {
-    task: { type: "string", minLength: 1, description: "What the receiver is to do, complete in itself." },
+    task: { type: "string", minLength: 1, description: "The receiver's task, complete in itself." },
     reason: { type: "string", description: "Why you hand over." },
   },
   required: ["task"],
@@ -107,8 +107,8 @@ export const ANY_SCHEMA: AnySchema = {
 const SAID = 500;
 
 /**
- * What a model is told of a handoff's end: the result as the broker's guarded turn, or why there is none. What the receiver wrote
- * about a failure stands in lines that begin with `| `.
+ * The text about a handoff's end for a model: the result as the broker's guarded turn, or why there is none. The receiver's words
+ * about a failure are in lines that begin with `| `.
  */
 export async function outcomeText(handoff: Handoff, client: Client, call: CallOptions = {}): Promise<string> {
   const { status, handoffId } = handoff;

@@ -70,7 +70,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Send a marked test to an agent, by the transport that its handoffs take. It is no handoff: nothing is recorded. */
+        /** Send a marked test to an agent, by the transport that its handoffs take. It is not a handoff: nothing is recorded. */
         post: operations["testDelivery"];
         delete?: never;
         options?: never;
@@ -403,12 +403,13 @@ export interface paths {
         };
         get?: never;
         /**
-         * Set a cap: what the tenant, or one of its agents, may spend within a window that moves on. What counts
-         *     already goes on counting, money and tokens alike; where there was no cap for that window, it begins empty.
+         * Set a cap: what the tenant, or one of its agents, may spend within a window that moves on. Spending that
+         *     counts already goes on counting, money and tokens alike; if there was no cap for that window, it begins
+         *     empty.
          */
         put: operations["putCap"];
         post?: never;
-        /** Take a cap away, or what it holds of one unit. Where the settings have one for that window, it counts again. */
+        /** Take a cap away, or its limit for one unit. If the settings have one for that window, it counts again. */
         delete: operations["deleteCap"];
         options?: never;
         head?: never;
@@ -495,8 +496,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What was spent, by day, edge and agent, from the records: the same figures as those of the tasks. Each counts on the day
-         *     on which it was said, in UTC. One request reads a million records at most.
+         * Spending by day, edge and agent, from the records: the same figures as those of the tasks. Each amount counts on the day
+         *     of its report, in UTC. One request reads a million records at most.
          */
         get: operations["listCosts"];
         put?: never;
@@ -514,7 +515,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What is held on a person. */
+        /** List the data held on a person. */
         get: operations["getDataSubject"];
         put?: never;
         post?: never;
@@ -643,7 +644,7 @@ export interface paths {
         put?: never;
         /**
          * Deliver a dead letter after all. The gate judges it afresh; only the findings named in `waive` are
-         *     let pass. What it finds besides keeps the dead letter, and is the answer.
+         *     let pass. Any other finding keeps the dead letter, and is the answer.
          */
         post: operations["releaseDeadLetter"];
         delete?: never;
@@ -900,8 +901,8 @@ export interface paths {
         get: operations["listChunks"];
         put?: never;
         /**
-         * Add chunks to a handoff whose message comes in pieces: one as JSON, many as NDJSON, in order. What stands before the first
-         *     refused chunk is kept.
+         * Add chunks to a handoff whose message comes in pieces: one as JSON, many as NDJSON, in order. The chunks before the first
+         *     refused one are kept.
          */
         post: operations["appendChunks"];
         delete?: never;
@@ -1511,7 +1512,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Tell a subscription again of what happened since a cursor or a time, as far as it is kept. */
+        /** Send a subscription again the events since a cursor or a time, as far as they are kept. */
         post: operations["replaySubscription"];
         delete?: never;
         options?: never;
@@ -1635,7 +1636,7 @@ export interface paths {
         put?: never;
         /**
          * Withdraw a task: its holder, the agent that began it, or an operator. Handoffs that wait are
-         *     withdrawn at once; whoever accepted one may still finish within the grace.
+         *     withdrawn at once; a receiver that accepted one may still finish within the grace.
          */
         post: operations["cancelTask"];
         delete?: never;
@@ -1726,7 +1727,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What a task may spend, and who spent it: by agent, and by handoff. */
+        /** The budget of a task and its spending: by agent, and by handoff. */
         get: operations["getTaskCost"];
         put?: never;
         post?: never;
@@ -1847,7 +1848,7 @@ export type webhooks = Record<string, never>;
 /** The parts of the API's document. */
 export interface components {
     schemas: {
-        /** @description What a receiver may say when it takes the task. */
+        /** @description A receiver's optional words when it takes the task. */
         AcceptBody: {
             /**
              * Format: int64
@@ -1863,7 +1864,7 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
-        /** @description What is held on a person. */
+        /** @description The data held on a person. */
         AccessReportView: {
             /**
              * Format: int64
@@ -1884,7 +1885,7 @@ export interface components {
             /** @description The person, as the caller named it. */
             subjectId: string;
         };
-        /** @description What a person decides on an escalation. */
+        /** @description A person's decision on an escalation. */
         Action: ("retry" | "reassign" | "rollback" | "cancel" | "complete") | (string & {});
         /** @description Who acted. A later version may have more. */
         ActorRole: ("agent" | "operator" | "operator-metadata" | "auditor" | "admin" | "broker") | (string & {});
@@ -1894,13 +1895,13 @@ export interface components {
             acceptsHandoffs: boolean;
             /** @description Its id, unique within the tenant. */
             agentId: string;
-            /** @description What kind it is; handoffs are usually addressed to a type. */
+            /** @description The kind of agent; handoffs are usually addressed to a type. */
             agentType: string;
             /** @description Version of the agent, semver. */
             agentVersion: string;
-            /** @description Where its events go. Not shown to other agents. */
+            /** @description URL to which its events are posted. Not shown to other agents. */
             callbackUrl?: string | null;
-            /** @description What it can do; a handoff may require some. */
+            /** @description Its abilities; a handoff may require some. */
             capabilities: string[];
             card?: components["schemas"]["Card"] | null;
             contextPolicy?: components["schemas"]["ContextPolicy"] | null;
@@ -1917,7 +1918,7 @@ export interface components {
             domains: string[];
             /** @description Sample tasks, for matching. */
             examples: string[];
-            /** @description Whom it may hand off to, by id or `type:<agentType>`; empty: nobody. */
+            /** @description The agents to which it may hand off, by id or `type:<agentType>`; empty: none. */
             handoffTargets: string[];
             /** @description Free data of its owner. Not shown to other agents. */
             metadata?: {
@@ -1926,11 +1927,11 @@ export interface components {
             /** @description Name for people; the id unless set. */
             name: string;
             orders?: components["schemas"]["Orders"] | null;
-            /** @description What becomes of a handoff that names it by its id while it is `PAUSED`. */
+            /** @description The action on a handoff that names it by its id while it is `PAUSED`. */
             pause?: components["schemas"]["Pause"];
-            /** @description What it may see and do. */
+            /** @description Its permissions. */
             permissions: string[];
-            /** @description Where it is; none: in the broker's region. */
+            /** @description The region of the endpoint; none: the broker's region. */
             region?: string | null;
             /** @description Refuse its handoffs without a checkpoint of its own. */
             requireCheckpoint: boolean;
@@ -1939,14 +1940,14 @@ export interface components {
             /** @description Dotted paths that `currentState` must hold for it. */
             requiredState: string[];
             schemaVersions?: components["schemas"]["VersionRange"] | null;
-            /** @description What it is best at (seed 004). */
+            /** @description The field in which it is best (seed 004). */
             specialization?: string | null;
             /** @description Whether it takes handoffs at the moment. */
             state: components["schemas"]["AgentState"];
             /** @description Who gets its failures. */
             supervisorId?: string | null;
             tokenizer?: components["schemas"]["Tokenizer"] | null;
-            /** @description What transfers of data to and from its region stand on: a code. */
+            /** @description The legal basis of transfers of data to and from its region: a code. */
             transferBasis?: string | null;
         };
         /** @description The cost of one agent's handoffs on the task. */
@@ -1955,7 +1956,7 @@ export interface components {
             agentId: string;
             /**
              * Format: double
-             * @description What it holds and may still spend or hand on.
+             * @description The money that it holds and may still spend or hand on.
              */
             heldUSD: number;
             /**
@@ -2064,8 +2065,8 @@ export interface components {
             [key: string]: unknown;
         };
         /**
-         * @description What a caller says of an agent, on creation and in a patch: an absent member leaves alone, a
-         *     list replaces, `[]` clears (seed 003). Spellings in `snake_case` are understood.
+         * @description A caller's description of an agent, on creation and in a patch: an absent member is left alone,
+         *     a list replaces, `[]` clears (seed 003). Spellings in `snake_case` are understood.
          */
         AgentSpec: {
             /**
@@ -2079,7 +2080,7 @@ export interface components {
              */
             agentId?: string | null;
             /**
-             * @description What kind it is; handoffs are usually addressed to a type.
+             * @description The kind of agent; handoffs are usually addressed to a type.
              * @default null
              */
             agentType?: string | null;
@@ -2089,12 +2090,12 @@ export interface components {
              */
             agentVersion?: string | null;
             /**
-             * @description Where its events go. Not shown to other agents. Null clears it.
+             * @description URL to which its events are posted. Not shown to other agents. Null clears it.
              * @default null
              */
             callbackUrl?: string | null;
             /**
-             * @description What it can do; a handoff may require some.
+             * @description Its abilities; a handoff may require some.
              * @default null
              */
             capabilities?: string[] | null;
@@ -2128,7 +2129,7 @@ export interface components {
              */
             examples?: string[] | null;
             /**
-             * @description Whom it may hand off to, by id or `type:<agentType>`; empty: nobody.
+             * @description The agents to which it may hand off, by id or `type:<agentType>`; empty: none.
              * @default null
              */
             handoffTargets?: string[] | null;
@@ -2161,12 +2162,12 @@ export interface components {
             /** @default null */
             pause?: components["schemas"]["Pause"] | null;
             /**
-             * @description What it may see and do.
+             * @description Its permissions.
              * @default null
              */
             permissions?: string[] | null;
             /**
-             * @description Where it is; none: in the broker's region. Null clears it.
+             * @description The region of the endpoint; none: the broker's region. Null clears it.
              * @default null
              */
             region?: string | null;
@@ -2188,7 +2189,7 @@ export interface components {
             /** @default null */
             schemaVersions?: components["schemas"]["VersionRange"] | null;
             /**
-             * @description What it is best at (seed 004). Null clears it.
+             * @description The field in which it is best (seed 004). Null clears it.
              * @default null
              */
             specialization?: string | null;
@@ -2202,7 +2203,7 @@ export interface components {
             /** @default null */
             tokenizer?: components["schemas"]["Tokenizer"] | null;
             /**
-             * @description What transfers of data to and from its region stand on: a code. Null clears it.
+             * @description The legal basis of transfers of data to and from its region: a code. Null clears it.
              * @default null
              */
             transferBasis?: string | null;
@@ -2223,14 +2224,14 @@ export interface components {
             createdAt: string;
             /** @description The allowlist in Orbit's spelling; the same as `handoffTargets`. */
             handoff_targets: string[];
-            /** @description Entries of the allowlist that name nobody; they are kept, and ignored at run time. */
+            /** @description Entries of the allowlist that match no agent; they are kept, and ignored at run time. */
             unknownTargets: string[];
             /**
              * Format: date-time
              * @description When it last changed, RFC 3339.
              */
             updatedAt: string;
-            /** @description What of it does not hold in full; only in the answers to changes, and only where there is any. */
+            /** @description Settings that do not hold in full; only in the answers to changes, and only if there are any. */
             warnings?: components["schemas"]["WarningView"][];
         };
         /** @description The tenant's agents, by id. */
@@ -2309,7 +2310,7 @@ export interface components {
             /** @description Its name. */
             name: string;
         };
-        /** @description What a receiver asks. */
+        /** @description A receiver's question. */
         AskBody: {
             /**
              * Format: int64
@@ -2531,7 +2532,7 @@ export interface components {
         };
         /** @description Who ends a wait. */
         AwaitedKind: ("agent" | "person" | "broker" | "nobody") | (string & {});
-        /** @description What a hop did to a value. */
+        /** @description The effect of a hop on a value. */
         BlameStep: {
             /** @description Id of the agent that sent it. */
             agentId: string | null;
@@ -2561,7 +2562,7 @@ export interface components {
              * @description The handoff whose message was looked at.
              */
             handoffId: string;
-            /** @description What happened to the value along the parents of that handoff, oldest first. */
+            /** @description The changes of the value along the parents of that handoff, oldest first. */
             history: components["schemas"]["BlameStep"][];
             messageGone: components["schemas"]["GoneReason"] | null;
             /** @description RFC 6901 pointer into the message. */
@@ -2578,7 +2579,7 @@ export interface components {
             value: unknown;
             /** @description `sha256:…` over the value's canonical form; null where there is none. */
             valueHash: string | null;
-            /** @description What of the evidence was recomputed. */
+            /** @description The evidence that was recomputed. */
             verification: components["schemas"]["VerificationView"];
             writtenBy: components["schemas"]["BlamedHop"] | null;
         };
@@ -2642,8 +2643,8 @@ export interface components {
             /** @description Why, 1 to 2 000 characters; kept with each record. */
             reason: string;
             /**
-             * @description For a release: the findings to waive, as for one; an entry that names nothing of a dead letter
-             *     is no matter here.
+             * @description For a release: the findings to waive, as for one; an entry that matches no finding of a dead
+             *     letter has no effect on it.
              */
             waive?: string[];
         };
@@ -2680,7 +2681,7 @@ export interface components {
              */
             to?: string | null;
         };
-        /** @description What came of one. */
+        /** @description The result for one dead letter. */
         BulkItem: {
             /** @description Why it could not be decided on. */
             error?: string | null;
@@ -2697,7 +2698,7 @@ export interface components {
              */
             result: string;
         };
-        /** @description What came of one. */
+        /** @description The result for one object. */
         BulkResult: {
             /** @description Why it could not be decided on. */
             error?: string | null;
@@ -2706,7 +2707,7 @@ export interface components {
             /** @description `canceled`, `resolved` or `failed`; in a dry run `would cancel` or `would resolve`. */
             result: string;
         };
-        /** @description What came of all. */
+        /** @description The results for all objects. */
         BulkResults: {
             /** @description How many went as wished; in a dry run, would be decided on. */
             done: number;
@@ -2721,7 +2722,7 @@ export interface components {
             /** @description More fit the filter than one call takes, or the broker is stopping: call again. */
             more: boolean;
         };
-        /** @description What came of all. */
+        /** @description The results for all dead letters. */
         BulkView: {
             /** @description How many went as wished. */
             done: number;
@@ -2769,7 +2770,7 @@ export interface components {
             /** @description Why, 1 to 2 000 characters; kept with each record. */
             reason: string;
         };
-        /** @description What would be put. */
+        /** @description The candidate. */
         CandidateBody: {
             contract?: components["schemas"]["ContractDocument"] | null;
             /** @description Whether every edge must have a contract. */
@@ -2777,7 +2778,7 @@ export interface components {
             safety?: components["schemas"]["SafetyBody"] | null;
             schema?: components["schemas"]["SchemaBody"] | null;
         };
-        /** @description What a version would change, and whether it could be registered. */
+        /** @description The changes of a candidate version, and whether it could be registered. */
         CandidateView: {
             /** @description It could be registered. */
             accepted: boolean;
@@ -2785,7 +2786,7 @@ export interface components {
             against: string | null;
             /** @description Receivers may get what they do not know. */
             breaksReceivers: boolean;
-            /** @description What senders send today may be refused. */
+            /** @description Messages that senders send today may be refused. */
             breaksSenders: boolean;
             /** @description The changes, what breaks first; 200 at most. */
             changes: components["schemas"]["SchemaChangeView"][];
@@ -2820,7 +2821,7 @@ export interface components {
              * @description Tokens that are left; never less than none.
              */
             leftTokens?: number | null;
-            /** @description What is left; never less than nothing. */
+            /** @description The remainder; never less than nothing. */
             leftUSD?: string | null;
             /** @description Reserved by open handoffs. */
             reservedUSD: string;
@@ -2836,9 +2837,9 @@ export interface components {
              * @description How many tokens may count against it; absent: it holds none.
              */
             tokens?: number | null;
-            /** @description What may count against it; absent: it holds no money. */
+            /** @description Money that may count against it; absent: it holds no money. */
             usd?: string | null;
-            /** @description What of the cap does not hold as it reads, in the answer to its change; absent where there is nothing. */
+            /** @description The parts of the cap that do not hold as they read, in the answer to its change; absent if there are none. */
             warnings?: components["schemas"]["WarningView"][];
             /** @description How long what was spent counts, an ISO 8601 duration. */
             window: string;
@@ -2848,7 +2849,7 @@ export interface components {
             /** @description The tenant's own first, then by agent; each by window. */
             items: components["schemas"]["CapView"][];
         };
-        /** @description What an agent's public description says of it to other protocols (docs/doors/a2a.md); an agent without one has none. */
+        /** @description An agent's public description for other protocols (docs/doors/a2a.md); an agent without one has none. */
         Card: {
             /**
              * @description Media types of parts that the agent reads; a range such as `image/*` is one.
@@ -2859,7 +2860,7 @@ export interface components {
              */
             inputModes?: string[];
             /**
-             * @description Media types of what the agent makes.
+             * @description Media types of the agent's results.
              * @default [
              *       "text/plain",
              *       "application/json"
@@ -2878,7 +2879,7 @@ export interface components {
             after: components["schemas"]["VerdictView"];
             /** @description Under the present rules. */
             before: components["schemas"]["VerdictView"];
-            /** @description What becomes of the verdict. */
+            /** @description The change of the verdict. */
             change: components["schemas"]["WhatIfChange"];
             /** @description Id of the agent that sent it. */
             fromAgent: string;
@@ -2946,7 +2947,7 @@ export interface components {
              * @description UUID of the task that it belongs to.
              */
             taskId: string;
-            /** @description What of the request does not hold in full. */
+            /** @description The parts of the request that do not hold in full. */
             warnings?: components["schemas"]["WarningView"][];
         };
         /** @description Items by the JSON pointer of the array or text that they are added to: free. */
@@ -2957,7 +2958,7 @@ export interface components {
         ChunkBody: {
             /** @description There will be no message: the task goes back to the sender's checkpoint. */
             abort?: boolean;
-            /** @description Items for arrays, and texts for texts, by the JSON pointer of what they are added to. */
+            /** @description Items for arrays, and texts for texts, by the JSON pointer of the value to which they are added. */
             append?: components["schemas"]["ChunkAppend"];
             /** @description The message is whole: the broker runs the whole gate over it. */
             close?: boolean;
@@ -3044,7 +3045,7 @@ export interface components {
             stream: components["schemas"]["StreamView"];
             /** @description Chunks that this request added. */
             taken: number;
-            /** @description What of the chunks does not hold in full. */
+            /** @description The parts of the chunks that do not hold in full. */
             warnings?: components["schemas"]["WarningView"][];
         };
         /** @description An event as CloudEvents 1.0 writes it. */
@@ -3055,7 +3056,7 @@ export interface components {
             data: components["schemas"]["EventData"];
             /** @description Always `application/json`. */
             datacontenttype: string;
-            /** @description Where the schema of `data` is. */
+            /** @description URL of the schema of `data`. */
             dataschema: string;
             /** @description The event's id, the same at every delivery. */
             id: string;
@@ -3079,20 +3080,20 @@ export interface components {
         Coding: ("zstd" | "gzip") | (string & {});
         /** @description A version to compare. */
         CompareBody: {
-            /** @description What senders would have to do. */
+            /** @description The steps that senders would have to take. */
             migration?: string | null;
             /** @description The schema. */
             schema: components["schemas"]["JsonSchema"];
             /** @description The version that it would get; without, it is held against the highest release. */
             version?: string | null;
         };
-        /** @description What a version changes. */
+        /** @description The changes of a version. */
         ComparisonView: {
             /** @description The version that it was held against; null where it is the first. */
             against: string | null;
             /** @description Receivers may get what they do not know. */
             breaksReceivers: boolean;
-            /** @description What senders send today may be refused. */
+            /** @description Messages that senders send today may be refused. */
             breaksSenders: boolean;
             /** @description The changes, what breaks first; 200 at most. */
             changes: components["schemas"]["SchemaChangeView"][];
@@ -3102,7 +3103,7 @@ export interface components {
             /** @description The lowest number that it may have. */
             nextVersion: string;
         };
-        /** @description What came of the task. */
+        /** @description The result of the task. */
         CompleteBody: {
             /** @description The conversation in condensed form. */
             conversationSummary?: string | null;
@@ -3122,7 +3123,7 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
-        /** @description What came of a task. */
+        /** @description The result of a task. */
         CompleteTaskBody: {
             /** @description Output of the task: any JSON. */
             output?: unknown;
@@ -3152,7 +3153,7 @@ export interface components {
             /** @description The signed note, where the later tree is the log's latest. */
             treeHead?: string | null;
         };
-        /** @description What becomes of a message over its receiver's limit. A later version may have more. */
+        /** @description The broker's action on a message over its receiver's limit. A later version may have more. */
         ContextAction: ("none" | "flag" | "compress") | (string & {});
         /** @description Tokens of a message by part. The parts have every member of the message, each once. */
         ContextParts: {
@@ -3182,11 +3183,11 @@ export interface components {
              */
             turns: number;
         };
-        /** @description What becomes of a message over its receiver's limit. */
+        /** @description The action on a message over its receiver's limit. */
         ContextPolicy: ("flag" | "compress" | "refuse") | (string & {});
         /** @description The tokens of a message as its receiver gets it, and what the broker does about them (docs/context.md). */
         ContextView: {
-            /** @description What becomes of it. */
+            /** @description The action on it. */
             action: components["schemas"]["ContextAction"];
             /**
              * Format: int64
@@ -3214,7 +3215,7 @@ export interface components {
         };
         /** @description How far a contract conforms. A later version may have more. */
         ContractLevel: ("L1" | "L2" | "L3") | (string & {});
-        /** @description What the broker knows of a contract. */
+        /** @description The broker's facts about a contract. */
         ContractMeta: {
             /**
              * Format: date-time
@@ -3223,10 +3224,10 @@ export interface components {
             createdAt: string;
             /** @description It is on its way out. */
             deprecated: boolean;
-            /** @description What the linter found; only in the answer that put it. */
+            /** @description The linter's findings; only in the answer that put it. */
             findings?: components["schemas"]["LintFinding"][] | null;
             level?: components["schemas"]["ContractLevel"] | null;
-            /** @description What it lacks for the next level; only in the answer that put it. */
+            /** @description The clauses that it lacks for the next level; only in the answer that put it. */
             missing?: string[] | null;
             /** @description SHA-256 over the document's canonical form (RFC 8785), in hexadecimal. */
             sha256: string;
@@ -3239,11 +3240,11 @@ export interface components {
         ContractView: {
             /** @description The contract's id. */
             id: string;
-            /** @description What the broker knows of it. */
+            /** @description The broker's facts about it. */
             meta: components["schemas"]["ContractMeta"];
             /** @description Its version. */
             version: string;
-            /** @description What is taken and does not hold in full; only in the answer that put it. */
+            /** @description The parts that are accepted and do not hold in full; only in the answer that put it. */
             warnings?: components["schemas"]["WarningView"][] | null;
         } & {
             [key: string]: unknown;
@@ -3262,7 +3263,7 @@ export interface components {
              * @description UUID of the handoff.
              */
             handoffId: string;
-            /** @description The sender's own summary of what came before the first turn. */
+            /** @description The sender's own summary of the conversation before the first turn. */
             summary?: string | null;
             /** @description The turn after the last one of this answer. */
             to: number;
@@ -3271,7 +3272,7 @@ export interface components {
             /** @description The turns, as they were said. */
             turns: components["schemas"]["HistoryTurn"][];
         };
-        /** @description What an agent spent on an edge on a day. */
+        /** @description An agent's spending on an edge on a day. */
         CostLineView: {
             /** @description Id of the agent that spent it: the sender or the receiver. */
             agentId: string;
@@ -3359,9 +3360,9 @@ export interface components {
              * @description Delivery attempts begun so far.
              */
             attempts: number;
-            /** @description It is entitled to personal data, as it stands now. */
+            /** @description It is entitled to personal data at present. */
             entitledNow: boolean;
-            /** @description Where the handoff stands. */
+            /** @description The state of the handoff. */
             handoffStatus: components["schemas"]["HandoffStatus"];
         };
         /** @description The record that a datum came with. */
@@ -3406,7 +3407,7 @@ export interface components {
              */
             taskId: string | null;
         };
-        /** @description Where a dead letter stands. A later version may have more. */
+        /** @description The status of a dead letter. A later version may have more. */
         DeadLetterStatus: ("OPEN" | "RELEASED" | "DISCARDED") | (string & {});
         /** @description A dead letter: a handoff kept for a person. */
         DeadLetterView: {
@@ -3426,7 +3427,7 @@ export interface components {
              */
             handoffId: string;
             message?: components["schemas"]["StoredMessage"] | null;
-            /** @description Code of the primary reason: an error's, or the end of the handoff that nobody decided on in time. */
+            /** @description Code of the primary reason: an error's, or the end of the handoff that had no decision in time. */
             reason: string;
             /**
              * Format: date-time
@@ -3445,9 +3446,9 @@ export interface components {
             /** @description To whom, where that was found. */
             toAgent?: string | null;
         };
-        /** @description What happens when nobody decides in time. A later version may have more. */
+        /** @description The broker's action if no person decides in time. A later version may have more. */
         DefaultAction: ("resume" | "dead-letter") | (string & {});
-        /** @description Where and how an agent takes its handoffs. */
+        /** @description The endpoint of an agent, and the transport by which it takes its handoffs. */
         Delivery: {
             /** @description Content codings that the endpoint takes, the preferred one first; large bodies go to it so. */
             acceptEncoding?: components["schemas"]["Coding"][];
@@ -3486,7 +3487,7 @@ export interface components {
         DeliveryFormat: ("handoff" | "sw4rm") | (string & {});
         /** @description How an agent takes its handoffs. A later version may have more. */
         DeliveryMode: ("webhook" | "pull" | "a2a" | "temporal" | "sqs" | "nats" | "redis" | "amqp") | (string & {});
-        /** @description What a request states of a delivery: an absent member leaves alone. A new agent's has a `mode`. */
+        /** @description A request's description of a delivery: an absent member is left alone. A new agent's has a `mode`. */
         DeliverySpec: {
             /** @description Content codings that the endpoint takes, the preferred one first; `[]` clears. */
             acceptEncoding?: components["schemas"]["Coding"][] | null;
@@ -3518,13 +3519,13 @@ export interface components {
             /** @description The webhook's URL; http or https. Null clears it. */
             url?: string | null;
         };
-        /** @description What came of a test of a delivery. */
+        /** @description The result of a test of a delivery. */
         DeliveryTestView: {
-            /** @description What the server answered. */
+            /** @description The server's answer. */
             answered?: string | null;
             /** @description Whether the test reached the agent's endpoint, or its queue. */
             delivered: boolean;
-            /** @description What was done, or what failed. */
+            /** @description The step that was done, or the one that failed. */
             detail: string;
             /**
              * Format: int64
@@ -3549,7 +3550,7 @@ export interface components {
             source: string;
             /** @description An id, or `type:<agentType>`. */
             target: string;
-            /** @description Whether it names nobody. */
+            /** @description Whether it matches no agent. */
             unknown: boolean;
         };
         /** @description A session that was ended. */
@@ -3562,14 +3563,14 @@ export interface components {
         };
         /** @description A request for an erasure. */
         EraseBody: {
-            /** @description Words for people; kept with the record, outlive the erasure: name nobody in them. */
+            /** @description Words for people; kept with the record, they outlive the erasure: do not name a person in them. */
             note?: string | null;
-            /** @description A code, `DATA_SUBJECT_REQUEST` unless said; stands in the records. */
+            /** @description A code, `DATA_SUBJECT_REQUEST` by default; it is part of the records. */
             reason?: string | null;
             /** @description Your own reference to the request, e.g. a ticket; kept with the record, outlives the erasure. */
             requestedBy?: string | null;
         };
-        /** @description What an erasure took away. */
+        /** @description The data that an erasure removed. */
         ErasedCounts: {
             /**
              * Format: int64
@@ -3625,11 +3626,11 @@ export interface components {
             /** @description The person as records name one: `sha256:` and a hash over a tag, a salt and the id. */
             subjectCommitment: string;
         };
-        /** @description Where an erasure stands. */
+        /** @description The state of an erasure. */
         ErasureStatus: ("RUNNING" | "SCRUBBING" | "COMPLETED") | (string & {});
         /** @description An erasure, and once it is done its certificate. */
         ErasureView: {
-            /** @description What went so far. */
+            /** @description The data erased so far. */
             erased: components["schemas"]["ErasedCounts"];
             /**
              * Format: date-time
@@ -3662,11 +3663,11 @@ export interface components {
             scope: components["schemas"]["Scope"];
             /** @description `RUNNING`, `SCRUBBING` (no row holds any of it, files are being cleaned) or `COMPLETED`. */
             status: components["schemas"]["ErasureStatus"];
-            /** @description What records name the person by: SHA-256 over a tag, `subjectSalt` and the id. */
+            /** @description The name of the person in records: SHA-256 over a tag, `subjectSalt` and the id. */
             subjectCommitment: string;
             /** @description Whose data, as the caller named it. */
             subjectId: string;
-            /** @description In hexadecimal; the broker keeps it nowhere, and makes it again for whoever brings the id. */
+            /** @description In hexadecimal; the broker does not store it, and computes it again for everyone who gives the id. */
             subjectSalt: string;
         };
         /** @description Erasures, the newest first. */
@@ -3717,13 +3718,13 @@ export interface components {
              */
             toAgent?: string | null;
         };
-        /** @description Where a question to a person stands. A later version may have more. */
+        /** @description The state of a question to a person. A later version may have more. */
         EscalationState: ("OPEN" | "RESOLVED" | "TIMED_OUT") | (string & {});
         /** @description An escalation: a question that waits for a person. */
         EscalationView: {
             /** @description How the contract says that people are reached. */
             channel?: string | null;
-            /** @description What happens when nobody decides in time: `resume` or `dead-letter`. */
+            /** @description The action when no decision comes in time: `resume` or `dead-letter`. */
             defaultAction: components["schemas"]["DefaultAction"];
             /**
              * Format: uuid
@@ -3744,7 +3745,7 @@ export interface components {
             openedAt: string;
             /** @description Why a person is asked: a code. */
             reason: string;
-            /** @description What was decided: a code. */
+            /** @description The decision: a code. */
             resolution?: string | null;
             /**
              * Format: date-time
@@ -3753,7 +3754,7 @@ export interface components {
             resolvedAt?: string | null;
             /** @description By whom: a key's id, or `broker`. The words are with the record `ESCALATION_RESOLVED`. */
             resolvedBy?: string | null;
-            /** @description The agent that takes over when nobody decides in time. */
+            /** @description The agent that takes over when no decision comes in time. */
             resumeAs?: string | null;
             /** @description `OPEN`, `RESOLVED` or `TIMED_OUT`. */
             status: components["schemas"]["EscalationState"];
@@ -3795,7 +3796,7 @@ export interface components {
             attempt: number;
             /** @description The event's place in the feed. */
             cursor: string;
-            /** @description What went wrong, in a sentence for people. */
+            /** @description The fault, in a sentence for people. */
             detail?: string | null;
             /**
              * Format: double
@@ -3824,9 +3825,9 @@ export interface components {
         };
         /** @description How an event is written. */
         EventFormat: ("standard" | "cloudevents" | "a2a") | (string & {});
-        /** @description What came of an attempt at telling a subscription. A later version may have more. */
+        /** @description The outcome of an attempt to deliver an event to a subscription. A later version may have more. */
         EventOutcome: ("delivered" | "retry" | "set_aside" | "gone") | (string & {});
-        /** @description Where the schema of a type of event is. */
+        /** @description The place of the schema of a type of event. */
         EventSchemaRef: {
             /** @description The path of its schema. */
             href: string;
@@ -3838,7 +3839,7 @@ export interface components {
             /** @description One entry for each event type. */
             items: components["schemas"]["EventSchemaRef"][];
         };
-        /** @description What happened; /schemas/events/{type} has the form of each. A later version may have more. */
+        /** @description The type of an event; /schemas/events/{type} has the form of each. A later version may have more. */
         EventType: ("agent.handoff.occurred" | "handoff.accepted" | "handoff.rejected" | "handoff.refused" | "handoff.completed" | "handoff.returned" | "handoff.input_required" | "handoff.input_provided" | "handoff.group_ended" | "handoff.rolled_back" | "handoff.dead_lettered" | "handoff.escalated" | "handoff.failed" | "handoff.expired" | "handoff.canceled" | "handoff.stream_closed" | "handoff.stream_aborted" | "agent.endpoint_disabled" | "agent.endpoint_failing" | "task.completed" | "task.canceled" | "task.budget_changed" | "alert.raised") | (string & {});
         /** @description A finding, in words. */
         ExplainedFinding: {
@@ -3911,7 +3912,7 @@ export interface components {
         FailureView: {
             /** @description Code of the error; `docs/errors/` has a page on each. */
             code: components["schemas"]["ErrorCode"];
-            /** @description What is wrong, in a sentence for people. */
+            /** @description The fault, in a sentence for people. */
             message: string;
             /** @description RFC 6901 pointer into the body. */
             pointer: string;
@@ -3970,7 +3971,7 @@ export interface components {
             /** @description Stage of the gate that found it. */
             stage: components["schemas"]["GateStage"];
         };
-        /** @description Where a failure was found. A later version may have more. */
+        /** @description The stage of the gate that found a failure. A later version may have more. */
         GateStage: ("key" | "signature" | "schema" | "identity" | "allowlist" | "route" | "contract" | "completeness" | "budget" | "lineage" | "loop" | "safety" | "context" | "state") | (string & {});
         /** @description Why a message is not there any more. A later version may have more. */
         GoneReason: ("erasure" | "retention") | (string & {});
@@ -4022,7 +4023,7 @@ export interface components {
             endedAt?: string | null;
             /**
              * Format: uuid
-             * @description The handoff: the receiver's own, or the one that stands in its place.
+             * @description The handoff: the receiver's own, or the one that replaces it.
              */
             handoffId: string;
             /**
@@ -4113,28 +4114,28 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
-        /** @description What a hop cost. */
+        /** @description The cost of a hop. */
         HandoffCost: {
             /**
              * Format: double
-             * @description What a model's summary of the message cost the operator; no part of the task's cost.
+             * @description The operator's cost of a model's summary of the message; not a part of the task's cost.
              */
             compressionUSD?: number;
             /**
              * Format: double
-             * @description What the receiver spent besides, in US dollars; absent in records of versions without books.
+             * @description The receiver's other spending, in US dollars; absent in records of versions without books.
              */
             receiverSpentUSD?: number;
             /**
              * Format: double
-             * @description What the sender had spent, in US dollars; absent in records of versions without books.
+             * @description The sender's spending before the handoff, in US dollars; absent in records of versions without books.
              */
             senderSpentUSD?: number;
             /** @description Tokens used, read and written. */
             tokens: components["schemas"]["SpentTokensView"];
             /**
              * Format: double
-             * @description What was spent, in US dollars.
+             * @description The amount spent, in US dollars.
              */
             usd: number;
         };
@@ -4315,7 +4316,7 @@ export interface components {
              * @description How many handoffs it has.
              */
             of: number;
-            /** @description What the bad end of one means: `rollback` or `drop`. */
+            /** @description The effect of one bad end: `rollback` or `drop`. */
             onReject: string;
         };
         /** @description A handoff to several receivers ended: its join was decided, or its task was completed or canceled before. */
@@ -5231,7 +5232,7 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
-        /** @description Where a handoff stands. A later version may have more. */
+        /** @description The status of a handoff. A later version may have more. */
         HandoffStatus: ("PENDING" | "ACCEPTED" | "INPUT_REQUIRED" | "COMPLETED" | "REJECTED" | "EXPIRED" | "FAILED" | "DEAD_LETTERED" | "CANCELED" | "NO_OP") | (string & {});
         /** @description The stream of a handoff ended without a whole message: the receiver stops. */
         HandoffStreamAbortedEvent: {
@@ -5311,7 +5312,7 @@ export interface components {
         };
         /** @description A tool in one of the forms. */
         HandoffTool: components["schemas"]["OpenAiTool"] | components["schemas"]["AnthropicTool"] | components["schemas"]["McpTool"];
-        /** @description A handoff and where it stands. */
+        /** @description A handoff and its state. */
         HandoffView: {
             /**
              * Format: date-time
@@ -5330,7 +5331,7 @@ export interface components {
             conversationId?: string | null;
             /** @description The receiver's summary of its conversation, as it gave it at `/complete`; only on the handoff's own page. */
             conversationSummary?: string | null;
-            /** @description What it cost, cumulative. */
+            /** @description Its cost, cumulative. */
             costTracking: components["schemas"]["CostView"];
             /**
              * Format: date-time
@@ -5409,8 +5410,8 @@ export interface components {
             stream?: components["schemas"]["StreamView"] | null;
             /**
              * Format: uuid
-             * @description The handoff that stands in its place at last (a preferred agent, a supervisor, a person's decision), or, after a
-             *     wait for the end, by which its task came back; only on the handoff's own page.
+             * @description The last handoff that replaced it (a preferred agent, a supervisor, a person's decision), or, after a wait for
+             *     the end, the one that brought its task back; only on the handoff's own page.
              */
             successorId?: string | null;
             /**
@@ -5433,7 +5434,7 @@ export interface components {
             verdict?: {
                 [key: string]: unknown;
             } | null;
-            /** @description What of the request does not hold in full. */
+            /** @description The parts of the request that do not hold in full. */
             warnings?: components["schemas"]["WarningView"][];
         };
         /** @description How much of the log a place has. The broker publishes a head only if the log continues the one that it published before. */
@@ -5481,13 +5482,13 @@ export interface components {
         };
         /** @description A hold to place: on a person or on a task. */
         HoldBody: {
-            /** @description Why, in words; told to whoever tries to erase. */
+            /** @description Why, in words; shown to everyone who tries to erase. */
             reason: string;
             /** @description The person whose data may not be erased. */
             subjectId?: string | null;
             /**
              * Format: uuid
-             * @description The task on which nobody's data may be erased.
+             * @description The task on which no person's data may be erased.
              */
             taskId?: string | null;
         };
@@ -5511,7 +5512,7 @@ export interface components {
             subjectId?: string | null;
             /**
              * Format: uuid
-             * @description The task that it holds: nobody with data on it can be erased.
+             * @description The task that it holds: no person with data on it can be erased.
              */
             taskId?: string | null;
             /** @description `NOTHING_HELD` where nothing of the task or person is stored; in the answer to its placing, absent for none. */
@@ -5521,7 +5522,7 @@ export interface components {
         HoldsView: {
             /** @description The holds of this page. */
             items: components["schemas"]["HoldView"][];
-            /** @description What to give as `after` for the next one. */
+            /** @description The value of `after` for the next page. */
             nextCursor?: string | null;
         };
         /** @description One handoff. */
@@ -5540,18 +5541,18 @@ export interface components {
             parentHandoffId?: string | null;
             /**
              * Format: double
-             * @description What the receiver said at the end that it spent besides what it handed on.
+             * @description The receiver's own spending, as it reported it at the end; without the money that it handed on.
              */
             receiverSpentUSD: number;
             /**
              * Format: double
-             * @description What its receiver holds of it.
+             * @description The part of it that its receiver holds.
              */
             reservedUSD: number;
             /**
              * Format: double
-             * @description What the sender had spent when it handed off, since it was last heard of. With what the receivers
-             *     spent, the hops of a task add up to `spentUSD`.
+             * @description The sender's spending up to the handoff, since its last report. Together with the receivers'
+             *     spending, the hops of a task add up to `spentUSD`.
              */
             senderSpentUSD: number;
             /**
@@ -5602,7 +5603,7 @@ export interface components {
             taskId: string;
             /** @description Trace context of this delivery, W3C `traceparent`. */
             traceparent: string;
-            /** @description What vendors say of it. */
+            /** @description The vendors' part of the trace context. */
             tracestate?: string;
             /**
              * Format: date-time
@@ -5611,7 +5612,7 @@ export interface components {
              */
             verdictBy?: string | null;
         };
-        /** @description What the call claimed, by kind. */
+        /** @description The items that the call claimed, by kind. */
         InboxView: {
             /** @description The most urgent first, then the oldest; empty when the wait ran out. */
             items: components["schemas"]["InboxItem"][];
@@ -5656,7 +5657,7 @@ export interface components {
             expiresAt?: string | null;
             /** @description For people, 200 characters at most. */
             label?: string;
-            /** @description What it may do. */
+            /** @description The role of the key. */
             role: components["schemas"]["Role"];
         };
         /** @description A key, without the key. */
@@ -5697,14 +5698,14 @@ export interface components {
             /** @description Why it is released, in words. */
             reason?: string;
         };
-        /** @description Where to go from here. */
+        /** @description The links to the next steps. */
         Links: {
             /** @description Path of the handoff's page. */
             self: string;
             /** @description Everything that happened on its task. */
             trace: string;
         };
-        /** @description What to lint: one contract, or several. */
+        /** @description The input of the linter: one contract, or several. */
         LintBody: components["schemas"]["LintManyBody"] | components["schemas"]["ContractDocument"];
         /** @description One finding of the linter. */
         LintFinding: {
@@ -5712,7 +5713,7 @@ export interface components {
             column: number;
             /** @description The line, from 1. */
             line: number;
-            /** @description What is wrong, in a sentence for people. */
+            /** @description The fault, in a sentence for people. */
             message: string;
             /** @description Name of the rule that the contract breaks. */
             rule: string;
@@ -5729,23 +5730,23 @@ export interface components {
         LintRegistryBody: {
             [key: string]: unknown;
         };
-        /** @description What the linter says. */
+        /** @description The linter's answer. */
         LintView: {
             /** @description One a contract, in the order in which they were sent. */
             contracts: components["schemas"]["LintedContract"][];
         };
-        /** @description What the linter says of one contract. */
+        /** @description The linter's answer on one contract. */
         LintedContract: {
-            /** @description Where it stands in the request: `/contracts/0`, or empty where one was sent alone. */
+            /** @description Its place in the request: `/contracts/0`, or empty if one was sent alone. */
             file: string;
             /** @description The linter's findings. */
             findings: components["schemas"]["LintFinding"][];
             /** @description The contract's id. */
             id: string | null;
             level: components["schemas"]["ContractLevel"] | null;
-            /** @description What it lacks for the next level. */
+            /** @description The clauses that it lacks for the next level. */
             missing: string[];
-            /** @description What of the contract would be taken and not hold in full; absent where there is nothing. */
+            /** @description The parts of the contract that would be accepted and not hold in full; absent if there are none. */
             warnings?: components["schemas"]["WarningView"][] | null;
         };
         /** @description Agents that could take something, best first. */
@@ -5763,7 +5764,7 @@ export interface components {
             agentType: string;
             /** @description Its version. */
             agentVersion: string;
-            /** @description What it is for. */
+            /** @description The purpose of the agent. */
             description: string;
             /** @description It takes work now. */
             live: boolean;
@@ -5893,7 +5894,7 @@ export interface components {
                  */
                 handoffId: string;
                 message?: components["schemas"]["StoredMessage"] | null;
-                /** @description Code of the primary reason: an error's, or the end of the handoff that nobody decided on in time. */
+                /** @description Code of the primary reason: an error's, or the end of the handoff that had no decision in time. */
                 reason: string;
                 /**
                  * Format: date-time
@@ -5926,7 +5927,7 @@ export interface components {
             items: {
                 /** @description How the contract says that people are reached. */
                 channel?: string | null;
-                /** @description What happens when nobody decides in time: `resume` or `dead-letter`. */
+                /** @description The action when no decision comes in time: `resume` or `dead-letter`. */
                 defaultAction: components["schemas"]["DefaultAction"];
                 /**
                  * Format: uuid
@@ -5947,7 +5948,7 @@ export interface components {
                 openedAt: string;
                 /** @description Why a person is asked: a code. */
                 reason: string;
-                /** @description What was decided: a code. */
+                /** @description The decision: a code. */
                 resolution?: string | null;
                 /**
                  * Format: date-time
@@ -5956,7 +5957,7 @@ export interface components {
                 resolvedAt?: string | null;
                 /** @description By whom: a key's id, or `broker`. The words are with the record `ESCALATION_RESOLVED`. */
                 resolvedBy?: string | null;
-                /** @description The agent that takes over when nobody decides in time. */
+                /** @description The agent that takes over when no decision comes in time. */
                 resumeAs?: string | null;
                 /** @description `OPEN`, `RESOLVED` or `TIMED_OUT`. */
                 status: components["schemas"]["EscalationState"];
@@ -6002,7 +6003,7 @@ export interface components {
                 conversationId?: string | null;
                 /** @description The receiver's summary of its conversation, as it gave it at `/complete`; only on the handoff's own page. */
                 conversationSummary?: string | null;
-                /** @description What it cost, cumulative. */
+                /** @description Its cost, cumulative. */
                 costTracking: components["schemas"]["CostView"];
                 /**
                  * Format: date-time
@@ -6081,8 +6082,8 @@ export interface components {
                 stream?: components["schemas"]["StreamView"] | null;
                 /**
                  * Format: uuid
-                 * @description The handoff that stands in its place at last (a preferred agent, a supervisor, a person's decision), or, after a
-                 *     wait for the end, by which its task came back; only on the handoff's own page.
+                 * @description The last handoff that replaced it (a preferred agent, a supervisor, a person's decision), or, after a wait for
+                 *     the end, the one that brought its task back; only on the handoff's own page.
                  */
                 successorId?: string | null;
                 /**
@@ -6105,7 +6106,7 @@ export interface components {
                 verdict?: {
                     [key: string]: unknown;
                 } | null;
-                /** @description What of the request does not hold in full. */
+                /** @description The parts of the request that do not hold in full. */
                 warnings?: components["schemas"]["WarningView"][];
             }[];
             /**
@@ -6131,7 +6132,7 @@ export interface components {
                  * @description The handoff that it would have been.
                  */
                 handoffId?: string | null;
-                /** @description Where the reason was found first: JSON pointer into the message. */
+                /** @description The first place with this reason: JSON pointer into the message. */
                 pointer: string;
                 /** @description UUID of the refusal. */
                 refusalId: string;
@@ -6253,7 +6254,7 @@ export interface components {
                  * @description When it last changed, RFC 3339.
                  */
                 updatedAt: string;
-                /** @description What of the request does not hold in full. */
+                /** @description The parts of the request that do not hold in full. */
                 warnings?: components["schemas"]["WarningView"][];
             }[];
             /**
@@ -6322,7 +6323,7 @@ export interface components {
             /** @description Its status. */
             status: components["schemas"]["ErasureStatus"];
         };
-        /** @description What becomes of a handoff that names a paused agent by its id. */
+        /** @description The action on a handoff that names a paused agent by its id. */
         Pause: ("hold" | "refuse") | (string & {});
         /** @description A payload schema in its highest version. */
         PayloadSchemaEntry: {
@@ -6333,7 +6334,7 @@ export interface components {
             createdAt: string;
             /** @description The key that registered it. */
             createdBy: string;
-            /** @description What senders have to do to move to that version; absent where nothing was said. */
+            /** @description The senders' steps to move to that version; absent if none were given. */
             migration?: string;
             /** @description Its id. */
             schemaId: string;
@@ -6353,7 +6354,7 @@ export interface components {
             createdAt: string;
             /** @description The key that registered it. */
             createdBy: string;
-            /** @description What senders have to do to move to this version; absent where nothing was said. */
+            /** @description The senders' steps to move to this version; absent if none were given. */
             migration?: string;
             /** @description Its id. */
             schemaId: string;
@@ -6381,7 +6382,7 @@ export interface components {
             createdAt: string;
             /** @description The key that registered it. */
             createdBy: string;
-            /** @description What senders have to do to move to this version; absent where nothing was said. */
+            /** @description The senders' steps to move to this version; absent if none were given. */
             migration?: string;
             /** @description The schema. */
             schema: components["schemas"]["JsonSchema"];
@@ -6412,7 +6413,7 @@ export interface components {
             expectedSeq?: number | null;
             /** @description Everything that was found. */
             failures: components["schemas"]["FailureView"][];
-            /** @description Of a place ahead of what exists: the last place that may be named. */
+            /** @description Of a place beyond the end: the last place that may be named. */
             head?: string | null;
             /** @description The path that was asked. */
             instance: string;
@@ -6442,7 +6443,7 @@ export interface components {
             taskStatus?: components["schemas"]["TaskStatus"] | null;
             /** @description The code in a few words. */
             title: string;
-            /** @description Where the code is explained. */
+            /** @description URL of the page that explains the code. */
             type: string;
         };
         /** @description How far a subscription has been told. */
@@ -6481,7 +6482,7 @@ export interface components {
             messages: components["schemas"]["Turn"][];
             /** @description The random number that the marks of this answer carry. */
             nonce: string;
-            /** @description What the turn is made of, in order: heading, pointer into the message, claimed role. */
+            /** @description The parts of the turn, in order: heading, pointer into the message, claimed role. */
             segments: components["schemas"]["SegmentView"][];
         };
         /** @description Tree heads outside the database. */
@@ -6500,8 +6501,8 @@ export interface components {
         /** @description A version to register. */
         PutBody: {
             /**
-             * @description What senders have to do to move to this version, 1 to 2 000 characters; needed where it asks for
-             *     more than the version before.
+             * @description The senders' steps to move to this version, 1 to 2 000 characters; needed if it asks for more
+             *     than the version before.
              */
             migration?: string | null;
             /** @description The schema: JSON Schema 2020-12, at most 128 KiB, that refers only to itself. */
@@ -6545,7 +6546,7 @@ export interface components {
              */
             taskId: string;
         };
-        /** @description Where a receiver's question stands. A later version may have more. */
+        /** @description The state of a receiver's question. A later version may have more. */
         QuestionState: ("OPEN" | "ANSWERED" | "CLOSED") | (string & {});
         /**
          * @description Proof that a handoff's record is in the log: the record's place, the path from it to the root of the
@@ -6651,26 +6652,26 @@ export interface components {
         Record: {
             /** @description The actor that caused it. */
             actor: components["schemas"]["RecordActor"];
-            /** @description What a `STATE_ADOPTED` record commits to. */
+            /** @description The data to which a `STATE_ADOPTED` record commits. */
             adoption?: components["schemas"]["RecordAdoption"];
             /**
              * Format: int64
              * @description Attempts at delivery under a contract, by the time of the verdict.
              */
             attempts?: number;
-            /** @description What the contract calls the edge's events. */
+            /** @description The contract's name for the edge's events. */
             auditEvent?: string;
-            /** @description What an administrative record changed. */
+            /** @description The changes of an administrative record. */
             changes?: components["schemas"]["RecordChange"][];
             /** @description `sha256:…`, a commitment to the checkpoint. */
             checkpointCommitment?: string;
-            /** @description What the message's compression came to. */
+            /** @description The result of the message's compression. */
             compression?: components["schemas"]["RecordCompression"];
             /** @description The message against its receiver's context window. */
             context?: components["schemas"]["ContextView"];
             /** @description The contract that ruled the edge, or that was put. */
             contract?: components["schemas"]["RecordContract"];
-            /** @description What the message stated. */
+            /** @description The costs that the message stated. */
             costAtHandoff?: components["schemas"]["RecordCost"];
             /** @description The erasure that the record is about. */
             erasure?: components["schemas"]["RecordErasure"];
@@ -6696,7 +6697,7 @@ export interface components {
             logId: string;
             /** @description `sha256:…`, a commitment to the message, or to what the actor said. */
             messageCommitment?: string;
-            /** @description What an external classifier said of a message after its commit. */
+            /** @description The external classifier's opinion of a message after its commit. */
             opinion?: components["schemas"]["RecordClassifier"];
             /**
              * Format: uuid
@@ -6718,11 +6719,11 @@ export interface components {
             reason?: string;
             /** @description Between which regions the data went, and on what basis. */
             residency?: components["schemas"]["RecordResidency"];
-            /** @description What went because it was past its time. */
+            /** @description The data that were removed because they were past their time. */
             retention?: components["schemas"]["RecordRetention"];
-            /** @description What the safety stage said of a message that passed. */
+            /** @description The safety stage's facts about a message that passed. */
             safety?: components["schemas"]["RecordSafety"];
-            /** @description What the task's budget counted with it. */
+            /** @description The amounts that the task's budget counted with it. */
             spent?: components["schemas"]["RecordSpent"];
             /** @description The status that resulted. */
             status?: string;
@@ -6776,13 +6777,16 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
-        /** @description An object that an administrative record changed: its id and the names of what changed. The values are in the record's content. */
+        /**
+         * @description An object that an administrative record changed: its id and the names of the changed members. The values are in the record's
+         *     content.
+         */
         RecordChange: {
             /** @description Names of the members that changed; absent where it was made or removed. */
             changed?: string[];
             /** @description Its id; of a cap its window, behind the agent's id where it is an agent's. */
             id: string;
-            /** @description What it is: `agent`, `key`, `legalHold`, `cap`, `subscription`. */
+            /** @description The kind of object: `agent`, `key`, `legalHold`, `cap`, `subscription`. */
             object: string;
             /** @description Whether it was removed. */
             removed?: boolean;
@@ -6791,33 +6795,33 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
-        /** @description What an external classifier said. */
+        /** @description The opinion of an external classifier. */
         RecordClassifier: {
             /** @description The model, or the style it speaks. */
             by: string;
             /** @description The texts went to another region for it. */
             crossing?: components["schemas"]["RecordCrossing"];
-            /** @description What it called it. */
+            /** @description The label that it gave. */
             label?: string;
             /** @description `SAFE`, `UNSAFE`, `NONE` where it gave no answer, or `PENDING` where it is asked after the commit. */
             verdict: string;
         } & {
             [key: string]: unknown;
         };
-        /** @description What a compression came to: figures and codes. */
+        /** @description The result of a compression: figures and codes. */
         RecordCompression: {
             /** @description Who wrote the summary. */
             by: components["schemas"]["CompressedBy"];
             /**
              * Format: double
-             * @description What the call of a model cost.
+             * @description The cost of the model's call.
              */
             costUSD?: number;
             /** @description The turns went to another region for the model's summary. */
             crossing?: components["schemas"]["RecordCrossing"];
             /**
              * Format: int64
-             * @description Facts of what was replaced.
+             * @description Facts of the part that was replaced.
              */
             facts: number;
             /**
@@ -6850,8 +6854,8 @@ export interface components {
              */
             originalTurns: number;
             /**
-             * @description All sentences of what was replaced by class (`constraint`, `warning`, `change`, `commitment`, `decision`, `question`,
-             *     `reason`, `figures`, `other`).
+             * @description All sentences of the part that was replaced, by class (`constraint`, `warning`, `change`, `commitment`, `decision`,
+             *     `question`, `reason`, `figures`, `other`).
              */
             sentences?: {
                 [key: string]: components["schemas"]["RecordSentences"];
@@ -6875,7 +6879,7 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
-        /** @description What a message stated, cumulative. */
+        /** @description The costs that a message stated, cumulative. */
         RecordCost: {
             /**
              * Format: double
@@ -6900,7 +6904,7 @@ export interface components {
             party: string;
             /** @description The region that the data enter. */
             to: string;
-            /** @description What the transfer stands on: a code. */
+            /** @description The legal basis of the transfer: a code. */
             transferBasis?: string;
         } & {
             [key: string]: unknown;
@@ -6935,7 +6939,7 @@ export interface components {
         RecordFault: {
             /** @description The same in words; of `state` with both values. */
             detail?: string;
-            /** @description What is wrong: a code. `state` where a row of the database is not what the records say; the trace goes by the records. */
+            /** @description The fault: a code. `state` if a row of the database differs from the records; the trace goes by the records. */
             fault: string;
             /**
              * Format: int64
@@ -6961,9 +6965,9 @@ export interface components {
              * @description How many handoffs the group has.
              */
             of: number;
-            /** @description What the bad end of one means: `rollback` or `drop`. */
+            /** @description The effect of one bad end: `rollback` or `drop`. */
             onReject: string;
-            /** @description What the group came to; only of its end. */
+            /** @description The result of the group; only of its end. */
             outcome?: components["schemas"]["HandoffStatus"];
         } & {
             [key: string]: unknown;
@@ -7004,9 +7008,9 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
-        /** @description What went because it was past its time. */
+        /** @description The data that were removed because they were past their time. */
         RecordRetention: {
-            /** @description What was recorded before this time went, RFC 3339. */
+            /** @description Data recorded before this time were removed, RFC 3339. */
             before: string;
             /**
              * Format: int64
@@ -7026,7 +7030,7 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
-        /** @description What the safety stage said of a message that passed: codes only. */
+        /** @description The safety stage's facts about a message that passed: codes only. */
         RecordSafety: {
             /** @description The external classifier, where one was asked. */
             classifier?: components["schemas"]["RecordClassifier"];
@@ -7066,21 +7070,21 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
-        /** @description What a record says of a stream. */
+        /** @description A record's facts about a stream. */
         RecordStream: {
             /**
              * Format: int64
              * @description The last number; 0 before the first chunk.
              */
             seq: number;
-            /** @description Where the stream stands. */
+            /** @description The state of the stream. */
             status: components["schemas"]["StreamStatus"];
         } & {
             [key: string]: unknown;
         };
         /** @description A record of the log. */
         RecordView: {
-            /** @description What is kept, in base64, where it is no JSON. */
+            /** @description The stored bytes in base64, if they are not JSON. */
             bytes?: string | null;
             /**
              * Format: int64
@@ -7101,18 +7105,18 @@ export interface components {
             /** @description The records, in log order. */
             records: components["schemas"]["RecordView"][];
         };
-        /** @description A place that a refused message failed at. The sentence went to its sender, and stands in the record's content. */
+        /** @description A place at which a refused message failed. The sentence went to its sender, and is in the record's content. */
         RefusalFindingView: {
-            /** @description The code that it stands for. */
+            /** @description The answer code of the finding. */
             code: string;
-            /** @description JSON pointer into the message; a segment that is no plain name is `*`. */
+            /** @description JSON pointer into the message; a segment that is not a plain name is `*`. */
             pointer: string;
             /** @description The contract's clause or the safety rule. */
             rule?: string | null;
             /** @description The stage of the gate that found it. */
             stage: string;
         };
-        /** @description A refused message: ids, codes and places. What a message claims of itself is shown as it claims it. */
+        /** @description A refused message: ids, codes and places. The message's own claims are shown as it claims them. */
         RefusalView: {
             /** @description The reason: a code. */
             code: string;
@@ -7125,7 +7129,7 @@ export interface components {
              * @description The handoff that it would have been.
              */
             handoffId?: string | null;
-            /** @description Where the reason was found first: JSON pointer into the message. */
+            /** @description The first place with this reason: JSON pointer into the message. */
             pointer: string;
             /** @description UUID of the refusal. */
             refusalId: string;
@@ -7179,7 +7183,7 @@ export interface components {
         };
         /** @description A person's decision. */
         ResolveBody: {
-            /** @description What a person decides on an escalation. */
+            /** @description A person's decision on an escalation. */
             action: components["schemas"]["Action"];
             /** @description To whom; for `reassign`, and for no other action. */
             agentId?: string | null;
@@ -7188,7 +7192,7 @@ export interface components {
         };
         /** @description Escalations to resolve, 1 000 at most. */
         ResolveManyBody: {
-            /** @description What a person decides on each. */
+            /** @description A person's decision on each. */
             action: components["schemas"]["Action"];
             /** @description To whom; for `reassign`, and for no other action. */
             agentId?: string | null;
@@ -7228,7 +7232,7 @@ export interface components {
             claimedUntil: string;
             /** @description The agent that completed the handoff. */
             completedBy: string;
-            /** @description What the receiver said at `/complete`; absent where it said nothing, or that was erased. */
+            /** @description The receiver's body of `/complete`; absent if it sent none, or if that was erased. */
             completion?: {
                 [key: string]: unknown;
             } | null;
@@ -7248,7 +7252,7 @@ export interface components {
              */
             taskId: string;
         };
-        /** @description What a key may do. */
+        /** @description The rights of a key. */
         Role: ("agent" | "operator" | "operator-metadata" | "auditor" | "admin") | (string & {});
         /** @description How to replace a secret. */
         RotateBody: {
@@ -7296,11 +7300,11 @@ export interface components {
             /** @description In the row. */
             row?: string | null;
         };
-        /** @description What is not said is as it is now. */
+        /** @description A missing member stays as it is now. */
         SafetyBody: {
             /** @description Exceptions, as `[[safety.exceptions]]` has them; all of them. */
             exceptions?: components["schemas"]["SafetyExceptionBody"][] | null;
-            /** @description `enforce`, `observe` or `allow`: what becomes of a finding that no exception speaks of. */
+            /** @description `enforce`, `observe` or `allow`: the action on a finding that no exception covers. */
             mode?: string | null;
             orders?: components["schemas"]["Orders"] | null;
             rules?: components["schemas"]["SafetyRulesBody"] | null;
@@ -7327,7 +7331,7 @@ export interface components {
         SafetyRulesBody: {
             [key: string]: unknown;
         };
-        /** @description What a receiver says was spent by then. */
+        /** @description The spending that a receiver reports. */
         SaidCost: {
             /**
              * Format: double
@@ -7356,7 +7360,7 @@ export interface components {
             /** @description Its id in the registry. */
             schemaId: string;
         };
-        /** @description What changed at a place of a schema. A later version may have more. */
+        /** @description The kind of a change at a place of a schema. A later version may have more. */
         SchemaChange: ("property-added" | "property-removed" | "required-added" | "required-removed" | "type-changed" | "narrowed" | "widened" | "incomparable" | "deprecated" | "annotation") | (string & {});
         /** @description One change of a schema. */
         SchemaChangeView: {
@@ -7368,10 +7372,10 @@ export interface components {
             needs: components["schemas"]["VersionStep"];
             /** @description RFC 6901 pointer into the schema. */
             pointer: string;
-            /** @description What the change means, in a sentence for people. */
+            /** @description The meaning of the change, in a sentence for people. */
             reason: string;
         };
-        /** @description Where a schema is. */
+        /** @description The place of a schema. */
         SchemaRef: {
             /** @description Path under which the schema is served. */
             href: string;
@@ -7395,7 +7399,7 @@ export interface components {
             orders?: string[];
             /** @description RFC 6901 pointer into the message, or into the group's page. */
             pointer: string;
-            /** @description The heading it stands under. */
+            /** @description The heading above it. */
             section: string;
         };
         /** @description A login at the console, without its token. */
@@ -7454,7 +7458,7 @@ export interface components {
         StoredMessage: components["schemas"]["HandoffMessage"] | {
             [key: string]: unknown;
         };
-        /** @description Where the stream of a handoff in pieces stands. A later version may have more. */
+        /** @description The status of the stream of a handoff in pieces. A later version may have more. */
         StreamStatus: ("OPEN" | "CLOSED" | "ABORTED") | (string & {});
         /** @description The stream of a handoff whose message comes in pieces. */
         StreamView: {
@@ -7501,8 +7505,8 @@ export interface components {
             stream?: components["schemas"]["StreamView"] | null;
             /**
              * Format: uuid
-             * @description The handoff that stands in its place at last, where the broker gave the message to another agent while
-             *     it was waited for: `status` and `reason` are that one's.
+             * @description The last handoff that replaced it, if the broker gave the message to another agent during the wait:
+             *     `status` and `reason` are those of that handoff.
              */
             successorId?: string | null;
             /**
@@ -7510,10 +7514,10 @@ export interface components {
              * @description UUID of the handoff's task.
              */
             taskId: string;
-            /** @description What of the message was taken and does not hold in full. */
+            /** @description The parts of the message that were accepted and do not hold in full. */
             warnings?: components["schemas"]["WarningView"][];
         };
-        /** @description What a caller says of a subscription: the body that `domain::event::SubscriptionSpec` reads. */
+        /** @description A caller's description of a subscription: the body that `domain::event::SubscriptionSpec` reads. */
         SubscriptionBody: {
             /** @description On creation: the value of `Authorization` that the endpoint asks for. It is kept sealed and never shown again. */
             authorization?: string | null;
@@ -7525,18 +7529,18 @@ export interface components {
             eventTypes?: components["schemas"]["EventType"][] | null;
             filter?: components["schemas"]["FilterView"] | null;
             format?: components["schemas"]["EventFormat"] | null;
-            /** @description Where the endpoint is; none: in the broker's region. */
+            /** @description The region of the endpoint; none: the broker's region. */
             region?: string | null;
             /**
-             * @description On creation: it is told of what happened since then, in order; a cursor of the feed or an RFC 3339 time. Unless said, of
-             *     what comes.
+             * @description On creation: it gets the events since then, in order; a cursor of the feed or an RFC 3339 time. By default, only the
+             *     events to come.
              */
             since?: string | null;
             /** @description On creation: the value of `X-A2A-Notification-Token` that the endpoint asks for, kept likewise. */
             token?: string | null;
-            /** @description What the transfer of events to that region stands on: a code. */
+            /** @description The legal basis of the transfer of events to that region: a code. */
             transferBasis?: string | null;
-            /** @description Where events are posted to; needed on creation. */
+            /** @description URL to which events are posted; needed on creation. */
             url?: string | null;
         };
         /** @description A subscription, without its secret. */
@@ -7563,7 +7567,7 @@ export interface components {
             /** @description The agent whose subscription it is; absent: the operators'. */
             owner?: string | null;
             progress?: components["schemas"]["ProgressView"] | null;
-            /** @description Where it is; none: in the broker's region. */
+            /** @description The region of the endpoint; none: the broker's region. */
             region?: string | null;
             /** @description The secret that deliveries are signed with: only in the answer that made it. */
             secret?: string | null;
@@ -7572,16 +7576,16 @@ export interface components {
              * @description Its id.
              */
             subscriptionId: string;
-            /** @description What the transfer of events to its region stands on: a code. */
+            /** @description The legal basis of the transfer of events to its region: a code. */
             transferBasis?: string | null;
             /**
              * Format: date-time
              * @description When it was changed last, RFC 3339.
              */
             updatedAt: string;
-            /** @description Where events are posted to. */
+            /** @description URL to which events are posted. */
             url: string;
-            /** @description What of the subscription does not hold, in the answer to its change; absent where there is nothing. */
+            /** @description The parts of the subscription that do not hold, in the answer to its change; absent if there are none. */
             warnings?: components["schemas"]["WarningView"][];
         };
         /** @description All subscriptions of the tenant. */
@@ -7593,12 +7597,12 @@ export interface components {
         SumsView: {
             /**
              * Format: double
-             * @description What may be spent in all: what the task began with, and what operators added.
+             * @description The money that may be spent in all: the task's first budget, and the amounts that operators added.
              */
             grantedUSD: number;
             /**
              * Format: double
-             * @description What agents say that they spent beyond what they were given.
+             * @description The money that agents report as spent beyond their budget.
              */
             overdrawnUSD: number;
             /**
@@ -7608,12 +7612,12 @@ export interface components {
             remainingUSD: number;
             /**
              * Format: double
-             * @description What handoffs that have not ended set aside for their receivers.
+             * @description The money that open handoffs set aside for their receivers.
              */
             reservedUSD: number;
             /**
              * Format: double
-             * @description What was spent in all; never falls.
+             * @description The money spent in all; never falls.
              */
             spentUSD: number;
             /** @description Tokens of all agents on the task. */
@@ -7636,9 +7640,9 @@ export interface components {
         TargetsView: {
             /** @description The agent. */
             agentId: string;
-            /** @description Agents by id, or `type:<agentType>`; empty: nobody. */
+            /** @description Agents by id, or `type:<agentType>`; empty: none. */
             handoffTargets: string[];
-            /** @description Entries that name nobody; they are kept, and ignored at run time. */
+            /** @description Entries that match no agent; they are kept, and ignored at run time. */
             unknownTargets: string[];
             /** @description The same entries as warnings, each at its pointer; absent where there are none. */
             warnings?: components["schemas"]["WarningView"][];
@@ -7731,7 +7735,7 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
-        /** @description What a task costs. */
+        /** @description The cost of a task. */
         TaskCostView: {
             /** @description The cost by agent. */
             agents: components["schemas"]["AgentCostView"][];
@@ -7779,9 +7783,9 @@ export interface components {
              */
             userRef?: string | null;
         };
-        /** @description Where a task stands. A later version may have more. */
+        /** @description The status of a task. A later version may have more. */
         TaskStatus: ("PENDING_HANDOFF" | "HANDING_OFF" | "RUNNING" | "ESCALATED" | "COMPLETED" | "CANCELED") | (string & {});
-        /** @description A task and where it stands. */
+        /** @description A task and its state. */
         TaskView: {
             checkpoint?: components["schemas"]["CheckpointRefView"] | null;
             checkpointState?: components["schemas"]["CheckpointState"] | null;
@@ -7837,7 +7841,7 @@ export interface components {
              * @description When it last changed, RFC 3339.
              */
             updatedAt: string;
-            /** @description What of the request does not hold in full. */
+            /** @description The parts of the request that do not hold in full. */
             warnings?: components["schemas"]["WarningView"][];
         };
         /** @description How the tokens of a message were counted. A later version may have more. */
@@ -7875,7 +7879,7 @@ export interface components {
              */
             sent: number;
         };
-        /** @description What an agent spent. */
+        /** @description An agent's spending. */
         TraceAgentCost: {
             /** @description Id of the agent whose costs these are. */
             agentId: string;
@@ -7883,13 +7887,13 @@ export interface components {
             tokens: components["schemas"]["SpentTokensView"];
             /**
              * Format: double
-             * @description What was spent, in US dollars.
+             * @description The amount spent, in US dollars.
              */
             usd: number;
         };
         /** @description A message against its receiver's context window, and how it grew. */
         TraceContextSize: {
-            /** @description What becomes of it. */
+            /** @description The action on it. */
             action: components["schemas"]["ContextAction"];
             /**
              * Format: int64
@@ -7916,7 +7920,7 @@ export interface components {
              */
             window?: number;
         };
-        /** @description What a task cost, by its records. */
+        /** @description The cost of a task, by its records. */
         TraceCost: {
             /** @description The cost by agent. */
             perAgent: components["schemas"]["TraceAgentCost"][];
@@ -7924,7 +7928,7 @@ export interface components {
             perHop: components["schemas"]["TraceHopCost"][];
             /**
              * Format: double
-             * @description The plain sum of what the messages stated, in US dollars.
+             * @description The plain sum of the costs that the messages stated, in US dollars.
              */
             reportedSumUSD: number;
             /** @description Tokens of all agents on the task. */
@@ -7997,7 +8001,7 @@ export interface components {
             status?: components["schemas"]["HandoffStatus"];
             /** @description Its stream, where the message comes in pieces; the chunks are at /handoffs/{handoffId}/chunks. */
             stream?: components["schemas"]["RecordStream"];
-            /** @description What was to be done; null where the message is gone or not the caller's to read. */
+            /** @description The description of the task; null if the message is gone or the caller may not read it. */
             taskDescription: string | null;
             /**
              * Format: uuid
@@ -8008,13 +8012,13 @@ export interface components {
             taskSummary?: string;
             toAgent: components["schemas"]["RecordParty"] | null;
         };
-        /** @description What a handoff cost. */
+        /** @description The cost of a handoff. */
         TraceHopCost: {
             /** @description Id of the agent that sent it. */
             agentId: string;
             /**
              * Format: double
-             * @description What a model's summary of the message cost the operator; no part of the task's cost.
+             * @description The operator's cost of a model's summary of the message; not a part of the task's cost.
              */
             compressionUSD?: number;
             /**
@@ -8024,19 +8028,19 @@ export interface components {
             handoffId: string;
             /**
              * Format: double
-             * @description What the receiver spent besides, in US dollars; absent in records of versions without books.
+             * @description The receiver's other spending, in US dollars; absent in records of versions without books.
              */
             receiverSpentUSD?: number;
             /**
              * Format: double
-             * @description What the sender had spent, in US dollars; absent in records of versions without books.
+             * @description The sender's spending before the handoff, in US dollars; absent in records of versions without books.
              */
             senderSpentUSD?: number;
             /** @description Tokens used, read and written. */
             tokens: components["schemas"]["SpentTokensView"];
             /**
              * Format: double
-             * @description What was spent, in US dollars.
+             * @description The amount spent, in US dollars.
              */
             usd: number;
         };
@@ -8044,31 +8048,31 @@ export interface components {
         TraceRecord: {
             /** @description The actor that caused it. */
             actor: components["schemas"]["RecordActor"];
-            /** @description What a `STATE_ADOPTED` record commits to. */
+            /** @description The data to which a `STATE_ADOPTED` record commits. */
             adoption?: components["schemas"]["RecordAdoption"];
             /**
              * Format: int64
              * @description Attempts at delivery under a contract, by the time of the verdict.
              */
             attempts?: number;
-            /** @description What the contract calls the edge's events. */
+            /** @description The contract's name for the edge's events. */
             auditEvent?: string;
-            /** @description What an administrative record changed. */
+            /** @description The changes of an administrative record. */
             changes?: components["schemas"]["RecordChange"][];
             /** @description `sha256:…`, a commitment to the checkpoint. */
             checkpointCommitment?: string;
-            /** @description What the message's compression came to. */
+            /** @description The result of the message's compression. */
             compression?: components["schemas"]["RecordCompression"];
             /**
-             * @description The content: free, what the actor said. Absent where there is none, it is not the caller's to read, or it
-             *     was erased; a message stands with its handoff.
+             * @description The content: free text and values of the actor. Absent if there is none, if the caller may not read it,
+             *     or if it was erased; a message is shown with its handoff.
              */
             content?: unknown;
             /** @description The message against its receiver's context window. */
             context?: components["schemas"]["ContextView"];
             /** @description The contract that ruled the edge, or that was put. */
             contract?: components["schemas"]["RecordContract"];
-            /** @description What the message stated. */
+            /** @description The costs that the message stated. */
             costAtHandoff?: components["schemas"]["RecordCost"];
             /** @description The erasure that the record is about. */
             erasure?: components["schemas"]["RecordErasure"];
@@ -8094,7 +8098,7 @@ export interface components {
             logId: string;
             /** @description `sha256:…`, a commitment to the message, or to what the actor said. */
             messageCommitment?: string;
-            /** @description What an external classifier said of a message after its commit. */
+            /** @description The external classifier's opinion of a message after its commit. */
             opinion?: components["schemas"]["RecordClassifier"];
             /**
              * Format: uuid
@@ -8118,11 +8122,11 @@ export interface components {
             recordHash: string;
             /** @description Between which regions the data went, and on what basis. */
             residency?: components["schemas"]["RecordResidency"];
-            /** @description What went because it was past its time. */
+            /** @description The data that were removed because they were past their time. */
             retention?: components["schemas"]["RecordRetention"];
-            /** @description What the safety stage said of a message that passed. */
+            /** @description The safety stage's facts about a message that passed. */
             safety?: components["schemas"]["RecordSafety"];
-            /** @description What the task's budget counted with it. */
+            /** @description The amounts that the task's budget counted with it. */
             spent?: components["schemas"]["RecordSpent"];
             /** @description The status that resulted. */
             status?: string;
@@ -8154,7 +8158,7 @@ export interface components {
         TraceView: {
             /** @description The agents that had a part; absent in a window. */
             agents?: components["schemas"]["TraceAgent"][];
-            /** @description What the task cost, by its records; absent in a window. */
+            /** @description The cost of the task, by its records; absent in a window. */
             cost?: components["schemas"]["TraceCost"];
             /** @description One entry a boundary, in log order; in a window newest first. */
             handoffs: components["schemas"]["TraceHandoff"][];
@@ -8168,7 +8172,7 @@ export interface components {
              * @description UUID of the task.
              */
             taskId: string;
-            /** @description What of the evidence was recomputed. */
+            /** @description The evidence that was recomputed. */
             verification: components["schemas"]["VerificationView"];
         };
         /** @description A transport, as `GET /transports` shows it. */
@@ -8177,7 +8181,7 @@ export interface components {
             configFields: components["schemas"]["TransportField"][];
             /** @description Members of `delivery.credentials`. */
             credentialFields: components["schemas"]["TransportField"][];
-            /** @description What it does, in a sentence or two. */
+            /** @description Its purpose, in a sentence or two. */
             description: string;
             /** @description Whether the broker takes handoffs in by the transport. */
             intake: boolean;
@@ -8193,7 +8197,7 @@ export interface components {
         /** @description One field of a transport's `config` or `credentials`. */
         TransportField: {
             default?: components["schemas"]["FieldDefault"] | null;
-            /** @description What the value does. */
+            /** @description The effect of the value. */
             description: string;
             /** @description The member's name. */
             key: string;
@@ -8229,7 +8233,7 @@ export interface components {
         TreeHeadView: {
             /** @description Id of the log whose tree it is. */
             logId: string;
-            /** @description What names the log in its tree heads, and its keys. */
+            /** @description The name of the log in its tree heads, and its keys. */
             origin: string;
             /** @description The tree's root (RFC 6962 §2.1), in base64. */
             rootHash: string;
@@ -8287,22 +8291,22 @@ export interface components {
              * @description When the newest task with a handoff for the user began, RFC 3339; absent where there is none.
              */
             lastTaskAt?: string | null;
-            /** @description The reference, for `userRef` of lists and costs. It is a keyed hash: nobody can make the id of it. */
+            /** @description The reference, for `userRef` of lists and costs. It is a keyed hash, so the id cannot be computed from it. */
             userRef: string;
         };
-        /** @description What the gate would say. */
+        /** @description The gate's answer. */
         ValidationView: {
             /** @description Everything that was found. */
             failures?: components["schemas"]["FailureView"][];
             reason?: components["schemas"]["ErrorCode"] | null;
             /** @description Whether the gate would accept the message. */
             valid: boolean;
-            /** @description What of the message would be taken and not hold in full. */
+            /** @description The parts of the message that would be accepted and not hold in full. */
             warnings?: components["schemas"]["WarningView"][];
         };
-        /** @description What a hop did to a value. A later version may have more. */
+        /** @description The kind of a change that a hop made to a value. A later version may have more. */
         ValueChange: ("set" | "changed" | "removed" | "erased") | (string & {});
-        /** @description What the gate says of a message. */
+        /** @description The gate's verdict on a message. */
         VerdictView: {
             /** @description The contract that rules, with its version; of several receivers that of the first edge. */
             contract: string | null;
@@ -8316,7 +8320,7 @@ export interface components {
             /** @description Whether the message passes the gate. */
             verdict: components["schemas"]["WhatIfVerdict"];
         };
-        /** @description What of a task's evidence was recomputed while it was read. */
+        /** @description The parts of a task's evidence that were recomputed while it was read. */
         VerificationView: {
             /**
              * Format: int64
@@ -8380,20 +8384,20 @@ export interface components {
             /** @description When the wait began, RFC 3339. */
             since: string;
         };
-        /** @description What is taken and does not hold in full; docs/warnings.md explains each. A later version may have more. */
+        /** @description A part that the broker accepts and that does not hold in full; docs/warnings.md explains each. A later version may have more. */
         WarningCode: ("WITHOUT_EFFECT" | "UNKNOWN_AGENT" | "ENDPOINT_REFUSED" | "NO_ROOM" | "NOTHING_HELD" | "CONTRACT_FINDING" | "BELOW_MINIMUM_LEVEL" | "CONTRACT_UNKNOWN" | "CLAUSE_NOT_ENFORCED" | "DEDUPE_KEY_ABSENT" | "TRACE_ID_ABSENT" | "RESIDENCY_CROSSING" | "AGENT_VERSION_MISMATCH" | "SCHEMA_DOWNGRADED" | "TRACE_RESTARTED" | "CREDENTIAL_FOUND" | "CONTEXT_OVER_LIMIT" | "EMBEDDED_BINARY" | "ORDER_IN_DATA" | "OPINION_PENDING" | "UNREADABLE") | (string & {});
         /** @description A shortfall that refuses nothing: something was taken and does not hold in full. */
         WarningView: {
             /** @description Its code; `docs/warnings.md` explains each. */
             code: components["schemas"]["WarningCode"];
-            /** @description What does not hold, and what does. */
+            /** @description The part that does not hold, and the part that does. */
             message: string;
             /** @description RFC 6901 pointer into the body. */
             pointer: string;
         };
-        /** @description A question of what other rules would decide. */
+        /** @description The question: how other rules would decide. */
         WhatIfBody: {
-            /** @description What would be put; at least one member. */
+            /** @description The candidate; at least one member. */
             candidate: components["schemas"]["CandidateBody"];
             /**
              * Format: int64
@@ -8411,9 +8415,9 @@ export interface components {
              */
             seconds?: number | null;
         };
-        /** @description What becomes of a verdict. A later version may have more. */
+        /** @description The difference between two verdicts on a message. A later version may have more. */
         WhatIfChange: ("newlyRefused" | "newlyPassed" | "refusedDifferently" | "observedDifferently") | (string & {});
-        /** @description What would be said of some messages, counted. */
+        /** @description The answers that the candidate would give to some messages, counted. */
         WhatIfCounts: {
             /** @description All that were asked for, or all that there are, were looked at in the time. */
             complete: boolean;
@@ -8440,9 +8444,9 @@ export interface components {
             /** @description As it is now. */
             same: number;
         };
-        /** @description What the gate says. A later version may have more. */
+        /** @description The gate's verdict. A later version may have more. */
         WhatIfVerdict: ("pass" | "refuse") | (string & {});
-        /** @description What would be said. */
+        /** @description The answer that the candidate would give. */
         WhatIfView: {
             /** @description Each message of which something else would be said. */
             changed: components["schemas"]["ChangedVerdict"][];
@@ -8682,7 +8686,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The agent, without its secrets; `unknownTargets` names allowlist entries that name nobody */
+            /** @description The agent, without its secrets; `unknownTargets` lists allowlist entries that fit no agent */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8757,7 +8761,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        /** @description What to change */
+        /** @description The members to change */
         requestBody: {
             content: {
                 "application/json": components["schemas"]["AgentSpec"];
@@ -8823,7 +8827,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What came of it: `delivered` is false where it failed, with the setting that is wrong and the server's answer */
+            /** @description The result: `delivered` is false if it failed, with the setting that is wrong and the server's answer */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -9106,7 +9110,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The tools in that form; none where the agent reaches nobody */
+            /** @description The tools in that form; none if the agent reaches no other agent */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -9155,7 +9159,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was claimed */
+            /** @description The claimed handoffs */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -9734,7 +9738,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description One page. Each `record` stands there in the bytes that were hashed: SHA-256 over a zero byte and these is `recordHash` */
+            /** @description One page. Each `record` has exactly the bytes that were hashed: SHA-256 over a zero byte and these is `recordHash` */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -10042,7 +10046,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What its signature covers, byte for byte: the message, or the request of SW4RM for a receiver that asks for that form */
+            /** @description The bytes that its signature covers: the message, or the request of SW4RM for a receiver that asks for that form */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -10115,7 +10119,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What the linter says */
+            /** @description The linter's findings */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -10581,7 +10585,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What came of each */
+            /** @description The result of each */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -10641,7 +10645,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What came of each */
+            /** @description The result of each */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -10997,7 +11001,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What came of each */
+            /** @description The result of each */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -11269,7 +11273,7 @@ export interface operations {
                 Prefer?: string | null;
                 /** @description W3C trace context; a valid one goes before the message's, with its `tracestate` */
                 traceparent?: string | null;
-                /** @description What vendors say of that trace context */
+                /** @description The vendors' part of that trace context */
                 tracestate?: string | null;
             };
             path?: never;
@@ -11368,7 +11372,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What the gate would say */
+            /** @description The verdict that the gate would give */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -11379,7 +11383,7 @@ export interface operations {
             };
             400: components["responses"]["BadBody"];
             401: components["responses"]["NoKey"];
-            /** @description `as` names another agent, and the key is no operator's */
+            /** @description `as` names another agent, and the key is not an operator's */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -11411,7 +11415,7 @@ export interface operations {
                  *     their answers. Several are separated by commas.
                  */
                 include?: string;
-                /** @description Seconds to hold the answer, 60 at most: until the handoff, or what stands in its place, has a verdict. */
+                /** @description Seconds to hold the answer, 60 at most: until the handoff, or the one that replaces it, has a verdict. */
                 wait?: number;
                 /**
                  * @description With `wait`: `verdict` (unless said), `ended`, `asked` (ended, or a question waits for an answer), or `answered` (no
@@ -12727,7 +12731,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description A code of your own: letters, digits, `.`, `_`, `-`, 64 at most; it stands in the audit log for ever, so name nobody in it */
+                /** @description A code of your own: letters, digits, `.`, `_`, `-`, 64 at most; the audit log keeps it for ever, so put no person's name in it */
                 holdId: string;
             };
             cookie?: never;
@@ -13288,7 +13292,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What it would change */
+            /** @description The changes that it would make */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -14056,7 +14060,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What came of each */
+            /** @description The result of each */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -14601,7 +14605,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        /** @description What came of it; further members are kept too */
+        /** @description The result; further members are kept too */
         requestBody: {
             content: {
                 "application/json": components["schemas"]["CompleteTaskBody"];
@@ -14728,7 +14732,7 @@ export interface operations {
                     "text/event-stream": string;
                 };
             };
-            /** @description `Last-Event-ID` is no cursor, or one that the feed has not come to: `head` is the last */
+            /** @description `Last-Event-ID` is not a cursor, or the feed has not reached it: `head` is the last */
             400: {
                 headers: {
                     [name: string]: unknown;

@@ -75,7 +75,7 @@ export class Handoffs extends Service {
    * Submits a message. The answer comes once handoff, checkpoint and record are durable.
    *
    * A message whose `handoffId` the broker has already, from the same agent on the same task, counts as sent: the step was
-   * done before. Sent again with another body it is not changed. Where the messages have digests of their steps, as
+   * done before. Sent again with another body it is not changed. If the messages have digests of their steps, as
    * `buildHandoffMessage` writes them, and these differ, it is another step under the same name, and an error.
    *
    * @throws StepReusedError where the id was used for another step.
@@ -266,7 +266,7 @@ export class Handoffs extends Service {
   }
   /**
    * Gives up: the task goes back to the sender's checkpoint, or as the contract says. An error in capitals, digits and
-   * underscores stands in the record as it is; any other text is content.
+   * underscores goes into the record as it is; any other text is content.
    */
   fail(
     handoffId: string,

@@ -182,7 +182,7 @@ function parsed(data: string): HandoffEvent {
   try {
     return JSON.parse(data) as HandoffEvent;
   } catch {
-    throw new AnswerError("an event of the stream is no JSON");
+    throw new AnswerError("an event of the stream is not JSON");
   }
 }
 

@@ -9,7 +9,7 @@ import { MAX_ECHO, MAX_NAME, nearest, sentence, shown } from "./sentences.js";
 import { strictParse } from "./strict-json.js";
 
 /**
- * What the offline part of the gate says. `details` joins the sentences of `failures`. `checked` names the stages that were run to their
+ * The answer of the offline part of the gate. `details` joins the sentences of `failures`. `checked` names the stages that were run to their
  * end, `unchecked` those that the gate has beside them: a valid message may still be refused by those.
  */
 export type ValidationResult =

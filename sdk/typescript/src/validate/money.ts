@@ -1,4 +1,4 @@
-// Money in whole nano-dollars (1e-9 USD), as the broker's books have it (crates/core/src/domain/money.rs).
+// Money in whole nano-dollars (1e-9 USD), as the broker's books have it (crates/domain/src/money.rs).
 
 const NANOS = 1e9;
 const MOST = 1_000_000_000_000_000_000n;

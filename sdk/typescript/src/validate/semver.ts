@@ -1,5 +1,5 @@
 // Versions and ranges as the broker reads them: versions after Semantic Versioning 2.0.0, ranges as npm
-// writes them (crates/core/src/domain/version_range.rs).
+// writes them (crates/domain/src/version_range.rs).
 
 const U64 = 18_446_744_073_709_551_615n;
 const IDENTIFIERS = "[0-9A-Za-z-]+(?:\\.[0-9A-Za-z-]+)*";

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use handoffd_core::domain::ids::Micros;
+use handoffd_domain::ids::Micros;
 use handoffd_store::clock::{Clock, SystemClock};
 
 /// Time passes on it as on the machine. It is never ahead of the machine, so that no record lies in the future.

@@ -23,7 +23,7 @@ use super::agents::Caller;
 use super::report::DemoReport;
 use crate::app::{self, Beginning, FirstKey};
 use handoffd_broker::config::Config;
-use handoffd_core::domain::ids::Micros;
+use handoffd_domain::ids::Micros;
 use handoffd_store::clock::Clock;
 
 type Outcome<T = ()> = Result<T, String>;

@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, StatusCode};
 use super::Follow;
 use crate::http::Api;
 use crate::http::problem::Problem;
-use handoffd_broker::dispatch::transport::a2a::open_callback;
+use handoffd_transports::a2a::transport::open_callback;
 
 /// The header of a notification's token (A2A 1.0 §4.3.3).
 const TOKEN: &str = "x-a2a-notification-token";

@@ -10,17 +10,17 @@ use super::super::super::front::{ApiAnswer, ApiRequest, CallerHeaders};
 use super::step::{AnswerDelivery, HandoffState, LastQuestion, Step, next, question};
 use super::{DOOR, FollowState, Followed, beat};
 use handoffd_broker::directory::Principal;
-use handoffd_broker::dispatch::a2a::client::{CallFault, RemoteAgent};
-use handoffd_broker::dispatch::a2a::message::{answer, answer_id};
-use handoffd_broker::dispatch::a2a::task::RemoteTask;
-use handoffd_broker::dispatch::a2a::wire::Operation;
-use handoffd_broker::dispatch::transport::Endpoint;
-use handoffd_broker::dispatch::transport::a2a::{RemoteRef, remote_agent};
-use handoffd_core::domain::canonical;
-use handoffd_core::domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
-use handoffd_core::domain::lenient;
+use handoffd_broker::transport::Endpoint;
+use handoffd_domain::canonical;
+use handoffd_domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
+use handoffd_domain::lenient;
 use handoffd_store::clock;
 use handoffd_store::store::{HandoffKey, Role};
+use handoffd_transports::a2a::client::{CallFault, RemoteAgent};
+use handoffd_transports::a2a::message::{answer, answer_id};
+use handoffd_transports::a2a::task::RemoteTask;
+use handoffd_transports::a2a::transport::{RemoteRef, remote_agent};
+use handoffd_transports::a2a::wire::Operation;
 
 /// Longest time for one call of a follower.
 const CALL_MAX: Duration = Duration::from_secs(30);
@@ -342,7 +342,7 @@ impl Follower {
         let request = answer(&handoff.id.to_string(), number, &task.id, &task.context, value);
         match self.call(agent, &Operation::Send(&request), "send_message").await {
             Ok(_) => {
-                // What the task came to by it is seen at the next look, whatever the answer says.
+                // The next look shows the state that the task reaches by it, whatever the answer says.
                 self.told = Some((number, Instant::now()));
                 Round::Soon
             }
@@ -382,8 +382,8 @@ impl Follower {
         self.refused_or(handoff, said).await
     }
 
-    /// What follows a verdict or a question: one that the broker refuses for what it says ends the handoff, since the agent
-    /// knows of no other way to say it.
+    /// The round after a verdict or a question. If the broker refuses its content, the handoff ends, since the agent has no
+    /// other way to say it.
     async fn refused_or(&mut self, handoff: &Handoff, said: ApiAnswer) -> Round {
         if !is_refused(&said) {
             return verdict_round(&said);
@@ -432,7 +432,7 @@ fn poll(state: &FollowState) -> (Duration, Duration) {
 }
 
 fn protocol(why: &str) -> CallFault {
-    use handoffd_broker::dispatch::answer::{AttemptFailure, FailureClass};
+    use handoffd_broker::transport::{AttemptFailure, FailureClass};
     CallFault::Failed(AttemptFailure::reached(FailureClass::Protocol, Some(200), why))
 }
 

@@ -20,13 +20,13 @@ use tokio_util::task::TaskTracker;
 use self::follow::Follower;
 use super::super::front::FrontDoor;
 use crate::http::Api;
-use handoffd_broker::dispatch::a2a::client::AgentClient;
-use handoffd_broker::dispatch::transport::Transports;
-use handoffd_broker::dispatch::transport::a2a::{CALLBACK_PATH, NewTask, RemoteRef};
-use handoffd_core::domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
-use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
+use handoffd_broker::transport::Transports;
+use handoffd_domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
+use handoffd_domain::ids::{AgentId, Micros, TenantId};
 use handoffd_store::clock;
 use handoffd_store::store::{Cursor, HandoffFilter, HandoffKey, StoreError};
+use handoffd_transports::a2a::client::AgentClient;
+use handoffd_transports::a2a::transport::{CALLBACK_PATH, NewTask, RemoteRef};
 
 /// The door's name in metrics, traces and records.
 const DOOR: &str = "a2a-out";
@@ -133,8 +133,8 @@ impl Follow {
         }))
     }
 
-    /// Follows what the transport tells of, and what nobody follows, until the broker stops. `alone`: no other broker serves
-    /// this database.
+    /// Follows the tasks that the transport reports, and those that no broker follows, until the broker stops. `alone`: no
+    /// other broker serves this database.
     pub async fn run(self, mut tasks: mpsc::UnboundedReceiver<NewTask>, alone: bool) {
         let stopping = self.0.api.stopping.clone();
         let lease = Duration::from_millis(self.0.api.config.delivery.lease_ms);

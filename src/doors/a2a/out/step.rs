@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use handoffd_broker::dispatch::a2a::task::{RemoteState, RemoteTask};
-use handoffd_core::domain::handoff::HandoffStatus;
-use handoffd_core::domain::question::MAX_QUESTIONS;
+use handoffd_domain::handoff::HandoffStatus;
+use handoffd_domain::question::MAX_QUESTIONS;
+use handoffd_transports::a2a::task::{RemoteState, RemoteTask};
 
 /// The handoff, as far as a step depends on it.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,8 +55,8 @@ pub(super) enum Step {
 /// The question of an agent that waits and says nothing.
 const UNSAID: &str = "The agent asks for input.";
 
-/// The next step. Whatever a task did before does not count, only where it stands: one that goes backwards after its end finds
-/// the handoff ended.
+/// The next step. Only the present state of a task counts, not its past: a task that goes backwards after its end finds the
+/// handoff ended.
 pub(super) fn next(ours: &HandoffState, remote: &RemoteTask) -> Step {
     match ours.status {
         // The attempt that made the task is not settled yet.

@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 
 use crate::intake::Refusal;
 use crate::intake::refused::misfit;
-use handoffd_core::contract::catalog::Catalog;
-use handoffd_core::contract::document::{Document, DocumentError};
-use handoffd_core::contract::enforce::CompiledContract;
-use handoffd_core::contract::registry::Registry;
-use handoffd_core::contract::{Contract, ContractDefect, read, whole};
-use handoffd_core::domain::canonical;
-use handoffd_core::domain::failure::{Failure, escaped};
+use handoffd_domain::canonical;
+use handoffd_domain::failure::{Failure, escaped};
+use handoffd_gate::contract::catalog::Catalog;
+use handoffd_gate::contract::document::{Document, DocumentError};
+use handoffd_gate::contract::enforce::CompiledContract;
+use handoffd_gate::contract::registry::Registry;
+use handoffd_gate::contract::{Contract, ContractDefect, read, whole};
 
 /// The most contracts that one call lints.
 const MAX_LINTED: usize = 1_000;

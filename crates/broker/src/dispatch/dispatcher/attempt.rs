@@ -7,26 +7,25 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::super::answer::{AnswerFields, AttemptOutcome, FailureClass, RawAnswer};
 use super::super::attempt_row;
 use super::super::conventions;
 use super::super::lanes::Health;
-use super::super::standard_webhooks::WebhookSecret;
-use super::super::transport::{
-    Attempt, Encoded, Endpoint, Envelope, Publication, Transport, signing_secrets,
-};
-use super::super::webhook::VerdictClock;
 use super::{Dispatcher, DispatcherState, SETTLE_PAUSE_MAX};
 use crate::early_replies::{EarlyReply, EarlyVerdict, ExpectedReply};
 use crate::ledger::commands::Outcome;
-use handoffd_core::domain::agent::AgentState;
-use handoffd_core::domain::content_coding::Coding;
-use handoffd_core::domain::handoff::DeliveryMode;
-use handoffd_core::domain::ids::Micros;
-use handoffd_core::domain::receiver::AttemptEnd;
-use handoffd_core::evidence::record::Actor;
-use handoffd_core::gate::schema::older::SCHEMA_UNREADABLE;
-use handoffd_core::sw4rm::{self, DeliveryFacts};
+use crate::transport::standard_webhooks::WebhookSecret;
+use crate::transport::{
+    AnswerFields, Attempt, AttemptOutcome, Encoded, Endpoint, Envelope, FailureClass, Publication,
+    RawAnswer, Transport, VerdictClock, signing_secrets,
+};
+use handoffd_domain::agent::AgentState;
+use handoffd_domain::content_coding::Coding;
+use handoffd_domain::handoff::DeliveryMode;
+use handoffd_domain::ids::Micros;
+use handoffd_domain::receiver::AttemptEnd;
+use handoffd_evidence::record::Actor;
+use handoffd_gate::schema::older::SCHEMA_UNREADABLE;
+use handoffd_gate::sw4rm::{self, DeliveryFacts};
 use handoffd_store::fault::{self, Step};
 use handoffd_store::store::attempts::AttemptRow;
 use handoffd_store::store::{AgentRow, DeliveryClaim};

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::super::answer::{AttemptOutcome, FailureClass};
 use super::super::lanes::Health;
 use super::{Dispatcher, DispatcherState, SETTLE_PAUSE, SETTLE_PAUSE_MAX};
 use crate::ledger::command::{Call, content};
 use crate::ledger::commands::{Outcome, Settle};
 use crate::ledger::reply::LedgerError;
-use handoffd_core::domain::canonical;
-use handoffd_core::domain::ids::Micros;
-use handoffd_core::evidence::record::{Actor, ActorRole};
+use crate::transport::{AttemptOutcome, FailureClass};
+use handoffd_domain::canonical;
+use handoffd_domain::ids::Micros;
+use handoffd_evidence::record::{Actor, ActorRole};
 use handoffd_store::clock;
 use handoffd_store::store::DeliveryClaim;
 use handoffd_store::store::attempts::AttemptRow;
@@ -79,7 +79,7 @@ impl Dispatcher {
                 (Outcome::Received { verdict_by }, None, Health::Answered)
             }
             AttemptOutcome::Busy { reached: true, .. } if !claim.idempotent => {
-                // Bytes were sent: after any answer there is no other attempt.
+                // Bytes were sent: after any answer another attempt is not allowed.
                 (Outcome::GivenUp { why: "RECEIVER_BUSY".to_owned() }, None, Health::Answered)
             }
             AttemptOutcome::Busy { retry_after, .. } => {

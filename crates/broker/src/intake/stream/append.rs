@@ -6,11 +6,11 @@ use super::ChunkAnswer;
 use crate::archive::Contents;
 use crate::directory::Principal;
 use crate::intake::{Intake, Refusal, heavy};
-use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::handoff::Handoff;
-use handoffd_core::domain::ids::HandoffId;
-use handoffd_core::domain::json;
-use handoffd_core::domain::warning::Warning;
+use handoffd_domain::failure::Code;
+use handoffd_domain::handoff::Handoff;
+use handoffd_domain::ids::HandoffId;
+use handoffd_domain::json;
+use handoffd_domain::warning::Warning;
 
 /// Chunks that a request added.
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-//! What the gate says of a chunk, and of the message that the last one closes.
+//! The gate's verdict on a chunk, and on the message that the last one closes.
 
 use std::sync::Arc;
 
@@ -10,19 +10,19 @@ use crate::intake::opinion::{self, Opinion, OpinionTime};
 use crate::intake::{Intake, IntakeError, heavy, redacted};
 use crate::ledger::command::content;
 use crate::ledger::commands::{ClosedStream, StreamEnd};
-use handoffd_core::domain::canonical;
-use handoffd_core::domain::course::subtasks_of;
-use handoffd_core::domain::failure::{Code, Failure, Stage, primary};
-use handoffd_core::domain::handoff::Handoff;
-use handoffd_core::domain::ids::Micros;
-use handoffd_core::domain::redaction::RedactionPolicy;
-use handoffd_core::domain::stream::{Chunk, ChunkEnd, STREAM_REFUSED, mark_closed};
-use handoffd_core::domain::warning::Warning;
-use handoffd_core::evidence::record::SafetyFacts;
-use handoffd_core::gate::safety::policy::PolicyContext;
-use handoffd_core::gate::safety::{SafetyFinding, to_failure};
-use handoffd_core::gate::stream::{ChunkLookup, PassedChunk};
-use handoffd_core::gate::{Gate, GateLookup, GateVerdict, PassedMessage};
+use handoffd_domain::canonical;
+use handoffd_domain::course::subtasks_of;
+use handoffd_domain::failure::{Code, Failure, Stage, primary};
+use handoffd_domain::handoff::Handoff;
+use handoffd_domain::ids::Micros;
+use handoffd_domain::redaction::RedactionPolicy;
+use handoffd_domain::stream::{Chunk, ChunkEnd, STREAM_REFUSED, mark_closed};
+use handoffd_domain::warning::Warning;
+use handoffd_evidence::record::SafetyFacts;
+use handoffd_gate::safety::policy::PolicyContext;
+use handoffd_gate::safety::{SafetyFinding, to_failure};
+use handoffd_gate::stream::{ChunkLookup, PassedChunk};
+use handoffd_gate::{Gate, GateLookup, GateVerdict, PassedMessage};
 
 /// The outcome of a judged chunk.
 pub(super) struct JudgedChunk {
@@ -214,8 +214,8 @@ fn judge_one(
     gate.chunk(&assembled.message, assembled.size, chunk, &lookup)
 }
 
-/// The verdict with what it says redacted. What redaction would replace in the message itself was sent before, chunk by
-/// chunk: a message that is not what opening and chunks make cannot close them.
+/// The verdict with its text redacted. A value that redaction would replace in the message itself was sent before,
+/// chunk by chunk: a message that is not what opening and chunks make cannot close them.
 fn unaltered(verdict: GateVerdict, policy: &RedactionPolicy) -> Result<GateVerdict, Failure> {
     let sent = match &verdict {
         GateVerdict::Pass(passed) => Some(passed.message.content()),

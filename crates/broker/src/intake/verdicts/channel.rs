@@ -12,10 +12,10 @@ use crate::early_replies::{EarlyReplies, EarlyVerdict};
 use crate::intake::Intake;
 use crate::intake::refused::Refusal;
 use crate::ledger::commands::VerdictKind;
-use handoffd_core::domain::handoff::DeliveryMode;
-use handoffd_core::domain::ids::{AgentId, TenantId};
-use handoffd_core::domain::lenient;
-use handoffd_core::gate::reply::{Reply, ReplyError, ReplyVerdict};
+use handoffd_domain::handoff::DeliveryMode;
+use handoffd_domain::ids::{AgentId, TenantId};
+use handoffd_domain::lenient;
+use handoffd_gate::reply::{Reply, ReplyError, ReplyVerdict};
 use handoffd_store::store::HandoffKey;
 
 /// The outcome of a reply.

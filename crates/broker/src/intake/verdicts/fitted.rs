@@ -5,9 +5,9 @@ use serde_json::{Map, Value};
 
 use super::words::spent;
 use crate::ledger::commands::VerdictKind;
-use handoffd_core::domain::lenient::{UnreadableParts, Why};
-use handoffd_core::domain::message::whole_number;
-use handoffd_core::gate::reply::ReplyVerdict;
+use handoffd_domain::lenient::{UnreadableParts, Why};
+use handoffd_domain::message::whole_number;
+use handoffd_gate::reply::ReplyVerdict;
 
 /// Makes the members fit, and notes each that was changed.
 pub(super) fn fit(

@@ -4,14 +4,14 @@ use serde_json::{Map, Value};
 
 use crate::intake::refused::misfit;
 use crate::ledger::commands::VerdictKind;
-use handoffd_core::domain::failure::{Code, Failure, Stage, escaped};
-use handoffd_core::domain::funds::Spending;
-use handoffd_core::domain::handoff::{HANDED_ON, Handoff, HandoffStatus};
-use handoffd_core::domain::lease::LONGEST_INTERVAL_MS;
-use handoffd_core::domain::message::whole_number;
-use handoffd_core::domain::money::Usd;
-use handoffd_core::domain::warning::{Warning, WarningCode};
-use handoffd_core::gate::reply::ReplyVerdict;
+use handoffd_domain::failure::{Code, Failure, Stage, escaped};
+use handoffd_domain::funds::Spending;
+use handoffd_domain::handoff::{HANDED_ON, Handoff, HandoffStatus};
+use handoffd_domain::lease::LONGEST_INTERVAL_MS;
+use handoffd_domain::message::whole_number;
+use handoffd_domain::money::Usd;
+use handoffd_domain::warning::{Warning, WarningCode};
+use handoffd_gate::reply::ReplyVerdict;
 
 /// The largest amount that a receiver may state, as in a message.
 const MOST_USD: f64 = 1e9;

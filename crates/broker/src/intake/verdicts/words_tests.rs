@@ -6,12 +6,12 @@ use super::fitted::fit;
 use super::words::{Stated, interval, kind_of, repeated, spent, uncounted};
 use crate::ledger::commands::VerdictKind;
 use crate::reader::tests::handoff;
-use handoffd_core::domain::funds::Spending;
-use handoffd_core::domain::handoff::{HANDED_ON, Handoff, HandoffStatus};
-use handoffd_core::domain::lenient::UnreadableParts;
-use handoffd_core::domain::money::Usd;
-use handoffd_core::domain::ruling::Ruling;
-use handoffd_core::gate::reply::ReplyVerdict;
+use handoffd_domain::funds::Spending;
+use handoffd_domain::handoff::{HANDED_ON, Handoff, HandoffStatus};
+use handoffd_domain::lenient::UnreadableParts;
+use handoffd_domain::money::Usd;
+use handoffd_domain::ruling::Ruling;
+use handoffd_gate::reply::ReplyVerdict;
 
 /// The rounds that a handoff allows that states no number.
 const ROUNDS: u64 = 15;

@@ -4,7 +4,7 @@ use crate::ledger::command::{Call, Command};
 use crate::ledger::context::Context;
 use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decision};
-use handoffd_core::evidence::record::{AdoptionFacts, RecordContent, RecordDraft, RecordKind};
+use handoffd_evidence::record::{AdoptionFacts, RecordContent, RecordDraft, RecordKind};
 use handoffd_store::store::BatchState;
 
 /// States of objects to commit to as they were found.

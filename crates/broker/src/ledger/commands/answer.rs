@@ -8,12 +8,12 @@ use crate::ledger::plan::Decision;
 use crate::ledger::questions::{mark, record, refuse_if_canceled};
 use crate::ledger::reply::{HandoffReply, LedgerError};
 use crate::ledger::returns::close_question;
-use handoffd_core::domain::event::EventType;
-use handoffd_core::domain::handoff::HandoffEvent;
-use handoffd_core::domain::ids::{AgentId, HandoffId, TaskId};
-use handoffd_core::domain::question;
-use handoffd_core::domain::question::Likeness;
-use handoffd_core::evidence::record::{RecordContent, RecordKind};
+use handoffd_domain::event::EventType;
+use handoffd_domain::handoff::HandoffEvent;
+use handoffd_domain::ids::{AgentId, HandoffId, TaskId};
+use handoffd_domain::question;
+use handoffd_domain::question::Likeness;
+use handoffd_evidence::record::{RecordContent, RecordKind};
 use handoffd_store::store::BatchState;
 
 /// The answer to a receiver's question.

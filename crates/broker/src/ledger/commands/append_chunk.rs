@@ -8,13 +8,13 @@ use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decision};
 use crate::ledger::reply::{HandoffReply, LedgerError};
 use crate::ledger::streams::{ended, facts};
-use handoffd_core::domain::event::EventType;
-use handoffd_core::domain::handoff::Handoff;
-use handoffd_core::domain::ids::{HandoffId, Micros, TaskId};
-use handoffd_core::domain::ruling::Trigger;
-use handoffd_core::domain::stream::{STREAM_ABORTED, StreamStatus};
-use handoffd_core::domain::window::{ContextAction, ContextFacts};
-use handoffd_core::evidence::record::{RecordContent, RecordKind, SafetyFacts};
+use handoffd_domain::event::EventType;
+use handoffd_domain::handoff::Handoff;
+use handoffd_domain::ids::{HandoffId, Micros, TaskId};
+use handoffd_domain::ruling::Trigger;
+use handoffd_domain::stream::{STREAM_ABORTED, StreamStatus};
+use handoffd_domain::window::{ContextAction, ContextFacts};
+use handoffd_evidence::record::{RecordContent, RecordKind, SafetyFacts};
 use handoffd_store::store::BatchState;
 use handoffd_store::store::streams::ChunkRow;
 
@@ -60,7 +60,7 @@ pub struct ClosedStream {
     pub content: RecordContent,
     /// The message against the receiver's context window.
     pub context: Option<ContextFacts>,
-    /// Subtasks that it has a result of, as [`handoffd_core::domain::course::subtasks_of`] names them.
+    /// Subtasks that it has a result of, as [`handoffd_domain::course::subtasks_of`] names them.
     pub subtasks: Vec<u64>,
     /// The findings of the safety stage, if the record has them.
     pub safety: Option<SafetyFacts>,

@@ -7,11 +7,11 @@ use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decision};
 use crate::ledger::questions::{mark, record, refuse_if_canceled};
 use crate::ledger::reply::{HandoffReply, LedgerError};
-use handoffd_core::domain::event::EventType;
-use handoffd_core::domain::handoff::{Handoff, HandoffEvent, HandoffStatus};
-use handoffd_core::domain::ids::{HandoffId, Micros, TaskId};
-use handoffd_core::domain::question::{Likeness, MAX_QUESTIONS, Question, RequestMark};
-use handoffd_core::evidence::record::{RecordContent, RecordKind};
+use handoffd_domain::event::EventType;
+use handoffd_domain::handoff::{Handoff, HandoffEvent, HandoffStatus};
+use handoffd_domain::ids::{HandoffId, Micros, TaskId};
+use handoffd_domain::question::{Likeness, MAX_QUESTIONS, Question, RequestMark};
+use handoffd_evidence::record::{RecordContent, RecordKind};
 use handoffd_store::store::{BatchState, ReturnRow};
 
 /// A question of a receiver to the sender of its handoff.

@@ -8,11 +8,11 @@ use crate::ledger::plan::{Change, Decision};
 use crate::ledger::reply::LedgerError;
 use crate::ledger::returns;
 use crate::ledger::tasks::{close_escalation, draft_of, task_of, withdraw_open};
-use handoffd_core::domain::escalation::EscalationOutcome;
-use handoffd_core::domain::event::{Event, EventType};
-use handoffd_core::domain::ids::{AgentId, Micros, TaskId};
-use handoffd_core::domain::task::{Task, TaskEvent};
-use handoffd_core::evidence::record::{RecordContent, RecordKind};
+use handoffd_domain::escalation::EscalationOutcome;
+use handoffd_domain::event::{Event, EventType};
+use handoffd_domain::ids::{AgentId, Micros, TaskId};
+use handoffd_domain::task::{Task, TaskEvent};
+use handoffd_evidence::record::{RecordContent, RecordKind};
 use handoffd_store::store::BatchState;
 
 /// A task to withdraw.
@@ -36,8 +36,8 @@ impl Command for CancelTask {
         rows.whole_task(self.task_id);
     }
 
-    /// Withdraws a task: its holder, who began it, or an operator. What waits is withdrawn at once; who
-    /// works on it may still finish until the grace is over.
+    /// Withdraws a task: its holder, who began it, or an operator. Handoffs that wait are withdrawn at
+    /// once; a receiver that works on one may still finish until the grace is over.
     fn decide(&self, state: &BatchState, call: &Call, context: &Context) -> Decision<Self::Reply> {
         let mut task = task_of(state, call, self.task_id)?;
         if let Some(agent) = &self.by

@@ -7,10 +7,10 @@ use crate::ledger::draft::publish;
 use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decision};
 use crate::ledger::reply::LedgerError;
-use handoffd_core::domain::agent::{AgentSpec, Failing, Target};
-use handoffd_core::domain::event::{Event, EventType, Subscriber};
-use handoffd_core::domain::ids::AgentId;
-use handoffd_core::evidence::record::RecordKind;
+use handoffd_domain::agent::{AgentSpec, Failing, Target};
+use handoffd_domain::event::{Event, EventType, Subscriber};
+use handoffd_domain::ids::AgentId;
+use handoffd_evidence::record::RecordKind;
 use handoffd_store::store::events::CursorChange;
 use handoffd_store::store::{AgentRow, BatchState};
 

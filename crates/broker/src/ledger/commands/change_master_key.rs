@@ -5,7 +5,7 @@ use crate::ledger::command::{Call, Command};
 use crate::ledger::context::Context;
 use crate::ledger::needs::Rows;
 use crate::ledger::plan::Decision;
-use handoffd_core::evidence::record::{RecordContent, RecordKind};
+use handoffd_evidence::record::{RecordContent, RecordKind};
 use handoffd_store::store::BatchState;
 
 /// Another key that seals secrets.

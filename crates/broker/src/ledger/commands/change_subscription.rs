@@ -6,9 +6,9 @@ use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decision};
 use crate::ledger::reply::LedgerError;
 use crate::ledger::subscriptions::record;
-use handoffd_core::domain::event::{Position, Subscriber, SubscriptionSpec};
-use handoffd_core::domain::ids::SubscriptionId;
-use handoffd_core::evidence::record::{RecordContent, RecordKind};
+use handoffd_domain::event::{Position, Subscriber, SubscriptionSpec};
+use handoffd_domain::ids::SubscriptionId;
+use handoffd_evidence::record::{RecordContent, RecordKind};
 use handoffd_store::store::BatchState;
 use handoffd_store::store::events::{CursorChange, SubscriptionRow};
 

@@ -10,11 +10,11 @@ use crate::ledger::reply::LedgerError;
 use crate::ledger::returns;
 use crate::ledger::streams;
 use crate::ledger::tasks::{close_escalation, draft_of, finish_open, task_of};
-use handoffd_core::domain::escalation::EscalationOutcome;
-use handoffd_core::domain::event::{Event, EventType};
-use handoffd_core::domain::ids::{AgentId, TaskId};
-use handoffd_core::domain::task::{Task, TaskEvent};
-use handoffd_core::evidence::record::{RecordContent, RecordKind};
+use handoffd_domain::escalation::EscalationOutcome;
+use handoffd_domain::event::{Event, EventType};
+use handoffd_domain::ids::{AgentId, TaskId};
+use handoffd_domain::task::{Task, TaskEvent};
+use handoffd_evidence::record::{RecordContent, RecordKind};
 use handoffd_store::store::BatchState;
 
 /// A task declared done.

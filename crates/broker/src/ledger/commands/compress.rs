@@ -6,10 +6,10 @@ use crate::ledger::draft::draft_of;
 use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decision};
 use crate::ledger::reply::{LedgerError, Noted};
-use handoffd_core::domain::handoff::HandoffStatus;
-use handoffd_core::domain::ids::{HandoffId, TaskId};
-use handoffd_core::domain::window::CompressionFacts;
-use handoffd_core::evidence::record::{RecordContent, RecordKind};
+use handoffd_domain::handoff::HandoffStatus;
+use handoffd_domain::ids::{HandoffId, TaskId};
+use handoffd_domain::window::CompressionFacts;
+use handoffd_evidence::record::{RecordContent, RecordKind};
 use handoffd_store::store::BatchState;
 
 /// A message that was compressed before an attempt.

@@ -6,8 +6,8 @@ use crate::ledger::context::Context;
 use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decision};
 use crate::ledger::reply::LedgerError;
-use handoffd_core::domain::event::Subscriber;
-use handoffd_core::evidence::record::RecordKind;
+use handoffd_domain::event::Subscriber;
+use handoffd_evidence::record::RecordKind;
 use handoffd_store::store::events::CursorChange;
 use handoffd_store::store::{AgentRow, BatchState, KeyRow};
 

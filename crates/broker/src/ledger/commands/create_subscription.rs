@@ -6,8 +6,8 @@ use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decision};
 use crate::ledger::reply::LedgerError;
 use crate::ledger::subscriptions::record;
-use handoffd_core::domain::event::{Position, Subscriber};
-use handoffd_core::evidence::record::{RecordContent, RecordKind};
+use handoffd_domain::event::{Position, Subscriber};
+use handoffd_evidence::record::{RecordContent, RecordKind};
 use handoffd_store::store::BatchState;
 use handoffd_store::store::events::{CursorChange, SubscriptionRow};
 
@@ -30,7 +30,7 @@ impl Command for CreateSubscription {
         rows.subscription(self.row.id);
     }
 
-    /// Makes a subscription; it is told of what comes after a place, or after the record of it.
+    /// Makes a subscription; it gets the events after a place, or after the record of it.
     fn decide(&self, state: &BatchState, call: &Call, _context: &Context) -> Decision<Self::Reply> {
         let row = &self.row;
         if state.subscriptions.contains_key(&(call.tenant.clone(), row.id)) {

@@ -6,9 +6,9 @@ use crate::ledger::draft::publish;
 use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decision};
 use crate::ledger::subscriptions::record;
-use handoffd_core::domain::event::{Alert, Event, EventType, Subscriber};
-use handoffd_core::domain::ids::AgentId;
-use handoffd_core::evidence::record::{RecordContent, RecordKind, RecordParty};
+use handoffd_domain::event::{Alert, Event, EventType, Subscriber};
+use handoffd_domain::ids::AgentId;
+use handoffd_evidence::record::{RecordContent, RecordKind, RecordParty};
 use handoffd_store::store::BatchState;
 use handoffd_store::store::events::{CursorChange, SubscriptionRow};
 
@@ -16,7 +16,7 @@ use handoffd_store::store::events::{CursorChange, SubscriptionRow};
 #[derive(Debug, Clone)]
 pub struct DisableSubscriber {
     pub subscriber: Subscriber,
-    /// Where it was told; if that has changed meanwhile, nothing is done.
+    /// The URL that failed; if it has changed meanwhile, the command does nothing.
     pub url: String,
     /// The reason, a code.
     pub reason: &'static str,

@@ -7,9 +7,9 @@ use crate::ledger::draft::draft_of;
 use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decision};
 use crate::ledger::reply::DeadLetterReply;
-use handoffd_core::domain::dead_letter::DeadLetterStatus;
-use handoffd_core::domain::ids::{HandoffId, TaskId};
-use handoffd_core::evidence::record::{RecordContent, RecordKind};
+use handoffd_domain::dead_letter::DeadLetterStatus;
+use handoffd_domain::ids::{HandoffId, TaskId};
+use handoffd_evidence::record::{RecordContent, RecordKind};
 use handoffd_store::store::BatchState;
 
 /// The end of a dead letter.

@@ -6,11 +6,11 @@ use crate::ledger::erasure::{allowed, draft, facts, page_of};
 use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decision};
 use crate::ledger::reply::ErasureReply;
-use handoffd_core::domain::ids::{ContentId, ErasureId};
-use handoffd_core::domain::personal::user_ref;
-use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent};
-use handoffd_core::evidence::erasure::{DataSlot, ErasureCause, ErasureScope, list};
-use handoffd_core::evidence::record::{RecordContent, RecordKind};
+use handoffd_domain::ids::{ContentId, ErasureId};
+use handoffd_domain::personal::user_ref;
+use handoffd_evidence::commitment::{CommitmentSubject, PackedContent};
+use handoffd_evidence::erasure::{DataSlot, ErasureCause, ErasureScope, list};
+use handoffd_evidence::record::{RecordContent, RecordKind};
 use handoffd_store::store::BatchState;
 use handoffd_store::store::erasure::{ErasureStatus, ErasureWrite, PageNeed};
 

@@ -9,11 +9,11 @@ use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decision};
 use crate::ledger::reply::HandoffReply;
 use crate::ledger::streams;
-use handoffd_core::domain::handoff::HandoffStatus;
-use handoffd_core::domain::ids::{HandoffId, TaskId};
-use handoffd_core::domain::question::ANSWER_TIMEOUT;
-use handoffd_core::domain::ruling::Trigger;
-use handoffd_core::domain::task::TaskStatus;
+use handoffd_domain::handoff::HandoffStatus;
+use handoffd_domain::ids::{HandoffId, TaskId};
+use handoffd_domain::question::ANSWER_TIMEOUT;
+use handoffd_domain::ruling::Trigger;
+use handoffd_domain::task::TaskStatus;
 use handoffd_store::store::{BatchState, OutboxRow};
 
 /// A deadline that passed.
@@ -69,9 +69,9 @@ impl Command for Expire {
     }
 }
 
-/// The inbox's row, offered for one more claim, where nobody answered the last one and it returns only now, or returned
-/// a moment ago: the answer to one poll may have been lost. `None` where the handoff had that already, or lay in the
-/// inbox unclaimed for as long as it would get.
+/// The inbox's row, offered for one more claim, if no verdict answered the last one and it returns only now, or
+/// returned a moment ago: the answer to one poll may have been lost. `None` if the handoff had that already, or lay in
+/// the inbox unclaimed for as long as it would get.
 fn offered_again(case: &Case<'_>, context: &Context) -> Option<OutboxRow> {
     let at = case.call.at;
     let key = (case.call.tenant.clone(), case.handoff.id);

@@ -6,9 +6,9 @@ use crate::ledger::erasure::{draft, facts, page_of};
 use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decision};
 use crate::ledger::reply::{ErasureReply, LedgerError};
-use handoffd_core::domain::ids::ErasureId;
-use handoffd_core::evidence::erasure::ErasureFacts;
-use handoffd_core::evidence::record::RecordKind;
+use handoffd_domain::ids::ErasureId;
+use handoffd_evidence::erasure::ErasureFacts;
+use handoffd_evidence::record::RecordKind;
 use handoffd_store::store::BatchState;
 use handoffd_store::store::erasure::ErasureStatus;
 

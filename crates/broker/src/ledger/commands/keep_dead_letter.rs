@@ -6,9 +6,9 @@ use crate::ledger::dead_letters::{open, refuse_again};
 use crate::ledger::needs::Rows;
 use crate::ledger::plan::Decision;
 use crate::ledger::reply::DeadLetterReply;
-use handoffd_core::domain::failure::Failure;
-use handoffd_core::domain::ids::{HandoffId, TaskId};
-use handoffd_core::evidence::record::RecordContent;
+use handoffd_domain::failure::Failure;
+use handoffd_domain::ids::{HandoffId, TaskId};
+use handoffd_evidence::record::RecordContent;
 use handoffd_store::store::BatchState;
 
 /// A dead letter that a fresh gate run refuses again.
@@ -18,7 +18,7 @@ pub struct KeepDeadLetter {
     pub task_id: TaskId,
     /// Findings that a person waived by name.
     pub waived: Vec<Failure>,
-    /// Findings that nobody waived.
+    /// Findings that were not waived.
     pub refused: Vec<Failure>,
     /// The appeal: reason, waived and open findings.
     pub content: RecordContent,

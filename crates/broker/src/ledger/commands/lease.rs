@@ -9,8 +9,8 @@ use crate::ledger::last_claim::{LAST_CLAIM_OFFERED, LAST_CLAIM_TAKEN, last_claim
 use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decision};
 use crate::ledger::reply::LedgerError;
-use handoffd_core::domain::handoff::Handoff;
-use handoffd_core::domain::ids::{HandoffId, Micros, TaskId};
+use handoffd_domain::handoff::Handoff;
+use handoffd_domain::ids::{HandoffId, Micros, TaskId};
 use handoffd_store::store::{BatchState, OutboxRow};
 
 /// A claim from an inbox.
@@ -62,9 +62,9 @@ impl Command for Lease {
         case.task.fence += 1;
         case.handoff.fencing_token = case.task.fence;
         case.handoff.attempts = row.attempt;
-        // What was moved here from a webhook is offered by this claim at the latest.
+        // A handoff that was moved here from a webhook counts as offered by this claim at the latest.
         case.handoff.clock = context.offered(case.handoff.clock, call.at, row.mode);
-        // What the contract grants goes before the broker's own setting.
+        // The contract's time goes before the broker's own setting.
         let granted = case.handoff.ruling.as_ref().and_then(|ruling| ruling.edge.timeout_ms);
         case.owes_verdict(
             granted.map_or(self.verdict_by, |ms| call.at.plus(Duration::from_millis(ms))),

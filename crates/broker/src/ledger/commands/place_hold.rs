@@ -6,9 +6,9 @@ use crate::ledger::erasure::draft;
 use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decision};
 use crate::ledger::reply::{HoldReply, LedgerError};
-use handoffd_core::evidence::commitment::hash_text;
-use handoffd_core::evidence::erasure::HoldFacts;
-use handoffd_core::evidence::record::{RecordContent, RecordKind};
+use handoffd_evidence::commitment::hash_text;
+use handoffd_evidence::erasure::HoldFacts;
+use handoffd_evidence::record::{RecordContent, RecordKind};
 use handoffd_store::store::BatchState;
 use handoffd_store::store::erasure::HoldRow;
 

@@ -1,4 +1,4 @@
-//! Take away the next page of what is past its time.
+//! Take away the next page of contents that are past their time.
 
 use crate::ledger::command::{Call, Command};
 use crate::ledger::context::Context;
@@ -6,10 +6,10 @@ use crate::ledger::erasure::draft;
 use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decision};
 use crate::ledger::reply::Purged;
-use handoffd_core::domain::ids::ContentId;
-use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent};
-use handoffd_core::evidence::erasure::{ErasureCause, RetentionFacts, list};
-use handoffd_core::evidence::record::{RecordContent, RecordKind};
+use handoffd_domain::ids::ContentId;
+use handoffd_evidence::commitment::{CommitmentSubject, PackedContent};
+use handoffd_evidence::erasure::{ErasureCause, RetentionFacts, list};
+use handoffd_evidence::record::{RecordContent, RecordKind};
 use handoffd_store::store::BatchState;
 use handoffd_store::store::erasure::{ErasureWrite, PurgeNeed, PurgePage};
 
@@ -32,8 +32,9 @@ impl Command for PurgeNext {
         rows.purge(self.need);
     }
 
-    /// Takes away the next page of what is past its time, and appends the record that lists it. Where a legal
-    /// hold was placed in this very batch the page is looked at again: it was read before the hold.
+    /// Takes away the next page of contents that are past their time, and appends the record that lists them.
+    /// If a legal hold was placed in this very batch, the page is looked at again: it was read before the
+    /// hold.
     fn decide(&self, state: &BatchState, call: &Call, _context: &Context) -> Decision<Self::Reply> {
         let none = PurgePage { next: self.need.from, again: true, ..PurgePage::default() };
         let page = state.erasure.purges.get(&call.tenant).unwrap_or(&none);

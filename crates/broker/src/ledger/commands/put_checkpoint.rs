@@ -6,10 +6,10 @@ use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decision};
 use crate::ledger::reply::LedgerError;
 use crate::ledger::submission::run_by;
-use handoffd_core::domain::handoff::{CheckpointRef, HandoffStatus};
-use handoffd_core::domain::ids::{AgentId, ExecutionId, HandoffId, TaskId};
-use handoffd_core::evidence::commitment::PackedContent;
-use handoffd_core::evidence::record::{RecordDraft, RecordKind};
+use handoffd_domain::handoff::{CheckpointRef, HandoffStatus};
+use handoffd_domain::ids::{AgentId, ExecutionId, HandoffId, TaskId};
+use handoffd_evidence::commitment::PackedContent;
+use handoffd_evidence::record::{RecordDraft, RecordKind};
 use handoffd_store::store::{BatchState, CheckpointRow};
 
 /// A checkpoint to store.

@@ -5,7 +5,7 @@ use crate::ledger::context::Context;
 use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decision};
 use crate::ledger::reply::LedgerError;
-use handoffd_core::evidence::record::{RecordContent, RecordDraft, RecordKind, RulingContract};
+use handoffd_evidence::record::{RecordContent, RecordDraft, RecordKind, RulingContract};
 use handoffd_store::store::BatchState;
 use handoffd_store::store::contracts::ContractRow;
 

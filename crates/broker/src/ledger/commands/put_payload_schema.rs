@@ -6,8 +6,8 @@ use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decision};
 use crate::ledger::reply::LedgerError;
 use crate::ledger::schemas::{failures, known};
-use handoffd_core::contract::evolution::{Assessment, assess};
-use handoffd_core::evidence::record::{PayloadSchemaRef, RecordContent, RecordDraft, RecordKind};
+use handoffd_evidence::record::{PayloadSchemaRef, RecordContent, RecordDraft, RecordKind};
+use handoffd_gate::contract::evolution::{Assessment, assess};
 use handoffd_store::store::BatchState;
 use handoffd_store::store::schemas::PayloadSchemaRow;
 
@@ -24,7 +24,7 @@ pub struct PutPayloadSchema {
 #[derive(Debug)]
 pub struct PutPayloadSchemaReply {
     pub row: Box<PayloadSchemaRow>,
-    /// What it changes; none where it was there before.
+    /// The changes; none if the version was there before.
     pub assessment: Option<Assessment>,
 }
 

@@ -6,9 +6,9 @@ use crate::ledger::draft::{draft_of, publish};
 use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decision};
 use crate::ledger::reply::{LedgerError, Noted};
-use handoffd_core::domain::event::{Alert, Event, EventType};
-use handoffd_core::domain::ids::{HandoffId, TaskId};
-use handoffd_core::evidence::record::{ClassifierFacts, RecordKind};
+use handoffd_domain::event::{Alert, Event, EventType};
+use handoffd_domain::ids::{HandoffId, TaskId};
+use handoffd_evidence::record::{ClassifierFacts, RecordKind};
 use handoffd_store::store::BatchState;
 
 /// The external classifier's opinion of a committed message.
@@ -19,7 +19,7 @@ pub struct RecordOpinion {
     /// The attempt that the claim counted; if the row has another, this one is no longer the current one.
     pub attempt: i32,
     pub facts: ClassifierFacts,
-    /// Why there is no answer: a code.
+    /// The reason for a missing answer: a code.
     pub reason: Option<&'static str>,
 }
 

@@ -11,17 +11,17 @@ use crate::ledger::plan::{Change, Decided, Decision, Plan};
 use crate::ledger::refusal::{Counted, count_refusal, listed};
 use crate::ledger::reply::{LedgerError, SubmissionReply, Undone};
 use crate::ledger::submission::{Submit, is_same, new_task, remember_key, replay, run_of};
-use handoffd_core::domain::dead_letter::DeadLetterStatus;
-use handoffd_core::domain::event::{Event, EventType};
-use handoffd_core::domain::failure::{Code, Failure, primary};
-use handoffd_core::domain::handoff::{
+use handoffd_domain::dead_letter::DeadLetterStatus;
+use handoffd_domain::event::{Event, EventType};
+use handoffd_domain::failure::{Code, Failure, primary};
+use handoffd_domain::handoff::{
     CheckpointRef, Handoff, HandoffCommit, HandoffDraft, HandoffStatus,
 };
-use handoffd_core::domain::ids::{HandoffId, TaskId};
-use handoffd_core::domain::money::Usd;
-use handoffd_core::domain::task::Task;
-use handoffd_core::evidence::commitment::PackedContent;
-use handoffd_core::evidence::record::{
+use handoffd_domain::ids::{HandoffId, TaskId};
+use handoffd_domain::money::Usd;
+use handoffd_domain::task::Task;
+use handoffd_evidence::commitment::PackedContent;
+use handoffd_evidence::record::{
     Actor, PersonalPart, RecordContent, RecordDraft, RecordKind, RecordParty, SafetyFacts,
 };
 use handoffd_store::store::{BatchState, CheckpointRow, DeadLetterRow};
@@ -47,7 +47,7 @@ pub struct Refuse {
     pub whole: Option<Vec<u8>>,
     /// The findings of the safety stage, if the record has them.
     pub safety: Option<SafetyFacts>,
-    /// Where it is a dead letter: the row to keep, and what came with the message.
+    /// If it is a dead letter: the row to keep, and the message's other parts.
     pub dead_letter: Option<Box<DeadLetter>>,
 }
 
@@ -58,7 +58,7 @@ pub struct DeadLetter {
     pub handoff: HandoffDraft,
     /// The message.
     pub content: RecordContent,
-    /// The sender's checkpoint, or what stands in for it.
+    /// The sender's checkpoint, or the state that replaces it.
     pub checkpoint: PackedContent,
     pub personal: Vec<PersonalPart>,
     /// `Idempotency-Key`: it stays this message's, as that of a handoff does.
@@ -114,8 +114,8 @@ impl Command for Refuse {
             return decision;
         }
         if let Some(known) = id.and_then(|id| state.handoffs.get(&(call.tenant.clone(), id))) {
-            // The first answer to this very message stands, whatever the gate says today. It is its
-            // sender's: to anyone else the refusal is the answer.
+            // The first answer to this very message stays, whatever the gate decides today. It is
+            // its sender's: to anyone else the refusal is the answer.
             if let Some(whole) = &self.whole
                 && call.actor.agent_id.as_ref() == Some(&known.source)
                 && is_same(known, whole)
@@ -233,7 +233,7 @@ fn keep(
     draft.handoff_id = Some(handoff.id);
     draft.parent_handoff_id = handoff.parent_id;
     if let Some(from) = &mut draft.from {
-        // Whoever it claims to be from, it is kept as the caller's.
+        // The dead letter has the caller as its sender, whatever sender the message names.
         from.agent_id = Some(handoff.source.clone());
     }
     draft.status = Some(HandoffStatus::DeadLettered.as_str());
@@ -279,8 +279,8 @@ fn keep(
     begun.then_some(task)
 }
 
-/// What the contract's acceptance criteria refuse goes the way of a rejection where the contract names one: the
-/// handoff is committed and rejected in the same step, by the broker. None where the ledger would refuse it, too.
+/// A message that the contract's acceptance criteria refuse takes the contract's way for rejections, if it names
+/// one: the broker commits and rejects the handoff in the same step. None if the ledger would refuse it, too.
 fn recover(
     state: &BatchState,
     call: &Call,

@@ -7,8 +7,8 @@ use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decision};
 use crate::ledger::reply::LedgerError;
 use crate::ledger::streams::facts;
-use handoffd_core::domain::ids::{HandoffId, TaskId};
-use handoffd_core::evidence::record::{RecordContent, RecordKind};
+use handoffd_domain::ids::{HandoffId, TaskId};
+use handoffd_evidence::record::{RecordContent, RecordKind};
 use handoffd_store::store::BatchState;
 
 /// A chunk that the gate refused.

@@ -14,19 +14,19 @@ use crate::ledger::plan::{Change, Decision};
 use crate::ledger::reply::{DeadLetterReply, LedgerError};
 use crate::ledger::streams;
 use crate::ledger::submission::{ask_person, guard};
-use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::dead_letter::DeadLetterStatus;
-use handoffd_core::domain::failure::Failure;
-use handoffd_core::domain::funds::Funds;
-use handoffd_core::domain::handoff::{Handoff, HandoffEvent, Priority};
-use handoffd_core::domain::ids::{AgentId, HandoffId, TaskId};
-use handoffd_core::domain::latency::LatencyClock;
-use handoffd_core::domain::money::Usd;
-use handoffd_core::domain::residency::ResidencyFacts;
-use handoffd_core::domain::ruling::Ruling;
-use handoffd_core::domain::task::TaskEvent;
-use handoffd_core::domain::window::ContextFacts;
-use handoffd_core::evidence::record::{RecordContent, RecordKind, SafetyFacts};
+use handoffd_domain::agent::Agent;
+use handoffd_domain::dead_letter::DeadLetterStatus;
+use handoffd_domain::failure::Failure;
+use handoffd_domain::funds::Funds;
+use handoffd_domain::handoff::{Handoff, HandoffEvent, Priority};
+use handoffd_domain::ids::{AgentId, HandoffId, TaskId};
+use handoffd_domain::latency::LatencyClock;
+use handoffd_domain::money::Usd;
+use handoffd_domain::residency::ResidencyFacts;
+use handoffd_domain::ruling::Ruling;
+use handoffd_domain::task::TaskEvent;
+use handoffd_domain::window::ContextFacts;
+use handoffd_evidence::record::{RecordContent, RecordKind, SafetyFacts};
 use handoffd_store::store::BatchState;
 
 /// A dead letter that a fresh gate run finds fit, but for waived findings.
@@ -38,7 +38,7 @@ pub struct Release {
     /// The handoff before it, whose figures count.
     pub parent_id: Option<HandoffId>,
     pub target: Agent,
-    /// What rules its end.
+    /// The rules of its end.
     pub ruling: Option<Box<Ruling>>,
     /// Whether it may be tried again after its bytes were sent.
     pub idempotent: bool,
@@ -46,7 +46,7 @@ pub struct Release {
     pub priority: Priority,
     /// The constraint `budgetUSD` of a message that begins its task.
     pub declared_budget: Option<Usd>,
-    /// Subtasks that the message has a result of, as [`handoffd_core::domain::course::subtasks_of`] names them.
+    /// Subtasks that the message has a result of, as [`handoffd_domain::course::subtasks_of`] names them.
     pub subtasks: Vec<u64>,
     /// The regions between which its data go, where they are two.
     pub residency: Option<ResidencyFacts>,
@@ -111,7 +111,7 @@ impl Command for Release {
                 &self.content,
             ));
         }
-        // The review is nobody's latency.
+        // The time of the review does not count as latency.
         handoff.clock = LatencyClock::starting(call.at);
         (handoff.reason, handoff.ended_at, handoff.accepted_at) = (None, None, None);
         handoff.context = self.context;
@@ -127,7 +127,7 @@ impl Command for Release {
         let priority = self.priority;
         let crossing = HandoffCrossing { state, call, context, origin, priority, seq: None };
         let mut changes = vec![Change::Record(Box::new(decision))];
-        // What a person waived is granted.
+        // The person's waiver grants the crossing.
         changes.extend(crossing.cross(&mut task, &mut handoff, crossed));
         changes.extend(seen);
         changes.extend(ask_person(call, context, &mut task, &handoff)?);

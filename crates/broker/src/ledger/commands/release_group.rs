@@ -9,10 +9,10 @@ use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decision};
 use crate::ledger::reply::DeadLetterReply;
 use crate::ledger::submission::SubmitGroup;
-use handoffd_core::domain::dead_letter::DeadLetterStatus;
-use handoffd_core::domain::failure::Failure;
-use handoffd_core::domain::ids::{HandoffId, TaskId};
-use handoffd_core::evidence::record::{RecordContent, RecordKind};
+use handoffd_domain::dead_letter::DeadLetterStatus;
+use handoffd_domain::failure::Failure;
+use handoffd_domain::ids::{HandoffId, TaskId};
+use handoffd_evidence::record::{RecordContent, RecordKind};
 use handoffd_store::store::BatchState;
 
 /// An upheld appeal about a message to several receivers: its group is committed as at its submission.

@@ -6,9 +6,9 @@ use crate::ledger::erasure::{allowed, draft, facts};
 use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decision};
 use crate::ledger::reply::{ErasureReply, LedgerError};
-use handoffd_core::domain::ids::ErasureId;
-use handoffd_core::evidence::erasure::ErasureScope;
-use handoffd_core::evidence::record::{RecordContent, RecordKind};
+use handoffd_domain::ids::ErasureId;
+use handoffd_evidence::erasure::ErasureScope;
+use handoffd_evidence::record::{RecordContent, RecordKind};
 use handoffd_store::store::BatchState;
 use handoffd_store::store::erasure::{ErasureRow, ErasureStatus, SubjectRef};
 

@@ -13,16 +13,14 @@ use crate::ledger::returns;
 use crate::ledger::returns::resume_leases;
 use crate::ledger::streams;
 use crate::ledger::tasks::{finish_open, withdraw_open};
-use handoffd_core::domain::dead_letter::DeadLetterStatus;
-use handoffd_core::domain::escalation::{
-    Escalation, EscalationOutcome, EscalationStatus, Resolution,
-};
-use handoffd_core::domain::event::{Event, EventType};
-use handoffd_core::domain::handoff::{Handoff, HandoffEvent, HandoffStatus};
-use handoffd_core::domain::ids::{AgentId, EscalationId, HandoffId, TaskId};
-use handoffd_core::domain::ruling::{OtherEdge, Standing, Trigger};
-use handoffd_core::domain::task::{Task, TaskEvent};
-use handoffd_core::evidence::record::{Actor, RecordContent, RecordDraft, RecordKind};
+use handoffd_domain::dead_letter::DeadLetterStatus;
+use handoffd_domain::escalation::{Escalation, EscalationOutcome, EscalationStatus, Resolution};
+use handoffd_domain::event::{Event, EventType};
+use handoffd_domain::handoff::{Handoff, HandoffEvent, HandoffStatus};
+use handoffd_domain::ids::{AgentId, EscalationId, HandoffId, TaskId};
+use handoffd_domain::ruling::{OtherEdge, Standing, Trigger};
+use handoffd_domain::task::{Task, TaskEvent};
+use handoffd_evidence::record::{Actor, RecordContent, RecordDraft, RecordKind};
 use handoffd_store::store::{BatchState, DeadLetterRow};
 
 /// A decision on an escalation.
@@ -34,7 +32,7 @@ pub struct Resolve {
     pub handoff_id: Option<HandoffId>,
     /// Agents that must be known: the failed receiver, the one to reassign to.
     pub agents: Vec<AgentId>,
-    /// What a person decided; none where nobody did in time.
+    /// The person's decision; none if no decision came in time.
     pub resolution: Option<Resolution>,
     /// The rules of the edge to the agent that gets the handoff by a person's word, where a contract rules it.
     pub edge: Option<Box<OtherEdge>>,
@@ -82,7 +80,7 @@ impl Command for Resolve {
             return Err(LedgerError::Conflict("this escalation still has time".to_owned()));
         }
         task.status = task.status.next(TaskEvent::Resume)?;
-        // The count of failures begins anew, whoever decides.
+        // The count of failures begins anew, after a decision by anyone.
         task.failures = 0;
         task.course.failing.clear();
         let (row, changes) = (row.clone(), Vec::new());
@@ -122,7 +120,7 @@ impl<'a> Decider<'a> {
         self.ended.clone().or_else(known)
     }
 
-    /// What the recovery has under way: the task's current handoff, where it is open.
+    /// The recovery that is open: the task's current handoff, if it is open.
     fn under_way(&self) -> Option<&'a Handoff> {
         open_of(self.state, self.call, self.task.id)
             .into_iter()
@@ -152,7 +150,7 @@ impl<'a> Decider<'a> {
             Resolution::Reassign(target) => {
                 if self.failed().is_none() {
                     return Err(LedgerError::Conflict(
-                        "there is no handoff to give to another agent: submissions were refused"
+                        "no handoff can go to another agent: submissions were refused"
                             .to_owned(),
                     ));
                 }
@@ -162,7 +160,7 @@ impl<'a> Decider<'a> {
             Resolution::RollBack => {
                 if self.failed().is_none() {
                     return Err(LedgerError::Conflict(
-                        "there is no handoff to roll back: submissions were refused".to_owned(),
+                        "no handoff can be rolled back: submissions were refused".to_owned(),
                     ));
                 }
                 self.withdraw_under_way()?;
@@ -189,8 +187,9 @@ impl<'a> Decider<'a> {
         }
     }
 
-    /// Nobody decided: the contract's synthetic identity takes over (seed 002 §4.4); else what is
-    /// under way goes on; else the handoff becomes a dead letter and its sender has the task again.
+    /// No decision came: the contract's synthetic identity takes over (seed 002 §4.4); else the
+    /// open recovery goes on; else the handoff becomes a dead letter and its sender has the task
+    /// again.
     fn time_out(&mut self) -> Result<EscalationOutcome, LedgerError> {
         if let Some(handoff) = self.under_way() {
             if Some(handoff.id) != self.row.handoff_id {
@@ -219,8 +218,8 @@ impl<'a> Decider<'a> {
         Ok(EscalationOutcome::TimedOutDeadLettered)
     }
 
-    /// Ends the handoff that went to the silent person, also where something else of the task is under way: nobody would
-    /// say any more of it.
+    /// Ends the handoff that went to the silent person, even if another handoff of the task is open: no other command
+    /// would end it.
     fn end_silent(&mut self) -> Result<(), LedgerError> {
         if let Some(handoff) = self.unanswered() {
             let mut case = self.case(handoff);
@@ -236,7 +235,7 @@ impl<'a> Decider<'a> {
         self.state.agents.get(&key).is_some_and(|row| row.agent.is_live())
     }
 
-    /// What is under way is what the task does now.
+    /// The open recovery is the task's present work.
     fn go_on(&mut self, handoff: &Handoff) -> Result<(), LedgerError> {
         let event = match handoff.status {
             HandoffStatus::Accepted | HandoffStatus::InputRequired => TaskEvent::Accept,
@@ -246,7 +245,7 @@ impl<'a> Decider<'a> {
         Ok(())
     }
 
-    /// Withdraws what is under way, and the handoff that went to the person: nobody would end it any more.
+    /// Withdraws the open recovery, and the handoff that went to the person: no other command would end it.
     fn withdraw_under_way(&mut self) -> Result<(), LedgerError> {
         let (under_way, unanswered) = (self.under_way(), self.unanswered());
         let both = under_way.is_some_and(|one| unanswered.is_some_and(|other| one.id == other.id));
@@ -378,7 +377,7 @@ impl<'a> Decider<'a> {
         draft.reason = Some(outcome.as_str().to_owned());
         draft.content.clone_from(&resolve.content);
         self.task.updated_at = call.at;
-        // Why the task moved stands before how it did.
+        // The reason for the task's move comes before the move.
         self.changes.insert(0, Change::Record(Box::new(draft)));
         self.changes.push(Change::Task(self.task.clone()));
         self.changes.push(Change::Escalation(self.row.clone()));

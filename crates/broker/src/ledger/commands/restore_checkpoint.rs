@@ -6,10 +6,10 @@ use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decision};
 use crate::ledger::reply::LedgerError;
 use crate::ledger::tasks::{draft_of, task_of};
-use handoffd_core::domain::handoff::CheckpointRef;
-use handoffd_core::domain::ids::{AgentId, TaskId};
-use handoffd_core::domain::task::{Task, TaskStatus};
-use handoffd_core::evidence::record::RecordKind;
+use handoffd_domain::handoff::CheckpointRef;
+use handoffd_domain::ids::{AgentId, TaskId};
+use handoffd_domain::task::{Task, TaskStatus};
+use handoffd_evidence::record::RecordKind;
 use handoffd_store::store::BatchState;
 
 /// A checkpoint to make current; it exists, as checkpoints are never changed.
@@ -17,7 +17,7 @@ use handoffd_store::store::BatchState;
 pub struct RestoreCheckpoint {
     pub task_id: TaskId,
     pub at: CheckpointRef,
-    /// What records name it by.
+    /// The commitment that names it in records.
     pub commitment: [u8; 32],
     /// By the agent, or by an operator (`None`).
     pub by: Option<AgentId>,
@@ -31,7 +31,7 @@ impl Command for RestoreCheckpoint {
         rows.task(self.task_id);
     }
 
-    /// Makes an earlier checkpoint the task's current one. What a rollback restores is not touched: each
+    /// Makes an earlier checkpoint the task's current one. A rollback still restores the same: each
     /// handoff keeps the checkpoint that it came with.
     fn decide(&self, state: &BatchState, call: &Call, _context: &Context) -> Decision<Self::Reply> {
         let mut task = task_of(state, call, self.task_id)?;

@@ -6,7 +6,7 @@ use crate::ledger::context::Context;
 use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decision};
 use crate::ledger::reply::LedgerError;
-use handoffd_core::evidence::record::RecordKind;
+use handoffd_evidence::record::RecordKind;
 use handoffd_store::store::{BatchState, KeyRow};
 
 /// A key to revoke.

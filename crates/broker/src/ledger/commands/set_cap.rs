@@ -6,26 +6,26 @@ use crate::ledger::context::Context;
 use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decision};
 use crate::ledger::reply::LedgerError;
-use handoffd_core::domain::cap::{Cap, CapKey, Unit, Window};
-use handoffd_core::domain::ids::AgentId;
-use handoffd_core::domain::money::Usd;
-use handoffd_core::evidence::record::{RecordContent, RecordDraft, RecordKind};
+use handoffd_domain::cap::{Cap, CapKey, Unit, Window};
+use handoffd_domain::ids::AgentId;
+use handoffd_domain::money::Usd;
+use handoffd_evidence::record::{RecordContent, RecordDraft, RecordKind};
 use handoffd_store::store::BatchState;
 
-/// What a tenant or an agent may spend within a window.
+/// The money or tokens that a tenant or an agent may spend within a window.
 #[derive(Debug, Clone)]
 pub struct SetCap {
     /// Whose; none: the whole tenant's.
     pub agent: Option<AgentId>,
     /// How long what was spent counts.
     pub window: Window,
-    /// What becomes of it.
+    /// The change of the cap.
     pub change: CapChange,
-    /// What was asked for, in words.
+    /// The request in words.
     pub content: RecordContent,
 }
 
-/// What becomes of a cap.
+/// The change of a cap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CapChange {
     /// So much may count; what is not said stays as it is.
@@ -43,7 +43,7 @@ impl Command for SetCap {
         rows.cap_scope(self.agent.clone());
     }
 
-    /// Sets a cap, or takes one away. Where the settings have one for that window, it counts again then, over
+    /// Sets a cap, or takes one away. If the settings have one for that window, it counts again then, over
     /// the same account.
     fn decide(&self, state: &BatchState, call: &Call, context: &Context) -> Decision<Self::Reply> {
         let key: CapKey = (call.tenant.clone(), self.agent.clone(), self.window);

@@ -7,10 +7,10 @@ use crate::ledger::failure::{expired, failed, rejected};
 use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decided, Decision};
 use crate::ledger::reply::HandoffReply;
-use handoffd_core::domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
-use handoffd_core::domain::ids::{HandoffId, Micros, TaskId};
-use handoffd_core::domain::ruling::Trigger;
-use handoffd_core::evidence::record::RecordContent;
+use handoffd_domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
+use handoffd_domain::ids::{HandoffId, Micros, TaskId};
+use handoffd_domain::ruling::Trigger;
+use handoffd_evidence::record::RecordContent;
 use handoffd_store::store::BatchState;
 use handoffd_store::store::attempts::AttemptRow;
 
@@ -113,7 +113,7 @@ impl Command for Settle {
             case.handoff.clock.offer(at);
         }
         if case.handoff.status != HandoffStatus::Pending {
-            // A callback overtook the answer; what it said stands.
+            // A callback overtook the answer; the callback's verdict stays.
             case.leave_outbox();
             return Ok(some(case.close()));
         }
@@ -144,7 +144,7 @@ impl Command for Settle {
                 row.visible_at = Micros(0);
                 row.claimed_by = None;
                 row.mode = *mode;
-                // What it counted of a webhook's busy answers means another thing in an inbox.
+                // Its count of a webhook's busy answers has another meaning in an inbox.
                 row.busy = 0;
                 case.handoff.mode = *mode;
                 case.handoff.clock = context.offered(case.handoff.clock, call.at, *mode);

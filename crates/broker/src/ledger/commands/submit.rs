@@ -17,13 +17,13 @@ use crate::ledger::submission::{
     Submit, ask_person, checkpoint, guard, held_by_sender, is_key_kept, open_funds, remember_key,
     replay, run_of, submitted, task_of,
 };
-use handoffd_core::domain::cap::CapExceeded;
-use handoffd_core::domain::failure::Failure;
-use handoffd_core::domain::funds::Funds;
-use handoffd_core::domain::handoff::{Handoff, HandoffCommit, HandoffStatus};
-use handoffd_core::domain::task::{Task, TaskEvent};
-use handoffd_core::evidence::record::RecordDraft;
-use handoffd_core::gate::completeness::no_checkpoint;
+use handoffd_domain::cap::CapExceeded;
+use handoffd_domain::failure::Failure;
+use handoffd_domain::funds::Funds;
+use handoffd_domain::handoff::{Handoff, HandoffCommit, HandoffStatus};
+use handoffd_domain::task::{Task, TaskEvent};
+use handoffd_evidence::record::RecordDraft;
+use handoffd_gate::completeness::no_checkpoint;
 use handoffd_store::store::{BatchState, LastCheckpoint};
 
 impl Command for Submit {
@@ -154,7 +154,7 @@ fn answered_before(
     Ok((changes, SubmissionReply::Handoff { handoff, replayed: true }))
 }
 
-/// What the ledger finds of a submission.
+/// The ledger's findings on a submission.
 struct SubmissionCheck {
     failures: Vec<Failure>,
     /// The cap that has no room for it.

@@ -10,8 +10,8 @@ use crate::ledger::reply::{LedgerError, SubmissionReply};
 use crate::ledger::submission::{
     Submit, SubmitGroup, checkpoint, is_key_kept, remember_key, replay, run_of, task_of,
 };
-use handoffd_core::domain::handoff::{Handoff, HandoffDraft};
-use handoffd_core::domain::task::TaskEvent;
+use handoffd_domain::handoff::{Handoff, HandoffDraft};
+use handoffd_domain::task::TaskEvent;
 use handoffd_store::store::BatchState;
 
 impl Command for SubmitGroup {
@@ -41,7 +41,7 @@ impl Command for SubmitGroup {
         let mut task = task_of(state, call, &base.handoff);
         if collides {
             // Tasks are read before handoffs: the branches of a task that was not there yet were committed in between, as this
-            // very group or another. To insert the task is a conflict, all is read anew, and nobody sees this answer.
+            // very group or another. To insert the task is a conflict, all is read anew, and no caller sees this answer.
             return Ok((vec![Change::Task(task)], SubmissionReply::Collided));
         }
         may_begin(state, call, &task, base)?;

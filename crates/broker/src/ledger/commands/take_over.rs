@@ -6,11 +6,11 @@ use crate::ledger::context::Context;
 use crate::ledger::needs::Rows;
 use crate::ledger::plan::Decision;
 use crate::ledger::reply::{HandoffReply, LedgerError};
-use handoffd_core::domain::handoff::HandoffStatus;
-use handoffd_core::domain::ids::{HandoffId, Micros, TaskId};
-use handoffd_core::domain::lease::{HolderPulse, Silence};
-use handoffd_core::domain::task::TaskStatus;
-use handoffd_core::evidence::record::RecordKind;
+use handoffd_domain::handoff::HandoffStatus;
+use handoffd_domain::ids::{HandoffId, Micros, TaskId};
+use handoffd_domain::lease::{HolderPulse, Silence};
+use handoffd_domain::task::TaskStatus;
+use handoffd_evidence::record::RecordKind;
 use handoffd_store::store::BatchState;
 
 /// A takeover by another worker of the receiver.
@@ -45,9 +45,7 @@ impl Command for TakeOver {
             return refused("the task was canceled: only its holder may finish it".to_owned());
         }
         if case.handoff.deadline_at.is_none() {
-            return refused(
-                "the holder handed on and waits: there is no lease that runs".to_owned(),
-            );
+            return refused("the holder handed on and waits: no lease is running".to_owned());
         }
         match HolderPulse::silence(case.handoff.pulse.as_ref(), case.handoff.deadline_at, call.at) {
             Silence::Over => {}

@@ -7,11 +7,11 @@ use crate::ledger::needs::Rows;
 use crate::ledger::plan::{Change, Decision};
 use crate::ledger::reply::LedgerError;
 use crate::ledger::tasks::{draft_of, task_of};
-use handoffd_core::domain::event::{Event, EventType};
-use handoffd_core::domain::ids::TaskId;
-use handoffd_core::domain::money::Usd;
-use handoffd_core::domain::task::Task;
-use handoffd_core::evidence::record::{RecordContent, RecordKind};
+use handoffd_domain::event::{Event, EventType};
+use handoffd_domain::ids::TaskId;
+use handoffd_domain::money::Usd;
+use handoffd_domain::task::Task;
+use handoffd_evidence::record::{RecordContent, RecordKind};
 use handoffd_store::store::BatchState;
 
 /// An addition to a task's budget.

@@ -10,11 +10,11 @@ use crate::ledger::plan::Decision;
 use crate::ledger::reply::{HandoffReply, LedgerError};
 use crate::ledger::returns;
 use crate::ledger::streams;
-use handoffd_core::domain::funds::Spending;
-use handoffd_core::domain::handoff::{HANDED_ON, HandoffEvent, HandoffStatus};
-use handoffd_core::domain::ids::{HandoffId, Micros, TaskId};
-use handoffd_core::domain::task::TaskStatus;
-use handoffd_core::evidence::record::RecordContent;
+use handoffd_domain::funds::Spending;
+use handoffd_domain::handoff::{HANDED_ON, HandoffEvent, HandoffStatus};
+use handoffd_domain::ids::{HandoffId, Micros, TaskId};
+use handoffd_domain::task::TaskStatus;
+use handoffd_evidence::record::RecordContent;
 use handoffd_store::store::BatchState;
 
 /// A receiver's verdict on a handoff.
@@ -27,7 +27,7 @@ pub struct Verdict {
     pub fencing_token: i64,
     /// The receiver's request body.
     pub content: Option<RecordContent>,
-    /// What was spent by now, cumulative, where it says so at the end.
+    /// The spending up to now, cumulative, if the verdict states it at the end.
     pub spent: Option<Spending>,
     /// When it was said: a heartbeat may have waited in a queue.
     pub said_at: Micros,
@@ -99,7 +99,7 @@ impl Command for Verdict {
                 if case.handoff.deadline_at.is_none()
                     || case.handoff.status == HandoffStatus::InputRequired
                 {
-                    // It handed on, or asked, and waits: there is no lease that runs.
+                    // The receiver handed the task on or asked a question, and waits, so no lease runs.
                     return Ok(case.unchanged());
                 }
                 // A heartbeat may arrive late, or again, by a queue: it never shortens the lease.

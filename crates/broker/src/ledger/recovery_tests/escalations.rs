@@ -106,7 +106,7 @@ fn each_resolution_does_what_it_says_once() {
         let said = resolve(&state, 5, Some(resolution.clone()));
         let (after, reply, records) = apply(state, &said);
         assert!(matches!(reply, Ok(AnyReply::Resolve(_))), "{resolution:?}: {reply:?}");
-        // A task that ended is in nobody's inbox.
+        // A task that ended is in no inbox.
         let ended = matches!(resolution, Resolution::Cancel | Resolution::Complete);
         assert_eq!(task(&after).course.returned.is_empty(), ended, "{resolution:?}");
         assert_eq!(task(&after).status, status, "{resolution:?}");

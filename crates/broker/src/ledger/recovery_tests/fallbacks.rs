@@ -108,12 +108,12 @@ fn when_the_last_of_several_on_its_way_fails_the_task_is_not_left_on_its_way() {
     let refuse = |at| verdict(1, TASK, at, 2, VerdictKind::Reject("NO".to_owned()));
     let fail = |at| verdict(0, TASK, at, 1, VerdictKind::Fail("NO".to_owned()));
     let stands = |state: &BatchState| (task(state).status, task(state).holder.to_string());
-    // Whoever has it goes on with it, and can bring it to its end.
+    // The agent that has it goes on with it, and can bring it to its end.
     let state = well(late(taken.clone()), &refuse(4));
     assert_eq!(stands(&state), (TaskStatus::Running, "b".to_owned()));
     let state = well(state, &fail(5));
     assert_eq!(stands(&state), (TaskStatus::PendingHandoff, "a".to_owned()));
-    // Nobody has it any more.
+    // No agent has it any more.
     let state = well(late(taken), &fail(4));
     assert_eq!(stands(&state), (TaskStatus::HandingOff, "b".to_owned()), "one is on its way");
     let state = well(state, &refuse(5));

@@ -1,12 +1,12 @@
-//! Invariants of what receivers are sent: a message over its window is compressed first, by one record, and every attempt
-//! has the same bytes.
+//! Invariants of the bodies that receivers get: a message over its window is compressed first, by one record, and every
+//! attempt has the same bytes.
 
 use super::{Books, short};
-use handoffd_core::domain::handoff::Handoff;
-use handoffd_core::domain::ids::HandoffId;
-use handoffd_core::domain::window::ContextAction;
-use handoffd_core::evidence::commitment::unpack;
-use handoffd_core::evidence::record::{RecordDraft, RecordKind};
+use handoffd_domain::handoff::Handoff;
+use handoffd_domain::ids::HandoffId;
+use handoffd_domain::window::ContextAction;
+use handoffd_evidence::commitment::unpack;
+use handoffd_evidence::record::{RecordDraft, RecordKind};
 
 impl Books {
     /// Enters the compressed message of a record.

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::{Books, Ended, HandoffEntry, TaskEntry, short};
-use handoffd_core::domain::group::{GroupStatus, branch_id};
-use handoffd_core::domain::handoff::{Handoff, HandoffEvent, HandoffStatus};
-use handoffd_core::domain::ids::{HandoffId, TaskId};
-use handoffd_core::domain::money::Usd;
-use handoffd_core::domain::task::{Task, TaskEvent, TaskStatus};
-use handoffd_core::evidence::record::{ActorRole, RecordDraft, RecordKind};
+use handoffd_domain::group::{GroupStatus, branch_id};
+use handoffd_domain::handoff::{Handoff, HandoffEvent, HandoffStatus};
+use handoffd_domain::ids::{HandoffId, TaskId};
+use handoffd_domain::money::Usd;
+use handoffd_domain::task::{Task, TaskEvent, TaskStatus};
+use handoffd_evidence::record::{ActorRole, RecordDraft, RecordKind};
 use handoffd_store::store::{OutboxRow, Writes};
 
 /// Whether the table of handoffs leads from one state to the other in one step.
@@ -141,7 +141,7 @@ impl Books {
         }
     }
 
-    /// The receiver of `id` has taken it. Where it holds another handoff of the task with a later token, it goes on to
+    /// The receiver of `id` has taken it. If it holds another handoff of the task with a later token, it goes on to
     /// run the task by that.
     fn accepted(&mut self, task: TaskId, id: HandoffId) {
         let (Some(entry), Some(taken)) = (self.tasks.get_mut(&task), self.handoffs.get(&id)) else {
@@ -195,8 +195,8 @@ impl Books {
         }
         if recorded != handoff.status {
             self.violate(|| {
-                let stands = handoff.status.as_str();
-                format!("{} is {stands}, its records say {}", short(id), recorded.as_str())
+                let status = handoff.status.as_str();
+                format!("{} is {status}, its records say {}", short(id), recorded.as_str())
             });
         }
         if token < before {

@@ -1,18 +1,18 @@
-//! What was promised, kept as books beside the product: every commit, claim, attempt and answer is
-//! entered as it happens, and whatever does not add up is written down with the reason. The books see
-//! what the store was made to do and what went over the wires, and nothing of why.
+//! Checks the product's promises in a ledger of its own, called the books: it records every commit, claim, attempt and
+//! answer as it happens, and each broken promise with the reason. The books see the store's changes and the messages on
+//! the network, but no internal state of a broker.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::broker::{ATTEMPTS, SILENCE};
 use super::wire::Arrival;
-use crate::dispatch::answer::AttemptOutcome;
-use handoffd_core::domain::group::Group;
-use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
-use handoffd_core::domain::ids::{AgentId, EscalationId, HandoffId, TaskId};
-use handoffd_core::domain::money::Usd;
-use handoffd_core::domain::task::TaskStatus;
+use crate::transport::AttemptOutcome;
+use handoffd_domain::group::Group;
+use handoffd_domain::handoff::{Handoff, HandoffStatus};
+use handoffd_domain::ids::{AgentId, EscalationId, HandoffId, TaskId};
+use handoffd_domain::money::Usd;
+use handoffd_domain::task::TaskStatus;
 use handoffd_store::store::memory::StoreEffect;
 use handoffd_store::store::{ClaimRelease, OutboxRow};
 
@@ -28,9 +28,9 @@ struct TaskEntry {
     status: TaskStatus,
     fence: i64,
     holder: AgentId,
-    /// The handoff that its holder runs it by: of the last acceptance, or of a later token that the same receiver holds.
+    /// The handoff under which its holder runs it: the last accepted one, or one with a later token of the same receiver.
     accepted: Option<HandoffId>,
-    /// What the task was granted in all, and the part of it by top-ups.
+    /// The money granted to the task, top-ups included, and the top-ups alone.
     granted: Usd,
     topped_up: Usd,
 }
@@ -45,7 +45,7 @@ struct HandoffEntry {
     due: bool,
     token: i64,
     idempotent: bool,
-    /// Whether its message is over its receiver's window.
+    /// Whether its message exceeds its receiver's window.
     to_compress: bool,
     /// Number of `HANDOFF` records.
     commits: u32,
@@ -60,7 +60,7 @@ struct HandoffEntry {
 /// The end of an attempt, as its broker knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ended {
-    /// The attempt provably reached no receiver, or was answered with a busy status: a repeat is allowed.
+    /// The attempt provably reached no receiver, or the receiver answered that it is busy: a repetition is allowed.
     Harmless,
     /// The attempt reached its receiver, or may have.
     Reached,
@@ -76,7 +76,7 @@ pub(super) struct Books {
     outbox: BTreeMap<HandoffId, OutboxRow>,
     /// The handoff of each fencing token.
     tokens: BTreeMap<(TaskId, i64), HandoffId>,
-    /// Attempts that left a broker, by handoff, token and number; with how they ended.
+    /// Attempts that left a broker, by handoff, token and number, each with its end.
     attempts: BTreeMap<(HandoffId, i64, i32), Option<Ended>>,
     open_escalations: BTreeMap<EscalationId, TaskId>,
     /// Handoffs released by a person regardless of their figures.
@@ -199,7 +199,7 @@ impl Books {
         }
     }
 
-    /// Checks that a broker's claims are released only after its silence, or where the broker does not know them.
+    /// Checks that a broker's claims are released only after its silence, or if the broker does not know them.
     fn released(&mut self, whose: ClaimRelease<'_>, now: Duration) {
         match whose {
             ClaimRelease::Silent(broker, Some(_)) => {
@@ -234,8 +234,8 @@ impl Books {
             return self.violate(|| format!("{name} was sent and never committed"));
         };
         let (current, once) = (entry.token, !entry.idempotent);
-        // A webhook's handoff gets another token by its release alone. What a broker that stood still claimed
-        // before, it sends late under the old one: its receiver's word is stale then.
+        // Only a release gives a webhook's handoff another token. A broker that was stalled sends its
+        // earlier claims late, under the old token; the receiver's answer is then stale.
         if token > current {
             self.violate(|| format!("{name} was sent with token {token}; its token is {current}"));
         }
@@ -276,7 +276,7 @@ impl Books {
             self.acknowledged.insert(id, handoff.clone());
             return;
         };
-        // The close of a stream commits to the assembled message in the place of the opening one.
+        // After the close of a stream the commitment covers the assembled message instead of the opening one.
         let told = |one: &Handoff| {
             let commitment = one.stream.is_none().then_some(one.commitment);
             (one.task_id, one.created_at, commitment, one.checkpoint, one.cost, one.parent_id)
@@ -297,7 +297,7 @@ impl Books {
         }
     }
 
-    /// Counts a receiver's question; returns its key.
+    /// Counts a receiver's question; returns the question's key.
     pub(super) fn asks(&mut self, handoff: HandoffId) -> String {
         let asked = self.asked.entry(handoff).or_default();
         *asked += 1;
@@ -312,7 +312,7 @@ impl Books {
         }
     }
 
-    /// The reason why the schedule is not at rest.
+    /// Why the schedule still has work to do; `None` if it has none.
     pub(super) fn unrest(&self) -> Option<String> {
         if let Some(id) = self.outbox.keys().next() {
             return Some(format!("{} still waits for its delivery", short(*id)));
@@ -340,7 +340,7 @@ impl Books {
         std::mem::take(&mut self.acknowledged)
     }
 
-    /// How often a handoff was committed, where it is known.
+    /// How often a handoff was committed; `None` if the books do not know it.
     pub(super) fn commits_of(&self, id: HandoffId) -> Option<(u32, u32)> {
         self.handoffs.get(&id).map(|entry| (entry.commits, entry.releases))
     }

@@ -7,10 +7,10 @@ use serde_json::Value;
 use super::{Books, short};
 use crate::simulation::lines::ChunkArrival;
 use crate::simulation::pieces::document;
-use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
-use handoffd_core::domain::ids::{HandoffId, Micros};
-use handoffd_core::domain::stream::{STREAM_TIMEOUT, StreamStatus};
-use handoffd_core::evidence::record::{RecordDraft, RecordKind};
+use handoffd_domain::handoff::{Handoff, HandoffStatus};
+use handoffd_domain::ids::{HandoffId, Micros};
+use handoffd_domain::stream::{STREAM_TIMEOUT, StreamStatus};
+use handoffd_evidence::record::{RecordDraft, RecordKind};
 use handoffd_store::store::Writes;
 use handoffd_store::store::streams::ChunkRow;
 

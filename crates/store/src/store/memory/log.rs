@@ -5,13 +5,11 @@ use std::collections::BTreeMap;
 use crate::store::{
     ContentStorage, HandoffKey, Result, StoreError, StoredContent, StoredPersonal, StoredRecord,
 };
-use handoffd_core::domain::ids::{ContentId, HandoffId, TaskId, TenantId};
-use handoffd_core::evidence::append::{AppendedRecords, LogAppender};
-use handoffd_core::evidence::commitment::unpack;
-use handoffd_core::evidence::merkle::{Frontier, Hash};
-use handoffd_core::evidence::record::{
-    LogHead, PersonalPart, RecordDraft, RecordKind, SealedRecord,
-};
+use handoffd_domain::ids::{ContentId, HandoffId, TaskId, TenantId};
+use handoffd_evidence::append::{AppendedRecords, LogAppender};
+use handoffd_evidence::commitment::unpack;
+use handoffd_evidence::merkle::{Frontier, Hash};
+use handoffd_evidence::record::{LogHead, PersonalPart, RecordDraft, RecordKind, SealedRecord};
 
 use super::tables::Tables;
 
@@ -33,7 +31,7 @@ struct MemoryRecord {
     kind: RecordKind,
     task: Option<TaskId>,
     handoff: Option<HandoffId>,
-    at: handoffd_core::domain::ids::Micros,
+    at: handoffd_domain::ids::Micros,
     content: Option<ContentId>,
     personal: Vec<PersonalPart>,
 }

@@ -18,15 +18,15 @@ use crate::store::{
     TaskKey, TreeKeyRow, Wakeups, Writes,
 };
 use async_trait::async_trait;
-use handoffd_core::domain::escalation::Escalation;
-use handoffd_core::domain::handoff::{CheckpointRef, DeliveryMode, Handoff};
-use handoffd_core::domain::ids::{AgentId, ContentId, ErasureId, Micros, TaskId, TenantId};
-use handoffd_core::domain::progress::Edge;
-use handoffd_core::domain::task::Task;
-use handoffd_core::evidence::append::AppendedRecords;
-use handoffd_core::evidence::erasure::DataSlot;
-use handoffd_core::evidence::merkle::Hash;
-use handoffd_core::evidence::record::{LogHead, RecordKind, SealedRecord};
+use handoffd_domain::escalation::Escalation;
+use handoffd_domain::handoff::{CheckpointRef, DeliveryMode, Handoff};
+use handoffd_domain::ids::{AgentId, ContentId, ErasureId, Micros, TaskId, TenantId};
+use handoffd_domain::progress::Edge;
+use handoffd_domain::task::Task;
+use handoffd_evidence::append::AppendedRecords;
+use handoffd_evidence::erasure::DataSlot;
+use handoffd_evidence::merkle::Hash;
+use handoffd_evidence::record::{LogHead, RecordKind, SealedRecord};
 use tokio::sync::broadcast;
 
 mod absent;
@@ -111,7 +111,7 @@ impl MemoryStore {
 }
 
 /// The refusal of a query that this store does not implement.
-fn absent<T>() -> Result<T> {
+pub(super) fn absent<T>() -> Result<T> {
     Err(StoreError::Refused("not kept in memory".to_owned()))
 }
 
@@ -139,7 +139,7 @@ impl BatchStore for MemoryStore {
         self.ask("transact", |tables| {
             let writes = plan(tables.load(needs));
             if self.line.collides() {
-                return Err(StoreError::Conflict("somebody was first".to_owned()));
+                return Err(StoreError::Conflict("another writer was first".to_owned()));
             }
             let appended = tables.apply(&writes)?;
             self.line.done(StoreEffect::Wrote(&writes));
@@ -462,7 +462,7 @@ impl OutboxStore for MemoryStore {
 
     async fn notify(&self) -> Result<()> {
         self.ask("notify", |_| {
-            // Nobody may be listening.
+            // The channel may have no listener.
             let _ = self.told.send(());
             Ok(())
         })

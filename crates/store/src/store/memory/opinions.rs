@@ -4,7 +4,7 @@ use super::MemoryStore;
 use super::tables::Tables;
 use crate::store::opinions::OpinionStore;
 use crate::store::{HandoffKey, Result};
-use handoffd_core::domain::ids::Micros;
+use handoffd_domain::ids::Micros;
 
 /// An opinion that is due.
 #[derive(Debug, Clone, Copy)]

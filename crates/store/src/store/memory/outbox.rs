@@ -6,9 +6,9 @@ use crate::store::{
     ClaimKey, ClaimRelease, DeliveryClaim, HandoffKey, OutboxRow, ReceiverKey, Result, ReturnRow,
     StoreError, TaskKey,
 };
-use handoffd_core::domain::handoff::DeliveryMode;
-use handoffd_core::domain::ids::Micros;
-use handoffd_core::evidence::commitment::unpack;
+use handoffd_domain::handoff::DeliveryMode;
+use handoffd_domain::ids::Micros;
+use handoffd_evidence::commitment::unpack;
 
 use super::tables::Tables;
 

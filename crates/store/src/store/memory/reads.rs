@@ -6,11 +6,11 @@ use crate::store::{
     CheckpointCursor, CheckpointPlace, CheckpointRow, Cursor, DeadLetterFilter, DeadLetterRow,
     Depths, EscalationFilter, HandoffFilter, KeyRow, MOST_OPEN, RunKey, TaskFilter, TaskKey,
 };
-use handoffd_core::domain::dead_letter::DeadLetterStatus;
-use handoffd_core::domain::escalation::Escalation;
-use handoffd_core::domain::handoff::{CheckpointRef, Handoff};
-use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
-use handoffd_core::domain::task::Task;
+use handoffd_domain::dead_letter::DeadLetterStatus;
+use handoffd_domain::escalation::Escalation;
+use handoffd_domain::handoff::{CheckpointRef, Handoff};
+use handoffd_domain::ids::{AgentId, Micros, TenantId};
+use handoffd_domain::task::Task;
 
 use super::tables::Tables;
 

@@ -4,8 +4,8 @@ use super::MemoryStore;
 use super::tables::Tables;
 use crate::store::streams::{LineSettle, StoredChunk, StreamLine, StreamStore};
 use crate::store::{ContentStorage, HandoffKey, Result};
-use handoffd_core::domain::handoff::Handoff;
-use handoffd_core::domain::ids::Micros;
+use handoffd_domain::handoff::Handoff;
+use handoffd_domain::ids::Micros;
 
 /// A line with its lease.
 #[derive(Debug, Clone)]

@@ -8,14 +8,14 @@ use crate::store::{
     HandoffKey, IdempotencyKey, IdempotencyRow, KeyRow, LastCheckpoint, Needs, OutboxRow,
     RefusedTaskKey, RefusedTaskRow, Result, ReturnRow, RunKey, StoreError, TaskKey, Writes,
 };
-use handoffd_core::domain::escalation::Escalation;
-use handoffd_core::domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
-use handoffd_core::domain::ids::{AgentId, ContentId, Micros, TenantId};
-use handoffd_core::domain::lineage::reached;
-use handoffd_core::domain::progress::Edge;
-use handoffd_core::domain::task::{Task, TaskStatus};
-use handoffd_core::evidence::append::AppendedRecords;
-use handoffd_core::evidence::commitment::PackedContent;
+use handoffd_domain::escalation::Escalation;
+use handoffd_domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
+use handoffd_domain::ids::{AgentId, ContentId, Micros, TenantId};
+use handoffd_domain::lineage::reached;
+use handoffd_domain::progress::Edge;
+use handoffd_domain::task::{Task, TaskStatus};
+use handoffd_evidence::append::AppendedRecords;
+use handoffd_evidence::commitment::PackedContent;
 
 use super::absent;
 use super::log::MemoryLog;
@@ -188,7 +188,7 @@ impl Tables {
             caps,
             cursors,
             opinions,
-            refusals: _,
+            rows: _,
             attempts: _,
         } = writes;
         let kept_elsewhere = holds.is_empty()
@@ -291,7 +291,7 @@ impl Tables {
     }
 }
 
-/// What a handoff is born with stays.
+/// Keeps the members that a handoff has from its commit on.
 fn keep_born(handoff: &mut Handoff, born: Handoff) {
     (handoff.digest_salt, handoff.digest) = (born.digest_salt, born.digest);
     handoff.origin = born.origin;
@@ -314,7 +314,7 @@ fn may_be_written<K: Ord, V>(table: &BTreeMap<K, V>, rows: &BTreeMap<K, (V, bool
     Ok(())
 }
 
-/// Opinions that nobody claimed yet, by when they are due.
+/// Opinions without a claim, by when they are due.
 fn unasked(due: &BTreeMap<HandoffKey, Option<Micros>>) -> BTreeMap<HandoffKey, Option<DueOpinion>> {
     let row = |at: Micros| DueOpinion { attempts: 0, next_at: at };
     due.iter().map(|(key, due)| (key.clone(), due.map(row))).collect()

@@ -28,7 +28,7 @@ use super::statistics::PlanCaching;
 use crate::clock::random_id;
 use crate::fault::{self, Step};
 use crate::store::{Result, StoreError};
-use handoffd_core::domain::ids::TenantId;
+use handoffd_domain::ids::TenantId;
 
 /// Name of the fact by which an operational database identifies its log database.
 const FACT: &str = "audit-database";

@@ -12,9 +12,9 @@ use super::rows;
 use super::session::{Sessions, Tx};
 use super::statistics::PlanCaching;
 use crate::store::{Result, StoreError};
-use handoffd_core::domain::ids::TenantId;
-use handoffd_core::evidence::append::{AppendedRecords, LogAppender, TreeNode};
-use handoffd_core::evidence::record::{LogHead, PersonalPart, RecordDraft, SealedRecord};
+use handoffd_domain::ids::TenantId;
+use handoffd_evidence::append::{AppendedRecords, LogAppender, TreeNode};
+use handoffd_evidence::record::{LogHead, PersonalPart, RecordDraft, SealedRecord};
 
 /// Most leaves added at once to a tree that lags behind its log.
 const CATCH_UP: i64 = 4096;

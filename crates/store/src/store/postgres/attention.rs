@@ -8,7 +8,7 @@ use crate::store::Result;
 use crate::store::attention::{
     AGAIN, DEAD_LETTERS, ESCALATIONS, IDLE, MAX_COUNTED, MAX_GROUPS, QUESTIONS, QUEUES, STILL,
 };
-use handoffd_core::domain::ids::TenantId;
+use handoffd_domain::ids::TenantId;
 
 impl PostgresStore {
     /// The plans by which Postgres counts what waits where it prefers an index, statement by statement.

@@ -8,7 +8,7 @@ use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 use super::failure::broken;
 use crate::store::query::{self, Kind};
-use crate::store::table::Column;
+use crate::store::table::{Column, NewRow};
 use crate::store::{Result, StoreError};
 
 /// One statement to be sent in a flight.
@@ -65,14 +65,26 @@ impl Call {
     /// Adds rows, column by column.
     pub(super) fn rows<T>(mut self, columns: &[Column<T>], rows: &[&T]) -> Self {
         for column in columns {
-            let values = rows.iter().map(|row| (column.get)(row));
-            if self.flat {
-                values.for_each(|value| self.add_value(&value));
-            } else {
-                self.add_array(column.kind, &values.collect::<Vec<_>>());
-            }
+            self.add_column(column.kind, rows.iter().map(|row| (column.get)(row)));
         }
         self
+    }
+
+    /// Adds rows of one table, column by column.
+    pub(super) fn new_rows(mut self, rows: &[&NewRow]) -> Self {
+        let kinds = rows.first().map_or(&[][..], |row| &row.kinds);
+        for (place, kind) in kinds.iter().enumerate() {
+            self.add_column(*kind, rows.iter().map(|row| row.values[place].clone()));
+        }
+        self
+    }
+
+    fn add_column<'a>(&mut self, kind: Kind, values: impl Iterator<Item = query::Value<'a>>) {
+        if self.flat {
+            values.for_each(|value| self.add_value(&value));
+        } else {
+            self.add_array(kind, &values.collect::<Vec<_>>());
+        }
     }
 
     fn add_array(&mut self, kind: Kind, values: &[query::Value<'_>]) {
@@ -233,7 +245,7 @@ pub(super) struct EncodedValue<'a>(Option<&'a [u8]>);
 
 impl std::fmt::Debug for EncodedValue<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The driver writes values into its log lines; contents are nobody's to read there.
+        // The driver writes values into its log lines; contents must not be readable there.
         write!(f, "{} bytes", self.0.map_or(0, <[u8]>::len))
     }
 }

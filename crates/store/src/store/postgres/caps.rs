@@ -7,7 +7,7 @@ use super::transact::AbsentRows;
 use super::writes::some;
 use crate::store::caps::{self, CAPS};
 use crate::store::{BatchState, Needs, Result, Writes};
-use handoffd_core::domain::cap::Cap;
+use handoffd_domain::cap::Cap;
 
 static CAPS_LOAD: Sql = Sql::new(|| CAPS.shape.select_of_locked(Bound::Arrays, "agent_id"));
 static CAPS_INSERT: Sql = Sql::new(|| CAPS.shape.insert(1, Bound::Arrays));

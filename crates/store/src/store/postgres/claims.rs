@@ -16,9 +16,9 @@ use crate::store::tables::{
 use crate::store::{
     AgentKey, ClaimRelease, DeliveryClaim, Depths, OutboxRow, ReceiverKey, Result, ReturnRow,
 };
-use handoffd_core::domain::handoff::{DeliveryMode, Handoff};
-use handoffd_core::domain::ids::Micros;
-use handoffd_core::evidence::commitment::{Codec, unpack};
+use handoffd_domain::handoff::{DeliveryMode, Handoff};
+use handoffd_domain::ids::Micros;
+use handoffd_evidence::commitment::{Codec, unpack};
 
 /// Walks the receivers by their index, one step each, instead of reading a backlog whole.
 const DUE_RECEIVERS: &str = "WITH RECURSIVE receivers AS ( \

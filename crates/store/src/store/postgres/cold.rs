@@ -17,7 +17,7 @@ use crate::store::cold::{
 };
 use crate::store::tables::marks;
 use crate::store::{Result, StoredContent};
-use handoffd_core::domain::ids::{ContentId, Micros, TenantId};
+use handoffd_domain::ids::{ContentId, Micros, TenantId};
 
 #[async_trait]
 impl ColdStore for PostgresStore {

@@ -32,8 +32,8 @@ pub(super) fn parse(url: &str, what: &str) -> Result<PgConnectOptions> {
     Ok(connect.application_name("handoffd").log_statements(tracing::log::LevelFilter::Trace))
 }
 
-/// As [`parse`], and in plain text to a server on this machine that takes it, where the URL leaves that open
-/// (`sslmode=prefer`, which is the default): nobody listens in between, and a batch need not be cut into
+/// As [`parse`], and in plain text to a server on this machine that takes it, if the URL leaves that open
+/// (`sslmode=prefer`, which is the default): no one can listen in between, and a batch need not be cut into
 /// TLS records. A server that insists on TLS gets it.
 pub(super) async fn settle(url: &str, what: &str, patience: Duration) -> Result<PgConnectOptions> {
     let connect = parse(url, what)?;
@@ -49,7 +49,7 @@ pub(super) async fn settle(url: &str, what: &str, patience: Duration) -> Result<
             let _ = connection.close().await;
             Ok(plain)
         }
-        // invalid_authorization_specification: also where there is no line for connections without TLS.
+        // invalid_authorization_specification: also if the server has no line for connections without TLS.
         Ok(Err(sqlx::Error::Database(err))) if err.code().as_deref() == Some("28000") => {
             Ok(connect)
         }
@@ -96,7 +96,7 @@ pub(super) async fn pool(
     PgPoolOptions::new()
         .max_connections(most)
         .acquire_timeout(options.acquire_timeout)
-        // What was used a moment ago need not be tried again: that is a round trip for each transaction.
+        // A connection that was used a moment ago need not be tried again: that is a round trip for each transaction.
         .test_before_acquire(false)
         .before_acquire(move |connection, used| {
             let tried = used.idle_for >= tried_after || doubt.covers(used.idle_for);
@@ -109,7 +109,7 @@ pub(super) async fn pool(
         })
         .after_connect(move |connection, _| {
             Box::pin(async move {
-                // What a standby shows may be old.
+                // The data of a standby may be old.
                 if asked && !servers::is_primary(connection).await? {
                     return Err(sqlx::Error::Protocol("the server is a standby".to_owned()));
                 }

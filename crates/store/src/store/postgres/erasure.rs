@@ -26,10 +26,10 @@ use crate::store::tables::attempts;
 use crate::store::tables::erasures::{self, ERASURE};
 use crate::store::tables::holds::{self, HOLD};
 use crate::store::{LogStore, Result, Writes};
-use handoffd_core::domain::handoff::CheckpointRef;
-use handoffd_core::domain::ids::{ContentId, HandoffId, Micros, TaskId, TenantId};
-use handoffd_core::evidence::erasure::{DataSlot, ErasureScope};
-use handoffd_core::evidence::record::{RecordDraft, RecordKind, SealedRecord};
+use handoffd_domain::handoff::CheckpointRef;
+use handoffd_domain::ids::{ContentId, HandoffId, Micros, TaskId, TenantId};
+use handoffd_evidence::erasure::{DataSlot, ErasureScope};
+use handoffd_evidence::record::{RecordDraft, RecordKind, SealedRecord};
 
 /// Most holds listed: one is enough to forbid an erasure.
 const HOLDS: i64 = 10;

@@ -18,22 +18,22 @@ use crate::store::rows::EVENT;
 use crate::store::tables::cursors;
 use crate::store::tables::subscriptions;
 use crate::store::{Result, Writes};
-use handoffd_core::domain::event::{Event, Position, Subscriber};
-use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
-use handoffd_core::evidence::record::SealedRecord;
+use handoffd_domain::event::{Event, Position, Subscriber};
+use handoffd_domain::ids::{AgentId, Micros, TenantId};
+use handoffd_evidence::record::SealedRecord;
 
 static SUBSCRIPTIONS_UPSERT: Sql = Sql::new(|| SUBSCRIPTIONS.upsert(1, Bound::Arrays));
 static SUBSCRIPTIONS_DELETE: Sql = Sql::new(|| SUBSCRIPTIONS.delete(1, Bound::Arrays));
 static DELIVERIES_UPSERT: Sql = Sql::new(|| EVENT_DELIVERIES.upsert(1, Bound::Arrays));
 
-/// Records of a task searched at once for their events.
+/// How many records of a task one query searches for their events.
 const PLACES: i64 = 512;
 
-/// Most events read in one deletion.
+/// The most events that one deletion reads.
 const DELETED_AT_ONCE: i64 = 2_000;
 
-/// Writes a batch's events; after its records, for they name their places, and under the lock of their
-/// heads, which is what keeps places and commits in one order.
+/// Writes a batch's events: after its records, because events have the places of records, and under the lock of the log's
+/// heads, so that places have the order of the commits.
 pub(super) fn write(
     joined: &mut JoinedStatement,
     writes: &Writes,
@@ -189,7 +189,7 @@ async fn list(
             return page(store, tenant, EventSelection::Audience(agent), after, limit).await;
         }
     };
-    // From the task's records, which have an index by task, to their events.
+    // The task's records have an index by task; their places lead to the events.
     let (mut found, mut from) = (Vec::new(), after.leaf_index);
     while limit > found.len() as i64 {
         let places: Vec<i64> = sqlx::query_scalar(

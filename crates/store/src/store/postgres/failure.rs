@@ -2,7 +2,7 @@
 
 use crate::store::StoreError;
 
-/// Where a statement of one session is found in another, or not found in its own.
+/// The fault when one session gets another's statement, or does not find its own.
 pub(super) const POOLER: &str = "a pooler between the broker and Postgres does not keep prepared statements; set \
     max_prepared_statements = 200 in pgbouncer (1.21 or newer), pool_mode = session, or connect to Postgres itself";
 
@@ -47,7 +47,7 @@ pub(super) fn broken(err: tokio_postgres::Error) -> StoreError {
             StoreError::Refused(text)
         }
         text if text.starts_with("authentication") => StoreError::Refused(text),
-        // What the operating system or the handshake says, never a value.
+        // The text of the operating system or of the handshake, never a value.
         text => StoreError::Unavailable(match std::error::Error::source(&err) {
             Some(source) => format!("{text}: {source}"),
             None => text,

@@ -10,7 +10,7 @@ use super::batch::Bound;
 use super::call::Call;
 use crate::store::table::{BatchTable, Table};
 
-/// Approximate limit of a statement's bytes, of what the driver and the server keep of it at once. A single row may
+/// Approximate limit of the bytes of a statement that the driver and the server keep at once. A single row may
 /// exceed it.
 const STATEMENT: usize = 512 * 1024;
 

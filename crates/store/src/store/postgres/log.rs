@@ -13,9 +13,9 @@ use crate::store::{
     HandoffKey, LogStore, Result, StoreError, StoredContent, StoredPersonal, StoredRecord,
     TreeKeyRow,
 };
-use handoffd_core::domain::ids::{ContentId, Micros, TaskId, TenantId};
-use handoffd_core::evidence::merkle::Hash;
-use handoffd_core::evidence::record::{LogHead, SealedRecord};
+use handoffd_domain::ids::{ContentId, Micros, TaskId, TenantId};
+use handoffd_evidence::merkle::Hash;
+use handoffd_evidence::record::{LogHead, SealedRecord};
 
 /// Creates a tenant's log unless it exists. The head comes first: a visible tenant has one.
 pub(super) async fn ensure_tenant(

@@ -5,6 +5,7 @@ use sqlx::postgres::PgConnection;
 use sqlx::{Connection, SqlSafeStr};
 
 use super::failure::failed;
+use crate::store::migrations::MigrationSet;
 use crate::store::{Result, StoreError};
 
 /// sqlx's own table name, for its tools.
@@ -12,66 +13,6 @@ const TABLE: &str = "_sqlx_migrations";
 
 /// Most attempts to migrate where other brokers migrate too, or write.
 const ATTEMPTS: u32 = 20;
-
-/// Migrations by number, name and text, in order. A released one is never edited: its checksum is kept.
-pub(super) type MigrationSet = &'static [(i64, &'static str, &'static str)];
-
-/// Migrations of a database with everything, or everything but the log.
-pub(super) const OPERATIONS: MigrationSet = &[
-    (1, "spine", include_str!("../../../../../migrations/postgres/0001_spine.sql")),
-    (2, "tree", include_str!("../../../../../migrations/postgres/0002_tree.sql")),
-    (3, "erasure", include_str!("../../../../../migrations/postgres/0003_erasure.sql")),
-    (4, "cold", include_str!("../../../../../migrations/postgres/0004_cold.sql")),
-    (5, "recovery", include_str!("../../../../../migrations/postgres/0005_recovery.sql")),
-    (6, "contracts", include_str!("../../../../../migrations/postgres/0006_contracts.sql")),
-    (7, "brokers", include_str!("../../../../../migrations/postgres/0007_brokers.sql")),
-    (8, "events", include_str!("../../../../../migrations/postgres/0008_events.sql")),
-    (9, "two_phase", include_str!("../../../../../migrations/postgres/0009_two_phase.sql")),
-    (
-        10,
-        "trace_context",
-        include_str!("../../../../../migrations/postgres/0010_trace_context.sql"),
-    ),
-    (11, "funds", include_str!("../../../../../migrations/postgres/0011_funds.sql")),
-    (
-        12,
-        "payload_schemas",
-        include_str!("../../../../../migrations/postgres/0012_payload_schemas.sql"),
-    ),
-    (13, "caps", include_str!("../../../../../migrations/postgres/0013_caps.sql")),
-    (
-        14,
-        "agent_changes",
-        include_str!("../../../../../migrations/postgres/0014_agent_changes.sql"),
-    ),
-    (15, "failures", include_str!("../../../../../migrations/postgres/0015_failures.sql")),
-    (16, "latency", include_str!("../../../../../migrations/postgres/0016_latency.sql")),
-    (17, "purge", include_str!("../../../../../migrations/postgres/0017_purge.sql")),
-    (18, "returns", include_str!("../../../../../migrations/postgres/0018_returns.sql")),
-    (20, "narrow", include_str!("../../../../../migrations/postgres/0020_narrow.sql")),
-    (21, "context", include_str!("../../../../../migrations/postgres/0021_context.sql")),
-    (22, "questions", include_str!("../../../../../migrations/postgres/0022_questions.sql")),
-    (24, "streams", include_str!("../../../../../migrations/postgres/0024_streams.sql")),
-    (25, "opinions", include_str!("../../../../../migrations/postgres/0025_opinions.sql")),
-    (26, "lookups", include_str!("../../../../../migrations/postgres/0026_lookups.sql")),
-    (34, "operating", include_str!("../../../../../migrations/postgres/0034_operating.sql")),
-    (35, "requests", include_str!("../../../../../migrations/postgres/0035_requests.sql")),
-    (36, "waiting", include_str!("../../../../../migrations/postgres/0036_waiting.sql")),
-    (39, "takeover", include_str!("../../../../../migrations/postgres/0039_takeover.sql")),
-    (40, "states", include_str!("../../../../../migrations/postgres/0040_states.sql")),
-    (45, "users", include_str!("../../../../../migrations/postgres/0045_users.sql")),
-    (46, "console", include_str!("../../../../../migrations/postgres/0046_console.sql")),
-    (47, "attempts", include_str!("../../../../../migrations/postgres/0047_attempts.sql")),
-    (49, "receivers", include_str!("../../../../../migrations/postgres/0049_receivers.sql")),
-    (50, "figures", include_str!("../../../../../migrations/postgres/0050_figures.sql")),
-    (51, "open_tasks", include_str!("../../../../../migrations/postgres/0051_open_tasks.sql")),
-];
-
-/// Migrations of a separate log database. A change of the schema `audit` above is repeated here.
-pub(super) const AUDIT: MigrationSet = &[
-    (1, "log", include_str!("../../../../../migrations/postgres-audit/0001_log.sql")),
-    (2, "states", include_str!("../../../../../migrations/postgres-audit/0002_states.sql")),
-];
 
 fn all(known: MigrationSet) -> Vec<Migration> {
     known
@@ -82,8 +23,8 @@ fn all(known: MigrationSet) -> Vec<Migration> {
         .collect()
 }
 
-/// Applies what is missing; returns how many that were. Where nothing is, nothing is asked of the role
-/// but that it reads which were applied. Of brokers that start together one applies them all.
+/// Applies the missing migrations; returns their number. If none is missing, the role only has to read
+/// which were applied. Of brokers that start together one applies them all.
 pub(super) async fn apply(connection: &mut PgConnection, known: MigrationSet) -> Result<usize> {
     sqlx::raw_sql("SET client_min_messages = warning; SET statement_timeout = 0")
         .execute(&mut *connection)

@@ -1,8 +1,7 @@
 //! The Postgres side of the store: several brokers may share one database.
 //!
-//! A batch is one READ COMMITTED transaction. What it needs is locked first, in key order, so that
-//! batches cannot deadlock; the log's heads are locked last, so that they are held for the shortest
-//! time. Ids are compared bytewise (`COLLATE "C"`), so key order is the same here and in Rust.
+//! A batch is one READ COMMITTED transaction. Its rows are locked first, in key order, so that batches cannot deadlock; the
+//! log's heads are locked last, and so for the shortest time. Ids are compared bytewise (`COLLATE "C"`), as in Rust.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -10,32 +9,31 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sqlx::postgres::PgPool;
-use sqlx::{ConnectOptions, Connection};
 
 use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
 use crate::store::rows::{self, WhichRecords};
 use crate::store::tables::{
-    agents, api_keys, brokers, checkpoints, dead_letters, edges, erasures, escalations, facts,
-    handoffs, holds, outbox, personal_data, refused_tasks, tasks, tenants,
+    agents, api_keys, brokers, checkpoints, dead_letters, edges, erasures, escalations, handoffs,
+    holds, outbox, personal_data, refused_tasks, tasks, tenants,
 };
 use crate::store::{
-    AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointPlace, CheckpointRow,
-    ClaimKey, ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, DeliveryClaim, Depths,
-    DirectoryStore, ErasureStore, EscalationFilter, EscalationKey, HandoffFilter, HandoffKey,
-    HandoffStore, KeyRow, LogStore, Needs, OutboxRow, OutboxStore, ReceiverKey, RecordWindow,
-    Result, ReturnRow, RunKey, SealChange, StoreError, StoredContent, StoredRecord, TaskFilter,
-    TaskKey, TreeKeyRow, Wakeups, Writes,
+    AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointPlace, CheckpointRow, ClaimKey,
+    ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, DeliveryClaim, DirectoryStore,
+    ErasureStore, EscalationFilter, EscalationKey, HandoffFilter, HandoffKey, HandoffStore, KeyRow,
+    LogStore, Needs, OutboxRow, OutboxStore, ReceiverKey, RecordWindow, Result, ReturnRow, RunKey,
+    StoreError, StoredContent, StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
 };
-use handoffd_core::domain::escalation::Escalation;
-use handoffd_core::domain::handoff::{CheckpointRef, DeliveryMode, Handoff};
-use handoffd_core::domain::ids::{AgentId, ContentId, ErasureId, Micros, TaskId, TenantId};
-use handoffd_core::domain::progress::Edge;
-use handoffd_core::domain::task::Task;
-use handoffd_core::evidence::append::AppendedRecords;
-use handoffd_core::evidence::erasure::DataSlot;
-use handoffd_core::evidence::merkle::Hash;
-use handoffd_core::evidence::record::{LogHead, SealedRecord};
+use handoffd_domain::escalation::Escalation;
+use handoffd_domain::handoff::{CheckpointRef, DeliveryMode, Handoff};
+use handoffd_domain::ids::{AgentId, ContentId, ErasureId, Micros, TaskId, TenantId};
+use handoffd_domain::progress::Edge;
+use handoffd_domain::task::Task;
+use handoffd_evidence::append::AppendedRecords;
+use handoffd_evidence::erasure::DataSlot;
+use handoffd_evidence::merkle::Hash;
+use handoffd_evidence::record::{LogHead, SealedRecord};
 
+mod admin;
 mod apart;
 mod append;
 #[cfg(feature = "simulation")]
@@ -53,6 +51,7 @@ mod failure;
 mod joined;
 mod log;
 mod migrations;
+mod open;
 #[cfg(feature = "simulation")]
 mod plans;
 mod pool;
@@ -71,20 +70,16 @@ mod writes;
 
 use apart::SeparateLog;
 use connect::PoolHealth;
-use failure::failed;
 use servers::{Follower, Servers};
 use session::Sessions;
 use statistics::Statistics;
 
-/// Share of the connections that the write path has: a quarter, and one at least.
-const WRITING: u32 = 4;
+pub use open::PostgresOptions;
 
-/// Longest batch as seen from here: a server that is cut off without a word never answers, and the
-/// operating system would wait for it for a quarter of an hour.
+/// The longest batch: a server that is cut off never answers, and the system would wait for a quarter of an hour.
 const BATCH_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// Longest wait for the answer to a statement, as seen from here, for the same reason: longer than the
-/// server lets it run.
+/// The longest wait for the answer to a statement, for the same reason: longer than the server lets it run.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(35);
 
 /// Longest wait for a ping: its caller will not wait for a stuck statement.
@@ -106,32 +101,6 @@ async fn within<T>(limit: Duration, asked: impl Future<Output = Result<T>>) -> R
         .unwrap_or_else(|_| Err(StoreError::Unavailable("the server does not answer".to_owned())))
 }
 
-#[derive(Clone, PartialEq, Eq)]
-pub struct PostgresOptions {
-    /// URL of a separate log database, if any.
-    pub audit_url: Option<String>,
-    /// Most connections to each database: a quarter of them for batches, the others for all else. Two at least.
-    pub max_connections: u32,
-    /// Longest wait for a free or a new connection.
-    pub acquire_timeout: Duration,
-}
-
-impl Default for PostgresOptions {
-    fn default() -> Self {
-        Self { audit_url: None, max_connections: 10, acquire_timeout: Duration::from_secs(3) }
-    }
-}
-
-impl std::fmt::Debug for PostgresOptions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The URL may hold a password.
-        f.debug_struct("PostgresOptions")
-            .field("max_connections", &self.max_connections)
-            .field("acquire_timeout", &self.acquire_timeout)
-            .finish_non_exhaustive()
-    }
-}
-
 #[derive(Debug, Clone)]
 pub struct PostgresStore {
     pool: PgPool,
@@ -149,114 +118,10 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// Connects to `postgres://user:password@host:port/database`, or to the primary of
-    /// `postgres://user:password@host:port,host:port/database`, and to the log's database where that is another.
-    ///
-    /// # Errors
-    /// [`StoreError::Refused`] where a URL is malformed, the server turns the user away, or the two
-    /// databases do not belong together; [`StoreError::Unavailable`] where one cannot be reached within
-    /// the acquire timeout.
-    pub async fn open(url: &str, options: PostgresOptions) -> Result<Self> {
-        let doubt = PoolHealth::none();
-        let main = open(url, "the database URL", &options, "warning", &doubt).await?;
-        let Some(url) = &options.audit_url else {
-            apart::expect_here(&main.pool).await?;
-            return Ok(Self::of(main, None, doubt));
-        };
-        // Once its part of a batch is prepared a connection is in no transaction, and would warn of
-        // that each time it is given back.
-        let log = open(url, "audit.database_url", &options, "error", &doubt).await?;
-        let store = Self::of(main, Some(log), doubt);
-        if let Some(apart) = &store.apart {
-            apart.check().await?;
-        }
-        Ok(store)
-    }
-
-    fn of(main: Database, log: Option<Database>, doubt: PoolHealth) -> Self {
-        let Database { servers, pool, sessions, follower } = main;
-        let mut followers = Vec::from_iter(follower);
-        let apart = log.map(|log| {
-            followers.extend(log.follower);
-            SeparateLog::new(pool.clone(), log.pool, log.sessions, log.servers)
-        });
-        Self {
-            log: apart.as_ref().map_or_else(|| pool.clone(), |apart| apart.log.clone()),
-            pool,
-            sessions,
-            servers,
-            _followers: followers.into(),
-            apart,
-            doubt,
-            statistics: Arc::default(),
-        }
-    }
-
     /// The connections of the log's database for batches.
     fn log_sessions(&self) -> &Arc<Sessions> {
         self.apart.as_ref().map_or(&self.sessions, |apart| &apart.sessions)
     }
-}
-
-/// The connections to one database.
-struct Database {
-    servers: Arc<Servers>,
-    pool: PgPool,
-    sessions: Arc<Sessions>,
-    follower: Option<Follower>,
-}
-
-/// Opens the connections to one database; `what` names its URL in an error.
-async fn open(
-    url: &str,
-    what: &str,
-    options: &PostgresOptions,
-    messages: &'static str,
-    doubt: &PoolHealth,
-) -> Result<Database> {
-    let most = options.max_connections;
-    if most < 2 {
-        return Err(StoreError::Refused(
-            "database.max_connections must be at least 2: one connection for batches, one for all else"
-                .to_owned(),
-        ));
-    }
-    let writing = (most / WRITING).max(1);
-    let servers = Arc::new(Servers::named(url, what, options.acquire_timeout).await?);
-    servers.find().await?;
-    let (pool, sessions) = tokio::try_join!(
-        connect::pool(&servers, options, most - writing, messages, doubt),
-        Sessions::open(&servers, options, writing, messages, doubt),
-    )?;
-    expect_utf8(&pool, what).await?;
-    let follower = Follower::start(&servers, &pool, doubt);
-    Ok(Database { servers, pool, sessions, follower })
-}
-
-/// Rejects a database in another encoding: it could not hold every text.
-async fn expect_utf8(pool: &PgPool, what: &str) -> Result<()> {
-    let encoding: String = sqlx::query_scalar("SELECT current_setting('server_encoding')")
-        .fetch_one(pool)
-        .await
-        .map_err(failed)?;
-    if encoding == "UTF8" {
-        return Ok(());
-    }
-    Err(StoreError::Refused(format!(
-        "the database of {what} has the encoding {encoding}, which cannot hold every text: make one with \
-         CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0 LOCALE 'C.UTF-8', and move the data with pg_dump"
-    )))
-}
-
-/// Brings one database up to date. On a connection of its own: the wait for another broker's migration may
-/// exceed the statement timeout.
-async fn migrate(servers: &Servers, known: migrations::MigrationSet) -> Result<usize> {
-    let mut connection = servers.current().connect().await.map_err(failed)?;
-    let applied = migrations::apply(&mut connection, known).await;
-    if let Err(err) = connection.close().await {
-        tracing::debug!(%err, "closing the migration's connection failed");
-    }
-    applied
 }
 
 #[async_trait]
@@ -702,105 +567,5 @@ impl DirectoryStore for PostgresStore {
         after: i64,
     ) -> Result<Vec<(AgentId, Option<AgentRow>)>> {
         answered(agents::list_changed(self, tenant, after)).await
-    }
-}
-
-#[async_trait]
-impl AdminStore for PostgresStore {
-    async fn inspect(&self) -> Result<crate::store::SchemaState> {
-        answered(async {
-            let mut state = crate::store::SchemaState::default();
-            let mut connection = self.pool.acquire().await.map_err(failed)?;
-            state.pending =
-                migrations::missing(&mut connection, migrations::OPERATIONS).await?.len();
-            drop(connection);
-            let mut connection = self.log.acquire().await.map_err(failed)?;
-            if self.apart.is_some() {
-                state.pending +=
-                    migrations::missing(&mut connection, migrations::AUDIT).await?.len();
-            }
-            if state.pending == 0 {
-                state.unguarded = roles::unguarded(&mut connection).await?;
-            }
-            Ok(state)
-        })
-        .await
-    }
-
-    async fn migrate(&self) -> Result<usize> {
-        let mut applied = migrate(&self.servers, migrations::OPERATIONS).await?;
-        if let Some(apart) = &self.apart {
-            applied += migrate(&apart.servers, migrations::AUDIT).await?;
-            apart.pair().await?;
-        }
-        Ok(applied)
-    }
-
-    async fn grant_serving(&self, role: &str) -> Result<()> {
-        let mut connection = self.pool.acquire().await.map_err(failed)?;
-        if self.apart.is_none() {
-            return roles::grant(&mut connection, role, &[roles::OPERATIONS, roles::LOG]).await;
-        }
-        roles::grant(&mut connection, role, &[roles::OPERATIONS]).await?;
-        let mut connection = self.log.acquire().await.map_err(failed)?;
-        roles::grant(&mut connection, role, &[roles::LOG, roles::AUDIT]).await
-    }
-
-    fn connections(&self) -> (u32, u32) {
-        let idle = u32::try_from(self.pool.num_idle()).unwrap_or(u32::MAX);
-        let (writing, unused) = self.sessions.counts();
-        (self.pool.size().saturating_sub(idle) + writing, idle + unused)
-    }
-
-    async fn ping(&self) -> Result<()> {
-        let pinged = within(PING_TIMEOUT, async {
-            sqlx::query("SELECT 1").execute(&self.pool).await.map_err(failed)?;
-            if self.apart.is_some() {
-                sqlx::query("SELECT 1").execute(&self.log).await.map_err(failed)?;
-            }
-            Ok(())
-        })
-        .await;
-        if pinged.is_err() {
-            self.doubt.raise();
-        }
-        pinged
-    }
-
-    async fn probe_write(&self, broker: &str, now: Micros) -> Result<()> {
-        let probed = within(PING_TIMEOUT, claims::probe_write(&self.pool, &self.log, broker, now));
-        let probed = probed.await;
-        if matches!(probed, Err(StoreError::Unavailable(_))) {
-            self.doubt.raise();
-        }
-        probed
-    }
-
-    async fn close(&self) {
-        self.sessions.close().await;
-        self.log_sessions().close().await;
-        self.pool.close().await;
-        self.log.close().await;
-    }
-
-    async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>> {
-        answered(reads::settle_fact(&self.pool, name, value)).await
-    }
-
-    async fn change_seals(&self, change: SealChange<'_>, facts: &[(&str, Vec<u8>)]) -> Result<u64> {
-        answered(seals::change(&self.pool, change, facts)).await
-    }
-
-    async fn find_fact(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        answered(facts::find(self, name)).await
-    }
-
-    async fn depths(&self, idle_since: Micros) -> Result<Depths> {
-        answered(claims::depths(&self.pool, &self.log, idle_since)).await
-    }
-
-    async fn tend(&self) -> Result<bool> {
-        answered(self.statistics.tend(&self.pool)).await?;
-        Ok(true)
     }
 }

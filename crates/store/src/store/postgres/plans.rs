@@ -4,7 +4,7 @@ use super::failure::failed;
 use super::{PostgresStore, reads, recovery, refusals};
 use crate::store::Result;
 use crate::store::plans::ListFilter;
-use handoffd_core::domain::ids::TenantId;
+use handoffd_domain::ids::TenantId;
 
 impl PostgresStore {
     /// The plan by which Postgres carries out the first page of a list where it prefers an index to reading a table whole or

@@ -18,10 +18,10 @@ use crate::store::{
     CheckpointRow, Cursor, DeadLetterFilter, DeadLetterRow, HandoffFilter, MOST_OPEN, Result,
     RunKey, TaskFilter,
 };
-use handoffd_core::domain::dead_letter::DeadLetterStatus;
-use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
-use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
-use handoffd_core::domain::task::{Task, TaskStatus};
+use handoffd_domain::dead_letter::DeadLetterStatus;
+use handoffd_domain::handoff::{Handoff, HandoffStatus};
+use handoffd_domain::ids::{AgentId, Micros, TenantId};
+use handoffd_domain::task::{Task, TaskStatus};
 
 /// Keeps the first value of a fact. The read is a statement of its own, so that it sees what a
 /// concurrent first writer committed.
@@ -186,6 +186,11 @@ pub(super) fn handoffs(tenant: &TenantId, filter: &HandoffFilter) -> NewestQuery
     NewestQuery::new(query, "handoff_id")
 }
 
+/// Begins to ask whether one of a task's handoffs meets a condition. As a value and not as `EXISTS`, for which the planner may read
+/// every handoff of the database first, to look each task up in what it found.
+const OF_ITS_HANDOFFS: &str = "(SELECT true FROM handoffs AS h \
+     WHERE h.tenant = tasks.tenant AND h.task_id = tasks.task_id AND ";
+
 /// Tasks, newest first.
 pub(super) async fn list_tasks(
     pool: &PgPool,
@@ -212,9 +217,8 @@ pub(super) fn tasks(tenant: &TenantId, filter: &TaskFilter) -> NewestQuery<'stat
     match &filter.user {
         // Many: asked of each task that the page looks at.
         Some(user) if filter.reach.walks() => {
-            query.push(" AND EXISTS (SELECT 1 FROM handoffs AS u WHERE u.tenant = tasks.tenant");
-            query.push(" AND u.task_id = tasks.task_id AND u.user_ref = ");
-            query.push_bind(user.as_str()).push(")");
+            query.push(" AND ").push(OF_ITS_HANDOFFS).push("h.user_ref = ");
+            query.push_bind(user.as_str()).push(" LIMIT 1)");
         }
         Some(user) => {
             query.push(" AND task_id IN (SELECT u.task_id FROM handoffs AS u WHERE u.tenant = ");
@@ -238,9 +242,8 @@ pub(super) fn tasks(tenant: &TenantId, filter: &TaskFilter) -> NewestQuery<'stat
     }
     if let Some(party) = &filter.party {
         query.push(" AND (holder = ").push_bind(party.as_str());
-        query.push(" OR EXISTS (SELECT 1 FROM handoffs AS h WHERE h.tenant = tasks.tenant");
-        query.push(" AND h.task_id = tasks.task_id AND (h.source = ").push_bind(party.as_str());
-        query.push(" OR h.target = ").push_bind(party.as_str()).push(")))");
+        query.push(" OR ").push(OF_ITS_HANDOFFS).push("(h.source = ").push_bind(party.as_str());
+        query.push(" OR h.target = ").push_bind(party.as_str()).push(") LIMIT 1))");
     }
     NewestQuery { query, order: [begun, "task_id"] }
 }

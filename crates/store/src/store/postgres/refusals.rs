@@ -5,7 +5,7 @@ use super::reads::{NewestQuery, list, only, within_time};
 use super::{PostgresStore, answered};
 use crate::store::refusals::{REFUSALS, RefusalFilter, RefusalRow, RefusalStore, decode};
 use crate::store::{Cursor, Result};
-use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
+use handoffd_domain::ids::{AgentId, Micros, TenantId};
 
 pub(super) fn refusals(tenant: &TenantId, filter: &RefusalFilter) -> NewestQuery<'static> {
     let mut query = list(REFUSALS.list, "refusals", tenant);

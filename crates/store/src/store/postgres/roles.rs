@@ -1,8 +1,9 @@
 //! The serving role: what a broker needs, and nothing by which it could change the log.
 //!
 //! The owner of the database migrates and gives these rights (`handoffd migrate --serving-role`); brokers
-//! connect as the role. In the log it may insert and read; of the logs' heads it moves what moves. Whoever
-//! takes a broker over can add to the log as the broker could, and take nothing from it.
+//! connect as the role. In the log it may insert and read; of the logs' heads it may update the columns
+//! that move. An attacker who takes a broker over can add to the log as the broker could, and take nothing
+//! from it.
 
 use std::fmt::Write as _;
 
@@ -11,7 +12,8 @@ use sqlx::{AssertSqlSafe, Connection};
 
 use super::erasure::SCRUBBED;
 use super::failure::failed;
-use crate::store::{Result, StoreError};
+use crate::store::table::Rights;
+use crate::store::{Result, StoreError, tables};
 
 /// Server version from which a role that does not own a table can be granted vacuum.
 const MAINTAIN_SINCE: i32 = 170_000;
@@ -19,84 +21,38 @@ const MAINTAIN_SINCE: i32 = 170_000;
 /// Longest name of a role, in bytes.
 const MAX_NAME: usize = 63;
 
-/// Tables with the role's privileges.
-pub(super) type TableRights = &'static [(&'static str, &'static str)];
-
 /// The log: rows are added. A head's name and its log's id stay, its size, hash and edge move. Keys that
 /// sign tree heads are retired by `handoffd key tree-head` as the owner.
-pub(super) const LOG: TableRights = &[
+pub(super) const LOG: Rights = &[
     ("audit.records", "SELECT, INSERT"),
     ("audit.nodes", "SELECT, INSERT"),
     ("audit.tree_keys", "SELECT, INSERT"),
     ("audit.log_heads", "SELECT, INSERT, UPDATE (size, hash, frontier)"),
 ];
 
-/// Everything else, as far as a statement of the store needs it. `FOR UPDATE` asks for the right to
-/// update some column: a tenant's row is locked, and never changed.
-pub(super) const OPERATIONS: TableRights = &[
+/// Tables without a file in `tables/`, where the others state theirs, as far as a statement of the store needs it.
+pub(super) const OPERATIONS: Rights = &[
     ("_sqlx_migrations", "SELECT"),
-    ("tenants", "SELECT, INSERT, UPDATE (created_at)"),
-    ("facts", "SELECT, INSERT"),
-    ("brokers", "SELECT, INSERT, UPDATE, DELETE"),
-    ("api_keys", "SELECT, INSERT, UPDATE"),
-    ("agents", "SELECT, INSERT, UPDATE, DELETE"),
-    ("agent_changes", "SELECT"),
-    ("tasks", "SELECT, INSERT, UPDATE"),
-    ("task_edges", "SELECT, INSERT, UPDATE"),
-    ("handoffs", "SELECT, INSERT, UPDATE"),
-    ("outbox", "SELECT, INSERT, UPDATE, DELETE"),
-    ("delivery_attempts", "SELECT, INSERT, UPDATE, DELETE"),
-    ("receivers_seen", "SELECT, INSERT, UPDATE, DELETE"),
-    ("receiver_breakers", "SELECT, INSERT, UPDATE, DELETE"),
-    ("receiver_windows", "SELECT, INSERT, UPDATE, DELETE"),
     ("idempotency_keys", "SELECT, INSERT"),
-    ("request_keys", "SELECT, INSERT, UPDATE (answer), DELETE"),
-    ("console_sessions", "SELECT, INSERT, UPDATE (last_seen_at), DELETE"),
-    ("paused_agents", "SELECT"),
-    ("waiting_tasks", "SELECT"),
-    ("open_tasks", "SELECT"),
-    ("closed_tasks", "SELECT"),
-    ("refusals", "SELECT, INSERT, DELETE"),
-    ("dead_letters", "SELECT, INSERT, UPDATE"),
-    ("escalations", "SELECT, INSERT, UPDATE"),
-    ("contracts", "SELECT, INSERT"),
-    ("payload_schemas", "SELECT, INSERT"),
-    ("refused_tasks", "SELECT, INSERT, UPDATE, DELETE"),
-    ("returns", "SELECT, INSERT, UPDATE, DELETE"),
-    ("chunks", "SELECT, INSERT"),
-    ("stream_lines", "SELECT, INSERT, UPDATE, DELETE"),
-    ("opinions_due", "SELECT, INSERT, UPDATE, DELETE"),
-    ("contract_repeats", "SELECT, INSERT, UPDATE, DELETE"),
-    ("caps", "SELECT, INSERT, UPDATE, DELETE"),
-    // What records commit to: erased, or moved to the archive, and otherwise as it was written.
+    // Records commit to these rows: a row is erased or moved to the archive, and is otherwise as it was written.
     (
         "contents",
         "SELECT, INSERT, UPDATE (salt, codec, bytes, segment, seg_offset, seg_length, purged_at)",
     ),
-    ("personal_data", "SELECT, INSERT, UPDATE (subject_id, salt, bytes, erasure_id)"),
-    ("checkpoints", "SELECT, INSERT, UPDATE (salt, codec, bytes)"),
-    ("erasures", "SELECT, INSERT, UPDATE"),
-    ("legal_holds", "SELECT, INSERT, UPDATE"),
     ("leases", "SELECT, INSERT, UPDATE, DELETE"),
-    ("archive_marks", "SELECT, INSERT, UPDATE"),
-    ("purge_marks", "SELECT, INSERT, UPDATE"),
     ("events", "SELECT, INSERT, DELETE"),
-    ("subscriptions", "SELECT, INSERT, UPDATE, DELETE"),
-    ("event_cursors", "SELECT, INSERT, UPDATE, DELETE"),
-    ("event_deliveries", "SELECT, INSERT, UPDATE, DELETE"),
     ("two_phase", "SELECT, INSERT, DELETE"),
 ];
 
 /// Privileges on the tables beside the log in a separate log database.
-pub(super) const AUDIT: TableRights =
-    &[("_sqlx_migrations", "SELECT"), ("audit.identity", "SELECT")];
+pub(super) const AUDIT: Rights = &[("_sqlx_migrations", "SELECT"), ("audit.identity", "SELECT")];
 
-/// Creates the role unless it exists, and sets exactly these privileges; refuses, without changes, a role with
+/// Creates the role unless it exists, and sets exactly these privileges, with [`OPERATIONS`] those of all tables; refuses, without changes, a role with
 /// further rights on the log.
 pub(super) async fn grant(
     connection: &mut PgConnection,
     role: &str,
-    rights: &[TableRights],
+    rights: &[Rights],
 ) -> Result<()> {
     check_name(role)?;
     let mut tx = connection.begin().await.map_err(failed)?;
@@ -105,11 +61,13 @@ pub(super) async fn grant(
         "REVOKE ALL ON ALL TABLES IN SCHEMA audit FROM {role}; \
          REVOKE ALL ON SCHEMA audit FROM {role}; GRANT USAGE ON SCHEMA audit TO {role};"
     );
-    for (table, rights) in rights.iter().copied().flatten() {
+    let operates = rights.contains(&OPERATIONS);
+    let with_files = if operates { tables::RIGHTS } else { &[] };
+    for (table, rights) in rights.iter().chain(with_files).copied().flatten() {
         let _ =
             write!(sql, "REVOKE ALL ON {table} FROM {role}; GRANT {rights} ON {table} TO {role};");
     }
-    if rights.contains(&OPERATIONS) && version(&mut tx).await? >= MAINTAIN_SINCE {
+    if operates && version(&mut tx).await? >= MAINTAIN_SINCE {
         let _ = write!(sql, "GRANT MAINTAIN ON {} TO {role};", SCRUBBED.join(", "));
     }
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut *tx).await.map_err(failed)?;

@@ -1,4 +1,4 @@
-//! What is sealed under the master key, sealed anew.
+//! Seals the values under the master key anew.
 
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::{PgPool, PgTransaction};
@@ -6,7 +6,7 @@ use sqlx::postgres::{PgPool, PgTransaction};
 use super::failure::failed;
 use super::rows;
 use crate::store::{Result, SealChange, Sealed, StoreError};
-use handoffd_core::domain::ids::TenantId;
+use handoffd_domain::ids::TenantId;
 
 /// Answers read at once.
 const PAGE: i64 = 1_000;

@@ -1,4 +1,4 @@
-//! The servers that a database URL names. Where it names several, the broker looks for the primary when it opens the
+//! The servers that a database URL names. If it names several, the broker looks for the primary when it opens the
 //! store, and whenever the primary has changed.
 
 use std::sync::Arc;
@@ -68,8 +68,8 @@ impl Servers {
         self.current.load(Ordering::Relaxed)
     }
 
-    /// Finds the primary, the server in use first, and takes it into use; returns its place. Where no server is asked,
-    /// that is the only one, whatever it is.
+    /// Finds the primary, the server in use first, and takes it into use; returns its place. If only one server is
+    /// named, it is that one, whatever its role.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] where none is found in time, with what each of them said.
@@ -172,7 +172,7 @@ async fn follow(servers: Arc<Servers>, pool: PgPool, health: PoolHealth) {
         if place != led {
             led = place;
             pool.set_connect_options(servers.all[place].clone());
-            // What is open leads to the server before.
+            // Open connections lead to the previous server.
             health.raise();
         }
     }
@@ -196,7 +196,7 @@ fn split(url: &str) -> std::result::Result<(Vec<String>, bool), String> {
     Ok((hosts.split(',').map(each).collect(), wants_primary))
 }
 
-/// Takes `target_session_attrs` out of what follows the hosts.
+/// Takes `target_session_attrs` out of the text after the hosts.
 fn take_target(path: &str) -> std::result::Result<(String, bool), String> {
     let Some((path, query)) = path.split_once('?') else { return Ok((path.to_owned(), false)) };
     let mut wants_primary = false;

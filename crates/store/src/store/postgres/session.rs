@@ -1,7 +1,8 @@
 //! Connections of the write path. A batch's statements go out in flights: sent together, executed in order, answered
 //! together, so that a batch waits for three or four round trips, however many statements it has.
 //!
-//! A connection has no task of its own: whoever flies drives it, and no thread is woken to pass bytes on.
+//! A connection has no task of its own: the task that awaits a flight drives it, and no thread is woken
+//! to pass bytes on.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -297,7 +298,7 @@ impl Sessions {
 pub(super) struct Tx {
     session: Option<Session>,
     sessions: Arc<Sessions>,
-    /// What begins it, until the first flight.
+    /// The statement that begins it, until the first flight.
     begin: Option<&'static str>,
     _permit: OwnedSemaphorePermit,
 }

@@ -72,7 +72,7 @@ pub(super) enum PlanCaching {
 /// The findings of the last check.
 #[derive(Debug, Default)]
 pub(super) struct Statistics {
-    /// The tables that every handoff is looked up in are known to be large, and there is no backlog.
+    /// The tables in which every handoff is looked up are known to be large, and there is no backlog.
     kept: AtomicBool,
     /// The idempotency keys' table is known to be large.
     keyed: AtomicBool,
@@ -154,7 +154,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use handoffd_core::domain::ids::{HandoffId, TaskId, TenantId};
+    use handoffd_domain::ids::{HandoffId, TaskId, TenantId};
 
     fn table(name: &str, rows: f32, pages: i64, now: i64) -> TableStatistics {
         TableStatistics { name: name.to_owned(), rows, pages, now, own: true }
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(
             Statistics::default().plans(&needs(1)),
             PlanCaching::Fitted,
-            "nobody has looked"
+            "no statistics were read"
         );
     }
 

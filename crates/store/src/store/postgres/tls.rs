@@ -53,7 +53,7 @@ pub(super) fn configure(connect: &PgConnectOptions) -> Result<(Config, MakeRustl
     Ok((config, MakeRustlsConnect::new(tls)))
 }
 
-/// What the options keep to themselves.
+/// The parts that the options do not show.
 #[derive(Default)]
 struct UrlParts {
     password: Option<String>,

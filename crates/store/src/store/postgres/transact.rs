@@ -31,9 +31,9 @@ use crate::store::{
     AgentKey, BatchState, HandoffKey, Needs, RefusedTaskKey, Result, TaskKey, Writes, opinions,
     schemas,
 };
-use handoffd_core::domain::cap::CapKey;
-use handoffd_core::domain::ids::{AgentId, TenantId};
-use handoffd_core::evidence::append::AppendedRecords;
+use handoffd_domain::cap::CapKey;
+use handoffd_domain::ids::{AgentId, TenantId};
+use handoffd_evidence::append::AppendedRecords;
 
 /// Loads, plans, writes, seals, commits.
 pub(super) async fn transact(
@@ -74,7 +74,7 @@ struct Written {
     appended: AppendedRecords,
     /// The log's part, where the log has its own database; written.
     log: Option<Tx>,
-    /// What goes with the commit.
+    /// The calls that go with the commit.
     last: Vec<Call>,
 }
 
@@ -157,7 +157,7 @@ fn is_empty(writes: &Writes) -> bool {
         caps,
         cursors,
         opinions,
-        refusals,
+        rows: new_rows,
         attempts,
     } = writes;
     tasks.is_empty()
@@ -187,7 +187,7 @@ fn is_empty(writes: &Writes) -> bool {
         && caps.is_empty()
         && cursors.is_empty()
         && opinions.is_empty()
-        && refusals.is_empty()
+        && new_rows.is_empty()
         && attempts.is_empty()
 }
 
@@ -324,9 +324,10 @@ fn by_id<'a, I: ToString + 'a>(
     (!keys.is_empty()).then(|| bind!(call, keys, |key| key.0.as_str(), key.1.to_string()))
 }
 
-/// The tasks come first, each statement after them with a newer snapshot: it shows what the transaction waited for
-/// has done to the handoffs of its tasks. What most batches need is asked for at once, also where it may not be
-/// there; what the answers turn up, and what few need, in further flights.
+/// The tasks come first, each statement after them with a newer snapshot: it shows the changes of other
+/// transactions, for which this one waited, to the handoffs of its tasks. Rows that most batches need are read at
+/// once, even if they may be missing; rows that the answers name, and those that few batches need, in further
+/// flights.
 async fn load(tx: &mut Tx, store: &PostgresStore, needs: &Needs) -> Result<BatchState> {
     let apart = store.apart.as_ref().map(|apart| &apart.sessions);
     let erasure = erasure::load(tx, apart, &needs.erasure).await?;
@@ -419,7 +420,7 @@ fn expected(needs: &Needs) -> ExpectedRows {
     ExpectedRows { handoffs: handoffs.collect(), edges: edges.collect() }
 }
 
-/// What few batches need.
+/// The rows that few batches need.
 fn rare(needs: &Needs) -> Vec<(Load, Call)> {
     let mut loads: Vec<(Load, Call)> = Vec::new();
     if !needs.refused_tasks.is_empty() {

@@ -7,7 +7,7 @@ use super::call::Call;
 use super::joined::{JoinedStatement, WriteMode};
 use super::transact::AbsentRows;
 use crate::store::budget_column;
-use crate::store::table::BatchTable;
+use crate::store::table::{BatchTable, NewRow};
 use crate::store::tables::agents::AGENTS;
 use crate::store::tables::api_keys::KEYS;
 use crate::store::tables::checkpoints::CHECKPOINTS;
@@ -19,12 +19,12 @@ use crate::store::tables::outbox::OUTBOXES;
 use crate::store::tables::refused_tasks::REFUSED_TASKS;
 use crate::store::tables::returns::RETURNS;
 use crate::store::tables::tasks::TASKS;
-use crate::store::tables::{attempts, opinions, refusals, schemas, streams};
+use crate::store::tables::{attempts, opinions, schemas, streams};
 use crate::store::{
     AgentRow, CheckpointRow, HandoffKey, IdempotencyRow, KeyRow, RefusedTaskRow, Writes,
 };
-use handoffd_core::domain::task::Task;
-use handoffd_core::evidence::record::{RecordContent, RecordDraft};
+use handoffd_domain::task::Task;
+use handoffd_evidence::record::{RecordContent, RecordDraft};
 
 static AGENTS_INSERT: Sql = Sql::new(|| AGENTS.shape.insert(1, Bound::Arrays));
 static AGENTS_UPSERT: Sql = Sql::new(|| AGENTS.shape.upsert(1, Bound::Arrays));
@@ -63,7 +63,7 @@ pub(super) fn calls(writes: &Writes, absent: &AbsentRows) -> Vec<Call> {
     joined.rows(&streams::CHUNKS, WriteMode::Insert, &writes.chunks);
     joined.rows(&streams::STREAM_LINES, WriteMode::Insert, &writes.stream_lines);
     write_opinions(&mut joined, writes);
-    joined.rows(&refusals::REFUSALS, WriteMode::Insert, &writes.refusals);
+    write_new(&mut joined, &writes.rows);
     let attempts = writes.attempts.values();
     joined.sized_rows(&attempts::ATTEMPTS, WriteMode::Upsert, attempts, attempts::text_bytes);
     write_recovery(&mut joined, writes);
@@ -82,6 +82,17 @@ pub(super) fn calls(writes: &Writes, absent: &AbsentRows) -> Vec<Call> {
     }
     calls.extend(super::caps::calls(writes, absent));
     calls
+}
+
+/// Inserts rows of any tables, of each one at once.
+fn write_new(joined: &mut JoinedStatement, rows: &[NewRow]) {
+    let mut by_table: BTreeMap<&str, Vec<&NewRow>> = BTreeMap::new();
+    for row in rows {
+        by_table.entry(row.table.name).or_default().push(row);
+    }
+    for rows in by_table.values() {
+        joined.put(rows[0].table, WriteMode::Insert, rows, |_| 0, Call::new_rows);
+    }
 }
 
 fn write_opinions(joined: &mut JoinedStatement, writes: &Writes) {

@@ -7,11 +7,9 @@ use super::db::{Db, Query};
 use super::{log, rows};
 use crate::store::rows::HEAD;
 use crate::store::{Result, StoreError};
-use handoffd_core::domain::ids::TenantId;
-use handoffd_core::evidence::append::{AppendedRecords, LogAppender, TreeNode};
-use handoffd_core::evidence::record::{
-    LogHead, PersonalPart, RecordContent, RecordDraft, SealedRecord,
-};
+use handoffd_domain::ids::TenantId;
+use handoffd_evidence::append::{AppendedRecords, LogAppender, TreeNode};
+use handoffd_evidence::record::{LogHead, PersonalPart, RecordContent, RecordDraft, SealedRecord};
 
 /// Most leaves added at once to a tree that lags behind its log.
 const CATCH_UP: i64 = 4096;

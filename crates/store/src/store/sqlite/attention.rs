@@ -6,7 +6,7 @@ use crate::store::attention::{
     AGAIN, DEAD_LETTERS, ESCALATIONS, IDLE, MAX_COUNTED, MAX_GROUPS, QUESTIONS, QUEUES, STILL,
 };
 use crate::store::rows::get;
-use handoffd_core::domain::ids::TenantId;
+use handoffd_domain::ids::TenantId;
 
 impl SqliteStore {
     /// The steps in which SQLite counts what waits, as `EXPLAIN QUERY PLAN` names them, statement by statement.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::db::{Db, Query};
-use crate::store::table::Table;
+use crate::store::table::{NewRow, Table};
 use crate::store::{Result, StoreError};
 
 /// A statement that is run for each row of a list.
@@ -108,6 +108,15 @@ pub(super) fn insert<'r, T>(
     rows: impl IntoIterator<Item = &'r T>,
 ) -> Result<()> {
     run(db, &RowBatch::insert(table.shape.name, table.list), table, rows).map(|_| ())
+}
+
+/// Inserts rows of any tables; an existing key is an error.
+pub(super) fn insert_new(db: &Db, rows: &[NewRow]) -> Result<()> {
+    for row in rows {
+        RowBatch::insert(row.table.name, row.list)
+            .run(db, &[row], |query, row| row.values.iter().cloned().fold(query, Query::bind))?;
+    }
+    Ok(())
 }
 
 /// Inserts rows, or sets all columns of those that are there.

@@ -13,8 +13,8 @@ use crate::store::tables::{
     returns::{self, RETURN},
 };
 use crate::store::{ClaimRelease, DeliveryClaim, OutboxRow, ReceiverKey, Result, ReturnRow};
-use handoffd_core::domain::handoff::DeliveryMode;
-use handoffd_core::domain::ids::{HandoffId, Micros, TenantId};
+use handoffd_domain::handoff::DeliveryMode;
+use handoffd_domain::ids::{HandoffId, Micros, TenantId};
 
 /// From receiver to receiver by the index, and of each the first row that is due: the time grows with
 /// the receivers and not with what waits, or a backlog would slow the dispatcher down and grow by that.
@@ -113,8 +113,8 @@ pub(super) fn list_unpulled(
     query.list(outbox::decode)
 }
 
-/// See [`crate::store::OutboxStore::claim`]. A handoff waits for those before it on its task, whoever
-/// receives them.
+/// See [`crate::store::OutboxStore::claim`]. A handoff waits for those before it on its task, for any
+/// receiver.
 pub(super) fn claim(
     db: &Db,
     receiver: &ReceiverKey,
@@ -177,7 +177,7 @@ pub(super) fn claim(
 
 fn claimed(row: &dyn Row) -> Result<DeliveryClaim> {
     rows::addressed(row)?;
-    // Erased since: the attempt goes on, with nothing to show. What is only cold is not erased, and
+    // Erased since: the attempt goes on, with nothing to show. Cold contents are not erased, and
     // must not go out empty: open handoffs are held back from the archive, so this is a fault.
     let body = match rows::get::<Option<&[u8]>>(row, "bytes")? {
         Some(bytes) => unpacked(rows::codec(row)?, bytes)?,

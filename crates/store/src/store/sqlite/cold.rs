@@ -16,7 +16,7 @@ use crate::store::query::Row;
 use crate::store::rows::KEPT;
 use crate::store::tables::marks;
 use crate::store::{Result, StoredContent};
-use handoffd_core::domain::ids::{ContentId, Micros, TenantId};
+use handoffd_domain::ids::{ContentId, Micros, TenantId};
 
 #[async_trait]
 impl ColdStore for SqliteStore {

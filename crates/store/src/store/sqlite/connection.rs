@@ -25,7 +25,7 @@ pub struct SqliteOptions {
     /// Serve the file: hold `<file>.lock` as long as the store is open, so that no second broker
     /// serves it. Without it the store works beside a running broker.
     pub exclusive: bool,
-    /// Make the file (mode 0600), and the folder it stands in, where it is missing.
+    /// Make the file (mode 0600), and its folder, if it is missing.
     pub create: bool,
     /// Number of connections for reading.
     pub readers: u32,
@@ -75,7 +75,7 @@ impl DbFile {
         Db::open(&self.path, patience, &pragmas)
     }
 
-    /// Connects to read. Reads at once: a file that is no database is told now.
+    /// Connects to read. Reads at once, so that a file that is not a database fails now.
     fn reader(&self) -> Result<Db> {
         let pragmas = "PRAGMA temp_store = MEMORY; PRAGMA query_only = ON; \
                        SELECT count(*) FROM sqlite_schema";
@@ -105,7 +105,7 @@ pub(super) struct Writer {
 
 /// The end of a write transaction.
 pub(super) struct Ended<T> {
-    /// What the caller gets.
+    /// The caller's value.
     pub(super) value: T,
     /// Commit, and not roll back.
     pub(super) keep: bool,
@@ -133,7 +133,7 @@ impl Readers {
 
     /// Waits for reads to end, and closes all connections.
     async fn close(&self) {
-        // Nobody else closes; and a second call finds it closed.
+        // No other task closes; and a second call finds it closed.
         let _all = self.places.acquire_many(self.most).await;
         self.places.close();
         self.free().clear();
@@ -165,8 +165,8 @@ impl SqliteStore {
         self.transaction(|db| Ok(Ended { value: write(db)?, keep: true, records: 0 })).await
     }
 
-    /// Waits for the writer, and runs a transaction under SQLite's write lock, whole: nobody who goes away
-    /// leaves it half done.
+    /// Waits for the writer, and runs a transaction under SQLite's write lock, whole: a caller that goes
+    /// away does not leave it half done.
     ///
     /// The connection is given back only when the transaction has ended. A panic takes it along, closing it rolls
     /// back, and the next writer opens another: no state of a half-done transaction survives, whatever SQLite
@@ -253,7 +253,7 @@ pub(super) async fn open(url: &str, options: &SqliteOptions) -> Result<SqliteSto
     })
 }
 
-/// What a closed store says.
+/// The error of a closed store.
 pub(super) const CLOSED: &str = "the store is closed";
 
 pub(super) fn unavailable_now(why: &str) -> StoreError {

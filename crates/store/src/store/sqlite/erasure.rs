@@ -24,10 +24,10 @@ use crate::store::tables::attempts;
 use crate::store::tables::erasures::{self, ERASURE};
 use crate::store::tables::holds::{self, HOLD};
 use crate::store::{Result, StoreError, Writes};
-use handoffd_core::domain::handoff::CheckpointRef;
-use handoffd_core::domain::ids::{ContentId, HandoffId, Micros, TaskId, TenantId};
-use handoffd_core::evidence::erasure::{DataSlot, ErasureScope};
-use handoffd_core::evidence::record::{RecordDraft, RecordKind, SealedRecord};
+use handoffd_domain::handoff::CheckpointRef;
+use handoffd_domain::ids::{ContentId, HandoffId, Micros, TaskId, TenantId};
+use handoffd_evidence::erasure::{DataSlot, ErasureScope};
+use handoffd_evidence::record::{RecordDraft, RecordKind, SealedRecord};
 
 /// Most holds listed: one is enough to forbid an erasure.
 const HOLDS: i64 = 10;
@@ -485,7 +485,7 @@ pub(super) fn list_holds(
 }
 
 impl SqliteStore {
-    /// See [`crate::store::ErasureStore::scrub`]. What is erased is overwritten in place (`secure_delete`),
+    /// See [`crate::store::ErasureStore::scrub`]. Erased data are overwritten in place (`secure_delete`),
     /// but pages that were split or merged before may hold a copy in space that no row uses, and the
     /// write-ahead log holds the pages as they were. So the file is rewritten, up to the limit that the
     /// options set, and the log emptied. Writers wait meanwhile.

@@ -13,9 +13,9 @@ use crate::store::rows::EVENT;
 use crate::store::tables::cursors::{self, EVENT_DELIVERY};
 use crate::store::tables::subscriptions::{self, SUBSCRIPTION};
 use crate::store::{Result, Writes};
-use handoffd_core::domain::event::{Event, Position, Subscriber};
-use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
-use handoffd_core::evidence::record::SealedRecord;
+use handoffd_domain::event::{Event, Position, Subscriber};
+use handoffd_domain::ids::{AgentId, Micros, TenantId};
+use handoffd_evidence::record::SealedRecord;
 
 const EVENT_COLUMNS: &str = "tenant, leaf_index, ordinal, event_id, type, at, task_id, handoff_id, source, target, audience, data";
 

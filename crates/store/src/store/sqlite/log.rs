@@ -10,10 +10,10 @@ use crate::store::rows::{HEAD, KEPT, WhichRecords};
 use crate::store::{
     HandoffKey, Result, StoreError, StoredContent, StoredPersonal, StoredRecord, TreeKeyRow,
 };
-use handoffd_core::domain::ids::{ContentId, Micros, TaskId, TenantId};
-use handoffd_core::evidence::commitment::{Codec, unpack};
-use handoffd_core::evidence::merkle::Hash;
-use handoffd_core::evidence::record::{LogHead, RecordKind, SealedRecord};
+use handoffd_domain::ids::{ContentId, Micros, TaskId, TenantId};
+use handoffd_evidence::commitment::{Codec, unpack};
+use handoffd_evidence::merkle::Hash;
+use handoffd_evidence::record::{LogHead, RecordKind, SealedRecord};
 
 /// Most unrecorded handoffs listed.
 const UNRECORDED: i64 = 10;

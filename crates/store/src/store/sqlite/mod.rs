@@ -2,7 +2,7 @@
 //!
 //! Everything that writes goes through one connection under a lock, so that a batch waits for the
 //! batch before it and never for SQLite's own locks; reads have a small pool of their own and,
-//! thanks to the write-ahead log, wait for nobody. A third connection copies that log into the file.
+//! thanks to the write-ahead log, never wait. A third connection copies that log into the file.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use tokio::sync::Mutex;
 
 use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
+use crate::store::migrations::SQLITE;
 use crate::store::rows::{self, WhichRecords};
 use crate::store::tables::{
     agents, api_keys, brokers, checkpoints, dead_letters, edges, erasures, escalations, facts,
@@ -24,15 +25,15 @@ use crate::store::{
     Result, ReturnRow, RunKey, SealChange, StoredContent, StoredRecord, TaskFilter, TaskKey,
     TreeKeyRow, Wakeups, Writes,
 };
-use handoffd_core::domain::escalation::Escalation;
-use handoffd_core::domain::handoff::{CheckpointRef, DeliveryMode, Handoff};
-use handoffd_core::domain::ids::{AgentId, ContentId, ErasureId, Micros, TaskId, TenantId};
-use handoffd_core::domain::progress::Edge;
-use handoffd_core::domain::task::Task;
-use handoffd_core::evidence::append::AppendedRecords;
-use handoffd_core::evidence::erasure::DataSlot;
-use handoffd_core::evidence::merkle::Hash;
-use handoffd_core::evidence::record::{LogHead, SealedRecord};
+use handoffd_domain::escalation::Escalation;
+use handoffd_domain::handoff::{CheckpointRef, DeliveryMode, Handoff};
+use handoffd_domain::ids::{AgentId, ContentId, ErasureId, Micros, TaskId, TenantId};
+use handoffd_domain::progress::Edge;
+use handoffd_domain::task::Task;
+use handoffd_evidence::append::AppendedRecords;
+use handoffd_evidence::erasure::DataSlot;
+use handoffd_evidence::merkle::Hash;
+use handoffd_evidence::record::{LogHead, SealedRecord};
 
 mod append;
 #[cfg(feature = "simulation")]
@@ -544,7 +545,7 @@ impl AdminStore for SqliteStore {
     }
 
     async fn migrate(&self) -> Result<usize> {
-        self.write(|db| migrations::run(db, migrations::KNOWN)).await
+        self.write(|db| migrations::run(db, SQLITE)).await
     }
 
     async fn grant_serving(&self, _role: &str) -> Result<()> {

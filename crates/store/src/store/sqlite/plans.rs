@@ -1,7 +1,7 @@
 use super::{SqliteStore, reads, recovery, refusals};
 use crate::store::Result;
 use crate::store::plans::ListFilter;
-use handoffd_core::domain::ids::TenantId;
+use handoffd_domain::ids::TenantId;
 
 impl SqliteStore {
     /// The steps in which SQLite carries out the first page of a list, as `EXPLAIN QUERY PLAN` names them.

@@ -16,10 +16,10 @@ use crate::store::{
     CheckpointRow, Cursor, DeadLetterFilter, DeadLetterRow, Depths, HandoffFilter, MOST_OPEN,
     Result, RunKey, TaskFilter,
 };
-use handoffd_core::domain::dead_letter::DeadLetterStatus;
-use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
-use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
-use handoffd_core::domain::task::Task;
+use handoffd_domain::dead_letter::DeadLetterStatus;
+use handoffd_domain::handoff::{Handoff, HandoffStatus};
+use handoffd_domain::ids::{AgentId, Micros, TenantId};
+use handoffd_domain::task::Task;
 
 /// See [`crate::store::AdminStore::ping`].
 pub(super) fn ping(db: &Db) -> Result<()> {
@@ -27,8 +27,9 @@ pub(super) fn ping(db: &Db) -> Result<()> {
     db.query("SELECT count(*) FROM sqlite_schema").one(|_| Ok(()))
 }
 
-/// See [`crate::store::AdminStore::probe_write`]. What stays is as large as a small batch: a nearly full disk that takes
-/// one page and no batch does not pass. The bytes differ each time, because SQLite does not write what is unchanged.
+/// See [`crate::store::AdminStore::probe_write`]. The row that stays is as large as a small batch: a nearly full disk
+/// that takes one page and no batch does not pass. The bytes differ each time, because SQLite does not write unchanged
+/// pages.
 pub(super) fn probe_write(db: &Db) -> Result<()> {
     db.query("SAVEPOINT probe").execute()?;
     db.query(

@@ -7,8 +7,8 @@ use crate::store::tables::{
     escalations::{self, ESCALATION},
 };
 use crate::store::{CheckpointCursor, CheckpointRow, Cursor, EscalationFilter, Result, TaskKey};
-use handoffd_core::domain::escalation::{Escalation, EscalationStatus};
-use handoffd_core::domain::ids::{AgentId, TenantId};
+use handoffd_domain::escalation::{Escalation, EscalationStatus};
+use handoffd_domain::ids::{AgentId, TenantId};
 
 /// See [`crate::store::HandoffStore::list_escalations`].
 pub(super) fn list_escalations(

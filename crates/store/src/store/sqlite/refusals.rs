@@ -4,7 +4,7 @@ use super::SqliteStore;
 use super::reads::NewestQuery;
 use crate::store::refusals::{REFUSALS, RefusalFilter, RefusalRow, RefusalStore, decode};
 use crate::store::{Cursor, Result};
-use handoffd_core::domain::ids::{Micros, TenantId};
+use handoffd_domain::ids::{Micros, TenantId};
 
 pub(super) fn refusals(tenant: &TenantId, filter: &RefusalFilter) -> NewestQuery {
     let RefusalFilter { source, target, task_id, code, pointer, from, until } = filter;

@@ -7,14 +7,14 @@ use uuid::Uuid;
 use super::tests::{AT, SqliteBench, agent, committed, outbox, record};
 use super::*;
 use crate::store::{ClaimRelease, IdempotencyRow, Role, StoreError};
-use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::dead_letter::DeadLetterStatus;
-use handoffd_core::domain::failure::{Code, Failure, Stage};
-use handoffd_core::domain::handoff::{CheckpointRef, HandoffStatus};
-use handoffd_core::domain::ids::{ExecutionId, HandoffId};
-use handoffd_core::domain::task::TaskStatus;
-use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent};
-use handoffd_core::evidence::record::{Actor, RecordDraft, RecordKind};
+use handoffd_domain::agent::Agent;
+use handoffd_domain::dead_letter::DeadLetterStatus;
+use handoffd_domain::failure::{Code, Failure, Stage};
+use handoffd_domain::handoff::{CheckpointRef, HandoffStatus};
+use handoffd_domain::ids::{ExecutionId, HandoffId};
+use handoffd_domain::task::TaskStatus;
+use handoffd_evidence::commitment::{CommitmentSubject, PackedContent};
+use handoffd_evidence::record::{Actor, RecordDraft, RecordKind};
 
 #[tokio::test]
 async fn what_is_written_is_loaded_and_changed_in_chunks_of_every_size() {

@@ -1,9 +1,9 @@
-//! What is sealed under the master key, sealed anew.
+//! Seals the values under the master key anew.
 
 use super::db::Db;
 use super::rows;
 use crate::store::{Result, SealChange, Sealed, StoreError};
-use handoffd_core::domain::ids::TenantId;
+use handoffd_domain::ids::TenantId;
 
 /// Answers read at once.
 const PAGE: i64 = 1_000;

@@ -1,5 +1,5 @@
-//! What is SQLite's alone: the file and its lock, the writer that outlives its callers, the
-//! triggers of the log. What both sides do is in the conformance suite.
+//! SQLite's own parts: the file and its lock, the writer that outlives its callers, the triggers of
+//! the log. The conformance suite has the behaviour of both sides.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use uuid::Uuid;
 
 use super::*;
 use crate::store::{OutboxRow, StoreError};
-use handoffd_core::domain::handoff::{Cost, HandoffStatus, Priority};
-use handoffd_core::domain::ids::{ExecutionId, HandoffId};
-use handoffd_core::domain::latency::LatencyClock;
-use handoffd_core::domain::lease::HolderPulse;
-use handoffd_core::domain::money::Usd;
-use handoffd_core::domain::task::TaskStatus;
-use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent};
-use handoffd_core::evidence::record::{
+use handoffd_domain::handoff::{Cost, HandoffStatus, Priority};
+use handoffd_domain::ids::{ExecutionId, HandoffId};
+use handoffd_domain::latency::LatencyClock;
+use handoffd_domain::lease::HolderPulse;
+use handoffd_domain::money::Usd;
+use handoffd_domain::task::TaskStatus;
+use handoffd_evidence::commitment::{CommitmentSubject, PackedContent};
+use handoffd_evidence::record::{
     Actor, PersonalPart, RecordContent, RecordDraft, RecordKind, record_hash,
 };
 
@@ -78,7 +78,7 @@ impl SqliteBench {
             handoffs: 1,
             undelivered: 1,
             failures: 0,
-            course: handoffd_core::domain::course::Course::default(),
+            course: handoffd_domain::course::Course::default(),
             spent: Usd(5),
             remaining: Usd(7),
             topped_up: Usd(9),
@@ -267,7 +267,7 @@ async fn a_foreign_or_changed_migration_is_refused() {
 async fn rows_of_a_database_before_the_narrow_tables_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(&url(&folder), SqliteOptions::serving()).await.unwrap();
-    let (before, after) = migrations::KNOWN.split_at(18);
+    let (before, after) = SQLITE.split_at(18);
     store.write(|db| migrations::run(db, before)).await.unwrap();
     let rows = "INSERT INTO outbox (tenant, handoff_id, task_id, seq, target, mode, visible_at, attempt, \
            claimed_by, created_at, priority, busy) \

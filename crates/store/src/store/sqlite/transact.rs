@@ -22,8 +22,8 @@ use crate::store::tables::{
 use crate::store::{
     AgentKey, BatchState, Needs, Result, Writes, caps, contracts, opinions, schemas,
 };
-use handoffd_core::domain::ids::TenantId;
-use handoffd_core::evidence::append::AppendedRecords;
+use handoffd_domain::ids::TenantId;
+use handoffd_evidence::append::AppendedRecords;
 
 /// Columns of a use of an `Idempotency-Key`.
 pub(super) const IDEMPOTENCY: &str = "tenant, agent_id, idempotency_key, handoff_id, created_at";
@@ -77,7 +77,7 @@ fn is_empty(writes: &Writes) -> bool {
         caps,
         cursors,
         opinions,
-        refusals,
+        rows: new_rows,
         attempts,
     } = writes;
     tasks.is_empty()
@@ -107,7 +107,7 @@ fn is_empty(writes: &Writes) -> bool {
         && caps.is_empty()
         && cursors.is_empty()
         && opinions.is_empty()
-        && refusals.is_empty()
+        && new_rows.is_empty()
         && attempts.is_empty()
 }
 

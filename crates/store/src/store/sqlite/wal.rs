@@ -28,7 +28,7 @@ const ROUND: usize = 128;
 /// times as fast as 16 MiB did.
 pub(super) const LONG: u64 = 67_108_864;
 
-/// Pages from which a commit copies them itself, as nobody else seems to.
+/// Pages from which a commit copies them itself, since no other task seems to.
 pub(super) const NET: u32 = 65_536;
 
 /// [`NET`] of a writer beside the broker: SQLite's own interval.
@@ -141,7 +141,7 @@ async fn run(
         let done = async { round(conn?, &writer, &shared).await };
         match done.await {
             Ok(conn) => kept = Some(conn),
-            // What was committed is safe in the log, which grows meanwhile.
+            // Committed data are safe in the log, which grows meanwhile.
             Err(err) => tracing::warn!(error = %err, "SQLite's log was not copied into the file"),
         }
     }
@@ -159,15 +159,15 @@ async fn round(db: Db, writer: &Mutex<Writer>, shared: &WalState) -> Result<Db> 
         checkpoint(&db, "PASSIVE")?;
     }
     if shared.is_long() {
-        // SQLite synchronises the file only once all is copied, and that would be while nobody writes.
+        // SQLite synchronises the file only once all is copied, and no writer could work during that time.
         if let Some(file) = shared.file {
-            // What fails here fails there again, and is told.
+            // A failure here comes again there, and is reported there.
             let _ = in_place(|| file.sync_data());
         }
         let _writer = writer.lock().await;
         let _turn = shared.turn.lock().await;
         let anew = checkpoint(&db, "RESTART")?;
-        // Else somebody reads an old state, and may for long: writers are not to wait each time.
+        // Otherwise a reader uses an old state, and may for long: writers are not to wait each time.
         let long = if anew { LONG } else { shared.bytes() + LONG };
         shared.long.store(long, Ordering::Relaxed);
     }
@@ -177,6 +177,6 @@ async fn round(db: Db, writer: &Mutex<Writer>, shared: &WalState) -> Result<Db> 
 /// Runs a checkpoint; returns whether it completed.
 pub(super) fn checkpoint(db: &Db, how: &str) -> Result<bool> {
     let sql = format!("PRAGMA wal_checkpoint({how})");
-    // The first column is 0 where nobody was in the way.
+    // The first column is 0 if no reader was in the way.
     in_place(|| Ok(db.query(&sql).only::<i64>()? == 0))
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use super::batch::{RowBatch, insert, update, upsert};
+use super::batch::{RowBatch, insert, insert_new, update, upsert};
 use super::db::{Db, Query};
 use super::transact::IDEMPOTENCY;
 use crate::store::budget_column;
@@ -17,10 +17,10 @@ use crate::store::tables::outbox::OUTBOXES;
 use crate::store::tables::refused_tasks::REFUSED_TASKS;
 use crate::store::tables::returns::RETURNS;
 use crate::store::tables::tasks::TASKS;
-use crate::store::tables::{attempts, caps, contracts, opinions, refusals, schemas, streams};
+use crate::store::tables::{attempts, caps, contracts, opinions, schemas, streams};
 use crate::store::{AgentKey, IdempotencyRow, Result, StoreError, Writes};
-use handoffd_core::domain::handoff::DeliveryMode;
-use handoffd_core::domain::ids::{Micros, TenantId};
+use handoffd_domain::handoff::DeliveryMode;
+use handoffd_domain::ids::{Micros, TenantId};
 
 /// Writes all rows except the records.
 pub(super) fn write(db: &Db, writes: &Writes) -> Result<()> {
@@ -82,7 +82,7 @@ fn write_others(db: &Db, writes: &Writes) -> Result<()> {
     insert(db, &streams::STREAM_LINES, &writes.stream_lines)?;
     insert(db, &opinions::OPINIONS, &opinions::due(writes))?;
     delete(db, "opinions_due", "handoff_id", opinions::recorded(writes))?;
-    insert(db, &refusals::REFUSALS, &writes.refusals)?;
+    insert_new(db, &writes.rows)?;
     upsert(db, &attempts::ATTEMPTS, writes.attempts.values())
 }
 

@@ -1,10 +1,24 @@
 //! `agents`: an agent as JSON, and its sealed secrets.
+//!
+//! A row, and how it changes:
+//!
+//! - `agents`: an agent as JSON, and its sealed secrets. Updated.
+//! - `agent_changes`: the number of changes that a tenant's agents have seen, and the number at which each agent
+//!   changed last; by trigger. Updated.
+//! - `paused_agents`: a paused agent; by trigger. Deleted when that ends.
 
 use crate::store::query::{Database, Row, Statement, unreadable};
 use crate::store::rows::{get, micros, parse};
-use crate::store::table::table;
+use crate::store::table::{Rights, table};
 use crate::store::{AgentRow, BatchState, Result};
-use handoffd_core::domain::ids::{AgentId, TenantId};
+use handoffd_domain::ids::{AgentId, TenantId};
+
+/// Rights of the serving role. Triggers keep the other two, as the owner.
+pub(super) const RIGHTS: Rights = &[
+    ("agents", "SELECT, INSERT, UPDATE, DELETE"),
+    ("agent_changes", "SELECT"),
+    ("paused_agents", "SELECT"),
+];
 
 /// The columns, as a statement lists them.
 pub(in crate::store) const AGENT: &str = AGENTS.list;
@@ -22,7 +36,7 @@ table! {
 }
 
 pub(in crate::store) fn decode(row: &dyn Row) -> Result<AgentRow> {
-    let mut agent: handoffd_core::domain::agent::Agent =
+    let mut agent: handoffd_domain::agent::Agent =
         serde_json::from_str(get(row, "doc")?).map_err(|err| unreadable("doc", err))?;
     // The row is found by its column, whatever the document says.
     agent.agent_id = parse(row, "agent_id")?;

@@ -1,11 +1,18 @@
 //! `api_keys`: keys, by their hashes.
+//!
+//! A row, and how it changes:
+//!
+//! - `api_keys`: a key, by its hash. Updated.
 
 use crate::store::query::{Database, Row, Statement};
 use crate::store::rows::{get, micros, micros_opt, parse, parse_opt, state};
-use crate::store::table::table;
+use crate::store::table::{Rights, table};
 use crate::store::{BatchState, KeyRow, Result, Role};
-use handoffd_core::domain::ids::{Micros, TenantId};
+use handoffd_domain::ids::{Micros, TenantId};
 use std::collections::HashMap;
+
+/// Rights of the serving role.
+pub(super) const RIGHTS: Rights = &[("api_keys", "SELECT, INSERT, UPDATE")];
 
 /// The columns, as a statement lists them.
 pub(in crate::store) const KEY: &str = KEYS.list;

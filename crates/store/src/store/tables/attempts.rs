@@ -1,15 +1,24 @@
 //! `delivery_attempts`: the last attempts at each handoff, for operators.
+//!
+//! A row, and how it changes:
+//!
+//! - `delivery_attempts`: an attempt at a handoff: outcome, HTTP status, headers, the first 4 KiB of the answer. A ring
+//!   of a handoff's last 20. Overwritten; deleted with the handoff's content.
 
 use std::fmt;
 
 use async_trait::async_trait;
 
+use crate::store::absent::absent_in_memory;
 use crate::store::query::{Database, Dialect, Row, Statement, unreadable};
 use crate::store::rows::{get, micros, parse, state_opt};
-use crate::store::table::table;
+use crate::store::table::{Rights, table};
 use crate::store::{HandoffKey, Result};
-use handoffd_core::domain::handoff::DeliveryMode;
-use handoffd_core::domain::ids::{HandoffId, Micros, TenantId};
+use handoffd_domain::handoff::DeliveryMode;
+use handoffd_domain::ids::{HandoffId, Micros, TenantId};
+
+/// Rights of the serving role.
+pub(super) const RIGHTS: Rights = &[("delivery_attempts", "SELECT, INSERT, UPDATE, DELETE")];
 
 /// Most attempts that are kept of one handoff: a later one takes the place of the oldest.
 pub const KEPT_ATTEMPTS: i32 = 20;
@@ -123,11 +132,12 @@ pub(in crate::store) fn forget(
     Some(Statement::new(text).bind(tenant.to_string()).bind_list(ids))
 }
 
-/// Attempts at handoffs.
-#[async_trait]
-pub trait AttemptStore: Send + Sync {
-    /// The kept attempts at a handoff, newest first; [`KEPT_ATTEMPTS`] at most.
-    async fn list_attempts(&self, key: &HandoffKey) -> Result<Vec<AttemptRow>>;
+absent_in_memory! {
+    /// Attempts at handoffs.
+    pub trait AttemptStore {
+        /// The kept attempts at a handoff, newest first; [`KEPT_ATTEMPTS`] at most.
+        async fn list_attempts(&self, key: &HandoffKey) -> Result<Vec<AttemptRow>>;
+    }
 }
 
 #[async_trait]

@@ -1,12 +1,13 @@
-//! Counts of all that waits in a tenant, for `attention` of the core.
+//! Counts of all that waits in a tenant, for `handoffd_domain::attention`.
 
 use async_trait::async_trait;
 
 use crate::store::Result;
+use crate::store::absent::absent_in_memory;
 use crate::store::query::{Database, Decode, Row, Statement};
 use crate::store::rows::{get, micros, micros_opt, parse};
-use handoffd_core::domain::ids::{Micros, TenantId};
-use handoffd_core::domain::waits::{
+use handoffd_domain::ids::{Micros, TenantId};
+use handoffd_domain::waits::{
     IdleTasks, OpenDeadLetters, OpenEscalations, OpenQuestions, WaitingDeliveries,
 };
 
@@ -34,13 +35,14 @@ pub struct WaitCounts {
     pub questions: Vec<OpenQuestions>,
 }
 
-/// Reads of counts.
-#[async_trait]
-pub trait AttentionStore: Send + Sync {
-    /// Counts what waits. Reads the tenant's waiting deliveries whole, and otherwise a bounded number of rows by an index.
-    async fn count_waits(&self, tenant: &TenantId, now: Micros) -> Result<WaitCounts>;
-    /// Counts the deliveries that wait, as `count_waits` does.
-    async fn count_queues(&self, tenant: &TenantId, now: Micros) -> Result<Vec<WaitingDeliveries>>;
+absent_in_memory! {
+    /// Reads of counts.
+    pub trait AttentionStore {
+        /// Counts what waits. Reads the tenant's waiting deliveries whole, and otherwise a bounded number of rows by an index.
+        async fn count_waits(&self, tenant: &TenantId, now: Micros) -> Result<WaitCounts>;
+        /// Counts the deliveries that wait, as `count_waits` does.
+        async fn count_queues(&self, tenant: &TenantId, now: Micros) -> Result<Vec<WaitingDeliveries>>;
+    }
 }
 
 /// Open escalations by edge and reason. Parameters: tenant, rows, groups.

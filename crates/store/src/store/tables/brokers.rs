@@ -1,9 +1,17 @@
 //! `brokers`: the brokers' last signs of life.
+//!
+//! A row, and how it changes:
+//!
+//! - `brokers`: a broker's last sign of life. Updated.
 
 use crate::store::Result;
 use crate::store::query::{Database, Row, Statement};
 use crate::store::rows::{get, micros};
-use handoffd_core::domain::ids::Micros;
+use crate::store::table::Rights;
+use handoffd_domain::ids::Micros;
+
+/// Rights of the serving role.
+pub(super) const RIGHTS: Rights = &[("brokers", "SELECT, INSERT, UPDATE, DELETE")];
 
 /// See [`crate::store::OutboxStore::list_heartbeats`].
 pub(in crate::store) async fn list<D: Database>(db: &D) -> Result<Vec<(String, Micros)>> {

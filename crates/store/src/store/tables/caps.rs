@@ -1,14 +1,21 @@
 //! `caps`: rolling caps of a tenant or an agent, and their usage.
+//!
+//! A row, and how it changes:
+//!
+//! - `caps`: a rolling cap of a tenant or an agent, and its usage as JSON. Updated.
 
 use async_trait::async_trait;
 
 use crate::store::query::{Database, Row, Statement};
 use crate::store::rows::{get, micros, parse, unreadable};
-use crate::store::table::table;
+use crate::store::table::{Rights, table};
 use crate::store::{BatchState, Result};
-use handoffd_core::domain::cap::{Cap, CapKey, Window};
-use handoffd_core::domain::ids::{AgentId, TenantId};
-use handoffd_core::domain::money::Usd;
+use handoffd_domain::cap::{Cap, CapKey, Window};
+use handoffd_domain::ids::{AgentId, TenantId};
+use handoffd_domain::money::Usd;
+
+/// Rights of the serving role.
+pub(super) const RIGHTS: Rights = &[("caps", "SELECT, INSERT, UPDATE, DELETE")];
 
 table! {
     CAPS: Cap = "caps" by 3 {

@@ -1,11 +1,18 @@
 //! `checkpoints`: saved states of runs.
+//!
+//! A row, and how it changes:
+//!
+//! - `checkpoints`: one saved state of one run on one task. Inserted only.
 
 use crate::store::query::{Database, Row, Statement};
 use crate::store::rows::{codec, get, hash32, micros, parse};
-use crate::store::table::table;
+use crate::store::table::{Rights, table};
 use crate::store::{CheckpointPlace, CheckpointRow, Result, TaskKey};
-use handoffd_core::domain::handoff::CheckpointRef;
-use handoffd_core::evidence::commitment::PackedContent;
+use handoffd_domain::handoff::CheckpointRef;
+use handoffd_evidence::commitment::PackedContent;
+
+/// Rights of the serving role. Records commit to a row: it is erased, and otherwise as it was written.
+pub(super) const RIGHTS: Rights = &[("checkpoints", "SELECT, INSERT, UPDATE (salt, codec, bytes)")];
 
 /// The columns, as a statement lists them.
 pub(in crate::store) const CHECKPOINT: &str = CHECKPOINTS.list;

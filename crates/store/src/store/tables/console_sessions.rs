@@ -1,13 +1,23 @@
 //! `console_sessions`: logins of people by a key.
+//!
+//! A row, and how it changes:
+//!
+//! - `console_sessions`: a login at the console: hash of its token, key, time of the last request. Updated; deleted at
+//!   its end.
 
 use async_trait::async_trait;
 
 use super::api_keys::{self, KEY};
+use crate::store::absent::absent_in_memory;
 use crate::store::query::{Database, Dialect, Row, Statement};
 use crate::store::rows::{get, hash32, micros, parse, state};
-use crate::store::table::table;
+use crate::store::table::{Rights, table};
 use crate::store::{Cursor, KeyRow, Result, Role};
-use handoffd_core::domain::ids::{Micros, SessionId, TenantId};
+use handoffd_domain::ids::{Micros, SessionId, TenantId};
+
+/// Rights of the serving role.
+pub(super) const RIGHTS: Rights =
+    &[("console_sessions", "SELECT, INSERT, UPDATE (last_seen_at), DELETE")];
 
 /// A session of the console.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,29 +66,30 @@ fn decode(row: &dyn Row) -> Result<SessionRow> {
     })
 }
 
-/// Sessions. All times come from the caller's clock.
-#[async_trait]
-pub trait SessionStore: Send + Sync {
-    async fn insert_session(&self, row: &SessionRow) -> Result<()>;
-    /// The session with this hash of a token, ended by time or not.
-    async fn find_session(&self, token_hash: &[u8; 32]) -> Result<Option<SessionRow>>;
-    /// A tenant's key by its public name, revoked and expired ones too.
-    async fn find_key_by_id(&self, tenant: &TenantId, key_id: &str) -> Result<Option<KeyRow>>;
-    /// Notes a request of a session.
-    async fn touch_session(&self, tenant: &TenantId, id: SessionId, now: Micros) -> Result<()>;
-    /// The tenant's sessions, newest first.
-    async fn list_sessions(
-        &self,
-        tenant: &TenantId,
-        after: Option<&Cursor>,
-        limit: i64,
-    ) -> Result<Vec<SessionRow>>;
-    /// Deletes a session; whether it was there.
-    async fn delete_session(&self, tenant: &TenantId, id: SessionId) -> Result<bool>;
-    /// Deletes the sessions of a key except for the newest `keep`; returns their number.
-    async fn delete_sessions_of(&self, tenant: &TenantId, key_id: &str, keep: i64) -> Result<u64>;
-    /// Deletes sessions that have expired by `now`, or were last seen before `idle_since`; returns their number.
-    async fn forget_sessions(&self, now: Micros, idle_since: Micros) -> Result<u64>;
+absent_in_memory! {
+    /// Sessions. All times come from the caller's clock.
+    pub trait SessionStore {
+        async fn insert_session(&self, row: &SessionRow) -> Result<()>;
+        /// The session with this hash of a token, ended by time or not.
+        async fn find_session(&self, token_hash: &[u8; 32]) -> Result<Option<SessionRow>>;
+        /// A tenant's key by its public name, revoked and expired ones too.
+        async fn find_key_by_id(&self, tenant: &TenantId, key_id: &str) -> Result<Option<KeyRow>>;
+        /// Notes a request of a session.
+        async fn touch_session(&self, tenant: &TenantId, id: SessionId, now: Micros) -> Result<()>;
+        /// The tenant's sessions, newest first.
+        async fn list_sessions(
+            &self,
+            tenant: &TenantId,
+            after: Option<&Cursor>,
+            limit: i64,
+        ) -> Result<Vec<SessionRow>>;
+        /// Deletes a session; whether it was there.
+        async fn delete_session(&self, tenant: &TenantId, id: SessionId) -> Result<bool>;
+        /// Deletes the sessions of a key except for the newest `keep`; returns their number.
+        async fn delete_sessions_of(&self, tenant: &TenantId, key_id: &str, keep: i64) -> Result<u64>;
+        /// Deletes sessions that have expired by `now`, or were last seen before `idle_since`; returns their number.
+        async fn forget_sessions(&self, now: Micros, idle_since: Micros) -> Result<u64>;
+    }
 }
 
 /// A page of a tenant's sessions, newest first.

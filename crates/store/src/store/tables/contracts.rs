@@ -1,12 +1,22 @@
 //! `contracts` and `contract_repeats`: versions of contracts, and the last uses of their dedupe keys.
+//!
+//! A row, and how it changes:
+//!
+//! - `contracts`: one version of a contract: canonical document and hash. Inserted only.
+//! - `contract_repeats`: the last value of a contract's dedupe key, as a hash. Updated.
 
 use async_trait::async_trait;
 
+use crate::store::absent::absent_in_memory;
 use crate::store::query::{Database, Row, Statement};
 use crate::store::rows::{get, hash32, micros, parse};
-use crate::store::table::table;
+use crate::store::table::{Rights, table};
 use crate::store::{BatchState, Result};
-use handoffd_core::domain::ids::{HandoffId, Micros, TenantId};
+use handoffd_domain::ids::{HandoffId, Micros, TenantId};
+
+/// Rights of the serving role.
+pub(super) const RIGHTS: Rights =
+    &[("contracts", "SELECT, INSERT"), ("contract_repeats", "SELECT, INSERT, UPDATE, DELETE")];
 
 /// Key of a contract version: tenant, id, version.
 pub type ContractKey = (TenantId, String, String);
@@ -103,17 +113,18 @@ pub(in crate::store) fn load_repeat(row: &dyn Row, state: &mut BatchState) -> Re
     Ok(())
 }
 
-#[async_trait]
-pub trait ContractStore: Send + Sync {
-    /// Number of contract versions of a tenant. Rows are only added, so a changed number means new versions.
-    async fn count_contracts(&self, tenant: &TenantId) -> Result<i64>;
-    /// All contract versions of a tenant, by id and version; only those registered at or after the given time by
-    /// the writers' clocks.
-    async fn list_contracts(
-        &self,
-        tenant: &TenantId,
-        since: Option<Micros>,
-    ) -> Result<Vec<ContractRow>>;
+absent_in_memory! {
+    pub trait ContractStore {
+        /// Number of contract versions of a tenant. Rows are only added, so a changed number means new versions.
+        async fn count_contracts(&self, tenant: &TenantId) -> Result<i64>;
+        /// All contract versions of a tenant, by id and version; only those registered at or after the given time by
+        /// the writers' clocks.
+        async fn list_contracts(
+            &self,
+            tenant: &TenantId,
+            since: Option<Micros>,
+        ) -> Result<Vec<ContractRow>>;
+    }
 }
 
 #[async_trait]

@@ -1,4 +1,10 @@
 //! `event_cursors` and `event_deliveries`: how far a subscriber was told of events, and its last attempts.
+//!
+//! A row, and how it changes:
+//!
+//! - `event_cursors`: the last event that a subscriber was told, and the broker that holds the line, with its time
+//!   limit. Updated.
+//! - `event_deliveries`: a ring of a subscriber's last 1 000 attempts. Overwritten.
 
 use crate::store::Result;
 use crate::store::events::{
@@ -6,8 +12,15 @@ use crate::store::events::{
 };
 use crate::store::query::{Database, Row, Statement};
 use crate::store::rows::{get, micros, micros_opt, parse, position, state};
-use handoffd_core::domain::event::Position;
-use handoffd_core::domain::ids::Micros;
+use crate::store::table::Rights;
+use handoffd_domain::event::Position;
+use handoffd_domain::ids::Micros;
+
+/// Rights of the serving role.
+pub(super) const RIGHTS: Rights = &[
+    ("event_cursors", "SELECT, INSERT, UPDATE, DELETE"),
+    ("event_deliveries", "SELECT, INSERT, UPDATE, DELETE"),
+];
 
 /// Columns of a cursor.
 const CURSOR: &str = "tenant, subscriber, leaf_index, ordinal, active, broker, lease_until, next_at, failures, failing_since, attempts";

@@ -1,11 +1,18 @@
 //! `dead_letters`: handoffs that wait for a person, with the gate's findings.
+//!
+//! A row, and how it changes:
+//!
+//! - `dead_letters`: a handoff that waits for a person, with the gate's findings. Updated when decided.
 
 use crate::store::HandoffKey;
 use crate::store::query::{Database, Row, Statement, unreadable};
 use crate::store::rows::{get, micros, micros_opt, parse, parse_opt, state};
-use crate::store::table::table;
+use crate::store::table::{Rights, table};
 use crate::store::{BatchState, DeadLetterRow, Result};
-use handoffd_core::domain::dead_letter::DeadLetterStatus;
+use handoffd_domain::dead_letter::DeadLetterStatus;
+
+/// Rights of the serving role.
+pub(super) const RIGHTS: Rights = &[("dead_letters", "SELECT, INSERT, UPDATE")];
 
 /// The columns, as a statement lists them.
 pub(in crate::store) const DEAD_LETTER: &str = DEAD_LETTERS.list;

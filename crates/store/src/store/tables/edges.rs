@@ -1,12 +1,19 @@
 //! `task_edges`: passages, repeats without progress and figures of one edge of one task.
+//!
+//! A row, and how it changes:
+//!
+//! - `task_edges`: one edge of one task: passages, repeats without progress, figures. Updated.
 
 use crate::store::TaskKey;
 use crate::store::query::{Database, Row, Statement};
 use crate::store::rows::{get, micros, parse};
-use crate::store::table::table;
+use crate::store::table::{Rights, table};
 use crate::store::{BatchState, Result};
-use handoffd_core::domain::money::Usd;
-use handoffd_core::domain::progress::Edge;
+use handoffd_domain::money::Usd;
+use handoffd_domain::progress::Edge;
+
+/// Rights of the serving role.
+pub(super) const RIGHTS: Rights = &[("task_edges", "SELECT, INSERT, UPDATE")];
 
 /// The columns, as a statement lists them.
 pub(in crate::store) const EDGE: &str = EDGES.list;

@@ -1,11 +1,19 @@
 //! `erasures`: erasures of a subject's data, and their progress.
+//!
+//! A row, and how it changes:
+//!
+//! - `erasures`: an erasure and its progress. Updated until it ends.
 
 use crate::store::Result;
 use crate::store::erasure::{ErasureKey, ErasureRow, ErasureStatus};
 use crate::store::query::{Database, Row, Statement};
 use crate::store::rows::{get, hash32, micros, micros_opt, parse, state};
-use handoffd_core::domain::ids::{ErasureId, Micros, TenantId};
-use handoffd_core::evidence::erasure::ErasureScope;
+use crate::store::table::Rights;
+use handoffd_domain::ids::{ErasureId, Micros, TenantId};
+use handoffd_evidence::erasure::ErasureScope;
+
+/// Rights of the serving role.
+pub(super) const RIGHTS: Rights = &[("erasures", "SELECT, INSERT, UPDATE")];
 
 /// Most erasures in a list.
 const MOST: i64 = 1000;

@@ -1,12 +1,19 @@
 //! `escalations`: questions that wait for a person.
+//!
+//! A row, and how it changes:
+//!
+//! - `escalations`: a question that waits for a person. Updated when decided.
 
 use crate::store::EscalationKey;
 use crate::store::query::{Database, Row, Statement};
 use crate::store::rows::{get, micros, micros_opt, parse, parse_opt, state, state_opt};
-use crate::store::table::table;
+use crate::store::table::{Rights, table};
 use crate::store::{BatchState, Result};
-use handoffd_core::domain::escalation::{Escalation, EscalationOutcome, EscalationStatus};
-use handoffd_core::domain::ids::Micros;
+use handoffd_domain::escalation::{Escalation, EscalationOutcome, EscalationStatus};
+use handoffd_domain::ids::Micros;
+
+/// Rights of the serving role.
+pub(super) const RIGHTS: Rights = &[("escalations", "SELECT, INSERT, UPDATE")];
 
 /// The columns, as a statement lists them.
 pub(in crate::store) const ESCALATION: &str = ESCALATIONS.list;

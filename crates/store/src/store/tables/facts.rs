@@ -1,7 +1,15 @@
 //! `facts`: what is set once for a database, such as the check value of the master key.
+//!
+//! A row, and how it changes:
+//!
+//! - `facts`: a fact that is set once, such as the check value of the master key. Never.
 
 use crate::store::Result;
 use crate::store::query::{Database, Statement};
+use crate::store::table::Rights;
+
+/// Rights of the serving role.
+pub(super) const RIGHTS: Rights = &[("facts", "SELECT, INSERT")];
 
 /// See [`crate::store::AdminStore::find_fact`].
 pub(in crate::store) async fn find<D: Database>(db: &D, name: &str) -> Result<Option<Vec<u8>>> {

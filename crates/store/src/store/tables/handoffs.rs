@@ -1,4 +1,10 @@
 //! `handoffs`: route, status, token, deadline, cost, and the salted digest of the submission.
+//!
+//! A row, and how it changes:
+//!
+//! - `handoffs`: a handoff: route, status, token, deadline, cost, salted digest of the submission, conversation, the
+//!   reference to its user. `questions` has the receiver's questions as JSON with content ids and salted digests.
+//!   Updated until it ends.
 
 use crate::store::HandoffKey;
 use crate::store::query::{Database, Row, Statement, unreadable};
@@ -6,21 +12,24 @@ use crate::store::rows::{
     checkpoint_ref, context, get, handoff_status, hash32_opt, micros, micros_opt, mode, parse,
     parse_opt, ruling,
 };
-use crate::store::table::table;
+use crate::store::table::{Rights, table};
 use crate::store::{BatchState, Result};
-use handoffd_core::domain::handoff::{Cost, Handoff};
-use handoffd_core::domain::latency::LatencyClock;
-use handoffd_core::domain::lease::HolderPulse;
-use handoffd_core::domain::money::Usd;
-use handoffd_core::domain::question;
-use handoffd_core::domain::stream::Stream;
+use handoffd_domain::handoff::{Cost, Handoff};
+use handoffd_domain::latency::LatencyClock;
+use handoffd_domain::lease::HolderPulse;
+use handoffd_domain::money::Usd;
+use handoffd_domain::question;
+use handoffd_domain::stream::Stream;
+
+/// Rights of the serving role.
+pub(super) const RIGHTS: Rights = &[("handoffs", "SELECT, INSERT, UPDATE")];
 
 /// The columns, as a statement lists them.
 pub(in crate::store) const HANDOFF: &str = HANDOFFS.list;
 
 table! {
-    /// An erasure alone changes the fixed columns for the digest, `tracestate`, the conversation and the user. An update writes
-    /// a row that was read before, and would bring the erased values back.
+    /// Only an erasure changes the fixed columns (the digest, `tracestate`, the conversation and the user). An update writes
+    /// a row that was read earlier, and would restore the erased values.
     HANDOFFS: Handoff = "handoffs" by 2 {
         "tenant" Text: |handoff| &handoff.tenant,
         "handoff_id" Text: |handoff| handoff.id,
@@ -121,7 +130,7 @@ pub(in crate::store) fn decode(row: &dyn Row) -> Result<Handoff> {
         tracestate: get(row, "tracestate")?,
         span: get(row, "span")?,
         clock: LatencyClock {
-            // Of rows of 0.1.0 the commit is the earliest time that is known.
+            // For rows of 0.1.0 the commit is the earliest known time.
             started_at: micros_opt(row, "started_at")?
                 .map_or_else(|| micros(row, "created_at"), Ok)?,
             offered_at: micros_opt(row, "offered_at")?,
@@ -129,14 +138,14 @@ pub(in crate::store) fn decode(row: &dyn Row) -> Result<Handoff> {
     })
 }
 
-/// Adds a row to what a batch has loaded.
+/// Adds a row to those that a batch has loaded.
 pub(in crate::store) fn load(row: &dyn Row, state: &mut BatchState) -> Result<()> {
     let handoff = decode(row)?;
     state.handoffs.insert((handoff.tenant.clone(), handoff.id), handoff);
     Ok(())
 }
 
-fn questions(row: &dyn Row) -> Result<Vec<handoffd_core::domain::question::Question>> {
+fn questions(row: &dyn Row) -> Result<Vec<handoffd_domain::question::Question>> {
     get::<Option<&str>>(row, "questions")?
         .map(serde_json::from_str)
         .transpose()
@@ -144,14 +153,14 @@ fn questions(row: &dyn Row) -> Result<Vec<handoffd_core::domain::question::Quest
         .map_err(|err| unreadable("questions", err))
 }
 
-fn stream(row: &dyn Row) -> Result<Option<handoffd_core::domain::stream::Stream>> {
+fn stream(row: &dyn Row) -> Result<Option<handoffd_domain::stream::Stream>> {
     get::<Option<&str>>(row, "stream")?
         .map(serde_json::from_str)
         .transpose()
         .map_err(|err| unreadable("stream", err))
 }
 
-fn pulse(row: &dyn Row) -> Result<Option<handoffd_core::domain::lease::HolderPulse>> {
+fn pulse(row: &dyn Row) -> Result<Option<handoffd_domain::lease::HolderPulse>> {
     get::<Option<&str>>(row, "pulse")?
         .map(serde_json::from_str)
         .transpose()

@@ -1,9 +1,17 @@
 //! `legal_holds`: tasks and people whose data may not be erased.
+//!
+//! A row, and how it changes:
+//!
+//! - `legal_holds`: a task or person whose data may not be erased. Updated until it ends.
 
 use crate::store::Result;
 use crate::store::erasure::{HoldKey, HoldRow};
 use crate::store::query::{Database, Row, Statement};
 use crate::store::rows::{get, hash32, micros, micros_opt, parse, parse_opt};
+use crate::store::table::Rights;
+
+/// Rights of the serving role.
+pub(super) const RIGHTS: Rights = &[("legal_holds", "SELECT, INSERT, UPDATE")];
 
 /// Columns of a legal hold.
 pub(in crate::store) const HOLD: &str =

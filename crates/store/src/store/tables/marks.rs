@@ -1,10 +1,20 @@
 //! `archive_marks` and `purge_marks`: the places up to which the archive, or the retention, has gone through a log.
+//!
+//! A row, and how it changes:
+//!
+//! - `archive_marks`, `purge_marks`: the place up to which the archive, or the retention, has gone through a log.
+//!   Updated.
 
 use crate::store::Result;
 use crate::store::cold::{ArchiveMark, PurgeMark};
 use crate::store::query::{Database, Row, Statement};
 use crate::store::rows::{get, micros};
-use handoffd_core::domain::ids::TenantId;
+use crate::store::table::Rights;
+use handoffd_domain::ids::TenantId;
+
+/// Rights of the serving role.
+pub(super) const RIGHTS: Rights =
+    &[("archive_marks", "SELECT, INSERT, UPDATE"), ("purge_marks", "SELECT, INSERT, UPDATE")];
 
 fn decode(row: &dyn Row) -> Result<ArchiveMark> {
     Ok(ArchiveMark {

@@ -1,5 +1,7 @@
-//! One file a table: its row, its columns, its decoder and its queries, for both databases. A query whose text differs has
-//! both texts side by side.
+//! One file a table: its row, its columns, its decoder, its queries and the rights on it, for both databases. A query whose text
+//! differs has both texts side by side.
+
+use super::table::Rights;
 
 pub(super) mod agents;
 pub(super) mod api_keys;
@@ -33,3 +35,49 @@ pub mod streams;
 pub(super) mod subscriptions;
 pub(super) mod tasks;
 pub(super) mod tenants;
+
+/// Names each file with tables, and the trait of its queries where it has one of its own.
+macro_rules! tables {
+    ($($file:ident $(: $store:ident)?,)+) => {
+        /// The queries of the tables whose files have a trait.
+        pub trait TableStores: $($($file::$store +)?)+ Send + Sync {}
+
+        impl<T> TableStores for T where T: $($($file::$store +)?)+ Send + Sync {}
+
+        /// Rights of the serving role on the tables.
+        pub(super) const RIGHTS: &[Rights] = &[$($file::RIGHTS),+];
+    };
+}
+
+tables! {
+    agents,
+    api_keys,
+    attempts: AttemptStore,
+    brokers,
+    caps: CapStore,
+    checkpoints,
+    console_sessions: SessionStore,
+    contracts: ContractStore,
+    cursors,
+    dead_letters,
+    edges,
+    erasures,
+    escalations,
+    facts,
+    handoffs,
+    holds,
+    marks,
+    opinions: OpinionStore,
+    outbox,
+    personal_data,
+    receivers: ReceiverStore,
+    refusals: RefusalStore,
+    refused_tasks,
+    requests: RequestStore,
+    returns,
+    schemas: PayloadSchemaStore,
+    streams: StreamStore,
+    subscriptions,
+    tasks,
+    tenants,
+}

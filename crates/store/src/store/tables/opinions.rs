@@ -1,13 +1,21 @@
 //! `opinions_due`: second opinions that are asked for after the commit, by the handoffs that the external classifier is to
 //! be asked about.
+//!
+//! A row, and how it changes:
+//!
+//! - `opinions_due`: a committed handoff that waits for the external classifier: `attempts`, `next_at`. Inserted with
+//!   the handoff; deleted with the record.
 
 use async_trait::async_trait;
 
 use crate::store::query::{Database, Row, Statement};
 use crate::store::rows::handoff_key;
-use crate::store::table::table;
+use crate::store::table::{Rights, table};
 use crate::store::{BatchState, HandoffKey, Result, Writes};
-use handoffd_core::domain::ids::Micros;
+use handoffd_domain::ids::Micros;
+
+/// Rights of the serving role.
+pub(super) const RIGHTS: Rights = &[("opinions_due", "SELECT, INSERT, UPDATE, DELETE")];
 
 /// An opinion that was not asked for yet.
 pub(in crate::store) struct DueOpinion {

@@ -1,12 +1,20 @@
 //! `outbox`: handoffs that wait for delivery.
+//!
+//! A row, and how it changes:
+//!
+//! - `outbox`: a handoff that waits for delivery: `seq` within its task, `visible_at`, `attempt`, `busy` (attempts that
+//!   the receiver put off), `claimed_by`. Deleted when settled.
 
 use crate::store::query::{Database, Row, Statement, unreadable};
 use crate::store::rows::handoff_key;
 use crate::store::rows::{get, micros, mode, parse};
-use crate::store::table::table;
+use crate::store::table::{Rights, table};
 use crate::store::{BatchState, OutboxRow, Result};
 use crate::store::{ClaimKey, TaskKey};
-use handoffd_core::domain::handoff::Priority;
+use handoffd_domain::handoff::Priority;
+
+/// Rights of the serving role.
+pub(super) const RIGHTS: Rights = &[("outbox", "SELECT, INSERT, UPDATE, DELETE")];
 
 /// The columns, as a statement lists them.
 pub(in crate::store) const OUTBOX: &str = OUTBOXES.list;

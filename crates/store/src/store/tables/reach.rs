@@ -8,8 +8,8 @@ use uuid::Uuid;
 use crate::store::query::{Database, IntoValue, Row, Statement};
 use crate::store::rows::get;
 use crate::store::{Cursor, HandoffFilter, Result, TaskFilter};
-use handoffd_core::domain::ids::{Micros, TenantId};
-use handoffd_core::domain::task::TaskStatus;
+use handoffd_domain::ids::{Micros, TenantId};
+use handoffd_domain::task::TaskStatus;
 
 /// Which rows a list reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -137,6 +137,24 @@ fn place(row: &dyn Row) -> Result<Cursor> {
     Ok((Micros(get(row, "at")?), get(row, "id")?))
 }
 
+/// How far a page looks that no index alone serves: to the end of the rows of `few`, if they are no more than its bound, else
+/// to the place that `end` finds.
+async fn reach<D: Database>(
+    db: &D,
+    (few, most): (Option<Statement<'_>>, i64),
+    end: Statement<'_>,
+    is_of_party: bool,
+) -> Result<Reach> {
+    if let Some(few) = few {
+        let counted: Option<i64> = db.find(few, |row| get(row, "found")).await?;
+        if counted.is_some_and(|rows| rows <= most) {
+            return Ok(Reach::Few);
+        }
+    }
+    let end = db.find(end, place).await?;
+    Ok(end.map_or(Reach::Rest, |end| down_to(end, is_of_party)))
+}
+
 /// The table whose rows lead to the tasks of a status.
 pub(in crate::store) fn leader(status: Option<TaskStatus>) -> Option<&'static str> {
     status.map(|status| if status.is_final() { "closed_tasks" } else { "open_tasks" })
@@ -192,13 +210,7 @@ impl<D: Database> ReachStore for D {
         if serves_tasks(filter) {
             return Ok(Reach::Whole);
         }
-        if let Some(few) = few_tasks(tenant, filter) {
-            let counted: Option<i64> =
-                self.find(count_few(few, bounds.few), |row| get(row, "found")).await?;
-            if counted.is_some_and(|rows| rows <= bounds.few) {
-                return Ok(Reach::Few);
-            }
-        }
+        let few = few_tasks(tenant, filter).map(|few| count_few(few, bounds.few));
         let columns = match leader(filter.status) {
             Some(table) => [table, "begun_at", "task_id"],
             None => ["tasks", "created_at", "task_id"],
@@ -209,8 +221,7 @@ impl<D: Database> ReachStore for D {
         let opens = filter.user.is_some() || filter.party.is_some();
         let rows = if opens { bounds.opened } else { bounds.looked_at };
         let end = end(columns, text, times, after, rows);
-        let end = self.find(end, place).await?;
-        Ok(end.map_or(Reach::Rest, |end| down_to(end, filter.party.is_some())))
+        reach(self, (few, bounds.few), end, filter.party.is_some()).await
     }
 
     async fn reach_of_handoffs(
@@ -223,13 +234,7 @@ impl<D: Database> ReachStore for D {
         if serves_handoffs(filter) {
             return Ok(Reach::Whole);
         }
-        if let Some(few) = few_handoffs(tenant, filter) {
-            let counted: Option<i64> =
-                self.find(count_few(few, bounds.few), |row| get(row, "found")).await?;
-            if counted.is_some_and(|rows| rows <= bounds.few) {
-                return Ok(Reach::Few);
-            }
-        }
+        let few = few_handoffs(tenant, filter).map(|few| count_few(few, bounds.few));
         let ended = filter.status.filter(|status| status.is_final() && filter.user.is_none());
         let columns = ["handoffs", "created_at", "handoff_id"];
         let mut text = places(columns, tenant).and_if("AND user_ref =", filter.user.as_ref());
@@ -240,7 +245,6 @@ impl<D: Database> ReachStore for D {
         }
         let times = (filter.from, filter.until);
         let end = end(columns, text, times, after, bounds.looked_at);
-        let end = self.find(end, place).await?;
-        Ok(end.map_or(Reach::Rest, |end| down_to(end, filter.party.is_some())))
+        reach(self, (few, bounds.few), end, filter.party.is_some()).await
     }
 }

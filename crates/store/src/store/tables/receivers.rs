@@ -1,18 +1,36 @@
 //! `receivers_seen`, `receiver_breakers`, `receiver_windows`: receivers as brokers notice them. They steer nothing.
 //!
 //! A broker writes what it noticed since its last write, so that rows of several brokers add up.
+//!
+//! A row, and how it changes:
+//!
+//! - `receivers_seen`: a receiver: the last poll, success and failure that any broker noticed. Updated; deleted with
+//!   the agent, by trigger.
+//! - `receiver_breakers`: the circuit breaker that a broker has for a receiver, from its first opening on. Updated;
+//!   deleted with the broker's row in `brokers`, and with the agent.
+//! - `receiver_windows`: five minutes of a receiver: attempts, failures, time-outs, durations by size. Added to;
+//!   deleted after a day, and with the agent.
 
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
+use crate::store::absent::absent_in_memory;
 use crate::store::query::{Database, Dialect, Row, Statement, unreadable};
 use crate::store::rows::{get, micros, micros_opt, parse, state_opt};
+use crate::store::table::Rights;
 use crate::store::{ReceiverKey, Result};
-use handoffd_core::domain::histogram::Histogram;
-use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
-use handoffd_core::domain::receiver::{AttemptCounts, BreakerState, Windows};
+use handoffd_domain::histogram::Histogram;
+use handoffd_domain::ids::{AgentId, Micros, TenantId};
+use handoffd_domain::receiver::{AttemptCounts, BreakerState, Windows};
+
+/// Rights of the serving role.
+pub(super) const RIGHTS: Rights = &[
+    ("receivers_seen", "SELECT, INSERT, UPDATE, DELETE"),
+    ("receiver_breakers", "SELECT, INSERT, UPDATE, DELETE"),
+    ("receiver_windows", "SELECT, INSERT, UPDATE, DELETE"),
+];
 
 /// The last that any broker noticed of a receiver.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -48,30 +66,31 @@ pub struct ReceiverNotes {
     pub windows: BTreeMap<ReceiverKey, Windows>,
 }
 
-/// Receivers as brokers notice them. All times come from the caller's clock.
-#[async_trait]
-pub trait ReceiverStore: Send + Sync {
-    /// Writes what a broker noticed: one statement a table, none for an empty part. The windows come last: where an earlier
-    /// statement fails, all of it may be repeated.
-    async fn note_receivers(&self, notes: &ReceiverNotes) -> Result<()>;
-    /// The last that was noticed of these receivers.
-    async fn list_seen(
-        &self,
-        tenant: &TenantId,
-        agents: &[AgentId],
-    ) -> Result<Vec<(AgentId, SeenReceiver)>>;
-    /// The breakers of brokers that live, where their state is known. `broker` is the one that asks.
-    async fn list_breakers(&self, tenant: &TenantId, broker: &str) -> Result<Vec<BreakerRow>>;
-    /// The windows of these receivers that begin at `since` or later.
-    async fn list_windows(
-        &self,
-        tenant: &TenantId,
-        agents: &[AgentId],
-        since: Micros,
-    ) -> Result<BTreeMap<AgentId, Windows>>;
-    /// Deletes windows that begin before `before`, and other rows of agents that are gone: a broker may write one after the
-    /// deletion of its agent. Returns the number of rows.
-    async fn forget_receivers(&self, before: Micros) -> Result<u64>;
+absent_in_memory! {
+    /// Receivers as brokers notice them. All times come from the caller's clock.
+    pub trait ReceiverStore {
+        /// Writes what a broker noticed: one statement a table, none for an empty part. The windows come last: where an earlier
+        /// statement fails, all of it may be repeated.
+        async fn note_receivers(&self, notes: &ReceiverNotes) -> Result<()>;
+        /// The last that was noticed of these receivers.
+        async fn list_seen(
+            &self,
+            tenant: &TenantId,
+            agents: &[AgentId],
+        ) -> Result<Vec<(AgentId, SeenReceiver)>>;
+        /// The breakers of brokers that live, where their state is known. `broker` is the one that asks.
+        async fn list_breakers(&self, tenant: &TenantId, broker: &str) -> Result<Vec<BreakerRow>>;
+        /// The windows of these receivers that begin at `since` or later.
+        async fn list_windows(
+            &self,
+            tenant: &TenantId,
+            agents: &[AgentId],
+            since: Micros,
+        ) -> Result<BTreeMap<AgentId, Windows>>;
+        /// Deletes windows that begin before `before`, and other rows of agents that are gone: a broker may write one after the
+        /// deletion of its agent. Returns the number of rows.
+        async fn forget_receivers(&self, before: Micros) -> Result<u64>;
+    }
 }
 
 /// The deletion of the breakers of all brokers.

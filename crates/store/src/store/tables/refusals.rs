@@ -1,13 +1,20 @@
 //! `refusals`: messages that the gate and the ledger refused, by ids, codes and places.
+//!
+//! A row, and how it changes:
+//!
+//! - `refusals`: a refused message: ids, codes and places. Inserted; deleted when old.
 
-use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use crate::store::absent::absent_in_memory;
 use crate::store::query::{Row, unreadable};
 use crate::store::rows::{get, micros, parse, parse_opt};
-use crate::store::table::table;
-use crate::store::{Cursor, Result};
-use handoffd_core::domain::ids::{AgentId, ContentId, HandoffId, Micros, TaskId, TenantId};
+use crate::store::table::{Rights, table};
+use crate::store::{Cursor, NewRow, Result};
+use handoffd_domain::ids::{AgentId, ContentId, HandoffId, Micros, TaskId, TenantId};
+
+/// Rights of the serving role.
+pub(super) const RIGHTS: Rights = &[("refusals", "SELECT, INSERT, DELETE")];
 
 /// A place that a refused message failed at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,6 +62,12 @@ table! {
     }
 }
 
+/// A refusal for a batch to insert.
+#[must_use]
+pub fn insert(row: &RefusalRow) -> NewRow {
+    REFUSALS.new_row(row)
+}
+
 pub(in crate::store) fn decode(row: &dyn Row) -> Result<RefusalRow> {
     Ok(RefusalRow {
         tenant: parse(row, "tenant")?,
@@ -89,17 +102,18 @@ pub struct RefusalFilter {
     pub until: Option<Micros>,
 }
 
-/// Refused messages. All times come from the caller's clock.
-#[async_trait]
-pub trait RefusalStore: Send + Sync {
-    /// Refusals, newest first.
-    async fn list_refusals(
-        &self,
-        tenant: &TenantId,
-        filter: &RefusalFilter,
-        after: Option<&Cursor>,
-        limit: i64,
-    ) -> Result<Vec<RefusalRow>>;
-    /// Deletes a bounded number of a tenant's refusals from before a time; returns their number.
-    async fn delete_refusals(&self, tenant: &TenantId, before: Micros) -> Result<u64>;
+absent_in_memory! {
+    /// Refused messages. All times come from the caller's clock.
+    pub trait RefusalStore {
+        /// Refusals, newest first.
+        async fn list_refusals(
+            &self,
+            tenant: &TenantId,
+            filter: &RefusalFilter,
+            after: Option<&Cursor>,
+            limit: i64,
+        ) -> Result<Vec<RefusalRow>>;
+        /// Deletes a bounded number of a tenant's refusals from before a time; returns their number.
+        async fn delete_refusals(&self, tenant: &TenantId, before: Micros) -> Result<u64>;
+    }
 }

@@ -1,10 +1,18 @@
 //! `refused_tasks`: an agent's refused submissions on a task that does not exist.
+//!
+//! A row, and how it changes:
+//!
+//! - `refused_tasks`: an agent's refused submissions on a task that does not exist. Updated; deleted a day after the
+//!   last.
 
 use crate::store::query::{Database, Row, Statement};
 use crate::store::rows::{get, micros, parse};
-use crate::store::table::table;
+use crate::store::table::{Rights, table};
 use crate::store::{BatchState, RefusedTaskRow, Result};
-use handoffd_core::domain::ids::Micros;
+use handoffd_domain::ids::Micros;
+
+/// Rights of the serving role.
+pub(super) const RIGHTS: Rights = &[("refused_tasks", "SELECT, INSERT, UPDATE, DELETE")];
 
 /// The columns, as a statement lists them.
 pub(in crate::store) const REFUSED_TASK: &str = REFUSED_TASKS.list;

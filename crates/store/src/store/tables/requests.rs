@@ -1,11 +1,20 @@
 //! `request_keys`: requests that came with an `Idempotency-Key`, and their answers.
+//!
+//! A row, and how it changes:
+//!
+//! - `request_keys`: the answer to a request with an `Idempotency-Key`, sealed. Deleted after a day.
 
 use async_trait::async_trait;
 
 use crate::store::Result;
+use crate::store::absent::absent_in_memory;
 use crate::store::query::{Database, Row, Statement};
 use crate::store::rows::{get, hash32, micros, parse};
-use handoffd_core::domain::ids::{Micros, TenantId};
+use crate::store::table::Rights;
+use handoffd_domain::ids::{Micros, TenantId};
+
+/// Rights of the serving role.
+pub(super) const RIGHTS: Rights = &[("request_keys", "SELECT, INSERT, UPDATE (answer), DELETE")];
 
 /// A request under an `Idempotency-Key`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,17 +29,18 @@ pub struct RequestRow {
     pub created_at: Micros,
 }
 
-/// Requests by their keys. All times come from the caller's clock.
-#[async_trait]
-pub trait RequestStore: Send + Sync {
-    /// Claims a key: `None` where this request is the first under it, else the one that was. Of two at once one is the first.
-    async fn begin_request(&self, row: &RequestRow) -> Result<Option<RequestRow>>;
-    /// Keeps the answer to a request.
-    async fn answer_request(&self, tenant: &TenantId, id: &[u8; 32], answer: &[u8]) -> Result<()>;
-    /// Lets the key be used again: the request changed nothing.
-    async fn forget_request(&self, tenant: &TenantId, id: &[u8; 32]) -> Result<()>;
-    /// Deletes requests that began before a time; returns their number.
-    async fn forget_requests(&self, before: Micros) -> Result<u64>;
+absent_in_memory! {
+    /// Requests by their keys. All times come from the caller's clock.
+    pub trait RequestStore {
+        /// Claims a key: `None` where this request is the first under it, else the one that was. Of two at once one is the first.
+        async fn begin_request(&self, row: &RequestRow) -> Result<Option<RequestRow>>;
+        /// Keeps the answer to a request.
+        async fn answer_request(&self, tenant: &TenantId, id: &[u8; 32], answer: &[u8]) -> Result<()>;
+        /// Lets the key be used again: the request changed nothing.
+        async fn forget_request(&self, tenant: &TenantId, id: &[u8; 32]) -> Result<()>;
+        /// Deletes requests that began before a time; returns their number.
+        async fn forget_requests(&self, before: Micros) -> Result<u64>;
+    }
 }
 
 fn decode(row: &dyn Row) -> Result<RequestRow> {

@@ -1,9 +1,17 @@
 //! `returns`: tasks that came back, and receivers' questions, in the inbox of the agent that handed the task on.
+//!
+//! A row, and how it changes:
+//!
+//! - `returns`: a task that came back, or a receiver's question, in the inbox of the agent that handed the task on.
+//!   Updated; deleted when acted on.
 
 use crate::store::query::Row;
 use crate::store::rows::{get, micros, parse};
-use crate::store::table::table;
+use crate::store::table::{Rights, table};
 use crate::store::{Result, ReturnRow};
+
+/// Rights of the serving role.
+pub(super) const RIGHTS: Rights = &[("returns", "SELECT, INSERT, UPDATE, DELETE")];
 
 /// The columns, as a statement lists them.
 pub(in crate::store) const RETURN: &str = RETURNS.list;

@@ -1,12 +1,21 @@
 //! `payload_schemas`: versions of payload schemas.
+//!
+//! A row, and how it changes:
+//!
+//! - `payload_schemas`: one version of a payload schema: canonical document, hash, the key that registered it, its
+//!   place among the versions. Inserted only.
 
 use async_trait::async_trait;
 
+use crate::store::absent::absent_in_memory;
 use crate::store::query::{Database, Dialect, Row, Statement};
 use crate::store::rows::{get, hash32, micros, parse};
-use crate::store::table::table;
+use crate::store::table::{Rights, table};
 use crate::store::{BatchState, Result};
-use handoffd_core::domain::ids::{Micros, TenantId};
+use handoffd_domain::ids::{Micros, TenantId};
+
+/// Rights of the serving role.
+pub(super) const RIGHTS: Rights = &[("payload_schemas", "SELECT, INSERT")];
 
 /// Key of a payload schema with all its versions.
 pub type PayloadSchemaKey = (TenantId, String);
@@ -76,16 +85,17 @@ pub(in crate::store) fn load(row: &dyn Row, state: &mut BatchState) -> Result<()
     Ok(())
 }
 
-/// Queries on payload schemas.
-#[async_trait]
-pub trait PayloadSchemaStore: Send + Sync {
-    /// All versions of a tenant's payload schemas, or of the one with this id, by id and in the order in
-    /// which they were registered.
-    async fn list_payload_schemas(
-        &self,
-        tenant: &TenantId,
-        id: Option<&str>,
-    ) -> Result<Vec<PayloadSchemaRow>>;
+absent_in_memory! {
+    /// Queries on payload schemas.
+    pub trait PayloadSchemaStore {
+        /// All versions of a tenant's payload schemas, or of the one with this id, by id and in the order in
+        /// which they were registered.
+        async fn list_payload_schemas(
+            &self,
+            tenant: &TenantId,
+            id: Option<&str>,
+        ) -> Result<Vec<PayloadSchemaRow>>;
+    }
 }
 
 #[async_trait]

@@ -1,4 +1,10 @@
 //! `chunks` and `stream_lines`: the chunks of a stream, and how far a webhook receiver was sent them.
+//!
+//! A row, and how it changes:
+//!
+//! - `chunks`: one number of a handoff's stream: a chunk, or the broker's end of the stream. Inserted only.
+//! - `stream_lines`: the last chunk that a webhook receiver was sent, and the broker that holds the line, with its time
+//!   limit. Updated; deleted with the end.
 
 use async_trait::async_trait;
 
@@ -6,13 +12,17 @@ use crate::store::query::{Database, Row, Statement};
 use crate::store::rows::{
     content_kept, get, handoff_key, hash32_opt, micros, parse, parse_opt, state_opt,
 };
-use crate::store::table::table;
+use crate::store::table::{Rights, table};
 use crate::store::tables::handoffs;
 use crate::store::tables::handoffs::HANDOFF;
 use crate::store::{ContentStorage, HandoffKey, Result};
-use handoffd_core::domain::handoff::Handoff;
-use handoffd_core::domain::ids::{ContentId, HandoffId, Micros, TenantId};
-use handoffd_core::domain::stream::StreamStatus;
+use handoffd_domain::handoff::Handoff;
+use handoffd_domain::ids::{ContentId, HandoffId, Micros, TenantId};
+use handoffd_domain::stream::StreamStatus;
+
+/// Rights of the serving role.
+pub(super) const RIGHTS: Rights =
+    &[("chunks", "SELECT, INSERT"), ("stream_lines", "SELECT, INSERT, UPDATE, DELETE")];
 
 /// One number of a stream: a chunk of its sender, or the broker's end of it, which has no content.
 #[derive(Debug, Clone, PartialEq, Eq)]

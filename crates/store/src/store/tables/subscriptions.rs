@@ -1,10 +1,18 @@
 //! `subscriptions`: subscribers as JSON, and their sealed secrets.
+//!
+//! A row, and how it changes:
+//!
+//! - `subscriptions`: a subscriber as JSON, and its sealed secrets. Updated.
 
 use crate::store::events::{SubscriptionKey, SubscriptionRow};
 use crate::store::query::{Database, Row, Statement, unreadable};
 use crate::store::rows::{get, micros, parse};
+use crate::store::table::Rights;
 use crate::store::{BatchState, Result};
-use handoffd_core::domain::ids::TenantId;
+use handoffd_domain::ids::TenantId;
+
+/// Rights of the serving role.
+pub(super) const RIGHTS: Rights = &[("subscriptions", "SELECT, INSERT, UPDATE, DELETE")];
 
 /// Columns of a subscription.
 pub(in crate::store) const SUBSCRIPTION: &str =

@@ -1,12 +1,31 @@
 //! `tasks`: status, holder, current checkpoint, last fencing token, counts and figures.
+//!
+//! A row, and how it changes:
+//!
+//! - `tasks`: a task: status, holder, current checkpoint, last fencing token, counts and figures. `course` has, as
+//!   JSON, the failures by addressed edge, the subtasks and the groups. `funds` has the budget as JSON, packed where it
+//!   is long; `cost_nanos` and `left_nanos` are its sums, for lists. Updated.
+//! - `waiting_tasks`: a task that waits for its next handoff, with the time at which the wait began; by trigger. Deleted
+//!   when that ends.
+//! - `open_tasks`: a task that has not ended, and its beginning, for lists of such tasks and the look for tasks that do
+//!   not move; by trigger. Deleted at its end.
+//! - `closed_tasks`: an ended task, its status and its beginning, for lists of ended tasks; by trigger. Inserted only.
 
 use crate::store::TaskKey;
 use crate::store::query::{Database, Row, Statement, unreadable};
 use crate::store::rows::{checkpoint_ref, get, micros, parse, parse_opt, state};
-use crate::store::table::table;
+use crate::store::table::{Rights, table};
 use crate::store::{BatchState, Result};
-use handoffd_core::domain::money::Usd;
-use handoffd_core::domain::task::{Task, TaskStatus};
+use handoffd_domain::money::Usd;
+use handoffd_domain::task::{Task, TaskStatus};
+
+/// Rights of the serving role. Triggers keep the other three, as the owner.
+pub(super) const RIGHTS: Rights = &[
+    ("tasks", "SELECT, INSERT, UPDATE"),
+    ("waiting_tasks", "SELECT"),
+    ("open_tasks", "SELECT"),
+    ("closed_tasks", "SELECT"),
+];
 
 /// The columns, as a statement lists them.
 pub(in crate::store) const TASK: &str = TASKS.list;
@@ -72,7 +91,7 @@ pub(in crate::store) fn load(row: &dyn Row, state: &mut BatchState) -> Result<()
     Ok(())
 }
 
-fn course(row: &dyn Row) -> Result<handoffd_core::domain::course::Course> {
+fn course(row: &dyn Row) -> Result<handoffd_domain::course::Course> {
     get::<Option<&str>>(row, "course")?
         .map(serde_json::from_str)
         .transpose()
@@ -80,7 +99,7 @@ fn course(row: &dyn Row) -> Result<handoffd_core::domain::course::Course> {
         .map_err(|err| unreadable("course", err))
 }
 
-fn funds(row: &dyn Row) -> Result<Option<Box<handoffd_core::domain::funds::Funds>>> {
+fn funds(row: &dyn Row) -> Result<Option<Box<handoffd_domain::funds::Funds>>> {
     get::<Option<String>>(row, "funds")?
         .map(|text| crate::store::budget_column::read(&text).map(Box::new))
         .transpose()

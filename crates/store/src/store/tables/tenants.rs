@@ -1,9 +1,17 @@
 //! `tenants`: the tenants.
+//!
+//! A row, and how it changes:
+//!
+//! - `tenants`: a tenant. Never.
 
 use crate::store::Result;
 use crate::store::query::{Database, Statement};
 use crate::store::rows::parse;
-use handoffd_core::domain::ids::TenantId;
+use crate::store::table::Rights;
+use handoffd_domain::ids::TenantId;
+
+/// Rights of the serving role. `FOR UPDATE` asks for the right to update some column: a row is locked, and never changed.
+pub(super) const RIGHTS: Rights = &[("tenants", "SELECT, INSERT, UPDATE (created_at)")];
 
 /// See [`crate::store::DirectoryStore::list_tenants`].
 pub(in crate::store) async fn list<D: Database>(db: &D) -> Result<Vec<TenantId>> {

@@ -53,7 +53,7 @@ class Handoffs(services.Handoffs):
         """Submits a message: the gate, one commit, then delivery.
 
         A message whose `handoffId` the broker has already, from the same agent on the same task, counts as sent: the step was
-        done before. Sent again with another body it is not changed. Where the messages have digests of their steps, as
+        done before. Sent again with another body it is not changed. If the messages have digests of their steps, as
         `build_handoff_message` writes them, and these differ, it is another step under the same name, and an error.
 
         Args:
@@ -62,7 +62,7 @@ class Handoffs(services.Handoffs):
             idempotency_key: The same message again under the same key has one effect, and gets the first answer. Another message
                 under it is refused.
             traceparent: W3C trace context in place of the message's; counts where it is valid.
-            tracestate: What belongs to `traceparent`.
+            tracestate: The vendors' part that belongs to `traceparent`.
             fencing_token: The token by which the sender holds `parentHandoffId`: the message is refused where another worker took
                 that over.
 
@@ -105,7 +105,7 @@ class Handoffs(services.Handoffs):
         Args:
             handoff_id: The handoff.
             timeout: Seconds; without, for as long as it takes.
-            follow: Go on with the handoff that stands in its place, where the broker gave the message to another agent.
+            follow: Go on with the handoff that replaces it, if the broker gave the message to another agent.
 
         Raises:
             WaitTimeoutError: It has not ended in that time.
@@ -142,7 +142,7 @@ class Handoffs(services.Handoffs):
         return _text(await self._transport.call("GET", path, query={"turns": turns, "maxTokens": max_tokens}))
 
     async def result_prompt(self, handoff_id: str) -> str:
-        """What the receiver said when it completed the handoff, as one text for a model's user turn, by the rules of `prompt`.
+        """The receiver's result of the completed handoff, as one text for a model's user turn, by the rules of `prompt`.
 
         Of a handoff to several receivers: the results of all, each under its own agent.
 
@@ -290,7 +290,7 @@ class Tasks(services.Tasks):
                     await response.aread()
                     raise refusal(response)
                 if not response.headers.get("content-type", "").startswith("text/event-stream"):
-                    raise _unexpected(response, "it is no stream of events")
+                    raise _unexpected(response, "it is not a stream of events")
                 data: list[str] = []
                 async for line in response.aiter_lines():
                     if line.startswith("data:"):
@@ -342,7 +342,7 @@ class HandoffStream:
         """Adds a chunk.
 
         Args:
-            append: Items for arrays, and texts for texts, by the JSON pointer of what they are added to.
+            append: Items for arrays, and texts for texts, by the JSON pointer of the value to which they are added.
             set: Values by their JSON pointers.
 
         Raises:
@@ -395,7 +395,7 @@ class AsyncClient:
         http: An own `httpx2` client, which stays the caller's to close.
 
     Raises:
-        ValueError: The URL is no `http://` or `https://` URL, or the key cannot be in a header.
+        ValueError: The URL is not an `http://` or `https://` URL, or the key cannot be in a header.
     """
 
     _transport_class: type[AsyncTransport] = AsyncTransport
@@ -447,7 +447,7 @@ class AsyncClient:
                 `HANDOFFD_DATA_DIR`, else `./handoffd-data`.
 
         Raises:
-            HandoffdError: There is no key.
+            HandoffdError: The key is missing.
         """
         return cls(url, local_admin_key(data_dir))
 
@@ -508,7 +508,7 @@ class AsyncClient:
 
         Args:
             target: An agent's id, `type:<agentType>`, `capability:<name>`, or `toAgent` itself.
-            task: What the receiver is to do.
+            task: The receiver's task.
             constraints: `key:value` texts, or a mapping of them.
             wait: Seconds, 60 at most, for which the broker holds the answer for the receiver's verdict.
             idempotency_key: As for `handoffs.submit`, within this call: the next call builds another message, with ids and a time
@@ -557,7 +557,7 @@ class AsyncClient:
 
         Args:
             targets: 1 to 100, each as for `hand_off`.
-            task: What each of them is to do.
+            task: The task of each of them.
             constraints: `key:value` texts, or a mapping of them.
             join: How many are needed: `all`, `any`, `quorum:N`.
             on_reject: `rollback` or `drop`; without it `rollback` for `all`, else `drop`.
@@ -589,7 +589,7 @@ class AsyncClient:
 
         Args:
             target: As for `hand_off`.
-            task: What the receiver is to do.
+            task: The receiver's task.
             constraints: `key:value` texts, or a mapping of them.
             arguments: As for `hand_off`.
 
@@ -612,7 +612,7 @@ class AsyncClient:
 
         Args:
             target: As for `hand_off`.
-            task: What the receiver is to do.
+            task: The receiver's task.
             constraints: `key:value` texts, or a mapping of them.
             timeout: Seconds; without, for as long as it takes.
             arguments: As for `hand_off`.
@@ -638,14 +638,14 @@ class AsyncClient:
         return ended
 
     async def _words(self, handoff_id: str, reason: str | None) -> str | None:
-        """What the receiver said of a handoff that ended badly; the failure is told without it where that cannot be read."""
+        """The receiver's words about a handoff that ended badly; the failure is told without them if they cannot be read."""
         try:
             return words_of((await self.handoffs.get(handoff_id, include="verdict")).verdict, reason)
         except HandoffdError:
             return None
 
     async def cancel(self, task_id: str, reason: str, *, grace: float | None = None) -> models.TaskView:
-        """Cancels a task: what is not delivered is withdrawn, and whoever works on it may finish within the grace.
+        """Cancels a task: undelivered handoffs are withdrawn, and an agent that works on it may finish within the grace.
 
         Args:
             task_id: The task.

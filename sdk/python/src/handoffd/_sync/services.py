@@ -99,37 +99,37 @@ class Agents:
         Args:
             accepts_handoffs: Takes handoffs at all.
             agent_id: Its id; made by the broker when absent on creation, refused in a patch.
-            agent_type: What kind it is; handoffs are usually addressed to a type.
+            agent_type: The kind of agent; handoffs are usually addressed to a type.
             agent_version: Version of the agent, semver.
-            callback_url: Where its events go. Not shown to other agents. Null clears it.
-            capabilities: What it can do; a handoff may require some.
-            card: What the A2A door publishes of the agent. Null takes it back.
-            context_policy: What becomes of a message over the limit; absent: the broker's setting. Null clears it.
+            callback_url: URL to which its events are posted. Not shown to other agents. Null clears it.
+            capabilities: Its abilities; a handoff may require some.
+            card: The card that the A2A door publishes for the agent. Null takes it back.
+            context_policy: The action on a message over the limit; absent: the broker's setting. Null clears it.
             context_window_tokens: Size of its context window, in tokens. Null clears it.
             delivery: How and where it receives its handoffs.
             description: For people and for matching.
             domains: Fields of knowledge that it covers.
             examples: Sample tasks, for matching.
-            handoff_targets: Whom it may hand off to, by id or `type:<agentType>`; empty: nobody.
+            handoff_targets: The agents to which it may hand off, by id or `type:<agentType>`; empty: none.
             instructions: Orbit's field; kept in `metadata`.
             metadata: Free data of its owner. Not shown to other agents.
             model: Orbit's field; kept in `metadata`.
             name: Name for people; the id unless set.
-            orders: What becomes of orders inside data that is handed to it; absent: the broker's setting. Null
-                clears it.
-            pause: What becomes of a handoff that names it by its id while it is `PAUSED`; `hold` unless said.
-            permissions: What it may see and do.
-            region: Where it is; none: in the broker's region. Null clears it.
+            orders: The action on orders inside data that is handed to it; absent: the broker's setting. Null clears
+                it.
+            pause: The action on a handoff that names it by its id while it is `PAUSED`; `hold` by default.
+            permissions: Its permissions.
+            region: The region of the endpoint; none: the broker's region. Null clears it.
             require_checkpoint: Refuse its handoffs without a checkpoint of its own.
             require_signature: Refuse its messages without a signature.
             required_state: Dotted paths that `currentState` must hold for it.
             schema_versions: Versions of the message schema that it takes; absent: all that the broker does. Null
                 clears it.
-            specialization: What it is best at (seed 004). Null clears it.
+            specialization: The field in which it is best (seed 004). Null clears it.
             state: Whether it takes handoffs at the moment.
             supervisor_id: Who gets its failures. Null clears it.
             tokenizer: By which tokenizer its model counts; absent: an estimate. Null clears it.
-            transfer_basis: What transfers of data to and from its region stand on: a code. Null clears it.
+            transfer_basis: The legal basis of transfers of data to and from its region: a code. Null clears it.
             idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
                 nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
@@ -258,37 +258,37 @@ class Agents:
                 agent_id: The agent's id
                 accepts_handoffs: Takes handoffs at all.
                 agent_id_: Its id; made by the broker when absent on creation, refused in a patch.
-                agent_type: What kind it is; handoffs are usually addressed to a type.
+                agent_type: The kind of agent; handoffs are usually addressed to a type.
                 agent_version: Version of the agent, semver.
-                callback_url: Where its events go. Not shown to other agents. Null clears it.
-                capabilities: What it can do; a handoff may require some.
-                card: What the A2A door publishes of the agent. Null takes it back.
-                context_policy: What becomes of a message over the limit; absent: the broker's setting. Null clears it.
+                callback_url: URL to which its events are posted. Not shown to other agents. Null clears it.
+                capabilities: Its abilities; a handoff may require some.
+                card: The card that the A2A door publishes for the agent. Null takes it back.
+                context_policy: The action on a message over the limit; absent: the broker's setting. Null clears it.
                 context_window_tokens: Size of its context window, in tokens. Null clears it.
                 delivery: How and where it receives its handoffs.
                 description: For people and for matching.
                 domains: Fields of knowledge that it covers.
                 examples: Sample tasks, for matching.
-                handoff_targets: Whom it may hand off to, by id or `type:<agentType>`; empty: nobody.
+                handoff_targets: The agents to which it may hand off, by id or `type:<agentType>`; empty: none.
                 instructions: Orbit's field; kept in `metadata`.
                 metadata: Free data of its owner. Not shown to other agents.
                 model: Orbit's field; kept in `metadata`.
                 name: Name for people; the id unless set.
-                orders: What becomes of orders inside data that is handed to it; absent: the broker's setting. Null
-                    clears it.
-                pause: What becomes of a handoff that names it by its id while it is `PAUSED`; `hold` unless said.
-                permissions: What it may see and do.
-                region: Where it is; none: in the broker's region. Null clears it.
+                orders: The action on orders inside data that is handed to it; absent: the broker's setting. Null clears
+                    it.
+                pause: The action on a handoff that names it by its id while it is `PAUSED`; `hold` by default.
+                permissions: Its permissions.
+                region: The region of the endpoint; none: the broker's region. Null clears it.
                 require_checkpoint: Refuse its handoffs without a checkpoint of its own.
                 require_signature: Refuse its messages without a signature.
                 required_state: Dotted paths that `currentState` must hold for it.
                 schema_versions: Versions of the message schema that it takes; absent: all that the broker does. Null
                     clears it.
-                specialization: What it is best at (seed 004). Null clears it.
+                specialization: The field in which it is best (seed 004). Null clears it.
                 state: Whether it takes handoffs at the moment.
                 supervisor_id: Who gets its failures. Null clears it.
                 tokenizer: By which tokenizer its model counts; absent: an estimate. Null clears it.
-                transfer_basis: What transfers of data to and from its region stand on: a code. Null clears it.
+                transfer_basis: The legal basis of transfers of data to and from its region: a code. Null clears it.
 
             Raises:
                 ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an operator; 404: No
@@ -354,7 +354,7 @@ class Agents:
         self._transport.call("DELETE", f"/agents/{quoted(agent_id)}")
 
     def test_delivery(self, agent_id: str, *, idempotency_key: str | None = None) -> models.DeliveryTestView:
-        """Send a marked test to an agent, by the transport that its handoffs take. It is no handoff: nothing is recorded.
+        """Send a marked test to an agent, by the transport that its handoffs take. It is not a handoff: nothing is recorded.
 
         Args:
             agent_id: The agent's id
@@ -720,8 +720,9 @@ class Caps:
     def put(
         self, window: str, *, tokens: int | Unset | None = UNSET, usd: str | Unset | None = UNSET, agent_id: str | None = None
     ) -> models.CapView:
-        """Set a cap: what the tenant, or one of its agents, may spend within a window that moves on. What counts
-        already goes on counting, money and tokens alike; where there was no cap for that window, it begins empty.
+        """Set a cap: what the tenant, or one of its agents, may spend within a window that moves on. Spending that
+        counts already goes on counting, money and tokens alike; if there was no cap for that window, it begins
+        empty.
 
             Args:
                 window: An ISO 8601 duration from PT1M to P31D
@@ -744,7 +745,7 @@ class Caps:
         )
 
     def delete(self, window: str, *, agent_id: str | None = None, unit: str | None = None) -> None:
-        """Take a cap away, or what it holds of one unit. Where the settings have one for that window, it counts again.
+        """Take a cap away, or its limit for one unit. If the settings have one for that window, it counts again.
 
         Args:
             window: An ISO 8601 duration from PT1M to P31D
@@ -841,7 +842,7 @@ class Contracts:
         the present rules and under the candidate. Writes nothing.
 
             Args:
-                candidate: What would be put; at least one member.
+                candidate: The candidate; at least one member.
                 dead_letters: Judge so many of the newest open dead letters, 0 to 10 000; 500 unless said.
                 handoffs: Judge so many of the newest handoffs, 0 to 10 000; 500 unless said.
                 seconds: Judge for so many seconds, 1 to 60; 10 unless said.
@@ -885,7 +886,7 @@ class DataSubjects:
         self._transport = transport
 
     def get(self, subject_id: str) -> models.AccessReportView:
-        """What is held on a person.
+        """List the data held on a person.
 
         Args:
             subject_id: The person's id, as senders wrote it
@@ -914,8 +915,8 @@ class DataSubjects:
 
             Args:
                 subject_id: The person's id, as senders wrote it
-                note: Words for people; kept with the record, outlive the erasure: name nobody in them.
-                reason: A code, `DATA_SUBJECT_REQUEST` unless said; stands in the records.
+                note: Words for people; kept with the record, they outlive the erasure: do not name a person in them.
+                reason: A code, `DATA_SUBJECT_REQUEST` by default; it is part of the records.
                 requested_by: Your own reference to the request, e.g. a ticket; kept with the record, outlives the
                     erasure.
                 scope: `personal-data` (unless said), or `messages`: all contents and checkpoints of the tasks that the
@@ -1021,8 +1022,8 @@ class DeadLetters:
             filter: Which; at least one condition.
             rate_per_second: Decisions a second, 1 to 1 000.
             reason: Why, 1 to 2 000 characters; kept with each record.
-            waive: For a release: the findings to waive, as for one; an entry that names nothing of a dead letter is
-                no matter here.
+            waive: For a release: the findings to waive, as for one; an entry that matches no finding of a dead
+                letter has no effect on it.
             idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
                 nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
@@ -1064,8 +1065,8 @@ class DeadLetters:
             filter: Which; at least one condition.
             rate_per_second: Decisions a second, 1 to 1 000.
             reason: Why, 1 to 2 000 characters; kept with each record.
-            waive: For a release: the findings to waive, as for one; an entry that names nothing of a dead letter is
-                no matter here.
+            waive: For a release: the findings to waive, as for one; an entry that matches no finding of a dead
+                letter has no effect on it.
             idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
                 nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
@@ -1143,7 +1144,7 @@ class DeadLetters:
         idempotency_key: str | None = None,
     ) -> models.DeadLetterView:
         """Deliver a dead letter after all. The gate judges it afresh; only the findings named in `waive` are
-        let pass. What it finds besides keeps the dead letter, and is the answer.
+        let pass. Any other finding keeps the dead letter, and is the answer.
 
             Args:
                 handoff_id: The handoff's UUID
@@ -1274,7 +1275,7 @@ class Escalations:
         """Resolve many escalations: those open that fit a filter, at the given rate.
 
         Args:
-            action: What a person decides on each.
+            action: A person's decision on each.
             agent_id: To whom; for `reassign`, and for no other action.
             dry_run: Say what would happen, and change nothing.
             filter: Which; at least one condition.
@@ -1337,7 +1338,7 @@ class Escalations:
 
         Args:
             escalation_id: The escalation's UUID
-            action: What a person decides on an escalation.
+            action: A person's decision on an escalation.
             agent_id: To whom; for `reassign`, and for no other action.
             reason: Why, 1 to 2 000 characters; kept with the record.
             idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
@@ -1501,7 +1502,7 @@ class Handoffs:
 
             Raises:
                 ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: `as` names another agent,
-                    and the key is no operator's; 404: `as` names no agent; 413: The body is too large, as it is or
+                    and the key is not an operator's; 404: `as` names no agent; 413: The body is too large, as it is or
                     decoded; 415: Not application/json, or in a Content-Encoding other than those that the answer's
                     Accept-Encoding names; 503: The store is away, or the broker takes no more requests.
                 TransportError: The broker did not answer.
@@ -1520,7 +1521,7 @@ class Handoffs:
             handoff_id: The handoff's UUID
             include: `message`: show the stored message too; `verdict`: what the receiver said with its verdict;
                 `questions`: all questions with their answers. Several are separated by commas.
-            wait: Seconds to hold the answer, 60 at most: until the handoff, or what stands in its place, has a
+            wait: Seconds to hold the answer, 60 at most: until the handoff, or the one that replaces it, has a
                 verdict.
             until: With `wait`: `verdict` (unless said), `ended`, `asked` (ended, or a question waits for an
                 answer), or `answered` (no question waits).
@@ -1703,13 +1704,13 @@ class Handoffs:
         signature: str | Unset | None = UNSET,
         idempotency_key: str | None = None,
     ) -> models.ChunksView:
-        """Add chunks to a handoff whose message comes in pieces: one as JSON, many as NDJSON, in order. What stands before the first
-        refused chunk is kept.
+        """Add chunks to a handoff whose message comes in pieces: one as JSON, many as NDJSON, in order. The chunks before the first
+        refused one are kept.
 
             Args:
                 handoff_id: The handoff's UUID
                 abort: There will be no message: the task goes back to the sender's checkpoint.
-                append: Items for arrays, and texts for texts, by the JSON pointer of what they are added to.
+                append: Items for arrays, and texts for texts, by the JSON pointer of the value to which they are added.
                 close: The message is whole: the broker runs the whole gate over it.
                 handoff_id_: The handoff; needed with a signature.
                 reason: Why it is aborted, in words.
@@ -1767,7 +1768,7 @@ class Handoffs:
             Args:
                 handoff_id: The handoff's UUID
                 conversation_summary: The conversation in condensed form.
-                cost_tracking: What was spent by then, cumulative as in a message.
+                cost_tracking: The spending up to then, cumulative as in a message.
                 iterations: How many rounds it took; more than the message's `maxIterations` (15 unless said) is
                     refused.
                 result: Result of the receiver: any JSON.
@@ -1814,7 +1815,7 @@ class Handoffs:
 
         Args:
             handoff_id: The handoff's UUID
-            cost_tracking: What was spent by then, cumulative as in a message.
+            cost_tracking: The spending up to then, cumulative as in a message.
             error: Why: a text, or an object with `code` and `message`.
             fencing_token: The token that came with the delivery.
             idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
@@ -2160,7 +2161,7 @@ class Keys:
             agent_id: The agent it is bound to; needed for role `agent`, and for no other.
             expires_at: When it stops working, RFC 3339; never unless said.
             label: For people, 200 characters at most.
-            role: What it may do.
+            role: The role of the key.
             idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
                 nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
@@ -2270,11 +2271,11 @@ class LegalHolds:
         """Place a legal hold; placing the same again changes nothing.
 
         Args:
-            hold_id: A code of your own: letters, digits, `.`, `_`, `-`, 64 at most; it stands in the audit log for
-                ever, so name nobody in it
-            reason: Why, in words; told to whoever tries to erase.
+            hold_id: A code of your own: letters, digits, `.`, `_`, `-`, 64 at most; the audit log keeps it for
+                ever, so put no person's name in it
+            reason: Why, in words; shown to everyone who tries to erase.
             subject_id: The person whose data may not be erased.
-            task_id: The task on which nobody's data may be erased.
+            task_id: The task on which no person's data may be erased.
 
         Raises:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: Not an operator; 409: The id
@@ -2404,7 +2405,7 @@ class Schemas:
 
         Args:
             schema_id: The schema's id
-            migration: What senders would have to do.
+            migration: The steps that senders would have to take.
             schema: The schema.
             version: The version that it would get; without, it is held against the highest release.
 
@@ -2452,8 +2453,8 @@ class Schemas:
             Args:
                 schema_id: The schema's id, kebab-case
                 version: A semantic version without build metadata
-                migration: What senders have to do to move to this version, 1 to 2 000 characters; needed where it asks
-                    for more than the version before.
+                migration: The senders' steps to move to this version, 1 to 2 000 characters; needed if it asks for more
+                    than the version before.
                 schema: The schema: JSON Schema 2020-12, at most 128 KiB, that refers only to itself.
 
             Raises:
@@ -2561,12 +2562,12 @@ class Subscriptions:
             filter: The agent, task or handoff that it is limited to; empty means no limit. An agent names a handoff
                 that it sends.
             format: How events are written.
-            region: Where the endpoint is; none: in the broker's region.
-            since: On creation: it is told of what happened since then, in order; a cursor of the feed or an RFC
-                3339 time. Unless said, of what comes.
+            region: The region of the endpoint; none: the broker's region.
+            since: On creation: it gets the events since then, in order; a cursor of the feed or an RFC 3339 time.
+                By default, only the events to come.
             token: On creation: the value of `X-A2A-Notification-Token` that the endpoint asks for, kept likewise.
-            transfer_basis: What the transfer of events to that region stands on: a code.
-            url: Where events are posted to; needed on creation.
+            transfer_basis: The legal basis of the transfer of events to that region: a code.
+            url: URL to which events are posted; needed on creation.
             idempotency_key: 1 to 255 visible ASCII characters; the same request again under the same key changes
                 nothing, and is answered as the first time, with `Idempotency-Replayed: true`, for a day
 
@@ -2644,12 +2645,12 @@ class Subscriptions:
             filter: The agent, task or handoff that it is limited to; empty means no limit. An agent names a handoff
                 that it sends.
             format: How events are written.
-            region: Where the endpoint is; none: in the broker's region.
-            since: On creation: it is told of what happened since then, in order; a cursor of the feed or an RFC
-                3339 time. Unless said, of what comes.
+            region: The region of the endpoint; none: the broker's region.
+            since: On creation: it gets the events since then, in order; a cursor of the feed or an RFC 3339 time.
+                By default, only the events to come.
             token: On creation: the value of `X-A2A-Notification-Token` that the endpoint asks for, kept likewise.
-            transfer_basis: What the transfer of events to that region stands on: a code.
-            url: Where events are posted to; needed on creation.
+            transfer_basis: The legal basis of the transfer of events to that region: a code.
+            url: URL to which events are posted; needed on creation.
 
         Raises:
             ProblemError: 400: Not JSON, or a malformed header; 401: No valid key; 403: An auditor, or not the
@@ -2719,7 +2720,7 @@ class Subscriptions:
         )
 
     def replay(self, subscription_id: str, *, since: str, idempotency_key: str | None = None) -> models.SubscriptionView:
-        """Tell a subscription again of what happened since a cursor or a time, as far as it is kept.
+        """Send a subscription again the events since a cursor or a time, as far as they are kept.
 
         Args:
             subscription_id: The subscription's UUID
@@ -2845,8 +2846,8 @@ class Tasks:
         task_id: str | None = None,
         user_ref: str | None = None,
     ) -> models.CostsView:
-        """What was spent, by day, edge and agent, from the records: the same figures as those of the tasks. Each counts on the day
-        on which it was said, in UTC. One request reads a million records at most.
+        """Spending by day, edge and agent, from the records: the same figures as those of the tasks. Each amount counts on the day
+        of its report, in UTC. One request reads a million records at most.
 
             Args:
                 from_: Only what was said at this time or later, RFC 3339.
@@ -2986,7 +2987,7 @@ class Tasks:
         self, task_id: str, *, reason: str, grace_ms: int | Unset | None = UNSET, idempotency_key: str | None = None
     ) -> models.TaskView:
         """Withdraw a task: its holder, the agent that began it, or an operator. Handoffs that wait are
-        withdrawn at once; whoever accepted one may still finish within the grace.
+        withdrawn at once; a receiver that accepted one may still finish within the grace.
 
             Args:
                 task_id: The task's UUID
@@ -3154,7 +3155,7 @@ class Tasks:
         )
 
     def cost(self, task_id: str) -> models.TaskCostView:
-        """What a task may spend, and who spent it: by agent, and by handoff.
+        """The budget of a task and its spending: by agent, and by handoff.
 
         Args:
             task_id: The task's UUID

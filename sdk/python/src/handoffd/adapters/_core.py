@@ -1,8 +1,8 @@
-"""What all adapters share: a framework's run as the broker sees it.
+"""Shared by all adapters: a framework's run as the broker sees it.
 
 A run is named by its caller (a thread, a session, a request). From the name come the task's and the run's ids, so any process
 that is given the same name finds the same task. The framework's snapshot travels as the sender's checkpoint in the commit of the
-handoff itself: there is no moment at which one of them exists without the other.
+handoff itself: at no moment does one of them exist without the other.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Outcome:
 
     @property
     def text(self) -> str:
-        """For a model: the result between marks that its content cannot forge, or why there is none. What the receiver wrote
-        about a failure stands in lines that begin with `| `."""
+        """For a model: the result between marks that its content cannot forge, or why there is none. The receiver's words
+        about a failure are in lines that begin with `| `."""
         if self.completed:
             return self.prompt or "The handoff is completed. The receiver gave no result."
         code, _, said = (self.reason or "").partition(":")
@@ -86,7 +86,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What this agent spent on the run so far, by the framework's own count."""
+    """This agent's spending on the run so far, by the framework's own count."""
 
     usd: float = 0.0
     prompt_tokens: int = 0
@@ -95,7 +95,7 @@ class Spent:
 
 @dataclass(slots=True)
 class DurableResult:
-    """What came of a run."""
+    """The result of a run."""
 
     output: Any
     """The final output; JSON where another process finished the run."""
@@ -147,7 +147,7 @@ class BrokerRun:
         self._shown: dict[Turn, str] = {}
 
     async def load(self) -> dict[str, Any] | None:
-        """What the run left at the broker: `{snapshot}` at its last handoff, `{output}` at its end, `None` before its first."""
+        """The run's state at the broker: `{snapshot}` at its last handoff, `{output}` at its end, `None` before its first."""
         state = await self.client.restore(self.task_id, self.execution_id)
         if state is None:
             return None
@@ -220,7 +220,7 @@ class BrokerRun:
             tool_calls: Calls so far: `{tool, input, output}`.
             pending: Ids of calls that wait for an approval, carried as `toolState.pending_approvals`.
             siblings: Calls of the same turn that are still to be handed off, this one included: they share what is left.
-            spent: What this agent spent on the run so far.
+            spent: This agent's spending on the run so far.
             summary: The conversation in condensed form.
             traceparent: W3C trace context; the current span's, or the parent's, unless given.
             fields: Further members of the message.
@@ -300,7 +300,7 @@ class BrokerRun:
         if cost.sums is None:
             return self._nothing_yet()
         sums = cost.sums
-        # What a worker may hand on is what it holds of its own handoff; the opener's part is what nobody holds.
+        # A worker may hand on the part that it holds of its own handoff; the opener may hand on the part that no agent holds.
         left = sums.remaining_usd if self.parent is None else _held(cost.hops, self.parent.handoff_id)
         tokens = sums.tokens
         return {"spent": sums.spent_usd, "left": left, "prompt": tokens.prompt, "completion": tokens.completion}
@@ -426,7 +426,7 @@ def _held(hops: Sequence[HopCostView], handoff_id: str) -> float:
 
 
 def _completed(parent: AsyncHandoff | None) -> Sequence[Mapping[str, Any]]:
-    """What was done before this run: what the parent names, and the conversation that led to it."""
+    """The work done before this run: the subtasks that the parent names, and the conversation that led to it."""
     if parent is None:
         return ()
     return [*(parent.message.get("completedSubtasks") or ()), done_before(parent.handoff_id, parent.message)]
@@ -441,7 +441,7 @@ def transfer_name(target: str) -> str:
 TRANSFER_PARAMETERS: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
-        "task": {"type": "string", "description": "What the other agent is to do, complete in itself."},
+        "task": {"type": "string", "description": "The other agent's task, complete in itself."},
         "reason": {"type": "string", "description": "Why it is handed over."},
     },
     "required": ["task", "reason"],
@@ -451,7 +451,7 @@ TRANSFER_PARAMETERS: Final[dict[str, Any]] = {
 
 
 def transfer_description(target: str) -> str:
-    """What a model reads about a transfer tool."""
+    """The description of a transfer tool for a model."""
     return f"Hand a task to the agent {target} and get its result."
 
 

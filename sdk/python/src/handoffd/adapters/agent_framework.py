@@ -61,7 +61,7 @@ def transfer_tool(target: str, *, name: str | None = None, description: str | No
     Args:
         target: As for `Client.hand_off`.
         name: The tool's name; `transfer_to_<target>` unless said.
-        description: What the model reads about it.
+        description: The description for the model.
     """
 
     async def transfer(task: str, reason: str, ctx: FunctionInvocationContext) -> str:
@@ -316,11 +316,11 @@ def agent_worker(
 
     A provider's content filter rejects with `CONTENT_FILTER`, an exception of `rejections` (a middleware that guards) with its
     code; after the acceptance both fail with it. More rounds than `maxIterations` fail with `MAX_ITERATIONS`, an approval that
-    nobody gives with `APPROVAL_REQUIRED`.
+    is not given with `APPROVAL_REQUIRED`.
 
     Args:
         client: The agent's client, with `agent_id`.
-        agent: What runs.
+        agent: The agent that runs.
         approve: Decides on tools' approvals.
         price: US dollars of prompt and completion tokens, for the budget relay.
         rejections: Codes by exception.

@@ -69,7 +69,7 @@ class _KeptState(FlowPersistence):
         self.states[flow_uuid] = as_json(state_data)
 
     def load_state(self, flow_uuid: str) -> dict[str, Any] | None:
-        """What was saved last."""
+        """The last saved state."""
         found: dict[str, Any] | None = self.states.get(flow_uuid)
         return found
 
@@ -206,7 +206,7 @@ def _output(result: Any) -> Any:
 
 
 class _TransferArguments(BaseModel):
-    task: str = Field(description="What the other agent is to do, complete in itself.")
+    task: str = Field(description="The other agent's task, complete in itself.")
     reason: str = Field(description="Why it is handed over.")
 
 

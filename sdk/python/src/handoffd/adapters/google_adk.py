@@ -62,7 +62,7 @@ def transfer_tool(target: str, *, name: str | None = None, description: str | No
     Args:
         target: As for `Client.hand_off`.
         name: The tool's name; `transfer_to_<target>` unless said.
-        description: What the model reads about it.
+        description: The description for the model.
     """
     return TransferTool(target, name or transfer_name(target), description or transfer_description(target))
 
@@ -96,7 +96,7 @@ async def run_durably(
         message: The user's message; without effect where the run goes on.
         client: The sender's client, with `agent_id`.
         run: The run's name, which is the session's id too.
-        session_service: Where sessions are; in memory unless said, and then restored from the broker.
+        session_service: The store of sessions; by default in memory, and then restored from the broker.
         run_config: As for `Runner.run_async`.
         price: US dollars of prompt and completion tokens, for the budget relay; tokens are told in any case.
         budget_usd: The task's budget in US dollars, where the run opens it.
@@ -286,7 +286,7 @@ def remote_agent(
         client: The sender's client, with `agent_id`.
         target: As for `Client.hand_off`.
         name: The agent's name in this process, an identifier.
-        description: What other agents' models read about it.
+        description: The description for other agents' models.
         timeout: Seconds to wait; without, for as long as it takes.
         raw: Say the result as JSON (text as it is), for a person or a program. Unless said it is the guarded turn, because the
             conversation is read by models.
@@ -308,12 +308,12 @@ def agent_worker(
     """A worker that runs an agent on each handoff: the guarded prompt is the user's message, the last final text the result.
 
     An exception of `rejections` (raised by a callback or plugin that guards) rejects with its code; after the acceptance it fails
-    with it. More model calls than `maxIterations` fail with `MAX_ITERATIONS`, a confirmation that nobody gives with
+    with it. More model calls than `maxIterations` fail with `MAX_ITERATIONS`, a confirmation that is not given with
     `APPROVAL_REQUIRED`.
 
     Args:
         client: The agent's client, with `agent_id`.
-        agent: What runs.
+        agent: The agent that runs.
         price: US dollars of prompt and completion tokens, for the budget relay.
         rejections: Codes by exception.
         turns: Turns of the conversation to show, counted from the end; 5 unless said.

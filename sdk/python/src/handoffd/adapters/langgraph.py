@@ -45,7 +45,7 @@ STEPS_PER_ITERATION = 2
 
 
 class _Transfer(BaseModel):
-    task: str = Field(description="What the other agent is to do, complete in itself.")
+    task: str = Field(description="The other agent's task, complete in itself.")
     reason: str = Field(description="Why it is handed over.")
     tool_call_id: Annotated[str, InjectedToolCallId]
 
@@ -56,7 +56,7 @@ def transfer_tool(target: str, *, name: str | None = None, description: str | No
     Args:
         target: As for `Client.hand_off`.
         name: The tool's name; `transfer_to_<target>` unless said.
-        description: What the model reads about it.
+        description: The description for the model.
     """
 
     def transfer(task: str, reason: str, tool_call_id: str) -> str:
@@ -268,7 +268,7 @@ def graph_worker(
 ) -> Worker:
     """A worker that runs a graph on each handoff: the guarded prompt is its first message, its last message the result.
 
-    More rounds than `maxIterations` fail with `MAX_ITERATIONS`, an interrupt that nobody answers with `APPROVAL_REQUIRED`. An
+    More rounds than `maxIterations` fail with `MAX_ITERATIONS`, an interrupt without an answer with `APPROVAL_REQUIRED`. An
     exception of `rejections` (a middleware's, a guardrail's) rejects with its code; after the acceptance it fails with it.
 
     Args:

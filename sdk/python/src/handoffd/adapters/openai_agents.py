@@ -70,7 +70,7 @@ def transfer_tool(target: str, *, name: str | None = None, description: str | No
     Args:
         target: As for `Client.hand_off`.
         name: The tool's name; `transfer_to_<target>` unless said.
-        description: What the model reads about it.
+        description: The description for the model.
     """
 
     async def invoke(context: ToolContext[Any], _: str) -> str:
@@ -334,12 +334,12 @@ def agent_worker(
 
     A tripwire of an input guardrail rejects with `INPUT_GUARDRAIL`, of an output guardrail with `OUTPUT_GUARDRAIL` (after the
     acceptance both fail with that code); more rounds than `maxIterations` fail with `MAX_ITERATIONS`, an answer that the agent
-    cannot read with `MODEL_BEHAVIOR`, an approval that nobody gives with `APPROVAL_REQUIRED`. Transfers of the agent to
+    cannot read with `MODEL_BEHAVIOR`, an approval that is not given with `APPROVAL_REQUIRED`. Transfers of the agent to
     others go over the broker, and survive a crash.
 
     Args:
         client: The agent's client, with `agent_id`.
-        agent: What runs.
+        agent: The agent that runs.
         run_config: As for `Runner.run`; its trace is the sender's.
         price: US dollars of a usage, for the budget relay.
         approve: Decides on tools' approvals.

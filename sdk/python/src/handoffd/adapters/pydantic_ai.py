@@ -267,11 +267,11 @@ def agent_worker(
 
     A provider's content filter rejects with `CONTENT_FILTER`, an exception of `rejections` with its code (after the acceptance
     both fail with it). More rounds than `maxIterations` fail with `MAX_ITERATIONS`, an answer that does not pass the agent's
-    validation with `MODEL_BEHAVIOR`, an approval that nobody gives with `APPROVAL_REQUIRED`.
+    validation with `MODEL_BEHAVIOR`, an approval that is not given with `APPROVAL_REQUIRED`.
 
     Args:
         client: The agent's client, with `agent_id`.
-        agent: What runs.
+        agent: The agent that runs.
         targets: Agents at the broker to which the model may hand off.
         deps: As for `Agent.run`.
         approve: Decides on tools' approvals.

@@ -1,9 +1,0 @@
-//! Remote agents that speak A2A 1.0, as the broker's receivers (specification §11.2, docs/doors/a2a.md#out): card, requests,
-//! answers, and what a remote task means for its handoff.
-
-pub mod card;
-pub mod client;
-pub mod message;
-pub mod signature;
-pub mod task;
-pub mod wire;
