@@ -62,9 +62,9 @@ pub async fn killed_at_each_step_another_broker_ends_it(site: Arc<Site>) {
         load.pull("puller");
         assert_eq!(dying.ended(PATIENCE).await, None, "ended by the step, not in order");
         let left = async || site.prepared().await;
-        until(Duration::from_secs(30), "what it left is ended", left).await;
+        until(PATIENCE, "what it left is ended", left).await;
         ended += 1.0;
-        until(Duration::from_secs(30), "and counted", async || {
+        until(PATIENCE, "and counted", async || {
             let counted = living.counter("handoff_ledger_batches_in_doubt_ended_total", "").await;
             usize::from(counted < ended)
         })

@@ -8,7 +8,7 @@ use handoffd::clock::{random_fraction, random_id};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::broker::Broker;
+use crate::broker::{Broker, PATIENCE};
 use crate::receiver::{Delivery, Seen, accepting};
 use crate::site::Site;
 use crate::world::{Takes, World, message, until};
@@ -149,7 +149,7 @@ pub async fn a_slow_receiver_does_not_delay_another(site: Arc<Site>) {
     }
     world.settle_up(&site, &broker).await;
     eprintln!("{:?}: {COUNT} past a stuck receiver in {:?}", site.side, began.elapsed());
-    until(Duration::from_secs(30), "the slow one gets all of its own", async || {
+    until(PATIENCE, "the slow one gets all of its own", async || {
         slow_ones.len() - stuck.handoffs().len()
     })
     .await;

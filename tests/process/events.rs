@@ -7,7 +7,7 @@ use std::time::Duration;
 use handoffd_domain::event::Position;
 use serde_json::{Value, json};
 
-use crate::broker::Broker;
+use crate::broker::{Broker, PATIENCE};
 use crate::load::Load;
 use crate::receiver::{Seen, accepting};
 use crate::site::{ADMIN_KEY, Site};
@@ -15,9 +15,6 @@ use crate::world::{Takes, World, client, until};
 
 /// Kills of one broker in one case.
 const KILLS: usize = 2;
-
-/// How long an event may take to be told after the last fault.
-const TOLD_WITHIN: Duration = Duration::from_secs(30);
 
 /// Cursors of events in the order in which they came, repeats and all.
 type Told = Arc<Mutex<Vec<(i64, i32)>>>;
@@ -77,7 +74,7 @@ async fn feed(broker: &Broker) -> BTreeSet<(i64, i32)> {
 /// The subscriber got every event, and none before its predecessor.
 async fn settle_up(site: &Site, broker: &Broker, told: &Told, kills: usize) {
     let all = feed(broker).await;
-    until(TOLD_WITHIN, "the subscriber is told of every event", async || {
+    until(PATIENCE, "the subscriber is told of every event", async || {
         let told: BTreeSet<_> = told.lock().unwrap().iter().copied().collect();
         all.difference(&told).count()
     })

@@ -1,13 +1,12 @@
 //! The log of a broker over a whole run: a trace id if there is one, and no forbidden text.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use handoffd::clock::random_id;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::broker::Broker;
+use crate::broker::{Broker, PATIENCE};
 use crate::site::{ADMIN_KEY, Site};
 use crate::world::{client, message, until};
 
@@ -51,7 +50,7 @@ impl Run {
     }
 
     async fn becomes(&self, id: &str, status: &str) {
-        until(Duration::from_secs(30), &format!("{id} becomes {status}"), async || {
+        until(PATIENCE, &format!("{id} becomes {status}"), async || {
             let found =
                 self.ask(Method::GET, &format!("/handoffs/{id}"), ADMIN_KEY, &json!({})).await;
             usize::from(found.1["status"] != status)

@@ -6,7 +6,7 @@ use std::time::Duration;
 use handoffd::clock::random_id;
 use serde_json::{Value, json};
 
-use crate::broker::Broker;
+use crate::broker::{Broker, PATIENCE};
 use crate::load::Load;
 use crate::receiver::{Seen, accepting};
 use crate::site::{ADMIN_KEY, Site};
@@ -146,10 +146,7 @@ pub async fn the_same_message_at_both_is_committed_once(site: Arc<Site>) {
         let trace: Value = trace.json().await.unwrap();
         assert_eq!(trace["handoffs"].as_array().unwrap().len(), own, "{trace}");
     }
-    until(Duration::from_secs(30), "each is delivered", async || {
-        handoffs - world.seen.handoffs().len()
-    })
-    .await;
+    until(PATIENCE, "each is delivered", async || handoffs - world.seen.handoffs().len()).await;
     world.seen.check_attempts();
     assert_eq!(world.seen.all().len(), handoffs, "nothing is delivered twice");
     first.stop().await;
@@ -184,7 +181,7 @@ async fn taken_over(site: Arc<Site>, after_the_kill: Option<&str>) {
     load.redirect(0, &second.base);
     load.more(30).await;
     load.finish().await;
-    until(Duration::from_secs(30), "the claims of the dead are delivered", async || {
+    until(PATIENCE, "the claims of the dead are delivered", async || {
         let seen = world.seen.handoffs();
         world.acknowledged.lock().unwrap().keys().filter(|id| !seen.contains(*id)).count()
     })

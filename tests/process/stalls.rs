@@ -9,7 +9,7 @@ use reqwest::StatusCode;
 use sqlx::{Connection, Executor, PgConnection};
 use tokio::time::Instant;
 
-use crate::broker::Broker;
+use crate::broker::{Broker, PATIENCE};
 use crate::receiver::{Seen, accepting};
 use crate::site::{ADMIN_KEY, Site};
 use crate::world::{Takes, World, client, message, until};
@@ -38,7 +38,7 @@ pub async fn a_server_that_falls_silent_is_waited_for_so_long_and_no_longer(site
     world.submit(&broker.base, &first).await;
     // Its settlement would be another batch that waits.
     let path = format!("{}/handoffs/{}", broker.base, first["handoffId"].as_str().unwrap());
-    until(Duration::from_secs(30), "the first one is settled", async || {
+    until(PATIENCE, "the first one is settled", async || {
         let answer = client().get(&path).bearer_auth(ADMIN_KEY).send().await.unwrap();
         let row: serde_json::Value = answer.json().await.unwrap();
         usize::from(row["status"] != "ACCEPTED")
@@ -61,7 +61,7 @@ pub async fn a_server_that_falls_silent_is_waited_for_so_long_and_no_longer(site
     // These two, and not what the broker asks for itself meanwhile: the list, and the batch's own load.
     // Asked outside the blocker's transaction, which would see the same activity for ever.
     let mut onlooker = PgConnection::connect(site.url()).await.unwrap();
-    until(Duration::from_secs(30), "both wait for the lock", async || {
+    until(PATIENCE, "both wait for the lock", async || {
         let waiting: i64 = sqlx::query_scalar(
             "SELECT count(DISTINCT query LIKE '%FROM handoffs AS t %') FROM pg_stat_activity \
              WHERE datname = current_database() AND application_name = 'handoffd' \

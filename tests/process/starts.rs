@@ -1,7 +1,6 @@
 //! Starts that must fail say why; the others are quick.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::http::{HeaderMap, StatusCode};
 use handoffd::clock::random_id;
@@ -40,7 +39,7 @@ pub async fn a_file_that_is_served_is_refused(site: Arc<Site>) {
     assert_eq!(code, Some(3), "{said}");
     assert!(said.contains("another broker serves"), "{said}");
     // The first is none the worse for it.
-    until(Duration::from_secs(5), "the first still serves", async || {
+    until(PATIENCE, "the first still serves", async || {
         let ready = client().get(format!("{}/readyz", broker.base)).send().await.unwrap();
         usize::from(ready.status() != 200)
     })

@@ -6,7 +6,7 @@ use std::time::Duration;
 use reqwest::StatusCode;
 use serde_json::Value;
 
-use crate::broker::Broker;
+use crate::broker::{Broker, PATIENCE};
 use crate::load::Load;
 use crate::receiver::{Seen, accepting};
 use crate::site::Site;
@@ -28,7 +28,7 @@ async fn world(broker: &Broker, pause: Duration) -> Arc<World> {
 /// A handoff is at a receiver that will not answer for a while.
 async fn one_under_way(world: &World, broker: &Broker) {
     world.submit(&broker.base, &message(&random_id().to_string(), None, "webhook")).await;
-    until(Duration::from_secs(10), "the handoff is under way", async || {
+    until(PATIENCE, "the handoff is under way", async || {
         1usize.saturating_sub(world.seen.all().len())
     })
     .await;
@@ -73,7 +73,7 @@ pub async fn long_polls_and_waits_end_with_the_broker(site: Arc<Site>) {
         .send();
     let submitted = tokio::spawn(submitted);
     let listed = format!("{base}/handoffs?status=PENDING");
-    until(Duration::from_secs(10), "the handoff is committed", async || {
+    until(PATIENCE, "the handoff is committed", async || {
         let page = client().get(&listed).bearer_auth(&world.sender_key).send().await.unwrap();
         let page: Value = page.json().await.unwrap();
         1usize.saturating_sub(page["items"].as_array().unwrap().len())
@@ -115,7 +115,7 @@ pub async fn a_second_signal_ends_it_at_once(site: Arc<Site>) {
     one_under_way(&world, &broker).await;
     broker.signal("TERM").await;
     let http = client();
-    until(Duration::from_secs(10), "the broker takes no more", async || {
+    until(PATIENCE, "the broker takes no more", async || {
         usize::from(http.get(format!("{}/livez", broker.base)).send().await.is_ok())
     })
     .await;

@@ -28,6 +28,7 @@ use super::clouds::{Sqs, Temporal, queue_url, reading_sqs, reading_temporal};
 use super::hands::{Done, Hands};
 use super::laws::Ends;
 use super::rig::{Rig, below, one_of};
+use crate::broker::PATIENCE;
 use crate::proxy::Proxy;
 use crate::queues::{NatsServer, amqp_url, free_port};
 use crate::receiver::{Delivery, Seen};
@@ -70,7 +71,7 @@ pub async fn killed_while_queues_are_cut_and_killed_breaks_no_law(site: Arc<Site
         let kept = all.iter().filter(|(_, said)| !["nats", "sqs"].contains(&&*said.target));
         kept.map(|(id, _)| id.clone()).collect()
     };
-    until(Duration::from_secs(30), "what lasting servers confirmed is read", async || {
+    until(PATIENCE, "what lasting servers confirmed is read", async || {
         let seen = seen.handoffs();
         durable.iter().filter(|id| !seen.contains(*id)).count()
     })
@@ -293,7 +294,7 @@ impl RedisServer {
         command.arg("--dir").arg(self.folder.path()).kill_on_drop(true);
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         self.child = Some(child.expect("redis-server, which this case runs"));
-        until(Duration::from_secs(30), "Redis answers", async || {
+        until(PATIENCE, "Redis answers", async || {
             let asked = async {
                 let mut connection = connect(self.port).await?;
                 redis::cmd("PING").query_async::<String>(&mut connection).await
