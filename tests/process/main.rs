@@ -108,6 +108,8 @@ on_both_sides! {
     upgrades:
         a_store_of_0_1_0_opens_goes_on_and_verifies,
         a_store_of_0_2_0_opens_goes_on_and_verifies;
+        a_store_of_0_3_0_opens_goes_on_and_verifies;
+        a_store_of_0_4_0_opens_goes_on_and_verifies;
     witnessing:
         a_log_that_was_cut_and_grew_anew_fits_no_head_that_was_kept,
         a_place_or_witness_that_cannot_be_is_named;
