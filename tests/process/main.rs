@@ -107,8 +107,8 @@ on_both_sides! {
         f4_6_a_pod_beside_a_service_of_its_name_starts;
     upgrades:
         a_store_of_0_1_0_opens_goes_on_and_verifies,
-        a_store_of_0_2_0_opens_goes_on_and_verifies;
-        a_store_of_0_3_0_opens_goes_on_and_verifies;
+        a_store_of_0_2_0_opens_goes_on_and_verifies,
+        a_store_of_0_3_0_opens_goes_on_and_verifies,
         a_store_of_0_4_0_opens_goes_on_and_verifies;
     witnessing:
         a_log_that_was_cut_and_grew_anew_fits_no_head_that_was_kept,

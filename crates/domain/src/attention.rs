@@ -346,7 +346,7 @@ fn escalated(one: &OpenEscalations, now: Micros) -> Attention {
     };
     item.remedy(
         "Decides on the oldest: retry, reassign, rollback, complete or cancel.",
-        format!("handoffd escalations resolve {first} --action retry"),
+        format!("handoffd escalations resolve {first} --action retry --reason TEXT"),
         format!("POST /escalations/{first}/resolve"),
     )
 }
@@ -368,12 +368,12 @@ fn dead_lettered(one: &OpenDeadLetters, now: Micros) -> Attention {
     };
     item.remedy(
         "Delivers the oldest message in spite of the finding.",
-        format!("handoffd dead-letters release {first}"),
+        format!("handoffd dead-letters release {first} --reason TEXT"),
         format!("POST /dead-letters/{first}/release"),
     )
     .remedy(
         "Ends the oldest message; its sender may submit another one.",
-        format!("handoffd dead-letters discard {first}"),
+        format!("handoffd dead-letters discard {first} --reason TEXT"),
         format!("POST /dead-letters/{first}/discard"),
     )
 }
@@ -423,7 +423,7 @@ fn deleted(one: &WaitingDeliveries, now: Micros) -> Attention {
     let task = one.task_id;
     Attention::new(AttentionKind::ReceiverDeleted, Severity::Critical, one.since, sentence).remedy(
         "Cancels the oldest task.",
-        format!("handoffd tasks cancel {task}"),
+        format!("handoffd tasks cancel {task} --reason TEXT"),
         format!("POST /tasks/{task}/cancel"),
     )
 }
@@ -523,7 +523,7 @@ fn idle(one: &IdleTasks, now: Micros) -> Option<Attention> {
         );
         Attention::new(AttentionKind::BudgetUsedUp, Severity::Critical, *since, sentence).remedy(
             "Adds to the oldest task's budget.",
-            format!("handoffd tasks top-up {first} --add-usd USD"),
+            format!("handoffd tasks top-up {first} --add-usd USD --reason TEXT"),
             format!("POST /tasks/{first}/budget"),
         )
     } else if is_older(*since, now, LISTED_AFTER_US) {
@@ -538,7 +538,7 @@ fn idle(one: &IdleTasks, now: Micros) -> Option<Attention> {
     let item = Attention { count: *count, agent: Some(holder.clone()), task: Some(*first), ..item };
     Some(item.remedy(
         "Cancels the oldest task.",
-        format!("handoffd tasks cancel {first}"),
+        format!("handoffd tasks cancel {first} --reason TEXT"),
         format!("POST /tasks/{first}/cancel"),
     ))
 }

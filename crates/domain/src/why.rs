@@ -234,7 +234,7 @@ fn escalated(one: &Escalation, now: Micros) -> Wait {
     .next(Some(one.timeout_at), "The broker decides as the contract or its settings say.")
     .remedy(
         "Decides: retry, reassign, rollback, complete or cancel.",
-        format!("handoffd escalations resolve {id} --action retry"),
+        format!("handoffd escalations resolve {id} --action retry --reason TEXT"),
         format!("POST /escalations/{id}/resolve"),
     )
 }
@@ -254,12 +254,12 @@ fn dead_lettered(one: &OpenDeadLetter, now: Micros) -> Wait {
     }
     .remedy(
         "Delivers the message in spite of the finding.",
-        format!("handoffd dead-letters release {id}"),
+        format!("handoffd dead-letters release {id} --reason TEXT"),
         format!("POST /dead-letters/{id}/release"),
     )
     .remedy(
         "Ends the message; its sender may submit another one.",
-        format!("handoffd dead-letters discard {id}"),
+        format!("handoffd dead-letters discard {id} --reason TEXT"),
         format!("POST /dead-letters/{id}/discard"),
     )
 }
@@ -297,7 +297,7 @@ fn idle(at: &TaskSituation<'_>) -> Wait {
     let wait = if used_up {
         wait.remedy(
             "Adds to the task's budget.",
-            format!("handoffd tasks top-up {id} --add-usd USD"),
+            format!("handoffd tasks top-up {id} --add-usd USD --reason TEXT"),
             format!("POST /tasks/{id}/budget"),
         )
     } else {
@@ -310,7 +310,7 @@ fn canceling(wait: Wait, task: &Task) -> Wait {
     let id = task.id;
     wait.remedy(
         "Cancels the task.",
-        format!("handoffd tasks cancel {id}"),
+        format!("handoffd tasks cancel {id} --reason TEXT"),
         format!("POST /tasks/{id}/cancel"),
     )
 }
@@ -397,7 +397,7 @@ fn receiver_deleted(handoff: &Handoff, now: Micros) -> Wait {
         .next(handoff.deadline_at, "The handoff expires, and the task goes back to its sender.")
         .remedy(
             "Cancels the task.",
-            format!("handoffd tasks cancel {id}"),
+            format!("handoffd tasks cancel {id} --reason TEXT"),
             format!("POST /tasks/{id}/cancel"),
         )
 }

@@ -331,6 +331,36 @@ fn f4_5_every_command_that_is_shown_parses() {
     none(&faults, "commands");
 }
 
+/// The texts in which the broker proposes commands to an operator.
+const REMEDIES: [&str; 3] = ["attention.rs", "attention/noticed.rs", "why.rs"];
+
+#[test]
+fn every_command_that_a_remedy_proposes_parses_in_full() {
+    let proposed = Regex::new(r#""handoffd ([^"]+)""#).unwrap();
+    let inserted = Regex::new(r"\{option\}|\{\w+\}").unwrap();
+    let fault = |text: &str| {
+        let words: Vec<String> = inserted
+            .replace_all(text, |found: &regex::Captures| match &found[0] {
+                "{option}" => String::new(),
+                "{window}" => "day".to_owned(),
+                _ => "6e1f0c39-3f4c-4a8e-9a53-0c4f2b9d7c10".to_owned(),
+            })
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect();
+        Some(format!("handoffd {text}: {}", misparsed(&words, true)?))
+    };
+    let texts = REMEDIES.map(|name| read(&root().join("crates/domain/src").join(name)));
+    let all: Vec<&str> = texts
+        .iter()
+        .flat_map(|text| proposed.captures_iter(text))
+        .map(|found| found.get(1).map_or("", |one| one.as_str()))
+        .collect();
+    assert!(all.len() > 20, "{} commands are found", all.len());
+    let faults: Vec<_> = all.into_iter().filter_map(fault).collect();
+    none(&faults, "commands of remedies");
+}
+
 /// Commands that read no more than files of the repository, and write to standard output alone.
 const HARMLESS: [&str; 5] = ["openapi", "completions", "lint", "validate", "scan"];
 

@@ -130,7 +130,7 @@ pub(super) fn still(one: &IdleTasks, now: Micros) -> Option<Attention> {
     );
     Some(item.remedy(
         "Cancels the oldest task.",
-        format!("handoffd tasks cancel {first}"),
+        format!("handoffd tasks cancel {first} --reason TEXT"),
         format!("POST /tasks/{first}/cancel"),
     ))
 }
@@ -163,7 +163,7 @@ pub(super) fn question(one: &OpenQuestions, now: Micros) -> Option<Attention> {
     );
     Some(item.remedy(
         "Cancels the task of the oldest question.",
-        format!("handoffd tasks cancel {task_id}"),
+        format!("handoffd tasks cancel {task_id} --reason TEXT"),
         format!("POST /tasks/{task_id}/cancel"),
     ))
 }
