@@ -17,9 +17,6 @@ use handoffd_evidence::record::LogHead;
 
 /// Columns of a log's head.
 pub(super) const HEAD: &str = "tenant, log_id, size, hash, frontier";
-/// Columns of a content besides its id, of a table called `c`.
-pub(super) const KEPT: &str =
-    "c.salt, c.codec, c.bytes, c.segment, c.seg_offset, c.seg_length, c.purged_at";
 
 /// Which records of a log, in log order unless said.
 #[derive(Debug, Clone, Copy)]

@@ -5,12 +5,15 @@ use sqlx::postgres::{PgConnection, PgPool, PgRow};
 
 use super::call::Call;
 use super::failure::failed;
+use super::pool::bound;
 use super::rows;
+use crate::store::query::Dialect;
 use crate::store::rows::unreadable;
+use crate::store::tables::brokers;
 use crate::store::tables::receivers::{FORGET_BREAKERS, FORGET_BREAKERS_OF};
 use crate::store::tables::{
     handoffs::{self, HANDOFF},
-    outbox::{self, OUTBOX},
+    outbox::{self, Freed},
     returns::{self, RETURN},
 };
 use crate::store::{
@@ -87,10 +90,6 @@ pub(super) async fn list_due_among(
     .collect()
 }
 
-/// Condition: the first row of its task, and unclaimed at `$1`.
-const FREE_FIRST: &str = "o.visible_at <= $1 AND NOT EXISTS (SELECT 1 FROM outbox AS e \
-     WHERE e.tenant = o.tenant AND e.task_id = o.task_id AND e.seq < o.seq)";
-
 /// A receiver's claimable handoffs.
 pub(super) async fn list_waiting(
     pool: &PgPool,
@@ -98,10 +97,7 @@ pub(super) async fn list_waiting(
     now: Micros,
     limit: i64,
 ) -> Result<Vec<OutboxRow>> {
-    let sql = format!(
-        "SELECT {OUTBOX} FROM outbox AS o WHERE o.tenant = $2 AND o.target = $3 AND {FREE_FIRST} \
-         ORDER BY o.priority, o.created_at LIMIT $4"
-    );
+    let sql = outbox::waiting(Dialect::Postgres);
     let query = sqlx::query(AssertSqlSafe(sql)).bind(now.0).bind(receiver.0.as_str());
     let query = query.bind(receiver.1.as_str()).bind(limit);
     query.fetch_all(pool).await.map_err(failed)?.iter().map(|row| outbox::decode(row)).collect()
@@ -114,14 +110,7 @@ pub(super) async fn list_unpulled(
     now: Micros,
     limit: i64,
 ) -> Result<Vec<OutboxRow>> {
-    let sql = format!(
-        "SELECT {OUTBOX} FROM outbox AS o WHERE o.mode = 'pull' AND o.created_at < $2 \
-         AND {FREE_FIRST} AND NOT EXISTS (SELECT 1 FROM paused_agents AS p \
-           WHERE p.tenant = o.tenant AND p.agent_id = o.target) \
-         AND NOT EXISTS (SELECT 1 FROM escalations AS x \
-           WHERE x.tenant = o.tenant AND x.task_id = o.task_id AND x.status = 'OPEN') \
-         ORDER BY o.created_at LIMIT $3"
-    );
+    let sql = outbox::unpulled(Dialect::Postgres);
     let query = sqlx::query(AssertSqlSafe(sql)).bind(now.0).bind(before.0).bind(limit);
     query.fetch_all(pool).await.map_err(failed)?.iter().map(|row| outbox::decode(row)).collect()
 }
@@ -360,17 +349,8 @@ pub(super) async fn list_strangers(pool: &PgPool) -> Result<Vec<String>> {
     .collect()
 }
 
-/// Frees claims in key order, as batches lock them. A row that a batch settles meanwhile is waited for and checked
-/// again.
-fn free(which: &str) -> AssertSqlSafe<String> {
-    AssertSqlSafe(format!(
-        "WITH held AS MATERIALIZED ( \
-           SELECT o.tenant, o.handoff_id FROM outbox AS o \
-           WHERE o.mode <> 'pull' AND {which} \
-           ORDER BY o.tenant, o.handoff_id FOR UPDATE OF o) \
-         UPDATE outbox AS o SET visible_at = 0, claimed_by = NULL \
-         FROM held WHERE o.tenant = held.tenant AND o.handoff_id = held.handoff_id"
-    ))
+fn free(which: Freed) -> AssertSqlSafe<String> {
+    AssertSqlSafe(outbox::free(Dialect::Postgres, which))
 }
 
 /// See [`crate::store::OutboxStore::release`].
@@ -378,36 +358,29 @@ pub(super) async fn release(pool: &PgPool, whose: ClaimRelease<'_>) -> Result<u6
     let mut tx = pool.begin().await.map_err(failed)?;
     let query = match whose {
         ClaimRelease::Everyone => {
-            let gone = sqlx::query("DELETE FROM brokers");
+            let gone = bound(brokers::forget_all());
             gone.execute(&mut *tx).await.map_err(failed)?;
             sqlx::query(FORGET_BREAKERS).execute(&mut *tx).await.map_err(failed)?;
-            sqlx::query(free("o.claimed_by IS NOT NULL"))
+            sqlx::query(free(Freed::All))
         }
         ClaimRelease::Own(broker) => {
-            let gone = sqlx::query("DELETE FROM brokers WHERE broker = $1").bind(broker);
+            let gone = bound(brokers::forget(broker));
             gone.execute(&mut *tx).await.map_err(failed)?;
             forget_breakers(&mut tx, broker).await?;
-            sqlx::query(free("o.claimed_by = $1")).bind(broker)
+            sqlx::query(free(Freed::OfBroker)).bind(broker)
         }
         ClaimRelease::Silent(broker, seen) => {
             if !is_silent(&mut tx, broker, seen).await? {
                 return Ok(0);
             }
             forget_breakers(&mut tx, broker).await?;
-            sqlx::query(free("o.claimed_by = $1")).bind(broker)
+            sqlx::query(free(Freed::OfBroker)).bind(broker)
         }
         ClaimRelease::These(broker, held) => {
             let tenants: Vec<&str> = held.iter().map(|((tenant, _), _)| tenant.as_str()).collect();
             let ids: Vec<String> = held.iter().map(|((_, id), _)| id.to_string()).collect();
             let attempts: Vec<i32> = held.iter().map(|(_, attempt)| *attempt).collect();
-            sqlx::query(free(
-                "o.claimed_by = $1 AND (o.tenant, o.handoff_id, o.attempt) IN \
-                 (SELECT * FROM UNNEST($2::text[], $3::text[], $4::integer[]))",
-            ))
-            .bind(broker)
-            .bind(tenants)
-            .bind(ids)
-            .bind(attempts)
+            sqlx::query(free(Freed::These)).bind(broker).bind(tenants).bind(ids).bind(attempts)
         }
     };
     let released = query.execute(&mut *tx).await.map_err(failed)?.rows_affected();
@@ -425,11 +398,11 @@ async fn forget_breakers(tx: &mut PgConnection, broker: &str) -> Result<()> {
 /// only one continues.
 async fn is_silent(tx: &mut PgConnection, broker: &str, seen: Option<Micros>) -> Result<bool> {
     if let Some(seen) = seen {
-        let gone = sqlx::query("DELETE FROM brokers WHERE broker = $1 AND seen_at = $2");
-        let gone = gone.bind(broker).bind(seen.0).execute(tx).await.map_err(failed)?;
+        let gone = bound(brokers::forget_seen(broker, seen));
+        let gone = gone.execute(tx).await.map_err(failed)?;
         return Ok(gone.rows_affected() > 0);
     }
-    let known = sqlx::query("SELECT 1 FROM brokers WHERE broker = $1").bind(broker);
+    let known = bound(brokers::find(broker));
     Ok(known.fetch_optional(tx).await.map_err(failed)?.is_none())
 }
 

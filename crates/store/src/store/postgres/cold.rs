@@ -15,7 +15,7 @@ use crate::store::cold::{
     Archivable, ArchiveMark, ColdStore, ExclusiveLease, Frame, HotContent, PurgeMark,
     SegmentContents,
 };
-use crate::store::tables::marks;
+use crate::store::tables::{contents, leases, marks};
 use crate::store::{Result, StoredContent};
 use handoffd_domain::ids::{ContentId, Micros, TenantId};
 
@@ -43,13 +43,8 @@ impl ColdStore for PostgresStore {
 
     async fn release_lease(&self, lease: &ExclusiveLease) -> Result<()> {
         answered(async {
-            sqlx::query("DELETE FROM leases WHERE name = $1 AND owner = $2")
-                .bind(&lease.name)
-                .bind(&lease.owner)
-                .execute(&self.pool)
-                .await
-                .map_err(failed)
-                .map(drop)
+            let released = bound(leases::release(lease)).execute(&self.pool).await;
+            released.map_err(failed).map(drop)
         })
         .await
     }
@@ -203,15 +198,8 @@ impl ColdStore for PostgresStore {
 
     async fn list_inhabitants(&self, tenant: &TenantId, segment: &str) -> Result<SegmentContents> {
         answered(async {
-            let found = sqlx::query(
-                "SELECT content_id, salt IS NULL AS erased, seg_offset, seg_length FROM contents \
-             WHERE tenant = $1 AND segment = $2 ORDER BY seg_offset",
-            )
-            .bind(tenant.as_str())
-            .bind(segment)
-            .fetch_all(&self.pool)
-            .await
-            .map_err(failed)?;
+            let found = bound(contents::of_segment(tenant, segment));
+            let found = found.fetch_all(&self.pool).await.map_err(failed)?;
             let mut inhabitants = SegmentContents::default();
             for row in &found {
                 let id = rows::parse(row, "content_id")?;
@@ -325,20 +313,8 @@ async fn place(
 
 /// Drops the locations of erased contents in a segment; returns the number of other contents left there.
 async fn clear(conn: &mut PgConnection, tenant: &TenantId, segment: &str) -> Result<i64> {
-    sqlx::query(
-        "UPDATE contents SET segment = NULL, seg_offset = NULL, seg_length = NULL \
-         WHERE tenant = $1 AND segment = $2 AND salt IS NULL",
-    )
-    .bind(tenant.as_str())
-    .bind(segment)
-    .execute(&mut *conn)
-    .await
-    .map_err(failed)?;
-    let left = sqlx::query("SELECT count(*) AS n FROM contents WHERE tenant = $1 AND segment = $2")
-        .bind(tenant.as_str())
-        .bind(segment)
-        .fetch_one(conn)
-        .await
-        .map_err(failed)?;
+    let drop = bound(contents::drop_places(tenant, segment));
+    drop.execute(&mut *conn).await.map_err(failed)?;
+    let left = bound(contents::count(tenant, segment)).fetch_one(conn).await.map_err(failed)?;
     rows::get(&left, "n")
 }

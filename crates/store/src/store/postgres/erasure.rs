@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, Postgres};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, QueryBuilder};
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 use tokio_postgres::Row;
 
 use super::batch::{
@@ -15,15 +15,15 @@ use super::failure::failed;
 use super::session::{Sessions, Tx};
 use super::{PostgresStore, rows};
 use crate::store::erasure::{
-    ERASED_CHECKPOINT, ErasureKey, ErasureNeeds, ErasurePage, ErasureState, ErasureWrite, HoldRow,
-    PageNeed, PurgeNeed, PurgePage, ScrubOutcome, SubjectDatum, SubjectRef, SubjectState,
+    ERASED_CHECKPOINT, ErasureKey, ErasureNeeds, ErasurePage, ErasureState, ErasureWrite, PageNeed,
+    PurgeNeed, PurgePage, ScrubOutcome, SubjectDatum, SubjectRef, SubjectState,
 };
 use crate::store::purge::{CHECKPOINTS, ExpiredPage, PurgeContext, page as put_together};
 use crate::store::query::Dialect;
 use crate::store::query::FromColumn;
 use crate::store::rows::HELD;
 use crate::store::tables::attempts;
-use crate::store::tables::erasures::{self, ERASURE};
+use crate::store::tables::erasures;
 use crate::store::tables::holds::{self, HOLD};
 use crate::store::{LogStore, Result, Writes};
 use handoffd_domain::handoff::CheckpointRef;
@@ -66,8 +66,7 @@ pub(super) async fn load(
         state.purges.insert(tenant.clone(), purge_page(tx, log, tenant, *need).await?);
     }
     for key in &needs.holds {
-        let call = Call::new(hold_by_id()).bind(key.0.as_str()).bind(key.1.as_str());
-        if let Some(row) = tx.fetch(call).await?.first() {
+        if let Some(row) = tx.fetch(Call::of(holds::by_id(key))).await?.first() {
             state.holds.insert(key.clone(), holds::decode(row)?);
         }
     }
@@ -216,13 +215,9 @@ async fn known(tx: &mut Tx, subject: &SubjectRef) -> Result<SubjectState> {
     let count = Call::new(
         "SELECT count(*) AS held FROM personal_data WHERE tenant = $1 AND subject_id = $2",
     );
-    let latest = Call::new(format!(
-        "SELECT {ERASURE} FROM erasures WHERE tenant = $1 AND subject_key = $2 \
-         ORDER BY requested_at DESC, erasure_id DESC LIMIT 1"
-    ));
     let calls = vec![
         count.bind(subject.tenant.as_str()).bind(subject.id.as_str()),
-        latest.bind(subject.tenant.as_str()).bind(subject.key.as_slice()),
+        Call::of(erasures::latest(&subject.tenant, &subject.key)),
         holds(&subject.tenant, &subject.key, Some(&subject.id)),
         traced(&subject.tenant, &subject.key, i64::MAX, 1),
     ];
@@ -271,8 +266,12 @@ async fn page(
     key: &ErasureKey,
     need: PageNeed,
 ) -> Result<Option<ErasurePage>> {
-    let call = Call::new(erasure_by_id()).bind(key.0.as_str()).bind(key.1.to_string());
-    let row = tx.fetch(call).await?.first().map(|row| erasures::decode(row)).transpose()?;
+    let row = tx
+        .fetch(Call::of(erasures::by_id(key)))
+        .await?
+        .first()
+        .map(|row| erasures::decode(row))
+        .transpose()?;
     let Some(row) = row else { return Ok(None) };
     let holds = tx.fetch(holds(&key.0, &row.subject_key, row.subject_id.as_deref())).await?;
     let holds = holds.iter().map(|row| holds::decode(row)).collect::<Result<_>>()?;
@@ -549,9 +548,8 @@ fn change(sql: &'static str, tenant: &TenantId, keys: Vec<String>) -> Option<Cal
 pub(super) fn place_calls(drafts: &[RecordDraft], sealed: &[SealedRecord]) -> Vec<Call> {
     let ended = drafts.iter().zip(sealed).filter_map(|(draft, sealed)| {
         let facts = draft.erasure.as_ref()?;
-        let sql = "UPDATE erasures SET leaf_index = $1 WHERE tenant = $2 AND erasure_id = $3";
-        let call = Call::new(sql).bind(sealed.leaf_index).bind(draft.tenant.as_str());
-        (draft.kind == RecordKind::ErasureCompleted).then(|| call.bind(facts.id.to_string()))
+        let place = || Call::of(erasures::place(&draft.tenant, facts.id, sealed.leaf_index));
+        (draft.kind == RecordKind::ErasureCompleted).then(place)
     });
     ended.collect()
 }
@@ -618,40 +616,6 @@ pub(super) async fn list_held(
         .map_err(failed)?
         .iter()
         .map(|row| rows::held(row))
-        .collect()
-}
-
-fn hold_by_id() -> String {
-    format!("SELECT {HOLD} FROM legal_holds WHERE tenant = $1 AND hold_id = $2")
-}
-
-fn erasure_by_id() -> String {
-    format!("SELECT {ERASURE} FROM erasures WHERE tenant = $1 AND erasure_id = $2")
-}
-
-/// See [`crate::store::ErasureStore::list_holds`].
-pub(super) async fn list_holds(
-    pool: &PgPool,
-    tenant: &TenantId,
-    subject_key: Option<&[u8; 32]>,
-    after: Option<&str>,
-    limit: i64,
-) -> Result<Vec<HoldRow>> {
-    let mut query =
-        QueryBuilder::<Postgres>::new(format!("SELECT {HOLD} FROM legal_holds WHERE tenant = "));
-    query.push_bind(tenant.as_str());
-    if let Some(key) = subject_key {
-        query.push(" AND subject_key = ").push_bind(key.as_slice());
-    }
-    query.push(" AND hold_id > ").push_bind(after.unwrap_or_default());
-    query.push(" ORDER BY hold_id LIMIT ").push_bind(limit);
-    query
-        .build()
-        .fetch_all(pool)
-        .await
-        .map_err(failed)?
-        .iter()
-        .map(|row| holds::decode(row))
         .collect()
 }
 

@@ -7,13 +7,16 @@ use sqlx::postgres::{PgExecutor, PgPool, PgRow};
 
 use super::batch::column;
 use super::failure::failed;
+use super::pool::bound;
 use super::{PostgresStore, rows};
-use crate::store::rows::{KEPT, WhichRecords};
+use crate::store::rows::WhichRecords;
+use crate::store::tables::contents::KEPT;
+use crate::store::tables::tenants;
 use crate::store::{
     HandoffKey, LogStore, Result, StoreError, StoredContent, StoredPersonal, StoredRecord,
     TreeKeyRow,
 };
-use handoffd_domain::ids::{ContentId, Micros, TaskId, TenantId};
+use handoffd_domain::ids::{Micros, TaskId, TenantId};
 use handoffd_evidence::merkle::Hash;
 use handoffd_evidence::record::{LogHead, SealedRecord};
 
@@ -34,13 +37,7 @@ pub(super) async fn ensure_tenant(
     .execute(log)
     .await
     .map_err(failed)?;
-    sqlx::query("INSERT INTO tenants (tenant, created_at) VALUES ($1, $2) ON CONFLICT DO NOTHING")
-        .bind(tenant.as_str())
-        .bind(at.0)
-        .execute(pool)
-        .await
-        .map_err(failed)
-        .map(drop)
+    bound(tenants::add(tenant, at)).execute(pool).await.map_err(failed).map(drop)
 }
 
 /// All tenants that a table of either database names.
@@ -266,24 +263,6 @@ async fn find_record(
         })
     })
     .transpose()
-}
-
-/// A content as stored.
-pub(super) async fn find_content(
-    pool: &PgPool,
-    tenant: &TenantId,
-    id: ContentId,
-) -> Result<Option<StoredContent>> {
-    let row = sqlx::query(AssertSqlSafe(format!(
-        "SELECT {KEPT} FROM contents AS c WHERE c.tenant = $1 AND c.content_id = $2"
-    )))
-    .bind(tenant.as_str())
-    .bind(id.to_string())
-    .fetch_optional(pool)
-    .await
-    .map_err(failed)?;
-    row.map(|row| Ok(StoredContent { id: id.to_string(), kept: rows::content_kept(&row)? }))
-        .transpose()
 }
 
 /// Records in log order. Content and personal data are read after them: records never change, and an

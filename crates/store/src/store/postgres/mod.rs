@@ -13,8 +13,8 @@ use sqlx::postgres::PgPool;
 use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
 use crate::store::rows::{self, WhichRecords};
 use crate::store::tables::{
-    agents, api_keys, brokers, checkpoints, dead_letters, edges, erasures, escalations, handoffs,
-    holds, outbox, personal_data, refused_tasks, tasks, tenants,
+    agents, api_keys, brokers, checkpoints, contents, dead_letters, edges, erasures, escalations,
+    handoffs, holds, outbox, personal_data, refused_tasks, tasks, tenants,
 };
 use crate::store::{
     AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointPlace, CheckpointRow, ClaimKey,
@@ -178,7 +178,7 @@ impl HandoffStore for PostgresStore {
         tenant: &TenantId,
         id: ContentId,
     ) -> Result<Option<StoredContent>> {
-        answered(log::find_content(&self.pool, tenant, id)).await
+        answered(contents::find(self, tenant, id)).await
     }
 
     async fn find_checkpoint(
@@ -515,7 +515,7 @@ impl ErasureStore for PostgresStore {
         after: Option<&str>,
         limit: i64,
     ) -> Result<Vec<HoldRow>> {
-        answered(erasure::list_holds(&self.pool, tenant, subject_key, after, limit)).await
+        answered(holds::list(self, tenant, subject_key, after, limit)).await
     }
 
     async fn scrub(&self) -> Result<ScrubOutcome> {

@@ -6,11 +6,13 @@ use sqlx::postgres::{PgPool, PgRow, Postgres};
 use sqlx::{AssertSqlSafe, QueryBuilder};
 
 use super::failure::failed;
+use super::pool::bound;
 use super::rows;
 use crate::store::reach::{self, Reach};
 use crate::store::tables::{
     checkpoints::{self, CHECKPOINT},
     dead_letters::{self, DEAD_LETTER},
+    facts,
     handoffs::{self, HANDOFF},
     tasks::{self, COST, LEFT, TASK},
 };
@@ -32,11 +34,7 @@ pub(super) async fn settle_fact(pool: &PgPool, name: &str, value: &[u8]) -> Resu
         .execute(pool)
         .await
         .map_err(failed)?;
-    let row = sqlx::query("SELECT value FROM facts WHERE name = $1")
-        .bind(name)
-        .fetch_one(pool)
-        .await
-        .map_err(failed)?;
+    let row = bound(facts::named(name)).fetch_one(pool).await.map_err(failed)?;
     rows::get(&row, "value")
 }
 

@@ -34,12 +34,6 @@ pub(super) const LOG: Rights = &[
 pub(super) const OPERATIONS: Rights = &[
     ("_sqlx_migrations", "SELECT"),
     ("idempotency_keys", "SELECT, INSERT"),
-    // Records commit to these rows: a row is erased or moved to the archive, and is otherwise as it was written.
-    (
-        "contents",
-        "SELECT, INSERT, UPDATE (salt, codec, bytes, segment, seg_offset, seg_length, purged_at)",
-    ),
-    ("leases", "SELECT, INSERT, UPDATE, DELETE"),
     ("events", "SELECT, INSERT, DELETE"),
     ("two_phase", "SELECT, INSERT, DELETE"),
 ];

@@ -6,10 +6,12 @@ use super::batch::json;
 use super::db::Db;
 use super::log::unpacked;
 use super::rows;
+use crate::store::query::Dialect;
 use crate::store::query::Row;
+use crate::store::tables::brokers;
 use crate::store::tables::receivers::{FORGET_BREAKERS, FORGET_BREAKERS_OF};
 use crate::store::tables::{
-    outbox::{self, OUTBOX},
+    outbox::{self, Freed},
     returns::{self, RETURN},
 };
 use crate::store::{ClaimRelease, DeliveryClaim, OutboxRow, ReceiverKey, Result, ReturnRow};
@@ -74,10 +76,6 @@ pub(super) fn list_due_among(
     .list(|row| Ok((rows::parse(row, "tenant")?, rows::parse(row, "target")?)))
 }
 
-/// Condition: the first row of its task, and unclaimed.
-const FREE_FIRST: &str = "o.visible_at <= ? AND NOT EXISTS (SELECT 1 FROM outbox AS before \
-     WHERE before.tenant = o.tenant AND before.task_id = o.task_id AND before.seq < o.seq)";
-
 /// See [`crate::store::OutboxStore::list_waiting`].
 pub(super) fn list_waiting(
     db: &Db,
@@ -85,11 +83,7 @@ pub(super) fn list_waiting(
     now: Micros,
     limit: i64,
 ) -> Result<Vec<OutboxRow>> {
-    let sql = format!(
-        "SELECT {OUTBOX} FROM outbox AS o WHERE o.tenant = ? AND o.target = ? AND {FREE_FIRST} \
-         ORDER BY o.priority, o.created_at LIMIT ?"
-    );
-    let query = db.query(&sql).bind(receiver.0.as_str());
+    let query = db.query(&outbox::waiting(Dialect::Sqlite)).bind(receiver.0.as_str());
     let query = query.bind(receiver.1.as_str()).bind(now.0).bind(limit.max(0));
     query.list(outbox::decode)
 }
@@ -101,15 +95,8 @@ pub(super) fn list_unpulled(
     now: Micros,
     limit: i64,
 ) -> Result<Vec<OutboxRow>> {
-    let sql = format!(
-        "SELECT {OUTBOX} FROM outbox AS o WHERE o.mode = 'pull' AND o.created_at < ? \
-         AND {FREE_FIRST} AND NOT EXISTS (SELECT 1 FROM paused_agents AS p \
-           WHERE p.tenant = o.tenant AND p.agent_id = o.target) \
-         AND NOT EXISTS (SELECT 1 FROM escalations AS e \
-           WHERE e.tenant = o.tenant AND e.task_id = o.task_id AND e.status = 'OPEN') \
-         ORDER BY o.created_at LIMIT ?"
-    );
-    let query = db.query(&sql).bind(before.0).bind(now.0).bind(limit.max(0));
+    let query =
+        db.query(&outbox::unpulled(Dialect::Sqlite)).bind(before.0).bind(now.0).bind(limit.max(0));
     query.list(outbox::decode)
 }
 
@@ -291,37 +278,29 @@ pub(super) fn list_strangers(db: &Db) -> Result<Vec<String>> {
     .list(|row| rows::get(row, "claimed_by"))
 }
 
-/// Frees claims; a condition follows.
-const FREE: &str = "UPDATE outbox SET visible_at = 0, claimed_by = NULL WHERE mode <> 'pull' AND ";
-
 /// See [`crate::store::OutboxStore::release`].
 pub(super) fn release(db: &Db, whose: ClaimRelease<'_>) -> Result<u64> {
     let free = match whose {
         ClaimRelease::Everyone => {
-            db.query("DELETE FROM brokers").execute()?;
+            db.statement(&brokers::forget_all()).execute()?;
             db.query(FORGET_BREAKERS).execute()?;
-            db.query(&format!("{FREE} claimed_by IS NOT NULL"))
+            db.query(&outbox::free(Dialect::Sqlite, Freed::All))
         }
         ClaimRelease::Own(broker) => {
-            db.query("DELETE FROM brokers WHERE broker = ?").bind(broker).execute()?;
+            db.statement(&brokers::forget(broker)).execute()?;
             forget_breakers(db, broker)?;
-            db.query(&format!("{FREE} claimed_by = ?")).bind(broker)
+            db.query(&outbox::free(Dialect::Sqlite, Freed::OfBroker)).bind(broker)
         }
         ClaimRelease::Silent(broker, seen) => {
             if !is_silent(db, broker, seen)? {
                 return Ok(0);
             }
             forget_breakers(db, broker)?;
-            db.query(&format!("{FREE} claimed_by = ?")).bind(broker)
+            db.query(&outbox::free(Dialect::Sqlite, Freed::OfBroker)).bind(broker)
         }
         ClaimRelease::These(broker, held) => {
             let held: Vec<_> = held.iter().map(|((tenant, id), n)| (tenant, id, n)).collect();
-            db.query(&format!(
-                "{FREE} claimed_by = ? AND (tenant, handoff_id, attempt) IN \
-                 (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?))"
-            ))
-            .bind(broker)
-            .bind(json(&held)?)
+            db.query(&outbox::free(Dialect::Sqlite, Freed::These)).bind(broker).bind(json(&held)?)
         }
     };
     free.execute()
@@ -335,9 +314,7 @@ fn forget_breakers(db: &Db, broker: &str) -> Result<()> {
 /// Deletes the heartbeat if it still has that value; returns whether it had.
 fn is_silent(db: &Db, broker: &str, seen: Option<Micros>) -> Result<bool> {
     if let Some(seen) = seen {
-        let gone = db.query("DELETE FROM brokers WHERE broker = ? AND seen_at = ?");
-        return Ok(gone.bind(broker).bind(seen.0).execute()? > 0);
+        return Ok(db.statement(&brokers::forget_seen(broker, seen)).execute()? > 0);
     }
-    let known = db.query("SELECT 1 FROM brokers WHERE broker = ?").bind(broker);
-    Ok(!known.exists()?)
+    Ok(!db.statement(&brokers::find(broker)).exists()?)
 }

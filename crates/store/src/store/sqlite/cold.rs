@@ -13,8 +13,8 @@ use crate::store::cold::{
     SegmentContents,
 };
 use crate::store::query::Row;
-use crate::store::rows::KEPT;
-use crate::store::tables::marks;
+use crate::store::tables::contents::KEPT;
+use crate::store::tables::{contents, leases, marks};
 use crate::store::{Result, StoredContent};
 use handoffd_domain::ids::{ContentId, Micros, TenantId};
 
@@ -40,14 +40,7 @@ impl ColdStore for SqliteStore {
     }
 
     async fn release_lease(&self, lease: &ExclusiveLease) -> Result<()> {
-        self.write(|db| {
-            db.query("DELETE FROM leases WHERE name = ? AND owner = ?")
-                .bind(&lease.name)
-                .bind(&lease.owner)
-                .execute()
-                .map(drop)
-        })
-        .await
+        self.write(|db| db.statement(&leases::release(lease)).execute().map(drop)).await
     }
 
     async fn find_archive_mark(&self, tenant: &TenantId) -> Result<ArchiveMark> {
@@ -162,8 +155,6 @@ impl ColdStore for SqliteStore {
     }
 
     async fn list_inhabitants(&self, tenant: &TenantId, segment: &str) -> Result<SegmentContents> {
-        let sql = "SELECT content_id, salt IS NULL AS erased, seg_offset, seg_length FROM contents \
-             WHERE tenant = ? AND segment = ? ORDER BY seg_offset";
         let mut inhabitants = SegmentContents::default();
         let read = |row: &dyn Row| {
             let id = rows::parse(row, "content_id")?;
@@ -176,7 +167,7 @@ impl ColdStore for SqliteStore {
             }
             Ok(())
         };
-        self.read(|db| db.query(sql).bind(tenant.as_str()).bind(segment).each(read)).await?;
+        self.read(|db| db.statement(&contents::of_segment(tenant, segment)).each(read)).await?;
         Ok(inhabitants)
     }
 
@@ -280,15 +271,6 @@ fn place(
 
 /// Drops the locations of erased contents in a segment; returns the number of other contents left there.
 fn clear(db: &Db, tenant: &TenantId, segment: &str) -> Result<i64> {
-    db.query(
-        "UPDATE contents SET segment = NULL, seg_offset = NULL, seg_length = NULL \
-         WHERE tenant = ? AND segment = ? AND salt IS NULL",
-    )
-    .bind(tenant.as_str())
-    .bind(segment)
-    .execute()?;
-    db.query("SELECT count(*) AS n FROM contents WHERE tenant = ? AND segment = ?")
-        .bind(tenant.as_str())
-        .bind(segment)
-        .one(|row| row.get("n"))
+    db.statement(&contents::drop_places(tenant, segment)).execute()?;
+    db.statement(&contents::count(tenant, segment)).one(|row| row.get("n"))
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::SqliteStore;
 use super::batch::{RowBatch, json};
 use super::connection::{CLOSED, PATIENCE, in_place, unavailable_now};
-use super::db::{Db, Pieces, Query};
+use super::db::{Db, Query};
 use super::rows;
 use super::wal::checkpoint;
 use crate::fault::{self, Step};
@@ -51,10 +51,7 @@ pub(super) fn load(db: &Db, needs: &ErasureNeeds) -> Result<ErasureState> {
         state.purges.insert(tenant.clone(), purge_page(db, tenant, *need)?);
     }
     for key in &needs.holds {
-        let sql = format!("SELECT {HOLD} FROM legal_holds WHERE tenant = ? AND hold_id = ?");
-        if let Some(row) =
-            db.query(&sql).bind(key.0.as_str()).bind(key.1.as_str()).find(holds::decode)?
-        {
+        if let Some(row) = db.statement(&holds::by_id(key)).find(holds::decode)? {
             state.holds.insert(key.clone(), row);
         }
     }
@@ -67,15 +64,8 @@ fn known(db: &Db, subject: &SubjectRef) -> Result<SubjectState> {
         .bind(subject.tenant.as_str())
         .bind(subject.id.as_str())
         .only()?;
-    let sql = format!(
-        "SELECT {ERASURE} FROM erasures WHERE tenant = ? AND subject_key = ? \
-         ORDER BY requested_at DESC, erasure_id DESC LIMIT 1"
-    );
-    let latest = db
-        .query(&sql)
-        .bind(subject.tenant.as_str())
-        .bind(subject.key.as_slice())
-        .find(erasures::decode)?;
+    let latest =
+        db.statement(&erasures::latest(&subject.tenant, &subject.key)).find(erasures::decode)?;
     let holds = holds(db, &subject.tenant, &subject.key, Some(&subject.id))?;
     let traced = db
         .query(&format!("SELECT 1 FROM ({TRACED}) LIMIT 1"))
@@ -112,9 +102,9 @@ fn holds(db: &Db, tenant: &TenantId, key: &[u8; 32], id: Option<&str>) -> Result
 }
 
 fn page(db: &Db, key: &ErasureKey, need: PageNeed) -> Result<Option<ErasurePage>> {
-    let sql = format!("SELECT {ERASURE} FROM erasures WHERE tenant = ? AND erasure_id = ?");
-    let row = db.query(&sql).bind(key.0.as_str()).bind(key.1.to_string()).find(erasures::decode)?;
-    let Some(row) = row else { return Ok(None) };
+    let Some(row) = db.statement(&erasures::by_id(key)).find(erasures::decode)? else {
+        return Ok(None);
+    };
     let holds = holds(db, &key.0, &row.subject_key, row.subject_id.as_deref())?;
     let mut page = ErasurePage {
         row,
@@ -399,11 +389,8 @@ pub(super) fn place(db: &Db, records: &[(&RecordDraft, &SealedRecord)]) -> Resul
     for (draft, sealed) in records {
         let Some(facts) = &draft.erasure else { continue };
         if draft.kind == RecordKind::ErasureCompleted {
-            db.query("UPDATE erasures SET leaf_index = ? WHERE tenant = ? AND erasure_id = ?")
-                .bind(sealed.leaf_index)
-                .bind(draft.tenant.as_str())
-                .bind(facts.id.to_string())
-                .execute()?;
+            let place = erasures::place(&draft.tenant, facts.id, sealed.leaf_index);
+            db.statement(&place).execute()?;
         }
     }
     Ok(())
@@ -464,24 +451,6 @@ pub(super) fn list_held(
         .bind(after.ordinal)
         .bind(limit)
         .list(rows::held)
-}
-
-/// See [`crate::store::ErasureStore::list_holds`].
-pub(super) fn list_holds(
-    db: &Db,
-    tenant: &TenantId,
-    subject_key: Option<&[u8; 32]>,
-    after: Option<&str>,
-    limit: i64,
-) -> Result<Vec<HoldRow>> {
-    let mut query = Pieces::new(format!("SELECT {HOLD} FROM legal_holds WHERE tenant = "));
-    query.push_bind(tenant.as_str().to_owned());
-    if let Some(key) = subject_key {
-        query.push(" AND subject_key = ").push_bind(key.to_vec());
-    }
-    query.push(" AND hold_id > ").push_bind(after.unwrap_or_default().to_owned());
-    query.push(" ORDER BY hold_id LIMIT ").push_bind(limit);
-    query.build(db).list(holds::decode)
 }
 
 impl SqliteStore {

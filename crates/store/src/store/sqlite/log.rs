@@ -6,11 +6,13 @@ use super::batch::json;
 use super::db::{Db, Pieces};
 use super::rows;
 use crate::store::query::Row;
-use crate::store::rows::{HEAD, KEPT, WhichRecords};
+use crate::store::rows::{HEAD, WhichRecords};
+use crate::store::tables::contents::KEPT;
+use crate::store::tables::tenants;
 use crate::store::{
     HandoffKey, Result, StoreError, StoredContent, StoredPersonal, StoredRecord, TreeKeyRow,
 };
-use handoffd_domain::ids::{ContentId, Micros, TaskId, TenantId};
+use handoffd_domain::ids::{Micros, TaskId, TenantId};
 use handoffd_evidence::commitment::{Codec, unpack};
 use handoffd_evidence::merkle::Hash;
 use handoffd_evidence::record::{LogHead, RecordKind, SealedRecord};
@@ -27,10 +29,7 @@ pub(super) fn unpacked(codec: Codec, bytes: &[u8]) -> Result<Vec<u8>> {
 
 /// See [`crate::store::DirectoryStore::ensure_tenant`].
 pub(super) fn ensure_tenant(db: &Db, tenant: &TenantId, log_id: &str, at: Micros) -> Result<()> {
-    db.query("INSERT INTO tenants (tenant, created_at) VALUES (?, ?) ON CONFLICT DO NOTHING")
-        .bind(tenant.as_str())
-        .bind(at.0)
-        .execute()?;
+    db.statement(&tenants::add(tenant, at)).execute()?;
     db.query(
         "INSERT INTO audit_log_heads (tenant, log_id, size, hash) VALUES (?, ?, 0, x'') \
          ON CONFLICT DO NOTHING",
@@ -112,18 +111,6 @@ pub(super) fn settle_tree_key(db: &Db, key: &Hash, at: Micros, rotate: bool) -> 
     db.query("SELECT 1 FROM audit_tree_keys WHERE public_key = ? AND retired_at IS NULL")
         .bind(&key[..])
         .exists()
-}
-
-/// See [`crate::store::HandoffStore::find_content`].
-pub(super) fn find_content(
-    db: &Db,
-    tenant: &TenantId,
-    id: ContentId,
-) -> Result<Option<StoredContent>> {
-    db.query(&format!("SELECT {KEPT} FROM contents AS c WHERE c.tenant = ? AND c.content_id = ?"))
-        .bind(tenant.as_str())
-        .bind(id.to_string())
-        .find(|row| Ok(StoredContent { id: id.to_string(), kept: rows::content_kept(row)? }))
 }
 
 /// See [`crate::store::LogStore::find_receipt`]. For a dead letter committed later, the commit is the receipt.

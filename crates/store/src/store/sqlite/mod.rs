@@ -14,8 +14,8 @@ use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutco
 use crate::store::migrations::SQLITE;
 use crate::store::rows::{self, WhichRecords};
 use crate::store::tables::{
-    agents, api_keys, brokers, checkpoints, dead_letters, edges, erasures, escalations, facts,
-    handoffs, holds, outbox, personal_data, refused_tasks, tasks, tenants,
+    agents, api_keys, brokers, checkpoints, contents, dead_letters, edges, erasures, escalations,
+    facts, handoffs, holds, outbox, personal_data, refused_tasks, tasks, tenants,
 };
 use crate::store::{
     AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointPlace, CheckpointRow,
@@ -152,7 +152,7 @@ impl HandoffStore for SqliteStore {
         tenant: &TenantId,
         id: ContentId,
     ) -> Result<Option<StoredContent>> {
-        self.read(|db| log::find_content(db, tenant, id)).await
+        contents::find(self, tenant, id).await
     }
 
     async fn find_checkpoint(
@@ -483,7 +483,7 @@ impl ErasureStore for SqliteStore {
         after: Option<&str>,
         limit: i64,
     ) -> Result<Vec<HoldRow>> {
-        self.read(|db| erasure::list_holds(db, tenant, subject_key, after, limit)).await
+        holds::list(self, tenant, subject_key, after, limit).await
     }
 
     async fn scrub(&self) -> Result<ScrubOutcome> {

@@ -9,6 +9,7 @@ use crate::store::reach::{self, Reach};
 use crate::store::tables::{
     checkpoints::{self, CHECKPOINT},
     dead_letters::{self, DEAD_LETTER},
+    facts,
     handoffs::{self, HANDOFF},
     tasks::{self, COST, LEFT, TASK},
 };
@@ -54,7 +55,7 @@ pub(super) fn settle_fact(db: &Db, name: &str, value: &[u8]) -> Result<Vec<u8>> 
         .bind(name)
         .bind(value)
         .execute()?;
-    db.query("SELECT value FROM facts WHERE name = ?").bind(name).one(|row| row.get("value"))
+    db.statement(&facts::named(name)).one(|row| row.get("value"))
 }
 
 /// See [`crate::store::DirectoryStore::list_named_tenants`].

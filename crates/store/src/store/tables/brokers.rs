@@ -19,3 +19,23 @@ pub(in crate::store) async fn list<D: Database>(db: &D) -> Result<Vec<(String, M
     let heartbeat = |row: &dyn Row| Ok((get(row, "broker")?, micros(row, "seen_at")?));
     db.list(heartbeats, heartbeat).await
 }
+
+/// Deletes all heartbeats.
+pub(in crate::store) fn forget_all() -> Statement<'static> {
+    Statement::new("DELETE FROM brokers")
+}
+
+/// Deletes a broker's heartbeat.
+pub(in crate::store) fn forget(broker: &str) -> Statement<'_> {
+    Statement::new("DELETE FROM brokers WHERE broker = $1").bind(broker)
+}
+
+/// Deletes a broker's heartbeat if it still has that value.
+pub(in crate::store) fn forget_seen(broker: &str, seen: Micros) -> Statement<'_> {
+    Statement::new("DELETE FROM brokers WHERE broker = $1 AND seen_at = $2").bind(broker).bind(seen)
+}
+
+/// Finds a broker's heartbeat.
+pub(in crate::store) fn find(broker: &str) -> Statement<'_> {
+    Statement::new("SELECT 1 FROM brokers WHERE broker = $1").bind(broker)
+}

@@ -9,6 +9,7 @@ use crate::store::erasure::{HoldKey, HoldRow};
 use crate::store::query::{Database, Row, Statement};
 use crate::store::rows::{get, hash32, micros, micros_opt, parse, parse_opt};
 use crate::store::table::Rights;
+use handoffd_domain::ids::TenantId;
 
 /// Rights of the serving role.
 pub(super) const RIGHTS: Rights = &[("legal_holds", "SELECT, INSERT, UPDATE")];
@@ -36,6 +37,28 @@ pub(in crate::store) fn decode(row: &dyn Row) -> Result<HoldRow> {
 
 /// See [`crate::store::ErasureStore::find_hold`].
 pub(in crate::store) async fn find<D: Database>(db: &D, key: &HoldKey) -> Result<Option<HoldRow>> {
+    db.find(by_id(key), decode).await
+}
+
+/// Finds a hold by its key.
+pub(in crate::store) fn by_id(key: &HoldKey) -> Statement<'static> {
     let text = format!("SELECT {HOLD} FROM legal_holds WHERE tenant = $1 AND hold_id = $2");
-    db.find(Statement::new(text).bind(&key.0).bind(&key.1), decode).await
+    Statement::new(text).bind(key.0.to_string()).bind(key.1.to_string())
+}
+
+/// See [`crate::store::ErasureStore::list_holds`].
+pub(in crate::store) async fn list<D: Database>(
+    db: &D,
+    tenant: &TenantId,
+    subject_key: Option<&[u8; 32]>,
+    after: Option<&str>,
+    limit: i64,
+) -> Result<Vec<HoldRow>> {
+    let list = Statement::new(format!("SELECT {HOLD} FROM legal_holds WHERE tenant = "));
+    let mut list = list.push_bind(tenant);
+    if let Some(key) = subject_key {
+        list = list.push(" AND subject_key = ").push_bind(key);
+    }
+    let list = list.push(" AND hold_id > ").push_bind(after.unwrap_or_default());
+    db.list(list.push(" ORDER BY hold_id LIMIT ").push_bind(limit), decode).await
 }

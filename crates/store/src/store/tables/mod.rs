@@ -11,6 +11,7 @@ pub(super) mod brokers;
 pub mod caps;
 pub(super) mod checkpoints;
 pub mod console_sessions;
+pub(super) mod contents;
 pub mod contracts;
 pub(super) mod cursors;
 pub(super) mod dead_letters;
@@ -20,6 +21,7 @@ pub(super) mod escalations;
 pub(super) mod facts;
 pub(super) mod handoffs;
 pub(super) mod holds;
+pub(super) mod leases;
 pub(super) mod marks;
 pub mod opinions;
 pub(super) mod outbox;
@@ -57,6 +59,7 @@ tables! {
     caps: CapStore,
     checkpoints,
     console_sessions: SessionStore,
+    contents,
     contracts: ContractStore,
     cursors,
     dead_letters,
@@ -66,6 +69,7 @@ tables! {
     facts,
     handoffs,
     holds,
+    leases,
     marks,
     opinions: OpinionStore,
     outbox,
