@@ -67,6 +67,8 @@ pub(super) enum Value<'a> {
     Bytes(Cow<'a, [u8]>),
     /// A list for [`Dialect::is_among`].
     Texts(Vec<String>),
+    /// As [`Value::Texts`], of numbers.
+    Longs(Vec<i64>),
 }
 
 impl Value<'_> {
@@ -80,6 +82,7 @@ impl Value<'_> {
             Self::Flag(flag) => Value::Flag(flag),
             Self::Bytes(bytes) => Value::Bytes(bytes.into_owned().into()),
             Self::Texts(texts) => Value::Texts(texts),
+            Self::Longs(numbers) => Value::Longs(numbers),
         }
     }
 
@@ -156,6 +159,13 @@ values! {
 pub(super) struct Texts {
     pub(super) sqlite: &'static str,
     pub(super) postgres: &'static str,
+}
+
+impl<'a> IntoValue<'a> for &[i64] {
+    const KIND: Kind = Kind::Long;
+    fn value(self) -> Value<'a> {
+        Value::Longs(self.to_vec())
+    }
 }
 
 /// A statement with its values.

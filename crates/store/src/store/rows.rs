@@ -15,9 +15,6 @@ use handoffd_evidence::erasure::DataSlot;
 use handoffd_evidence::merkle::Frontier;
 use handoffd_evidence::record::LogHead;
 
-/// Columns of a log's head.
-pub(super) const HEAD: &str = "tenant, log_id, size, hash, frontier";
-
 /// Which records of a log, in log order unless said.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum WhichRecords {
@@ -33,12 +30,6 @@ impl From<Option<TaskId>> for WhichRecords {
         task.map_or(Self::All, Self::OfTask)
     }
 }
-
-/// Columns of an event `e`, with those of its handoff `h`.
-pub(super) const EVENT: &str = "e.tenant, e.leaf_index, e.ordinal, e.event_id, e.type, e.at, e.task_id, e.handoff_id, e.source, e.target, e.audience, e.data, h.reason, h.content_id";
-
-/// Columns of a datum in an access report: of `personal_data AS p`, its record `r` and its handoff `h`.
-pub(super) const HELD: &str = "p.leaf_index, p.ordinal, p.codec, p.bytes, r.kind, r.record_hash, r.recorded_at, r.task_id, r.handoff_id, h.source, h.target, h.status, h.question, h.attempts, h.accepted_at";
 
 /// Reads one column.
 pub(super) fn get<'r, V: FromColumn<'r>>(row: &'r dyn Row, column: &str) -> Result<V> {

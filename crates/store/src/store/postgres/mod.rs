@@ -187,7 +187,7 @@ impl HandoffStore for PostgresStore {
         agent: Option<&AgentId>,
         seq: Option<i64>,
     ) -> Result<Option<CheckpointRow>> {
-        answered(reads::find_checkpoint(&self.pool, run, agent, seq)).await
+        checkpoints::find(self, run, agent, seq).await
     }
 
     async fn list_dead_letters(
@@ -237,7 +237,7 @@ impl HandoffStore for PostgresStore {
         after: Option<&CheckpointCursor>,
         limit: i64,
     ) -> Result<Vec<CheckpointRow>> {
-        answered(recovery::list_checkpoints(&self.pool, key, agent, after, limit)).await
+        checkpoints::list(self, key, agent, after, limit).await
     }
 
     async fn list_checkpoint_places(

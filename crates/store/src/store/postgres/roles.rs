@@ -13,6 +13,7 @@ use sqlx::{AssertSqlSafe, Connection};
 use super::erasure::SCRUBBED;
 use super::failure::failed;
 use crate::store::table::Rights;
+pub(super) use crate::store::tables::audit::LOG;
 use crate::store::{Result, StoreError, tables};
 
 /// Server version from which a role that does not own a table can be granted vacuum.
@@ -21,20 +22,10 @@ const MAINTAIN_SINCE: i32 = 170_000;
 /// Longest name of a role, in bytes.
 const MAX_NAME: usize = 63;
 
-/// The log: rows are added. A head's name and its log's id stay, its size, hash and edge move. Keys that
-/// sign tree heads are retired by `handoffd key tree-head` as the owner.
-pub(super) const LOG: Rights = &[
-    ("audit.records", "SELECT, INSERT"),
-    ("audit.nodes", "SELECT, INSERT"),
-    ("audit.tree_keys", "SELECT, INSERT"),
-    ("audit.log_heads", "SELECT, INSERT, UPDATE (size, hash, frontier)"),
-];
-
 /// Tables without a file in `tables/`, where the others state theirs, as far as a statement of the store needs it.
 pub(super) const OPERATIONS: Rights = &[
     ("_sqlx_migrations", "SELECT"),
     ("idempotency_keys", "SELECT, INSERT"),
-    ("events", "SELECT, INSERT, DELETE"),
     ("two_phase", "SELECT, INSERT, DELETE"),
 ];
 

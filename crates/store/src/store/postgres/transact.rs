@@ -14,17 +14,17 @@ use crate::store::contracts::RepeatKey;
 use crate::store::query::Row;
 use crate::store::rows::Load;
 use crate::store::table::BatchTable;
-use crate::store::tables::subscriptions;
 use crate::store::tables::{
     agents::{self, AGENTS},
     api_keys::{self, KEYS},
-    checkpoints::CHECKPOINTS,
+    checkpoints::{self, CHECKPOINTS},
     dead_letters::{self, DEAD_LETTERS},
     edges::{self, EDGES},
     escalations::{self, ESCALATIONS},
     handoffs::{self, HANDOFFS},
     outbox::{self, OUTBOXES},
     refused_tasks::{self, REFUSED_TASKS},
+    subscriptions,
     tasks::{self, TASKS},
 };
 use crate::store::{
@@ -274,18 +274,7 @@ static RUNS_LOAD: RowsSql = RowsSql::new(|| by_rows(last_checkpoints));
 fn last_checkpoints(rows: Bound) -> String {
     let all = CHECKPOINTS.shape.columns;
     let runs = BatchTable::rows(&[all[0], all[1], all[2], all[4]], 1, rows);
-    let last = |whose: &str| {
-        format!(
-            "(SELECT c.seq, c.commitment, c.agent_id FROM checkpoints AS c WHERE c.tenant = n.tenant \
-             AND c.task_id = n.task_id AND c.execution_id = n.execution_id{whose} ORDER BY c.seq DESC LIMIT 1)"
-        )
-    };
-    format!(
-        "SELECT n.tenant, n.task_id, n.execution_id, c.seq, c.commitment, c.agent_id FROM {runs} \
-         CROSS JOIN LATERAL ({} UNION {}) AS c",
-        last(""),
-        last(" AND c.agent_id = n.agent_id"),
-    )
+    checkpoints::last_of(&runs)
 }
 
 /// Adds a run's last checkpoint to what a batch has loaded.

@@ -161,7 +161,7 @@ impl HandoffStore for SqliteStore {
         agent: Option<&AgentId>,
         seq: Option<i64>,
     ) -> Result<Option<CheckpointRow>> {
-        self.read(|db| reads::find_checkpoint(db, run, agent, seq)).await
+        checkpoints::find(self, run, agent, seq).await
     }
 
     async fn list_dead_letters(
@@ -211,7 +211,7 @@ impl HandoffStore for SqliteStore {
         after: Option<&CheckpointCursor>,
         limit: i64,
     ) -> Result<Vec<CheckpointRow>> {
-        self.read(|db| recovery::list_checkpoints(db, key, agent, after, limit)).await
+        checkpoints::list(self, key, agent, after, limit).await
     }
 
     async fn list_checkpoint_places(

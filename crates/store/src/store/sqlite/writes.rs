@@ -6,18 +6,23 @@ use super::batch::{RowBatch, insert, insert_new, update, upsert};
 use super::db::{Db, Query};
 use super::transact::IDEMPOTENCY;
 use crate::store::budget_column;
-use crate::store::tables::agents::AGENTS;
-use crate::store::tables::api_keys::KEYS;
-use crate::store::tables::checkpoints::CHECKPOINTS;
-use crate::store::tables::dead_letters::DEAD_LETTERS;
-use crate::store::tables::edges::EDGES;
-use crate::store::tables::escalations::ESCALATIONS;
-use crate::store::tables::handoffs::HANDOFFS;
-use crate::store::tables::outbox::OUTBOXES;
-use crate::store::tables::refused_tasks::REFUSED_TASKS;
-use crate::store::tables::returns::RETURNS;
-use crate::store::tables::tasks::TASKS;
-use crate::store::tables::{attempts, caps, contracts, opinions, schemas, streams};
+use crate::store::tables::{
+    agents::AGENTS,
+    api_keys::KEYS,
+    attempts, caps,
+    checkpoints::CHECKPOINTS,
+    contracts,
+    dead_letters::DEAD_LETTERS,
+    edges::EDGES,
+    escalations::ESCALATIONS,
+    handoffs::HANDOFFS,
+    opinions,
+    outbox::{self, OUTBOXES},
+    refused_tasks::REFUSED_TASKS,
+    returns::RETURNS,
+    schemas, streams,
+    tasks::TASKS,
+};
 use crate::store::{AgentKey, IdempotencyRow, Result, StoreError, Writes};
 use handoffd_domain::handoff::DeliveryMode;
 use handoffd_domain::ids::{Micros, TenantId};
@@ -89,13 +94,7 @@ fn write_others(db: &Db, writes: &Writes) -> Result<()> {
 /// Sets the delivery mode of an agent's waiting handoffs. They are found by the outbox, of which the agent's rows alone are
 /// read: left alone, SQLite reads those of the whole tenant.
 fn retarget(db: &Db, (tenant, agent): &AgentKey, mode: DeliveryMode, at: Micros) -> Result<()> {
-    for sql in [
-        "UPDATE handoffs SET mode = ?1 WHERE tenant = ?2 AND target = ?3 AND status = 'PENDING' \
-         AND handoff_id IN (SELECT o.handoff_id FROM outbox AS o INDEXED BY outbox_order \
-           WHERE o.tenant = ?2 AND o.target = ?3 AND (o.claimed_by IS NULL OR o.visible_at <= ?4))",
-        "UPDATE outbox INDEXED BY outbox_order SET mode = ?1, claimed_by = NULL, visible_at = 0 \
-         WHERE tenant = ?2 AND target = ?3 AND (claimed_by IS NULL OR visible_at <= ?4)",
-    ] {
+    for sql in [outbox::RETARGET_HANDOFFS, outbox::RETARGET_ROWS] {
         let query = db.query(sql).bind(mode.as_str()).bind(tenant.as_str());
         query.bind(agent.as_str()).bind(at.0).execute()?;
     }

@@ -6,7 +6,7 @@
 
 use crate::store::Result;
 use crate::store::erasure::{ErasureKey, ErasureRow, ErasureStatus};
-use crate::store::query::{Database, Row, Statement};
+use crate::store::query::{Database, Row, Statement, Texts};
 use crate::store::rows::{get, hash32, micros, micros_opt, parse, state};
 use crate::store::table::Rights;
 use handoffd_domain::ids::{ErasureId, Micros, TenantId};
@@ -117,3 +117,21 @@ pub(in crate::store) async fn list_unfinished<D: Database>(
     let key = |row: &dyn Row| Ok((parse(row, "tenant")?, parse(row, "erasure_id")?));
     db.list(unfinished.bind(cutoff).bind(MOST), key).await
 }
+
+/// SQLite: whether there is one of [`TRACED`].
+pub(in crate::store) fn any_traced() -> String {
+    format!("SELECT 1 FROM ({}) LIMIT 1", TRACED.sqlite)
+}
+
+/// Handoffs whose data of a subject went with its earlier erasures, below a leaf index.
+///
+/// SQLite: Handoffs whose data of a subject went with its earlier erasures, below a leaf index.
+pub(in crate::store) const TRACED: Texts = Texts {
+    sqlite: "SELECT DISTINCT p.handoff_id FROM erasures AS e \
+     CROSS JOIN personal_data AS p ON p.tenant = e.tenant AND p.erasure_id = e.erasure_id \
+     WHERE e.tenant = ?1 AND e.subject_key = ?2 AND p.handoff_id IS NOT NULL AND p.leaf_index < ?3",
+    postgres: "SELECT DISTINCT p.handoff_id FROM erasures AS e \
+         JOIN personal_data AS p ON p.tenant = e.tenant AND p.erasure_id = e.erasure_id \
+         WHERE e.tenant = $1 AND e.subject_key = $2 AND p.handoff_id IS NOT NULL \
+           AND p.leaf_index < $3 LIMIT $4",
+};

@@ -5,7 +5,7 @@
 //! - `facts`: a fact that is set once, such as the check value of the master key. Never.
 
 use crate::store::Result;
-use crate::store::query::{Database, Statement};
+use crate::store::query::{Database, Statement, Texts};
 use crate::store::table::Rights;
 
 /// Rights of the serving role.
@@ -29,3 +29,13 @@ pub(in crate::store) fn replace<'a>(name: &'a str, value: &'a [u8]) -> Statement
     );
     replace.bind(name).bind(value)
 }
+
+/// SQLite: writes as much as a small batch, and each time other bytes: SQLite does not write unchanged pages.
+pub(in crate::store) const WRITE_PROBE: &str = "INSERT INTO facts (name, value) VALUES ('write-probe', randomblob(16384)) \
+         ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+
+/// Adds a fact, unless it is set.
+pub(in crate::store) const ADD: Texts = Texts {
+    sqlite: "INSERT INTO facts (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING",
+    postgres: "INSERT INTO facts (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING",
+};

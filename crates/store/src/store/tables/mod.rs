@@ -7,6 +7,7 @@ pub(super) mod agents;
 pub(super) mod api_keys;
 pub mod attempts;
 pub mod attention;
+pub(super) mod audit;
 pub(super) mod brokers;
 pub mod caps;
 pub(super) mod checkpoints;
@@ -18,6 +19,7 @@ pub(super) mod dead_letters;
 pub(super) mod edges;
 pub(super) mod erasures;
 pub(super) mod escalations;
+pub(super) mod events;
 pub(super) mod facts;
 pub(super) mod handoffs;
 pub(super) mod holds;
@@ -66,6 +68,7 @@ tables! {
     edges,
     erasures,
     escalations,
+    events,
     facts,
     handoffs,
     holds,

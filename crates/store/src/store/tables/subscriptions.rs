@@ -77,3 +77,16 @@ pub(in crate::store) fn set_secrets(
     );
     set.bind(secrets).bind(tenant.to_string()).bind(id)
 }
+
+/// SQLite: deletes a subscription.
+pub(in crate::store) const REMOVE: &str =
+    "DELETE FROM subscriptions WHERE tenant = ? AND subscription_id = ?";
+
+/// SQLite: writes a subscription.
+pub(in crate::store) fn upsert() -> String {
+    format!(
+        "INSERT INTO subscriptions ({SUBSCRIPTION}) VALUES (?, ?, ?, ?, ?, ?) \
+         ON CONFLICT (tenant, subscription_id) DO UPDATE SET doc = excluded.doc, \
+           secrets = excluded.secrets, updated_at = excluded.updated_at"
+    )
+}

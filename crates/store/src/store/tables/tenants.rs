@@ -5,7 +5,7 @@
 //! - `tenants`: a tenant. Never.
 
 use crate::store::Result;
-use crate::store::query::{Database, Statement};
+use crate::store::query::{Database, Statement, Texts};
 use crate::store::rows::parse;
 use crate::store::table::Rights;
 use handoffd_domain::ids::{Micros, TenantId};
@@ -26,3 +26,14 @@ pub(in crate::store) fn add(tenant: &TenantId, at: Micros) -> Statement<'_> {
     );
     add.bind(tenant).bind(at)
 }
+
+/// Postgres: locks tenants.
+pub(in crate::store) const LOCK: &str =
+    "SELECT tenant FROM tenants WHERE tenant = ANY($1) ORDER BY tenant FOR UPDATE";
+
+/// Tenants that a table names. Postgres reads those of the log apart.
+pub(in crate::store) const NAMED: Texts = Texts {
+    sqlite: "SELECT tenant FROM tenants UNION SELECT tenant FROM audit_log_heads \
+         UNION SELECT tenant FROM audit_records UNION SELECT tenant FROM handoffs ORDER BY tenant",
+    postgres: "SELECT tenant FROM tenants UNION SELECT tenant FROM handoffs",
+};
