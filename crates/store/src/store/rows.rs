@@ -4,9 +4,7 @@ pub(super) use super::query::unreadable;
 use super::query::{FromColumn, Row};
 use crate::store::erasure::{HandoffRoute, SubjectDatum};
 use crate::store::events::EventRow;
-use crate::store::{
-    BatchState, IdempotencyRow, LastCheckpoint, RecordWindow, Result, StoredPersonal, TreeKeyRow,
-};
+use crate::store::{BatchState, LastCheckpoint, RecordWindow, Result, StoredPersonal, TreeKeyRow};
 use handoffd_domain::event::{Event, Position};
 use handoffd_domain::handoff::{CheckpointRef, DeliveryMode, HandoffStatus};
 use handoffd_domain::ids::{Micros, TaskId};
@@ -290,16 +288,3 @@ pub(super) fn last_checkpoint(
 
 /// Adds a row to what a batch has loaded.
 pub(super) type Load = fn(&dyn Row, &mut BatchState) -> Result<()>;
-
-pub(super) fn load_idempotency(row: &dyn Row, state: &mut BatchState) -> Result<()> {
-    let row = IdempotencyRow {
-        tenant: parse(row, "tenant")?,
-        agent: parse(row, "agent_id")?,
-        key: get(row, "idempotency_key")?,
-        handoff_id: parse(row, "handoff_id")?,
-        created_at: micros(row, "created_at")?,
-    };
-    let key = (row.tenant.clone(), row.agent.clone(), row.key.clone());
-    state.idempotency.insert(key, row);
-    Ok(())
-}

@@ -13,7 +13,7 @@ use super::batch::{
 use super::call::Call;
 use super::failure::failed;
 use super::session::{Sessions, Tx};
-use super::{PostgresStore, rows};
+use super::{PostgresStore, roles, rows};
 use crate::store::erasure::{
     ERASED_CHECKPOINT, ErasureKey, ErasureNeeds, ErasurePage, ErasureState, ErasureWrite, PageNeed,
     PurgeNeed, PurgePage, ScrubOutcome, SubjectDatum, SubjectRef, SubjectState,
@@ -479,19 +479,6 @@ pub(super) async fn list_held(
         .collect()
 }
 
-/// Tables vacuumed after an erasure.
-pub(super) const SCRUBBED: [&str; 9] = [
-    "personal_data",
-    "handoffs",
-    "delivery_attempts",
-    "dead_letters",
-    "contents",
-    "checkpoints",
-    "erasures",
-    "legal_holds",
-    "contract_repeats",
-];
-
 /// See [`crate::store::ErasureStore::scrub`]. Dead row versions are freed for reuse; their bytes may stay in a
 /// page until it is written again, and in the server's own log, backups and replicas as long as those
 /// are kept (`docs/erasure.md`). On a connection of its own, for it may take longer than a statement
@@ -508,10 +495,10 @@ pub(super) async fn scrub(connect: &PgConnectOptions) -> Result<ScrubOutcome> {
 async fn vacuum(connection: &mut PgConnection) -> Result<ScrubOutcome> {
     let sql = "SET client_min_messages = error; SET statement_timeout = 0";
     sqlx::raw_sql(sql).execute(&mut *connection).await.map_err(failed)?;
-    if !super::roles::may_vacuum(connection, &SCRUBBED).await? {
+    if !roles::may_vacuum(connection, &roles::SCRUBBED).await? {
         return Ok(ScrubOutcome::Left);
     }
-    for table in SCRUBBED {
+    for table in roles::SCRUBBED {
         let sql = AssertSqlSafe(format!("VACUUM (INDEX_CLEANUP ON) {table}"));
         sqlx::raw_sql(sql).execute(&mut *connection).await.map_err(failed)?;
     }

@@ -33,6 +33,7 @@ use handoffd_evidence::erasure::DataSlot;
 use handoffd_evidence::merkle::Hash;
 use handoffd_evidence::record::{LogHead, SealedRecord};
 
+mod absent;
 mod admin;
 mod apart;
 mod append;
@@ -187,7 +188,7 @@ impl HandoffStore for PostgresStore {
         agent: Option<&AgentId>,
         seq: Option<i64>,
     ) -> Result<Option<CheckpointRow>> {
-        checkpoints::find(self, run, agent, seq).await
+        answered(checkpoints::find(self, run, agent, seq)).await
     }
 
     async fn list_dead_letters(
@@ -237,7 +238,7 @@ impl HandoffStore for PostgresStore {
         after: Option<&CheckpointCursor>,
         limit: i64,
     ) -> Result<Vec<CheckpointRow>> {
-        checkpoints::list(self, key, agent, after, limit).await
+        answered(checkpoints::list(self, key, agent, after, limit)).await
     }
 
     async fn list_checkpoint_places(

@@ -10,7 +10,6 @@ use std::fmt::Write as _;
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection};
 
-use super::erasure::SCRUBBED;
 use super::failure::failed;
 use crate::store::table::Rights;
 pub(super) use crate::store::tables::audit::LOG;
@@ -19,15 +18,25 @@ use crate::store::{Result, StoreError, tables};
 /// Server version from which a role that does not own a table can be granted vacuum.
 const MAINTAIN_SINCE: i32 = 170_000;
 
+/// Tables vacuumed after an erasure.
+pub(super) const SCRUBBED: [&str; 9] = [
+    "personal_data",
+    "handoffs",
+    "delivery_attempts",
+    "dead_letters",
+    "contents",
+    "checkpoints",
+    "erasures",
+    "legal_holds",
+    "contract_repeats",
+];
+
 /// Longest name of a role, in bytes.
 const MAX_NAME: usize = 63;
 
 /// Tables without a file in `tables/`, where the others state theirs, as far as a statement of the store needs it.
-pub(super) const OPERATIONS: Rights = &[
-    ("_sqlx_migrations", "SELECT"),
-    ("idempotency_keys", "SELECT, INSERT"),
-    ("two_phase", "SELECT, INSERT, DELETE"),
-];
+pub(super) const OPERATIONS: Rights =
+    &[("_sqlx_migrations", "SELECT"), ("two_phase", "SELECT, INSERT, DELETE")];
 
 /// Privileges on the tables beside the log in a separate log database.
 pub(super) const AUDIT: Rights = &[("_sqlx_migrations", "SELECT"), ("audit.identity", "SELECT")];

@@ -7,8 +7,9 @@ use serde::Serialize;
 
 use super::SqliteStore;
 use super::batch::{RowBatch, json};
-use super::connection::{CLOSED, PATIENCE, in_place, unavailable_now};
+use super::connection::{CLOSED, unavailable_now};
 use super::db::{Db, Query};
+use super::file::{PATIENCE, in_place};
 use super::rows;
 use super::wal::checkpoint;
 use crate::fault::{self, Step};

@@ -45,6 +45,7 @@ mod connection;
 mod db;
 mod erasure;
 mod events;
+mod file;
 mod log;
 mod migrations;
 #[cfg(feature = "simulation")]
@@ -67,7 +68,7 @@ pub use connection::{SqliteOptions, private_folder};
 
 /// A store in one SQLite file.
 pub struct SqliteStore {
-    writer: Arc<Mutex<connection::Writer>>,
+    writer: Arc<Mutex<file::Writer>>,
     wal: Option<wal::Wal>,
     readers: connection::Readers,
     /// Held while this store serves; see [`SqliteOptions::exclusive`].

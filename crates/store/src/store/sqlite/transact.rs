@@ -15,6 +15,7 @@ use crate::store::tables::{
     edges::{self, EDGE},
     escalations::{self, ESCALATION},
     handoffs::{self, HANDOFF},
+    idempotency,
     outbox::{self, OUTBOX},
     refused_tasks::{self, REFUSED_TASK},
     subscriptions,
@@ -25,9 +26,6 @@ use crate::store::{
 };
 use handoffd_domain::ids::TenantId;
 use handoffd_evidence::append::AppendedRecords;
-
-/// Columns of a use of an `Idempotency-Key`.
-pub(super) const IDEMPOTENCY: &str = "tenant, agent_id, idempotency_key, handoff_id, created_at";
 
 /// Runs a batch inside an open write transaction; not to be committed where nothing was written.
 pub(super) fn run(
@@ -295,7 +293,7 @@ fn load_recovery(db: &Db, needs: &Needs, state: &mut BatchState) -> Result<()> {
 
 fn load_idempotency(db: &Db, needs: &Needs, state: &mut BatchState) -> Result<()> {
     let wanted = needs.idempotency.iter().map(|(tenant, agent, key)| (tenant, agent, key));
-    let select = format!("{IDEMPOTENCY} FROM idempotency_keys");
+    let select = format!("{} FROM idempotency_keys", idempotency::USES.list);
     let rest = "agent_id = ? AND idempotency_key = ?";
-    fetch_triples(db, &select, rest, wanted, state, rows::load_idempotency)
+    fetch_triples(db, &select, rest, wanted, state, idempotency::load)
 }

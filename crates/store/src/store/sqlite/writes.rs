@@ -4,7 +4,6 @@ use std::fmt::Display;
 
 use super::batch::{RowBatch, insert, insert_new, update, upsert};
 use super::db::{Db, Query};
-use super::transact::IDEMPOTENCY;
 use crate::store::budget_column;
 use crate::store::tables::{
     agents::AGENTS,
@@ -16,14 +15,14 @@ use crate::store::tables::{
     edges::EDGES,
     escalations::ESCALATIONS,
     handoffs::HANDOFFS,
-    opinions,
+    idempotency, opinions,
     outbox::{self, OUTBOXES},
     refused_tasks::REFUSED_TASKS,
     returns::RETURNS,
     schemas, streams,
     tasks::TASKS,
 };
-use crate::store::{AgentKey, IdempotencyRow, Result, StoreError, Writes};
+use crate::store::{AgentKey, Result, StoreError, Writes};
 use handoffd_domain::handoff::DeliveryMode;
 use handoffd_domain::ids::{Micros, TenantId};
 
@@ -35,8 +34,7 @@ pub(super) fn write(db: &Db, writes: &Writes) -> Result<()> {
     all_updated(update(db, &HANDOFFS, &known)?, known.len())?;
     write_inboxes(db, writes)?;
     insert(db, &CHECKPOINTS, &writes.checkpoints)?;
-    let uses: Vec<_> = writes.idempotency.iter().collect();
-    RowBatch::insert("idempotency_keys", IDEMPOTENCY).run(db, &uses, bind_idempotency)?;
+    insert(db, &idempotency::USES, &writes.idempotency)?;
     // A new one collides, if at all, by its handoff.
     upsert(db, &DEAD_LETTERS, &writes.dead_letters)?;
     upsert(db, &EDGES, writes.edges.values())?;
@@ -148,13 +146,4 @@ fn bind_task<'c>(query: Query<'c>, (task, budget): &budget_column::TaskRow<'_>) 
     let columns = &TASKS.columns[..TASKS.columns.len() - 1];
     let query = columns.iter().fold(query, |query, column| query.bind((column.get)(task)));
     query.bind(budget.as_deref())
-}
-
-fn bind_idempotency<'c>(query: Query<'c>, row: &IdempotencyRow) -> Query<'c> {
-    query
-        .bind(row.tenant.as_str())
-        .bind(row.agent.as_str())
-        .bind(row.key.as_str())
-        .bind(row.handoff_id.to_string())
-        .bind(row.created_at.0)
 }

@@ -23,6 +23,7 @@ pub(super) mod events;
 pub(super) mod facts;
 pub(super) mod handoffs;
 pub(super) mod holds;
+pub(super) mod idempotency;
 pub(super) mod leases;
 pub(super) mod marks;
 pub mod opinions;
@@ -72,6 +73,7 @@ tables! {
     facts,
     handoffs,
     holds,
+    idempotency,
     leases,
     marks,
     opinions: OpinionStore,
