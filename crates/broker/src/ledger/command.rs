@@ -57,14 +57,14 @@ pub trait Command: Debug + Clone + Send + Sync + 'static {
         None
     }
 
-    /// Where it may have made handoffs claimable that its reply does not name. There is no reply after an error, and the
+    /// The places in which it may have made handoffs claimable that its reply does not name. There is no reply after an error, and the
     /// changes may be durable: the answer to a commit can be lost.
     fn frees(&self, _reply: Option<&Self::Reply>) -> Option<Freed> {
         None
     }
 }
 
-/// Where a command may have made handoffs claimable.
+/// The places in which a command may have made handoffs claimable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freed {
     /// In an inbox.

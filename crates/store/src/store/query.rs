@@ -308,10 +308,10 @@ mod tests {
 
     #[test]
     fn a_value_has_the_number_of_its_place() {
-        let found = Statement::new("SELECT a FROM t WHERE b = ").push_bind("x");
-        let found = found.push(" AND c > ").push_bind(1i64);
-        assert_eq!(found.text, "SELECT a FROM t WHERE b = $1 AND c > $2");
-        assert_eq!(found.values.len(), 2);
+        let list = Statement::new("SELECT a FROM t WHERE b = ").push_bind("x");
+        let list = list.push(" AND c > ").push_bind(1i64);
+        assert_eq!(list.text, "SELECT a FROM t WHERE b = $1 AND c > $2");
+        assert_eq!(list.values.len(), 2);
     }
 
     #[test]

@@ -208,7 +208,7 @@ macro_rules! commands {
                 }
             }
 
-            /// Where it may have made handoffs claimable that its reply does not name.
+            /// The places in which it may have made handoffs claimable that its reply does not name.
             pub(super) fn frees(&self, reply: Option<&AnyReply>) -> Option<Freed> {
                 match self {
                     $(

@@ -167,10 +167,10 @@ impl ColdStore for PostgresStore {
 
     async fn list_inhabitants(&self, tenant: &TenantId, segment: &str) -> Result<SegmentContents> {
         answered(async {
-            let found = bound(contents::of_segment(tenant, segment));
-            let found = found.fetch_all(&self.pool).await.map_err(failed)?;
+            let contents = bound(contents::of_segment(tenant, segment));
+            let contents = contents.fetch_all(&self.pool).await.map_err(failed)?;
             let mut inhabitants = SegmentContents::default();
-            for row in &found {
+            for row in &contents {
                 let id = rows::parse(row, "content_id")?;
                 if rows::get(row, "erased")? {
                     inhabitants.erased.push(id);

@@ -47,11 +47,11 @@ async fn secrets(
     tx: &mut PgTransaction<'_>,
     sql: &'static str,
 ) -> Result<Vec<(String, String, TenantId)>> {
-    let found = sqlx::query(sql).fetch_all(&mut **tx).await.map_err(failed)?;
+    let secrets = sqlx::query(sql).fetch_all(&mut **tx).await.map_err(failed)?;
     let one = |row: &PgRow| {
         Ok((rows::get(row, "id")?, rows::get(row, "secrets")?, rows::parse(row, "tenant")?))
     };
-    found.iter().map(one).collect()
+    secrets.iter().map(one).collect()
 }
 
 fn text(bytes: Vec<u8>) -> Result<String> {

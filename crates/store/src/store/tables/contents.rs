@@ -30,8 +30,8 @@ pub(in crate::store) async fn find<D: Database>(
 ) -> Result<Option<StoredContent>> {
     let text =
         format!("SELECT {KEPT} FROM contents AS c WHERE c.tenant = $1 AND c.content_id = $2");
-    let kept = db.find(Statement::new(text).bind(tenant).bind(id), content_kept).await?;
-    Ok(kept.map(|kept| StoredContent { id: id.to_string(), kept }))
+    let storage = db.find(Statement::new(text).bind(tenant).bind(id), content_kept).await?;
+    Ok(storage.map(|kept| StoredContent { id: id.to_string(), kept }))
 }
 
 /// The contents of a segment, by their places.
