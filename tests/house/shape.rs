@@ -41,8 +41,8 @@ const QUEUES: [&str; 2] = ["src/doors/queues.rs", "src/app/transports.rs"];
 const CIRCLES: [(&str, usize); 5] = [
     ("crates/broker/src/ledger", 0),
     ("crates/store/src/store", 1),
-    ("crates/store/src/store/sqlite", 4),
-    ("crates/store/src/store/postgres", 8),
+    ("crates/store/src/store/sqlite", 0),
+    ("crates/store/src/store/postgres", 0),
     ("crates/store/src/store/tables", 0),
 ];
 

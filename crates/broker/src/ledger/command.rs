@@ -7,6 +7,8 @@ pub use super::call::Call;
 use super::context::Context;
 use super::needs::Rows;
 use super::plan::Decision;
+use super::reply::{HandoffReply, SubmissionReply};
+use handoffd_domain::handoff::HandoffDraft;
 use handoffd_domain::ids::{ContentId, Micros};
 use handoffd_evidence::commitment::{CommitmentSubject, PackedContent};
 use handoffd_evidence::record::RecordContent;
@@ -28,6 +30,9 @@ pub trait Command: Debug + Clone + Send + Sync + 'static {
     /// there is.
     const ASKS_CAPS: bool = false;
 
+    /// Whether it may give a tenant its first cap.
+    const CHANGES_CAPS: bool = false;
+
     /// Adds the rows that it reads to those of its batch.
     fn needs(&self, rows: &mut Rows<'_>);
 
@@ -36,6 +41,36 @@ pub trait Command: Debug + Clone + Send + Sync + 'static {
     /// # Errors
     /// [`super::reply::LedgerError`]: it changes nothing.
     fn decide(&self, state: &BatchState, call: &Call, context: &Context) -> Decision<Self::Reply>;
+
+    /// The handoff that the dispatcher may deliver from memory once it is committed.
+    fn delivers(&self) -> Option<&HandoffDraft> {
+        None
+    }
+
+    /// The handoff that it moved.
+    fn handoff(_reply: &Self::Reply) -> Option<&HandoffReply> {
+        None
+    }
+
+    /// The answer to a submission, accepted or refused.
+    fn submission(_reply: &Self::Reply) -> Option<&SubmissionReply> {
+        None
+    }
+
+    /// The places in which it may have made handoffs claimable that its reply does not name. There is no reply after an error, and the
+    /// changes may be durable: the answer to a commit can be lost.
+    fn frees(&self, _reply: Option<&Self::Reply>) -> Option<Freed> {
+        None
+    }
+}
+
+/// The places in which a command may have made handoffs claimable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Freed {
+    /// In an inbox.
+    Inbox,
+    /// In an inbox or an outbox.
+    Anywhere,
 }
 
 /// Content for a record: canonical bytes, committed to and packed.

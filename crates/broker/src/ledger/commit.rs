@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
-use super::commands::{AnyCommand, AnyReply};
+use super::commands::AnyReply;
 use super::context::{Context, DispatcherClaim};
 use super::decide::decide;
 use super::effects::CommitEffects;
@@ -288,13 +288,12 @@ impl Shared {
     /// commit hands the handoff to it.
     fn reserve(&self, job: &mut Job) {
         let at = job.call.at;
-        if let AnyCommand::Submit(submit) = &job.command
+        if let Some(handoff) = job.command.delivers()
             && job.outgoing.is_some()
-            && submit.handoff.mode.is_pushed()
-            && submit.handoff.status == HandoffStatus::Pending
-            && let Some(slot) = self
-                .outbound
-                .reserve(&(submit.handoff.tenant.clone(), submit.handoff.target.clone()))
+            && handoff.mode.is_pushed()
+            && handoff.status == HandoffStatus::Pending
+            && let Some(slot) =
+                self.outbound.reserve(&(handoff.tenant.clone(), handoff.target.clone()))
         {
             let (broker, until) = (self.broker.clone(), at.plus(self.settings.claim_ttl));
             job.slot = Some(ReservedSlot { slot, claim: DispatcherClaim { broker, until } });

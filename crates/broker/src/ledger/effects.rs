@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use super::commands::{AnyCommand, AnyReply, Outcome};
+use super::command::Freed;
+use super::commands::AnyReply;
 use super::reply::{HandoffReply, LedgerError, SubmissionReply};
-use super::submission::Submit;
 use super::{Committed, Job, LedgerAnswer, Outgoing, ReservedSlot, Shared};
 use crate::metrics::Metrics;
 use handoffd_domain::cap::Defaults;
-use handoffd_domain::dead_letter::DeadLetterStatus;
 use handoffd_domain::event::EventType;
 use handoffd_domain::group::{GroupFacts, GroupStatus};
-use handoffd_domain::handoff::{Handoff, HandoffStatus};
+use handoffd_domain::handoff::{Handoff, HandoffDraft, HandoffStatus};
 use handoffd_domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
 use handoffd_domain::stream;
 use handoffd_evidence::record::{ClassifierFacts, RecordDraft, RecordKind};
@@ -158,8 +157,8 @@ impl Shared {
 
     /// Counts one command's outcome, hands its handoff to the dispatcher, wakes its waiters and answers its caller.
     pub(super) fn after(&self, job: Job, answer: Result<Committed<AnyReply>, LedgerError>) {
-        let reply = answer.as_ref().map(|committed| &committed.reply);
-        let submission = reply.as_ref().ok().and_then(|reply| reply.submission());
+        let reply = answer.as_ref().ok().map(|committed| &committed.reply);
+        let submission = reply.and_then(AnyReply::submission);
         if let Some(SubmissionReply::Handoff { handoff, replayed: false }) = submission
             && handoff.status == HandoffStatus::Pending
         {
@@ -180,71 +179,47 @@ impl Shared {
         }
         let bounced = matches!(answer, Err(LedgerError::NotHolder));
         let returned = bounced.then(|| job.outgoing.clone()).flatten();
-        if let AnyCommand::Submit(submit) = &job.command {
-            let lost = matches!(reply, Err(LedgerError::Unavailable));
-            self.dispatch(submit, job.slot, job.outgoing, (submission, lost));
+        if let Some(handoff) = job.command.delivers() {
+            let lost = matches!(answer, Err(LedgerError::Unavailable));
+            self.dispatch(handoff, job.slot, job.outgoing, (submission, lost));
         }
-        if let Ok(reply) = reply {
-            self.moved(reply);
+        if job.command.changes_caps() {
+            // Also after an error: an unanswered commit may be durable.
+            self.capped.forget();
         }
-        let moved = match &job.command {
-            AnyCommand::SetCap(_) => {
-                // Also after an error: an unanswered commit may be durable.
-                self.capped.forget();
-                false
-            }
-            // The agent's delivery mode may differ, and its waiting handoffs moved with it.
-            AnyCommand::ChangeAgent(_) => answer.is_ok(),
-            _ => false,
-        };
-        if moved {
+        let undone = matches!(submission, Some(SubmissionReply::Refused { undone: Some(_), .. }));
+        let more = reply.and_then(AnyReply::handoff).is_some_and(|reply| self.moved(reply));
+        let frees = if undone || more { Some(Freed::Anywhere) } else { job.command.frees(reply) };
+        if frees == Some(Freed::Anywhere) {
+            // The next receiver may be any agent, at any broker.
             self.outbound.nudge_all();
         }
-        if moved
-            || matches!(
-                &job.command,
-                AnyCommand::Settle(settle) if matches!(settle.outcome, Outcome::Moved { .. })
-            )
-        {
+        if frees.is_some() {
             self.signal_claimable();
         }
         // Its span ends before the caller's does.
         drop(job.span);
         // The command is carried out whether or not its caller still waits.
-        let returned = match (returned, job.command) {
-            (Some(outgoing), AnyCommand::Submit(submit)) => {
-                Some(Box::new((job.call, *submit, outgoing)))
-            }
-            _ => None,
-        };
+        let returned = returned.map(|outgoing| (job.call, job.command, outgoing));
         let _ = job.answer.send(LedgerAnswer { result: answer, returned });
     }
 
-    /// Follows a change of a handoff or task that an earlier command committed.
-    fn moved(&self, reply: &AnyReply) {
-        let freed = match reply.handoff() {
-            Some(HandoffReply { handoff, more, repeated, latency, .. }) => {
-                if handoff.status != HandoffStatus::Pending {
-                    let key = (handoff.tenant.clone(), handoff.id);
-                    self.waiters.wake(&key, || Some(Arc::new(handoff.clone())));
-                    if let Some(place) = handoff.branch() {
-                        self.waiters.wake(&(handoff.tenant.clone(), place.id), || None);
-                    }
-                }
-                if !repeated {
-                    audit_line(handoff);
-                    self.receivers.moved(handoff, latency.whole.is_some());
-                }
-                self.metrics.observe_latency(handoff, latency);
-                *more
+    /// Follows a handoff that a command moved. Returns whether more of its task can be claimed now.
+    fn moved(&self, reply: &HandoffReply) -> bool {
+        let HandoffReply { handoff, more, repeated, latency, .. } = reply;
+        if handoff.status != HandoffStatus::Pending {
+            let key = (handoff.tenant.clone(), handoff.id);
+            self.waiters.wake(&key, || Some(Arc::new(handoff.clone())));
+            if let Some(place) = handoff.branch() {
+                self.waiters.wake(&(handoff.tenant.clone(), place.id), || None);
             }
-            None => frees(reply),
-        };
-        if freed {
-            // The next receiver may be any agent, at any broker.
-            self.outbound.nudge_all();
-            self.signal_claimable();
         }
+        if !repeated {
+            audit_line(handoff);
+            self.receivers.moved(handoff, latency.whole.is_some());
+        }
+        self.metrics.observe_latency(handoff, latency);
+        *more
     }
 
     /// Wakes the polls of an inbox here, or signals the other brokers.
@@ -263,13 +238,13 @@ impl Shared {
     /// Uses or releases the reserved slot of a submission, and wakes the receiver of the committed handoff.
     fn dispatch(
         &self,
-        submit: &Submit,
+        draft: &HandoffDraft,
         slot: Option<ReservedSlot>,
         outgoing: Option<Outgoing>,
         (reply, lost): (Option<&SubmissionReply>, bool),
     ) {
         let slot = slot.map(|reserved| reserved.slot);
-        let receiver = (submit.handoff.tenant.clone(), submit.handoff.target.clone());
+        let receiver = (draft.tenant.clone(), draft.target.clone());
         let fresh = match reply {
             Some(SubmissionReply::Handoff { handoff, replayed: false }) => Some(handoff),
             _ => None,
@@ -317,17 +292,6 @@ impl Shared {
             }
             (None, None, _) => {}
         }
-    }
-}
-
-/// Whether a reply that names no handoff leaves one that can be claimed.
-fn frees(reply: &AnyReply) -> bool {
-    match reply {
-        AnyReply::Resolve(_) => true,
-        AnyReply::Release(reply) | AnyReply::ReleaseGroup(reply) => {
-            reply.row.status == DeadLetterStatus::Released
-        }
-        _ => matches!(reply.submission(), Some(SubmissionReply::Refused { undone: Some(_), .. })),
     }
 }
 

@@ -177,8 +177,8 @@ pub struct Committed<R> {
 /// The answer to one command.
 struct LedgerAnswer {
     result: Result<Committed<AnyReply>, LedgerError>,
-    /// The submission, where its sender may send it again.
-    returned: Option<ReturnedSubmission>,
+    /// The call of a submission, where its sender may send it again.
+    returned: Option<(Call, AnyCommand, Outgoing)>,
 }
 
 /// A submission that the ledger did not decide.
@@ -374,6 +374,9 @@ impl Ledger {
     ) -> Result<Committed<SubmissionReply>, SubmissionError> {
         let LedgerAnswer { result, returned } =
             self.send(call, submit.into_any(), Some(outgoing), Duration::ZERO).await;
+        let returned = returned.and_then(|(call, command, outgoing)| {
+            Some(Box::new((call, Submit::command(command)?, outgoing)))
+        });
         typed::<Submit>(result).map_err(|err| match (err, returned) {
             (LedgerError::NotHolder, Some(returned)) => SubmissionError::NotHolder(returned),
             (err, _) => SubmissionError::Ledger(err),

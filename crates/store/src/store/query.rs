@@ -67,6 +67,8 @@ pub(super) enum Value<'a> {
     Bytes(Cow<'a, [u8]>),
     /// A list for [`Dialect::is_among`].
     Texts(Vec<String>),
+    /// As [`Value::Texts`], of numbers.
+    Longs(Vec<i64>),
 }
 
 impl Value<'_> {
@@ -80,6 +82,7 @@ impl Value<'_> {
             Self::Flag(flag) => Value::Flag(flag),
             Self::Bytes(bytes) => Value::Bytes(bytes.into_owned().into()),
             Self::Texts(texts) => Value::Texts(texts),
+            Self::Longs(numbers) => Value::Longs(numbers),
         }
     }
 
@@ -148,6 +151,21 @@ values! {
     Bytes: &'a [u8] => |bytes| bytes.into();
     Bytes: &'a [u8; 32] => |bytes| bytes.as_slice().into();
     Bytes: &'a Vec<u8> => |bytes| bytes.as_slice().into();
+    Bytes: Vec<u8> => |bytes| bytes.into();
+}
+
+/// The two texts of a statement that the dialects spell differently; `?` is a value in SQLite's.
+#[derive(Debug)]
+pub(super) struct Texts {
+    pub(super) sqlite: &'static str,
+    pub(super) postgres: &'static str,
+}
+
+impl<'a> IntoValue<'a> for &[i64] {
+    const KIND: Kind = Kind::Long;
+    fn value(self) -> Value<'a> {
+        Value::Longs(self.to_vec())
+    }
 }
 
 /// A statement with its values.
@@ -167,6 +185,18 @@ impl<'a> Statement<'a> {
     pub(super) fn bind(mut self, value: impl IntoValue<'a>) -> Self {
         self.values.push(value.value());
         self
+    }
+
+    /// Adds to the text.
+    pub(super) fn push(mut self, text: &str) -> Self {
+        self.text.to_mut().push_str(text);
+        self
+    }
+
+    /// Adds a value where the text ends.
+    pub(super) fn push_bind(self, value: impl IntoValue<'a>) -> Self {
+        let place = self.values.len() + 1;
+        self.push(&format!("${place}")).bind(value)
     }
 
     /// Adds a list for [`Dialect::is_among`].
@@ -274,6 +304,14 @@ mod tests {
     fn a_statement_is_one_text_for_both_databases() {
         let statement = Statement::new("SELECT a FROM t WHERE b = $2 AND c > $1").bind(1i64);
         assert_eq!(statement.for_sqlite(), "SELECT a FROM t WHERE b = ?2 AND c > ?1");
+    }
+
+    #[test]
+    fn a_value_has_the_number_of_its_place() {
+        let list = Statement::new("SELECT a FROM t WHERE b = ").push_bind("x");
+        let list = list.push(" AND c > ").push_bind(1i64);
+        assert_eq!(list.text, "SELECT a FROM t WHERE b = $1 AND c > $2");
+        assert_eq!(list.values.len(), 2);
     }
 
     #[test]

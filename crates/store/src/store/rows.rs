@@ -4,9 +4,7 @@ pub(super) use super::query::unreadable;
 use super::query::{FromColumn, Row};
 use crate::store::erasure::{HandoffRoute, SubjectDatum};
 use crate::store::events::EventRow;
-use crate::store::{
-    BatchState, IdempotencyRow, LastCheckpoint, RecordWindow, Result, StoredPersonal, TreeKeyRow,
-};
+use crate::store::{BatchState, LastCheckpoint, RecordWindow, Result, StoredPersonal, TreeKeyRow};
 use handoffd_domain::event::{Event, Position};
 use handoffd_domain::handoff::{CheckpointRef, DeliveryMode, HandoffStatus};
 use handoffd_domain::ids::{Micros, TaskId};
@@ -14,12 +12,6 @@ use handoffd_evidence::commitment::Codec;
 use handoffd_evidence::erasure::DataSlot;
 use handoffd_evidence::merkle::Frontier;
 use handoffd_evidence::record::LogHead;
-
-/// Columns of a log's head.
-pub(super) const HEAD: &str = "tenant, log_id, size, hash, frontier";
-/// Columns of a content besides its id, of a table called `c`.
-pub(super) const KEPT: &str =
-    "c.salt, c.codec, c.bytes, c.segment, c.seg_offset, c.seg_length, c.purged_at";
 
 /// Which records of a log, in log order unless said.
 #[derive(Debug, Clone, Copy)]
@@ -36,12 +28,6 @@ impl From<Option<TaskId>> for WhichRecords {
         task.map_or(Self::All, Self::OfTask)
     }
 }
-
-/// Columns of an event `e`, with those of its handoff `h`.
-pub(super) const EVENT: &str = "e.tenant, e.leaf_index, e.ordinal, e.event_id, e.type, e.at, e.task_id, e.handoff_id, e.source, e.target, e.audience, e.data, h.reason, h.content_id";
-
-/// Columns of a datum in an access report: of `personal_data AS p`, its record `r` and its handoff `h`.
-pub(super) const HELD: &str = "p.leaf_index, p.ordinal, p.codec, p.bytes, r.kind, r.record_hash, r.recorded_at, r.task_id, r.handoff_id, h.source, h.target, h.status, h.question, h.attempts, h.accepted_at";
 
 /// Reads one column.
 pub(super) fn get<'r, V: FromColumn<'r>>(row: &'r dyn Row, column: &str) -> Result<V> {
@@ -302,16 +288,3 @@ pub(super) fn last_checkpoint(
 
 /// Adds a row to what a batch has loaded.
 pub(super) type Load = fn(&dyn Row, &mut BatchState) -> Result<()>;
-
-pub(super) fn load_idempotency(row: &dyn Row, state: &mut BatchState) -> Result<()> {
-    let row = IdempotencyRow {
-        tenant: parse(row, "tenant")?,
-        agent: parse(row, "agent_id")?,
-        key: get(row, "idempotency_key")?,
-        handoff_id: parse(row, "handoff_id")?,
-        created_at: micros(row, "created_at")?,
-    };
-    let key = (row.tenant.clone(), row.agent.clone(), row.key.clone());
-    state.idempotency.insert(key, row);
-    Ok(())
-}

@@ -83,4 +83,8 @@ impl Command for Answer {
         case.changes.push(close_question(&case.handoff));
         Ok(case.close())
     }
+
+    fn handoff(reply: &Self::Reply) -> Option<&HandoffReply> {
+        Some(reply)
+    }
 }

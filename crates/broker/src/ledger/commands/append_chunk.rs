@@ -160,6 +160,13 @@ impl Command for AppendChunk {
         let (changes, reply) = case.close();
         Ok((changes, Chunked::Taken(reply)))
     }
+
+    fn handoff(reply: &Self::Reply) -> Option<&HandoffReply> {
+        match reply {
+            Chunked::Taken(reply) => Some(reply),
+            _ => None,
+        }
+    }
 }
 
 impl Case<'_> {

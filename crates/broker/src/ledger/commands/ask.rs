@@ -91,6 +91,10 @@ impl Command for Ask {
         case.changes.push(Change::Return(item));
         Ok(case.close())
     }
+
+    fn handoff(reply: &Self::Reply) -> Option<&HandoffReply> {
+        Some(reply)
+    }
 }
 
 /// Whether the request was carried out before: by its key, or, without one, by its body while its question is open.

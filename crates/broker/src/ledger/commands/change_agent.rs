@@ -1,7 +1,7 @@
 //! Change or remove an agent.
 
 use crate::ledger::agents::about;
-use crate::ledger::command::{Call, Command};
+use crate::ledger::command::{Call, Command, Freed};
 use crate::ledger::context::Context;
 use crate::ledger::draft::publish;
 use crate::ledger::needs::Rows;
@@ -173,6 +173,11 @@ impl Command for ChangeAgent {
         changes.extend(alerts(call, self).into_iter().map(publish));
         changes.extend(follow(call, &self.agent, known, &row));
         Ok((changes, Some(row)))
+    }
+
+    fn frees(&self, reply: Option<&Self::Reply>) -> Option<Freed> {
+        // The mode of its deliveries may differ, and its waiting handoffs moved with it.
+        reply.map(|_| Freed::Anywhere)
     }
 }
 

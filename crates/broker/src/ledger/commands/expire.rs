@@ -67,6 +67,10 @@ impl Command for Expire {
         case.undo(&expired(reason, trigger))?;
         Ok(case.close())
     }
+
+    fn handoff(reply: &Self::Reply) -> Option<&HandoffReply> {
+        Some(reply)
+    }
 }
 
 /// The inbox's row, offered for one more claim, if no verdict answered the last one and it returns only now, or

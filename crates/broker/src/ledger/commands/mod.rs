@@ -1,6 +1,6 @@
 //! The commands, one file each: the request, the rows that it reads, the decision and the reply.
 
-use super::command::{Call, Command};
+use super::command::{Call, Command, Freed};
 use super::context::Context;
 pub use super::contracts::Repeat;
 use super::needs::Rows;
@@ -8,6 +8,7 @@ use super::plan::Decision;
 pub use super::refusal::Counted;
 use super::reply::{HandoffReply, SubmissionReply};
 pub use super::submission::{Submit, SubmitBranch, SubmitGroup};
+use handoffd_domain::handoff::HandoffDraft;
 use handoffd_store::store::{BatchState, Needs};
 
 pub(crate) mod adopt_states;
@@ -101,6 +102,9 @@ pub trait Queued: Command {
     /// The command as one of all.
     fn into_any(self) -> AnyCommand;
 
+    /// The command; `None` where that is another one.
+    fn command(any: AnyCommand) -> Option<Self>;
+
     /// The reply to it; `None` where that is another command's.
     fn reply(any: AnyReply) -> Option<Self::Reply>;
 }
@@ -129,6 +133,13 @@ macro_rules! commands {
             impl Queued for $command {
                 fn into_any(self) -> AnyCommand {
                     AnyCommand::$command(Box::new(self))
+                }
+
+                fn command(any: AnyCommand) -> Option<Self> {
+                    match any {
+                        AnyCommand::$command(command) => Some(*command),
+                        _ => None,
+                    }
                 }
 
                 fn reply(any: AnyReply) -> Option<Self::Reply> {
@@ -189,32 +200,50 @@ macro_rules! commands {
                     )*
                 }
             }
+
+            /// Whether it may give a tenant its first cap.
+            pub(super) const fn changes_caps(&self) -> bool {
+                match self {
+                    $(Self::$command(_) => <$command as Command>::CHANGES_CAPS,)*
+                }
+            }
+
+            /// The places in which it may have made handoffs claimable that its reply does not name.
+            pub(super) fn frees(&self, reply: Option<&AnyReply>) -> Option<Freed> {
+                match self {
+                    $(
+                        Self::$command(command) => command.frees(match reply {
+                            Some(AnyReply::$command(reply)) => Some(reply),
+                            _ => None,
+                        }),
+                    )*
+                }
+            }
+
+            /// The handoff that the dispatcher may deliver from memory.
+            pub(super) fn delivers(&self) -> Option<&HandoffDraft> {
+                match self {
+                    $(Self::$command(command) => command.delivers(),)*
+                }
+            }
+        }
+
+        impl AnyReply {
+            /// The handoff that the command moved.
+            pub(super) fn handoff(&self) -> Option<&HandoffReply> {
+                match self {
+                    $(Self::$command(reply) => <$command as Command>::handoff(reply),)*
+                }
+            }
+
+            /// The answer to a submission, accepted or refused.
+            pub(super) fn submission(&self) -> Option<&SubmissionReply> {
+                match self {
+                    $(Self::$command(reply) => <$command as Command>::submission(reply),)*
+                }
+            }
         }
     };
-}
-
-impl AnyReply {
-    /// The reply of a command that moved a handoff.
-    pub(super) const fn handoff(&self) -> Option<&HandoffReply> {
-        match self {
-            Self::Verdict(reply)
-            | Self::Ask(reply)
-            | Self::Answer(reply)
-            | Self::TakeOver(reply)
-            | Self::Expire(reply)
-            | Self::Settle(Some(reply))
-            | Self::AppendChunk(Chunked::Taken(reply)) => Some(reply),
-            _ => None,
-        }
-    }
-
-    /// The reply to a submission, accepted or refused.
-    pub(super) const fn submission(&self) -> Option<&SubmissionReply> {
-        match self {
-            Self::Submit(reply) | Self::SubmitGroup(reply) | Self::Refuse(reply) => Some(reply),
-            _ => None,
-        }
-    }
 }
 
 commands! {

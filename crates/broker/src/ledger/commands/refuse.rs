@@ -182,6 +182,10 @@ impl Command for Refuse {
         };
         Ok((changes, reply))
     }
+
+    fn submission(reply: &Self::Reply) -> Option<&SubmissionReply> {
+        Some(reply)
+    }
 }
 
 /// The first answer to a message that comes again, and is refused now.

@@ -1,7 +1,7 @@
 //! Deliver a dead letter after all.
 
 use crate::ledger::caps;
-use crate::ledger::command::{Call, Command};
+use crate::ledger::command::{Call, Command, Freed};
 use crate::ledger::context::Context;
 use crate::ledger::contracts;
 use crate::ledger::contracts::Repeat;
@@ -133,6 +133,11 @@ impl Command for Release {
         changes.extend(ask_person(call, context, &mut task, &handoff)?);
         changes.extend([Change::Task(task), Change::DeadLetter(row.clone())]);
         Ok((changes, DeadLetterReply { row, handoff, refused: Vec::new() }))
+    }
+
+    fn frees(&self, reply: Option<&Self::Reply>) -> Option<Freed> {
+        let reply = reply?;
+        (reply.row.status == DeadLetterStatus::Released).then_some(Freed::Anywhere)
     }
 }
 

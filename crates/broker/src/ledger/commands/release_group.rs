@@ -1,6 +1,6 @@
 //! Deliver a dead letter to several receivers after all.
 
-use crate::ledger::command::{Call, Command};
+use crate::ledger::command::{Call, Command, Freed};
 use crate::ledger::context::Context;
 use crate::ledger::dead_letters::{decided, open, refuse_again};
 use crate::ledger::draft::draft_of;
@@ -62,5 +62,10 @@ impl Command for ReleaseGroup {
         all.extend([Change::Task(task), Change::DeadLetter(row.clone())]);
         let handoff = handoff.clone();
         Ok((all, DeadLetterReply { row, handoff, refused: Vec::new() }))
+    }
+
+    fn frees(&self, reply: Option<&Self::Reply>) -> Option<Freed> {
+        let reply = reply?;
+        (reply.row.status == DeadLetterStatus::Released).then_some(Freed::Anywhere)
     }
 }

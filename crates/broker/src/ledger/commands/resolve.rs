@@ -1,7 +1,7 @@
 //! Decide on an escalation.
 
 use crate::ledger::case::Case;
-use crate::ledger::command::{Call, Command};
+use crate::ledger::command::{Call, Command, Freed};
 use crate::ledger::context::Context;
 use crate::ledger::draft::publish;
 use crate::ledger::failure::expired;
@@ -95,6 +95,10 @@ impl Command for Resolve {
         let again = resume_leases(state, call, context, &decider.task, None);
         decider.changes.extend(again);
         Ok(decider.close(self, status, outcome))
+    }
+
+    fn frees(&self, reply: Option<&Self::Reply>) -> Option<Freed> {
+        reply.map(|_| Freed::Anywhere)
     }
 }
 

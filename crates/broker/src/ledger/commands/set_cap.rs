@@ -38,6 +38,7 @@ impl Command for SetCap {
     type Reply = Option<Box<Cap>>;
     const NAME: &'static str = "set_cap";
     const CHANGES_STATES: bool = true;
+    const CHANGES_CAPS: bool = true;
 
     fn needs(&self, rows: &mut Rows<'_>) {
         rows.cap_scope(self.agent.clone());

@@ -1,7 +1,7 @@
 //! Apply the outcome of a delivery attempt.
 
 use crate::ledger::case::Case;
-use crate::ledger::command::{Call, Command};
+use crate::ledger::command::{Call, Command, Freed};
 use crate::ledger::context::Context;
 use crate::ledger::failure::{expired, failed, rejected};
 use crate::ledger::needs::Rows;
@@ -165,6 +165,14 @@ impl Command for Settle {
             Outcome::Unclaimed => case.undo(&expired("INBOX_TIMEOUT", Trigger::Timeout))?,
         }
         Ok(some(case.close()))
+    }
+
+    fn handoff(reply: &Self::Reply) -> Option<&HandoffReply> {
+        reply.as_ref()
+    }
+
+    fn frees(&self, _reply: Option<&Self::Reply>) -> Option<Freed> {
+        matches!(self.outcome, Outcome::Moved { .. }).then_some(Freed::Inbox)
     }
 }
 

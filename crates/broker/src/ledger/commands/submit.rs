@@ -20,7 +20,7 @@ use crate::ledger::submission::{
 use handoffd_domain::cap::CapExceeded;
 use handoffd_domain::failure::Failure;
 use handoffd_domain::funds::Funds;
-use handoffd_domain::handoff::{Handoff, HandoffCommit, HandoffStatus};
+use handoffd_domain::handoff::{Handoff, HandoffCommit, HandoffDraft, HandoffStatus};
 use handoffd_domain::task::{Task, TaskEvent};
 use handoffd_evidence::record::RecordDraft;
 use handoffd_gate::completeness::no_checkpoint;
@@ -101,6 +101,14 @@ impl Command for Submit {
         changes.push(Change::Task(task));
         let handoff = Box::new(handoff);
         Ok((changes, SubmissionReply::Handoff { handoff, replayed: false }))
+    }
+
+    fn submission(reply: &Self::Reply) -> Option<&SubmissionReply> {
+        Some(reply)
+    }
+
+    fn delivers(&self) -> Option<&HandoffDraft> {
+        Some(&self.handoff)
     }
 }
 

@@ -69,6 +69,10 @@ impl Command for SubmitGroup {
         changes.push(Change::Task(task));
         Ok((changes, SubmissionReply::Group { group: Box::new(group), handoffs, replayed: false }))
     }
+
+    fn submission(reply: &Self::Reply) -> Option<&SubmissionReply> {
+        Some(reply)
+    }
 }
 
 /// The answer to a message that was committed before, by its first branch; or to one whose id is taken.

@@ -70,4 +70,8 @@ impl Command for TakeOver {
         case.record(RecordKind::TakenOver, None, None);
         Ok(case.close())
     }
+
+    fn handoff(reply: &Self::Reply) -> Option<&HandoffReply> {
+        Some(reply)
+    }
 }

@@ -150,4 +150,8 @@ impl Command for Verdict {
         }
         Ok(case.close())
     }
+
+    fn handoff(reply: &Self::Reply) -> Option<&HandoffReply> {
+        Some(reply)
+    }
 }

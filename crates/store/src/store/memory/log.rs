@@ -11,30 +11,11 @@ use handoffd_evidence::commitment::unpack;
 use handoffd_evidence::merkle::{Frontier, Hash};
 use handoffd_evidence::record::{LogHead, PersonalPart, RecordDraft, RecordKind, SealedRecord};
 
+use super::kept::{MemoryLog, MemoryRecord};
 use super::tables::Tables;
 
 /// Most unrecorded handoffs listed.
 const UNRECORDED: usize = 10;
-
-#[derive(Debug)]
-pub(super) struct MemoryLog {
-    pub(super) head: LogHead,
-    records: Vec<MemoryRecord>,
-    /// Complete subtrees by tile level and index.
-    nodes: BTreeMap<(i64, i64), Hash>,
-}
-
-/// A record with its columns.
-#[derive(Debug)]
-struct MemoryRecord {
-    sealed: SealedRecord,
-    kind: RecordKind,
-    task: Option<TaskId>,
-    handoff: Option<HandoffId>,
-    at: handoffd_domain::ids::Micros,
-    content: Option<ContentId>,
-    personal: Vec<PersonalPart>,
-}
 
 /// Kinds of records that commit a handoff or create a dead letter.
 const fn commits(kind: RecordKind) -> bool {

@@ -30,6 +30,7 @@ use handoffd_evidence::record::{LogHead, RecordKind, SealedRecord};
 use tokio::sync::broadcast;
 
 mod absent;
+mod kept;
 mod log;
 mod opinions;
 mod outbox;

@@ -1,17 +1,11 @@
 use async_trait::async_trait;
 
 use super::MemoryStore;
+use super::kept::DueOpinion;
 use super::tables::Tables;
 use crate::store::opinions::OpinionStore;
 use crate::store::{HandoffKey, Result};
 use handoffd_domain::ids::Micros;
-
-/// An opinion that is due.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct DueOpinion {
-    pub(super) attempts: i32,
-    pub(super) next_at: Micros,
-}
 
 impl Tables {
     fn list_due_opinions(&self, now: Micros, limit: i64) -> Vec<HandoffKey> {

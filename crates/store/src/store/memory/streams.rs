@@ -7,26 +7,6 @@ use crate::store::{ContentStorage, HandoffKey, Result};
 use handoffd_domain::handoff::Handoff;
 use handoffd_domain::ids::Micros;
 
-/// A line with its lease.
-#[derive(Debug, Clone)]
-pub(super) struct MemoryLine {
-    line: StreamLine,
-    next_at: Micros,
-    broker: Option<String>,
-    lease_until: Micros,
-}
-
-impl MemoryLine {
-    pub(super) const fn new() -> Self {
-        let line = StreamLine { sent: 0, failures: 0 };
-        Self { line, next_at: Micros(0), broker: None, lease_until: Micros(0) }
-    }
-
-    const fn is_free(&self, now: Micros) -> bool {
-        self.lease_until.0 <= now.0 && self.next_at.0 <= now.0
-    }
-}
-
 impl Tables {
     fn list_chunks(&self, key: &HandoffKey, after: i64, limit: i64) -> Vec<StoredChunk> {
         let own =

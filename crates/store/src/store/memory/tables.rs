@@ -18,9 +18,7 @@ use handoffd_evidence::append::AppendedRecords;
 use handoffd_evidence::commitment::PackedContent;
 
 use super::absent;
-use super::log::MemoryLog;
-use super::opinions::DueOpinion;
-use super::streams::MemoryLine;
+use super::kept::{DueOpinion, MemoryLine, MemoryLog};
 
 #[derive(Debug, Default)]
 pub(super) struct Tables {

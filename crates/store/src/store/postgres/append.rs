@@ -11,6 +11,7 @@ use super::joined::{JoinedStatement, WriteMode};
 use super::rows;
 use super::session::{Sessions, Tx};
 use super::statistics::PlanCaching;
+use crate::store::tables::audit;
 use crate::store::{Result, StoreError};
 use handoffd_domain::ids::TenantId;
 use handoffd_evidence::append::{AppendedRecords, LogAppender, TreeNode};
@@ -19,16 +20,10 @@ use handoffd_evidence::record::{LogHead, PersonalPart, RecordDraft, SealedRecord
 /// Most leaves added at once to a tree that lags behind its log.
 const CATCH_UP: i64 = 4096;
 
-const HEADS_LOAD: &str = "SELECT tenant, log_id, size, hash, frontier FROM audit.log_heads \
-     WHERE tenant = ANY($1) ORDER BY tenant FOR UPDATE";
-const HEADS_BEHIND: &str = "SELECT tenant FROM audit.log_heads ORDER BY tenant";
-const LEAVES: &str = "SELECT record_hash AS hash FROM audit.records \
-     WHERE tenant = $1 AND leaf_index >= $2 ORDER BY leaf_index LIMIT $3";
-
 /// Locks the heads of the drafts' logs.
 pub(super) fn lock(drafts: &[RecordDraft]) -> Call {
     let tenants: BTreeSet<&str> = drafts.iter().map(|draft| draft.tenant.as_str()).collect();
-    Call::new(HEADS_LOAD).bind(tenants.into_iter().collect::<Vec<_>>())
+    Call::new(audit::LOCK_HEADS).bind(tenants.into_iter().collect::<Vec<_>>())
 }
 
 /// The locked heads, their trees completed.
@@ -119,7 +114,7 @@ pub(super) fn beside(
 /// Adds missing records to a tree: those written by a version without trees.
 async fn catch_up(tx: &mut Tx, mut head: LogHead) -> Result<LogHead> {
     while let Some(from) = head.behind() {
-        let call = Call::new(LEAVES)
+        let call = Call::new(audit::LEAVES.postgres)
             .bind(head.tenant.as_str())
             .bind(from)
             .bind(CATCH_UP.min(head.size - from));
@@ -139,10 +134,10 @@ async fn catch_up(tx: &mut Tx, mut head: LogHead) -> Result<LogHead> {
 
 /// See [`crate::store::LogStore::catch_up_trees`]; one tenant at a time, each in a transaction of its own.
 pub(super) async fn catch_up_all(sessions: &Arc<Sessions>) -> Result<()> {
-    for row in &sessions.fetch(Call::new(HEADS_BEHIND)).await? {
+    for row in &sessions.fetch(Call::new(audit::HEADS)).await? {
         let tenant: &str = rows::get(row, "tenant")?;
         let mut tx = sessions.begin(PlanCaching::Fitted).await?;
-        let locked = tx.fetch(Call::new(HEADS_LOAD).bind(vec![tenant])).await?;
+        let locked = tx.fetch(Call::new(audit::LOCK_HEADS).bind(vec![tenant])).await?;
         heads(&mut tx, &locked).await?;
         tx.commit(Vec::new()).await?;
     }

@@ -213,18 +213,6 @@ const TEXT: &str = "text";
 const BIGINT: &str = "bigint";
 const BYTEA: &str = "bytea";
 
-pub(super) const IDEMPOTENCY: BatchTable = BatchTable {
-    name: "idempotency_keys",
-    keys: 3,
-    columns: &[
-        ("tenant", TEXT),
-        ("agent_id", TEXT),
-        ("idempotency_key", TEXT),
-        ("handoff_id", TEXT),
-        ("created_at", BIGINT),
-    ],
-};
-
 pub(super) const CONTENTS: BatchTable = BatchTable {
     name: "contents",
     keys: 2,
@@ -373,3 +361,10 @@ pub(super) const ERASURES: BatchTable = BatchTable {
         ("completed_at", BIGINT),
     ],
 };
+
+/// The statements that have rows.
+pub(super) fn some<T>(
+    statements: [(&'static Sql, Vec<T>); 2],
+) -> impl Iterator<Item = (&'static Sql, Vec<T>)> {
+    statements.into_iter().filter(|(_, rows)| !rows.is_empty())
+}

@@ -111,6 +111,7 @@ impl Call {
             query::Value::Flag(flag) => self.add(flag),
             query::Value::Bytes(bytes) => self.add(&&**bytes),
             query::Value::Texts(texts) => self.add(texts),
+            query::Value::Longs(numbers) => self.add(numbers),
         }
     }
 

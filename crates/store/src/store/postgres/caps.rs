@@ -1,10 +1,9 @@
 //! A batch's part in rolling caps.
 
-use super::batch::{Bound, Sql, bind};
+use super::absent::AbsentRows;
+use super::batch::{Bound, Sql, bind, some};
 use super::call::Call;
 use super::session::Tx;
-use super::transact::AbsentRows;
-use super::writes::some;
 use crate::store::caps::{self, CAPS};
 use crate::store::{BatchState, Needs, Result, Writes};
 use handoffd_domain::cap::Cap;

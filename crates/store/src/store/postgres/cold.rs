@@ -1,5 +1,7 @@
 //! The cold tier's queries; see [`crate::store::cold`].
 
+use crate::store::query::Dialect;
+use crate::store::tables::{audit, contents, leases, marks};
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
@@ -15,7 +17,6 @@ use crate::store::cold::{
     Archivable, ArchiveMark, ColdStore, ExclusiveLease, Frame, HotContent, PurgeMark,
     SegmentContents,
 };
-use crate::store::tables::marks;
 use crate::store::{Result, StoredContent};
 use handoffd_domain::ids::{ContentId, Micros, TenantId};
 
@@ -23,33 +24,23 @@ use handoffd_domain::ids::{ContentId, Micros, TenantId};
 impl ColdStore for PostgresStore {
     async fn take_lease(&self, lease: &ExclusiveLease, now: Micros, until: Micros) -> Result<bool> {
         answered(async {
-            sqlx::query(
-                "INSERT INTO leases AS l (name, owner, held_until) VALUES ($1, $2, $3) \
-             ON CONFLICT (name) DO UPDATE \
-             SET owner = EXCLUDED.owner, held_until = EXCLUDED.held_until \
-             WHERE l.owner = EXCLUDED.owner OR l.held_until <= $4",
-            )
-            .bind(&lease.name)
-            .bind(&lease.owner)
-            .bind(until.0)
-            .bind(now.0)
-            .execute(&self.pool)
-            .await
-            .map_err(failed)
-            .map(|done| done.rows_affected() == 1)
+            sqlx::query(leases::TAKE.postgres)
+                .bind(&lease.name)
+                .bind(&lease.owner)
+                .bind(until.0)
+                .bind(now.0)
+                .execute(&self.pool)
+                .await
+                .map_err(failed)
+                .map(|done| done.rows_affected() == 1)
         })
         .await
     }
 
     async fn release_lease(&self, lease: &ExclusiveLease) -> Result<()> {
         answered(async {
-            sqlx::query("DELETE FROM leases WHERE name = $1 AND owner = $2")
-                .bind(&lease.name)
-                .bind(&lease.owner)
-                .execute(&self.pool)
-                .await
-                .map_err(failed)
-                .map(drop)
+            let released = bound(leases::release(lease)).execute(&self.pool).await;
+            released.map_err(failed).map(drop)
         })
         .await
     }
@@ -91,46 +82,22 @@ impl ColdStore for PostgresStore {
         limit: i64,
     ) -> Result<Vec<Archivable>> {
         answered(async {
-            let found = sqlx::query(
-                "SELECT leaf_index, recorded_at, body, content_id, task_id, handoff_id \
-             FROM audit.records WHERE tenant = $1 AND leaf_index >= $2 AND leaf_index < $2 + $3 \
-             ORDER BY leaf_index",
-            )
-            .bind(tenant.as_str())
-            .bind(from)
-            .bind(limit.max(0))
-            .fetch_all(&self.log)
-            .await
-            .map_err(failed)?;
-            let hot = sqlx::query(
-                "SELECT r.leaf_index, c.content_id, length(c.bytes)::bigint AS size, \
-               c.content_id IN (SELECT h.content_id FROM handoffs AS h \
-                 WHERE h.tenant = $1 AND h.status IN ('PENDING', 'ACCEPTED') \
-                   AND h.content_id IS NOT NULL) \
-               OR c.content_id IN (SELECT h.sent_id FROM handoffs AS h \
-                 WHERE h.tenant = $1 AND h.status IN ('PENDING', 'ACCEPTED') \
-                   AND h.sent_id IS NOT NULL) \
-               OR EXISTS (SELECT 1 FROM handoffs AS h WHERE h.tenant = $1 \
-                 AND h.handoff_id = r.handoff_id AND h.status IN ('PENDING', 'ACCEPTED')) \
-               OR EXISTS (SELECT 1 FROM returns AS b WHERE b.tenant = $1 \
-                 AND b.handoff_id = r.handoff_id) \
-               OR EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.tenant = $1 \
-                 AND d.handoff_id = r.handoff_id AND d.status = 'OPEN') \
-               OR EXISTS (SELECT 1 FROM tasks AS t WHERE t.tenant = $1 \
-                 AND t.task_id = r.task_id AND t.status = 'ESCALATED') AS held \
-             FROM UNNEST($2::bigint[], $3::text[], $4::text[], $5::text[]) \
-               AS r(leaf_index, content_id, task_id, handoff_id) \
-             JOIN contents AS c ON c.tenant = $1 AND c.content_id = r.content_id \
-             WHERE c.salt IS NOT NULL AND c.bytes IS NOT NULL",
-            )
-            .bind(tenant.as_str())
-            .bind(column::<i64>(&found, "leaf_index")?)
-            .bind(column::<Option<String>>(&found, "content_id")?)
-            .bind(column::<Option<String>>(&found, "task_id")?)
-            .bind(column::<Option<String>>(&found, "handoff_id")?)
-            .fetch_all(&self.pool)
-            .await
-            .map_err(failed)?;
+            let found = sqlx::query(audit::ARCHIVABLE.postgres)
+                .bind(tenant.as_str())
+                .bind(from)
+                .bind(limit.max(0))
+                .fetch_all(&self.log)
+                .await
+                .map_err(failed)?;
+            let hot = sqlx::query(contents::HOT)
+                .bind(tenant.as_str())
+                .bind(column::<i64>(&found, "leaf_index")?)
+                .bind(column::<Option<String>>(&found, "content_id")?)
+                .bind(column::<Option<String>>(&found, "task_id")?)
+                .bind(column::<Option<String>>(&found, "handoff_id")?)
+                .fetch_all(&self.pool)
+                .await
+                .map_err(failed)?;
             let mut hot = hot.iter().map(hot_content).collect::<Result<BTreeMap<_, _>>>()?;
             found
                 .iter()
@@ -185,35 +152,25 @@ impl ColdStore for PostgresStore {
 
     async fn list_to_forget(&self, tenant: &TenantId, limit: i64) -> Result<Vec<String>> {
         answered(async {
-            sqlx::query(
-                "SELECT DISTINCT segment FROM contents \
-             WHERE tenant = $1 AND salt IS NULL AND segment IS NOT NULL ORDER BY segment LIMIT $2",
-            )
-            .bind(tenant.as_str())
-            .bind(limit.max(0))
-            .fetch_all(&self.pool)
-            .await
-            .map_err(failed)?
-            .iter()
-            .map(|row| rows::get(row, "segment"))
-            .collect()
+            sqlx::query(contents::TO_FORGET.postgres)
+                .bind(tenant.as_str())
+                .bind(limit.max(0))
+                .fetch_all(&self.pool)
+                .await
+                .map_err(failed)?
+                .iter()
+                .map(|row| rows::get(row, "segment"))
+                .collect()
         })
         .await
     }
 
     async fn list_inhabitants(&self, tenant: &TenantId, segment: &str) -> Result<SegmentContents> {
         answered(async {
-            let found = sqlx::query(
-                "SELECT content_id, salt IS NULL AS erased, seg_offset, seg_length FROM contents \
-             WHERE tenant = $1 AND segment = $2 ORDER BY seg_offset",
-            )
-            .bind(tenant.as_str())
-            .bind(segment)
-            .fetch_all(&self.pool)
-            .await
-            .map_err(failed)?;
+            let contents = bound(contents::of_segment(tenant, segment));
+            let contents = contents.fetch_all(&self.pool).await.map_err(failed)?;
             let mut inhabitants = SegmentContents::default();
-            for row in &found {
+            for row in &contents {
                 let id = rows::parse(row, "content_id")?;
                 if rows::get(row, "erased")? {
                     inhabitants.erased.push(id);
@@ -259,18 +216,15 @@ impl ColdStore for PostgresStore {
         segments: &[String],
     ) -> Result<Vec<String>> {
         answered(async {
-            let known: BTreeSet<String> = sqlx::query(
-                "SELECT s.name FROM UNNEST($1::text[]) AS s(name) WHERE EXISTS \
-               (SELECT 1 FROM contents AS c WHERE c.tenant = $2 AND c.segment = s.name)",
-            )
-            .bind(segments)
-            .bind(tenant.as_str())
-            .fetch_all(&self.pool)
-            .await
-            .map_err(failed)?
-            .iter()
-            .map(|row| rows::get(row, "name"))
-            .collect::<Result<_>>()?;
+            let known: BTreeSet<String> = sqlx::query(contents::REFERENCED.postgres)
+                .bind(segments)
+                .bind(tenant.as_str())
+                .fetch_all(&self.pool)
+                .await
+                .map_err(failed)?
+                .iter()
+                .map(|row| rows::get(row, "name"))
+                .collect::<Result<_>>()?;
             Ok(segments.iter().filter(|segment| !known.contains(*segment)).cloned().collect())
         })
         .await
@@ -288,7 +242,7 @@ fn hot_content(row: &PgRow) -> Result<(i64, HotContent)> {
 
 /// Whether the owner still holds the lease; locked, so that it cannot change before the commit.
 async fn holds(conn: &mut PgConnection, lease: &ExclusiveLease) -> Result<bool> {
-    let found = sqlx::query("SELECT 1 FROM leases WHERE name = $1 AND owner = $2 FOR UPDATE")
+    let found = sqlx::query(leases::HOLDS.postgres)
         .bind(&lease.name)
         .bind(&lease.owner)
         .fetch_optional(conn)
@@ -310,12 +264,7 @@ async fn place(
     let ids: Vec<_> = frames.iter().map(|frame| frame.id.to_string()).collect();
     let offsets: Vec<_> = frames.iter().map(|frame| signed(frame.offset)).collect();
     let lengths: Vec<_> = frames.iter().map(|frame| signed(frame.length)).collect();
-    let sql = format!(
-        "UPDATE contents AS c SET bytes = NULL, codec = 'zstd', segment = $1, \
-           seg_offset = f.seg_offset, seg_length = f.seg_length \
-         FROM UNNEST($2::text[], $3::bigint[], $4::bigint[]) AS f(id, seg_offset, seg_length) \
-         WHERE c.tenant = $5 AND c.content_id = f.id AND {standing}"
-    );
+    let sql = contents::place(Dialect::Postgres, standing);
     let query = sqlx::query(AssertSqlSafe(sql)).bind(segment);
     let query = query.bind(ids).bind(offsets).bind(lengths).bind(tenant.as_str());
     let query = if let Some(from) = from { query.bind(from) } else { query };
@@ -325,20 +274,8 @@ async fn place(
 
 /// Drops the locations of erased contents in a segment; returns the number of other contents left there.
 async fn clear(conn: &mut PgConnection, tenant: &TenantId, segment: &str) -> Result<i64> {
-    sqlx::query(
-        "UPDATE contents SET segment = NULL, seg_offset = NULL, seg_length = NULL \
-         WHERE tenant = $1 AND segment = $2 AND salt IS NULL",
-    )
-    .bind(tenant.as_str())
-    .bind(segment)
-    .execute(&mut *conn)
-    .await
-    .map_err(failed)?;
-    let left = sqlx::query("SELECT count(*) AS n FROM contents WHERE tenant = $1 AND segment = $2")
-        .bind(tenant.as_str())
-        .bind(segment)
-        .fetch_one(conn)
-        .await
-        .map_err(failed)?;
+    let drop = bound(contents::drop_places(tenant, segment));
+    drop.execute(&mut *conn).await.map_err(failed)?;
+    let left = bound(contents::count(tenant, segment)).fetch_one(conn).await.map_err(failed)?;
     rows::get(&left, "n")
 }

@@ -4,13 +4,10 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgSslMode};
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use sqlx::{ConnectOptions, Connection};
 use tokio::time::Instant;
 
-use super::PostgresOptions;
-use super::failure::failed;
-use super::servers::{self, Servers};
 use crate::store::{Result, StoreError};
 
 /// Statement timeout of the session; a statement that takes longer is stuck.
@@ -81,46 +78,6 @@ impl PoolHealth {
     }
 }
 
-/// Opens a pool of at most `most` connections. `messages` is the lowest level of server messages.
-pub(super) async fn pool(
-    servers: &Servers,
-    options: &PostgresOptions,
-    most: u32,
-    messages: &'static str,
-    doubt: &PoolHealth,
-) -> Result<PgPool> {
-    let doubt = doubt.clone();
-    let asked = servers.are_asked();
-    // Between two databases, what ends a batch that one of them lost must not fail of a stale connection.
-    let tried_after = if options.audit_url.is_some() { Duration::ZERO } else { TRIED_AFTER };
-    PgPoolOptions::new()
-        .max_connections(most)
-        .acquire_timeout(options.acquire_timeout)
-        // A connection that was used a moment ago need not be tried again: that is a round trip for each transaction.
-        .test_before_acquire(false)
-        .before_acquire(move |connection, used| {
-            let tried = used.idle_for >= tried_after || doubt.covers(used.idle_for);
-            Box::pin(async move {
-                if tried {
-                    connection.ping().await?;
-                }
-                Ok(true)
-            })
-        })
-        .after_connect(move |connection, _| {
-            Box::pin(async move {
-                // The data of a standby may be old.
-                if asked && !servers::is_primary(connection).await? {
-                    return Err(sqlx::Error::Protocol("the server is a standby".to_owned()));
-                }
-                prepare(connection, messages).await
-            })
-        })
-        .connect_with(servers.current().clone())
-        .await
-        .map_err(failed)
-}
-
 /// Settles what the server's configuration or the role's settings might have otherwise. SET and not
 /// start-up options, which poolers refuse. `messages` is the lowest level of server messages.
 ///
@@ -138,9 +95,4 @@ pub(super) fn settings(messages: &str) -> String {
         STATEMENT_TIMEOUT.as_millis(),
         IDLE_IN_TRANSACTION_TIMEOUT.as_millis(),
     )
-}
-
-async fn prepare(connection: &mut PgConnection, messages: &str) -> sqlx::Result<()> {
-    let sql = sqlx::AssertSqlSafe(settings(messages));
-    sqlx::raw_sql(sql).execute(connection).await.map(|_| ())
 }

@@ -1,9 +1,8 @@
 //! A batch's part in contracts and their dedupe keys.
 
-use super::batch::{Bound, Sql, bind};
+use super::absent::AbsentRows;
+use super::batch::{Bound, Sql, bind, some};
 use super::call::Call;
-use super::transact::AbsentRows;
-use super::writes::some;
 use crate::store::contracts::{CONTRACTS, REPEATS, RepeatRow, load, load_repeat};
 use crate::store::rows::Load;
 use crate::store::{Needs, Writes};

@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, Postgres};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, QueryBuilder};
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 use tokio_postgres::Row;
 
 use super::batch::{
@@ -13,18 +13,17 @@ use super::batch::{
 use super::call::Call;
 use super::failure::failed;
 use super::session::{Sessions, Tx};
-use super::{PostgresStore, rows};
+use super::{PostgresStore, roles, rows};
 use crate::store::erasure::{
-    ERASED_CHECKPOINT, ErasureKey, ErasureNeeds, ErasurePage, ErasureState, ErasureWrite, HoldRow,
-    PageNeed, PurgeNeed, PurgePage, ScrubOutcome, SubjectDatum, SubjectRef, SubjectState,
+    ERASED_CHECKPOINT, ErasureKey, ErasureNeeds, ErasurePage, ErasureState, ErasureWrite, PageNeed,
+    PurgeNeed, PurgePage, ScrubOutcome, SubjectDatum, SubjectRef, SubjectState,
 };
 use crate::store::purge::{CHECKPOINTS, ExpiredPage, PurgeContext, page as put_together};
-use crate::store::query::Dialect;
-use crate::store::query::FromColumn;
-use crate::store::rows::HELD;
-use crate::store::tables::attempts;
-use crate::store::tables::erasures::{self, ERASURE};
-use crate::store::tables::holds::{self, HOLD};
+use crate::store::query::{Dialect, FromColumn};
+use crate::store::tables::{
+    attempts, audit, checkpoints, contents, contracts, dead_letters, erasures, handoffs, holds,
+    personal_data, tasks, tenants,
+};
 use crate::store::{LogStore, Result, Writes};
 use handoffd_domain::handoff::CheckpointRef;
 use handoffd_domain::ids::{ContentId, HandoffId, Micros, TaskId, TenantId};
@@ -52,7 +51,7 @@ pub(super) async fn load(
         return Ok(state);
     }
     let names: Vec<&str> = tenants.into_iter().map(TenantId::as_str).collect();
-    let sql = "SELECT tenant FROM tenants WHERE tenant = ANY($1) ORDER BY tenant FOR UPDATE";
+    let sql = tenants::LOCK;
     tx.fetch(Call::new(sql).bind(names)).await?;
     for subject in &needs.subjects {
         state.subjects.insert(subject.clone(), known(tx, subject).await?);
@@ -66,8 +65,7 @@ pub(super) async fn load(
         state.purges.insert(tenant.clone(), purge_page(tx, log, tenant, *need).await?);
     }
     for key in &needs.holds {
-        let call = Call::new(hold_by_id()).bind(key.0.as_str()).bind(key.1.as_str());
-        if let Some(row) = tx.fetch(call).await?.first() {
+        if let Some(row) = tx.fetch(Call::of(holds::by_id(key))).await?.first() {
             state.holds.insert(key.clone(), holds::decode(row)?);
         }
     }
@@ -82,10 +80,7 @@ async fn purge_page(
     tenant: &TenantId,
     need: PurgeNeed,
 ) -> Result<PurgePage> {
-    let call = Call::new(
-        "SELECT leaf_index, kind, recorded_at, task_id, handoff_id, content_id FROM audit.records \
-         WHERE tenant = $1 AND leaf_index >= $2 AND leaf_index < $2 + $3 ORDER BY leaf_index",
-    );
+    let call = Call::new(audit::AGED.postgres);
     let call = call.bind(tenant.as_str()).bind(need.from).bind(need.limit);
     let found = of_log(tx, log, call).await?;
     let mut old =
@@ -101,23 +96,12 @@ async fn purge_page(
     let mut beside =
         PurgeContext { held: held_tasks(tx, tenant, &tasks).await?, ..PurgeContext::default() };
     let leaves: Vec<i64> = old.records.iter().map(|record| record.leaf_index).collect();
-    let call = Call::new(
-        "SELECT p.leaf_index, p.ordinal::bigint AS ordinal, EXISTS (SELECT 1 FROM legal_holds AS l \
-           WHERE l.tenant = p.tenant AND l.subject_id = p.subject_id AND l.released_at IS NULL) AS held \
-         FROM personal_data AS p WHERE p.tenant = $1 AND p.salt IS NOT NULL \
-           AND p.leaf_index = ANY($2) ORDER BY p.leaf_index, p.ordinal",
-    )
-    .bind(tenant.as_str())
-    .bind(leaves);
+    let call = Call::new(personal_data::TO_PURGE.postgres).bind(tenant.as_str()).bind(leaves);
     let data = tx.fetch(call).await?;
     for row in &data {
         beside.data.push((rows::slot(row)?, rows::get(row, "held")?));
     }
-    let call = Call::new(
-        "SELECT r.content_id, r.leaf_index, r.recorded_at FROM UNNEST($2::text[]) AS t(task_id) \
-         JOIN audit.records AS r ON r.tenant = $1 AND r.task_id = t.task_id \
-         WHERE r.content_id = ANY($3) ORDER BY r.leaf_index",
-    );
+    let call = Call::new(audit::SHARING.postgres);
     let call = call.bind(tenant.as_str()).bind(tasks.clone()).bind(named);
     let sharing = of_log(tx, log, call).await?;
     for row in &sharing {
@@ -126,15 +110,11 @@ async fn purge_page(
     let emptied: Vec<String> = old.emptied().iter().map(HandoffId::to_string).collect();
     beside.unclean = unclean(tx, tenant, emptied).await?;
     let free: Vec<String> = old.tasks().difference(&beside.held).map(TaskId::to_string).collect();
-    let call = Call::new(
-        "SELECT c.task_id, c.execution_id, c.seq FROM UNNEST($2::text[]) AS t(task_id) \
-         JOIN checkpoints AS c ON c.tenant = $1 AND c.task_id = t.task_id \
-         WHERE c.created_at < $3 AND length(c.salt) > 0 LIMIT $4",
-    )
-    .bind(tenant.as_str())
-    .bind(free)
-    .bind(need.before.0)
-    .bind(CHECKPOINTS);
+    let call = Call::new(checkpoints::TO_PURGE.postgres)
+        .bind(tenant.as_str())
+        .bind(free)
+        .bind(need.before.0)
+        .bind(CHECKPOINTS);
     let saved = tx.fetch(call).await?;
     for row in &saved {
         beside.checkpoints.push(rows::saved(row)?);
@@ -148,8 +128,7 @@ async fn kept_contents(
     tenant: &TenantId,
     named: &[String],
 ) -> Result<HashSet<String>> {
-    let sql = "SELECT content_id FROM contents \
-         WHERE tenant = $1 AND content_id = ANY($2) AND salt IS NOT NULL";
+    let sql = contents::NOT_ERASED;
     let kept = tx.fetch(Call::new(sql).bind(tenant.as_str()).bind(named.to_vec())).await?;
     kept.iter().map(|row| rows::get(row, "content_id")).collect()
 }
@@ -163,39 +142,14 @@ async fn unclean(
     if emptied.is_empty() {
         return Ok(BTreeSet::new());
     }
-    let call = Call::new(
-        "SELECT w.handoff_id FROM UNNEST($2::text[]) AS w(handoff_id) WHERE \
-           EXISTS (SELECT 1 FROM handoffs AS h WHERE h.tenant = $1 \
-             AND h.handoff_id = w.handoff_id \
-             AND (length(h.digest) > 0 OR h.reason ~ '[^A-Z0-9_]')) \
-           OR EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.tenant = $1 \
-             AND d.handoff_id = w.handoff_id AND d.failures <> '[]') \
-           OR EXISTS (SELECT 1 FROM delivery_attempts AS a WHERE a.tenant = $1 \
-             AND a.handoff_id = w.handoff_id)",
-    );
+    let call = Call::new(handoffs::UNCLEAN.postgres);
     let found = tx.fetch(call.bind(tenant.as_str()).bind(emptied)).await?;
     found.iter().map(|row| rows::parse(row, "handoff_id")).collect()
 }
 
 /// Which of these tasks keep their data: open, before a person, or under a legal hold.
 async fn held_tasks(tx: &mut Tx, tenant: &TenantId, tasks: &[String]) -> Result<BTreeSet<TaskId>> {
-    let call = Call::new(
-        "SELECT t.task_id FROM UNNEST($2::text[]) AS t(task_id) WHERE \
-           EXISTS (SELECT 1 FROM handoffs AS h WHERE h.tenant = $1 AND h.task_id = t.task_id \
-             AND h.status IN ('PENDING', 'ACCEPTED')) \
-           OR EXISTS (SELECT 1 FROM tasks AS k WHERE k.tenant = $1 AND k.task_id = t.task_id \
-             AND k.status = 'ESCALATED') \
-           OR t.task_id IN (SELECT d.task_id FROM dead_letters AS d \
-             WHERE d.tenant = $1 AND d.status = 'OPEN') \
-           OR t.task_id IN (SELECT l.task_id FROM legal_holds AS l \
-             WHERE l.tenant = $1 AND l.released_at IS NULL AND l.task_id IS NOT NULL) \
-           OR t.task_id IN (SELECT said.task_id FROM legal_holds AS l \
-             JOIN personal_data AS p ON p.tenant = l.tenant AND p.subject_id = l.subject_id \
-             JOIN (SELECT handoff_id, task_id FROM handoffs WHERE tenant = $1 \
-               UNION ALL SELECT handoff_id, task_id FROM dead_letters WHERE tenant = $1) AS said \
-               ON said.handoff_id = p.handoff_id \
-             WHERE l.tenant = $1 AND l.released_at IS NULL AND l.subject_id IS NOT NULL)",
-    );
+    let call = Call::new(tasks::HELD.postgres);
     let held = tx.fetch(call.bind(tenant.as_str()).bind(tasks.to_vec())).await?;
     held.iter().map(|row| rows::parse(row, "task_id")).collect()
 }
@@ -213,16 +167,10 @@ fn column<'r, T: FromColumn<'r>>(found: &'r [Row], name: &str) -> Result<Vec<T>>
 }
 
 async fn known(tx: &mut Tx, subject: &SubjectRef) -> Result<SubjectState> {
-    let count = Call::new(
-        "SELECT count(*) AS held FROM personal_data WHERE tenant = $1 AND subject_id = $2",
-    );
-    let latest = Call::new(format!(
-        "SELECT {ERASURE} FROM erasures WHERE tenant = $1 AND subject_key = $2 \
-         ORDER BY requested_at DESC, erasure_id DESC LIMIT 1"
-    ));
+    let count = Call::new(personal_data::COUNT.postgres);
     let calls = vec![
         count.bind(subject.tenant.as_str()).bind(subject.id.as_str()),
-        latest.bind(subject.tenant.as_str()).bind(subject.key.as_slice()),
+        Call::of(erasures::latest(&subject.tenant, &subject.key)),
         holds(&subject.tenant, &subject.key, Some(&subject.id)),
         traced(&subject.tenant, &subject.key, i64::MAX, 1),
     ];
@@ -235,33 +183,16 @@ async fn known(tx: &mut Tx, subject: &SubjectRef) -> Result<SubjectState> {
 
 /// Handoffs whose data of a subject went with its earlier erasures, below a leaf index.
 fn traced(tenant: &TenantId, key: &[u8; 32], upto: i64, limit: i64) -> Call {
-    Call::new(
-        "SELECT DISTINCT p.handoff_id FROM erasures AS e \
-         JOIN personal_data AS p ON p.tenant = e.tenant AND p.erasure_id = e.erasure_id \
-         WHERE e.tenant = $1 AND e.subject_key = $2 AND p.handoff_id IS NOT NULL \
-           AND p.leaf_index < $3 LIMIT $4",
-    )
-    .bind(tenant.as_str())
-    .bind(key.as_slice())
-    .bind(upto)
-    .bind(limit)
+    Call::new(erasures::TRACED.postgres)
+        .bind(tenant.as_str())
+        .bind(key.as_slice())
+        .bind(upto)
+        .bind(limit)
 }
 
 /// Holds that forbid erasing a subject: on the subject, or on a task with data of the subject.
 fn holds(tenant: &TenantId, key: &[u8; 32], id: Option<&str>) -> Call {
-    let sql = format!(
-        "SELECT {HOLD} FROM legal_holds AS l WHERE tenant = $1 AND released_at IS NULL \
-         AND (subject_key = $2 OR (task_id IS NOT NULL AND EXISTS ( \
-           SELECT 1 FROM ( \
-             SELECT h.handoff_id FROM handoffs AS h \
-             WHERE h.tenant = l.tenant AND h.task_id = l.task_id \
-             UNION ALL SELECT d.handoff_id FROM dead_letters AS d \
-             WHERE d.tenant = l.tenant AND d.task_id = l.task_id) AS said \
-           JOIN personal_data AS p ON p.tenant = l.tenant AND p.handoff_id = said.handoff_id \
-           WHERE p.subject_id = $3 OR p.erasure_id IN (SELECT e.erasure_id FROM erasures AS e \
-             WHERE e.tenant = $1 AND e.subject_key = $2)))) \
-         ORDER BY placed_at, hold_id LIMIT $4"
-    );
+    let sql = holds::forbidding(Dialect::Postgres);
     Call::new(sql).bind(tenant.as_str()).bind(key.as_slice()).bind(id).bind(HOLDS)
 }
 
@@ -271,8 +202,12 @@ async fn page(
     key: &ErasureKey,
     need: PageNeed,
 ) -> Result<Option<ErasurePage>> {
-    let call = Call::new(erasure_by_id()).bind(key.0.as_str()).bind(key.1.to_string());
-    let row = tx.fetch(call).await?.first().map(|row| erasures::decode(row)).transpose()?;
+    let row = tx
+        .fetch(Call::of(erasures::by_id(key)))
+        .await?
+        .first()
+        .map(|row| erasures::decode(row))
+        .transpose()?;
     let Some(row) = row else { return Ok(None) };
     let holds = tx.fetch(holds(&key.0, &row.subject_key, row.subject_id.as_deref())).await?;
     let holds = holds.iter().map(|row| holds::decode(row)).collect::<Result<_>>()?;
@@ -285,15 +220,11 @@ async fn page(
         checkpoints: vec![],
     };
     let Some(subject) = &page.row.subject_id else { return Ok(Some(page)) };
-    let call = Call::new(
-        "SELECT leaf_index, ordinal::bigint AS ordinal, handoff_id FROM personal_data \
-         WHERE tenant = $1 AND subject_id = $2 AND leaf_index < $3 \
-         ORDER BY leaf_index, ordinal LIMIT $4",
-    )
-    .bind(key.0.as_str())
-    .bind(subject.as_str())
-    .bind(need.upto)
-    .bind(need.limit);
+    let call = Call::new(personal_data::OF_SUBJECT.postgres)
+        .bind(key.0.as_str())
+        .bind(subject.as_str())
+        .bind(need.upto)
+        .bind(need.limit);
     let found = tx.fetch(call).await?;
     for row in &found {
         page.data.push((rows::slot(row)?, rows::parse_opt(row, "handoff_id")?));
@@ -321,15 +252,13 @@ async fn page(
 /// Locks these tasks: what another batch has read of their handoffs it writes before the erasure, which takes it, and a
 /// stand-in that is born meanwhile is seen.
 async fn lock(tx: &mut Tx, tenant: &TenantId, tasks: &[String]) -> Result<()> {
-    let sql = "SELECT task_id FROM tasks WHERE tenant = $1 AND task_id = ANY($2) \
-         ORDER BY task_id FOR UPDATE";
+    let sql = tasks::LOCK;
     tx.fetch(Call::new(sql).bind(tenant.as_str()).bind(tasks.to_vec())).await.map(drop)
 }
 
 /// The tasks of these handoffs, refused ones included.
 async fn tasks_of(tx: &mut Tx, tenant: &TenantId, handoffs: &[String]) -> Result<Vec<String>> {
-    let sql = "SELECT task_id FROM handoffs WHERE tenant = $1 AND handoff_id = ANY($2) \
-         UNION SELECT task_id FROM dead_letters WHERE tenant = $1 AND handoff_id = ANY($2)";
+    let sql = handoffs::TASKS.postgres;
     let tasks = tx.fetch(Call::new(sql).bind(tenant.as_str()).bind(handoffs.to_vec())).await?;
     column(&tasks, "task_id")
 }
@@ -341,26 +270,17 @@ async fn stand_ins(
     tasks: &[String],
     handoffs: &[String],
 ) -> Result<Vec<HandoffId>> {
-    let call = Call::new(
-        "SELECT h.handoff_id FROM UNNEST($2::text[]) AS t(task_id) \
-         JOIN handoffs AS h ON h.tenant = $1 AND h.task_id = t.task_id \
-         WHERE h.origin = ANY($3) ORDER BY h.handoff_id",
-    )
-    .bind(tenant.as_str())
-    .bind(tasks.to_vec())
-    .bind(handoffs.to_vec());
+    let call = Call::new(handoffs::STAND_INS.postgres)
+        .bind(tenant.as_str())
+        .bind(tasks.to_vec())
+        .bind(handoffs.to_vec());
     let found = tx.fetch(call).await?;
     found.iter().map(|row| rows::parse(row, "handoff_id")).collect()
 }
 
 /// All handoffs of these tasks.
 async fn handoffs_of(tx: &mut Tx, tenant: &TenantId, tasks: &[String]) -> Result<Vec<HandoffId>> {
-    let call = Call::new(
-        "SELECT h.handoff_id FROM UNNEST($2::text[]) AS t(task_id) \
-         JOIN handoffs AS h ON h.tenant = $1 AND h.task_id = t.task_id ORDER BY h.handoff_id",
-    )
-    .bind(tenant.as_str())
-    .bind(tasks.to_vec());
+    let call = Call::new(handoffs::OF_TASKS.postgres).bind(tenant.as_str()).bind(tasks.to_vec());
     let found = tx.fetch(call).await?;
     found.iter().map(|row| rows::parse(row, "handoff_id")).collect()
 }
@@ -373,27 +293,13 @@ async fn contents(
     tasks: &[String],
     upto: i64,
 ) -> Result<Vec<(i64, ContentId)>> {
-    let call = Call::new(
-        "SELECT r.leaf_index, r.content_id FROM UNNEST($1::text[]) AS t(task_id) \
-         JOIN audit.records AS r ON r.tenant = $2 AND r.task_id = t.task_id \
-         WHERE r.content_id IS NOT NULL AND r.leaf_index < $3 \
-           AND r.kind NOT IN ('LEGAL_HOLD_PLACED', 'LEGAL_HOLD_RELEASED') \
-         ORDER BY r.leaf_index",
-    );
+    let call = Call::new(audit::CONTENTS.postgres);
     let call = call.bind(tasks.to_vec()).bind(tenant.as_str()).bind(upto);
     // Below `upto` all can be read: the log's head was there when the erasure began.
     let found = of_log(tx, log, call).await?;
     let places: Vec<i64> = column(&found, "leaf_index")?;
     let ids: Vec<String> = column(&found, "content_id")?;
-    let call = Call::new(
-        "SELECT n.leaf_index, c.content_id FROM UNNEST($2::bigint[], $3::text[]) \
-           AS n(leaf_index, content_id) \
-         JOIN contents AS c ON c.tenant = $1 AND c.content_id = n.content_id \
-         WHERE c.salt IS NOT NULL ORDER BY n.leaf_index",
-    )
-    .bind(tenant.as_str())
-    .bind(places)
-    .bind(ids);
+    let call = Call::new(contents::NOT_ERASED_AT).bind(tenant.as_str()).bind(places).bind(ids);
     let place = |row: &Row| Ok((rows::get(row, "leaf_index")?, rows::parse(row, "content_id")?));
     tx.fetch(call).await?.iter().map(place).collect()
 }
@@ -404,15 +310,10 @@ async fn checkpoints(
     tasks: &[String],
     before: Micros,
 ) -> Result<Vec<(TaskId, CheckpointRef)>> {
-    let call = Call::new(
-        "SELECT c.task_id, c.execution_id, c.seq FROM UNNEST($1::text[]) AS t(task_id) \
-         JOIN checkpoints AS c ON c.tenant = $2 AND c.task_id = t.task_id \
-         WHERE length(c.salt) > 0 AND c.created_at <= $3 \
-         ORDER BY c.task_id, c.execution_id, c.seq",
-    )
-    .bind(tasks.to_vec())
-    .bind(tenant.as_str())
-    .bind(before.0);
+    let call = Call::new(checkpoints::OF_TASKS.postgres)
+        .bind(tasks.to_vec())
+        .bind(tenant.as_str())
+        .bind(before.0);
     tx.fetch(call).await?.iter().map(|row| rows::saved(row)).collect()
 }
 
@@ -468,75 +369,49 @@ fn erase(gone: &ErasureWrite) -> Vec<Call> {
     // has a handful of rows, and for a list of keys would read them all.
     let mut calls: Vec<Call> = Vec::new();
     calls.extend(gone.data.iter().map(|slot| {
-        Call::new(
-            "UPDATE personal_data SET salt = NULL, bytes = NULL, subject_id = '', \
-               erasure_id = COALESCE($4, erasure_id) \
-             WHERE tenant = $1 AND leaf_index = $2 AND ordinal = $3::bigint",
-        )
-        .bind(gone.tenant.as_str())
-        .bind(slot.leaf_index)
-        .bind(slot.ordinal)
-        .bind(gone.erasure.map(|id| id.to_string()))
+        Call::new(personal_data::ERASE)
+            .bind(gone.tenant.as_str())
+            .bind(slot.leaf_index)
+            .bind(slot.ordinal)
+            .bind(gone.erasure.map(|id| id.to_string()))
     }));
     let handoffs: Vec<String> = gone.handoffs.iter().map(HandoffId::to_string).collect();
     if gone.words {
         // Before the handoffs and in key order, as batches that decide on dead letters lock them.
-        let sql = "WITH named AS MATERIALIZED ( \
-                     SELECT d.tenant, d.handoff_id FROM dead_letters AS d \
-                     WHERE d.tenant = $1 AND d.handoff_id = ANY($2) \
-                     ORDER BY d.tenant, d.handoff_id FOR UPDATE OF d) \
-                   UPDATE dead_letters AS d SET failures = '[]' FROM named \
-                   WHERE d.tenant = named.tenant AND d.handoff_id = named.handoff_id";
+        let sql = dead_letters::ERASE.postgres;
         calls.extend(change(sql, &gone.tenant, handoffs.clone()));
     }
-    let sql = "UPDATE handoffs SET digest_salt = '', digest = '', tracestate = '', \
-               conversation_id = NULL, user_ref = NULL WHERE tenant = $1 AND handoff_id = ANY($2)";
+    let sql = handoffs::ERASE.postgres;
     calls.extend(change(sql, &gone.tenant, handoffs.clone()));
     // In key order, as batches lock them.
     calls.extend(gone.user_ref.as_ref().map(|person| {
-        Call::new(
-            "WITH named AS MATERIALIZED ( \
-               SELECT h.tenant, h.handoff_id FROM handoffs AS h \
-               WHERE h.tenant = $1 AND h.user_ref = $2 \
-               ORDER BY h.tenant, h.handoff_id FOR UPDATE OF h) \
-             UPDATE handoffs AS h SET user_ref = NULL FROM named \
-             WHERE h.tenant = named.tenant AND h.handoff_id = named.handoff_id",
-        )
-        .bind(gone.tenant.as_str())
-        .bind(person.as_str())
+        Call::new(handoffs::ERASE_PERSON.postgres).bind(gone.tenant.as_str()).bind(person.as_str())
     }));
     // A contract's dedupe key may name a personal value; its hash has no salt.
-    let sql = "DELETE FROM contract_repeats WHERE tenant = $1 AND handoff_id = ANY($2)";
+    let sql = contracts::FORGET_REPEATS.postgres;
     calls.extend(change(sql, &gone.tenant, handoffs.clone()));
     let forget = attempts::forget(Dialect::Postgres, &gone.tenant, &gone.handoffs);
     calls.extend(forget.map(Call::of));
     if gone.words {
         // Only what is a code stays.
-        let sql = "UPDATE handoffs SET reason = NULL \
-                   WHERE tenant = $1 AND handoff_id = ANY($2) AND reason ~ '[^A-Z0-9_]'";
+        let sql = handoffs::ERASE_REASON.postgres;
         calls.extend(change(sql, &gone.tenant, handoffs));
     }
     let contents: Vec<String> = gone.contents.iter().map(ContentId::to_string).collect();
     if !contents.is_empty() {
-        let call = Call::new(
-            "UPDATE contents SET salt = NULL, bytes = NULL, purged_at = $3 \
-             WHERE tenant = $1 AND content_id = ANY($2)",
-        )
-        .bind(gone.tenant.as_str())
-        .bind(contents)
-        .bind(gone.purged_at.map(|at| at.0));
+        let call = Call::new(contents::ERASE)
+            .bind(gone.tenant.as_str())
+            .bind(contents)
+            .bind(gone.purged_at.map(|at| at.0));
         calls.push(call);
     }
     calls.extend(gone.checkpoints.iter().map(|(task, at)| {
-        Call::new(
-            "UPDATE checkpoints SET salt = '', codec = 'raw', bytes = $1 \
-             WHERE tenant = $2 AND task_id = $3 AND execution_id = $4 AND seq = $5",
-        )
-        .bind(ERASED_CHECKPOINT)
-        .bind(gone.tenant.as_str())
-        .bind(task.to_string())
-        .bind(at.execution_id.to_string())
-        .bind(at.seq)
+        Call::new(checkpoints::ERASE)
+            .bind(ERASED_CHECKPOINT)
+            .bind(gone.tenant.as_str())
+            .bind(task.to_string())
+            .bind(at.execution_id.to_string())
+            .bind(at.seq)
     }));
     calls
 }
@@ -549,9 +424,8 @@ fn change(sql: &'static str, tenant: &TenantId, keys: Vec<String>) -> Option<Cal
 pub(super) fn place_calls(drafts: &[RecordDraft], sealed: &[SealedRecord]) -> Vec<Call> {
     let ended = drafts.iter().zip(sealed).filter_map(|(draft, sealed)| {
         let facts = draft.erasure.as_ref()?;
-        let sql = "UPDATE erasures SET leaf_index = $1 WHERE tenant = $2 AND erasure_id = $3";
-        let call = Call::new(sql).bind(sealed.leaf_index).bind(draft.tenant.as_str());
-        (draft.kind == RecordKind::ErasureCompleted).then(|| call.bind(facts.id.to_string()))
+        let place = || Call::of(erasures::place(&draft.tenant, facts.id, sealed.leaf_index));
+        (draft.kind == RecordKind::ErasureCompleted).then(place)
     });
     ended.collect()
 }
@@ -566,42 +440,26 @@ pub(super) async fn list_held(
     limit: i64,
 ) -> Result<Vec<SubjectDatum>> {
     let after = after.unwrap_or(DataSlot { leaf_index: -1, ordinal: -1 });
-    let places: Vec<i64> = sqlx::query_scalar(
-        "SELECT leaf_index FROM personal_data AS p \
-         WHERE p.tenant = $1 AND p.subject_id = $2 AND p.bytes IS NOT NULL \
-           AND (p.leaf_index, p.ordinal) > ($3, $4) ORDER BY p.leaf_index, p.ordinal LIMIT $5",
-    )
-    .bind(tenant.as_str())
-    .bind(subject_id)
-    .bind(after.leaf_index)
-    .bind(after.ordinal)
-    .bind(limit)
-    .fetch_all(&store.pool)
-    .await
-    .map_err(failed)?;
+    let places: Vec<i64> = sqlx::query_scalar(personal_data::HELD_PLACES)
+        .bind(tenant.as_str())
+        .bind(subject_id)
+        .bind(after.leaf_index)
+        .bind(after.ordinal)
+        .bind(limit)
+        .fetch_all(&store.pool)
+        .await
+        .map_err(failed)?;
     if places.is_empty() {
         return Ok(Vec::new());
     }
     store.settle_log(tenant).await?;
-    let records = sqlx::query(
-        "SELECT leaf_index, kind, record_hash, recorded_at, task_id, handoff_id FROM audit.records \
-         WHERE tenant = $1 AND leaf_index = ANY($2) ORDER BY leaf_index",
-    )
-    .bind(tenant.as_str())
-    .bind(places)
-    .fetch_all(&store.log)
-    .await
-    .map_err(failed)?;
-    let columns = HELD.replace("p.ordinal", "p.ordinal::bigint AS ordinal");
-    let sql = format!(
-        "SELECT {columns} FROM UNNEST($5::bigint[], $6::text[], $7::bytea[], $8::bigint[], $9::text[], \
-           $10::text[]) AS r(leaf_index, kind, record_hash, recorded_at, task_id, handoff_id) \
-         JOIN personal_data AS p ON p.tenant = $1 AND p.leaf_index = r.leaf_index \
-         LEFT JOIN handoffs AS h ON h.tenant = $1 AND h.handoff_id = r.handoff_id \
-         WHERE p.subject_id = $2 AND p.bytes IS NOT NULL \
-           AND (p.leaf_index, p.ordinal) > ($3, $4) ORDER BY p.leaf_index, p.ordinal LIMIT $11"
-    );
-    sqlx::query(AssertSqlSafe(sql))
+    let records = sqlx::query(audit::HELD_RECORDS)
+        .bind(tenant.as_str())
+        .bind(places)
+        .fetch_all(&store.log)
+        .await
+        .map_err(failed)?;
+    sqlx::query(AssertSqlSafe(personal_data::held(Dialect::Postgres)))
         .bind(tenant.as_str())
         .bind(subject_id)
         .bind(after.leaf_index)
@@ -621,53 +479,6 @@ pub(super) async fn list_held(
         .collect()
 }
 
-fn hold_by_id() -> String {
-    format!("SELECT {HOLD} FROM legal_holds WHERE tenant = $1 AND hold_id = $2")
-}
-
-fn erasure_by_id() -> String {
-    format!("SELECT {ERASURE} FROM erasures WHERE tenant = $1 AND erasure_id = $2")
-}
-
-/// See [`crate::store::ErasureStore::list_holds`].
-pub(super) async fn list_holds(
-    pool: &PgPool,
-    tenant: &TenantId,
-    subject_key: Option<&[u8; 32]>,
-    after: Option<&str>,
-    limit: i64,
-) -> Result<Vec<HoldRow>> {
-    let mut query =
-        QueryBuilder::<Postgres>::new(format!("SELECT {HOLD} FROM legal_holds WHERE tenant = "));
-    query.push_bind(tenant.as_str());
-    if let Some(key) = subject_key {
-        query.push(" AND subject_key = ").push_bind(key.as_slice());
-    }
-    query.push(" AND hold_id > ").push_bind(after.unwrap_or_default());
-    query.push(" ORDER BY hold_id LIMIT ").push_bind(limit);
-    query
-        .build()
-        .fetch_all(pool)
-        .await
-        .map_err(failed)?
-        .iter()
-        .map(|row| holds::decode(row))
-        .collect()
-}
-
-/// Tables vacuumed after an erasure.
-pub(super) const SCRUBBED: [&str; 9] = [
-    "personal_data",
-    "handoffs",
-    "delivery_attempts",
-    "dead_letters",
-    "contents",
-    "checkpoints",
-    "erasures",
-    "legal_holds",
-    "contract_repeats",
-];
-
 /// See [`crate::store::ErasureStore::scrub`]. Dead row versions are freed for reuse; their bytes may stay in a
 /// page until it is written again, and in the server's own log, backups and replicas as long as those
 /// are kept (`docs/erasure.md`). On a connection of its own, for it may take longer than a statement
@@ -684,10 +495,10 @@ pub(super) async fn scrub(connect: &PgConnectOptions) -> Result<ScrubOutcome> {
 async fn vacuum(connection: &mut PgConnection) -> Result<ScrubOutcome> {
     let sql = "SET client_min_messages = error; SET statement_timeout = 0";
     sqlx::raw_sql(sql).execute(&mut *connection).await.map_err(failed)?;
-    if !super::roles::may_vacuum(connection, &SCRUBBED).await? {
+    if !roles::may_vacuum(connection, &roles::SCRUBBED).await? {
         return Ok(ScrubOutcome::Left);
     }
-    for table in SCRUBBED {
+    for table in roles::SCRUBBED {
         let sql = AssertSqlSafe(format!("VACUUM (INDEX_CLEANUP ON) {table}"));
         sqlx::raw_sql(sql).execute(&mut *connection).await.map_err(failed)?;
     }

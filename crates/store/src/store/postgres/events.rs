@@ -1,8 +1,7 @@
 //! Queries on events, subscriptions and cursors.
 
 use async_trait::async_trait;
-use sqlx::QueryBuilder;
-use sqlx::postgres::{PgPool, Postgres};
+use sqlx::postgres::PgPool;
 
 use super::batch::{Bound, EVENT_DELIVERIES, EVENTS, SUBSCRIPTIONS, Sql, bind};
 use super::call::Call;
@@ -14,9 +13,11 @@ use crate::store::events::{
     CursorChange, CursorKey, CursorRow, CursorSettle, CursorWrite, DELIVERY_LOG, EventDeliveryRow,
     EventRow, EventScope, EventStore, SubscriptionKey, SubscriptionRow, numbered,
 };
-use crate::store::rows::EVENT;
-use crate::store::tables::cursors;
-use crate::store::tables::subscriptions;
+use crate::store::tables::{
+    audit, cursors,
+    events::{self, Selection},
+    subscriptions,
+};
 use crate::store::{Result, Writes};
 use handoffd_domain::event::{Event, Position, Subscriber};
 use handoffd_domain::ids::{AgentId, Micros, TenantId};
@@ -110,19 +111,12 @@ fn cursor(write: &CursorWrite, sealed: &[SealedRecord]) -> Result<Vec<Call>> {
                 Subscriber::Agent(agent) => Some(agent.as_str()),
                 Subscriber::Subscription(_) => None,
             };
-            Call::new(
-                "INSERT INTO event_cursors AS c (tenant, subscriber, audience, leaf_index, \
-                   ordinal, active, broker, lease_until, next_at, failures, failing_since, attempts) \
-                 VALUES ($1, $2, $3, $4, $5, true, NULL, 0, 0, 0, NULL, 0) \
-                 ON CONFLICT (tenant, subscriber) DO UPDATE SET active = true, \
-                   leaf_index = EXCLUDED.leaf_index, ordinal = EXCLUDED.ordinal, next_at = 0, \
-                   broker = NULL, lease_until = 0, failures = 0, failing_since = NULL",
-            )
-            .bind(tenant)
-            .bind(subscriber)
-            .bind(audience)
-            .bind(at.leaf_index)
-            .bind(at.ordinal)
+            Call::new(cursors::START.postgres)
+                .bind(tenant)
+                .bind(subscriber)
+                .bind(audience)
+                .bind(at.leaf_index)
+                .bind(at.ordinal)
         }
         CursorChange::Rewind(at) => Call::of(cursors::rewind(&write.key, *at)),
         CursorChange::Active(active) => Call::of(cursors::activate(&write.key, *active)),
@@ -184,66 +178,38 @@ async fn list(
 ) -> Result<Vec<EventRow>> {
     let task = match scope {
         EventScope::Task(task) => task,
-        EventScope::All => return page(store, tenant, EventSelection::All, after, limit).await,
+        EventScope::All => return page(store, tenant, Selection::All, after, limit).await,
         EventScope::Audience(agent) => {
-            return page(store, tenant, EventSelection::Audience(agent), after, limit).await;
+            return page(store, tenant, Selection::Audience(agent), after, limit).await;
         }
     };
     // The task's records have an index by task; their places lead to the events.
     let (mut found, mut from) = (Vec::new(), after.leaf_index);
     while limit > found.len() as i64 {
-        let places: Vec<i64> = sqlx::query_scalar(
-            "SELECT leaf_index FROM audit.records WHERE tenant = $1 AND task_id = $2 \
-             AND leaf_index >= $3 ORDER BY leaf_index LIMIT $4",
-        )
-        .bind(tenant.as_str())
-        .bind(task.to_string())
-        .bind(from)
-        .bind(PLACES)
-        .fetch_all(&store.log)
-        .await
-        .map_err(failed)?;
+        let places: Vec<i64> = sqlx::query_scalar(audit::PLACES)
+            .bind(tenant.as_str())
+            .bind(task.to_string())
+            .bind(from)
+            .bind(PLACES)
+            .fetch_all(&store.log)
+            .await
+            .map_err(failed)?;
         let Some(last) = places.last() else { break };
         from = last + 1;
         let left = limit - found.len() as i64;
-        found.extend(page(store, tenant, EventSelection::At(&places), after, left).await?);
+        found.extend(page(store, tenant, Selection::At(&places), after, left).await?);
     }
     Ok(found)
-}
-
-/// Selection of the events in a page.
-enum EventSelection<'a> {
-    All,
-    Audience(&'a AgentId),
-    At(&'a [i64]),
 }
 
 async fn page(
     store: &PostgresStore,
     tenant: &TenantId,
-    among: EventSelection<'_>,
+    among: Selection<'_>,
     after: Position,
     limit: i64,
 ) -> Result<Vec<EventRow>> {
-    let mut query = QueryBuilder::<Postgres>::new(format!(
-        "SELECT {EVENT} FROM events AS e LEFT JOIN handoffs AS h \
-         ON h.tenant = e.tenant AND h.handoff_id = e.handoff_id WHERE e.tenant = "
-    ));
-    query.push_bind(tenant.as_str());
-    match among {
-        EventSelection::All => {}
-        EventSelection::Audience(agent) => {
-            query.push(" AND e.audience = ").push_bind(agent.as_str());
-        }
-        EventSelection::At(places) => {
-            query.push(" AND e.leaf_index = ANY(").push_bind(places).push(")");
-        }
-    }
-    query.push(" AND (e.leaf_index, e.ordinal) > (").push_bind(after.leaf_index);
-    query.push(", ").push_bind(after.ordinal);
-    query.push(") ORDER BY e.leaf_index, e.ordinal LIMIT ").push_bind(limit.max(0));
-    query
-        .build()
+    bound(events::page(tenant, among, after, limit))
         .fetch_all(&store.pool)
         .await
         .map_err(failed)?
@@ -266,18 +232,14 @@ impl EventStore for PostgresStore {
 
     async fn delete_events(&self, tenant: &TenantId, cutoff: Micros) -> Result<u64> {
         answered(async {
-            sqlx::query(
-            "DELETE FROM events WHERE tenant = $1 AND leaf_index <= (SELECT max(leaf_index) FROM \
-               (SELECT leaf_index, at FROM events WHERE tenant = $1 \
-                ORDER BY leaf_index, ordinal LIMIT $2) AS oldest WHERE at < $3)",
-        )
-        .bind(tenant.as_str())
-        .bind(DELETED_AT_ONCE)
-        .bind(cutoff.0)
-        .execute(&self.pool)
-        .await
-        .map_err(failed)
-        .map(|done| done.rows_affected())
+            sqlx::query(events::DELETE.postgres)
+                .bind(tenant.as_str())
+                .bind(DELETED_AT_ONCE)
+                .bind(cutoff.0)
+                .execute(&self.pool)
+                .await
+                .map_err(failed)
+                .map(|done| done.rows_affected())
         })
         .await
     }
@@ -300,10 +262,7 @@ impl EventStore for PostgresStore {
 
     async fn has_cursors(&self) -> Result<bool> {
         answered(async {
-            sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM event_cursors WHERE active)")
-                .fetch_one(&self.pool)
-                .await
-                .map_err(failed)
+            sqlx::query_scalar(cursors::ANY.postgres).fetch_one(&self.pool).await.map_err(failed)
         })
         .await
     }

@@ -1,5 +1,7 @@
 //! Queries on the logs, for readers and the verifier, and their creation.
 
+use crate::store::query::Dialect;
+use crate::store::tables::{audit, contents, handoffs, personal_data, tenants};
 use std::collections::{BTreeMap, BTreeSet};
 
 use sqlx::AssertSqlSafe;
@@ -7,13 +9,14 @@ use sqlx::postgres::{PgExecutor, PgPool, PgRow};
 
 use super::batch::column;
 use super::failure::failed;
+use super::pool::bound;
 use super::{PostgresStore, rows};
-use crate::store::rows::{KEPT, WhichRecords};
+use crate::store::rows::WhichRecords;
 use crate::store::{
     HandoffKey, LogStore, Result, StoreError, StoredContent, StoredPersonal, StoredRecord,
     TreeKeyRow,
 };
-use handoffd_domain::ids::{ContentId, Micros, TaskId, TenantId};
+use handoffd_domain::ids::{Micros, TaskId, TenantId};
 use handoffd_evidence::merkle::Hash;
 use handoffd_evidence::record::{LogHead, SealedRecord};
 
@@ -25,38 +28,20 @@ pub(super) async fn ensure_tenant(
     log_id: &str,
     at: Micros,
 ) -> Result<()> {
-    sqlx::query(
-        "INSERT INTO audit.log_heads (tenant, log_id, size, hash) VALUES ($1, $2, 0, ''::bytea) \
-         ON CONFLICT DO NOTHING",
-    )
-    .bind(tenant.as_str())
-    .bind(log_id)
-    .execute(log)
-    .await
-    .map_err(failed)?;
-    sqlx::query("INSERT INTO tenants (tenant, created_at) VALUES ($1, $2) ON CONFLICT DO NOTHING")
+    sqlx::query(audit::ADD_LOG.postgres)
         .bind(tenant.as_str())
-        .bind(at.0)
-        .execute(pool)
+        .bind(log_id)
+        .execute(log)
         .await
-        .map_err(failed)
-        .map(drop)
+        .map_err(failed)?;
+    bound(tenants::add(tenant, at)).execute(pool).await.map_err(failed).map(drop)
 }
 
 /// All tenants that a table of either database names.
 pub(super) async fn list_named_tenants(pool: &PgPool, log: &PgPool) -> Result<Vec<TenantId>> {
     let mut named: BTreeSet<TenantId> =
-        tenants_by(pool, "SELECT tenant FROM tenants UNION SELECT tenant FROM handoffs")
-            .await?
-            .into_iter()
-            .collect();
-    named.extend(
-        tenants_by(
-            log,
-            "SELECT tenant FROM audit.log_heads UNION SELECT tenant FROM audit.records",
-        )
-        .await?,
-    );
+        tenants_by(pool, tenants::NAMED.postgres).await?.into_iter().collect();
+    named.extend(tenants_by(log, audit::NAMED).await?);
     Ok(named.into_iter().collect())
 }
 
@@ -71,21 +56,19 @@ async fn tenants_by(pool: &PgPool, sql: &'static str) -> Result<Vec<TenantId>> {
 }
 
 pub(super) async fn find_head(pool: &PgPool, tenant: &TenantId) -> Result<Option<LogHead>> {
-    sqlx::query(
-        "SELECT tenant, log_id, size, hash, frontier FROM audit.log_heads WHERE tenant = $1",
-    )
-    .bind(tenant.as_str())
-    .fetch_optional(pool)
-    .await
-    .map_err(failed)?
-    .as_ref()
-    .map(|row| rows::head(row))
-    .transpose()
+    sqlx::query(AssertSqlSafe(audit::head(Dialect::Postgres)))
+        .bind(tenant.as_str())
+        .fetch_optional(pool)
+        .await
+        .map_err(failed)?
+        .as_ref()
+        .map(|row| rows::head(row))
+        .transpose()
 }
 
 /// See [`crate::store::LogStore::find_log`].
 pub(super) async fn find_log(pool: &PgPool, log_id: &str) -> Result<Option<TenantId>> {
-    sqlx::query("SELECT tenant FROM audit.log_heads WHERE log_id = $1")
+    sqlx::query(audit::FIND_LOG.postgres)
         .bind(log_id)
         .fetch_optional(pool)
         .await
@@ -104,18 +87,9 @@ pub(super) async fn list_hashes(
     limit: i64,
 ) -> Result<Vec<Hash>> {
     let query = if level == 0 {
-        sqlx::query(
-            "SELECT record_hash AS hash FROM audit.records \
-             WHERE tenant = $1 AND leaf_index >= $2 ORDER BY leaf_index LIMIT $3",
-        )
-        .bind(tenant.as_str())
+        sqlx::query(audit::LEAVES.postgres).bind(tenant.as_str())
     } else {
-        sqlx::query(
-            "SELECT hash FROM audit.nodes \
-             WHERE tenant = $1 AND level = $2 AND idx >= $3 ORDER BY idx LIMIT $4",
-        )
-        .bind(tenant.as_str())
-        .bind(level)
+        sqlx::query(audit::NODES.postgres).bind(tenant.as_str()).bind(level)
     };
     let found = query.bind(from).bind(limit.max(0)).fetch_all(conn).await.map_err(failed)?;
     found.iter().map(|row| rows::hash32(row, "hash")).collect()
@@ -123,16 +97,13 @@ pub(super) async fn list_hashes(
 
 /// Present and former public keys for tree heads.
 pub(super) async fn list_tree_keys(pool: &PgPool) -> Result<Vec<TreeKeyRow>> {
-    sqlx::query(
-        "SELECT public_key, created_at, retired_at FROM audit.tree_keys \
-         ORDER BY created_at, public_key",
-    )
-    .fetch_all(pool)
-    .await
-    .map_err(failed)?
-    .iter()
-    .map(|row| rows::tree_key(row))
-    .collect()
+    sqlx::query(audit::TREE_KEYS.postgres)
+        .fetch_all(pool)
+        .await
+        .map_err(failed)?
+        .iter()
+        .map(|row| rows::tree_key(row))
+        .collect()
 }
 
 /// Handoffs compared with the log at once.
@@ -164,33 +135,25 @@ pub(super) async fn settle_tree_key(
 async fn settle_tree_key_once(pool: &PgPool, key: &Hash, at: Micros, rotate: bool) -> Result<bool> {
     let mut tx = pool.begin_with("BEGIN ISOLATION LEVEL SERIALIZABLE").await.map_err(failed)?;
     if rotate {
-        sqlx::query(
-            "UPDATE audit.tree_keys SET retired_at = $1 \
-             WHERE retired_at IS NULL AND public_key <> $2 AND NOT EXISTS \
-               (SELECT 1 FROM audit.tree_keys WHERE public_key = $2 AND retired_at IS NOT NULL)",
-        )
-        .bind(at.0)
+        sqlx::query(audit::RETIRE_KEYS.postgres)
+            .bind(at.0)
+            .bind(&key[..])
+            .execute(&mut *tx)
+            .await
+            .map_err(failed)?;
+    }
+    sqlx::query(audit::ADD_KEY.postgres)
         .bind(&key[..])
+        .bind(at.0)
+        .bind(rotate)
         .execute(&mut *tx)
         .await
         .map_err(failed)?;
-    }
-    sqlx::query(
-        "INSERT INTO audit.tree_keys (public_key, created_at) SELECT $1, $2 \
-         WHERE $3 OR NOT EXISTS (SELECT 1 FROM audit.tree_keys) ON CONFLICT DO NOTHING",
-    )
-    .bind(&key[..])
-    .bind(at.0)
-    .bind(rotate)
-    .execute(&mut *tx)
-    .await
-    .map_err(failed)?;
-    let found =
-        sqlx::query("SELECT 1 FROM audit.tree_keys WHERE public_key = $1 AND retired_at IS NULL")
-            .bind(&key[..])
-            .fetch_optional(&mut *tx)
-            .await
-            .map_err(failed)?;
+    let found = sqlx::query(audit::KEY_IN_USE.postgres)
+        .bind(&key[..])
+        .fetch_optional(&mut *tx)
+        .await
+        .map_err(failed)?;
     tx.commit().await.map_err(failed)?;
     Ok(found.is_some())
 }
@@ -201,24 +164,13 @@ pub(super) async fn find_receipt(
     store: &PostgresStore,
     key: &HandoffKey,
 ) -> Result<Option<SealedRecord>> {
-    let found = find_record(&store.log, key, None, RECEIPT).await?;
+    let found = find_record(&store.log, key, None, audit::RECEIPT.postgres).await?;
     if found.is_some() || store.apart.is_none() {
         return Ok(found);
     }
     store.settle_log(&key.0).await?;
-    find_record(&store.log, key, None, RECEIPT).await
+    find_record(&store.log, key, None, audit::RECEIPT.postgres).await
 }
-
-/// The record that committed a handoff, or its dead letter.
-/// Selects records about the state of objects, in the words of the index `records_state`, which serves no others.
-const ABOUT_STATE: &str = "kind IN ('AGENT_CREATED', 'AGENT_UPDATED', 'AGENT_DELETED', 'ENDPOINT_DISABLED', 'ENDPOINT_FAILING', \
-     'ENDPOINT_RECOVERED', 'SECRET_ROTATED', 'CONTRACT_PUT', 'PAYLOAD_SCHEMA_PUT', 'KEY_CREATED', \
-     'KEY_REVOKED', 'SUBSCRIPTION_CREATED', 'SUBSCRIPTION_UPDATED', 'SUBSCRIPTION_DELETED', \
-     'SUBSCRIPTION_DISABLED', 'SUBSCRIPTION_REPLAYED', 'LEGAL_HOLD_PLACED', 'LEGAL_HOLD_RELEASED', \
-     'BUDGET_CHANGED', 'STATE_ADOPTED')";
-
-const RECEIPT: &str = "r.kind IN ('HANDOFF', 'DEAD_LETTERED', 'NO_OP') \
-     ORDER BY r.kind = 'DEAD_LETTERED', r.leaf_index LIMIT 1";
 
 /// See [`crate::store::LogStore::find_last_commit`].
 pub(super) async fn find_last_commit(
@@ -226,9 +178,7 @@ pub(super) async fn find_last_commit(
     key: &HandoffKey,
     task: TaskId,
 ) -> Result<Option<SealedRecord>> {
-    let rest = "r.task_id = $3 AND r.kind IN ('HANDOFF', 'NO_OP', 'STREAM_CLOSED') \
-         ORDER BY r.leaf_index DESC LIMIT 1";
-    find_record(log, key, Some(task), rest).await
+    find_record(log, key, Some(task), audit::LAST_COMMIT.postgres).await
 }
 
 /// The record of a handoff's second opinion. It is looked for among the records of the task, which have an index.
@@ -237,8 +187,7 @@ pub(super) async fn find_opinion(
     key: &HandoffKey,
     task: TaskId,
 ) -> Result<Option<SealedRecord>> {
-    let rest = "r.task_id = $3 AND r.kind = 'SECOND_OPINION' ORDER BY r.leaf_index LIMIT 1";
-    find_record(log, key, Some(task), rest).await
+    find_record(log, key, Some(task), audit::OPINION.postgres).await
 }
 
 /// The record of a handoff that a condition finds, which may name the task.
@@ -248,11 +197,7 @@ async fn find_record(
     task: Option<TaskId>,
     rest: &str,
 ) -> Result<Option<SealedRecord>> {
-    let sql = format!(
-        "SELECT h.log_id, r.leaf_index, r.record_hash, r.body, r.tree_size FROM audit.records AS r \
-         JOIN audit.log_heads AS h ON h.tenant = r.tenant \
-         WHERE r.tenant = $1 AND r.handoff_id = $2 AND {rest}"
-    );
+    let sql = audit::of_handoff(Dialect::Postgres, rest);
     let query = sqlx::query(AssertSqlSafe(sql)).bind(key.0.as_str()).bind(key.1.to_string());
     let query = if let Some(task) = task { query.bind(task.to_string()) } else { query };
     let row = query.fetch_optional(log).await.map_err(failed)?;
@@ -268,24 +213,6 @@ async fn find_record(
     .transpose()
 }
 
-/// A content as stored.
-pub(super) async fn find_content(
-    pool: &PgPool,
-    tenant: &TenantId,
-    id: ContentId,
-) -> Result<Option<StoredContent>> {
-    let row = sqlx::query(AssertSqlSafe(format!(
-        "SELECT {KEPT} FROM contents AS c WHERE c.tenant = $1 AND c.content_id = $2"
-    )))
-    .bind(tenant.as_str())
-    .bind(id.to_string())
-    .fetch_optional(pool)
-    .await
-    .map_err(failed)?;
-    row.map(|row| Ok(StoredContent { id: id.to_string(), kept: rows::content_kept(&row)? }))
-        .transpose()
-}
-
 /// Records in log order. Content and personal data are read after them: records never change, and an
 /// erasure in between shows as an erasure.
 pub(super) async fn list_records(
@@ -296,32 +223,8 @@ pub(super) async fn list_records(
     limit: i64,
     contents: bool,
 ) -> Result<Vec<StoredRecord>> {
-    let mut query = sqlx::QueryBuilder::<sqlx::Postgres>::new(
-        "SELECT leaf_index, record_hash, kind, task_id, handoff_id, content_id, recorded_at, body \
-         FROM audit.records WHERE tenant = ",
-    );
-    query.push_bind(tenant.as_str()).push(" AND leaf_index >= ").push_bind(from);
-    match which {
-        WhichRecords::All => {}
-        WhichRecords::OfTask(task) => {
-            query.push(" AND task_id = ").push_bind(task.to_string());
-        }
-        WhichRecords::AboutState => {
-            query.push(" AND ").push(ABOUT_STATE);
-        }
-        WhichRecords::NewestOfTask(task, window) => {
-            query.push(" AND task_id = ").push_bind(task.to_string());
-            query.push(" AND leaf_index < ").push_bind(window.before);
-            query.push(" AND recorded_at >= ").push_bind(window.from.0);
-            query.push(" AND recorded_at < ").push_bind(window.until.0);
-        }
-    }
-    query.push(" ORDER BY leaf_index");
-    if matches!(which, WhichRecords::NewestOfTask(..)) {
-        query.push(" DESC");
-    }
-    query.push(" LIMIT ").push_bind(limit);
-    let found = query.build().fetch_all(&store.log).await.map_err(failed)?;
+    let query = bound(audit::list(tenant, which, from, limit));
+    let found = query.fetch_all(&store.log).await.map_err(failed)?;
     let (mut kept, mut personal) = (BTreeMap::new(), BTreeMap::new());
     if contents {
         let ids: Vec<String> =
@@ -349,18 +252,14 @@ pub(super) async fn list_task_records(
     limit: i64,
 ) -> Result<Vec<StoredRecord>> {
     let tasks: Vec<String> = tasks.iter().map(ToString::to_string).collect();
-    let found = sqlx::query(
-        "SELECT leaf_index, record_hash, kind, task_id, handoff_id, recorded_at, body \
-         FROM audit.records WHERE tenant = $1 AND task_id = ANY($2) AND leaf_index >= $3 \
-         ORDER BY leaf_index LIMIT $4",
-    )
-    .bind(tenant.as_str())
-    .bind(tasks)
-    .bind(from)
-    .bind(limit)
-    .fetch_all(&store.log)
-    .await
-    .map_err(failed)?;
+    let found = sqlx::query(audit::OF_TASKS.postgres)
+        .bind(tenant.as_str())
+        .bind(tasks)
+        .bind(from)
+        .bind(limit)
+        .fetch_all(&store.log)
+        .await
+        .map_err(failed)?;
     found.iter().map(|row| record(row, None, Vec::new())).collect()
 }
 
@@ -391,20 +290,18 @@ pub(super) async fn kept_contents(
     if ids.is_empty() {
         return Ok(BTreeMap::new());
     }
-    sqlx::query(AssertSqlSafe(format!(
-        "SELECT c.content_id, {KEPT} FROM contents AS c WHERE c.tenant = $1 AND c.content_id = ANY($2)"
-    )))
-    .bind(tenant.as_str())
-    .bind(ids)
-    .fetch_all(pool)
-    .await
-    .map_err(failed)?
-    .iter()
-    .map(|row| {
-        let id: String = rows::get(row, "content_id")?;
-        Ok((id.clone(), StoredContent { id, kept: rows::content_kept(row)? }))
-    })
-    .collect()
+    sqlx::query(AssertSqlSafe(contents::of_ids(Dialect::Postgres)))
+        .bind(tenant.as_str())
+        .bind(ids)
+        .fetch_all(pool)
+        .await
+        .map_err(failed)?
+        .iter()
+        .map(|row| {
+            let id: String = rows::get(row, "content_id")?;
+            Ok((id.clone(), StoredContent { id, kept: rows::content_kept(row)? }))
+        })
+        .collect()
 }
 
 async fn list_personal(
@@ -412,15 +309,12 @@ async fn list_personal(
     tenant: &TenantId,
     places: &[i64],
 ) -> Result<BTreeMap<i64, Vec<StoredPersonal>>> {
-    let found = sqlx::query(
-        "SELECT leaf_index, ordinal::bigint AS ordinal, subject_id, salt, codec, bytes \
-         FROM personal_data WHERE tenant = $1 AND leaf_index = ANY($2) ORDER BY leaf_index, ordinal",
-    )
-    .bind(tenant.as_str())
-    .bind(places)
-    .fetch_all(pool)
-    .await
-    .map_err(failed)?;
+    let found = sqlx::query(personal_data::AT.postgres)
+        .bind(tenant.as_str())
+        .bind(places)
+        .fetch_all(pool)
+        .await
+        .map_err(failed)?;
     let mut personal: BTreeMap<i64, Vec<StoredPersonal>> = BTreeMap::new();
     for row in &found {
         personal.entry(rows::get(row, "leaf_index")?).or_default().push(rows::personal(row)?);
@@ -437,29 +331,22 @@ pub(super) async fn list_unrecorded(
 ) -> Result<Vec<String>> {
     let (mut unrecorded, mut after) = (Vec::new(), String::new());
     while unrecorded.len() < UNRECORDED {
-        let page: Vec<String> = sqlx::query_scalar(
-            "SELECT handoff_id FROM handoffs WHERE tenant = $1 AND handoff_id > $2 \
-             ORDER BY handoff_id LIMIT $3",
-        )
-        .bind(tenant.as_str())
-        .bind(&after)
-        .bind(COMPARED)
-        .fetch_all(&store.pool)
-        .await
-        .map_err(failed)?;
+        let page: Vec<String> = sqlx::query_scalar(handoffs::PAGE)
+            .bind(tenant.as_str())
+            .bind(&after)
+            .bind(COMPARED)
+            .fetch_all(&store.pool)
+            .await
+            .map_err(failed)?;
         let Some(last) = page.last() else { break };
         after.clone_from(last);
         store.settle_log(tenant).await?;
-        let gone: Vec<String> = sqlx::query_scalar(
-            "SELECT h.id FROM UNNEST($2::text[]) AS h(id) WHERE NOT EXISTS ( \
-               SELECT 1 FROM audit.records AS r WHERE r.tenant = $1 AND r.handoff_id = h.id \
-               AND r.kind IN ('HANDOFF', 'DEAD_LETTERED', 'NO_OP')) ORDER BY h.id",
-        )
-        .bind(tenant.as_str())
-        .bind(page)
-        .fetch_all(&store.log)
-        .await
-        .map_err(failed)?;
+        let gone: Vec<String> = sqlx::query_scalar(audit::UNRECORDED)
+            .bind(tenant.as_str())
+            .bind(page)
+            .fetch_all(&store.log)
+            .await
+            .map_err(failed)?;
         unrecorded.extend(gone);
     }
     unrecorded.truncate(UNRECORDED);

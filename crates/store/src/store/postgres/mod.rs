@@ -13,8 +13,8 @@ use sqlx::postgres::PgPool;
 use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
 use crate::store::rows::{self, WhichRecords};
 use crate::store::tables::{
-    agents, api_keys, brokers, checkpoints, dead_letters, edges, erasures, escalations, handoffs,
-    holds, outbox, personal_data, refused_tasks, tasks, tenants,
+    agents, api_keys, brokers, checkpoints, contents, dead_letters, edges, erasures, escalations,
+    handoffs, holds, outbox, personal_data, refused_tasks, tasks, tenants,
 };
 use crate::store::{
     AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointPlace, CheckpointRow, ClaimKey,
@@ -33,6 +33,7 @@ use handoffd_evidence::erasure::DataSlot;
 use handoffd_evidence::merkle::Hash;
 use handoffd_evidence::record::{LogHead, SealedRecord};
 
+mod absent;
 mod admin;
 mod apart;
 mod append;
@@ -178,7 +179,7 @@ impl HandoffStore for PostgresStore {
         tenant: &TenantId,
         id: ContentId,
     ) -> Result<Option<StoredContent>> {
-        answered(log::find_content(&self.pool, tenant, id)).await
+        answered(contents::find(self, tenant, id)).await
     }
 
     async fn find_checkpoint(
@@ -187,7 +188,7 @@ impl HandoffStore for PostgresStore {
         agent: Option<&AgentId>,
         seq: Option<i64>,
     ) -> Result<Option<CheckpointRow>> {
-        answered(reads::find_checkpoint(&self.pool, run, agent, seq)).await
+        answered(checkpoints::find(self, run, agent, seq)).await
     }
 
     async fn list_dead_letters(
@@ -237,7 +238,7 @@ impl HandoffStore for PostgresStore {
         after: Option<&CheckpointCursor>,
         limit: i64,
     ) -> Result<Vec<CheckpointRow>> {
-        answered(recovery::list_checkpoints(&self.pool, key, agent, after, limit)).await
+        answered(checkpoints::list(self, key, agent, after, limit)).await
     }
 
     async fn list_checkpoint_places(
@@ -515,7 +516,7 @@ impl ErasureStore for PostgresStore {
         after: Option<&str>,
         limit: i64,
     ) -> Result<Vec<HoldRow>> {
-        answered(erasure::list_holds(&self.pool, tenant, subject_key, after, limit)).await
+        answered(holds::list(self, tenant, subject_key, after, limit)).await
     }
 
     async fn scrub(&self) -> Result<ScrubOutcome> {

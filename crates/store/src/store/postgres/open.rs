@@ -7,9 +7,9 @@ use sqlx::postgres::PgPool;
 
 use super::PostgresStore;
 use super::apart::{self, SeparateLog};
-use super::connect::{self, PoolHealth};
+use super::connect::PoolHealth;
 use super::failure::failed;
-use super::servers::{Follower, Servers};
+use super::servers::{self, Follower, Servers};
 use super::session::Sessions;
 use crate::store::{Result, StoreError};
 
@@ -114,7 +114,7 @@ async fn open(
     let servers = Arc::new(Servers::named(url, what, options.acquire_timeout).await?);
     servers.find().await?;
     let (pool, sessions) = tokio::try_join!(
-        connect::pool(&servers, options, most - writing, messages, doubt),
+        servers::pool(&servers, options, most - writing, messages, doubt),
         Sessions::open(&servers, options, writing, messages, doubt),
     )?;
     expect_utf8(&pool, what).await?;

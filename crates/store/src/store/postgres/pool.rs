@@ -82,6 +82,7 @@ fn bind<'q>(query: Query<'q>, value: Value<'_>) -> Query<'q> {
         Value::Flag(flag) => query.bind(flag),
         Value::Bytes(bytes) => query.bind(bytes.into_owned()),
         Value::Texts(texts) => query.bind(texts),
+        Value::Longs(numbers) => query.bind(numbers),
     }
 }
 

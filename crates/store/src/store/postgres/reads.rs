@@ -1,19 +1,22 @@
 //! Named reads without locks.
 
+use crate::store::query::Dialect;
+use crate::store::tables::{
+    checkpoints,
+    dead_letters::{self, DEAD_LETTER},
+    facts,
+    handoffs::{self, HANDOFF},
+    tasks::{self, COST, LEFT, TASK},
+};
 use std::collections::HashMap;
 
 use sqlx::postgres::{PgPool, PgRow, Postgres};
 use sqlx::{AssertSqlSafe, QueryBuilder};
 
 use super::failure::failed;
+use super::pool::bound;
 use super::rows;
 use crate::store::reach::{self, Reach};
-use crate::store::tables::{
-    checkpoints::{self, CHECKPOINT},
-    dead_letters::{self, DEAD_LETTER},
-    handoffs::{self, HANDOFF},
-    tasks::{self, COST, LEFT, TASK},
-};
 use crate::store::{
     CheckpointRow, Cursor, DeadLetterFilter, DeadLetterRow, HandoffFilter, MOST_OPEN, Result,
     RunKey, TaskFilter,
@@ -26,36 +29,14 @@ use handoffd_domain::task::{Task, TaskStatus};
 /// Keeps the first value of a fact. The read is a statement of its own, so that it sees what a
 /// concurrent first writer committed.
 pub(super) async fn settle_fact(pool: &PgPool, name: &str, value: &[u8]) -> Result<Vec<u8>> {
-    sqlx::query("INSERT INTO facts (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING")
-        .bind(name)
-        .bind(value)
-        .execute(pool)
-        .await
-        .map_err(failed)?;
-    let row = sqlx::query("SELECT value FROM facts WHERE name = $1")
-        .bind(name)
-        .fetch_one(pool)
-        .await
-        .map_err(failed)?;
+    sqlx::query(facts::ADD.postgres).bind(name).bind(value).execute(pool).await.map_err(failed)?;
+    let row = bound(facts::named(name)).fetch_one(pool).await.map_err(failed)?;
     rows::get(&row, "value")
 }
 
-/// Walks the receivers by the index of open handoffs, one step each. Grouped, the planner may read all of a tenant's
-/// handoffs, closed ones too: it cannot know how few are open.
-const OPEN: &str = "WITH RECURSIVE receivers AS ( \
-       (SELECT h.target FROM handoffs AS h \
-         WHERE h.tenant = $1 AND h.status IN ('PENDING', 'ACCEPTED') ORDER BY h.target LIMIT 1) \
-       UNION ALL \
-       SELECT n.target FROM receivers AS r CROSS JOIN LATERAL ( \
-         SELECT h.target FROM handoffs AS h WHERE h.tenant = $1 AND h.target > r.target \
-           AND h.status IN ('PENDING', 'ACCEPTED') ORDER BY h.target LIMIT 1) AS n) \
-     SELECT r.target, c.open FROM receivers AS r CROSS JOIN LATERAL ( \
-       SELECT count(*) AS open FROM (SELECT FROM handoffs AS h WHERE h.tenant = $1 \
-         AND h.target = r.target AND h.status IN ('PENDING', 'ACCEPTED') LIMIT $2) AS o) AS c";
-
 /// See [`crate::store::HandoffStore::count_open`].
 pub(super) async fn count_open(pool: &PgPool, tenant: &TenantId) -> Result<HashMap<AgentId, i64>> {
-    sqlx::query(OPEN)
+    sqlx::query(handoffs::OPEN.postgres)
         .bind(tenant.as_str())
         .bind(MOST_OPEN)
         .fetch_all(pool)
@@ -248,45 +229,13 @@ pub(super) fn tasks(tenant: &TenantId, filter: &TaskFilter) -> NewestQuery<'stat
     NewestQuery { query, order: [begun, "task_id"] }
 }
 
-/// A run's checkpoint of that number, or its last; of one agent where given.
-pub(super) async fn find_checkpoint(
-    pool: &PgPool,
-    run: &RunKey,
-    agent: Option<&AgentId>,
-    seq: Option<i64>,
-) -> Result<Option<CheckpointRow>> {
-    let mut query = list(CHECKPOINT, "checkpoints", &run.0);
-    query.push(" AND task_id = ").push_bind(run.1.to_string());
-    query.push(" AND execution_id = ").push_bind(run.2.to_string());
-    if let Some(agent) = agent {
-        query.push(" AND agent_id = ").push_bind(agent.as_str());
-    }
-    if let Some(seq) = seq {
-        query.push(" AND seq = ").push_bind(seq);
-    }
-    query.push(" ORDER BY seq DESC LIMIT 1");
-    query
-        .build()
-        .fetch_optional(pool)
-        .await
-        .map_err(failed)?
-        .as_ref()
-        .map(|row| checkpoints::decode(row))
-        .transpose()
-}
-
 /// See [`crate::store::HandoffStore::list_checkpoints_at`].
 pub(super) async fn list_checkpoints_at(
     pool: &PgPool,
     at: &[(RunKey, i64)],
 ) -> Result<Vec<CheckpointRow>> {
     let column = |of: fn(&(RunKey, i64)) -> String| at.iter().map(of).collect::<Vec<_>>();
-    let sql = format!(
-        "SELECT {CHECKPOINT} FROM \
-           UNNEST($1::text[], $2::text[], $3::text[], $4::bigint[]) AS n(t, i, e, s) \
-         JOIN checkpoints AS x ON x.tenant = n.t AND x.task_id = n.i AND x.execution_id = n.e \
-           AND x.seq = n.s"
-    );
+    let sql = checkpoints::at(Dialect::Postgres);
     sqlx::query(AssertSqlSafe(sql))
         .bind(column(|(run, _)| run.0.to_string()))
         .bind(column(|(run, _)| run.1.to_string()))

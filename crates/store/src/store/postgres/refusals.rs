@@ -4,6 +4,7 @@ use super::failure::failed;
 use super::reads::{NewestQuery, list, only, within_time};
 use super::{PostgresStore, answered};
 use crate::store::refusals::{REFUSALS, RefusalFilter, RefusalRow, RefusalStore, decode};
+use crate::store::tables::refusals;
 use crate::store::{Cursor, Result};
 use handoffd_domain::ids::{AgentId, Micros, TenantId};
 
@@ -37,15 +38,12 @@ impl RefusalStore for PostgresStore {
 
     async fn delete_refusals(&self, tenant: &TenantId, before: Micros) -> Result<u64> {
         answered(async {
-            let done = sqlx::query(
-                "DELETE FROM refusals WHERE tenant = $1 AND refusal_id IN (SELECT refusal_id \
-                 FROM refusals WHERE tenant = $1 AND created_at < $2 ORDER BY created_at LIMIT 1000)",
-            )
-            .bind(tenant.as_str())
-            .bind(before.0)
-            .execute(&self.pool)
-            .await
-            .map_err(failed)?;
+            let done = sqlx::query(refusals::DELETE_OLD.postgres)
+                .bind(tenant.as_str())
+                .bind(before.0)
+                .execute(&self.pool)
+                .await
+                .map_err(failed)?;
             Ok(done.rows_affected())
         })
         .await

@@ -10,39 +10,33 @@ use std::fmt::Write as _;
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection};
 
-use super::erasure::SCRUBBED;
 use super::failure::failed;
 use crate::store::table::Rights;
+pub(super) use crate::store::tables::audit::LOG;
 use crate::store::{Result, StoreError, tables};
 
 /// Server version from which a role that does not own a table can be granted vacuum.
 const MAINTAIN_SINCE: i32 = 170_000;
 
+/// Tables vacuumed after an erasure.
+pub(super) const SCRUBBED: [&str; 9] = [
+    "personal_data",
+    "handoffs",
+    "delivery_attempts",
+    "dead_letters",
+    "contents",
+    "checkpoints",
+    "erasures",
+    "legal_holds",
+    "contract_repeats",
+];
+
 /// Longest name of a role, in bytes.
 const MAX_NAME: usize = 63;
 
-/// The log: rows are added. A head's name and its log's id stay, its size, hash and edge move. Keys that
-/// sign tree heads are retired by `handoffd key tree-head` as the owner.
-pub(super) const LOG: Rights = &[
-    ("audit.records", "SELECT, INSERT"),
-    ("audit.nodes", "SELECT, INSERT"),
-    ("audit.tree_keys", "SELECT, INSERT"),
-    ("audit.log_heads", "SELECT, INSERT, UPDATE (size, hash, frontier)"),
-];
-
 /// Tables without a file in `tables/`, where the others state theirs, as far as a statement of the store needs it.
-pub(super) const OPERATIONS: Rights = &[
-    ("_sqlx_migrations", "SELECT"),
-    ("idempotency_keys", "SELECT, INSERT"),
-    // Records commit to these rows: a row is erased or moved to the archive, and is otherwise as it was written.
-    (
-        "contents",
-        "SELECT, INSERT, UPDATE (salt, codec, bytes, segment, seg_offset, seg_length, purged_at)",
-    ),
-    ("leases", "SELECT, INSERT, UPDATE, DELETE"),
-    ("events", "SELECT, INSERT, DELETE"),
-    ("two_phase", "SELECT, INSERT, DELETE"),
-];
+pub(super) const OPERATIONS: Rights =
+    &[("_sqlx_migrations", "SELECT"), ("two_phase", "SELECT, INSERT, DELETE")];
 
 /// Privileges on the tables beside the log in a separate log database.
 pub(super) const AUDIT: Rights = &[("_sqlx_migrations", "SELECT"), ("audit.identity", "SELECT")];

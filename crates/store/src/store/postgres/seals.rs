@@ -1,10 +1,12 @@
 //! Seals the values under the master key anew.
 
-use sqlx::AssertSqlSafe;
-use sqlx::postgres::{PgPool, PgTransaction};
+use sqlx::postgres::{PgPool, PgRow, PgTransaction};
 
 use super::failure::failed;
+use super::pool::bound;
 use super::rows;
+use crate::store::query::Statement;
+use crate::store::tables::{agents, facts, requests, subscriptions};
 use crate::store::{Result, SealChange, Sealed, StoreError};
 use handoffd_domain::ids::TenantId;
 
@@ -19,84 +21,56 @@ pub(super) async fn change(
 ) -> Result<u64> {
     let mut tx = pool.begin().await.map_err(failed)?;
     let mut changed = 0;
-    for (table, id, agents) in
-        [("agents", "agent_id", true), ("subscriptions", "subscription_id", false)]
-    {
-        let sql = format!(
-            "SELECT tenant, {id} AS id, secrets FROM {table} ORDER BY tenant, {id} FOR UPDATE"
-        );
-        let known = sqlx::query(AssertSqlSafe(sql)).fetch_all(&mut *tx).await.map_err(failed)?;
-        let sql = format!("UPDATE {table} SET secrets = $1 WHERE tenant = $2 AND {id} = $3");
-        for row in &known {
-            let tenant: TenantId = rows::parse(row, "tenant")?;
-            let (id, secrets): (String, String) =
-                (rows::get(row, "id")?, rows::get(row, "secrets")?);
-            let place = if agents {
-                Sealed::Agent(&id, &secrets)
-            } else {
-                Sealed::Subscription(&id, &secrets)
-            };
-            let next = String::from_utf8(change(&tenant, place)?)
-                .map_err(|err| StoreError::Refused(err.to_string()))?;
-            let done = sqlx::query(AssertSqlSafe(sql.clone()))
-                .bind(next)
-                .bind(tenant.as_str())
-                .bind(id.as_str())
-                .execute(&mut *tx)
-                .await
-                .map_err(failed)?;
-            changed += done.rows_affected();
-        }
+    for (id, secrets, tenant) in secrets(&mut tx, agents::SECRETS.postgres).await? {
+        let next = text(change(&tenant, Sealed::Agent(&id, &secrets))?)?;
+        changed += execute(&mut tx, agents::set_secrets(&tenant, id, next)).await?;
+    }
+    for (id, secrets, tenant) in secrets(&mut tx, subscriptions::SECRETS.postgres).await? {
+        let next = text(change(&tenant, Sealed::Subscription(&id, &secrets))?)?;
+        changed += execute(&mut tx, subscriptions::set_secrets(&tenant, id, next)).await?;
     }
     changed += answers(&mut tx, change).await?;
     for (name, value) in facts {
-        sqlx::query(
-            "INSERT INTO facts (name, value) VALUES ($1, $2) \
-             ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-        )
-        .bind(*name)
-        .bind(value.as_slice())
-        .execute(&mut *tx)
-        .await
-        .map_err(failed)?;
+        execute(&mut tx, facts::replace(name, value)).await?;
     }
     tx.commit().await.map_err(failed)?;
     Ok(changed)
 }
 
+async fn execute(tx: &mut PgTransaction<'_>, statement: Statement<'_>) -> Result<u64> {
+    let done = bound(statement).execute(&mut **tx).await.map_err(failed)?;
+    Ok(done.rows_affected())
+}
+
+/// The ids, secrets and tenants that a statement finds and locks.
+async fn secrets(
+    tx: &mut PgTransaction<'_>,
+    sql: &'static str,
+) -> Result<Vec<(String, String, TenantId)>> {
+    let secrets = sqlx::query(sql).fetch_all(&mut **tx).await.map_err(failed)?;
+    let one = |row: &PgRow| {
+        Ok((rows::get(row, "id")?, rows::get(row, "secrets")?, rows::parse(row, "tenant")?))
+    };
+    secrets.iter().map(one).collect()
+}
+
+fn text(bytes: Vec<u8>) -> Result<String> {
+    String::from_utf8(bytes).map_err(|err| StoreError::Refused(err.to_string()))
+}
+
 async fn answers(tx: &mut PgTransaction<'_>, change: SealChange<'_>) -> Result<u64> {
     let (mut changed, mut after) = (0, (String::new(), Vec::<u8>::new()));
     loop {
-        let page = sqlx::query(
-            "SELECT tenant, request_id, answer FROM request_keys \
-             WHERE (tenant, request_id) > ($1, $2) AND answer IS NOT NULL \
-             ORDER BY tenant, request_id LIMIT $3",
-        )
-        .bind(after.0.as_str())
-        .bind(after.1.as_slice())
-        .bind(PAGE)
-        .fetch_all(&mut **tx)
-        .await
-        .map_err(failed)?;
-        if page.is_empty() {
-            return Ok(changed);
-        }
+        let page = bound(requests::answers(after, PAGE));
+        let page = page.fetch_all(&mut **tx).await.map_err(failed)?;
+        let Some(last) = page.last() else { return Ok(changed) };
+        after = (rows::get(last, "tenant")?, rows::get(last, "request_id")?);
         for row in &page {
             let tenant: TenantId = rows::parse(row, "tenant")?;
             let (id, answer): (Vec<u8>, Vec<u8>) =
                 (rows::get(row, "request_id")?, rows::get(row, "answer")?);
             let next = change(&tenant, Sealed::Answer(&id, &answer))?;
-            let done = sqlx::query(
-                "UPDATE request_keys SET answer = $1 WHERE tenant = $2 AND request_id = $3",
-            )
-            .bind(next)
-            .bind(tenant.as_str())
-            .bind(id.as_slice())
-            .execute(&mut **tx)
-            .await
-            .map_err(failed)?;
-            changed += done.rows_affected();
-            after = (tenant.to_string(), id);
+            changed += execute(tx, requests::answer(&tenant, &id, &next)).await?;
         }
     }
 }

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection};
 use tokio::task::AbortHandle;
 
+use super::PostgresOptions;
 use super::connect::{self, PoolHealth};
 use super::failure::failed;
 use crate::store::{Result, StoreError};
@@ -123,6 +124,52 @@ async fn reach(server: &PgConnectOptions) -> Result<Option<PgConnection>> {
 /// Whether a server takes writes.
 pub(super) async fn is_primary(connection: &mut PgConnection) -> sqlx::Result<bool> {
     sqlx::query_scalar("SELECT NOT pg_is_in_recovery()").fetch_one(connection).await
+}
+
+/// Opens a pool of at most `most` connections. `messages` is the lowest level of server messages.
+pub(super) async fn pool(
+    servers: &Servers,
+    options: &PostgresOptions,
+    most: u32,
+    messages: &'static str,
+    doubt: &PoolHealth,
+) -> Result<PgPool> {
+    let doubt = doubt.clone();
+    let asked = servers.are_asked();
+    // Between two databases, what ends a batch that one of them lost must not fail of a stale connection.
+    let tried_after =
+        if options.audit_url.is_some() { Duration::ZERO } else { connect::TRIED_AFTER };
+    PgPoolOptions::new()
+        .max_connections(most)
+        .acquire_timeout(options.acquire_timeout)
+        // A connection that was used a moment ago need not be tried again: that is a round trip for each transaction.
+        .test_before_acquire(false)
+        .before_acquire(move |connection, used| {
+            let tried = used.idle_for >= tried_after || doubt.covers(used.idle_for);
+            Box::pin(async move {
+                if tried {
+                    connection.ping().await?;
+                }
+                Ok(true)
+            })
+        })
+        .after_connect(move |connection, _| {
+            Box::pin(async move {
+                // The data of a standby may be old.
+                if asked && !is_primary(connection).await? {
+                    return Err(sqlx::Error::Protocol("the server is a standby".to_owned()));
+                }
+                prepare(connection, messages).await
+            })
+        })
+        .connect_with(servers.current().clone())
+        .await
+        .map_err(failed)
+}
+
+async fn prepare(connection: &mut PgConnection, messages: &str) -> sqlx::Result<()> {
+    let sql = sqlx::AssertSqlSafe(connect::settings(messages));
+    sqlx::raw_sql(sql).execute(connection).await.map(|_| ())
 }
 
 /// Leads a pool to the primary after each failover, until it is dropped.

@@ -3,35 +3,32 @@
 
 use std::collections::BTreeSet;
 
+use super::absent::AbsentRows;
 use super::append;
-use super::batch::{Bound, IDEMPOTENCY, RowsSql, SUBSCRIPTIONS, Sql, bind, by_rows};
+use super::batch::{Bound, RowsSql, SUBSCRIPTIONS, Sql, bind, by_rows};
 use super::call::Call;
 use super::joined::JoinedStatement;
 use super::session::Tx;
 use super::{PostgresStore, erasure, events, rows, writes};
 use crate::fault::{self, Step};
-use crate::store::contracts::RepeatKey;
 use crate::store::query::Row;
 use crate::store::rows::Load;
 use crate::store::table::BatchTable;
-use crate::store::tables::subscriptions;
 use crate::store::tables::{
     agents::{self, AGENTS},
     api_keys::{self, KEYS},
-    checkpoints::CHECKPOINTS,
+    checkpoints::{self, CHECKPOINTS},
     dead_letters::{self, DEAD_LETTERS},
     edges::{self, EDGES},
     escalations::{self, ESCALATIONS},
     handoffs::{self, HANDOFFS},
+    idempotency,
     outbox::{self, OUTBOXES},
     refused_tasks::{self, REFUSED_TASKS},
+    subscriptions,
     tasks::{self, TASKS},
 };
-use crate::store::{
-    AgentKey, BatchState, HandoffKey, Needs, RefusedTaskKey, Result, TaskKey, Writes, opinions,
-    schemas,
-};
-use handoffd_domain::cap::CapKey;
+use crate::store::{BatchState, HandoffKey, Needs, Result, TaskKey, Writes, opinions, schemas};
 use handoffd_domain::ids::{AgentId, TenantId};
 use handoffd_evidence::append::AppendedRecords;
 
@@ -191,45 +188,6 @@ fn is_empty(writes: &Writes) -> bool {
         && attempts.is_empty()
 }
 
-/// Agents, keys, refused tasks and repeats that were asked for and not found. A row that is not there cannot be locked, so
-/// two brokers may both plan to make it: it is then inserted plainly, and the second one conflicts
-/// instead of overwriting the first one's secrets.
-pub(super) struct AbsentRows {
-    pub(super) agents: BTreeSet<AgentKey>,
-    pub(super) keys: BTreeSet<(TenantId, String)>,
-    pub(super) refused_tasks: BTreeSet<RefusedTaskKey>,
-    pub(super) repeats: BTreeSet<RepeatKey>,
-    /// Caps that have a row; the others are inserted.
-    pub(super) known_caps: BTreeSet<CapKey>,
-}
-
-impl AbsentRows {
-    fn of(needs: &Needs, state: &BatchState) -> Self {
-        Self {
-            agents: needs
-                .agents
-                .iter()
-                .filter(|key| !state.agents.contains_key(key))
-                .cloned()
-                .collect(),
-            keys: needs.keys.iter().filter(|key| !state.keys.contains_key(key)).cloned().collect(),
-            refused_tasks: needs
-                .refused_tasks
-                .iter()
-                .filter(|key| !state.refused_tasks.contains_key(key))
-                .cloned()
-                .collect(),
-            repeats: needs
-                .repeats
-                .iter()
-                .filter(|key| !state.repeats.contains_key(key))
-                .cloned()
-                .collect(),
-            known_caps: state.caps.keys().cloned().collect(),
-        }
-    }
-}
-
 static TASKS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| TASKS.shape.select_locked(rows)));
 static HANDOFFS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| HANDOFFS.shape.select(rows)));
 static LINEAGE_LOAD: RowsSql =
@@ -258,7 +216,8 @@ static REFUSED_TASKS_LOAD: RowsSql =
 static DEAD_LETTERS_LOAD: RowsSql =
     RowsSql::new(|| by_rows(|rows| DEAD_LETTERS.shape.select_locked(rows)));
 static FALLBACKS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| AGENTS.shape.select(rows)));
-static IDEMPOTENCY_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| IDEMPOTENCY.select(rows)));
+static IDEMPOTENCY_LOAD: RowsSql =
+    RowsSql::new(|| by_rows(|rows| idempotency::USES.shape.select(rows)));
 static AGENTS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| AGENTS.shape.select_locked(rows)));
 static KEYS_LOAD: RowsSql = RowsSql::new(|| by_rows(|rows| KEYS.shape.select_locked(rows)));
 static OPINIONS_LOAD: RowsSql =
@@ -274,18 +233,7 @@ static RUNS_LOAD: RowsSql = RowsSql::new(|| by_rows(last_checkpoints));
 fn last_checkpoints(rows: Bound) -> String {
     let all = CHECKPOINTS.shape.columns;
     let runs = BatchTable::rows(&[all[0], all[1], all[2], all[4]], 1, rows);
-    let last = |whose: &str| {
-        format!(
-            "(SELECT c.seq, c.commitment, c.agent_id FROM checkpoints AS c WHERE c.tenant = n.tenant \
-             AND c.task_id = n.task_id AND c.execution_id = n.execution_id{whose} ORDER BY c.seq DESC LIMIT 1)"
-        )
-    };
-    format!(
-        "SELECT n.tenant, n.task_id, n.execution_id, c.seq, c.commitment, c.agent_id FROM {runs} \
-         CROSS JOIN LATERAL ({} UNION {}) AS c",
-        last(""),
-        last(" AND c.agent_id = n.agent_id"),
-    )
+    checkpoints::last_of(&runs)
 }
 
 /// Adds a run's last checkpoint to what a batch has loaded.
@@ -355,7 +303,7 @@ async fn load(tx: &mut Tx, store: &PostgresStore, needs: &Needs) -> Result<Batch
         let call = IDEMPOTENCY_LOAD.call(needs.idempotency.len());
         let call =
             bind!(call, needs.idempotency, |key| key.0.as_str(), key.1.as_str(), key.2.as_str());
-        loads.push((rows::load_idempotency, Some(call)));
+        loads.push((idempotency::load, Some(call)));
     }
     let asked = |(kind, call): (Load, Option<Call>)| Some((kind, call?));
     fly(tx, &mut state, loads.into_iter().filter_map(asked).collect()).await?;

@@ -2,27 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use super::batch::{Bound, CONTENTS, IDEMPOTENCY, Sql, bind};
+use super::absent::AbsentRows;
+use super::batch::{Bound, CONTENTS, Sql, bind, some};
 use super::call::Call;
 use super::joined::{JoinedStatement, WriteMode};
-use super::transact::AbsentRows;
 use crate::store::budget_column;
 use crate::store::table::{BatchTable, NewRow};
-use crate::store::tables::agents::AGENTS;
-use crate::store::tables::api_keys::KEYS;
-use crate::store::tables::checkpoints::CHECKPOINTS;
-use crate::store::tables::dead_letters::DEAD_LETTERS;
-use crate::store::tables::edges::EDGES;
-use crate::store::tables::escalations::ESCALATIONS;
-use crate::store::tables::handoffs::HANDOFFS;
-use crate::store::tables::outbox::OUTBOXES;
-use crate::store::tables::refused_tasks::REFUSED_TASKS;
-use crate::store::tables::returns::RETURNS;
-use crate::store::tables::tasks::TASKS;
-use crate::store::tables::{attempts, opinions, schemas, streams};
-use crate::store::{
-    AgentRow, CheckpointRow, HandoffKey, IdempotencyRow, KeyRow, RefusedTaskRow, Writes,
+use crate::store::tables::{
+    agents::AGENTS, api_keys::KEYS, attempts, checkpoints::CHECKPOINTS, dead_letters::DEAD_LETTERS,
+    edges::EDGES, escalations::ESCALATIONS, handoffs::HANDOFFS, idempotency, opinions,
+    outbox::OUTBOXES, refused_tasks::REFUSED_TASKS, returns::RETURNS, schemas, streams,
+    tasks::TASKS,
 };
+use crate::store::{AgentRow, CheckpointRow, HandoffKey, KeyRow, RefusedTaskRow, Writes};
 use handoffd_domain::task::Task;
 use handoffd_evidence::record::{RecordContent, RecordDraft};
 
@@ -159,18 +151,7 @@ fn delete<T>(
 fn write_beside(joined: &mut JoinedStatement, writes: &Writes) {
     let bytes = |row: &CheckpointRow| row.part.bytes.len();
     joined.sized_rows(&CHECKPOINTS, WriteMode::Insert, &writes.checkpoints, bytes);
-    let columns = |bound: Call, rows: &[IdempotencyRow]| {
-        bind!(
-            bound,
-            rows,
-            |row| row.tenant.as_str(),
-            row.agent.as_str(),
-            row.key.as_str(),
-            row.handoff_id.to_string(),
-            row.created_at.0,
-        )
-    };
-    joined.put(&IDEMPOTENCY, WriteMode::Insert, &writes.idempotency, |_| 0, columns);
+    joined.rows(&idempotency::USES, WriteMode::Insert, &writes.idempotency);
     joined.rows(&DEAD_LETTERS, WriteMode::Upsert, &writes.dead_letters);
 }
 
@@ -217,11 +198,4 @@ fn keys(writes: &Writes, absent: &AbsentRows) -> Vec<Call> {
         Call::new(sql.as_str()).rows(KEYS.columns, &rows)
     };
     some([(&KEYS_INSERT, new), (&KEYS_UPSERT, known)]).map(bound).collect()
-}
-
-/// The statements that have rows.
-pub(super) fn some<T>(
-    statements: [(&'static Sql, Vec<T>); 2],
-) -> impl Iterator<Item = (&'static Sql, Vec<T>)> {
-    statements.into_iter().filter(|(_, rows)| !rows.is_empty())
 }

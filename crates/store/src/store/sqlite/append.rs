@@ -1,11 +1,12 @@
 //! Appending to the logs: the last step of a batch.
 
+use crate::store::query::Dialect;
+use crate::store::tables::audit;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::batch::RowBatch;
 use super::db::{Db, Query};
 use super::{log, rows};
-use crate::store::rows::HEAD;
 use crate::store::{Result, StoreError};
 use handoffd_domain::ids::TenantId;
 use handoffd_evidence::append::{AppendedRecords, LogAppender, TreeNode};
@@ -72,7 +73,7 @@ fn move_head(db: &Db, log: &LogAppender) -> Result<()> {
     let nodes: Vec<_> = log.nodes().collect();
     RowBatch::insert("audit_nodes", NODE).run(db, &nodes, bind_node)?;
     let head = log.head();
-    db.query("UPDATE audit_log_heads SET size = ?, hash = ?, frontier = ? WHERE tenant = ?")
+    db.query(audit::MOVE_HEAD)
         .bind(head.size)
         .bind(head.hash)
         .bind(head.tree.to_bytes())
@@ -83,7 +84,7 @@ fn move_head(db: &Db, log: &LogAppender) -> Result<()> {
 
 fn load_logs(db: &Db, drafts: &[RecordDraft]) -> Result<BTreeMap<TenantId, LogAppender>> {
     let tenants: BTreeSet<_> = drafts.iter().map(|draft| &draft.tenant).collect();
-    let sql = format!("SELECT {HEAD} FROM audit_log_heads WHERE tenant = ?");
+    let sql = audit::head(Dialect::Sqlite);
     let mut logs = BTreeMap::new();
     for tenant in tenants {
         let Some(head) = db.query(&sql).bind(tenant.as_str()).find(rows::head)? else { continue };
@@ -108,7 +109,7 @@ pub(super) fn catch_up(db: &Db, mut head: LogHead) -> Result<LogHead> {
 
 /// See [`crate::store::LogStore::catch_up_trees`].
 pub(super) fn catch_up_all(db: &Db) -> Result<()> {
-    let sql = format!("SELECT {HEAD} FROM audit_log_heads");
+    let sql = audit::heads();
     for head in db.query(&sql).list::<_, Vec<_>>(rows::head)? {
         catch_up(db, head)?;
     }

@@ -6,38 +6,17 @@ use super::batch::json;
 use super::db::Db;
 use super::log::unpacked;
 use super::rows;
-use crate::store::query::Row;
-use crate::store::tables::receivers::{FORGET_BREAKERS, FORGET_BREAKERS_OF};
+use crate::store::query::{Dialect, Row};
 use crate::store::tables::{
-    outbox::{self, OUTBOX},
-    returns::{self, RETURN},
+    brokers,
+    outbox::{self, Freed},
+    personal_data,
+    receivers::{FORGET_BREAKERS, FORGET_BREAKERS_OF},
+    returns,
 };
 use crate::store::{ClaimRelease, DeliveryClaim, OutboxRow, ReceiverKey, Result, ReturnRow};
 use handoffd_domain::handoff::DeliveryMode;
 use handoffd_domain::ids::{HandoffId, Micros, TenantId};
-
-/// From receiver to receiver by the index, and of each the first row that is due: the time grows with
-/// the receivers and not with what waits, or a backlog would slow the dispatcher down and grow by that.
-pub(super) const DUE_RECEIVERS: &str = "WITH RECURSIVE tenants (tenant) AS ( \
-       SELECT min(tenant) FROM outbox \
-     UNION ALL \
-       SELECT (SELECT n.tenant FROM outbox AS n WHERE n.tenant > t.tenant \
-         ORDER BY n.tenant LIMIT 1) FROM tenants AS t WHERE t.tenant IS NOT NULL), \
-     receivers (tenant, target) AS ( \
-       SELECT t.tenant, '' FROM tenants AS t WHERE t.tenant IS NOT NULL \
-     UNION ALL \
-       SELECT r.tenant, (SELECT n.target FROM outbox AS n WHERE n.tenant = r.tenant \
-         AND n.target > r.target ORDER BY n.target LIMIT 1) \
-         FROM receivers AS r WHERE r.target IS NOT NULL) \
-     SELECT r.tenant, r.target FROM receivers AS r CROSS JOIN outbox AS first \
-       ON first.tenant = r.tenant AND first.handoff_id = (SELECT o.handoff_id FROM outbox AS o \
-         WHERE o.tenant = r.tenant AND o.target = r.target AND (o.mode <> 'pull') = ? AND o.visible_at <= ? \
-           AND NOT EXISTS (SELECT 1 FROM outbox AS before WHERE before.tenant = o.tenant \
-             AND before.task_id = o.task_id AND before.seq < o.seq) \
-         ORDER BY o.priority, o.created_at LIMIT 1) \
-     WHERE NOT EXISTS (SELECT 1 FROM paused_agents AS p \
-       WHERE p.tenant = r.tenant AND p.agent_id = r.target) \
-     ORDER BY first.created_at, r.tenant, r.target LIMIT ?";
 
 /// See [`crate::store::OutboxStore::list_due_receivers`].
 pub(super) fn list_due_receivers(
@@ -46,7 +25,7 @@ pub(super) fn list_due_receivers(
     now: Micros,
     limit: i64,
 ) -> Result<Vec<ReceiverKey>> {
-    db.query(DUE_RECEIVERS)
+    db.query(outbox::DUE_RECEIVERS.sqlite)
         .bind(mode.is_pushed())
         .bind(now.0)
         .bind(limit.max(0))
@@ -59,24 +38,11 @@ pub(super) fn list_due_among(
     receivers: &[ReceiverKey],
     now: Micros,
 ) -> Result<Vec<ReceiverKey>> {
-    db.query(
-        "WITH wanted (t, a) AS (SELECT value ->> 0, value ->> 1 FROM json_each(?1)) \
-         SELECT t AS tenant, a AS target FROM wanted WHERE NOT EXISTS \
-           (SELECT 1 FROM paused_agents AS p WHERE p.tenant = t AND p.agent_id = a) AND EXISTS \
-           (SELECT 1 FROM outbox AS o WHERE o.tenant = t AND o.target = a AND o.visible_at <= ?2 \
-              AND NOT EXISTS (SELECT 1 FROM outbox AS before WHERE before.tenant = o.tenant \
-                AND before.task_id = o.task_id AND before.seq < o.seq)) \
-         OR EXISTS (SELECT 1 FROM returns AS r \
-           WHERE r.tenant = t AND r.agent_id = a AND r.visible_at <= ?2)",
-    )
-    .bind(json(&receivers)?)
-    .bind(now.0)
-    .list(|row| Ok((rows::parse(row, "tenant")?, rows::parse(row, "target")?)))
+    db.query(outbox::DUE_AMONG.sqlite)
+        .bind(json(&receivers)?)
+        .bind(now.0)
+        .list(|row| Ok((rows::parse(row, "tenant")?, rows::parse(row, "target")?)))
 }
-
-/// Condition: the first row of its task, and unclaimed.
-const FREE_FIRST: &str = "o.visible_at <= ? AND NOT EXISTS (SELECT 1 FROM outbox AS before \
-     WHERE before.tenant = o.tenant AND before.task_id = o.task_id AND before.seq < o.seq)";
 
 /// See [`crate::store::OutboxStore::list_waiting`].
 pub(super) fn list_waiting(
@@ -85,11 +51,7 @@ pub(super) fn list_waiting(
     now: Micros,
     limit: i64,
 ) -> Result<Vec<OutboxRow>> {
-    let sql = format!(
-        "SELECT {OUTBOX} FROM outbox AS o WHERE o.tenant = ? AND o.target = ? AND {FREE_FIRST} \
-         ORDER BY o.priority, o.created_at LIMIT ?"
-    );
-    let query = db.query(&sql).bind(receiver.0.as_str());
+    let query = db.query(&outbox::waiting(Dialect::Sqlite)).bind(receiver.0.as_str());
     let query = query.bind(receiver.1.as_str()).bind(now.0).bind(limit.max(0));
     query.list(outbox::decode)
 }
@@ -101,15 +63,8 @@ pub(super) fn list_unpulled(
     now: Micros,
     limit: i64,
 ) -> Result<Vec<OutboxRow>> {
-    let sql = format!(
-        "SELECT {OUTBOX} FROM outbox AS o WHERE o.mode = 'pull' AND o.created_at < ? \
-         AND {FREE_FIRST} AND NOT EXISTS (SELECT 1 FROM paused_agents AS p \
-           WHERE p.tenant = o.tenant AND p.agent_id = o.target) \
-         AND NOT EXISTS (SELECT 1 FROM escalations AS e \
-           WHERE e.tenant = o.tenant AND e.task_id = o.task_id AND e.status = 'OPEN') \
-         ORDER BY o.created_at LIMIT ?"
-    );
-    let query = db.query(&sql).bind(before.0).bind(now.0).bind(limit.max(0));
+    let query =
+        db.query(&outbox::unpulled(Dialect::Sqlite)).bind(before.0).bind(now.0).bind(limit.max(0));
     query.list(outbox::decode)
 }
 
@@ -127,31 +82,24 @@ pub(super) fn claim(
     let (tenant, target) = receiver;
     let mut ids = Vec::new();
     let mut claims: Vec<DeliveryClaim> = Vec::new();
-    db.query("SELECT o.tenant, o.handoff_id, o.task_id, o.target, o.attempt, \
-           o.busy, h.deadline_at, h.fencing_token, h.idempotent, h.attempts, h.reason, h.policy, h.traceparent, h.tracestate, h.span, h.context, h.sent_id, h.target AS addressee, c.codec, c.bytes, c.salt, c.segment \
-         FROM outbox AS o \
-         JOIN handoffs AS h ON h.tenant = o.tenant AND h.handoff_id = o.handoff_id \
-         LEFT JOIN contents AS c ON c.tenant = h.tenant AND c.content_id = coalesce(h.sent_id, h.content_id) \
-         WHERE o.tenant = ? AND o.target = ? AND o.visible_at <= ? AND NOT EXISTS \
-           (SELECT 1 FROM paused_agents AS p WHERE p.tenant = o.tenant AND p.agent_id = o.target) \
-           AND NOT EXISTS (SELECT 1 FROM outbox AS before WHERE before.tenant = o.tenant \
-              AND before.task_id = o.task_id AND before.seq < o.seq) \
-         ORDER BY o.priority, o.created_at, o.seq, o.handoff_id LIMIT ?")
-    .bind(tenant.as_str())
-    .bind(target.as_str())
-    .bind(now.0)
-    .bind(limit.max(0))
-    .each(|row| {
-        let id: &str = row.get("handoff_id")?;
-        // A row that cannot be read must not keep its neighbours from delivery. It stays claimed; its
-        // deadline, or a person who sees this line, ends it.
-        match claimed(row) {
-            Ok(claim) => claims.push(claim),
-            Err(err) => tracing::error!(handoff_id = id, %err, "a claimed handoff cannot be read"),
-        }
-        ids.push(id.to_owned());
-        Ok(())
-    })?;
+    db.query(outbox::CLAIMABLE)
+        .bind(tenant.as_str())
+        .bind(target.as_str())
+        .bind(now.0)
+        .bind(limit.max(0))
+        .each(|row| {
+            let id: &str = row.get("handoff_id")?;
+            // A row that cannot be read must not keep its neighbours from delivery. It stays claimed; its
+            // deadline, or a person who sees this line, ends it.
+            match claimed(row) {
+                Ok(claim) => claims.push(claim),
+                Err(err) => {
+                    tracing::error!(handoff_id = id, %err, "a claimed handoff cannot be read")
+                }
+            }
+            ids.push(id.to_owned());
+            Ok(())
+        })?;
     if ids.is_empty() {
         return Ok(Vec::new());
     }
@@ -160,18 +108,14 @@ pub(super) fn claim(
     for claim in &mut claims {
         claim.personal = personal.remove(&claim.handoff_id).unwrap_or_default();
     }
-    db.query(
-        "UPDATE outbox SET visible_at = ?, claimed_by = ?, attempt = attempt + 1, \
-           mode = CASE WHEN (mode <> 'pull') = ? THEN mode ELSE ? END \
-         WHERE tenant = ? AND handoff_id IN (SELECT value FROM json_each(?))",
-    )
-    .bind(until.0)
-    .bind(broker)
-    .bind(mode.is_pushed())
-    .bind(mode.as_str())
-    .bind(tenant.as_str())
-    .bind(ids)
-    .execute()?;
+    db.query(outbox::CLAIM_THESE)
+        .bind(until.0)
+        .bind(broker)
+        .bind(mode.is_pushed())
+        .bind(mode.as_str())
+        .bind(tenant.as_str())
+        .bind(ids)
+        .execute()?;
     Ok(claims)
 }
 
@@ -219,16 +163,7 @@ fn load_personal(
     ids: &str,
 ) -> Result<HashMap<HandoffId, Vec<Vec<u8>>>> {
     let mut personal: HashMap<_, Vec<_>> = HashMap::new();
-    db.query(
-        "SELECT h.handoff_id, p.codec, p.bytes FROM json_each(?1) AS wanted \
-         CROSS JOIN handoffs AS h ON h.tenant = ?2 AND h.handoff_id = wanted.value \
-         CROSS JOIN personal_data AS p ON p.tenant = ?2 \
-           AND p.handoff_id = coalesce(h.origin, h.handoff_id) \
-         WHERE p.bytes IS NOT NULL ORDER BY p.leaf_index, p.ordinal",
-    )
-    .bind(ids)
-    .bind(tenant.as_str())
-    .each(|row| {
+    db.query(personal_data::OF_HANDOFFS).bind(ids).bind(tenant.as_str()).each(|row| {
         let bytes = unpacked(rows::codec(row)?, rows::get(row, "bytes")?)?;
         personal.entry(rows::parse(row, "handoff_id")?).or_default().push(bytes);
         Ok(())
@@ -238,7 +173,7 @@ fn load_personal(
 
 /// Whether an agent's inbox has a return that no poll has.
 pub(super) fn has_returns(db: &Db, (tenant, agent): &ReceiverKey, now: Micros) -> Result<bool> {
-    db.query("SELECT 1 FROM returns WHERE tenant = ? AND agent_id = ? AND visible_at <= ? LIMIT 1")
+    db.query(returns::ANY_DUE.sqlite)
         .bind(tenant.as_str())
         .bind(agent.as_str())
         .bind(now.0)
@@ -253,18 +188,12 @@ pub(super) fn claim_returns(
     until: Micros,
     limit: i64,
 ) -> Result<Vec<ReturnRow>> {
-    let sql = format!(
-        "SELECT {RETURN} FROM returns WHERE tenant = ? AND agent_id = ? AND visible_at <= ? \
-         ORDER BY returned_at, handoff_id LIMIT ?"
-    );
+    let sql = returns::claim(Dialect::Sqlite);
     let query = db.query(&sql).bind(tenant.as_str()).bind(agent.as_str());
     let found: Vec<_> = query.bind(now.0).bind(limit.max(0)).list(returns::decode)?;
     if !found.is_empty() {
         let ids: Vec<_> = found.iter().map(|row: &ReturnRow| row.handoff_id.to_string()).collect();
-        let taken = db.query(
-            "UPDATE returns SET visible_at = ? \
-             WHERE tenant = ? AND handoff_id IN (SELECT value FROM json_each(?))",
-        );
+        let taken = db.query(returns::CLAIM_THESE);
         taken.bind(until.0).bind(tenant.as_str()).bind(json(&ids)?).execute()?;
     }
     Ok(found)
@@ -272,56 +201,38 @@ pub(super) fn claim_returns(
 
 /// See [`crate::store::OutboxStore::beat`].
 pub(super) fn beat(db: &Db, broker: &str, now: Micros) -> Result<()> {
-    db.query(
-        "INSERT INTO brokers (broker, seen_at) VALUES (?, ?) \
-         ON CONFLICT (broker) DO UPDATE SET seen_at = max(seen_at + 1, excluded.seen_at)",
-    )
-    .bind(broker)
-    .bind(now.0)
-    .execute()?;
+    db.query(brokers::BEAT.sqlite).bind(broker).bind(now.0).execute()?;
     Ok(())
 }
 
 /// See [`crate::store::OutboxStore::list_strangers`].
 pub(super) fn list_strangers(db: &Db) -> Result<Vec<String>> {
-    db.query(
-        "SELECT DISTINCT claimed_by FROM outbox WHERE mode <> 'pull' AND claimed_by IS NOT NULL \
-           AND claimed_by NOT IN (SELECT broker FROM brokers) ORDER BY claimed_by",
-    )
-    .list(|row| rows::get(row, "claimed_by"))
+    db.query(outbox::STRANGERS.sqlite).list(|row| rows::get(row, "claimed_by"))
 }
-
-/// Frees claims; a condition follows.
-const FREE: &str = "UPDATE outbox SET visible_at = 0, claimed_by = NULL WHERE mode <> 'pull' AND ";
 
 /// See [`crate::store::OutboxStore::release`].
 pub(super) fn release(db: &Db, whose: ClaimRelease<'_>) -> Result<u64> {
     let free = match whose {
         ClaimRelease::Everyone => {
-            db.query("DELETE FROM brokers").execute()?;
+            db.statement(&brokers::forget_all()).execute()?;
             db.query(FORGET_BREAKERS).execute()?;
-            db.query(&format!("{FREE} claimed_by IS NOT NULL"))
+            db.query(&outbox::free(Dialect::Sqlite, Freed::All))
         }
         ClaimRelease::Own(broker) => {
-            db.query("DELETE FROM brokers WHERE broker = ?").bind(broker).execute()?;
+            db.statement(&brokers::forget(broker)).execute()?;
             forget_breakers(db, broker)?;
-            db.query(&format!("{FREE} claimed_by = ?")).bind(broker)
+            db.query(&outbox::free(Dialect::Sqlite, Freed::OfBroker)).bind(broker)
         }
         ClaimRelease::Silent(broker, seen) => {
             if !is_silent(db, broker, seen)? {
                 return Ok(0);
             }
             forget_breakers(db, broker)?;
-            db.query(&format!("{FREE} claimed_by = ?")).bind(broker)
+            db.query(&outbox::free(Dialect::Sqlite, Freed::OfBroker)).bind(broker)
         }
         ClaimRelease::These(broker, held) => {
             let held: Vec<_> = held.iter().map(|((tenant, id), n)| (tenant, id, n)).collect();
-            db.query(&format!(
-                "{FREE} claimed_by = ? AND (tenant, handoff_id, attempt) IN \
-                 (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?))"
-            ))
-            .bind(broker)
-            .bind(json(&held)?)
+            db.query(&outbox::free(Dialect::Sqlite, Freed::These)).bind(broker).bind(json(&held)?)
         }
     };
     free.execute()
@@ -335,9 +246,7 @@ fn forget_breakers(db: &Db, broker: &str) -> Result<()> {
 /// Deletes the heartbeat if it still has that value; returns whether it had.
 fn is_silent(db: &Db, broker: &str, seen: Option<Micros>) -> Result<bool> {
     if let Some(seen) = seen {
-        let gone = db.query("DELETE FROM brokers WHERE broker = ? AND seen_at = ?");
-        return Ok(gone.bind(broker).bind(seen.0).execute()? > 0);
+        return Ok(db.statement(&brokers::forget_seen(broker, seen)).execute()? > 0);
     }
-    let known = db.query("SELECT 1 FROM brokers WHERE broker = ?").bind(broker);
-    Ok(!known.exists()?)
+    Ok(!db.statement(&brokers::find(broker)).exists()?)
 }

@@ -1,5 +1,7 @@
 //! The cold tier's queries; see [`crate::store::cold`].
 
+use crate::store::query::{Dialect, Row};
+use crate::store::tables::{audit, contents, leases, marks};
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
@@ -12,9 +14,6 @@ use crate::store::cold::{
     Archivable, ArchiveMark, ColdStore, ExclusiveLease, Frame, HotContent, PurgeMark,
     SegmentContents,
 };
-use crate::store::query::Row;
-use crate::store::rows::KEPT;
-use crate::store::tables::marks;
 use crate::store::{Result, StoredContent};
 use handoffd_domain::ids::{ContentId, Micros, TenantId};
 
@@ -23,12 +22,7 @@ impl ColdStore for SqliteStore {
     async fn take_lease(&self, lease: &ExclusiveLease, now: Micros, until: Micros) -> Result<bool> {
         self.write(|db| {
             Ok(db
-                .query(
-                    "INSERT INTO leases (name, owner, held_until) VALUES (?, ?, ?) \
-             ON CONFLICT (name) DO UPDATE \
-             SET owner = excluded.owner, held_until = excluded.held_until \
-             WHERE leases.owner = excluded.owner OR leases.held_until <= ?",
-                )
+                .query(leases::TAKE.sqlite)
                 .bind(&lease.name)
                 .bind(&lease.owner)
                 .bind(until.0)
@@ -40,14 +34,7 @@ impl ColdStore for SqliteStore {
     }
 
     async fn release_lease(&self, lease: &ExclusiveLease) -> Result<()> {
-        self.write(|db| {
-            db.query("DELETE FROM leases WHERE name = ? AND owner = ?")
-                .bind(&lease.name)
-                .bind(&lease.owner)
-                .execute()
-                .map(drop)
-        })
-        .await
+        self.write(|db| db.statement(&leases::release(lease)).execute().map(drop)).await
     }
 
     async fn find_archive_mark(&self, tenant: &TenantId) -> Result<ArchiveMark> {
@@ -81,33 +68,11 @@ impl ColdStore for SqliteStore {
         limit: i64,
     ) -> Result<Vec<Archivable>> {
         self.read(|db| {
-            db.query(
-                "SELECT r.leaf_index, r.recorded_at, r.body, \
-               CASE WHEN c.salt IS NOT NULL AND c.bytes IS NOT NULL THEN c.content_id END AS hot, \
-               length(c.bytes) AS size, \
-               c.content_id IN (SELECT h.content_id FROM handoffs AS h \
-                 WHERE h.tenant = ?1 AND h.status IN ('PENDING', 'ACCEPTED') \
-                   AND h.content_id IS NOT NULL) \
-               OR c.content_id IN (SELECT h.sent_id FROM handoffs AS h \
-                 WHERE h.tenant = ?1 AND h.status IN ('PENDING', 'ACCEPTED') \
-                   AND h.sent_id IS NOT NULL) \
-               OR EXISTS (SELECT 1 FROM handoffs AS h WHERE h.tenant = r.tenant \
-                 AND h.handoff_id = r.handoff_id AND h.status IN ('PENDING', 'ACCEPTED')) \
-               OR EXISTS (SELECT 1 FROM returns AS b WHERE b.tenant = r.tenant \
-                 AND b.handoff_id = r.handoff_id) \
-               OR EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.tenant = r.tenant \
-                 AND d.handoff_id = r.handoff_id AND d.status = 'OPEN') \
-               OR EXISTS (SELECT 1 FROM tasks AS t WHERE t.tenant = r.tenant \
-                 AND t.task_id = r.task_id AND t.status = 'ESCALATED') AS held \
-             FROM audit_records AS r \
-             LEFT JOIN contents AS c ON c.tenant = r.tenant AND c.content_id = r.content_id \
-             WHERE r.tenant = ?1 AND r.leaf_index >= ?2 AND r.leaf_index < ?2 + ?3 \
-             ORDER BY r.leaf_index",
-            )
-            .bind(tenant.as_str())
-            .bind(from)
-            .bind(limit.max(0))
-            .list(archivable)
+            db.query(audit::ARCHIVABLE.sqlite)
+                .bind(tenant.as_str())
+                .bind(from)
+                .bind(limit.max(0))
+                .list(archivable)
         })
         .await
     }
@@ -118,18 +83,15 @@ impl ColdStore for SqliteStore {
         ids: &[ContentId],
     ) -> Result<Vec<StoredContent>> {
         self.read(|db| {
-            db.query(&format!(
-                "SELECT c.content_id, {KEPT} FROM json_each(?) AS wanted \
-             CROSS JOIN contents AS c ON c.tenant = ? AND c.content_id = wanted.value"
-            ))
-            .bind(json(&ids)?)
-            .bind(tenant.as_str())
-            .list(|row| {
-                Ok(StoredContent {
-                    id: rows::get(row, "content_id")?,
-                    kept: rows::content_kept(row)?,
+            db.query(&contents::of_ids(Dialect::Sqlite))
+                .bind(json(&ids)?)
+                .bind(tenant.as_str())
+                .list(|row| {
+                    Ok(StoredContent {
+                        id: rows::get(row, "content_id")?,
+                        kept: rows::content_kept(row)?,
+                    })
                 })
-            })
         })
         .await
     }
@@ -150,20 +112,15 @@ impl ColdStore for SqliteStore {
 
     async fn list_to_forget(&self, tenant: &TenantId, limit: i64) -> Result<Vec<String>> {
         self.read(|db| {
-            db.query(
-                "SELECT DISTINCT segment FROM contents INDEXED BY contents_forgotten \
-             WHERE tenant = ? AND salt IS NULL AND segment IS NOT NULL ORDER BY segment LIMIT ?",
-            )
-            .bind(tenant.as_str())
-            .bind(limit.max(0))
-            .list(|row| rows::get(row, "segment"))
+            db.query(contents::TO_FORGET.sqlite)
+                .bind(tenant.as_str())
+                .bind(limit.max(0))
+                .list(|row| rows::get(row, "segment"))
         })
         .await
     }
 
     async fn list_inhabitants(&self, tenant: &TenantId, segment: &str) -> Result<SegmentContents> {
-        let sql = "SELECT content_id, salt IS NULL AS erased, seg_offset, seg_length FROM contents \
-             WHERE tenant = ? AND segment = ? ORDER BY seg_offset";
         let mut inhabitants = SegmentContents::default();
         let read = |row: &dyn Row| {
             let id = rows::parse(row, "content_id")?;
@@ -176,7 +133,7 @@ impl ColdStore for SqliteStore {
             }
             Ok(())
         };
-        self.read(|db| db.query(sql).bind(tenant.as_str()).bind(segment).each(read)).await?;
+        self.read(|db| db.statement(&contents::of_segment(tenant, segment)).each(read)).await?;
         Ok(inhabitants)
     }
 
@@ -205,13 +162,10 @@ impl ColdStore for SqliteStore {
         let ids = json(&segments)?;
         let known: BTreeSet<String> = self
             .read(|db| {
-                db.query(
-                    "SELECT value FROM json_each(?) WHERE EXISTS \
-               (SELECT 1 FROM contents WHERE tenant = ? AND segment = value)",
-                )
-                .bind(ids.as_str())
-                .bind(tenant.as_str())
-                .list(|row| rows::get(row, "value"))
+                db.query(contents::REFERENCED.sqlite)
+                    .bind(ids.as_str())
+                    .bind(tenant.as_str())
+                    .list(|row| rows::get(row, "value"))
             })
             .await?;
         Ok(segments.iter().filter(|segment| !known.contains(*segment)).cloned().collect())
@@ -227,11 +181,8 @@ impl SqliteStore {
         write: impl FnOnce(&Db) -> Result<bool>,
     ) -> Result<bool> {
         self.transaction(|db| {
-            let held = db
-                .query("SELECT 1 FROM leases WHERE name = ? AND owner = ?")
-                .bind(&lease.name)
-                .bind(&lease.owner)
-                .exists()?;
+            let held =
+                db.query(leases::HOLDS.sqlite).bind(&lease.name).bind(&lease.owner).exists()?;
             let done = held && write(db)?;
             Ok(Ended { value: done, keep: done, records: 0 })
         })
@@ -267,11 +218,7 @@ fn place(
 ) -> Result<usize> {
     let frames: Vec<_> =
         frames.iter().map(|frame| (frame.id.to_string(), frame.offset, frame.length)).collect();
-    let sql = format!(
-        "UPDATE contents SET bytes = NULL, codec = 'zstd', segment = ?1, \
-           seg_offset = f.value ->> 1, seg_length = f.value ->> 2 FROM json_each(?2) AS f \
-         WHERE tenant = ?3 AND content_id = f.value ->> 0 AND {standing}"
-    );
+    let sql = contents::place(Dialect::Sqlite, standing);
     let query = db.query(&sql).bind(segment).bind(json(&frames)?);
     let query = query.bind(tenant.as_str());
     let query = if let Some(from) = from { query.bind(from) } else { query };
@@ -280,15 +227,6 @@ fn place(
 
 /// Drops the locations of erased contents in a segment; returns the number of other contents left there.
 fn clear(db: &Db, tenant: &TenantId, segment: &str) -> Result<i64> {
-    db.query(
-        "UPDATE contents SET segment = NULL, seg_offset = NULL, seg_length = NULL \
-         WHERE tenant = ? AND segment = ? AND salt IS NULL",
-    )
-    .bind(tenant.as_str())
-    .bind(segment)
-    .execute()?;
-    db.query("SELECT count(*) AS n FROM contents WHERE tenant = ? AND segment = ?")
-        .bind(tenant.as_str())
-        .bind(segment)
-        .one(|row| row.get("n"))
+    db.statement(&contents::drop_places(tenant, segment)).execute()?;
+    db.statement(&contents::count(tenant, segment)).one(|row| row.get("n"))
 }

@@ -3,19 +3,15 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Semaphore;
 
 use super::SqliteStore;
 use super::db::Db;
-use super::wal::{self, Wal};
+use super::file::{DbFile, PATIENCE, Writer, in_place};
+use super::wal::Wal;
 use crate::fault::{self, Io};
 use crate::store::{Result, StoreError};
-
-/// Wait of a statement for another process, and of a reader for a free connection.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Default of [`SqliteOptions::rewrite_limit`]: 1 GiB takes seconds.
 const REWRITE_LIMIT: u64 = 1 << 30;
@@ -51,56 +47,6 @@ impl Default for SqliteOptions {
     fn default() -> Self {
         Self::serving()
     }
-}
-
-/// A database file, to connect to.
-#[derive(Debug, Clone)]
-pub(super) struct DbFile {
-    pub(super) path: PathBuf,
-    /// Whether a task copies the write-ahead log: see [`super::wal`].
-    exclusive: bool,
-}
-
-impl DbFile {
-    /// Connects to write. `secure_delete` overwrites what is erased, and does not just mark it as free; the page cache
-    /// is in KiB (negative by SQLite's convention).
-    pub(super) fn writer(&self, patience: Duration) -> Result<Db> {
-        let net = if self.exclusive { wal::NET } else { wal::OWN };
-        let pragmas = format!(
-            "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; \
-             PRAGMA temp_store = MEMORY; PRAGMA cache_size = -16384; PRAGMA secure_delete = ON; \
-             PRAGMA journal_size_limit = {}; PRAGMA wal_autocheckpoint = {net}",
-            wal::LONG
-        );
-        Db::open(&self.path, patience, &pragmas)
-    }
-
-    /// Connects to read. Reads at once, so that a file that is not a database fails now.
-    fn reader(&self) -> Result<Db> {
-        let pragmas = "PRAGMA temp_store = MEMORY; PRAGMA query_only = ON; \
-                       SELECT count(*) FROM sqlite_schema";
-        Db::open(&self.path, PATIENCE, pragmas)
-    }
-}
-
-/// Runs blocking work on this thread; a runtime of several threads gives its other tasks to another meanwhile.
-///
-/// A batch is some hundred statements of a few microseconds each: a thread of its own would cost two switches
-/// a statement, or two a call with everything that the call borrows copied.
-pub(super) fn in_place<T>(work: impl FnOnce() -> T) -> T {
-    if Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread {
-        tokio::task::block_in_place(work)
-    } else {
-        work()
-    }
-}
-
-/// The only writing connection; reopened after it was dropped.
-pub(super) struct Writer {
-    pub(super) file: DbFile,
-    pub(super) rewrite_limit: u64,
-    db: Option<Db>,
-    pub(super) closed: bool,
 }
 
 /// The end of a write transaction.

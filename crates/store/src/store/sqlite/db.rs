@@ -213,13 +213,17 @@ impl ToSql for Value<'_> {
             Self::Int(number) => ToSqlOutput::Borrowed(ValueRef::Integer((*number).into())),
             Self::Flag(flag) => ToSqlOutput::Borrowed(ValueRef::Integer((*flag).into())),
             Self::Bytes(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
-            Self::Texts(texts) => {
-                let list = serde_json::to_string(texts)
-                    .map_err(|err| rusqlite::Error::ToSqlConversionFailure(err.into()))?;
-                ToSqlOutput::Owned(OwnedValue::Text(list))
-            }
+            Self::Texts(texts) => list(texts)?,
+            Self::Longs(numbers) => list(numbers)?,
         })
     }
+}
+
+/// A list, as `json_each` takes it.
+fn list<T: serde::Serialize>(values: &[T]) -> rusqlite::Result<ToSqlOutput<'static>> {
+    let list = serde_json::to_string(values)
+        .map_err(|err| rusqlite::Error::ToSqlConversionFailure(err.into()))?;
+    Ok(ToSqlOutput::Owned(OwnedValue::Text(list)))
 }
 
 /// A statement put together from pieces.

@@ -7,22 +7,25 @@ use serde::Serialize;
 
 use super::SqliteStore;
 use super::batch::{RowBatch, json};
-use super::connection::{CLOSED, PATIENCE, in_place, unavailable_now};
-use super::db::{Db, Pieces, Query};
+use super::connection::{CLOSED, unavailable_now};
+use super::db::{Db, Query};
+use super::file::{PATIENCE, in_place};
 use super::rows;
 use super::wal::checkpoint;
 use crate::fault::{self, Step};
 use crate::store::erasure::{
-    ERASED_CHECKPOINT, ErasureKey, ErasureNeeds, ErasurePage, ErasureRow, ErasureState,
-    ErasureWrite, HoldRow, PageNeed, PurgeNeed, PurgePage, ScrubOutcome, SubjectDatum, SubjectRef,
-    SubjectState,
+    ErasureKey, ErasureNeeds, ErasurePage, ErasureRow, ErasureState, ErasureWrite, HoldRow,
+    PageNeed, PurgeNeed, PurgePage, ScrubOutcome, SubjectDatum, SubjectRef, SubjectState,
 };
 use crate::store::purge::{CHECKPOINTS, ExpiredPage, PurgeContext, page as put_together};
 use crate::store::query::Dialect;
-use crate::store::rows::HELD;
-use crate::store::tables::attempts;
-use crate::store::tables::erasures::{self, ERASURE};
-use crate::store::tables::holds::{self, HOLD};
+use crate::store::tables::{
+    attempts, audit, checkpoints, contents, contracts, dead_letters,
+    erasures::{self, ERASURE},
+    handoffs,
+    holds::{self, HOLD},
+    personal_data, tasks,
+};
 use crate::store::{Result, StoreError, Writes};
 use handoffd_domain::handoff::CheckpointRef;
 use handoffd_domain::ids::{ContentId, HandoffId, Micros, TaskId, TenantId};
@@ -51,10 +54,7 @@ pub(super) fn load(db: &Db, needs: &ErasureNeeds) -> Result<ErasureState> {
         state.purges.insert(tenant.clone(), purge_page(db, tenant, *need)?);
     }
     for key in &needs.holds {
-        let sql = format!("SELECT {HOLD} FROM legal_holds WHERE tenant = ? AND hold_id = ?");
-        if let Some(row) =
-            db.query(&sql).bind(key.0.as_str()).bind(key.1.as_str()).find(holds::decode)?
-        {
+        if let Some(row) = db.statement(&holds::by_id(key)).find(holds::decode)? {
             state.holds.insert(key.clone(), row);
         }
     }
@@ -63,22 +63,15 @@ pub(super) fn load(db: &Db, needs: &ErasureNeeds) -> Result<ErasureState> {
 
 fn known(db: &Db, subject: &SubjectRef) -> Result<SubjectState> {
     let held = db
-        .query("SELECT count(*) FROM personal_data WHERE tenant = ? AND subject_id = ?")
+        .query(personal_data::COUNT.sqlite)
         .bind(subject.tenant.as_str())
         .bind(subject.id.as_str())
         .only()?;
-    let sql = format!(
-        "SELECT {ERASURE} FROM erasures WHERE tenant = ? AND subject_key = ? \
-         ORDER BY requested_at DESC, erasure_id DESC LIMIT 1"
-    );
-    let latest = db
-        .query(&sql)
-        .bind(subject.tenant.as_str())
-        .bind(subject.key.as_slice())
-        .find(erasures::decode)?;
+    let latest =
+        db.statement(&erasures::latest(&subject.tenant, &subject.key)).find(erasures::decode)?;
     let holds = holds(db, &subject.tenant, &subject.key, Some(&subject.id))?;
     let traced = db
-        .query(&format!("SELECT 1 FROM ({TRACED}) LIMIT 1"))
+        .query(&erasures::any_traced())
         .bind(subject.tenant.as_str())
         .bind(subject.key.as_slice())
         .bind(i64::MAX)
@@ -86,23 +79,9 @@ fn known(db: &Db, subject: &SubjectRef) -> Result<SubjectState> {
     Ok(SubjectState { held, traced, holds, latest })
 }
 
-/// Handoffs whose data of a subject went with its earlier erasures, below a leaf index.
-const TRACED: &str = "SELECT DISTINCT p.handoff_id FROM erasures AS e \
-     CROSS JOIN personal_data AS p ON p.tenant = e.tenant AND p.erasure_id = e.erasure_id \
-     WHERE e.tenant = ?1 AND e.subject_key = ?2 AND p.handoff_id IS NOT NULL AND p.leaf_index < ?3";
-
 /// Holds that forbid erasing a subject: on the subject, or on a task with data of the subject.
 fn holds(db: &Db, tenant: &TenantId, key: &[u8; 32], id: Option<&str>) -> Result<Vec<HoldRow>> {
-    let sql = format!(
-        "SELECT {HOLD} FROM legal_holds AS l WHERE tenant = ?1 AND released_at IS NULL \
-         AND (subject_key = ?2 OR (task_id IS NOT NULL AND EXISTS ( \
-           SELECT 1 FROM audit_records AS r CROSS JOIN personal_data AS p \
-             ON p.tenant = r.tenant AND p.leaf_index = r.leaf_index \
-           WHERE r.tenant = l.tenant AND r.task_id = l.task_id \
-             AND (p.subject_id = ?3 OR p.erasure_id IN (SELECT e.erasure_id FROM erasures AS e \
-               WHERE e.tenant = ?1 AND e.subject_key = ?2))))) \
-         ORDER BY placed_at, hold_id LIMIT ?4"
-    );
+    let sql = holds::forbidding(Dialect::Sqlite);
     db.query(&sql)
         .bind(tenant.as_str())
         .bind(key.as_slice())
@@ -112,9 +91,9 @@ fn holds(db: &Db, tenant: &TenantId, key: &[u8; 32], id: Option<&str>) -> Result
 }
 
 fn page(db: &Db, key: &ErasureKey, need: PageNeed) -> Result<Option<ErasurePage>> {
-    let sql = format!("SELECT {ERASURE} FROM erasures WHERE tenant = ? AND erasure_id = ?");
-    let row = db.query(&sql).bind(key.0.as_str()).bind(key.1.to_string()).find(erasures::decode)?;
-    let Some(row) = row else { return Ok(None) };
+    let Some(row) = db.statement(&erasures::by_id(key)).find(erasures::decode)? else {
+        return Ok(None);
+    };
     let holds = holds(db, &key.0, &row.subject_key, row.subject_id.as_deref())?;
     let mut page = ErasurePage {
         row,
@@ -126,11 +105,7 @@ fn page(db: &Db, key: &ErasureKey, need: PageNeed) -> Result<Option<ErasurePage>
     };
     let Some(subject) = &page.row.subject_id else { return Ok(Some(page)) };
     page.data = db
-        .query(
-            "SELECT leaf_index, ordinal, handoff_id FROM personal_data \
-         WHERE tenant = ? AND subject_id = ? AND leaf_index < ? \
-         ORDER BY leaf_index, ordinal LIMIT ?",
-        )
+        .query(personal_data::OF_SUBJECT.sqlite)
         .bind(key.0.as_str())
         .bind(subject.as_str())
         .bind(need.upto)
@@ -141,7 +116,10 @@ fn page(db: &Db, key: &ErasureKey, need: PageNeed) -> Result<Option<ErasurePage>
         page.stand_ins = stand_ins(db, &key.0, &json(&handoffs)?)?;
         return Ok(Some(page));
     }
-    let traced = db.query(TRACED).bind(key.0.as_str()).bind(page.row.subject_key.as_slice());
+    let traced = db
+        .query(erasures::TRACED.sqlite)
+        .bind(key.0.as_str())
+        .bind(page.row.subject_key.as_slice());
     let traced: Vec<HandoffId> =
         traced.bind(need.upto).list(|row| rows::parse(row, "handoff_id"))?;
     handoffs.extend(traced);
@@ -154,59 +132,35 @@ fn page(db: &Db, key: &ErasureKey, need: PageNeed) -> Result<Option<ErasurePage>
 
 /// Handoffs that stand in for these. They are found by their tasks, which have an index.
 fn stand_ins(db: &Db, tenant: &TenantId, handoffs: &str) -> Result<Vec<HandoffId>> {
-    db.query(
-        "WITH wanted AS MATERIALIZED (SELECT value AS id FROM json_each(?1)), \
-           touched AS MATERIALIZED (SELECT DISTINCT h.task_id AS id FROM wanted AS w \
-             CROSS JOIN handoffs AS h ON h.tenant = ?2 AND h.handoff_id = w.id) \
-         SELECT h.handoff_id FROM touched AS t \
-         CROSS JOIN handoffs AS h ON h.tenant = ?2 AND h.task_id = t.id \
-         WHERE h.origin IN (SELECT id FROM wanted) ORDER BY h.handoff_id",
-    )
-    .bind(handoffs)
-    .bind(tenant.as_str())
-    .list(|row| rows::parse(row, "handoff_id"))
+    db.query(handoffs::STAND_INS.sqlite)
+        .bind(handoffs)
+        .bind(tenant.as_str())
+        .list(|row| rows::parse(row, "handoff_id"))
 }
 
 /// The tasks of these handoffs, refused ones included.
 fn tasks_of(db: &Db, tenant: &TenantId, handoffs: &str) -> Result<Vec<TaskId>> {
-    db.query(
-        "WITH wanted AS MATERIALIZED (SELECT value AS id FROM json_each(?1)) \
-         SELECT h.task_id FROM wanted AS w \
-           CROSS JOIN handoffs AS h ON h.tenant = ?2 AND h.handoff_id = w.id \
-         UNION SELECT d.task_id FROM wanted AS w \
-           CROSS JOIN dead_letters AS d ON d.tenant = ?2 AND d.handoff_id = w.id \
-         ORDER BY task_id",
-    )
-    .bind(handoffs)
-    .bind(tenant.as_str())
-    .list(|row| rows::parse(row, "task_id"))
+    db.query(handoffs::TASKS.sqlite)
+        .bind(handoffs)
+        .bind(tenant.as_str())
+        .list(|row| rows::parse(row, "task_id"))
 }
 
 /// All handoffs of these tasks.
 fn handoffs_of(db: &Db, tenant: &TenantId, tasks: &str) -> Result<Vec<HandoffId>> {
-    db.query(
-        "SELECT h.handoff_id FROM json_each(?1) AS t \
-         CROSS JOIN handoffs AS h ON h.tenant = ?2 AND h.task_id = t.value ORDER BY h.handoff_id",
-    )
-    .bind(tasks)
-    .bind(tenant.as_str())
-    .list(|row| rows::parse(row, "handoff_id"))
+    db.query(handoffs::OF_TASKS.sqlite)
+        .bind(tasks)
+        .bind(tenant.as_str())
+        .list(|row| rows::parse(row, "handoff_id"))
 }
 
 /// Contents of all records of these tasks, which have an index; the words of legal holds outlive erasures.
 fn contents(db: &Db, tenant: &TenantId, tasks: &str, upto: i64) -> Result<Vec<(i64, ContentId)>> {
-    db.query(
-        "SELECT r.leaf_index, c.content_id FROM json_each(?1) AS t \
-         CROSS JOIN audit_records AS r ON r.tenant = ?2 AND r.task_id = t.value \
-         CROSS JOIN contents AS c ON c.tenant = r.tenant AND c.content_id = r.content_id \
-         WHERE r.leaf_index < ?3 AND c.salt IS NOT NULL \
-           AND r.kind NOT IN ('LEGAL_HOLD_PLACED', 'LEGAL_HOLD_RELEASED') \
-         ORDER BY r.leaf_index",
-    )
-    .bind(tasks)
-    .bind(tenant.as_str())
-    .bind(upto)
-    .list(|row| Ok((rows::get(row, "leaf_index")?, rows::parse(row, "content_id")?)))
+    db.query(audit::CONTENTS.sqlite)
+        .bind(tasks)
+        .bind(tenant.as_str())
+        .bind(upto)
+        .list(|row| Ok((rows::get(row, "leaf_index")?, rows::parse(row, "content_id")?)))
 }
 
 fn checkpoints(
@@ -215,28 +169,17 @@ fn checkpoints(
     tasks: &str,
     before: Micros,
 ) -> Result<Vec<(TaskId, CheckpointRef)>> {
-    db.query(
-        "SELECT c.task_id, c.execution_id, c.seq FROM json_each(?1) AS t \
-         CROSS JOIN checkpoints AS c ON c.tenant = ?2 AND c.task_id = t.value \
-         WHERE length(c.salt) > 0 AND c.created_at <= ?3 ORDER BY c.task_id, c.execution_id, c.seq",
-    )
-    .bind(tasks)
-    .bind(tenant.as_str())
-    .bind(before.0)
-    .list(rows::saved)
+    db.query(checkpoints::OF_TASKS.sqlite)
+        .bind(tasks)
+        .bind(tenant.as_str())
+        .bind(before.0)
+        .list(rows::saved)
 }
 
 /// The expired data of the records from a leaf index on.
 fn purge_page(db: &Db, tenant: &TenantId, need: PurgeNeed) -> Result<PurgePage> {
     let found = db
-        .query(
-            "SELECT r.leaf_index, r.kind, r.recorded_at, r.task_id, r.handoff_id, \
-           CASE WHEN c.salt IS NOT NULL THEN c.content_id END AS content_id \
-         FROM audit_records AS r \
-         LEFT JOIN contents AS c ON c.tenant = r.tenant AND c.content_id = r.content_id \
-         WHERE r.tenant = ?1 AND r.leaf_index >= ?2 AND r.leaf_index < ?2 + ?3 \
-         ORDER BY r.leaf_index",
-        )
+        .query(audit::AGED.sqlite)
         .bind(tenant.as_str())
         .bind(need.from)
         .bind(need.limit)
@@ -245,67 +188,30 @@ fn purge_page(db: &Db, tenant: &TenantId, need: PurgeNeed) -> Result<PurgePage> 
     let leaves: Vec<i64> = old.records.iter().map(|record| record.leaf_index).collect();
     let tasks = json(&old.tasks())?;
     let held: BTreeSet<TaskId> = db
-        .query(
-            "SELECT t.value AS task_id FROM json_each(?2) AS t WHERE \
-           EXISTS (SELECT 1 FROM handoffs AS h WHERE h.tenant = ?1 AND h.task_id = t.value \
-             AND h.status IN ('PENDING', 'ACCEPTED')) \
-           OR EXISTS (SELECT 1 FROM tasks AS k WHERE k.tenant = ?1 AND k.task_id = t.value \
-             AND k.status = 'ESCALATED') \
-           OR t.value IN (SELECT d.task_id FROM dead_letters AS d \
-             WHERE d.tenant = ?1 AND d.status = 'OPEN') \
-           OR t.value IN (SELECT l.task_id FROM legal_holds AS l \
-             WHERE l.tenant = ?1 AND l.released_at IS NULL AND l.task_id IS NOT NULL) \
-           OR t.value IN (SELECT r.task_id FROM legal_holds AS l \
-             CROSS JOIN personal_data AS p ON p.tenant = l.tenant AND p.subject_id = l.subject_id \
-             CROSS JOIN audit_records AS r ON r.tenant = p.tenant AND r.leaf_index = p.leaf_index \
-             WHERE l.tenant = ?1 AND l.released_at IS NULL AND l.subject_id IS NOT NULL \
-               AND r.task_id IS NOT NULL)",
-        )
+        .query(tasks::HELD.sqlite)
         .bind(tenant.as_str())
         .bind(tasks.as_str())
         .list(|row| rows::parse(row, "task_id"))?;
     let data = db
-        .query(
-            "SELECT p.leaf_index, p.ordinal, EXISTS (SELECT 1 FROM legal_holds AS l \
-           WHERE l.tenant = p.tenant AND l.subject_id = p.subject_id \
-             AND l.released_at IS NULL) AS held \
-         FROM personal_data AS p WHERE p.tenant = ? AND p.salt IS NOT NULL \
-           AND p.leaf_index IN (SELECT value FROM json_each(?)) ORDER BY p.leaf_index, p.ordinal",
-        )
+        .query(personal_data::TO_PURGE.sqlite)
         .bind(tenant.as_str())
         .bind(json(&leaves)?)
         .list(|row| Ok((rows::slot(row)?, rows::get(row, "held")?)))?;
     let contents: Vec<_> = old.records.iter().filter_map(|record| record.content).collect();
     let sharing = db
-        .query(
-            "SELECT r.content_id, r.leaf_index, r.recorded_at FROM json_each(?2) AS t \
-         CROSS JOIN audit_records AS r ON r.tenant = ?1 AND r.task_id = t.value \
-         WHERE r.content_id IN (SELECT value FROM json_each(?3)) ORDER BY r.leaf_index",
-        )
+        .query(audit::SHARING.sqlite)
         .bind(tenant.as_str())
         .bind(tasks)
         .bind(json(&contents)?)
         .list(rows::sharing)?;
     let unclean = db
-        .query(
-            "SELECT w.value AS handoff_id FROM json_each(?2) AS w WHERE \
-           EXISTS (SELECT 1 FROM handoffs AS h WHERE h.tenant = ?1 AND h.handoff_id = w.value \
-             AND (length(h.digest) > 0 OR h.reason GLOB '*[^A-Z0-9_]*')) \
-           OR EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.tenant = ?1 \
-             AND d.handoff_id = w.value AND d.failures <> '[]') \
-           OR EXISTS (SELECT 1 FROM delivery_attempts AS a WHERE a.tenant = ?1 \
-             AND a.handoff_id = w.value)",
-        )
+        .query(handoffs::UNCLEAN.sqlite)
         .bind(tenant.as_str())
         .bind(json(&old.emptied())?)
         .list(|row| rows::parse(row, "handoff_id"))?;
     let free: Vec<_> = old.tasks().difference(&held).copied().collect();
     let checkpoints = db
-        .query(
-            "SELECT c.task_id, c.execution_id, c.seq FROM json_each(?2) AS t \
-         CROSS JOIN checkpoints AS c ON c.tenant = ?1 AND c.task_id = t.value \
-         WHERE c.created_at < ?3 AND length(c.salt) > 0 LIMIT ?4",
-        )
+        .query(checkpoints::TO_PURGE.sqlite)
         .bind(tenant.as_str())
         .bind(json(&free)?)
         .bind(need.before.0)
@@ -334,55 +240,37 @@ pub(super) fn write(db: &Db, writes: &Writes) -> Result<()> {
 fn erase(db: &Db, gone: &ErasureWrite) -> Result<()> {
     let data: Vec<_> = gone.data.iter().map(|slot| (slot.leaf_index, slot.ordinal)).collect();
     let traced = gone.erasure.map_or_else(String::new, |id| format!(", erasure_id = '{id}'"));
-    let sql = format!(
-        "UPDATE personal_data SET salt = NULL, bytes = NULL, subject_id = ''{traced} \
-         WHERE tenant = ? AND (leaf_index, ordinal) IN \
-           (SELECT value ->> 0, value ->> 1 FROM json_each(?))"
-    );
+    let sql = personal_data::erase_these(&traced);
     change(db, &sql, &gone.tenant, &data)?;
-    let sql = "UPDATE handoffs SET digest_salt = x'', digest = x'', tracestate = '', \
-               conversation_id = NULL, user_ref = NULL \
-               WHERE tenant = ? AND handoff_id IN (SELECT value FROM json_each(?))";
+    let sql = handoffs::ERASE.sqlite;
     change(db, sql, &gone.tenant, &gone.handoffs)?;
     if let Some(person) = &gone.user_ref {
-        db.query("UPDATE handoffs SET user_ref = NULL WHERE tenant = ? AND user_ref = ?")
+        db.query(handoffs::ERASE_PERSON.sqlite)
             .bind(gone.tenant.as_str())
             .bind(person.as_str())
             .execute()?;
     }
     // A contract's dedupe key may name a personal value; its hash has no salt.
-    let sql = "DELETE FROM contract_repeats \
-               WHERE tenant = ? AND handoff_id IN (SELECT value FROM json_each(?))";
+    let sql = contracts::FORGET_REPEATS.sqlite;
     change(db, sql, &gone.tenant, &gone.handoffs)?;
     if let Some(forget) = attempts::forget(Dialect::Sqlite, &gone.tenant, &gone.handoffs) {
         db.statement(&forget).execute()?;
     }
     if gone.words {
-        let sql = "UPDATE handoffs SET reason = NULL WHERE tenant = ? \
-                   AND handoff_id IN (SELECT value FROM json_each(?)) \
-                   AND reason GLOB '*[^A-Z0-9_]*'";
+        let sql = handoffs::ERASE_REASON.sqlite;
         change(db, sql, &gone.tenant, &gone.handoffs)?;
-        let sql = "UPDATE dead_letters SET failures = '[]' WHERE tenant = ? \
-                   AND handoff_id IN (SELECT value FROM json_each(?))";
+        let sql = dead_letters::ERASE.sqlite;
         change(db, sql, &gone.tenant, &gone.handoffs)?;
     }
     let purged_at = gone.purged_at.map_or("NULL".to_owned(), |at| at.0.to_string());
-    let sql = format!(
-        "UPDATE contents SET salt = NULL, bytes = NULL, purged_at = {purged_at} \
-         WHERE tenant = ? AND content_id IN (SELECT value FROM json_each(?))"
-    );
+    let sql = contents::erase_these(&purged_at);
     change(db, &sql, &gone.tenant, &gone.contents)?;
     let checkpoints: Vec<_> = gone
         .checkpoints
         .iter()
         .map(|(task, at)| (task.to_string(), at.execution_id.to_string(), at.seq))
         .collect();
-    let sql = format!(
-        "UPDATE checkpoints SET salt = x'', codec = 'raw', bytes = CAST('{}' AS BLOB) \
-         WHERE tenant = ? AND (task_id, execution_id, seq) IN \
-           (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?))",
-        String::from_utf8_lossy(ERASED_CHECKPOINT)
-    );
+    let sql = checkpoints::erase_these();
     change(db, &sql, &gone.tenant, &checkpoints)
 }
 
@@ -399,11 +287,8 @@ pub(super) fn place(db: &Db, records: &[(&RecordDraft, &SealedRecord)]) -> Resul
     for (draft, sealed) in records {
         let Some(facts) = &draft.erasure else { continue };
         if draft.kind == RecordKind::ErasureCompleted {
-            db.query("UPDATE erasures SET leaf_index = ? WHERE tenant = ? AND erasure_id = ?")
-                .bind(sealed.leaf_index)
-                .bind(draft.tenant.as_str())
-                .bind(facts.id.to_string())
-                .execute()?;
+            let place = erasures::place(&draft.tenant, facts.id, sealed.leaf_index);
+            db.statement(&place).execute()?;
         }
     }
     Ok(())
@@ -450,38 +335,13 @@ pub(super) fn list_held(
     limit: i64,
 ) -> Result<Vec<SubjectDatum>> {
     let after = after.unwrap_or(DataSlot { leaf_index: -1, ordinal: -1 });
-    let sql = format!(
-        "SELECT {HELD} FROM personal_data AS p \
-         JOIN audit_records AS r ON r.tenant = p.tenant AND r.leaf_index = p.leaf_index \
-         LEFT JOIN handoffs AS h ON h.tenant = r.tenant AND h.handoff_id = r.handoff_id \
-         WHERE p.tenant = ? AND p.subject_id = ? AND p.bytes IS NOT NULL \
-           AND (p.leaf_index, p.ordinal) > (?, ?) ORDER BY p.leaf_index, p.ordinal LIMIT ?"
-    );
-    db.query(&sql)
+    db.query(&personal_data::held(Dialect::Sqlite))
         .bind(tenant.as_str())
         .bind(subject_id)
         .bind(after.leaf_index)
         .bind(after.ordinal)
         .bind(limit)
         .list(rows::held)
-}
-
-/// See [`crate::store::ErasureStore::list_holds`].
-pub(super) fn list_holds(
-    db: &Db,
-    tenant: &TenantId,
-    subject_key: Option<&[u8; 32]>,
-    after: Option<&str>,
-    limit: i64,
-) -> Result<Vec<HoldRow>> {
-    let mut query = Pieces::new(format!("SELECT {HOLD} FROM legal_holds WHERE tenant = "));
-    query.push_bind(tenant.as_str().to_owned());
-    if let Some(key) = subject_key {
-        query.push(" AND subject_key = ").push_bind(key.to_vec());
-    }
-    query.push(" AND hold_id > ").push_bind(after.unwrap_or_default().to_owned());
-    query.push(" ORDER BY hold_id LIMIT ").push_bind(limit);
-    query.build(db).list(holds::decode)
 }
 
 impl SqliteStore {

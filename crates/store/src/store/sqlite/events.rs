@@ -3,15 +3,17 @@
 use async_trait::async_trait;
 
 use super::batch::{RowBatch, json};
-use super::db::{Db, Pieces, Query};
+use super::db::{Db, Query};
 use super::{SqliteStore, rows};
 use crate::store::events::{
     CursorChange, CursorKey, CursorRow, CursorSettle, CursorWrite, DELIVERY_LOG, EventDeliveryRow,
     EventRow, EventScope, EventStore, SubscriptionKey, SubscriptionRow, numbered,
 };
-use crate::store::rows::EVENT;
-use crate::store::tables::cursors::{self, EVENT_DELIVERY};
-use crate::store::tables::subscriptions::{self, SUBSCRIPTION};
+use crate::store::tables::{
+    cursors::{self, EVENT_DELIVERY},
+    events::{self, Selection},
+    subscriptions,
+};
 use crate::store::{Result, Writes};
 use handoffd_domain::event::{Event, Position, Subscriber};
 use handoffd_domain::ids::{AgentId, Micros, TenantId};
@@ -61,17 +63,13 @@ fn bind_event<'c>(query: Query<'c>, row: (&Event, &SealedRecord, i32, &str)) -> 
 fn write_subscription(db: &Db, key: &SubscriptionKey, row: Option<&SubscriptionRow>) -> Result<()> {
     let Some(row) = row else {
         return db
-            .query("DELETE FROM subscriptions WHERE tenant = ? AND subscription_id = ?")
+            .query(subscriptions::REMOVE)
             .bind(key.0.as_str())
             .bind(key.1.to_string())
             .execute()
             .map(drop);
     };
-    let sql = format!(
-        "INSERT INTO subscriptions ({SUBSCRIPTION}) VALUES (?, ?, ?, ?, ?, ?) \
-         ON CONFLICT (tenant, subscription_id) DO UPDATE SET doc = excluded.doc, \
-           secrets = excluded.secrets, updated_at = excluded.updated_at"
-    );
+    let sql = subscriptions::upsert();
     db.query(&sql)
         .bind(row.tenant.as_str())
         .bind(row.id.to_string())
@@ -92,20 +90,12 @@ fn write_cursor(db: &Db, write: &CursorWrite, sealed: &[SealedRecord]) -> Result
                 Subscriber::Agent(agent) => Some(agent.to_string()),
                 Subscriber::Subscription(_) => None,
             };
-            db.query(
-                "INSERT INTO event_cursors (tenant, subscriber, audience, leaf_index, \
-                   ordinal, \
-                   active, broker, lease_until, next_at, failures, failing_since, attempts) \
-                 VALUES (?, ?, ?, ?, ?, TRUE, NULL, 0, 0, 0, NULL, 0) \
-                 ON CONFLICT (tenant, subscriber) DO UPDATE SET active = TRUE, \
-                   leaf_index = excluded.leaf_index, ordinal = excluded.ordinal, next_at = 0, \
-                   broker = NULL, lease_until = 0, failures = 0, failing_since = NULL",
-            )
-            .bind(tenant)
-            .bind(subscriber)
-            .bind(audience)
-            .bind(at.leaf_index)
-            .bind(at.ordinal)
+            db.query(cursors::START.sqlite)
+                .bind(tenant)
+                .bind(subscriber)
+                .bind(audience)
+                .bind(at.leaf_index)
+                .bind(at.ordinal)
         }
         CursorChange::Rewind(at) => db.statement(&cursors::rewind(&write.key, *at)),
         CursorChange::Active(active) => db.statement(&cursors::activate(&write.key, *active)),
@@ -165,36 +155,12 @@ fn list(
     after: Position,
     limit: i64,
 ) -> Result<Vec<EventRow>> {
-    let mut query = Pieces::new(format!("SELECT {EVENT} FROM "));
-    query.push(match scope {
-        // From the task's records, which have an index by task, to their events.
-        EventScope::Task(_) => {
-            "audit_records AS r CROSS JOIN events AS e \
-             ON e.tenant = r.tenant AND e.leaf_index = r.leaf_index "
-        }
-        EventScope::All | EventScope::Audience(_) => "events AS e ",
-    });
-    query.push(
-        "LEFT JOIN handoffs AS h ON h.tenant = e.tenant AND h.handoff_id = e.handoff_id WHERE ",
-    );
-    match scope {
-        EventScope::Task(task) => {
-            query.push("r.tenant = ").push_bind(tenant.as_str().to_owned());
-            query.push(" AND r.task_id = ").push_bind(task.to_string());
-            query.push(" AND r.leaf_index >= ").push_bind(after.leaf_index);
-        }
-        EventScope::All => {
-            query.push("e.tenant = ").push_bind(tenant.as_str().to_owned());
-        }
-        EventScope::Audience(agent) => {
-            query.push("e.tenant = ").push_bind(tenant.as_str().to_owned());
-            query.push(" AND e.audience = ").push_bind(agent.as_str().to_owned());
-        }
-    }
-    query.push(" AND (e.leaf_index, e.ordinal) > (").push_bind(after.leaf_index);
-    query.push(", ").push_bind(after.ordinal);
-    query.push(") ORDER BY e.leaf_index, e.ordinal LIMIT ").push_bind(limit.max(0));
-    query.build(db).list(rows::event)
+    let among = match scope {
+        EventScope::Task(task) => Selection::OfTask(task),
+        EventScope::All => Selection::All,
+        EventScope::Audience(agent) => Selection::Audience(agent),
+    };
+    db.statement(&events::page(tenant, among, after, limit)).list(rows::event)
 }
 
 #[async_trait]
@@ -211,16 +177,11 @@ impl EventStore for SqliteStore {
 
     async fn delete_events(&self, tenant: &TenantId, cutoff: Micros) -> Result<u64> {
         self.write(|db| {
-            db.query(
-                "DELETE FROM events WHERE tenant = ?1 \
-               AND leaf_index <= (SELECT max(leaf_index) FROM \
-               (SELECT leaf_index, at FROM events WHERE tenant = ?1 \
-                ORDER BY leaf_index, ordinal LIMIT ?2) WHERE at < ?3)",
-            )
-            .bind(tenant.as_str())
-            .bind(DELETED_AT_ONCE)
-            .bind(cutoff.0)
-            .execute()
+            db.query(events::DELETE.sqlite)
+                .bind(tenant.as_str())
+                .bind(DELETED_AT_ONCE)
+                .bind(cutoff.0)
+                .execute()
         })
         .await
     }
@@ -243,8 +204,7 @@ impl EventStore for SqliteStore {
 
     async fn has_cursors(&self) -> Result<bool> {
         self.read(|db| {
-            let found =
-                db.query("SELECT 1 FROM event_cursors WHERE active LIMIT 1").find(|_| Ok(()))?;
+            let found = db.query(cursors::ANY.sqlite).find(|_| Ok(()))?;
             Ok(found.is_some())
         })
         .await

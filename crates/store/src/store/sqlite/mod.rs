@@ -14,8 +14,8 @@ use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutco
 use crate::store::migrations::SQLITE;
 use crate::store::rows::{self, WhichRecords};
 use crate::store::tables::{
-    agents, api_keys, brokers, checkpoints, dead_letters, edges, erasures, escalations, facts,
-    handoffs, holds, outbox, personal_data, refused_tasks, tasks, tenants,
+    agents, api_keys, brokers, checkpoints, contents, dead_letters, edges, erasures, escalations,
+    facts, handoffs, holds, outbox, personal_data, refused_tasks, tasks, tenants,
 };
 use crate::store::{
     AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointPlace, CheckpointRow,
@@ -45,6 +45,7 @@ mod connection;
 mod db;
 mod erasure;
 mod events;
+mod file;
 mod log;
 mod migrations;
 #[cfg(feature = "simulation")]
@@ -67,7 +68,7 @@ pub use connection::{SqliteOptions, private_folder};
 
 /// A store in one SQLite file.
 pub struct SqliteStore {
-    writer: Arc<Mutex<connection::Writer>>,
+    writer: Arc<Mutex<file::Writer>>,
     wal: Option<wal::Wal>,
     readers: connection::Readers,
     /// Held while this store serves; see [`SqliteOptions::exclusive`].
@@ -152,7 +153,7 @@ impl HandoffStore for SqliteStore {
         tenant: &TenantId,
         id: ContentId,
     ) -> Result<Option<StoredContent>> {
-        self.read(|db| log::find_content(db, tenant, id)).await
+        contents::find(self, tenant, id).await
     }
 
     async fn find_checkpoint(
@@ -161,7 +162,7 @@ impl HandoffStore for SqliteStore {
         agent: Option<&AgentId>,
         seq: Option<i64>,
     ) -> Result<Option<CheckpointRow>> {
-        self.read(|db| reads::find_checkpoint(db, run, agent, seq)).await
+        checkpoints::find(self, run, agent, seq).await
     }
 
     async fn list_dead_letters(
@@ -211,7 +212,7 @@ impl HandoffStore for SqliteStore {
         after: Option<&CheckpointCursor>,
         limit: i64,
     ) -> Result<Vec<CheckpointRow>> {
-        self.read(|db| recovery::list_checkpoints(db, key, agent, after, limit)).await
+        checkpoints::list(self, key, agent, after, limit).await
     }
 
     async fn list_checkpoint_places(
@@ -483,7 +484,7 @@ impl ErasureStore for SqliteStore {
         after: Option<&str>,
         limit: i64,
     ) -> Result<Vec<HoldRow>> {
-        self.read(|db| erasure::list_holds(db, tenant, subject_key, after, limit)).await
+        holds::list(self, tenant, subject_key, after, limit).await
     }
 
     async fn scrub(&self) -> Result<ScrubOutcome> {

@@ -1,17 +1,20 @@
 //! Named reads of rows.
 
+use crate::store::query::{Dialect, Row};
+use crate::store::tables::{
+    audit, checkpoints,
+    dead_letters::{self, DEAD_LETTER},
+    facts,
+    handoffs::{self, HANDOFF},
+    outbox,
+    tasks::{self, COST, LEFT, TASK},
+    tenants,
+};
 use std::collections::HashMap;
 
 use super::db::{Db, Pieces};
 use super::rows;
-use crate::store::query::Row;
 use crate::store::reach::{self, Reach};
-use crate::store::tables::{
-    checkpoints::{self, CHECKPOINT},
-    dead_letters::{self, DEAD_LETTER},
-    handoffs::{self, HANDOFF},
-    tasks::{self, COST, LEFT, TASK},
-};
 use crate::store::{
     CheckpointRow, Cursor, DeadLetterFilter, DeadLetterRow, Depths, HandoffFilter, MOST_OPEN,
     Result, RunKey, TaskFilter,
@@ -32,78 +35,37 @@ pub(super) fn ping(db: &Db) -> Result<()> {
 /// pages.
 pub(super) fn probe_write(db: &Db) -> Result<()> {
     db.query("SAVEPOINT probe").execute()?;
-    db.query(
-        "INSERT INTO audit_records \
-           (tenant, leaf_index, record_hash, kind, recorded_at, body) \
-         VALUES ('', 9223372036854775807, x'', 'PROBE', 0, x'')",
-    )
-    .execute()?;
+    db.query(audit::PROBE.sqlite).execute()?;
     db.query("ROLLBACK TO probe").execute()?;
     db.query("RELEASE probe").execute()?;
-    db.query(
-        "INSERT INTO facts (name, value) VALUES ('write-probe', randomblob(16384)) \
-         ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-    )
-    .execute()?;
+    db.query(facts::WRITE_PROBE).execute()?;
     Ok(())
 }
 
 /// See [`crate::store::AdminStore::settle_fact`].
 pub(super) fn settle_fact(db: &Db, name: &str, value: &[u8]) -> Result<Vec<u8>> {
-    db.query("INSERT INTO facts (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING")
-        .bind(name)
-        .bind(value)
-        .execute()?;
-    db.query("SELECT value FROM facts WHERE name = ?").bind(name).one(|row| row.get("value"))
+    db.query(facts::ADD.sqlite).bind(name).bind(value).execute()?;
+    db.statement(&facts::named(name)).one(|row| row.get("value"))
 }
 
 /// See [`crate::store::DirectoryStore::list_named_tenants`].
 pub(super) fn list_named_tenants(db: &Db) -> Result<Vec<TenantId>> {
-    db.query(
-        "SELECT tenant FROM tenants UNION SELECT tenant FROM audit_log_heads \
-         UNION SELECT tenant FROM audit_records UNION SELECT tenant FROM handoffs ORDER BY tenant",
-    )
-    .list(|row| rows::parse(row, "tenant"))
+    db.query(tenants::NAMED.sqlite).list(|row| rows::parse(row, "tenant"))
 }
 
 /// See [`crate::store::HandoffStore::count_open`].
 pub(super) fn count_open(db: &Db, tenant: &TenantId) -> Result<HashMap<AgentId, i64>> {
-    let sql = "SELECT target, min(count(*), ?1) AS open FROM handoffs \
-               WHERE tenant = ?2 AND status IN ('PENDING', 'ACCEPTED') GROUP BY target";
+    let sql = handoffs::OPEN.sqlite;
     db.query(sql)
         .bind(MOST_OPEN)
         .bind(tenant.as_str())
         .list(|row| Ok((rows::parse(row, "target")?, rows::get(row, "open")?)))
 }
 
-/// See [`crate::store::HandoffStore::find_checkpoint`].
-pub(super) fn find_checkpoint(
-    db: &Db,
-    run: &RunKey,
-    agent: Option<&AgentId>,
-    seq: Option<i64>,
-) -> Result<Option<CheckpointRow>> {
-    let whose = if agent.is_some() { " AND agent_id = ?" } else { "" };
-    let which = if seq.is_some() { " AND seq = ?" } else { "" };
-    let sql = format!(
-        "SELECT {CHECKPOINT} FROM checkpoints WHERE tenant = ? AND task_id = ? AND execution_id = ?\
-         {whose}{which} ORDER BY seq DESC LIMIT 1"
-    );
-    let query = db.query(&sql).bind(run.0.as_str()).bind(run.1.to_string()).bind(run.2.to_string());
-    let query = if let Some(agent) = agent { query.bind(agent.as_str()) } else { query };
-    let query = if seq.is_some() { query.bind(seq) } else { query };
-    query.find(checkpoints::decode)
-}
-
 /// See [`crate::store::HandoffStore::list_checkpoints_at`].
 pub(super) fn list_checkpoints_at(db: &Db, at: &[(RunKey, i64)]) -> Result<Vec<CheckpointRow>> {
     let keys: Vec<_> = at.iter().map(|(run, seq)| (&run.0, run.1, run.2, seq)).collect();
-    let sql = format!(
-        "WITH wanted (t, i, e, n) AS (SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3 \
-           FROM json_each(?)) \
-         SELECT {CHECKPOINT} FROM wanted CROSS JOIN checkpoints \
-           ON tenant = t AND task_id = i AND execution_id = e AND seq = n"
-    );
+    let sql = checkpoints::at(Dialect::Sqlite);
     db.query(&sql).bind(super::batch::json(&keys)?).list(checkpoints::decode)
 }
 
@@ -352,29 +314,13 @@ pub(super) fn dead_letters(tenant: &TenantId, filter: &DeadLetterFilter) -> Newe
 
 /// See [`crate::store::HandoffStore::list_overdue`].
 pub(super) fn list_overdue(db: &Db, now: Micros, limit: i64) -> Result<Vec<Handoff>> {
-    let sql = format!(
-        "SELECT {HANDOFF} FROM handoffs \
-         WHERE deadline_at IS NOT NULL AND status IN ('PENDING', 'ACCEPTED') AND deadline_at <= ? \
-         AND NOT (status = 'PENDING' AND EXISTS (SELECT 1 FROM paused_agents AS p \
-           WHERE p.tenant = handoffs.tenant AND p.agent_id = handoffs.target)) \
-         ORDER BY deadline_at, handoff_id LIMIT ?"
-    );
+    let sql = handoffs::overdue(Dialect::Sqlite);
     db.query(&sql).bind(now.0).bind(limit.max(0)).list(handoffs::decode)
 }
 
 /// See [`crate::store::AdminStore::depths`].
 pub(super) fn depths(db: &Db, idle_since: Micros) -> Result<Depths> {
-    db.query(
-        "SELECT (SELECT count(*) FROM outbox) AS outbox, \
-           (SELECT min(created_at) FROM outbox) AS oldest, \
-           (SELECT count(*) FROM dead_letters WHERE status = 'OPEN') AS dead_letters, \
-           (SELECT count(*) FROM escalations WHERE status = 'OPEN') AS escalations, \
-           (SELECT count(*) FROM waiting_tasks WHERE since <= ?) AS idle_tasks, \
-           (SELECT count(*) FROM opinions_due) AS opinions, \
-           (SELECT coalesce(sum(size), 0) FROM audit_log_heads) AS records",
-    )
-    .bind(idle_since.0)
-    .one(|row| {
+    db.query(outbox::DEPTHS.sqlite).bind(idle_since.0).one(|row| {
         Ok(Depths {
             outbox: rows::get(row, "outbox")?,
             oldest: rows::get::<Option<i64>>(row, "oldest")?.map(Micros),

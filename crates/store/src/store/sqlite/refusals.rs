@@ -3,6 +3,7 @@ use async_trait::async_trait;
 use super::SqliteStore;
 use super::reads::NewestQuery;
 use crate::store::refusals::{REFUSALS, RefusalFilter, RefusalRow, RefusalStore, decode};
+use crate::store::tables::refusals;
 use crate::store::{Cursor, Result};
 use handoffd_domain::ids::{Micros, TenantId};
 
@@ -32,8 +33,7 @@ impl RefusalStore for SqliteStore {
     }
 
     async fn delete_refusals(&self, tenant: &TenantId, before: Micros) -> Result<u64> {
-        let sql = "DELETE FROM refusals WHERE (tenant, refusal_id) IN (SELECT tenant, refusal_id \
-             FROM refusals WHERE tenant = ? AND created_at < ? ORDER BY created_at LIMIT 1000)";
+        let sql = refusals::DELETE_OLD.sqlite;
         self.write(|db| db.query(sql).bind(tenant.as_str()).bind(before.0).execute()).await
     }
 }

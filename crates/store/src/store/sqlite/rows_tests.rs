@@ -180,7 +180,7 @@ async fn the_smaller_rows_come_back_as_they_went() {
 #[tokio::test]
 async fn who_is_due_is_found_without_reading_all_that_waits() {
     let bench = SqliteBench::new().await;
-    let sql = format!("EXPLAIN QUERY PLAN {}", claims::DUE_RECEIVERS);
+    let sql = format!("EXPLAIN QUERY PLAN {}", outbox::DUE_RECEIVERS.sqlite);
     let raw = bench.raw();
     let mut explained = raw.prepare(&sql).unwrap();
     let steps = explained.query_map(("webhook", 1, 5), |row| row.get("detail")).unwrap();

@@ -405,7 +405,7 @@ async fn fill(bench: &SqliteBench) {
 }
 
 /// Times of [`fill`] that make a long log.
-const FILLS: u64 = wal::LONG >> 20;
+const FILLS: u64 = file::LONG >> 20;
 
 async fn filler(bench: &SqliteBench) {
     bench.store.write(|db| db.batch("CREATE TABLE filler (bytes BLOB)")).await.unwrap();
@@ -422,7 +422,7 @@ async fn the_write_ahead_log_begins_anew_while_writers_go_on() {
     filler(&bench).await;
     for _ in 0..15 * FILLS / 2 {
         fill(&bench).await;
-        assert!(log_bytes(&bench) < 3 * wal::LONG, "{}", log_bytes(&bench));
+        assert!(log_bytes(&bench) < 3 * file::LONG, "{}", log_bytes(&bench));
     }
 }
 
@@ -435,17 +435,17 @@ async fn the_write_ahead_log_grows_under_a_long_reader_and_is_cut_back_after_it(
     for _ in 0..5 * FILLS / 2 {
         fill(&bench).await;
     }
-    assert!(log_bytes(&bench) > 2 * wal::LONG, "{}", log_bytes(&bench));
+    assert!(log_bytes(&bench) > 2 * file::LONG, "{}", log_bytes(&bench));
     reader.close().unwrap();
     let mut left = 200;
-    while log_bytes(&bench) > wal::LONG {
+    while log_bytes(&bench) > file::LONG {
         assert!(left > 0, "still {} bytes", log_bytes(&bench));
         left -= 1;
         fill(&bench).await;
     }
     for _ in 0..5 * FILLS {
         fill(&bench).await;
-        assert!(log_bytes(&bench) < 3 * wal::LONG, "{}", log_bytes(&bench));
+        assert!(log_bytes(&bench) < 3 * file::LONG, "{}", log_bytes(&bench));
     }
 }
 

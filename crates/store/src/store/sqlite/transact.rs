@@ -7,16 +7,18 @@ use super::db::Db;
 use super::{append, erasure, events, rows, writes};
 use crate::fault::{self, Step};
 use crate::store::rows::Load;
-use crate::store::tables::subscriptions;
 use crate::store::tables::{
     agents::{self, AGENT},
     api_keys::{self, KEY},
+    checkpoints,
     dead_letters::{self, DEAD_LETTER},
     edges::{self, EDGE},
     escalations::{self, ESCALATION},
     handoffs::{self, HANDOFF},
+    idempotency,
     outbox::{self, OUTBOX},
     refused_tasks::{self, REFUSED_TASK},
+    subscriptions,
     tasks::{self, TASK},
 };
 use crate::store::{
@@ -24,9 +26,6 @@ use crate::store::{
 };
 use handoffd_domain::ids::TenantId;
 use handoffd_evidence::append::AppendedRecords;
-
-/// Columns of a use of an `Idempotency-Key`.
-pub(super) const IDEMPOTENCY: &str = "tenant, agent_id, idempotency_key, handoff_id, created_at";
 
 /// Runs a batch inside an open write transaction; not to be committed where nothing was written.
 pub(super) fn run(
@@ -154,13 +153,8 @@ pub(super) fn fetch_triples<'k, A: Display + 'k, B: Display + 'k>(
 /// Loads the last checkpoint of each run. It is nearly always the asking agent's own; where it is not, that one is
 /// looked for too.
 fn load_runs(db: &Db, needs: &Needs, state: &mut BatchState) -> Result<()> {
-    let last = |whose: &str| {
-        format!(
-            "SELECT seq, commitment, agent_id FROM checkpoints \
-             WHERE tenant = ? AND task_id = ? AND execution_id = ?{whose} ORDER BY seq DESC LIMIT 1"
-        )
-    };
-    let (of_any, of_one) = (last(""), last(" AND agent_id = ?"));
+    let of_any = checkpoints::last("");
+    let of_one = checkpoints::last(" AND agent_id = ?");
     for (run, agent) in &needs.runs {
         let asked = |sql| {
             let query = db.query(sql).bind(run.0.as_str()).bind(run.1.to_string());
@@ -299,7 +293,7 @@ fn load_recovery(db: &Db, needs: &Needs, state: &mut BatchState) -> Result<()> {
 
 fn load_idempotency(db: &Db, needs: &Needs, state: &mut BatchState) -> Result<()> {
     let wanted = needs.idempotency.iter().map(|(tenant, agent, key)| (tenant, agent, key));
-    let select = format!("{IDEMPOTENCY} FROM idempotency_keys");
+    let select = format!("{} FROM idempotency_keys", idempotency::USES.list);
     let rest = "agent_id = ? AND idempotency_key = ?";
-    fetch_triples(db, &select, rest, wanted, state, rows::load_idempotency)
+    fetch_triples(db, &select, rest, wanted, state, idempotency::load)
 }

@@ -14,25 +14,13 @@ use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::connection::{DbFile, Writer, in_place};
 use super::db::Db;
+use super::file::{DbFile, LONG, Writer, in_place};
 use crate::store::Result;
 
 /// Records and commits between two rounds of copying (a lone accepted handoff makes four of them): some 1,000 pages,
 /// SQLite's own interval.
 const ROUND: usize = 128;
-
-/// Bytes of the log from which writers wait for the rest to be copied, so that it begins anew: while they go
-/// on, there is always a rest. The file is cut back to that whenever the log begins anew, so that a longer
-/// file holds a longer log. Each such wait synchronises the file: a quarter as many of them let 64 senders through 1.2
-/// times as fast as 16 MiB did.
-pub(super) const LONG: u64 = 67_108_864;
-
-/// Pages from which a commit copies them itself, since no other task seems to.
-pub(super) const NET: u32 = 65_536;
-
-/// [`NET`] of a writer beside the broker: SQLite's own interval.
-pub(super) const OWN: u32 = 1_000;
 
 /// Wait for readers of an old state before the log can begin anew.
 const PATIENCE: Duration = Duration::from_millis(200);

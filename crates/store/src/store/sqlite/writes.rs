@@ -4,21 +4,25 @@ use std::fmt::Display;
 
 use super::batch::{RowBatch, insert, insert_new, update, upsert};
 use super::db::{Db, Query};
-use super::transact::IDEMPOTENCY;
 use crate::store::budget_column;
-use crate::store::tables::agents::AGENTS;
-use crate::store::tables::api_keys::KEYS;
-use crate::store::tables::checkpoints::CHECKPOINTS;
-use crate::store::tables::dead_letters::DEAD_LETTERS;
-use crate::store::tables::edges::EDGES;
-use crate::store::tables::escalations::ESCALATIONS;
-use crate::store::tables::handoffs::HANDOFFS;
-use crate::store::tables::outbox::OUTBOXES;
-use crate::store::tables::refused_tasks::REFUSED_TASKS;
-use crate::store::tables::returns::RETURNS;
-use crate::store::tables::tasks::TASKS;
-use crate::store::tables::{attempts, caps, contracts, opinions, schemas, streams};
-use crate::store::{AgentKey, IdempotencyRow, Result, StoreError, Writes};
+use crate::store::tables::{
+    agents::AGENTS,
+    api_keys::KEYS,
+    attempts, caps,
+    checkpoints::CHECKPOINTS,
+    contracts,
+    dead_letters::DEAD_LETTERS,
+    edges::EDGES,
+    escalations::ESCALATIONS,
+    handoffs::HANDOFFS,
+    idempotency, opinions,
+    outbox::{self, OUTBOXES},
+    refused_tasks::REFUSED_TASKS,
+    returns::RETURNS,
+    schemas, streams,
+    tasks::TASKS,
+};
+use crate::store::{AgentKey, Result, StoreError, Writes};
 use handoffd_domain::handoff::DeliveryMode;
 use handoffd_domain::ids::{Micros, TenantId};
 
@@ -30,8 +34,7 @@ pub(super) fn write(db: &Db, writes: &Writes) -> Result<()> {
     all_updated(update(db, &HANDOFFS, &known)?, known.len())?;
     write_inboxes(db, writes)?;
     insert(db, &CHECKPOINTS, &writes.checkpoints)?;
-    let uses: Vec<_> = writes.idempotency.iter().collect();
-    RowBatch::insert("idempotency_keys", IDEMPOTENCY).run(db, &uses, bind_idempotency)?;
+    insert(db, &idempotency::USES, &writes.idempotency)?;
     // A new one collides, if at all, by its handoff.
     upsert(db, &DEAD_LETTERS, &writes.dead_letters)?;
     upsert(db, &EDGES, writes.edges.values())?;
@@ -89,13 +92,7 @@ fn write_others(db: &Db, writes: &Writes) -> Result<()> {
 /// Sets the delivery mode of an agent's waiting handoffs. They are found by the outbox, of which the agent's rows alone are
 /// read: left alone, SQLite reads those of the whole tenant.
 fn retarget(db: &Db, (tenant, agent): &AgentKey, mode: DeliveryMode, at: Micros) -> Result<()> {
-    for sql in [
-        "UPDATE handoffs SET mode = ?1 WHERE tenant = ?2 AND target = ?3 AND status = 'PENDING' \
-         AND handoff_id IN (SELECT o.handoff_id FROM outbox AS o INDEXED BY outbox_order \
-           WHERE o.tenant = ?2 AND o.target = ?3 AND (o.claimed_by IS NULL OR o.visible_at <= ?4))",
-        "UPDATE outbox INDEXED BY outbox_order SET mode = ?1, claimed_by = NULL, visible_at = 0 \
-         WHERE tenant = ?2 AND target = ?3 AND (claimed_by IS NULL OR visible_at <= ?4)",
-    ] {
+    for sql in [outbox::RETARGET_HANDOFFS, outbox::RETARGET_ROWS] {
         let query = db.query(sql).bind(mode.as_str()).bind(tenant.as_str());
         query.bind(agent.as_str()).bind(at.0).execute()?;
     }
@@ -149,13 +146,4 @@ fn bind_task<'c>(query: Query<'c>, (task, budget): &budget_column::TaskRow<'_>) 
     let columns = &TASKS.columns[..TASKS.columns.len() - 1];
     let query = columns.iter().fold(query, |query, column| query.bind((column.get)(task)));
     query.bind(budget.as_deref())
-}
-
-fn bind_idempotency<'c>(query: Query<'c>, row: &IdempotencyRow) -> Query<'c> {
-    query
-        .bind(row.tenant.as_str())
-        .bind(row.agent.as_str())
-        .bind(row.key.as_str())
-        .bind(row.handoff_id.to_string())
-        .bind(row.created_at.0)
 }

@@ -7,7 +7,7 @@
 //!   changed last; by trigger. Updated.
 //! - `paused_agents`: a paused agent; by trigger. Deleted when that ends.
 
-use crate::store::query::{Database, Row, Statement, unreadable};
+use crate::store::query::{Database, Row, Statement, Texts, unreadable};
 use crate::store::rows::{get, micros, parse};
 use crate::store::table::{Rights, table};
 use crate::store::{AgentRow, BatchState, Result};
@@ -90,4 +90,20 @@ pub(in crate::store) async fn list_changed<D: Database>(
          WHERE c.tenant = $1 AND c.revision > $2 AND c.agent_id <> '' ORDER BY c.agent_id",
     );
     db.list(list.bind(tenant).bind(after), changed).await
+}
+
+/// The sealed secrets of all rows, with `id`; locked where the database locks rows.
+pub(in crate::store) const SECRETS: Texts = Texts {
+    sqlite: "SELECT tenant, agent_id AS id, secrets FROM agents ORDER BY tenant, agent_id",
+    postgres: "SELECT tenant, agent_id AS id, secrets FROM agents ORDER BY tenant, agent_id FOR UPDATE",
+};
+
+/// Replaces the sealed secrets of an agent.
+pub(in crate::store) fn set_secrets(
+    tenant: &TenantId,
+    id: String,
+    secrets: String,
+) -> Statement<'static> {
+    let set = Statement::new("UPDATE agents SET secrets = $1 WHERE tenant = $2 AND agent_id = $3");
+    set.bind(secrets).bind(tenant.to_string()).bind(id)
 }

@@ -5,7 +5,7 @@
 //! - `brokers`: a broker's last sign of life. Updated.
 
 use crate::store::Result;
-use crate::store::query::{Database, Row, Statement};
+use crate::store::query::{Database, Row, Statement, Texts};
 use crate::store::rows::{get, micros};
 use crate::store::table::Rights;
 use handoffd_domain::ids::Micros;
@@ -19,3 +19,37 @@ pub(in crate::store) async fn list<D: Database>(db: &D) -> Result<Vec<(String, M
     let heartbeat = |row: &dyn Row| Ok((get(row, "broker")?, micros(row, "seen_at")?));
     db.list(heartbeats, heartbeat).await
 }
+
+/// Deletes all heartbeats.
+pub(in crate::store) fn forget_all() -> Statement<'static> {
+    Statement::new("DELETE FROM brokers")
+}
+
+/// Deletes a broker's heartbeat.
+pub(in crate::store) fn forget(broker: &str) -> Statement<'_> {
+    Statement::new("DELETE FROM brokers WHERE broker = $1").bind(broker)
+}
+
+/// Deletes a broker's heartbeat if it still has that value.
+pub(in crate::store) fn forget_seen(broker: &str, seen: Micros) -> Statement<'_> {
+    Statement::new("DELETE FROM brokers WHERE broker = $1 AND seen_at = $2").bind(broker).bind(seen)
+}
+
+/// Finds a broker's heartbeat.
+pub(in crate::store) fn find(broker: &str) -> Statement<'_> {
+    Statement::new("SELECT 1 FROM brokers WHERE broker = $1").bind(broker)
+}
+
+/// See [`crate::store::OutboxStore::beat`].
+pub(in crate::store) const BEAT: Texts = Texts {
+    sqlite: "INSERT INTO brokers (broker, seen_at) VALUES (?, ?) \
+         ON CONFLICT (broker) DO UPDATE SET seen_at = max(seen_at + 1, excluded.seen_at)",
+    postgres: "INSERT INTO brokers AS b (broker, seen_at, clock_offset_us) \
+         VALUES ($1, $2, $2 - (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) ON CONFLICT (broker) \
+         DO UPDATE SET seen_at = GREATEST(b.seen_at + 1, EXCLUDED.seen_at), \
+           clock_offset_us = EXCLUDED.clock_offset_us",
+};
+
+/// See [`crate::store::OutboxStore::list_clock_offsets`].
+pub(in crate::store) const CLOCK_OFFSETS: &str =
+    "SELECT broker, clock_offset_us FROM brokers WHERE clock_offset_us IS NOT NULL ORDER BY broker";

@@ -8,7 +8,7 @@
 use async_trait::async_trait;
 
 use crate::store::absent::absent_in_memory;
-use crate::store::query::{Database, Row, Statement};
+use crate::store::query::{Database, Row, Statement, Texts};
 use crate::store::rows::{get, hash32, micros, parse};
 use crate::store::table::{Rights, table};
 use crate::store::{BatchState, Result};
@@ -149,3 +149,10 @@ impl<D: Database> ContractStore for D {
         self.list(Statement::new(text).bind(tenant).bind(since), decode).await
     }
 }
+
+/// Deletes the dedupe keys of handoffs.
+pub(in crate::store) const FORGET_REPEATS: Texts = Texts {
+    sqlite: "DELETE FROM contract_repeats \
+               WHERE tenant = ? AND handoff_id IN (SELECT value FROM json_each(?))",
+    postgres: "DELETE FROM contract_repeats WHERE tenant = $1 AND handoff_id = ANY($2)",
+};

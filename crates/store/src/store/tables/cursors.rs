@@ -10,7 +10,7 @@ use crate::store::Result;
 use crate::store::events::{
     CursorKey, CursorRow, CursorSettle, EventDeliveryOutcome, EventDeliveryRow,
 };
-use crate::store::query::{Database, Row, Statement};
+use crate::store::query::{Database, Row, Statement, Texts};
 use crate::store::rows::{get, micros, micros_opt, parse, position, state};
 use crate::store::table::Rights;
 use handoffd_domain::event::Position;
@@ -190,3 +190,26 @@ pub(in crate::store) fn settle(
 fn of(statement: Statement<'static>, key: &CursorKey) -> Statement<'static> {
     statement.bind(key.0.to_string()).bind(key.1.to_string())
 }
+
+/// Starts a cursor, or starts it anew.
+pub(in crate::store) const START: Texts = Texts {
+    sqlite: "INSERT INTO event_cursors (tenant, subscriber, audience, leaf_index, \
+                   ordinal, \
+                   active, broker, lease_until, next_at, failures, failing_since, attempts) \
+                 VALUES (?, ?, ?, ?, ?, TRUE, NULL, 0, 0, 0, NULL, 0) \
+                 ON CONFLICT (tenant, subscriber) DO UPDATE SET active = TRUE, \
+                   leaf_index = excluded.leaf_index, ordinal = excluded.ordinal, next_at = 0, \
+                   broker = NULL, lease_until = 0, failures = 0, failing_since = NULL",
+    postgres: "INSERT INTO event_cursors AS c (tenant, subscriber, audience, leaf_index, \
+                   ordinal, active, broker, lease_until, next_at, failures, failing_since, attempts) \
+                 VALUES ($1, $2, $3, $4, $5, true, NULL, 0, 0, 0, NULL, 0) \
+                 ON CONFLICT (tenant, subscriber) DO UPDATE SET active = true, \
+                   leaf_index = EXCLUDED.leaf_index, ordinal = EXCLUDED.ordinal, next_at = 0, \
+                   broker = NULL, lease_until = 0, failures = 0, failing_since = NULL",
+};
+
+/// See [`crate::store::events::EventStore::has_cursors`].
+pub(in crate::store) const ANY: Texts = Texts {
+    sqlite: "SELECT 1 FROM event_cursors WHERE active LIMIT 1",
+    postgres: "SELECT EXISTS (SELECT 1 FROM event_cursors WHERE active)",
+};

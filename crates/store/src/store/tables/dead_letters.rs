@@ -5,7 +5,7 @@
 //! - `dead_letters`: a handoff that waits for a person, with the gate's findings. Updated when decided.
 
 use crate::store::HandoffKey;
-use crate::store::query::{Database, Row, Statement, unreadable};
+use crate::store::query::{Database, Row, Statement, Texts, unreadable};
 use crate::store::rows::{get, micros, micros_opt, parse, parse_opt, state};
 use crate::store::table::{Rights, table};
 use crate::store::{BatchState, DeadLetterRow, Result};
@@ -67,3 +67,15 @@ pub(in crate::store) async fn find<D: Database>(
         format!("SELECT {DEAD_LETTER} FROM dead_letters WHERE tenant = $1 AND handoff_id = $2");
     db.find(Statement::new(text).bind(&key.0).bind(key.1), decode).await
 }
+
+/// Erases the findings. Postgres locks the rows in key order, as batches do.
+pub(in crate::store) const ERASE: Texts = Texts {
+    sqlite: "UPDATE dead_letters SET failures = '[]' WHERE tenant = ? \
+                   AND handoff_id IN (SELECT value FROM json_each(?))",
+    postgres: "WITH named AS MATERIALIZED ( \
+                     SELECT d.tenant, d.handoff_id FROM dead_letters AS d \
+                     WHERE d.tenant = $1 AND d.handoff_id = ANY($2) \
+                     ORDER BY d.tenant, d.handoff_id FOR UPDATE OF d) \
+                   UPDATE dead_letters AS d SET failures = '[]' FROM named \
+                   WHERE d.tenant = named.tenant AND d.handoff_id = named.handoff_id",
+};

@@ -6,7 +6,7 @@
 
 use crate::store::Result;
 use crate::store::erasure::{ErasureKey, ErasureRow, ErasureStatus};
-use crate::store::query::{Database, Row, Statement};
+use crate::store::query::{Database, Row, Statement, Texts};
 use crate::store::rows::{get, hash32, micros, micros_opt, parse, state};
 use crate::store::table::Rights;
 use handoffd_domain::ids::{ErasureId, Micros, TenantId};
@@ -47,8 +47,33 @@ pub(in crate::store) async fn find<D: Database>(
     db: &D,
     key: &ErasureKey,
 ) -> Result<Option<ErasureRow>> {
+    db.find(by_id(key), decode).await
+}
+
+/// Finds an erasure by its key.
+pub(in crate::store) fn by_id(key: &ErasureKey) -> Statement<'static> {
     let text = format!("SELECT {ERASURE} FROM erasures WHERE tenant = $1 AND erasure_id = $2");
-    db.find(Statement::new(text).bind(&key.0).bind(key.1.to_string()), decode).await
+    Statement::new(text).bind(key.0.to_string()).bind(key.1.to_string())
+}
+
+/// Finds the last erasure of a subject.
+pub(in crate::store) fn latest(tenant: &TenantId, subject_key: &[u8; 32]) -> Statement<'static> {
+    let text = format!(
+        "SELECT {ERASURE} FROM erasures WHERE tenant = $1 AND subject_key = $2 \
+         ORDER BY requested_at DESC, erasure_id DESC LIMIT 1"
+    );
+    Statement::new(text).bind(tenant.to_string()).bind(subject_key.to_vec())
+}
+
+/// Sets the place of an erasure's final record.
+pub(in crate::store) fn place(
+    tenant: &TenantId,
+    id: ErasureId,
+    leaf_index: i64,
+) -> Statement<'static> {
+    let place =
+        Statement::new("UPDATE erasures SET leaf_index = $1 WHERE tenant = $2 AND erasure_id = $3");
+    place.bind(leaf_index).bind(tenant.to_string()).bind(id.to_string())
 }
 
 /// See [`crate::store::ErasureStore::list_erasures`].
@@ -92,3 +117,21 @@ pub(in crate::store) async fn list_unfinished<D: Database>(
     let key = |row: &dyn Row| Ok((parse(row, "tenant")?, parse(row, "erasure_id")?));
     db.list(unfinished.bind(cutoff).bind(MOST), key).await
 }
+
+/// SQLite: whether there is one of [`TRACED`].
+pub(in crate::store) fn any_traced() -> String {
+    format!("SELECT 1 FROM ({}) LIMIT 1", TRACED.sqlite)
+}
+
+/// Handoffs whose data of a subject went with its earlier erasures, below a leaf index.
+///
+/// SQLite: Handoffs whose data of a subject went with its earlier erasures, below a leaf index.
+pub(in crate::store) const TRACED: Texts = Texts {
+    sqlite: "SELECT DISTINCT p.handoff_id FROM erasures AS e \
+     CROSS JOIN personal_data AS p ON p.tenant = e.tenant AND p.erasure_id = e.erasure_id \
+     WHERE e.tenant = ?1 AND e.subject_key = ?2 AND p.handoff_id IS NOT NULL AND p.leaf_index < ?3",
+    postgres: "SELECT DISTINCT p.handoff_id FROM erasures AS e \
+         JOIN personal_data AS p ON p.tenant = e.tenant AND p.erasure_id = e.erasure_id \
+         WHERE e.tenant = $1 AND e.subject_key = $2 AND p.handoff_id IS NOT NULL \
+           AND p.leaf_index < $3 LIMIT $4",
+};

@@ -5,7 +5,7 @@
 //! - `facts`: a fact that is set once, such as the check value of the master key. Never.
 
 use crate::store::Result;
-use crate::store::query::{Database, Statement};
+use crate::store::query::{Database, Statement, Texts};
 use crate::store::table::Rights;
 
 /// Rights of the serving role.
@@ -13,6 +13,29 @@ pub(super) const RIGHTS: Rights = &[("facts", "SELECT, INSERT")];
 
 /// See [`crate::store::AdminStore::find_fact`].
 pub(in crate::store) async fn find<D: Database>(db: &D, name: &str) -> Result<Option<Vec<u8>>> {
-    let fact = Statement::new("SELECT value FROM facts WHERE name = $1");
-    db.find(fact.bind(name), |row| row.get("value")).await
+    db.find(named(name), |row| row.get("value")).await
 }
+
+/// Finds a fact's `value`.
+pub(in crate::store) fn named(name: &str) -> Statement<'_> {
+    Statement::new("SELECT value FROM facts WHERE name = $1").bind(name)
+}
+
+/// Sets a fact anew.
+pub(in crate::store) fn replace<'a>(name: &'a str, value: &'a [u8]) -> Statement<'a> {
+    let replace = Statement::new(
+        "INSERT INTO facts (name, value) VALUES ($1, $2) \
+         ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+    );
+    replace.bind(name).bind(value)
+}
+
+/// SQLite: writes as much as a small batch, and each time other bytes: SQLite does not write unchanged pages.
+pub(in crate::store) const WRITE_PROBE: &str = "INSERT INTO facts (name, value) VALUES ('write-probe', randomblob(16384)) \
+         ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+
+/// Adds a fact, unless it is set.
+pub(in crate::store) const ADD: Texts = Texts {
+    sqlite: "INSERT INTO facts (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING",
+    postgres: "INSERT INTO facts (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING",
+};

@@ -7,7 +7,7 @@
 //!   Updated until it ends.
 
 use crate::store::HandoffKey;
-use crate::store::query::{Database, Row, Statement, unreadable};
+use crate::store::query::{Database, Dialect, Row, Statement, Texts, unreadable};
 use crate::store::rows::{
     checkpoint_ref, context, get, handoff_status, hash32_opt, micros, micros_opt, mode, parse,
     parse_opt, ruling,
@@ -175,3 +175,134 @@ pub(in crate::store) async fn find<D: Database>(
     let text = format!("SELECT {HANDOFF} FROM handoffs WHERE tenant = $1 AND handoff_id = $2");
     db.find(Statement::new(text).bind(&key.0).bind(key.1), decode).await
 }
+
+/// See [`crate::store::HandoffStore::list_overdue`].
+pub(in crate::store) fn overdue(dialect: Dialect) -> String {
+    match dialect {
+        Dialect::Sqlite => format!(
+            "SELECT {HANDOFF} FROM handoffs \
+         WHERE deadline_at IS NOT NULL AND status IN ('PENDING', 'ACCEPTED') AND deadline_at <= ? \
+         AND NOT (status = 'PENDING' AND EXISTS (SELECT 1 FROM paused_agents AS p \
+           WHERE p.tenant = handoffs.tenant AND p.agent_id = handoffs.target)) \
+         ORDER BY deadline_at, handoff_id LIMIT ?"
+        ),
+        Dialect::Postgres => format!(
+            "SELECT {HANDOFF} FROM handoffs WHERE deadline_at IS NOT NULL AND deadline_at <= $1 \
+         AND status IN ('PENDING', 'ACCEPTED') \
+         AND NOT (status = 'PENDING' AND EXISTS (SELECT 1 FROM paused_agents AS p \
+           WHERE p.tenant = handoffs.tenant AND p.agent_id = handoffs.target)) \
+         ORDER BY deadline_at, handoff_id LIMIT $2"
+        ),
+    }
+}
+
+/// See [`crate::store::HandoffStore::count_open`].
+///
+/// Postgres: Walks the receivers by the index of open handoffs, one step each. Grouped, the planner may read all of a tenant's
+/// handoffs, closed ones too: it cannot know how few are open.
+pub(in crate::store) const OPEN: Texts = Texts {
+    sqlite: "SELECT target, min(count(*), ?1) AS open FROM handoffs \
+               WHERE tenant = ?2 AND status IN ('PENDING', 'ACCEPTED') GROUP BY target",
+    postgres: "WITH RECURSIVE receivers AS ( \
+       (SELECT h.target FROM handoffs AS h \
+         WHERE h.tenant = $1 AND h.status IN ('PENDING', 'ACCEPTED') ORDER BY h.target LIMIT 1) \
+       UNION ALL \
+       SELECT n.target FROM receivers AS r CROSS JOIN LATERAL ( \
+         SELECT h.target FROM handoffs AS h WHERE h.tenant = $1 AND h.target > r.target \
+           AND h.status IN ('PENDING', 'ACCEPTED') ORDER BY h.target LIMIT 1) AS n) \
+     SELECT r.target, c.open FROM receivers AS r CROSS JOIN LATERAL ( \
+       SELECT count(*) AS open FROM (SELECT FROM handoffs AS h WHERE h.tenant = $1 \
+         AND h.target = r.target AND h.status IN ('PENDING', 'ACCEPTED') LIMIT $2) AS o) AS c",
+};
+
+/// Handoffs that stand in for these. They are found by their tasks, which have an index.
+pub(in crate::store) const STAND_INS: Texts = Texts {
+    sqlite: "WITH wanted AS MATERIALIZED (SELECT value AS id FROM json_each(?1)), \
+           touched AS MATERIALIZED (SELECT DISTINCT h.task_id AS id FROM wanted AS w \
+             CROSS JOIN handoffs AS h ON h.tenant = ?2 AND h.handoff_id = w.id) \
+         SELECT h.handoff_id FROM touched AS t \
+         CROSS JOIN handoffs AS h ON h.tenant = ?2 AND h.task_id = t.id \
+         WHERE h.origin IN (SELECT id FROM wanted) ORDER BY h.handoff_id",
+    postgres: "SELECT h.handoff_id FROM UNNEST($2::text[]) AS t(task_id) \
+         JOIN handoffs AS h ON h.tenant = $1 AND h.task_id = t.task_id \
+         WHERE h.origin = ANY($3) ORDER BY h.handoff_id",
+};
+
+/// The tasks of these handoffs, refused ones included.
+pub(in crate::store) const TASKS: Texts = Texts {
+    sqlite: "WITH wanted AS MATERIALIZED (SELECT value AS id FROM json_each(?1)) \
+         SELECT h.task_id FROM wanted AS w \
+           CROSS JOIN handoffs AS h ON h.tenant = ?2 AND h.handoff_id = w.id \
+         UNION SELECT d.task_id FROM wanted AS w \
+           CROSS JOIN dead_letters AS d ON d.tenant = ?2 AND d.handoff_id = w.id \
+         ORDER BY task_id",
+    postgres: "SELECT task_id FROM handoffs WHERE tenant = $1 AND handoff_id = ANY($2) \
+         UNION SELECT task_id FROM dead_letters WHERE tenant = $1 AND handoff_id = ANY($2)",
+};
+
+/// All handoffs of these tasks.
+pub(in crate::store) const OF_TASKS: Texts = Texts {
+    sqlite: "SELECT h.handoff_id FROM json_each(?1) AS t \
+         CROSS JOIN handoffs AS h ON h.tenant = ?2 AND h.task_id = t.value ORDER BY h.handoff_id",
+    postgres: "SELECT h.handoff_id FROM UNNEST($2::text[]) AS t(task_id) \
+         JOIN handoffs AS h ON h.tenant = $1 AND h.task_id = t.task_id ORDER BY h.handoff_id",
+};
+
+/// Which of these handoffs' rows still hold what goes with a content.
+pub(in crate::store) const UNCLEAN: Texts = Texts {
+    sqlite: "SELECT w.value AS handoff_id FROM json_each(?2) AS w WHERE \
+           EXISTS (SELECT 1 FROM handoffs AS h WHERE h.tenant = ?1 AND h.handoff_id = w.value \
+             AND (length(h.digest) > 0 OR h.reason GLOB '*[^A-Z0-9_]*')) \
+           OR EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.tenant = ?1 \
+             AND d.handoff_id = w.value AND d.failures <> '[]') \
+           OR EXISTS (SELECT 1 FROM delivery_attempts AS a WHERE a.tenant = ?1 \
+             AND a.handoff_id = w.value)",
+    postgres: "SELECT w.handoff_id FROM UNNEST($2::text[]) AS w(handoff_id) WHERE \
+           EXISTS (SELECT 1 FROM handoffs AS h WHERE h.tenant = $1 \
+             AND h.handoff_id = w.handoff_id \
+             AND (length(h.digest) > 0 OR h.reason ~ '[^A-Z0-9_]')) \
+           OR EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.tenant = $1 \
+             AND d.handoff_id = w.handoff_id AND d.failures <> '[]') \
+           OR EXISTS (SELECT 1 FROM delivery_attempts AS a WHERE a.tenant = $1 \
+             AND a.handoff_id = w.handoff_id)",
+};
+
+/// Erases the columns that stem from a message.
+pub(in crate::store) const ERASE: Texts = Texts {
+    sqlite: "UPDATE handoffs SET digest_salt = x'', digest = x'', tracestate = '', \
+               conversation_id = NULL, user_ref = NULL \
+               WHERE tenant = ? AND handoff_id IN (SELECT value FROM json_each(?))",
+    postgres: "UPDATE handoffs SET digest_salt = '', digest = '', tracestate = '', \
+               conversation_id = NULL, user_ref = NULL WHERE tenant = $1 AND handoff_id = ANY($2)",
+};
+
+/// Erases a person from handoffs. Postgres locks them in key order, as batches do.
+pub(in crate::store) const ERASE_PERSON: Texts = Texts {
+    sqlite: "UPDATE handoffs SET user_ref = NULL WHERE tenant = ? AND user_ref = ?",
+    postgres: "WITH named AS MATERIALIZED ( \
+               SELECT h.tenant, h.handoff_id FROM handoffs AS h \
+               WHERE h.tenant = $1 AND h.user_ref = $2 \
+               ORDER BY h.tenant, h.handoff_id FOR UPDATE OF h) \
+             UPDATE handoffs AS h SET user_ref = NULL FROM named \
+             WHERE h.tenant = named.tenant AND h.handoff_id = named.handoff_id",
+};
+
+/// Erases reasons: only what is a code stays.
+pub(in crate::store) const ERASE_REASON: Texts = Texts {
+    sqlite: "UPDATE handoffs SET reason = NULL WHERE tenant = ? \
+                   AND handoff_id IN (SELECT value FROM json_each(?)) \
+                   AND reason GLOB '*[^A-Z0-9_]*'",
+    postgres: "UPDATE handoffs SET reason = NULL \
+                   WHERE tenant = $1 AND handoff_id = ANY($2) AND reason ~ '[^A-Z0-9_]'",
+};
+
+/// SQLite: see [`crate::store::LogStore::list_unrecorded`].
+pub(in crate::store) const UNRECORDED: &str = "SELECT handoff_id FROM handoffs AS h WHERE tenant = ? AND NOT EXISTS \
+           (SELECT 1 FROM audit_records AS r \
+            WHERE r.tenant = h.tenant AND r.handoff_id = h.handoff_id \
+              AND (kind = 'HANDOFF' OR kind = 'DEAD_LETTERED' OR kind = 'NO_OP')) \
+         ORDER BY handoff_id LIMIT ?";
+
+/// Postgres: a page of handoffs, which is compared with the log.
+pub(in crate::store) const PAGE: &str = "SELECT handoff_id FROM handoffs WHERE tenant = $1 AND handoff_id > $2 \
+             ORDER BY handoff_id LIMIT $3";

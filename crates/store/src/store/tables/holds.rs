@@ -6,9 +6,10 @@
 
 use crate::store::Result;
 use crate::store::erasure::{HoldKey, HoldRow};
-use crate::store::query::{Database, Row, Statement};
+use crate::store::query::{Database, Dialect, Row, Statement};
 use crate::store::rows::{get, hash32, micros, micros_opt, parse, parse_opt};
 use crate::store::table::Rights;
+use handoffd_domain::ids::TenantId;
 
 /// Rights of the serving role.
 pub(super) const RIGHTS: Rights = &[("legal_holds", "SELECT, INSERT, UPDATE")];
@@ -36,6 +37,57 @@ pub(in crate::store) fn decode(row: &dyn Row) -> Result<HoldRow> {
 
 /// See [`crate::store::ErasureStore::find_hold`].
 pub(in crate::store) async fn find<D: Database>(db: &D, key: &HoldKey) -> Result<Option<HoldRow>> {
+    db.find(by_id(key), decode).await
+}
+
+/// Finds a hold by its key.
+pub(in crate::store) fn by_id(key: &HoldKey) -> Statement<'static> {
     let text = format!("SELECT {HOLD} FROM legal_holds WHERE tenant = $1 AND hold_id = $2");
-    db.find(Statement::new(text).bind(&key.0).bind(&key.1), decode).await
+    Statement::new(text).bind(key.0.to_string()).bind(key.1.to_string())
+}
+
+/// See [`crate::store::ErasureStore::list_holds`].
+pub(in crate::store) async fn list<D: Database>(
+    db: &D,
+    tenant: &TenantId,
+    subject_key: Option<&[u8; 32]>,
+    after: Option<&str>,
+    limit: i64,
+) -> Result<Vec<HoldRow>> {
+    let list = Statement::new(format!("SELECT {HOLD} FROM legal_holds WHERE tenant = "));
+    let mut list = list.push_bind(tenant);
+    if let Some(key) = subject_key {
+        list = list.push(" AND subject_key = ").push_bind(key);
+    }
+    let list = list.push(" AND hold_id > ").push_bind(after.unwrap_or_default());
+    db.list(list.push(" ORDER BY hold_id LIMIT ").push_bind(limit), decode).await
+}
+
+/// Holds that forbid erasing a subject: on the subject, or on a task with data of the subject.
+pub(in crate::store) fn forbidding(dialect: Dialect) -> String {
+    match dialect {
+        Dialect::Sqlite => format!(
+            "SELECT {HOLD} FROM legal_holds AS l WHERE tenant = ?1 AND released_at IS NULL \
+         AND (subject_key = ?2 OR (task_id IS NOT NULL AND EXISTS ( \
+           SELECT 1 FROM audit_records AS r CROSS JOIN personal_data AS p \
+             ON p.tenant = r.tenant AND p.leaf_index = r.leaf_index \
+           WHERE r.tenant = l.tenant AND r.task_id = l.task_id \
+             AND (p.subject_id = ?3 OR p.erasure_id IN (SELECT e.erasure_id FROM erasures AS e \
+               WHERE e.tenant = ?1 AND e.subject_key = ?2))))) \
+         ORDER BY placed_at, hold_id LIMIT ?4"
+        ),
+        Dialect::Postgres => format!(
+            "SELECT {HOLD} FROM legal_holds AS l WHERE tenant = $1 AND released_at IS NULL \
+         AND (subject_key = $2 OR (task_id IS NOT NULL AND EXISTS ( \
+           SELECT 1 FROM ( \
+             SELECT h.handoff_id FROM handoffs AS h \
+             WHERE h.tenant = l.tenant AND h.task_id = l.task_id \
+             UNION ALL SELECT d.handoff_id FROM dead_letters AS d \
+             WHERE d.tenant = l.tenant AND d.task_id = l.task_id) AS said \
+           JOIN personal_data AS p ON p.tenant = l.tenant AND p.handoff_id = said.handoff_id \
+           WHERE p.subject_id = $3 OR p.erasure_id IN (SELECT e.erasure_id FROM erasures AS e \
+             WHERE e.tenant = $1 AND e.subject_key = $2)))) \
+         ORDER BY placed_at, hold_id LIMIT $4"
+        ),
+    }
 }

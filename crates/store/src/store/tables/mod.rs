@@ -7,19 +7,24 @@ pub(super) mod agents;
 pub(super) mod api_keys;
 pub mod attempts;
 pub mod attention;
+pub(super) mod audit;
 pub(super) mod brokers;
 pub mod caps;
 pub(super) mod checkpoints;
 pub mod console_sessions;
+pub(super) mod contents;
 pub mod contracts;
 pub(super) mod cursors;
 pub(super) mod dead_letters;
 pub(super) mod edges;
 pub(super) mod erasures;
 pub(super) mod escalations;
+pub(super) mod events;
 pub(super) mod facts;
 pub(super) mod handoffs;
 pub(super) mod holds;
+pub(super) mod idempotency;
+pub(super) mod leases;
 pub(super) mod marks;
 pub mod opinions;
 pub(super) mod outbox;
@@ -57,15 +62,19 @@ tables! {
     caps: CapStore,
     checkpoints,
     console_sessions: SessionStore,
+    contents,
     contracts: ContractStore,
     cursors,
     dead_letters,
     edges,
     erasures,
     escalations,
+    events,
     facts,
     handoffs,
     holds,
+    idempotency,
+    leases,
     marks,
     opinions: OpinionStore,
     outbox,

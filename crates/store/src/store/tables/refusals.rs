@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::store::absent::absent_in_memory;
-use crate::store::query::{Row, unreadable};
+use crate::store::query::{Row, Texts, unreadable};
 use crate::store::rows::{get, micros, parse, parse_opt};
 use crate::store::table::{Rights, table};
 use crate::store::{Cursor, NewRow, Result};
@@ -117,3 +117,11 @@ absent_in_memory! {
         async fn delete_refusals(&self, tenant: &TenantId, before: Micros) -> Result<u64>;
     }
 }
+
+/// See [`RefusalStore::delete_refusals`].
+pub(in crate::store) const DELETE_OLD: Texts = Texts {
+    sqlite: "DELETE FROM refusals WHERE (tenant, refusal_id) IN (SELECT tenant, refusal_id \
+             FROM refusals WHERE tenant = ? AND created_at < ? ORDER BY created_at LIMIT 1000)",
+    postgres: "DELETE FROM refusals WHERE tenant = $1 AND refusal_id IN (SELECT refusal_id \
+                 FROM refusals WHERE tenant = $1 AND created_at < $2 ORDER BY created_at LIMIT 1000)",
+};

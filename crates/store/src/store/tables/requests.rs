@@ -68,11 +68,8 @@ impl<D: Database> RequestStore for D {
         self.insert_or_find(insert, known.bind(&row.tenant).bind(&row.id), decode).await
     }
 
-    async fn answer_request(&self, tenant: &TenantId, id: &[u8; 32], answer: &[u8]) -> Result<()> {
-        let update = Statement::new(
-            "UPDATE request_keys SET answer = $1 WHERE tenant = $2 AND request_id = $3",
-        );
-        self.change(update.bind(answer).bind(tenant).bind(id)).await.map(|_| ())
+    async fn answer_request(&self, tenant: &TenantId, id: &[u8; 32], sealed: &[u8]) -> Result<()> {
+        self.change(answer(tenant, id, sealed)).await.map(|_| ())
     }
 
     async fn forget_request(&self, tenant: &TenantId, id: &[u8; 32]) -> Result<()> {
@@ -85,4 +82,25 @@ impl<D: Database> RequestStore for D {
         self.change(Statement::new("DELETE FROM request_keys WHERE created_at < $1").bind(before))
             .await
     }
+}
+
+/// A page of the sealed answers behind `after`, by the keys of their rows.
+pub(in crate::store) fn answers((tenant, id): (String, Vec<u8>), limit: i64) -> Statement<'static> {
+    let answers = Statement::new(
+        "SELECT tenant, request_id, answer FROM request_keys \
+         WHERE (tenant, request_id) > ($1, $2) AND answer IS NOT NULL \
+         ORDER BY tenant, request_id LIMIT $3",
+    );
+    answers.bind(tenant).bind(id).bind(limit)
+}
+
+/// Sets the answer to a request.
+pub(in crate::store) fn answer<'a>(
+    tenant: &'a TenantId,
+    id: &'a [u8],
+    answer: &'a [u8],
+) -> Statement<'a> {
+    let update =
+        Statement::new("UPDATE request_keys SET answer = $1 WHERE tenant = $2 AND request_id = $3");
+    update.bind(answer).bind(tenant).bind(id)
 }

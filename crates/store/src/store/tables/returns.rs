@@ -5,7 +5,7 @@
 //! - `returns`: a task that came back, or a receiver's question, in the inbox of the agent that handed the task on.
 //!   Updated; deleted when acted on.
 
-use crate::store::query::Row;
+use crate::store::query::{Dialect, Row, Texts};
 use crate::store::rows::{get, micros, parse};
 use crate::store::table::{Rights, table};
 use crate::store::{Result, ReturnRow};
@@ -40,3 +40,31 @@ pub(in crate::store) fn decode(row: &dyn Row) -> Result<ReturnRow> {
             .and_then(|number| u32::try_from(number).ok()),
     })
 }
+
+/// Whether an agent's inbox has a return that no poll has.
+pub(in crate::store) const ANY_DUE: Texts = Texts {
+    sqlite: "SELECT 1 FROM returns WHERE tenant = ? AND agent_id = ? AND visible_at <= ? LIMIT 1",
+    postgres: "SELECT EXISTS (SELECT 1 FROM returns \
+         WHERE tenant = $1 AND agent_id = $2 AND visible_at <= $3)",
+};
+
+/// Postgres: takes returns out of an inbox. SQLite: finds them, and takes them by [`CLAIM_THESE`].
+pub(in crate::store) fn claim(dialect: Dialect) -> String {
+    match dialect {
+        Dialect::Sqlite => format!(
+            "SELECT {RETURN} FROM returns WHERE tenant = ? AND agent_id = ? AND visible_at <= ? \
+         ORDER BY returned_at, handoff_id LIMIT ?"
+        ),
+        Dialect::Postgres => format!(
+            "WITH due AS MATERIALIZED (SELECT d.tenant AS t, d.handoff_id AS h FROM returns AS d \
+           WHERE d.tenant = $1 AND d.agent_id = $2 AND d.visible_at <= $3 \
+           ORDER BY d.returned_at, d.handoff_id LIMIT $4 FOR UPDATE SKIP LOCKED) \
+         UPDATE returns SET visible_at = $5 FROM due WHERE tenant = t AND handoff_id = h \
+         RETURNING {RETURN}"
+        ),
+    }
+}
+
+/// SQLite: takes returns out of an inbox.
+pub(in crate::store) const CLAIM_THESE: &str = "UPDATE returns SET visible_at = ? \
+             WHERE tenant = ? AND handoff_id IN (SELECT value FROM json_each(?))";

@@ -5,7 +5,7 @@
 //! - `subscriptions`: a subscriber as JSON, and its sealed secrets. Updated.
 
 use crate::store::events::{SubscriptionKey, SubscriptionRow};
-use crate::store::query::{Database, Row, Statement, unreadable};
+use crate::store::query::{Database, Row, Statement, Texts, unreadable};
 use crate::store::rows::{get, micros, parse};
 use crate::store::table::Rights;
 use crate::store::{BatchState, Result};
@@ -58,4 +58,35 @@ pub(in crate::store) async fn list<D: Database>(
          ORDER BY created_at, subscription_id"
     );
     db.list(Statement::new(text).bind(tenant), decode).await
+}
+
+/// The sealed secrets of all rows, with `id`; locked where the database locks rows.
+pub(in crate::store) const SECRETS: Texts = Texts {
+    sqlite: "SELECT tenant, subscription_id AS id, secrets FROM subscriptions ORDER BY tenant, subscription_id",
+    postgres: "SELECT tenant, subscription_id AS id, secrets FROM subscriptions ORDER BY tenant, subscription_id FOR UPDATE",
+};
+
+/// Replaces the sealed secrets of a subscription.
+pub(in crate::store) fn set_secrets(
+    tenant: &TenantId,
+    id: String,
+    secrets: String,
+) -> Statement<'static> {
+    let set = Statement::new(
+        "UPDATE subscriptions SET secrets = $1 WHERE tenant = $2 AND subscription_id = $3",
+    );
+    set.bind(secrets).bind(tenant.to_string()).bind(id)
+}
+
+/// SQLite: deletes a subscription.
+pub(in crate::store) const REMOVE: &str =
+    "DELETE FROM subscriptions WHERE tenant = ? AND subscription_id = ?";
+
+/// SQLite: writes a subscription.
+pub(in crate::store) fn upsert() -> String {
+    format!(
+        "INSERT INTO subscriptions ({SUBSCRIPTION}) VALUES (?, ?, ?, ?, ?, ?) \
+         ON CONFLICT (tenant, subscription_id) DO UPDATE SET doc = excluded.doc, \
+           secrets = excluded.secrets, updated_at = excluded.updated_at"
+    )
 }

@@ -12,7 +12,7 @@
 //! - `closed_tasks`: an ended task, its status and its beginning, for lists of ended tasks; by trigger. Inserted only.
 
 use crate::store::TaskKey;
-use crate::store::query::{Database, Row, Statement, unreadable};
+use crate::store::query::{Database, Row, Statement, Texts, unreadable};
 use crate::store::rows::{checkpoint_ref, get, micros, parse, parse_opt, state};
 use crate::store::table::{Rights, table};
 use crate::store::{BatchState, Result};
@@ -111,3 +111,40 @@ pub(in crate::store) async fn find<D: Database>(db: &D, key: &TaskKey) -> Result
     let text = format!("SELECT {TASK} FROM tasks WHERE tenant = $1 AND task_id = $2");
     db.find(Statement::new(text).bind(&key.0).bind(key.1), decode).await
 }
+
+/// Which of these tasks keep their data: open, before a person, or under a legal hold.
+pub(in crate::store) const HELD: Texts = Texts {
+    sqlite: "SELECT t.value AS task_id FROM json_each(?2) AS t WHERE \
+           EXISTS (SELECT 1 FROM handoffs AS h WHERE h.tenant = ?1 AND h.task_id = t.value \
+             AND h.status IN ('PENDING', 'ACCEPTED')) \
+           OR EXISTS (SELECT 1 FROM tasks AS k WHERE k.tenant = ?1 AND k.task_id = t.value \
+             AND k.status = 'ESCALATED') \
+           OR t.value IN (SELECT d.task_id FROM dead_letters AS d \
+             WHERE d.tenant = ?1 AND d.status = 'OPEN') \
+           OR t.value IN (SELECT l.task_id FROM legal_holds AS l \
+             WHERE l.tenant = ?1 AND l.released_at IS NULL AND l.task_id IS NOT NULL) \
+           OR t.value IN (SELECT r.task_id FROM legal_holds AS l \
+             CROSS JOIN personal_data AS p ON p.tenant = l.tenant AND p.subject_id = l.subject_id \
+             CROSS JOIN audit_records AS r ON r.tenant = p.tenant AND r.leaf_index = p.leaf_index \
+             WHERE l.tenant = ?1 AND l.released_at IS NULL AND l.subject_id IS NOT NULL \
+               AND r.task_id IS NOT NULL)",
+    postgres: "SELECT t.task_id FROM UNNEST($2::text[]) AS t(task_id) WHERE \
+           EXISTS (SELECT 1 FROM handoffs AS h WHERE h.tenant = $1 AND h.task_id = t.task_id \
+             AND h.status IN ('PENDING', 'ACCEPTED')) \
+           OR EXISTS (SELECT 1 FROM tasks AS k WHERE k.tenant = $1 AND k.task_id = t.task_id \
+             AND k.status = 'ESCALATED') \
+           OR t.task_id IN (SELECT d.task_id FROM dead_letters AS d \
+             WHERE d.tenant = $1 AND d.status = 'OPEN') \
+           OR t.task_id IN (SELECT l.task_id FROM legal_holds AS l \
+             WHERE l.tenant = $1 AND l.released_at IS NULL AND l.task_id IS NOT NULL) \
+           OR t.task_id IN (SELECT said.task_id FROM legal_holds AS l \
+             JOIN personal_data AS p ON p.tenant = l.tenant AND p.subject_id = l.subject_id \
+             JOIN (SELECT handoff_id, task_id FROM handoffs WHERE tenant = $1 \
+               UNION ALL SELECT handoff_id, task_id FROM dead_letters WHERE tenant = $1) AS said \
+               ON said.handoff_id = p.handoff_id \
+             WHERE l.tenant = $1 AND l.released_at IS NULL AND l.subject_id IS NOT NULL)",
+};
+
+/// Postgres: locks tasks.
+pub(in crate::store) const LOCK: &str = "SELECT task_id FROM tasks WHERE tenant = $1 AND task_id = ANY($2) \
+         ORDER BY task_id FOR UPDATE";

@@ -1,0 +1,337 @@
+//! The schema `audit`: the logs of the tenants. In SQLite its tables are called `audit_records` and so on.
+//!
+//! A row, and how it changes:
+//!
+//! - `audit.records` (SQLite: `audit_records`): a record: hash, bytes, and the columns that find it. Inserted only, by trigger.
+//! - `audit.log_heads` (`audit_log_heads`): a log's size and last hash, and the right edge of its tree (`frontier`). Updated
+//!   with each append.
+//! - `audit.nodes` (`audit_nodes`): the root of a complete subtree, at every eighth level of a log's tree. Inserted only, by
+//!   trigger.
+//! - `audit.tree_keys` (`audit_tree_keys`): a public key that signs tree heads, or signed them earlier. Retired.
+
+use crate::store::query::{Dialect, Statement, Texts};
+use crate::store::rows::WhichRecords;
+use crate::store::table::Rights;
+use crate::store::tables::contents::KEPT;
+use handoffd_domain::ids::TenantId;
+use handoffd_evidence::record::RecordKind;
+
+/// Rights of the serving role on the log: rows are added. A head's name and its log's id stay, its size, hash and edge
+/// move. Keys that sign tree heads are retired by `handoffd key tree-head` as the owner.
+pub(in crate::store) const LOG: Rights = &[
+    ("audit.records", "SELECT, INSERT"),
+    ("audit.nodes", "SELECT, INSERT"),
+    ("audit.tree_keys", "SELECT, INSERT"),
+    ("audit.log_heads", "SELECT, INSERT, UPDATE (size, hash, frontier)"),
+];
+
+/// Columns of a log's head.
+const HEAD: &str = "tenant, log_id, size, hash, frontier";
+
+/// Postgres: the number of records, by the sizes of the logs.
+pub(in crate::store) const COUNT: &str =
+    "SELECT COALESCE(sum(size), 0)::bigint FROM audit.log_heads";
+
+/// Inserts a record that is rolled back.
+pub(in crate::store) const PROBE: Texts = Texts {
+    sqlite: "INSERT INTO audit_records \
+           (tenant, leaf_index, record_hash, kind, recorded_at, body) \
+         VALUES ('', 9223372036854775807, x'', 'PROBE', 0, x'')",
+    postgres: "INSERT INTO audit.records (tenant, leaf_index, record_hash, kind, recorded_at, body) \
+         VALUES ('', 9223372036854775807, '', 'PROBE', 0, '')",
+};
+
+/// See [`crate::store::ColdStore::list_archivable`]. Postgres reads the contents apart: the log can be in another database.
+pub(in crate::store) const ARCHIVABLE: Texts = Texts {
+    sqlite: "SELECT r.leaf_index, r.recorded_at, r.body, \
+               CASE WHEN c.salt IS NOT NULL AND c.bytes IS NOT NULL THEN c.content_id END AS hot, \
+               length(c.bytes) AS size, \
+               c.content_id IN (SELECT h.content_id FROM handoffs AS h \
+                 WHERE h.tenant = ?1 AND h.status IN ('PENDING', 'ACCEPTED') \
+                   AND h.content_id IS NOT NULL) \
+               OR c.content_id IN (SELECT h.sent_id FROM handoffs AS h \
+                 WHERE h.tenant = ?1 AND h.status IN ('PENDING', 'ACCEPTED') \
+                   AND h.sent_id IS NOT NULL) \
+               OR EXISTS (SELECT 1 FROM handoffs AS h WHERE h.tenant = r.tenant \
+                 AND h.handoff_id = r.handoff_id AND h.status IN ('PENDING', 'ACCEPTED')) \
+               OR EXISTS (SELECT 1 FROM returns AS b WHERE b.tenant = r.tenant \
+                 AND b.handoff_id = r.handoff_id) \
+               OR EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.tenant = r.tenant \
+                 AND d.handoff_id = r.handoff_id AND d.status = 'OPEN') \
+               OR EXISTS (SELECT 1 FROM tasks AS t WHERE t.tenant = r.tenant \
+                 AND t.task_id = r.task_id AND t.status = 'ESCALATED') AS held \
+             FROM audit_records AS r \
+             LEFT JOIN contents AS c ON c.tenant = r.tenant AND c.content_id = r.content_id \
+             WHERE r.tenant = ?1 AND r.leaf_index >= ?2 AND r.leaf_index < ?2 + ?3 \
+             ORDER BY r.leaf_index",
+    postgres: "SELECT leaf_index, recorded_at, body, content_id, task_id, handoff_id \
+             FROM audit.records WHERE tenant = $1 AND leaf_index >= $2 AND leaf_index < $2 + $3 \
+             ORDER BY leaf_index",
+};
+
+/// Contents of all records of these tasks, which have an index; the words of legal holds outlive erasures.
+pub(in crate::store) const CONTENTS: Texts = Texts {
+    sqlite: "SELECT r.leaf_index, c.content_id FROM json_each(?1) AS t \
+         CROSS JOIN audit_records AS r ON r.tenant = ?2 AND r.task_id = t.value \
+         CROSS JOIN contents AS c ON c.tenant = r.tenant AND c.content_id = r.content_id \
+         WHERE r.leaf_index < ?3 AND c.salt IS NOT NULL \
+           AND r.kind NOT IN ('LEGAL_HOLD_PLACED', 'LEGAL_HOLD_RELEASED') \
+         ORDER BY r.leaf_index",
+    postgres: "SELECT r.leaf_index, r.content_id FROM UNNEST($1::text[]) AS t(task_id) \
+         JOIN audit.records AS r ON r.tenant = $2 AND r.task_id = t.task_id \
+         WHERE r.content_id IS NOT NULL AND r.leaf_index < $3 \
+           AND r.kind NOT IN ('LEGAL_HOLD_PLACED', 'LEGAL_HOLD_RELEASED') \
+         ORDER BY r.leaf_index",
+};
+
+/// A page of records as the purge looks at them.
+pub(in crate::store) const AGED: Texts = Texts {
+    sqlite: "SELECT r.leaf_index, r.kind, r.recorded_at, r.task_id, r.handoff_id, \
+           CASE WHEN c.salt IS NOT NULL THEN c.content_id END AS content_id \
+         FROM audit_records AS r \
+         LEFT JOIN contents AS c ON c.tenant = r.tenant AND c.content_id = r.content_id \
+         WHERE r.tenant = ?1 AND r.leaf_index >= ?2 AND r.leaf_index < ?2 + ?3 \
+         ORDER BY r.leaf_index",
+    postgres: "SELECT leaf_index, kind, recorded_at, task_id, handoff_id, content_id FROM audit.records \
+         WHERE tenant = $1 AND leaf_index >= $2 AND leaf_index < $2 + $3 ORDER BY leaf_index",
+};
+
+/// Records of these tasks that have one of these contents.
+pub(in crate::store) const SHARING: Texts = Texts {
+    sqlite: "SELECT r.content_id, r.leaf_index, r.recorded_at FROM json_each(?2) AS t \
+         CROSS JOIN audit_records AS r ON r.tenant = ?1 AND r.task_id = t.value \
+         WHERE r.content_id IN (SELECT value FROM json_each(?3)) ORDER BY r.leaf_index",
+    postgres: "SELECT r.content_id, r.leaf_index, r.recorded_at FROM UNNEST($2::text[]) AS t(task_id) \
+         JOIN audit.records AS r ON r.tenant = $1 AND r.task_id = t.task_id \
+         WHERE r.content_id = ANY($3) ORDER BY r.leaf_index",
+};
+
+/// Postgres: the records of data in an access report.
+pub(in crate::store) const HELD_RECORDS: &str = "SELECT leaf_index, kind, record_hash, recorded_at, task_id, handoff_id FROM audit.records \
+         WHERE tenant = $1 AND leaf_index = ANY($2) ORDER BY leaf_index";
+
+/// Postgres: tenants that a table of the log names.
+pub(in crate::store) const NAMED: &str =
+    "SELECT tenant FROM audit.log_heads UNION SELECT tenant FROM audit.records";
+
+/// Postgres: the places of a task's records.
+pub(in crate::store) const PLACES: &str = "SELECT leaf_index FROM audit.records WHERE tenant = $1 AND task_id = $2 \
+             AND leaf_index >= $3 ORDER BY leaf_index LIMIT $4";
+
+/// Creates a log, unless the tenant has one.
+pub(in crate::store) const ADD_LOG: Texts = Texts {
+    sqlite: "INSERT INTO audit_log_heads (tenant, log_id, size, hash) VALUES (?, ?, 0, x'') \
+         ON CONFLICT DO NOTHING",
+    postgres: "INSERT INTO audit.log_heads (tenant, log_id, size, hash) VALUES ($1, $2, 0, ''::bytea) \
+         ON CONFLICT DO NOTHING",
+};
+
+/// See [`crate::store::LogStore::find_log`].
+pub(in crate::store) const FIND_LOG: Texts = Texts {
+    sqlite: "SELECT tenant FROM audit_log_heads WHERE log_id = ?",
+    postgres: "SELECT tenant FROM audit.log_heads WHERE log_id = $1",
+};
+
+/// Hashes of the tree above the leaves.
+pub(in crate::store) const NODES: Texts = Texts {
+    sqlite: "SELECT hash FROM audit_nodes \
+             WHERE tenant = ? AND level = ? AND idx >= ? ORDER BY idx LIMIT ?",
+    postgres: "SELECT hash FROM audit.nodes \
+             WHERE tenant = $1 AND level = $2 AND idx >= $3 ORDER BY idx LIMIT $4",
+};
+
+/// See [`crate::store::LogStore::list_tree_keys`].
+pub(in crate::store) const TREE_KEYS: Texts = Texts {
+    sqlite: "SELECT public_key, created_at, retired_at FROM audit_tree_keys \
+         ORDER BY created_at, public_key",
+    postgres: "SELECT public_key, created_at, retired_at FROM audit.tree_keys \
+         ORDER BY created_at, public_key",
+};
+
+/// Retires the keys other than one that was not retired.
+pub(in crate::store) const RETIRE_KEYS: Texts = Texts {
+    sqlite: "UPDATE audit_tree_keys SET retired_at = ?1 \
+             WHERE retired_at IS NULL AND public_key <> ?2 AND NOT EXISTS \
+               (SELECT 1 FROM audit_tree_keys WHERE public_key = ?2 AND retired_at IS NOT NULL)",
+    postgres: "UPDATE audit.tree_keys SET retired_at = $1 \
+             WHERE retired_at IS NULL AND public_key <> $2 AND NOT EXISTS \
+               (SELECT 1 FROM audit.tree_keys WHERE public_key = $2 AND retired_at IS NOT NULL)",
+};
+
+/// Adds a key, if it is the first one or if the others were retired.
+pub(in crate::store) const ADD_KEY: Texts = Texts {
+    sqlite: "INSERT INTO audit_tree_keys (public_key, created_at) SELECT ?1, ?2 \
+         WHERE ?3 OR NOT EXISTS (SELECT 1 FROM audit_tree_keys) ON CONFLICT DO NOTHING",
+    postgres: "INSERT INTO audit.tree_keys (public_key, created_at) SELECT $1, $2 \
+         WHERE $3 OR NOT EXISTS (SELECT 1 FROM audit.tree_keys) ON CONFLICT DO NOTHING",
+};
+
+/// Whether a key is in use.
+pub(in crate::store) const KEY_IN_USE: Texts = Texts {
+    sqlite: "SELECT 1 FROM audit_tree_keys WHERE public_key = ? AND retired_at IS NULL",
+    postgres: "SELECT 1 FROM audit.tree_keys WHERE public_key = $1 AND retired_at IS NULL",
+};
+
+/// The record of a handoff that a condition finds.
+pub(in crate::store) fn of_handoff(dialect: Dialect, rest: &str) -> String {
+    match dialect {
+        Dialect::Sqlite => format!(
+            "SELECT log_id, leaf_index, record_hash, body, tree_size FROM audit_records \
+         JOIN audit_log_heads USING (tenant) WHERE tenant = ? AND handoff_id = ? AND {rest}"
+        ),
+        Dialect::Postgres => format!(
+            "SELECT h.log_id, r.leaf_index, r.record_hash, r.body, r.tree_size FROM audit.records AS r \
+         JOIN audit.log_heads AS h ON h.tenant = r.tenant \
+         WHERE r.tenant = $1 AND r.handoff_id = $2 AND {rest}"
+        ),
+    }
+}
+
+/// Postgres: which of these handoffs have no record.
+pub(in crate::store) const UNRECORDED: &str = "SELECT h.id FROM UNNEST($2::text[]) AS h(id) WHERE NOT EXISTS ( \
+               SELECT 1 FROM audit.records AS r WHERE r.tenant = $1 AND r.handoff_id = h.id \
+               AND r.kind IN ('HANDOFF', 'DEAD_LETTERED', 'NO_OP')) ORDER BY h.id";
+
+/// See [`crate::store::LogStore::list_task_records`].
+pub(in crate::store) const OF_TASKS: Texts = Texts {
+    sqlite: "WITH wanted (i) AS (SELECT value FROM json_each(?)) \
+         SELECT leaf_index, record_hash, kind, task_id, handoff_id, recorded_at, body \
+         FROM wanted CROSS JOIN audit_records ON tenant = ? AND task_id = i AND leaf_index >= ? \
+         ORDER BY leaf_index LIMIT ?",
+    postgres: "SELECT leaf_index, record_hash, kind, task_id, handoff_id, recorded_at, body \
+         FROM audit.records WHERE tenant = $1 AND task_id = ANY($2) AND leaf_index >= $3 \
+         ORDER BY leaf_index LIMIT $4",
+};
+
+/// SQLite: moves a log's head.
+pub(in crate::store) const MOVE_HEAD: &str =
+    "UPDATE audit_log_heads SET size = ?, hash = ?, frontier = ? WHERE tenant = ?";
+
+/// Postgres: locks the heads of logs.
+pub(in crate::store) const LOCK_HEADS: &str = "SELECT tenant, log_id, size, hash, frontier FROM audit.log_heads \
+     WHERE tenant = ANY($1) ORDER BY tenant FOR UPDATE";
+
+/// See [`crate::store::LogStore::find_head`].
+pub(in crate::store) fn head(dialect: Dialect) -> String {
+    match dialect {
+        Dialect::Sqlite => format!("SELECT {HEAD} FROM audit_log_heads WHERE tenant = ?"),
+        Dialect::Postgres => format!("SELECT {HEAD} FROM audit.log_heads WHERE tenant = $1"),
+    }
+}
+
+/// SQLite: all heads.
+pub(in crate::store) fn heads() -> String {
+    format!("SELECT {HEAD} FROM audit_log_heads")
+}
+
+/// Postgres: the tenants of all heads.
+pub(in crate::store) const HEADS: &str = "SELECT tenant FROM audit.log_heads ORDER BY tenant";
+
+/// Hashes of a log's records.
+pub(in crate::store) const LEAVES: Texts = Texts {
+    sqlite: "SELECT record_hash AS hash FROM audit_records \
+             WHERE tenant = ? AND leaf_index >= ? ORDER BY leaf_index LIMIT ?",
+    postgres: "SELECT record_hash AS hash FROM audit.records \
+               WHERE tenant = $1 AND leaf_index >= $2 ORDER BY leaf_index LIMIT $3",
+};
+
+/// Selects the record that committed a handoff, else the one that created its dead letter; in SQLite in the words of the
+/// index `records_handoff`.
+pub(in crate::store) const RECEIPT: Texts = Texts {
+    sqlite: "(kind = 'HANDOFF' OR kind = 'DEAD_LETTERED' OR kind = 'NO_OP') \
+             ORDER BY kind = 'DEAD_LETTERED', leaf_index LIMIT 1",
+    postgres: "r.kind IN ('HANDOFF', 'DEAD_LETTERED', 'NO_OP') \
+               ORDER BY r.kind = 'DEAD_LETTERED', r.leaf_index LIMIT 1",
+};
+
+/// Selects the last record of a task that committed a handoff's message.
+pub(in crate::store) const LAST_COMMIT: Texts = Texts {
+    sqlite: "task_id = ? AND kind IN ('HANDOFF', 'NO_OP', 'STREAM_CLOSED') \
+             ORDER BY leaf_index DESC LIMIT 1",
+    postgres: "r.task_id = $3 AND r.kind IN ('HANDOFF', 'NO_OP', 'STREAM_CLOSED') \
+               ORDER BY r.leaf_index DESC LIMIT 1",
+};
+
+/// Selects the record of a handoff's second opinion, among those of its task, which have an index.
+pub(in crate::store) const OPINION: Texts = Texts {
+    sqlite: "task_id = ? AND kind = 'SECOND_OPINION' ORDER BY leaf_index LIMIT 1",
+    postgres: "r.task_id = $3 AND r.kind = 'SECOND_OPINION' ORDER BY r.leaf_index LIMIT 1",
+};
+
+/// SQLite: see [`crate::store::LogStore::list_records`]. The contents come with the records.
+pub(in crate::store) fn list_with_contents(
+    tenant: &TenantId,
+    which: WhichRecords,
+    from: i64,
+    limit: i64,
+    contents: bool,
+) -> Statement<'_> {
+    let mut list = Statement::new(
+        "SELECT r.leaf_index, r.record_hash, r.kind, r.task_id, r.handoff_id, r.recorded_at, \
+         r.body",
+    );
+    if contents {
+        list = list.push(&format!(
+            ", c.content_id, {KEPT} FROM audit_records AS r \
+             LEFT JOIN contents AS c ON c.tenant = r.tenant AND c.content_id = r.content_id"
+        ));
+    } else {
+        list = list.push(" FROM audit_records AS r");
+    }
+    list = list.push(" WHERE r.tenant = ").push_bind(tenant);
+    list = match which {
+        WhichRecords::All => list,
+        WhichRecords::OfTask(task) => list.push(" AND r.task_id = ").push_bind(task),
+        WhichRecords::AboutState => {
+            let kinds = RecordKind::ABOUT_STATE.map(|kind| format!("r.kind = '{}'", kind.as_str()));
+            // In the words of the index `records_state`, which serves no others.
+            list.push(&format!(" AND ({})", kinds.join(" OR ")))
+        }
+        WhichRecords::NewestOfTask(task, window) => {
+            let list = list.push(" AND r.task_id = ").push_bind(task);
+            let list = list.push(" AND r.leaf_index < ").push_bind(window.before);
+            let list = list.push(" AND r.recorded_at >= ").push_bind(window.from);
+            list.push(" AND r.recorded_at < ").push_bind(window.until)
+        }
+    };
+    list = list.push(" AND r.leaf_index >= ").push_bind(from).push(" ORDER BY r.leaf_index");
+    if matches!(which, WhichRecords::NewestOfTask(..)) {
+        list = list.push(" DESC");
+    }
+    list.push(" LIMIT ").push_bind(limit.max(0))
+}
+
+/// Postgres: see [`crate::store::LogStore::list_records`]. The contents are read apart: the log can be in another database.
+pub(in crate::store) fn list(
+    tenant: &TenantId,
+    which: WhichRecords,
+    from: i64,
+    limit: i64,
+) -> Statement<'_> {
+    let list = Statement::new(
+        "SELECT leaf_index, record_hash, kind, task_id, handoff_id, content_id, recorded_at, body \
+         FROM audit.records WHERE tenant = ",
+    );
+    let list = list.push_bind(tenant).push(" AND leaf_index >= ").push_bind(from);
+    let list = match which {
+        WhichRecords::All => list,
+        WhichRecords::OfTask(task) => list.push(" AND task_id = ").push_bind(task),
+        WhichRecords::AboutState => list.push(" AND ").push(ABOUT_STATE),
+        WhichRecords::NewestOfTask(task, window) => {
+            let list = list.push(" AND task_id = ").push_bind(task);
+            let list = list.push(" AND leaf_index < ").push_bind(window.before);
+            let list = list.push(" AND recorded_at >= ").push_bind(window.from);
+            list.push(" AND recorded_at < ").push_bind(window.until)
+        }
+    };
+    let newest = matches!(which, WhichRecords::NewestOfTask(..));
+    let order = if newest { " ORDER BY leaf_index DESC" } else { " ORDER BY leaf_index" };
+    list.push(order).push(" LIMIT ").push_bind(limit)
+}
+
+/// Postgres: selects records about the state of objects, in the words of the index `records_state`, which serves no others.
+const ABOUT_STATE: &str = "kind IN ('AGENT_CREATED', 'AGENT_UPDATED', 'AGENT_DELETED', 'ENDPOINT_DISABLED', 'ENDPOINT_FAILING', \
+     'ENDPOINT_RECOVERED', 'SECRET_ROTATED', 'CONTRACT_PUT', 'PAYLOAD_SCHEMA_PUT', 'KEY_CREATED', \
+     'KEY_REVOKED', 'SUBSCRIPTION_CREATED', 'SUBSCRIPTION_UPDATED', 'SUBSCRIPTION_DELETED', \
+     'SUBSCRIPTION_DISABLED', 'SUBSCRIPTION_REPLAYED', 'LEGAL_HOLD_PLACED', 'LEGAL_HOLD_RELEASED', \
+     'BUDGET_CHANGED', 'STATE_ADOPTED')";
