@@ -10,13 +10,14 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{Caller, Open, closed_to_metadata, forbidden};
+use super::auth::{Caller, Open, forbidden};
 use super::bundle;
 use super::cost::SpentTokensView;
 use super::extract::{Id, Params, bad_cursor, page_size, read_id, time_parameter, write_id};
 use super::open;
 use super::problem::Problem;
 use super::record::{RecordContract, RecordCost, RecordGroup, RecordParty, TraceRecord};
+use super::withheld::closed_to_metadata;
 use handoffd_broker::directory::Principal;
 use handoffd_broker::trace::{self, TaskLog, WindowQuery};
 use handoffd_domain::failure::Code;

@@ -13,7 +13,7 @@ use super::format::{
 };
 use super::open::OpenBundle;
 use super::path::root_of;
-use super::read::{BundleDefect, BundleReport};
+use super::report::{BundleDefect, BundleReport};
 use super::states::RecordedStates;
 use crate::account::{Account, HopCost};
 use crate::commitment::{CommitmentSubject, hash_of_text};
