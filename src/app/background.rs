@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::parts::{BrokerParts, WritePath};
 use super::settings::{
     chunk_sender_settings, erasure_settings, opinion_settings, publisher_settings,
 };
-use super::start::{BrokerParts, WritePath};
 use super::transports::QueueSinks;
 use crate::http::{Api, problem};
 use handoffd_broker::archive::{self, Archivist};

@@ -2,6 +2,7 @@
 
 mod background;
 mod files;
+mod parts;
 mod secrets;
 mod settings;
 mod start;

@@ -11,6 +11,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::parts::{BrokerParts, WritePath};
 use super::secrets::{FirstKey, settle_admin_key, settle_notary, settle_vault};
 use super::settings::{
     dispatcher_settings, gate_of, ledger_settings, rules, stream_settings, word_limits,
@@ -25,7 +26,6 @@ use crate::http::places::Bounds;
 use crate::http::service::MetricsPage;
 use crate::http::{Api, ApiParts, listener, router};
 use handoffd_broker::administration::Endpoints;
-use handoffd_broker::archive::Archive;
 use handoffd_broker::claim_check::ClaimLinks;
 use handoffd_broker::classifier::ExternalClassifier;
 use handoffd_broker::compress::{CompressionStep, Summarizer};
@@ -33,9 +33,8 @@ use handoffd_broker::config::{Compressor, Config};
 use handoffd_broker::console_sessions::ConsoleSessions;
 use handoffd_broker::costs::{COST_BLOCK, Costs};
 use handoffd_broker::directory::{Directory, Matcher};
-use handoffd_broker::dispatch::dispatcher::{self, Dispatcher, Nudges};
+use handoffd_broker::dispatch::dispatcher::{self, Dispatcher};
 use handoffd_broker::dispatch::trial::ServedTypes;
-use handoffd_broker::early_replies::EarlyReplies;
 use handoffd_broker::egress::{self, ClientSettings, EgressPolicy, GuardedClient};
 use handoffd_broker::erasure::Eraser;
 use handoffd_broker::feed::Feed;
@@ -46,22 +45,17 @@ use handoffd_broker::issuer::Issuer;
 use handoffd_broker::ledger::{Ledger, Outbound};
 use handoffd_broker::matcher::ExternalMatcher;
 use handoffd_broker::metrics::Metrics;
-use handoffd_broker::receivers::ReceiverJournal;
 use handoffd_broker::recovery::settle_all_in_doubt;
 use handoffd_broker::states::{Adoption, StateGuard};
 use handoffd_broker::summarizer::ModelSummarizer;
-use handoffd_broker::transport::Transports;
-use handoffd_broker::tree::{CosignedHeads, PublishedHeads};
-use handoffd_broker::vault::Vault;
+use handoffd_broker::tree::CosignedHeads;
 use handoffd_broker::witness::{self, HeadDestination, KeptHeadError, Publisher};
-use handoffd_domain::redaction::RedactionPolicy;
 use handoffd_domain::warning::WarningCode;
-use handoffd_evidence::receipt::Notary;
-use handoffd_gate::Gate;
+
 use handoffd_store::clock::{self, Clock, Machine, SystemClock};
-use handoffd_store::store::{ClaimRelease, Store};
+use handoffd_store::store::ClaimRelease;
 use handoffd_transports::a2a::client::AgentClient;
-use handoffd_transports::a2a::transport::{A2aTransport, NewTask};
+use handoffd_transports::a2a::transport::A2aTransport;
 
 /// Requests for readiness and metrics under way at once: each asks the store, and more are not needed.
 const HEALTH_REQUESTS: usize = 256;
@@ -229,50 +223,6 @@ fn report(config: &Config) {
             tracing::warn!(code = WarningCode::ResidencyCrossing.as_str(), "{section}: {crossing}");
         }
     }
-}
-
-/// The parts of a broker that its work needs.
-pub(super) struct BrokerParts {
-    pub(super) config: Config,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) store: Arc<dyn Store>,
-    pub(super) archive: Archive,
-    pub(super) vault: Vault,
-    pub(super) notary: Arc<Notary>,
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) directory: Arc<Directory>,
-    pub(super) gate: Arc<Gate>,
-    pub(super) redaction: Arc<RedactionPolicy>,
-    pub(super) compression: Arc<CompressionStep>,
-    /// The external classifier, if configured.
-    pub(super) second_opinion: Option<Arc<dyn SecondOpinion>>,
-    pub(super) replies: Arc<EarlyReplies>,
-    /// Takes notes on receivers.
-    pub(super) receivers: Arc<ReceiverJournal>,
-    /// How far tree heads are published.
-    published: Arc<PublishedHeads>,
-    /// Calls receivers, subscribers and the services that the settings name, through the egress guard.
-    pub(super) client: GuardedClient,
-    pub(super) endpoints: Endpoints,
-    pub(super) transports: Transports,
-    /// Calls remote A2A agents.
-    agents: AgentClient,
-    /// Tasks that were made at them, for their follower.
-    remote_tasks: Option<mpsc::UnboundedReceiver<NewTask>>,
-    pub(super) broker: String,
-    /// Ends long polls, waits and everything in the background.
-    pub(super) stopping: CancellationToken,
-    pub(super) background: TaskTracker,
-    pub(super) attempts: TaskTracker,
-    pub(super) workers: TaskTracker,
-}
-
-/// The write path, and the dispatcher behind it.
-pub(super) struct WritePath {
-    pub(super) ledger: Ledger,
-    pub(super) dispatcher: Dispatcher,
-    pub(super) nudges: Nudges,
-    pub(super) outbound: Arc<dyn Outbound>,
 }
 
 impl BrokerParts {

@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use utoipa::ToSchema;
@@ -50,8 +51,8 @@ pub struct AccessReportView {
 }
 
 /// One datum of a person.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct DatumView {
     /// The record that it came with.
     pub record: DatumRecord,
@@ -72,8 +73,8 @@ pub struct DatumView {
 }
 
 /// The record that a datum came with.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct DatumRecord {
     /// Its place in the log.
     pub leaf_index: i64,
@@ -89,14 +90,14 @@ pub struct DatumRecord {
 }
 
 /// The agent that a datum was delivered to.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct DatumReceiver {
     /// Id of the agent that received it.
     pub agent_id: String,
     /// The state of the handoff.
     #[schema(value_type = open::HandoffStatus)]
-    pub handoff_status: String,
+    pub handoff_status: &'static str,
     /// Delivery attempts begun so far.
     pub attempts: i32,
     /// When the receiver accepted, RFC 3339.
@@ -107,8 +108,8 @@ pub struct DatumReceiver {
 }
 
 /// An erasure as an access report tells of it.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct PastErasureView {
     /// UUID of the erasure.
     pub erasure_id: String,
@@ -194,7 +195,7 @@ async fn write(
     let last = match written {
         Ok(Some(count)) => {
             let holds: Vec<_> = holds.iter().map(HoldView::from).collect();
-            let erasures: Vec<_> = erasures.iter().map(erasure).collect();
+            let erasures: Vec<_> = erasures.iter().map(PastErasureView::from).collect();
             let (holds, erasures) = (json!(holds), json!(erasures));
             Ok(Bytes::from(format!(
                 "],\"holds\":{holds},\"erasures\":{erasures},\"count\":{count}}}"
@@ -225,7 +226,7 @@ async fn pages(
             if count > 0 {
                 text.push(',');
             }
-            text.push_str(&entry(datum, agents).to_string());
+            text.push_str(&json!(DatumView::of(datum, agents)).to_string());
             count += 1;
         }
         if chunks.send(Ok(Bytes::from(std::mem::take(&mut text)))).await.is_err() {
@@ -238,49 +239,53 @@ async fn pages(
     }
 }
 
-fn entry(datum: &SubjectDatum, agents: &Agents) -> Value {
-    let held: Value = unpack(datum.kept.0, &datum.kept.1)
-        .ok()
-        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-        .unwrap_or_default();
-    let delivered = datum.route.as_ref().map(|route| {
-        let now = route.target.parse().ok().and_then(|id| agents.row(&id));
-        json!({
-            "agentId": route.target,
-            "handoffStatus": route.status.as_str(),
-            "attempts": route.attempts,
-            "acceptedAt": route.accepted_at.map(Micros::rfc3339),
-            // Each attempt decided on entitlement; this is the present state.
-            "entitledNow": now.is_some_and(|row| entitled(&row.agent)),
-        })
-    });
-    json!({
-        "record": {
-            "leafIndex": datum.slot.leaf_index,
-            "recordHash": hash_text(&datum.record_hash),
-            "kind": datum.kind,
-            "time": datum.recorded_at.rfc3339(),
-            "ordinal": datum.slot.ordinal,
-        },
-        "taskId": datum.task_id,
-        "handoffId": datum.handoff_id,
-        "fromAgent": datum.route.as_ref().map(|route| &route.source),
-        "deliveredTo": delivered,
-        "held": held,
-    })
+impl DatumView {
+    fn of(datum: &SubjectDatum, agents: &Agents) -> Self {
+        let held: Value = unpack(datum.kept.0, &datum.kept.1)
+            .ok()
+            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+            .unwrap_or_default();
+        let delivered_to = datum.route.as_ref().map(|route| {
+            let now = route.target.parse().ok().and_then(|id| agents.row(&id));
+            DatumReceiver {
+                agent_id: route.target.clone(),
+                handoff_status: route.status.as_str(),
+                attempts: route.attempts,
+                accepted_at: route.accepted_at.map(Micros::rfc3339),
+                // Each attempt decided on entitlement; this is the present state.
+                entitled_now: now.is_some_and(|row| entitled(&row.agent)),
+            }
+        });
+        Self {
+            record: DatumRecord {
+                leaf_index: datum.slot.leaf_index,
+                record_hash: hash_text(&datum.record_hash),
+                kind: datum.kind.clone(),
+                time: datum.recorded_at.rfc3339(),
+                ordinal: datum.slot.ordinal,
+            },
+            task_id: datum.task_id.clone(),
+            handoff_id: datum.handoff_id.clone(),
+            from_agent: datum.route.as_ref().map(|route| route.source.clone()),
+            delivered_to,
+            held,
+        }
+    }
 }
 
-fn erasure(row: &ErasureRow) -> Value {
-    json!({
-        "erasureId": row.id,
-        "status": row.status,
-        "scope": row.scope,
-        "reason": row.reason,
-        "personalData": row.data,
-        "contents": row.contents,
-        "checkpoints": row.checkpoints,
-        "leafIndex": row.leaf_index,
-        "requestedAt": row.requested_at.rfc3339(),
-        "erasedAt": row.completed_at.map(Micros::rfc3339),
-    })
+impl From<&ErasureRow> for PastErasureView {
+    fn from(row: &ErasureRow) -> Self {
+        Self {
+            erasure_id: row.id.to_string(),
+            status: row.status,
+            scope: row.scope,
+            reason: row.reason.clone(),
+            personal_data: row.data,
+            contents: row.contents,
+            checkpoints: row.checkpoints,
+            leaf_index: row.leaf_index,
+            requested_at: row.requested_at.rfc3339(),
+            erased_at: row.completed_at.map(Micros::rfc3339),
+        }
+    }
 }

@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::Api;
-use super::auth::{Caller, Open, Operator, closed_to_metadata};
+use super::auth::{Caller, Open, Operator};
 use super::extract::{Id, Ids, Json, NoBody, typed};
 use super::problem::{BadBody, Busy, Problem, WarningView};
 use super::shape::no_idle_nulls;
+use super::withheld::closed_to_metadata;
 use handoffd_broker::administration::agents::ChangedAgent;
 use handoffd_broker::directory::{Agents, Principal};
 use handoffd_broker::vault::SecretKind;
@@ -18,6 +19,9 @@ use handoffd_domain::agent::{Agent, AgentSpec, DeliverySpec, OrbitConfig};
 use handoffd_domain::failure::Code;
 use handoffd_domain::ids::AgentId;
 use handoffd_store::store::AgentRow;
+
+/// Path prefix under which Orbit's clients find agents (seed 003).
+pub const ALIAS: &str = "/api/v1";
 
 /// An agent as shown: never with its secrets. Another agent sees neither `metadata` nor `callbackUrl`, and of
 /// `delivery` the mode alone.

@@ -9,7 +9,7 @@ use tracing::Instrument;
 
 use super::Api;
 use super::problem::Problem;
-use super::withheld::Sight;
+use super::withheld::{Sight, closed_to_metadata};
 use handoffd_broker::directory::Principal;
 use handoffd_broker::reader::Rights;
 use handoffd_domain::failure::Code;
@@ -114,13 +114,6 @@ impl FromRequestParts<Api> for OptionalCaller {
 
 pub(super) fn forbidden(who: &str) -> Problem {
     Problem::new(Code::Forbidden, format!("only {who} may do this"))
-}
-
-/// The refusal of a key that reads no contents, where a route is not opened to it.
-pub(super) fn closed_to_metadata() -> Problem {
-    let why =
-        "a key of role operator-metadata may not do this: it shows contents, or is decided by them";
-    Problem::new(Code::Forbidden, why)
 }
 
 /// An extractor that decides on a caller by its role.

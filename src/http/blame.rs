@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 
 use axum::extract::State;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
@@ -13,12 +13,12 @@ use super::auth::Caller;
 use super::extract::{Id, Params, parameter};
 use super::open;
 use super::problem::Problem;
-use super::record::{RecordContract, RecordParty};
-use super::trace::VerificationView;
-use handoffd_broker::trace::{EvidenceCheck, gone};
+use super::sorted::Sorted;
+use handoffd_broker::trace::{EvidenceCheck, Verification, gone};
 use handoffd_domain::ids::{AgentId, HandoffId, TaskId};
 use handoffd_evidence::blame::{Attribution, Blame, Pointer, ValueState};
 use handoffd_evidence::commitment::hash_text;
+use handoffd_evidence::record::{RecordParty, RulingContract};
 use handoffd_store::store::{ContentStorage, StoredRecord};
 
 /// Records read at once: few, since each comes with its message.
@@ -37,8 +37,8 @@ pub struct BlameParams {
 }
 
 /// Who wrote a value.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct BlameView {
     /// UUID of the task.
     pub task_id: String,
@@ -53,7 +53,7 @@ pub struct BlameView {
     pub erased: bool,
     /// Why the message is not there any more.
     #[schema(required, value_type = Option<open::GoneReason>)]
-    pub message_gone: Option<String>,
+    pub message_gone: Option<&'static str>,
     /// The value; null where there is none.
     pub value: Value,
     /// `sha256:…` over the value's canonical form; null where there is none.
@@ -70,12 +70,12 @@ pub struct BlameView {
     /// The changes of the value along the parents of that handoff, oldest first.
     pub history: Vec<BlameStep>,
     /// The evidence that was recomputed.
-    pub verification: VerificationView,
+    pub verification: Verification,
 }
 
 /// A hop that wrote or removed a value.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct BlamedHop {
     /// UUID of the handoff.
     pub handoff_id: String,
@@ -84,30 +84,30 @@ pub struct BlamedHop {
     /// `sha256:…` over the record: the leaf's hash.
     pub record_hash: String,
     /// Sender, as its record names it.
-    #[schema(required)]
-    pub from_agent: Option<RecordParty>,
+    #[schema(required, value_type = Option<RecordParty>)]
+    pub from_agent: Value,
     /// The contract that ruled the edge.
-    #[schema(required)]
-    pub contract: Option<RecordContract>,
+    #[schema(required, value_type = Option<RulingContract>)]
+    pub contract: Value,
     /// When it was committed, RFC 3339.
-    #[schema(required)]
-    pub time: Option<String>,
+    #[schema(required, value_type = Option<String>)]
+    pub time: Value,
 }
 
 /// The effect of a hop on a value.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct BlameStep {
     /// UUID of the handoff.
     pub handoff_id: String,
     /// Its record's place in the log.
     pub leaf_index: i64,
     /// Id of the agent that sent it.
-    #[schema(required)]
-    pub agent_id: Option<String>,
+    #[schema(required, value_type = Option<String>)]
+    pub agent_id: Option<Value>,
     /// The change that the step made to the value.
     #[schema(value_type = open::ValueChange)]
-    pub change: String,
+    pub change: &'static str,
     /// `sha256:…` over the value's canonical form after it; null where there is none or the caller may not know.
     #[schema(required)]
     pub value_hash: Option<String>,
@@ -129,7 +129,7 @@ pub(super) async fn blame(
     Caller(principal): Caller,
     Id(id): Id<TaskId>,
     Params(params): Params<BlameParams>,
-) -> Result<axum::Json<Value>, Problem> {
+) -> Result<Sorted<BlameView>, Problem> {
     let pointer =
         Pointer::parse(&params.pointer).map_err(|err| Problem::invalid(err.to_string()))?;
     let asked = parameter::<HandoffId>("handoff", params.handoff.as_deref())?;
@@ -151,32 +151,13 @@ pub(super) async fn blame(
             reading.take(record);
         }
     }
-    reading.answer(id).map(axum::Json).ok_or_else(|| Problem::not_found("handoff on this task"))
+    reading.answer(id).map(Sorted).ok_or_else(|| Problem::not_found("handoff on this task"))
 }
 
-/// A hop as the answer shows it.
+/// A hop, and whether the reader may see its values.
 struct Hop {
-    handoff_id: String,
-    leaf_index: i64,
-    record_hash: String,
-    agent: Value,
-    contract: Value,
-    time: Value,
-    /// The reader may see its values.
+    shown: BlamedHop,
     open: bool,
-}
-
-impl Hop {
-    fn view(&self) -> Value {
-        json!({
-            "handoffId": self.handoff_id,
-            "leafIndex": self.leaf_index,
-            "recordHash": self.record_hash,
-            "fromAgent": self.agent,
-            "contract": self.contract,
-            "time": self.time,
-        })
-    }
 }
 
 /// Reads a task's records into the answer.
@@ -231,15 +212,15 @@ impl<'a> BlameReader<'a> {
             self.view = Some((id.clone(), value.cloned().filter(|_| seen != ValueState::Erased)));
         }
         let parent = body.get("parentHandoffId").and_then(Value::as_str);
-        let hop = Hop {
+        let shown = BlamedHop {
             handoff_id: id.clone(),
             leaf_index: record.leaf_index,
             record_hash: hash_text(&record.hash),
-            agent: member("fromAgent"),
+            from_agent: member("fromAgent"),
             contract: member("contract"),
             time: body.get("time").cloned().unwrap_or_default(),
-            open,
         };
+        let hop = Hop { shown, open };
         if closed.is_some() {
             self.blame.replace(&id, seen, hop);
             return;
@@ -250,36 +231,31 @@ impl<'a> BlameReader<'a> {
         }
     }
 
-    fn answer(&self, task: TaskId) -> Option<Value> {
+    fn answer(&self, task: TaskId) -> Option<BlameView> {
         let (id, value) = self.view.as_ref()?;
         let Attribution { seen, writer, remover, certain, history } = self.blame.of(id)?;
-        let history: Vec<Value> = history
-            .into_iter()
-            .map(|(hop, change, seen)| {
-                json!({
-                    "handoffId": hop.handoff_id,
-                    "leafIndex": hop.leaf_index,
-                    "agentId": hop.agent.get("agentId"),
-                    "change": change.as_str(),
-                    "valueHash": hop.open.then(|| hash_of(seen)).flatten(),
-                })
-            })
-            .collect();
-        Some(json!({
-            "taskId": task,
-            "handoffId": id,
-            "pointer": self.pointer.as_str(),
-            "present": (seen != ValueState::Erased).then_some(seen != ValueState::Absent),
-            "erased": seen == ValueState::Erased,
-            "messageGone": self.gone,
-            "value": value,
-            "valueHash": hash_of(seen),
-            "writtenBy": writer.map(Hop::view),
-            "removedBy": remover.map(Hop::view),
-            "certain": certain,
-            "history": history,
-            "verification": self.checked.summary(),
-        }))
+        let history = history.into_iter().map(|(hop, change, seen)| BlameStep {
+            handoff_id: hop.shown.handoff_id.clone(),
+            leaf_index: hop.shown.leaf_index,
+            agent_id: hop.shown.from_agent.get("agentId").cloned(),
+            change: change.as_str(),
+            value_hash: hop.open.then(|| hash_of(seen)).flatten(),
+        });
+        Some(BlameView {
+            task_id: task.to_string(),
+            handoff_id: id.clone(),
+            pointer: self.pointer.as_str().to_owned(),
+            present: (seen != ValueState::Erased).then_some(seen != ValueState::Absent),
+            erased: seen == ValueState::Erased,
+            message_gone: self.gone,
+            value: value.clone().unwrap_or_default(),
+            value_hash: hash_of(seen),
+            written_by: writer.map(|hop| hop.shown.clone()),
+            removed_by: remover.map(|hop| hop.shown.clone()),
+            certain,
+            history: history.collect(),
+            verification: self.checked.summary(),
+        })
     }
 }
 
@@ -292,6 +268,8 @@ fn hash_of(seen: ValueState) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use handoffd_domain::ids::Micros;
     use handoffd_evidence::commitment::{Codec, CommitmentSubject, commit};
@@ -340,7 +318,7 @@ mod tests {
             for record in &records {
                 reading.take(record);
             }
-            reading.answer(task).unwrap()
+            json!(reading.answer(task).unwrap())
         };
         let last = answer(None);
         assert_eq!((&last["present"], &last["certain"]), (&json!(true), &json!(false)));

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, StreamExt};
 use tokio::sync::OnceCell;
 
-use super::problem::Problem;
+use super::problem::{ACCEPTED, Problem};
 use handoffd_domain::content_coding::{Coding, Encoder};
 use handoffd_domain::failure::Code;
 
@@ -18,9 +18,6 @@ use handoffd_domain::failure::Code;
 const MIN_BYTES: u64 = 1024;
 /// Size in bytes above which answers are compressed on a blocking thread.
 const INLINE_BYTES: u64 = 64 * 1024;
-
-/// `Accept-Encoding` of a 415: the codings that requests may use.
-pub const ACCEPTED: &str = "zstd, gzip";
 
 /// The coding of a request's body; `None` for a plain one.
 ///

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
@@ -11,6 +11,7 @@ use super::auth::{Auditor, Caller, Open, Operator};
 use super::extract::{Id, Params, Text};
 use super::open;
 use super::problem::{BadBody, Busy, Problem, WarningView};
+use super::sorted::Sorted;
 use handoffd_broker::administration::contracts::is_in_view;
 use handoffd_gate::contract::enforce::CompiledContract;
 use handoffd_gate::contract::{Deprecation, report};
@@ -20,8 +21,12 @@ use handoffd_gate::contract::{Deprecation, report};
 pub struct ContractDocument {}
 
 /// A contract as shown: its document, and beside it what the broker knows of it.
-#[derive(ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct ContractView {
+    /// The document's other members.
+    #[serde(flatten)]
+    #[schema(ignore)]
+    pub document: Map<String, Value>,
     /// The contract's id.
     pub id: String,
     /// Its version.
@@ -29,12 +34,13 @@ pub struct ContractView {
     /// The broker's facts about it.
     pub meta: ContractMeta,
     /// The parts that are accepted and do not hold in full; only in the answer that put it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub warnings: Option<Vec<WarningView>>,
 }
 
 /// The broker's facts about a contract.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct ContractMeta {
     /// SHA-256 over the document's canonical form (RFC 8785), in hexadecimal.
     pub sha256: String,
@@ -43,18 +49,24 @@ pub struct ContractMeta {
     /// It is on its way out.
     pub deprecated: bool,
     /// All versions that there are; only on the contract's own page.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub versions: Option<Vec<String>>,
     /// How far it conforms, null below L1; only in the answer that put it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<open::ContractLevel>)]
-    pub level: Option<String>,
+    pub level: Option<Value>,
     /// The clauses that it lacks for the next level; only in the answer that put it.
-    pub missing: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<String>>)]
+    pub missing: Option<Value>,
     /// The linter's findings; only in the answer that put it.
-    pub findings: Option<Vec<LintFinding>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<LintFinding>>)]
+    pub findings: Option<Value>,
 }
 
 /// One page with all contracts that the caller may see.
-#[derive(ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct ContractsView {
     /// Each in its highest version, by id.
     pub items: Vec<ContractView>,
@@ -135,21 +147,32 @@ pub enum ContractOrText {
 #[derive(Serialize, ToSchema)]
 pub struct LintRegistryBody {}
 
-/// A contract's view: its document, with the broker's facts as `meta`.
-fn view(ready: &CompiledContract, versions: Option<Vec<String>>) -> Value {
-    let mut shown: Value = serde_json::from_str(ready.doc()).unwrap_or_default();
-    let contract = ready.contract();
-    shown["version"] = json!(contract.version().to_string());
-    let mut meta = json!({
-        "sha256": ready.sha256(),
-        "createdAt": ready.created_at().rfc3339(),
-        "deprecated": contract.deprecation.is_some(),
-    });
-    if let Some(versions) = versions {
-        meta["versions"] = json!(versions);
+impl ContractView {
+    /// A contract's view: its document, with the broker's facts as `meta`.
+    fn of(ready: &CompiledContract, versions: Option<Vec<String>>) -> Self {
+        let contract = ready.contract();
+        let mut document: Map<String, Value> =
+            serde_json::from_str(ready.doc()).unwrap_or_default();
+        // The view has these as members of its own.
+        for name in ["id", "version", "meta"] {
+            document.remove(name);
+        }
+        Self {
+            document,
+            id: contract.id.clone(),
+            version: contract.version().to_string(),
+            meta: ContractMeta {
+                sha256: ready.sha256().to_owned(),
+                created_at: ready.created_at().rfc3339(),
+                deprecated: contract.deprecation.is_some(),
+                versions,
+                level: None,
+                missing: None,
+                findings: None,
+            },
+            warnings: None,
+        }
     }
-    shown["meta"] = meta;
-    shown
 }
 
 /// Put a version of a contract. Versions are kept: the same again changes nothing, another content
@@ -173,20 +196,18 @@ pub(super) async fn put(
     Operator(principal): Operator,
     Id(id): Id<String>,
     Text(text): Text,
-) -> Result<(StatusCode, axum::Json<Value>), Problem> {
+) -> Result<(StatusCode, Sorted<ContractView>), Problem> {
     let stored = api.administration().put_contract(&principal, id, text).await?;
-    let mut shown = view(&stored.contract, None);
+    let mut shown = ContractView::of(&stored.contract, None);
     if let Some(judged) = report::json(&stored.reports)["contracts"].get(0) {
-        for name in ["level", "missing", "findings"] {
-            shown["meta"][name] = judged[name].clone();
-        }
+        shown.meta.level = judged.get("level").cloned();
+        shown.meta.missing = judged.get("missing").cloned();
+        shown.meta.findings = judged.get("findings").cloned();
     }
-    if !stored.warnings.is_empty() {
-        let warnings: Vec<_> = stored.warnings.iter().map(WarningView::from).collect();
-        shown["warnings"] = json!(warnings);
-    }
+    let warnings: Vec<_> = stored.warnings.iter().map(WarningView::from).collect();
+    shown.warnings = Some(warnings).filter(|all| !all.is_empty());
     let code = if stored.added { StatusCode::CREATED } else { StatusCode::OK };
-    Ok((code, axum::Json(shown)))
+    Ok((code, Sorted(shown)))
 }
 
 /// Query of the list.
@@ -213,10 +234,10 @@ pub(super) async fn list(
     State(api): State<Api>,
     Open(Caller(principal)): Open<Caller>,
     Params(params): Params<ListParams>,
-) -> Result<axum::Json<Value>, Problem> {
+) -> Result<Sorted<ContractsView>, Problem> {
     let agents = api.intake.directory.agents(&principal.tenant).await?;
     let catalog = api.intake.directory.contracts(&principal.tenant).await?;
-    let items: Vec<Value> = catalog
+    let items = catalog
         .iter()
         .filter(|ready| is_in_view(&principal, &agents, ready))
         .filter(|ready| {
@@ -224,9 +245,9 @@ pub(super) async fn list(
             params.source.as_ref().is_none_or(|source| *source == contract.source)
                 && params.target.as_ref().is_none_or(|target| *target == contract.target)
         })
-        .map(|ready| view(ready, None))
+        .map(|ready| ContractView::of(ready, None))
         .collect();
-    Ok(axum::Json(json!({ "items": items })))
+    Ok(Sorted(ContractsView { items }))
 }
 
 /// Query of a version.
@@ -253,7 +274,7 @@ pub(super) async fn get(
     Open(Caller(principal)): Open<Caller>,
     Id(id): Id<String>,
     Params(params): Params<GetParams>,
-) -> Result<axum::Json<Value>, Problem> {
+) -> Result<Sorted<ContractView>, Problem> {
     let version = params
         .version
         .as_deref()
@@ -267,7 +288,7 @@ pub(super) async fn get(
         .filter(|ready| is_in_view(&principal, &agents, ready))
         .ok_or_else(|| Problem::not_found("contract"))?;
     let versions = catalog.versions(&id).map(|ready| ready.contract().version().to_string());
-    Ok(axum::Json(view(ready, Some(versions.collect()))))
+    Ok(Sorted(ContractView::of(ready, Some(versions.collect()))))
 }
 
 /// Lint contracts against this tenant's agents, or a registry sent along; writes nothing.

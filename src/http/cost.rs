@@ -18,25 +18,11 @@ use handoffd_domain::handoff::{Handoff, HandoffStatus};
 use handoffd_domain::ids::{AgentId, HandoffId, TaskId};
 use handoffd_domain::money::Usd;
 use handoffd_evidence::account::Account;
+use handoffd_evidence::account::SpentTokens;
 use handoffd_store::store::HandoffFilter;
 
 /// Handoffs read at once.
 const PAGE: i64 = 500;
-
-/// Tokens that agents reported as used, summed up.
-#[derive(Debug, Default, Serialize, ToSchema)]
-pub struct SpentTokensView {
-    /// Tokens that the agents' models read.
-    pub prompt: u64,
-    /// Tokens that the agents' models wrote.
-    pub completion: u64,
-}
-
-impl From<Spending> for SpentTokensView {
-    fn from(tally: Spending) -> Self {
-        Self { prompt: tally.prompt, completion: tally.completion }
-    }
-}
 
 /// The sums of a task. At any time `grantedUSD = spentUSD + reservedUSD + remainingUSD - overdrawnUSD`.
 #[derive(Debug, Serialize, ToSchema)]
@@ -62,7 +48,7 @@ pub struct SumsView {
     #[schema(value_type = f64)]
     pub overdrawn: Usd,
     /// Tokens of all agents on the task.
-    pub tokens: SpentTokensView,
+    pub tokens: SpentTokens,
 }
 
 /// The cost of one agent's handoffs on the task.
@@ -76,7 +62,7 @@ pub struct AgentCostView {
     #[schema(value_type = f64)]
     pub spent: Usd,
     /// Tokens that it used.
-    pub tokens: SpentTokensView,
+    pub tokens: SpentTokens,
     /// The money that it holds and may still spend or hand on.
     #[serde(rename = "heldUSD")]
     #[schema(value_type = f64)]
@@ -117,7 +103,7 @@ pub struct HopCostView {
     #[schema(value_type = f64)]
     pub receiver_spent: Usd,
     /// Tokens of sender and receiver together.
-    pub tokens: SpentTokensView,
+    pub tokens: SpentTokens,
     /// The part of it that its receiver holds.
     #[serde(rename = "reservedUSD")]
     #[schema(value_type = f64)]

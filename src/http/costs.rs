@@ -6,13 +6,13 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::auth::{Auditor, Open};
-use super::cost::SpentTokensView;
 use super::extract::{Params, parameter, time_parameter};
 use super::problem::{Busy, Problem};
 use super::users::user_parameter;
 use handoffd_broker::costs::{CostError, CostQuery};
 use handoffd_domain::ids::Micros;
 use handoffd_domain::money::Usd;
+use handoffd_evidence::account::SpentTokens;
 use handoffd_evidence::costs::{CostFilter, CostKey, CostLine, CostTable};
 
 /// The most lines of an answer.
@@ -56,7 +56,7 @@ pub struct CostLineView {
     #[schema(value_type = f64)]
     pub spent: Usd,
     /// Tokens that it used.
-    pub tokens: SpentTokensView,
+    pub tokens: SpentTokens,
     /// Handoffs that it sent on the edge.
     pub handoffs: u64,
 }
@@ -85,7 +85,7 @@ pub struct CostTotalView {
     #[schema(value_type = f64)]
     pub spent: Usd,
     /// Tokens.
-    pub tokens: SpentTokensView,
+    pub tokens: SpentTokens,
     /// Handoffs.
     pub handoffs: u64,
 }

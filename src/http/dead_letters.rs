@@ -6,13 +6,14 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{Auditor, Masked, Open, Operator, closed_to_metadata, forbidden};
+use super::auth::{Auditor, Masked, Open, Operator, forbidden};
 use super::escalations::reason_of;
 use super::explanation::{ExplanationView, explained};
 use super::extract::{Id, Json, Params, page_size, parameter, read_cursor, time_parameter};
 use super::open;
 use super::problem::{BadBody, Busy, FailureView, Problem, view, wrong};
 use super::views::Page;
+use super::withheld::closed_to_metadata;
 use handoffd_broker::dead_letters::{
     BulkDecision, BulkOutcome, DeadLetterDesk, DeadLetterSelection, MAX_BULK,
 };

@@ -5,11 +5,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{Auditor, Masked, Operator, closed_to_metadata};
+use super::auth::{Auditor, Masked, Operator};
 use super::extract::{Id, Json, Params, page_size, parameter, read_cursor};
 use super::open;
 use super::problem::{BadBody, Busy, Problem, wrong};
 use super::views::{Page, TaskView};
+use super::withheld::closed_to_metadata;
 use handoffd_broker::directory::Principal;
 use handoffd_domain::escalation::{Escalation, EscalationStatus, Resolution};
 use handoffd_domain::ids::{AgentId, EscalationId, Micros};

@@ -10,7 +10,7 @@ use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::Stream;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
@@ -19,6 +19,7 @@ use super::extract::{Id, Params, page_size, parameter};
 use super::open;
 use super::problem::{Busy, Problem};
 use super::schemas::JsonSchema;
+use super::sorted::Sorted;
 use super::tasks;
 use super::withheld::mask;
 use handoffd_broker::directory::Principal;
@@ -120,17 +121,18 @@ pub struct CloudEvent {
 pub struct EventData {}
 
 /// The types of events, with their schemas.
-#[derive(ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct EventSchemasView {
     /// One entry for each event type.
     pub items: Vec<EventSchemaRef>,
 }
 
 /// The place of the schema of a type of event.
-#[derive(ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct EventSchemaRef {
     /// The type.
-    #[schema(value_type = open::EventType, rename = "type")]
+    #[serde(rename = "type")]
+    #[schema(value_type = open::EventType)]
     pub kind: String,
     /// The path of its schema.
     pub href: String,
@@ -378,12 +380,12 @@ impl EventStream {
         (status = 400, description = "An unknown query parameter"),
     )
 )]
-pub async fn event_schemas() -> axum::Json<Value> {
-    let items: Vec<Value> = EventType::ALL
-        .iter()
-        .map(|kind| json!({ "type": kind, "href": format!("/schemas/events/{kind}") }))
-        .collect();
-    axum::Json(json!({ "items": items }))
+pub async fn event_schemas() -> Sorted<EventSchemasView> {
+    let items = EventType::ALL.iter().map(|kind| EventSchemaRef {
+        kind: kind.to_string(),
+        href: format!("/schemas/events/{kind}"),
+    });
+    Sorted(EventSchemasView { items: items.collect() })
 }
 
 /// The schema of one type of event, in the standard format: JSON Schema 2020-12.

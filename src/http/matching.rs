@@ -2,7 +2,7 @@
 
 use axum::extract::{Extension, State};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
@@ -11,6 +11,7 @@ use super::extract::{Id, Params};
 use super::layer::Door;
 use super::problem::Problem;
 use super::schemas::JsonSchema;
+use super::sorted::Sorted;
 use handoffd_broker::intake::matching::{MatchedAgents, WantedAgent};
 use handoffd_domain::handoff_tool::{Style, tools};
 use handoffd_domain::ids::AgentId;
@@ -30,8 +31,8 @@ pub struct MatchParams {
 }
 
 /// Agents that could take something, best first.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct MatchView {
     /// The agents.
     pub items: Vec<MatchedAgent>,
@@ -40,8 +41,8 @@ pub struct MatchView {
 }
 
 /// An agent that could take something.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct MatchedAgent {
     /// Id of the agent that matches.
     pub agent_id: String,
@@ -60,10 +61,11 @@ pub struct MatchedAgent {
 }
 
 /// Tools for a language model.
-#[derive(ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct ToolsView {
     /// The tools, in the form that was asked for.
-    pub tools: Vec<HandoffTool>,
+    #[schema(value_type = Vec<HandoffTool>)]
+    pub tools: Vec<Value>,
 }
 
 /// A tool in one of the forms.
@@ -139,7 +141,7 @@ pub(super) async fn find_match(
     Caller(principal): Caller,
     door: Option<Extension<Door>>,
     Params(params): Params<MatchParams>,
-) -> Result<axum::Json<Value>, Problem> {
+) -> Result<Sorted<MatchView>, Problem> {
     let wanted = WantedAgent {
         capability: params.capability.as_deref(),
         task: params.task.as_deref(),
@@ -149,21 +151,19 @@ pub(super) async fn find_match(
     let matched = api.intake.matching_agents(&principal, api.matcher.as_deref(), wanted).await?;
     let MatchedAgents { agents, ranking, ranked_by } = matched;
     let shown = ranking.iter().take(SHOWN);
-    let items: Vec<Value> = shown
-        .filter_map(|(score, id)| {
-            let agent = agents.roster.find(id)?;
-            Some(json!({
-                "agentId": agent.agent_id,
-                "agentType": agent.agent_type,
-                "agentVersion": agent.agent_version,
-                "name": agent.name,
-                "description": agent.description,
-                "live": agent.is_live(),
-                "score": score,
-            }))
+    let items = shown.filter_map(|(score, id)| {
+        let agent = agents.roster.find(id)?;
+        Some(MatchedAgent {
+            agent_id: agent.agent_id.to_string(),
+            agent_type: agent.agent_type.clone(),
+            agent_version: agent.agent_version.to_string(),
+            name: agent.name.clone(),
+            description: agent.description.clone(),
+            live: agent.is_live(),
+            score: *score,
         })
-        .collect();
-    Ok(axum::Json(json!({ "items": items, "rankedBy": ranked_by })))
+    });
+    Ok(Sorted(MatchView { items: items.collect(), ranked_by }))
 }
 
 /// Query of a tool.
@@ -194,10 +194,10 @@ pub(super) async fn handoff_tool(
     Caller(principal): Caller,
     Id(id): Id<AgentId>,
     Params(params): Params<ToolParams>,
-) -> Result<axum::Json<Value>, Problem> {
+) -> Result<Sorted<ToolsView>, Problem> {
     let agents = api.intake.directory.agents(&principal.tenant).await?;
     let contracts = api.intake.directory.contracts(&principal.tenant).await?;
     let agent = agents.roster.find(&id).ok_or_else(|| Problem::not_found("agent"))?;
     let named = contracts.tools_of(agent, api.now());
-    Ok(axum::Json(json!({ "tools": tools(agent, &agents.roster, &named, params.style) })))
+    Ok(Sorted(ToolsView { tools: tools(agent, &agents.roster, &named, params.style) }))
 }

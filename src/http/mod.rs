@@ -169,6 +169,7 @@ pub mod schemas;
 pub mod service;
 pub mod sessions;
 mod shape;
+pub mod sorted;
 pub mod streams;
 pub mod subscriptions;
 pub mod tasks;

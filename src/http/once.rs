@@ -16,10 +16,10 @@ use serde_json::value::RawValue;
 use tracing::Instrument;
 
 use super::Api;
+use super::agents::ALIAS;
 use super::auth::any_caller;
 use super::extract::{idempotency_key, read};
 use super::problem::Problem;
-use super::router::ALIAS;
 use handoffd_domain::failure::Code;
 use handoffd_domain::ids::TenantId;
 use handoffd_store::store::requests::RequestRow;

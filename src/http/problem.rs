@@ -22,6 +22,9 @@ use handoffd_domain::warning::Warning;
 use handoffd_store::clock;
 use handoffd_store::store::StoreError;
 
+/// `Accept-Encoding` of a 415: the codings that requests may use.
+pub const ACCEPTED: &str = "zstd, gzip";
+
 /// A refusal. The outermost layer renders it, because it knows the request.
 #[derive(Debug, Clone)]
 pub struct Problem {
@@ -490,7 +493,7 @@ pub fn render(problem: &Problem, instance: &str, request_id: &str) -> Response {
         headers.insert(header::WWW_AUTHENTICATE, challenge);
     }
     if problem.accept_encoding {
-        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(super::coding::ACCEPTED));
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(ACCEPTED));
     }
     if problem.replayed {
         headers.insert("idempotency-replayed", HeaderValue::from_static("true"));

@@ -9,9 +9,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
+use super::agents::ALIAS;
 use super::docs::OPENAPI;
 use super::problem::Problem;
-use super::router::ALIAS;
 
 /// The query parameters of each operation, by the document's path and the method in lower case.
 type OperationParameters = HashMap<String, HashMap<String, Vec<String>>>;

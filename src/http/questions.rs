@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::HeaderMap;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::Api;
@@ -15,39 +15,11 @@ use super::problem::{BadBody, Busy, Problem};
 use super::verdicts::{fencing_token, linked, spoken};
 use super::views::HandoffView;
 use handoffd_broker::directory::Principal;
-use handoffd_broker::intake::questions::{Answerable, Asked};
+use handoffd_broker::intake::questions::{AnswerBody, Answerable, AskBody, Asked};
 use handoffd_broker::intake::spoken::{Addressed, Spoken};
 use handoffd_broker::reader::WordAccess;
 use handoffd_domain::handoff::Handoff;
 use handoffd_domain::ids::HandoffId;
-
-type Body = Json<Map<String, Value>>;
-
-/// A receiver's question.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
-pub struct AskBody {
-    /// The token that came with the delivery, where the header does not have it.
-    pub fencing_token: Option<i64>,
-    /// The question: a text, or data of any form.
-    pub question: Value,
-    /// A JSON Schema (2020-12) that the answer has to fit; within the bounds of a contract's payload schema.
-    #[schema(value_type = Option<Object>)]
-    pub schema: Option<Value>,
-    /// Milliseconds until the handoff expires without an answer, 30 days at most; `delivery.answer_timeout_ms` unless said.
-    #[schema(minimum = 1, maximum = 2_592_000_000_u64)]
-    pub answer_within_ms: Option<u64>,
-}
-
-/// The answer to a receiver's question.
-#[derive(ToSchema)]
-pub struct AnswerBody {
-    /// The answer: of the form that the question's schema asks for, else free.
-    pub answer: Value,
-    /// Which question it answers, from 1; the last one unless said.
-    #[schema(minimum = 1)]
-    pub number: Option<u32>,
-}
 
 /// A question of a receiver to the sender of its handoff, and its answer.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -136,14 +108,14 @@ pub(super) async fn ask(
     caller: AgentCaller,
     Id(id): Id<HandoffId>,
     headers: HeaderMap,
-    Json(mut members): Body,
+    Json(mut body): Json<AskBody>,
 ) -> Result<axum::Json<HandoffView>, Problem> {
     let handoff = find(&api, &caller.principal, id).await?;
     linked(&handoff, &headers);
     let addressed = Addressed::to(&caller.principal, handoff)?;
     let idempotency_key = idempotency_key(&headers)?;
-    let fencing_token = fencing_token(&headers, &mut members)?;
-    let asked = Asked { fencing_token, idempotency_key, members };
+    let fencing_token = fencing_token(&headers, body.fencing_token.take())?;
+    let asked = Asked { fencing_token, idempotency_key, body };
     let spoken = api.intake.ask(addressed, asked).await?;
     view(&api, &caller.principal, &spoken).await
 }
@@ -172,13 +144,13 @@ pub(super) async fn answer(
     Participant(principal): Participant,
     Id(id): Id<HandoffId>,
     headers: HeaderMap,
-    Json(members): Body,
+    Json(body): Json<AnswerBody>,
 ) -> Result<axum::Json<HandoffView>, Problem> {
     let handoff = find(&api, &principal, id).await?;
     linked(&handoff, &headers);
     let answerable = Answerable::by(&principal, handoff)?;
     let key = idempotency_key(&headers)?;
-    let spoken = api.intake.answer(&api.contents, answerable, key, members).await?;
+    let spoken = api.intake.answer(&api.contents, answerable, key, body).await?;
     view(&api, &principal, &spoken).await
 }
 

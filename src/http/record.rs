@@ -6,6 +6,12 @@ use utoipa::ToSchema;
 
 use super::open::{self, ActorRole};
 use super::views::TokensView;
+use handoffd_domain::residency::{Crossing, ResidencyFacts};
+use handoffd_domain::window::SentenceCount;
+use handoffd_evidence::erasure::{HoldFacts, RetentionFacts};
+use handoffd_evidence::record::{
+    AdoptionFacts, ChangeFacts, ClassifierFacts, RecordParty, RulingContract, SafetyFacts,
+};
 
 /// Kinds of records of this version.
 const KINDS: &[&str] = &[
@@ -117,10 +123,10 @@ macro_rules! record {
             pub to_agent: Option<RecordParty>,
             /// The contract that ruled the edge, or that was put.
             #[schema(nullable = false)]
-            pub contract: Option<RecordContract>,
+            pub contract: Option<RulingContract>,
             /// The payload schema that was registered.
             #[schema(nullable = false)]
-            pub payload_schema: Option<RecordContract>,
+            pub payload_schema: Option<RulingContract>,
             /// The status that resulted.
             #[schema(nullable = false)]
             pub status: Option<String>,
@@ -147,13 +153,13 @@ macro_rules! record {
             pub erasure: Option<RecordErasure>,
             /// The data that were removed because they were past their time.
             #[schema(nullable = false)]
-            pub retention: Option<RecordRetention>,
+            pub retention: Option<RetentionFacts>,
             /// The legal hold that the record is about.
             #[schema(nullable = false)]
-            pub legal_hold: Option<RecordHold>,
+            pub legal_hold: Option<HoldFacts>,
             /// The safety stage's facts about a message that passed.
             #[schema(nullable = false)]
-            pub safety: Option<RecordSafety>,
+            pub safety: Option<SafetyFacts>,
             /// The contract's name for the edge's events.
             #[schema(nullable = false)]
             pub audit_event: Option<String>,
@@ -162,7 +168,7 @@ macro_rules! record {
             pub attempts: Option<i64>,
             /// Between which regions the data went, and on what basis.
             #[schema(nullable = false)]
-            pub residency: Option<RecordResidency>,
+            pub residency: Option<ResidencyFacts>,
             /// The message against its receiver's context window.
             #[schema(nullable = false)]
             pub context: Option<super::views::ContextView>,
@@ -180,13 +186,13 @@ macro_rules! record {
             pub group: Option<RecordGroup>,
             /// The external classifier's opinion of a message after its commit.
             #[schema(nullable = false)]
-            pub opinion: Option<RecordClassifier>,
+            pub opinion: Option<ClassifierFacts>,
             /// The changes of an administrative record.
             #[schema(nullable = false)]
-            pub changes: Option<Vec<RecordChange>>,
+            pub changes: Option<Vec<ChangeFacts>>,
             /// The data to which a `STATE_ADOPTED` record commits.
             #[schema(nullable = false)]
-            pub adoption: Option<RecordAdoption>,
+            pub adoption: Option<AdoptionFacts>,
             $($(#[$more])* pub $field: $($kind)*,)*
         }
     };
@@ -206,35 +212,6 @@ record! {
         /// or if it was erased; a message is shown with its handoff.
         content: [Option<Value>],
     }
-}
-
-/// An object that an administrative record changed: its id and the names of the changed members. The values are in the record's
-/// content.
-#[derive(ToSchema)]
-pub struct RecordChange {
-    /// The kind of object: `agent`, `key`, `legalHold`, `cap`, `subscription`.
-    pub object: String,
-    /// Its id; of a cap its window, behind the agent's id where it is an agent's.
-    pub id: String,
-    /// The role of a key.
-    #[schema(nullable = false)]
-    pub role: Option<String>,
-    /// Names of the members that changed; absent where it was made or removed.
-    #[schema(nullable = false)]
-    pub changed: Option<Vec<String>>,
-    /// Whether it was removed.
-    #[schema(nullable = false)]
-    pub removed: Option<bool>,
-}
-
-/// Rows that had no committed state, and have one from this record on.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
-pub struct RecordAdoption {
-    /// How many objects.
-    pub objects: i64,
-    /// The log's size when their rows were read.
-    pub as_of: i64,
 }
 
 /// A record's facts about a stream.
@@ -267,15 +244,6 @@ pub struct RecordGroup {
     pub outcome: Option<String>,
 }
 
-/// Sentences of a class, and those of them that the summary has as they were said.
-#[derive(ToSchema)]
-pub struct RecordSentences {
-    /// Different sentences.
-    pub of: u64,
-    /// Those that are kept.
-    pub kept: u64,
-}
-
 /// The result of a compression: figures and codes.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
@@ -302,8 +270,8 @@ pub struct RecordCompression {
     pub facts_appended: u64,
     /// All sentences of the part that was replaced, by class (`constraint`, `warning`, `change`, `commitment`, `decision`,
     /// `question`, `reason`, `figures`, `other`).
-    #[schema(nullable = false, value_type = Option<std::collections::BTreeMap<String, RecordSentences>>)]
-    pub sentences: Option<std::collections::BTreeMap<String, RecordSentences>>,
+    #[schema(nullable = false, value_type = Option<std::collections::BTreeMap<String, SentenceCount>>)]
+    pub sentences: Option<std::collections::BTreeMap<String, SentenceCount>>,
     /// Whether the message is within its receiver's limit now.
     pub fits: bool,
     /// The cost of the model's call.
@@ -314,7 +282,7 @@ pub struct RecordCompression {
     pub fallback: Option<String>,
     /// The turns went to another region for the model's summary.
     #[schema(nullable = false)]
-    pub crossing: Option<RecordCrossing>,
+    pub crossing: Option<Crossing>,
 }
 
 /// The actor of a record.
@@ -330,37 +298,6 @@ pub struct RecordActor {
     /// The key used.
     #[schema(nullable = false)]
     pub key_id: Option<String>,
-}
-
-/// An agent as it was when the record was made.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
-pub struct RecordParty {
-    /// Id of the agent.
-    #[schema(nullable = false)]
-    pub agent_id: Option<String>,
-    /// Its type.
-    #[schema(nullable = false)]
-    pub agent_type: Option<String>,
-    /// Its version; of a sender the one that its message claims.
-    #[schema(nullable = false)]
-    pub agent_version: Option<String>,
-    /// Of a sender: the version that is registered of it.
-    #[schema(nullable = false)]
-    pub registered_version: Option<String>,
-    /// The agent's run, a UUID.
-    #[schema(nullable = false)]
-    pub execution_id: Option<String>,
-}
-
-/// A version of a contract or of a payload schema.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
-pub struct RecordContract {
-    /// Its id.
-    pub id: String,
-    /// Its version.
-    pub version: String,
 }
 
 /// The costs that a message stated, cumulative.
@@ -404,85 +341,4 @@ pub struct RecordErasure {
     pub contents: i64,
     /// Checkpoints erased: on this page, or in all for `ERASURE_COMPLETED`.
     pub checkpoints: i64,
-}
-
-/// The data that were removed because they were past their time.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
-pub struct RecordRetention {
-    /// Data recorded before this time were removed, RFC 3339.
-    pub before: String,
-    /// Personal data purged, counted.
-    pub data: i64,
-    /// Messages and other contents of records.
-    pub contents: i64,
-    /// Checkpoints purged, counted.
-    pub checkpoints: i64,
-}
-
-/// Legal hold that a record places or releases.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
-pub struct RecordHold {
-    /// Id of the hold, as its maker named it.
-    pub id: String,
-    /// `sha256:…`, a salted commitment to the person's id.
-    #[schema(nullable = false)]
-    pub subject_commitment: Option<String>,
-}
-
-/// The safety stage's facts about a message that passed: codes only.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
-pub struct RecordSafety {
-    /// The version of the rules.
-    pub rules: String,
-    /// Rules that fired and were only observed.
-    #[schema(nullable = false)]
-    pub observed: Option<Vec<String>>,
-    /// Rules that marked an order inside data.
-    #[schema(nullable = false)]
-    pub marked: Option<Vec<String>>,
-    /// The external classifier, where one was asked.
-    #[schema(nullable = false)]
-    pub classifier: Option<RecordClassifier>,
-}
-
-/// The opinion of an external classifier.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
-pub struct RecordClassifier {
-    /// The model, or the style it speaks.
-    pub by: String,
-    /// `SAFE`, `UNSAFE`, `NONE` where it gave no answer, or `PENDING` where it is asked after the commit.
-    pub verdict: String,
-    /// The label that it gave.
-    #[schema(nullable = false)]
-    pub label: Option<String>,
-    /// The texts went to another region for it.
-    #[schema(nullable = false)]
-    pub crossing: Option<RecordCrossing>,
-}
-
-/// Between which regions the data of a record went.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
-pub struct RecordResidency {
-    /// One an end of the edge.
-    pub crossings: Vec<RecordCrossing>,
-}
-
-/// Data that went from one region to another.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
-pub struct RecordCrossing {
-    /// At which end: `sender` or `receiver`; or who was shown texts: `classifier` or `model`.
-    pub party: String,
-    /// The region that the data leave.
-    pub from: String,
-    /// The region that the data enter.
-    pub to: String,
-    /// The legal basis of the transfer: a code.
-    #[schema(nullable = false)]
-    pub transfer_basis: Option<String>,
 }

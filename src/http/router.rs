@@ -9,6 +9,7 @@ use utoipa::{Modify, OpenApi, Path};
 use utoipa_axum::PathItemExt;
 use utoipa_axum::router::OpenApiRouter;
 
+use super::agents::ALIAS;
 use super::document::{Published, published};
 use super::routing::{get, on};
 #[allow(clippy::wildcard_imports, reason = "the route table names a module for each resource")]
@@ -98,9 +99,6 @@ pub fn openapi() -> Published {
     let described = route_table!(OpenApiRouter::<Api>::with_openapi(Document::openapi()), routes);
     published(&described.into_openapi())
 }
-
-/// Path prefix under which Orbit's clients find agents (seed 003).
-pub const ALIAS: &str = "/api/v1";
 
 /// The routes of agents, for [`ALIAS`].
 fn agents_alone() -> Router<Api> {

@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use semver::Version;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::Api;
@@ -12,7 +12,9 @@ use super::auth::{Auditor, Caller, Open, Operator};
 use super::extract::{Id, Ids, SchemaJson};
 use super::open;
 use super::problem::{BadBody, Busy, FailureView, Problem, view};
+use super::sorted::Sorted;
 use handoffd_broker::administration::payload_schemas::{SchemaVersion, latest};
+use handoffd_domain::failure::Failure;
 use handoffd_domain::ids::TenantId;
 use handoffd_gate::contract::evolution::{Assessment, Bump, Change, Side};
 use handoffd_store::store::schemas::PayloadSchemaRow;
@@ -25,8 +27,8 @@ const MAX_TOLD: usize = 200;
 pub struct JsonSchema {}
 
 /// A version of a payload schema.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct PayloadSchemaMeta {
     /// Its id.
     pub schema_id: String,
@@ -39,13 +41,14 @@ pub struct PayloadSchemaMeta {
     /// The key that registered it.
     pub created_by: String,
     /// The senders' steps to move to this version; absent if none were given.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub migration: Option<String>,
 }
 
 /// A version of a payload schema, with the schema.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct PayloadSchemaView {
     /// Its id.
     pub schema_id: String,
@@ -58,24 +61,27 @@ pub struct PayloadSchemaView {
     /// The key that registered it.
     pub created_by: String,
     /// The senders' steps to move to this version; absent if none were given.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub migration: Option<String>,
     /// The schema.
-    pub schema: JsonSchema,
+    #[schema(value_type = JsonSchema)]
+    pub schema: Value,
     /// The changes; only in the answer that registered it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub comparison: Option<ComparisonView>,
 }
 
 /// The changes of a version.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct ComparisonView {
     /// The version that it was held against; null where it is the first.
     #[schema(required)]
     pub against: Option<String>,
     /// By how much the version number has to rise; null where nothing changes.
     #[schema(required, value_type = Option<open::VersionStep>)]
-    pub needs: Option<String>,
+    pub needs: Option<&'static str>,
     /// The lowest number that it may have.
     pub next_version: String,
     /// Messages that senders send today may be refused.
@@ -89,26 +95,26 @@ pub struct ComparisonView {
 }
 
 /// One change of a schema.
-#[derive(ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct SchemaChangeView {
     /// RFC 6901 pointer into the schema.
     pub pointer: String,
     /// Kind of change that was found.
     #[schema(value_type = open::SchemaChange)]
-    pub kind: String,
+    pub kind: &'static str,
     /// By how much it makes the version number rise.
     #[schema(value_type = open::VersionStep)]
-    pub needs: String,
+    pub needs: &'static str,
     /// The side that the change breaks.
     #[schema(value_type = Vec<open::BrokenSide>)]
-    pub breaks: Vec<String>,
+    pub breaks: Vec<&'static str>,
     /// The meaning of the change, in a sentence for people.
     pub reason: String,
 }
 
 /// The changes of a candidate version, and whether it could be registered.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct CandidateView {
     /// It could be registered.
     pub accepted: bool,
@@ -119,7 +125,7 @@ pub struct CandidateView {
     pub against: Option<String>,
     /// By how much the version number has to rise; null where nothing changes.
     #[schema(required, value_type = Option<open::VersionStep>)]
-    pub needs: Option<String>,
+    pub needs: Option<&'static str>,
     /// The lowest number that it may have.
     pub next_version: String,
     /// Messages that senders send today may be refused.
@@ -133,15 +139,15 @@ pub struct CandidateView {
 }
 
 /// The payload schemas of a tenant.
-#[derive(ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct PayloadSchemasView {
     /// Each in its highest version, by id.
     pub items: Vec<PayloadSchemaEntry>,
 }
 
 /// A payload schema in its highest version.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct PayloadSchemaEntry {
     /// Its id.
     pub schema_id: String,
@@ -154,6 +160,7 @@ pub struct PayloadSchemaEntry {
     /// The key that registered it.
     pub created_by: String,
     /// The senders' steps to move to that version; absent if none were given.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub migration: Option<String>,
     /// How many versions there are.
@@ -161,8 +168,8 @@ pub struct PayloadSchemaEntry {
 }
 
 /// The versions of a payload schema.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct PayloadSchemaVersionsView {
     /// Its id.
     pub schema_id: String,
@@ -197,53 +204,90 @@ pub struct CompareBody {
     migration: Option<String>,
 }
 
-fn meta(row: &PayloadSchemaRow) -> Value {
-    let mut shown = json!({
-        "schemaId": row.id,
-        "version": row.version,
-        "sha256": hex::encode(row.sha256),
-        "createdAt": row.created_at.rfc3339(),
-        "createdBy": row.created_by,
-    });
-    if let Some(words) = &row.migration {
-        shown["migration"] = json!(words);
+impl From<&PayloadSchemaRow> for PayloadSchemaMeta {
+    fn from(row: &PayloadSchemaRow) -> Self {
+        Self {
+            schema_id: row.id.clone(),
+            version: row.version.clone(),
+            sha256: hex::encode(row.sha256),
+            created_at: row.created_at.rfc3339(),
+            created_by: row.created_by.clone(),
+            migration: row.migration.clone(),
+        }
     }
-    shown
 }
 
-fn whole(row: &PayloadSchemaRow) -> Value {
-    let mut shown = meta(row);
-    shown["schema"] = serde_json::from_str(&row.doc).unwrap_or_default();
-    shown
+impl PayloadSchemaView {
+    fn of(row: &PayloadSchemaRow, comparison: Option<ComparisonView>) -> Self {
+        let PayloadSchemaMeta { schema_id, version, sha256, created_at, created_by, migration } =
+            row.into();
+        let schema = serde_json::from_str(&row.doc).unwrap_or_default();
+        Self { schema_id, version, sha256, created_at, created_by, migration, schema, comparison }
+    }
 }
 
-/// The view of a comparison, breaking changes first.
-fn comparison(assessment: &Assessment) -> Value {
-    let mut changes: Vec<&Change> = assessment.changes.iter().collect();
-    changes.sort_by_key(|change| std::cmp::Reverse(change.kind.needs()));
-    let breaks = |side| changes.iter().any(|change| change.breaks.contains(&side));
-    let told: Vec<Value> = changes
-        .iter()
-        .take(MAX_TOLD)
-        .map(|change| {
-            json!({
-                "pointer": change.pointer,
-                "kind": change.kind.as_str(),
-                "needs": change.kind.needs().as_str(),
-                "breaks": change.breaks.iter().map(|side| side.as_str()).collect::<Vec<_>>(),
-                "reason": change.reason,
-            })
-        })
-        .collect();
-    json!({
-        "against": assessment.against.as_ref().map(Version::to_string),
-        "needs": assessment.needs.map(Bump::as_str),
-        "nextVersion": assessment.next.to_string(),
-        "breaksSenders": breaks(Side::Senders),
-        "breaksReceivers": breaks(Side::Receivers),
-        "changes": told,
-        "changesInAll": assessment.changes.len(),
-    })
+impl PayloadSchemaEntry {
+    /// A schema by the row of its highest version.
+    fn of(row: &PayloadSchemaRow, versions: usize) -> Self {
+        let PayloadSchemaMeta { schema_id, version, sha256, created_at, created_by, migration } =
+            row.into();
+        Self { schema_id, version, sha256, created_at, created_by, migration, versions }
+    }
+}
+
+impl From<&Assessment> for ComparisonView {
+    /// The view of a comparison, breaking changes first.
+    fn from(assessment: &Assessment) -> Self {
+        let mut changes: Vec<&Change> = assessment.changes.iter().collect();
+        changes.sort_by_key(|change| std::cmp::Reverse(change.kind.needs()));
+        let breaks = |side| changes.iter().any(|change| change.breaks.contains(&side));
+        Self {
+            against: assessment.against.as_ref().map(Version::to_string),
+            needs: assessment.needs.map(Bump::as_str),
+            next_version: assessment.next.to_string(),
+            breaks_senders: breaks(Side::Senders),
+            breaks_receivers: breaks(Side::Receivers),
+            changes: changes.iter().take(MAX_TOLD).map(|change| (*change).into()).collect(),
+            changes_in_all: assessment.changes.len(),
+        }
+    }
+}
+
+impl From<&Change> for SchemaChangeView {
+    fn from(change: &Change) -> Self {
+        Self {
+            pointer: change.pointer.clone(),
+            kind: change.kind.as_str(),
+            needs: change.kind.needs().as_str(),
+            breaks: change.breaks.iter().map(|side| side.as_str()).collect(),
+            reason: change.reason.clone(),
+        }
+    }
+}
+
+impl CandidateView {
+    fn of(assessment: &Assessment, failures: &[Failure]) -> Self {
+        let ComparisonView {
+            against,
+            needs,
+            next_version,
+            breaks_senders,
+            breaks_receivers,
+            changes,
+            changes_in_all,
+        } = assessment.into();
+        Self {
+            accepted: failures.is_empty(),
+            failures: failures.iter().map(view).collect(),
+            against,
+            needs,
+            next_version,
+            breaks_senders,
+            breaks_receivers,
+            changes,
+            changes_in_all,
+        }
+    }
 }
 
 async fn rows(api: &Api, tenant: &TenantId, id: &str) -> Result<Vec<PayloadSchemaRow>, Problem> {
@@ -276,16 +320,13 @@ pub(super) async fn put(
     Operator(principal): Operator,
     Ids(id, version): Ids<String, String>,
     SchemaJson(body): SchemaJson<PutBody>,
-) -> Result<(StatusCode, axum::Json<Value>), Problem> {
+) -> Result<(StatusCode, Sorted<PayloadSchemaView>), Problem> {
     let PutBody { schema, migration } = body;
     let put = SchemaVersion { schema, migration };
     let stored = api.administration().put_payload_schema(&principal, (&id, &version), put).await?;
-    let mut shown = whole(&stored.row);
-    let Some(assessment) = stored.assessment else {
-        return Ok((StatusCode::OK, axum::Json(shown)));
-    };
-    shown["comparison"] = comparison(&assessment);
-    Ok((StatusCode::CREATED, axum::Json(shown)))
+    let code = if stored.assessment.is_some() { StatusCode::CREATED } else { StatusCode::OK };
+    let comparison = stored.assessment.as_ref().map(ComparisonView::from);
+    Ok((code, Sorted(PayloadSchemaView::of(&stored.row, comparison))))
 }
 
 /// Say what a version would change, and whether it could be registered so; writes nothing.
@@ -305,7 +346,7 @@ pub(super) async fn compare(
     Auditor(principal): Auditor,
     Id(id): Id<String>,
     SchemaJson(body): SchemaJson<CompareBody>,
-) -> Result<axum::Json<Value>, Problem> {
+) -> Result<Sorted<CandidateView>, Problem> {
     let CompareBody { schema, version, migration } = body;
     let compared = api
         .administration()
@@ -315,10 +356,7 @@ pub(super) async fn compare(
             SchemaVersion { schema, migration },
         )
         .await?;
-    let mut shown = comparison(&compared.assessment);
-    shown["accepted"] = json!(compared.failures.is_empty());
-    shown["failures"] = json!(compared.failures.iter().map(view).collect::<Vec<_>>());
-    Ok(axum::Json(shown))
+    Ok(Sorted(CandidateView::of(&compared.assessment, &compared.failures)))
 }
 
 /// List the payload schemas, each with its highest version, by id.
@@ -331,17 +369,11 @@ pub(super) async fn compare(
 pub(super) async fn list(
     State(api): State<Api>,
     Open(Caller(principal)): Open<Caller>,
-) -> Result<axum::Json<Value>, Problem> {
+) -> Result<Sorted<PayloadSchemasView>, Problem> {
     let rows = api.store.list_payload_schemas(&principal.tenant, None).await?;
-    let items: Vec<Value> = latest(&rows)
-        .into_iter()
-        .map(|row| {
-            let mut shown = meta(row);
-            shown["versions"] = json!(rows.iter().filter(|one| one.id == row.id).count());
-            shown
-        })
-        .collect();
-    Ok(axum::Json(json!({ "items": items })))
+    let versions = |id: &str| rows.iter().filter(|one| one.id == id).count();
+    let items = latest(&rows).into_iter().map(|row| PayloadSchemaEntry::of(row, versions(&row.id)));
+    Ok(Sorted(PayloadSchemasView { items: items.collect() }))
 }
 
 /// List the versions of a payload schema, in the order in which they were registered.
@@ -357,11 +389,11 @@ pub(super) async fn versions(
     State(api): State<Api>,
     Open(Caller(principal)): Open<Caller>,
     Id(id): Id<String>,
-) -> Result<axum::Json<Value>, Problem> {
+) -> Result<Sorted<PayloadSchemaVersionsView>, Problem> {
     let rows = rows(&api, &principal.tenant, &id).await?;
-    let highest = latest(&rows).first().map(|row| row.version.clone());
-    let items: Vec<Value> = rows.iter().map(meta).collect();
-    Ok(axum::Json(json!({ "schemaId": id, "version": highest, "items": items })))
+    let version = latest(&rows).first().map(|row| row.version.clone()).unwrap_or_default();
+    let items = rows.iter().map(PayloadSchemaMeta::from).collect();
+    Ok(Sorted(PayloadSchemaVersionsView { schema_id: id, version, items }))
 }
 
 /// Read one version of a payload schema.
@@ -380,10 +412,10 @@ pub(super) async fn get(
     State(api): State<Api>,
     Open(Caller(principal)): Open<Caller>,
     Ids(id, version): Ids<String, String>,
-) -> Result<axum::Json<Value>, Problem> {
+) -> Result<Sorted<PayloadSchemaView>, Problem> {
     let rows = rows(&api, &principal.tenant, &id).await?;
     let found = rows.iter().find(|row| row.version == version);
     found
-        .map(|row| axum::Json(whole(row)))
+        .map(|row| Sorted(PayloadSchemaView::of(row, None)))
         .ok_or_else(|| Problem::not_found("payload schema version"))
 }

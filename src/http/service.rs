@@ -6,7 +6,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use serde_json::{Value, json};
+use serde::Serialize;
 use tokio::time::Instant;
 
 use super::Api;
@@ -15,6 +15,7 @@ use super::coding::Constant;
 use super::extract::Id;
 use super::problem::Problem;
 use super::schemas::JsonSchema;
+use super::sorted::Sorted;
 use handoffd_broker::administration::payload_schemas::latest;
 use handoffd_domain::failure::Code;
 use handoffd_domain::ids::Micros;
@@ -143,14 +144,14 @@ async fn make_page(api: &Api) -> Result<MadePage, Problem> {
 }
 
 /// Schemas, with where they are.
-#[derive(utoipa::ToSchema)]
+#[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct SchemasView {
     /// One a version of the message's schema, and one a payload schema.
     pub items: Vec<SchemaRef>,
 }
 
 /// The place of a schema.
-#[derive(utoipa::ToSchema)]
+#[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct SchemaRef {
     /// `handoff`, or `payloads/{schemaId}`.
     pub name: String,
@@ -172,28 +173,24 @@ pub struct SchemaRef {
 pub(super) async fn schemas(
     State(api): State<Api>,
     OptionalCaller(principal): OptionalCaller,
-) -> Result<axum::Json<Value>, Problem> {
-    let mut items: Vec<Value> = schema::VERSIONS
+) -> Result<Sorted<SchemasView>, Problem> {
+    let mut items: Vec<SchemaRef> = schema::VERSIONS
         .iter()
-        .map(|version| {
-            json!({
-                "name": "handoff",
-                "version": version,
-                "href": format!("/schemas/handoff/{version}"),
-            })
+        .map(|version| SchemaRef {
+            name: "handoff".to_owned(),
+            version: (*version).to_owned(),
+            href: format!("/schemas/handoff/{version}"),
         })
         .collect();
     if let Some(principal) = principal {
         let rows = api.store.list_payload_schemas(&principal.tenant, None).await?;
-        items.extend(latest(&rows).into_iter().map(|row| {
-            json!({
-                "name": format!("payloads/{}", row.id),
-                "version": row.version,
-                "href": format!("/schemas/payloads/{}/{}", row.id, row.version),
-            })
+        items.extend(latest(&rows).into_iter().map(|row| SchemaRef {
+            name: format!("payloads/{}", row.id),
+            version: row.version.clone(),
+            href: format!("/schemas/payloads/{}/{}", row.id, row.version),
         }));
     }
-    Ok(axum::Json(json!({ "items": items })))
+    Ok(Sorted(SchemasView { items }))
 }
 
 /// One message schema: JSON Schema 2020-12.

@@ -7,11 +7,12 @@ use serde_json::Value;
 use utoipa::IntoParams;
 
 use super::Api;
-use super::auth::{Masked, Open, Participant, closed_to_metadata};
+use super::auth::{Masked, Open, Participant};
 use super::events::position;
 use super::extract::{Id, Json, NoBody, Params, page_size, typed};
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
 use super::shape::no_idle_nulls;
+use super::withheld::closed_to_metadata;
 use handoffd_broker::administration::subscriptions::{ChangedSubscription, NewSubscription, owns};
 use handoffd_broker::vault::EndpointCredentials;
 use handoffd_domain::event::{Subscriber, SubscriptionSpec};

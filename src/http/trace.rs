@@ -10,18 +10,21 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{Caller, Open, closed_to_metadata, forbidden};
+use super::auth::{Caller, Open, forbidden};
 use super::bundle;
-use super::cost::SpentTokensView;
 use super::extract::{Id, Params, bad_cursor, page_size, read_id, time_parameter, write_id};
 use super::open;
 use super::problem::Problem;
-use super::record::{RecordContract, RecordCost, RecordGroup, RecordParty, TraceRecord};
+use super::record::{RecordCost, RecordGroup, TraceRecord};
+use super::withheld::closed_to_metadata;
 use handoffd_broker::directory::Principal;
-use handoffd_broker::trace::{self, TaskLog, WindowQuery};
+use handoffd_broker::trace::{self, RowDifference, TaskLog, Verification, WindowQuery};
 use handoffd_domain::failure::Code;
 use handoffd_domain::ids::TaskId;
+use handoffd_domain::residency::ResidencyFacts;
 use handoffd_domain::window::ContextParts;
+use handoffd_evidence::account::{AgentPart, HandoffCost, TaskCost};
+use handoffd_evidence::record::{RecordParty, RulingContract};
 
 /// The list in its cursors.
 const LIST: &str = "trace";
@@ -86,12 +89,12 @@ pub struct TraceView {
     pub records: Vec<TraceRecord>,
     /// The agents that had a part; absent in a window.
     #[schema(nullable = false)]
-    pub agents: Option<Vec<TraceAgent>>,
+    pub agents: Option<Vec<AgentPart>>,
     /// The cost of the task, by its records; absent in a window.
     #[schema(nullable = false)]
-    pub cost: Option<TraceCost>,
+    pub cost: Option<TaskCost>,
     /// The evidence that was recomputed.
-    pub verification: VerificationView,
+    pub verification: Verification,
     /// Give this as `cursor` for the next window; absent on the last, and in a whole trace.
     #[schema(nullable = false)]
     pub next_cursor: Option<String>,
@@ -120,7 +123,7 @@ pub struct TraceHandoff {
     pub to_agent: Option<RecordParty>,
     /// The contract that ruled the edge.
     #[schema(required)]
-    pub contract: Option<RecordContract>,
+    pub contract: Option<RulingContract>,
     /// The description of the task; null if the message is gone or the caller may not read it.
     #[schema(required)]
     pub task_description: Option<String>,
@@ -146,7 +149,7 @@ pub struct TraceHandoff {
     /// When it ended, RFC 3339.
     pub ended_at: Option<String>,
     /// Between which regions the data went, and on what basis.
-    #[schema(value_type = Option<super::record::RecordResidency>, nullable = false)]
+    #[schema(value_type = Option<ResidencyFacts>, nullable = false)]
     pub residency: Option<Value>,
     /// Its place among the handoffs of a message to several receivers.
     #[schema(nullable = false)]
@@ -164,15 +167,6 @@ pub struct TraceHandoff {
     /// the record's, and `verification` names the fault `state`.
     #[schema(value_type = Option<std::collections::BTreeMap<String, RowDifference>>, nullable = false)]
     pub row_differs: Option<Value>,
-}
-
-/// A value of a row that is not what the records say.
-#[derive(ToSchema)]
-pub struct RowDifference {
-    /// In the row.
-    pub row: Option<String>,
-    /// By the records.
-    pub record: Option<String>,
 }
 
 /// A message against its receiver's context window, and how it grew.
@@ -197,125 +191,6 @@ pub struct TraceContextSize {
     /// Tokens more than in the handoff before it.
     #[schema(nullable = false)]
     pub growth: Option<i64>,
-}
-
-/// An agent's part in a task.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
-pub struct TraceAgent {
-    /// Id of the agent.
-    pub agent_id: String,
-    /// Handoffs that it sent.
-    pub sent: u64,
-    /// Handoffs that it received.
-    pub received: u64,
-}
-
-/// The cost of a task, by its records.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
-pub struct TraceCost {
-    /// In all, in US dollars.
-    #[schema(rename = "totalUSD")]
-    pub total_usd: f64,
-    /// The plain sum of the costs that the messages stated, in US dollars.
-    #[schema(rename = "reportedSumUSD")]
-    pub reported_sum_usd: f64,
-    /// Tokens of all agents on the task.
-    pub tokens: SpentTokensView,
-    /// The cost by agent.
-    pub per_agent: Vec<TraceAgentCost>,
-    /// By handoff, in log order.
-    pub per_hop: Vec<TraceHopCost>,
-}
-
-/// An agent's spending.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
-pub struct TraceAgentCost {
-    /// Id of the agent whose costs these are.
-    pub agent_id: String,
-    /// The amount spent, in US dollars.
-    pub usd: f64,
-    /// Tokens used, read and written.
-    pub tokens: SpentTokensView,
-}
-
-/// The cost of a handoff.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
-pub struct TraceHopCost {
-    /// UUID of the handoff.
-    pub handoff_id: String,
-    /// Id of the agent that sent it.
-    pub agent_id: String,
-    /// The amount spent, in US dollars.
-    pub usd: f64,
-    /// Tokens used, read and written.
-    pub tokens: SpentTokensView,
-    /// The sender's spending before the handoff, in US dollars; absent in records of versions without books.
-    #[schema(rename = "senderSpentUSD", nullable = false)]
-    pub sender_spent_usd: Option<f64>,
-    /// The receiver's other spending, in US dollars; absent in records of versions without books.
-    #[schema(rename = "receiverSpentUSD", nullable = false)]
-    pub receiver_spent_usd: Option<f64>,
-    /// The operator's cost of a model's summary of the message; not a part of the task's cost.
-    #[schema(rename = "compressionUSD", nullable = false)]
-    pub compression_usd: Option<f64>,
-}
-
-/// The cost of a hop.
-#[derive(ToSchema)]
-pub struct HandoffCost {
-    /// The amount spent, in US dollars.
-    pub usd: f64,
-    /// Tokens used, read and written.
-    pub tokens: SpentTokensView,
-    /// The sender's spending before the handoff, in US dollars; absent in records of versions without books.
-    #[schema(rename = "senderSpentUSD", nullable = false)]
-    pub sender_spent_usd: Option<f64>,
-    /// The receiver's other spending, in US dollars; absent in records of versions without books.
-    #[schema(rename = "receiverSpentUSD", nullable = false)]
-    pub receiver_spent_usd: Option<f64>,
-    /// The operator's cost of a model's summary of the message; not a part of the task's cost.
-    #[schema(rename = "compressionUSD", nullable = false)]
-    pub compression_usd: Option<f64>,
-}
-
-/// The parts of a task's evidence that were recomputed while it was read.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
-pub struct VerificationView {
-    /// Nothing was found wrong.
-    pub ok: bool,
-    /// Records whose hash was recomputed.
-    pub records: u64,
-    /// Contents whose commitment was recomputed.
-    pub contents: u64,
-    /// Contents that are not there any more.
-    pub erased: u64,
-    /// Of these, what was past its time; absent where there is none.
-    #[schema(nullable = false)]
-    pub purged: Option<u64>,
-    /// Contents that the archive does not give; absent where there is none.
-    #[schema(nullable = false)]
-    pub unavailable: Option<u64>,
-    /// First record that does not verify; null where all do.
-    #[schema(required)]
-    pub first_bad: Option<RecordFault>,
-}
-
-/// A fault in a record.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
-pub struct RecordFault {
-    /// The record's place in the log.
-    pub leaf_index: i64,
-    /// The fault: a code. `state` if a row of the database differs from the records; the trace goes by the records.
-    pub fault: String,
-    /// The same in words; of `state` with both values.
-    #[schema(nullable = false)]
-    pub detail: Option<String>,
 }
 
 enum TraceForm {

@@ -14,7 +14,7 @@ use super::handoffs::find;
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
 use super::views::HandoffView;
 use handoffd_broker::intake::spoken::{Addressed, Spoken};
-use handoffd_broker::intake::verdicts::Heard;
+use handoffd_broker::intake::verdicts::{Heard, TakeoverBody};
 use handoffd_broker::telemetry;
 use handoffd_domain::handoff::Handoff;
 use handoffd_domain::ids::HandoffId;
@@ -147,7 +147,7 @@ macro_rules! verdict_endpoint {
             linked(&handoff, &headers);
             let addressed = Addressed::to(&caller.principal, handoff)?;
             let Said { mut members, unreadable } = said;
-            let fencing_token = fencing_token(&headers, &mut members)?;
+            let fencing_token = fencing_token(&headers, members.remove("fencingToken"))?;
             let (verdict, at) = ($verdict, api.now());
             let heard = Heard { verdict, fencing_token, members, unreadable, at };
             let Spoken { handoff, warnings } =
@@ -184,15 +184,6 @@ verdict_endpoint!(
     ReplyVerdict::Fail
 );
 
-/// A worker that takes a handoff over from one that is silent.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
-pub struct TakeoverBody {
-    /// How often the broker will hear of the new holder. Without it the new lease cannot be taken over before it ends.
-    #[schema(minimum = 1, maximum = 86_400_000)]
-    pub heartbeat_interval_ms: Option<u64>,
-}
-
 /// Take an accepted handoff over from another worker of the same agent that was silent for four of its own intervals
 /// (`heartbeatIntervalMs` of its acceptance or heartbeats). The answer has a new fencing token and a lease that begins now; the
 /// worker before gets 409 `STALE_LEASE` from then on.
@@ -215,12 +206,12 @@ pub(super) async fn takeover(
     caller: AgentCaller,
     Id(id): Id<HandoffId>,
     headers: HeaderMap,
-    Json(members): Json<serde_json::Map<String, Value>>,
+    Json(body): Json<TakeoverBody>,
 ) -> Result<axum::Json<HandoffView>, Problem> {
     let handoff = find(&api, &caller.principal, id).await?;
     linked(&handoff, &headers);
     let addressed = Addressed::to(&caller.principal, handoff)?;
-    let handoff = api.intake.take_over(addressed, members).await?;
+    let handoff = api.intake.take_over(addressed, body).await?;
     Ok(axum::Json(HandoffView::from(&handoff)))
 }
 
@@ -238,14 +229,15 @@ pub(super) fn header_token(headers: &HeaderMap) -> Result<Option<i64>, Problem> 
     if !headers.contains_key("handoff-fencing-token") {
         return Ok(None);
     }
-    fencing_token(headers, &mut serde_json::Map::new()).map(Some)
+    fencing_token(headers, None).map(Some)
 }
 
-pub(super) fn fencing_token(
-    headers: &HeaderMap,
-    said: &mut serde_json::Map<String, Value>,
-) -> Result<i64, Problem> {
-    let in_body = match said.remove("fencingToken") {
+/// The fencing token of a request, which its header and its body may have.
+///
+/// # Errors
+/// It is not a whole number, there are several that differ, or there is none.
+pub(super) fn fencing_token(headers: &HeaderMap, in_body: Option<Value>) -> Result<i64, Problem> {
+    let in_body = match in_body {
         None | Some(Value::Null) => None,
         Some(Value::Number(number)) => {
             Some(number.as_i64().ok_or_else(|| wrong("/fencingToken", "must be a whole number"))?)

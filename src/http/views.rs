@@ -8,7 +8,6 @@ use super::groups::GroupView;
 use super::open;
 use super::problem::WarningView;
 use super::questions::AskedView;
-use super::record::RecordSafety;
 use handoffd_domain::handoff::{CheckpointRef, Cost, Handoff};
 use handoffd_domain::stream::Stream;
 use handoffd_domain::task::Task;
@@ -381,7 +380,7 @@ pub struct HandoffView {
     pub receipt: Option<ReceiptView>,
     /// The facts of the safety stage and of the external classifier about the message; only on the handoff's own page.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<RecordSafety>)]
+    #[schema(value_type = Option<SafetyFacts>)]
     pub safety: Option<SafetyFacts>,
     /// The message; only where asked for with `include=message`.
     #[serde(skip_serializing_if = "Option::is_none")]

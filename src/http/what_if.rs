@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::extract::State;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::Api;
@@ -14,10 +14,11 @@ use super::auth::Operator;
 use super::extract::Json;
 use super::open;
 use super::problem::{BadBody, Problem, wrong};
+use super::sorted::Sorted;
 use handoffd_broker::administration::candidates::{Candidate, SafetyCandidate};
 use handoffd_broker::config::{SafetyException, SafetyMode};
 use handoffd_broker::intake::what_if::{Changed, Judged, Outcome, Scope, Tally};
-use handoffd_domain::failure::Code;
+use handoffd_domain::failure::{Code, Stage};
 use handoffd_domain::policy::Orders;
 
 /// Messages judged: default and maximum.
@@ -94,8 +95,8 @@ pub struct SafetyExceptionBody {
 pub struct SafetyRulesBody {}
 
 /// The answer that the candidate would give.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct WhatIfView {
     /// Of the newest handoffs.
     pub handoffs: WhatIfCounts,
@@ -106,8 +107,8 @@ pub struct WhatIfView {
 }
 
 /// The answers that the candidate would give to some messages, counted.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct WhatIfCounts {
     /// Messages that were examined.
     pub examined: usize,
@@ -128,13 +129,14 @@ pub struct WhatIfCounts {
     /// Pass either way, and something else is recorded.
     pub observed_differently: usize,
     /// Newly refused messages by the primary reason, a code.
-    pub reasons: BTreeMap<String, usize>,
+    #[schema(value_type = BTreeMap<String, usize>)]
+    pub reasons: BTreeMap<&'static str, usize>,
     /// All that were asked for, or all that there are, were looked at in the time.
     pub complete: bool,
 }
 
 /// Messages that are not at hand, counted.
-#[derive(ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct NotReplayable {
     /// Number of messages that were erased.
     pub erased: usize,
@@ -143,8 +145,8 @@ pub struct NotReplayable {
 }
 
 /// A message of which something else would be said.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct ChangedVerdict {
     /// UUID of the handoff; of a message to several receivers of the group.
     pub handoff_id: String,
@@ -155,13 +157,14 @@ pub struct ChangedVerdict {
     /// Id of the agent that received it; of several the first, as addressed.
     pub to_agent: String,
     /// Of a message to several receivers all of them, as addressed.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub receivers: Option<Vec<String>>,
     /// Its status.
     #[schema(value_type = open::HandoffStatus)]
-    pub status: String,
+    pub status: &'static str,
     /// The change of the verdict.
     #[schema(value_type = open::WhatIfChange)]
-    pub change: String,
+    pub change: &'static str,
     /// Under the present rules.
     pub before: VerdictView,
     /// The verdict under the candidate rules.
@@ -169,18 +172,19 @@ pub struct ChangedVerdict {
 }
 
 /// The gate's verdict on a message.
-#[derive(ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct VerdictView {
     /// Whether the message passes the gate.
     #[schema(value_type = open::WhatIfVerdict)]
-    pub verdict: String,
+    pub verdict: &'static str,
     /// The primary reason of a refusal.
     #[schema(required, value_type = Option<open::ErrorCode>)]
-    pub reason: Option<String>,
+    pub reason: Option<Code>,
     /// The contract that rules, with its version; of several receivers that of the first edge.
     #[schema(required)]
     pub contract: Option<String>,
     /// Of a message to several receivers that passes, the contract of each edge in the list's order; null where none rules.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub contracts: Option<Vec<Option<String>>>,
     /// Findings of the gate on the message.
     pub findings: Vec<GateFinding>,
@@ -189,14 +193,14 @@ pub struct VerdictView {
 }
 
 /// Something that the gate found, without its words.
-#[derive(ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct GateFinding {
     /// Stage of the gate that found it.
     #[schema(value_type = open::GateStage)]
-    pub stage: String,
+    pub stage: Stage,
     /// Code of the error, as a refusal names it.
     #[schema(value_type = open::ErrorCode)]
-    pub code: String,
+    pub code: Code,
     /// RFC 6901 pointer into the message.
     pub pointer: String,
     /// The safety rule, or the contract's clause.
@@ -205,7 +209,7 @@ pub struct GateFinding {
 }
 
 /// A safety rule that fired and is only recorded.
-#[derive(ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct ObservedRule {
     /// The rule.
     pub rule: String,
@@ -265,7 +269,7 @@ pub(super) async fn ask(
     State(api): State<Api>,
     Operator(principal): Operator,
     Json(body): Json<WhatIfBody>,
-) -> Result<axum::Json<Value>, Problem> {
+) -> Result<Sorted<WhatIfView>, Problem> {
     let scope = scope(&body)?;
     let Ok(_turn) = api.what_ifs.try_acquire() else {
         return Err(Problem::new(Code::Overloaded, "another what-if is under way; try again"));
@@ -273,7 +277,7 @@ pub(super) async fn ask(
     let candidate = body.candidate.into();
     let candidate = api.administration().candidate_regime(&principal, candidate).await?;
     let outcome = api.intake.what_if(&principal.tenant, candidate, scope).await?;
-    Ok(axum::Json(view(&outcome)))
+    Ok(Sorted(WhatIfView::from(&outcome)))
 }
 
 impl From<CandidateBody> for Candidate {
@@ -290,76 +294,71 @@ impl From<CandidateBody> for Candidate {
     }
 }
 
-fn view(outcome: &Outcome) -> Value {
-    let changed: Vec<Value> = outcome.changed.iter().map(changed).collect();
-    json!({
-        "handoffs": tally(&outcome.handoffs),
-        "deadLetters": tally(&outcome.dead_letters),
-        "changed": changed,
-    })
-}
-
-fn tally(tally: &Tally) -> Value {
-    let of = |name: &str| tally.shifts.get(name).copied().unwrap_or(0);
-    json!({
-        "examined": tally.examined,
-        "replayed": tally.replayed,
-        "notReplayable": { "erased": tally.erased, "archived": tally.archived },
-        "refusedAtPresent": tally.refused_at_present,
-        "same": of("same"),
-        "newlyRefused": of("newlyRefused"),
-        "newlyPassed": of("newlyPassed"),
-        "refusedDifferently": of("refusedDifferently"),
-        "observedDifferently": of("observedDifferently"),
-        "reasons": tally.reasons,
-        "complete": tally.complete,
-    })
-}
-
-fn changed(one: &Changed) -> Value {
-    let mut view = json!({
-        "handoffId": one.handoff.to_string(),
-        "taskId": one.task.to_string(),
-        "fromAgent": one.edge[0],
-        "toAgent": one.edge[1],
-        "status": one.status.as_str(),
-        "change": one.shift.as_str(),
-        "before": judged(&one.before),
-        "after": judged(&one.after),
-    });
-    if !one.receivers.is_empty() {
-        view["receivers"] = json!(one.receivers);
+impl From<&Outcome> for WhatIfView {
+    fn from(outcome: &Outcome) -> Self {
+        Self {
+            handoffs: (&outcome.handoffs).into(),
+            dead_letters: (&outcome.dead_letters).into(),
+            changed: outcome.changed.iter().map(ChangedVerdict::from).collect(),
+        }
     }
-    view
 }
 
-fn judged(judged: &Judged) -> Value {
-    let findings: Vec<Value> = judged
-        .found
-        .iter()
-        .map(|found| {
-            json!({
-                "stage": found.stage,
-                "code": found.code,
-                "pointer": found.pointer,
-                "rule": found.rule,
-            })
-        })
-        .collect();
-    let observed: Vec<Value> = judged
-        .observed
-        .iter()
-        .map(|(rule, pointer)| json!({ "rule": rule, "pointer": pointer }))
-        .collect();
-    let mut view = json!({
-        "verdict": if judged.reason.is_some() { "refuse" } else { "pass" },
-        "reason": judged.reason,
-        "contract": judged.contract,
-        "findings": findings,
-        "observed": observed,
-    });
-    if !judged.contracts.is_empty() {
-        view["contracts"] = json!(judged.contracts);
+impl From<&Tally> for WhatIfCounts {
+    fn from(tally: &Tally) -> Self {
+        let of = |name: &str| tally.shifts.get(name).copied().unwrap_or(0);
+        Self {
+            examined: tally.examined,
+            replayed: tally.replayed,
+            not_replayable: NotReplayable { erased: tally.erased, archived: tally.archived },
+            refused_at_present: tally.refused_at_present,
+            same: of("same"),
+            newly_refused: of("newlyRefused"),
+            newly_passed: of("newlyPassed"),
+            refused_differently: of("refusedDifferently"),
+            observed_differently: of("observedDifferently"),
+            reasons: tally.reasons.clone(),
+            complete: tally.complete,
+        }
     }
-    view
+}
+
+impl From<&Changed> for ChangedVerdict {
+    fn from(one: &Changed) -> Self {
+        let [from_agent, to_agent] = one.edge.clone();
+        Self {
+            handoff_id: one.handoff.to_string(),
+            task_id: one.task.to_string(),
+            from_agent,
+            to_agent,
+            receivers: Some(one.receivers.clone()).filter(|all| !all.is_empty()),
+            status: one.status.as_str(),
+            change: one.shift.as_str(),
+            before: (&one.before).into(),
+            after: (&one.after).into(),
+        }
+    }
+}
+
+impl From<&Judged> for VerdictView {
+    fn from(judged: &Judged) -> Self {
+        let findings = judged.found.iter().map(|finding| GateFinding {
+            stage: finding.stage,
+            code: finding.code,
+            pointer: finding.pointer.clone(),
+            rule: finding.rule.clone(),
+        });
+        let observed = judged
+            .observed
+            .iter()
+            .map(|(rule, pointer)| ObservedRule { rule: rule.clone(), pointer: pointer.clone() });
+        Self {
+            verdict: if judged.reason.is_some() { "refuse" } else { "pass" },
+            reason: judged.reason,
+            contract: judged.contract.clone(),
+            contracts: Some(judged.contracts.clone()).filter(|all| !all.is_empty()),
+            findings: findings.collect(),
+            observed: observed.collect(),
+        }
+    }
 }

@@ -14,7 +14,6 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-use super::auth::closed_to_metadata;
 use super::problem::Problem;
 use handoffd_broker::directory::Principal;
 use handoffd_domain::failure::{Code, Failure, Stage};
@@ -62,6 +61,13 @@ impl Sight {
             limited.store(true, Ordering::Relaxed);
         }
     }
+}
+
+/// The refusal of a key that reads no contents, where a route is not opened to it.
+pub(super) fn closed_to_metadata() -> Problem {
+    let why =
+        "a key of role operator-metadata may not do this: it shows contents, or is decided by them";
+    Problem::new(Code::Forbidden, why)
 }
 
 /// The layer: takes contents out of the answer where its reader may not have them.

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::event::EventType;
 use super::handoff::HandoffStatus;
 use super::ids::TaskId;
 
@@ -67,29 +66,6 @@ impl TaskState {
         }
     }
 
-    /// The state to which an event brings a handoff; `None` for an event that changes none.
-    #[must_use]
-    pub const fn after(event: EventType) -> Option<Self> {
-        match event {
-            EventType::HandoffOccurred => Some(Self::Submitted),
-            EventType::HandoffAccepted | EventType::HandoffInputProvided => Some(Self::Working),
-            EventType::HandoffInputRequired => Some(Self::InputRequired),
-            EventType::HandoffCompleted | EventType::HandoffReturned => Some(Self::Completed),
-            EventType::HandoffRejected => Some(Self::Rejected),
-            EventType::HandoffCanceled => Some(Self::Canceled),
-            EventType::HandoffFailed
-            | EventType::HandoffExpired
-            | EventType::HandoffDeadLettered => Some(Self::Failed),
-            _ => None,
-        }
-    }
-
-    /// The types of events that change a state.
-    #[must_use]
-    pub fn events() -> Vec<EventType> {
-        EventType::ALL.iter().copied().filter(|kind| Self::after(*kind).is_some()).collect()
-    }
-
     /// Nothing follows it.
     #[must_use]
     pub const fn is_terminal(self) -> bool {
@@ -143,6 +119,6 @@ mod tests {
         for (state, name) in names {
             assert_eq!(serde_json::to_value(state).unwrap(), name);
         }
-        assert!(!TaskState::events().contains(&EventType::HandoffRolledBack));
+        assert!(!TaskState::events().contains(&crate::event::EventType::HandoffRolledBack));
     }
 }

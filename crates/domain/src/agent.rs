@@ -22,8 +22,17 @@ mod tests;
 pub use card::Card;
 pub(super) use delivery::check_url;
 pub use delivery::{Delivery, DeliveryFormat, DeliverySpec, Failing};
+pub(super) use spec::BASIS;
 pub use spec::{AgentSpec, OrbitConfig};
-pub(super) use spec::{BASIS, nullable};
+
+/// Tells an explicit `null` (clear it) from an absent member (leave it alone).
+pub(super) fn nullable<'de, D, T>(from: D) -> Result<Option<Option<T>>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Option::<T>::deserialize(from).map(Some)
+}
 
 /// Whether an agent takes work now (seed 001: RUNNABLE).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -423,6 +423,31 @@ pub struct Scope {
     pub handoff_id: Option<HandoffId>,
 }
 
+impl TaskState {
+    /// The state to which an event brings a handoff; `None` for an event that changes none.
+    #[must_use]
+    pub const fn after(event: EventType) -> Option<Self> {
+        match event {
+            EventType::HandoffOccurred => Some(Self::Submitted),
+            EventType::HandoffAccepted | EventType::HandoffInputProvided => Some(Self::Working),
+            EventType::HandoffInputRequired => Some(Self::InputRequired),
+            EventType::HandoffCompleted | EventType::HandoffReturned => Some(Self::Completed),
+            EventType::HandoffRejected => Some(Self::Rejected),
+            EventType::HandoffCanceled => Some(Self::Canceled),
+            EventType::HandoffFailed
+            | EventType::HandoffExpired
+            | EventType::HandoffDeadLettered => Some(Self::Failed),
+            _ => None,
+        }
+    }
+
+    /// The types of events that change a state.
+    #[must_use]
+    pub fn events() -> Vec<EventType> {
+        EventType::ALL.iter().copied().filter(|kind| Self::after(*kind).is_some()).collect()
+    }
+}
+
 /// A caller's description of a subscription, on creation and in a patch: an absent member is left
 /// alone, `eventTypes: []` means all types and `filter: {}` no limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]

@@ -29,6 +29,7 @@ pub mod latency;
 pub mod lease;
 pub mod lenient;
 pub mod lineage;
+pub mod members;
 pub mod message;
 pub mod money;
 pub mod personal;

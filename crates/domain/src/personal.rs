@@ -8,59 +8,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value, json};
 
 use super::canonical;
-
-/// Members of a message in which values may be marked and redacted: what agents say to each other. The
-/// rest is what the broker and the log work with.
-pub const CONTENT_MEMBERS: [&str; 17] = [
-    "taskDescription",
-    "completedSubtasks",
-    "remainingSubtasks",
-    "currentState",
-    "relevantContext",
-    "constraints",
-    "conversationHistorySummary",
-    "conversationHistoryVerbatim",
-    "toolCallHistory",
-    "taskSummary",
-    "provenance",
-    "reason",
-    "userId",
-    "toolState",
-    "metadata",
-    "extensions",
-    "checkpoint",
-];
-
-/// Members that the broker and the log work with. A member besides them and [`CONTENT_MEMBERS`] is of a
-/// newer minor version, and is taken for content.
-pub const BROKER_MEMBERS: [&str; 26] = [
-    "context",
-    "schemaVersion",
-    "handoffId",
-    "taskId",
-    "parentHandoffId",
-    "fromAgent",
-    "toAgent",
-    "timestamp",
-    "costTracking",
-    "traceparent",
-    "tracestate",
-    "signature",
-    "receiverList",
-    "personalDataPayload",
-    "contractId",
-    "historyStrategy",
-    "conversationId",
-    "correlationId",
-    "priority",
-    "preferredAgents",
-    "capabilitiesRequired",
-    "maxIterations",
-    "returnTo",
-    "join",
-    "onReject",
-    "stream",
-];
+use super::members::CONTENT_MEMBERS;
+use super::redaction::is_redacted;
 
 /// The reference to a person, of the keyed hash of its id.
 #[must_use]
@@ -140,7 +89,7 @@ pub fn cut(message: &Value, first: usize) -> Option<(Value, Vec<PersonalDatum>)>
     let mut data = Vec::new();
     for (subject_id, pointer) in marks(message) {
         let Some(place) = shown.pointer_mut(pointer) else { continue };
-        if super::redaction::is_redacted(place) {
+        if is_redacted(place) {
             continue;
         }
         let value = std::mem::replace(place, marker(first + data.len()));

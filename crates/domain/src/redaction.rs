@@ -8,7 +8,7 @@
 use serde_json::{Value, json};
 
 use super::credential::{self, SecretPolicy};
-use super::personal::{BROKER_MEMBERS, CONTENT_MEMBERS};
+use super::members::{BROKER_MEMBERS, CONTENT_MEMBERS};
 
 /// One level of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]

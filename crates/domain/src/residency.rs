@@ -109,23 +109,32 @@ pub enum CrossingParty {
     Model,
 }
 
-/// A transfer of data between regions.
+/// Data that went from one region to another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = RecordCrossing))]
 #[serde(rename_all = "camelCase")]
 pub struct Crossing {
-    /// The party in the other region.
+    /// At which end: `sender` or `receiver`; or who was shown texts: `classifier` or `model`.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub party: CrossingParty,
+    /// The region that the data leave.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub from: Region,
+    /// The region that the data enter.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub to: Region,
-    /// Code of the legal basis.
+    /// The legal basis of the transfer: a code.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub transfer_basis: Option<String>,
 }
 
-/// A handoff's crossings, as recorded.
+/// Between which regions the data of a record went.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = RecordResidency))]
 pub struct ResidencyFacts {
-    /// Crossings, inbound first.
+    /// One an end of the edge.
+    // The inbound one is first.
     pub crossings: Vec<Crossing>,
 }
 

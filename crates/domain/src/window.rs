@@ -292,10 +292,13 @@ impl SentenceClass {
     }
 }
 
-/// Sentences of one class, and those of them that a summary has.
+/// Sentences of a class, and those of them that the summary has as they were said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = RecordSentences))]
 pub struct SentenceCount {
+    /// Different sentences.
     pub of: u64,
+    /// Those that are kept.
     pub kept: u64,
 }
 

@@ -9,10 +9,143 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use handoffd_domain::funds::Spending;
 use handoffd_domain::money::Usd;
+
+/// Tokens that agents reported as used, summed up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = SpentTokensView))]
+#[serde(rename_all = "camelCase")]
+pub struct SpentTokens {
+    /// Tokens that the agents' models read.
+    pub prompt: u64,
+    /// Tokens that the agents' models wrote.
+    pub completion: u64,
+}
+
+impl From<Spending> for SpentTokens {
+    fn from(tally: Spending) -> Self {
+        Self { prompt: tally.prompt, completion: tally.completion }
+    }
+}
+
+/// An agent's part in a task.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = TraceAgent))]
+#[serde(rename_all = "camelCase")]
+pub struct AgentPart {
+    /// Id of the agent.
+    pub agent_id: String,
+    /// Handoffs that it sent.
+    pub sent: u64,
+    /// Handoffs that it received.
+    pub received: u64,
+}
+
+/// The cost of a task, by its records.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = TraceCost))]
+#[serde(rename_all = "camelCase")]
+pub struct TaskCost {
+    /// In all, in US dollars.
+    #[serde(rename = "totalUSD")]
+    #[cfg_attr(feature = "openapi", schema(value_type = f64))]
+    pub total: Usd,
+    /// The plain sum of the costs that the messages stated, in US dollars.
+    #[serde(rename = "reportedSumUSD")]
+    #[cfg_attr(feature = "openapi", schema(value_type = f64))]
+    pub reported_sum: Usd,
+    /// Tokens of all agents on the task.
+    pub tokens: SpentTokens,
+    /// The cost by agent.
+    pub per_agent: Vec<AgentCost>,
+    /// By handoff, in log order.
+    pub per_hop: Vec<HopFigures>,
+}
+
+/// An agent's spending.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = TraceAgentCost))]
+#[serde(rename_all = "camelCase")]
+pub struct AgentCost {
+    /// Id of the agent whose costs these are.
+    pub agent_id: String,
+    /// The amount spent, in US dollars.
+    #[cfg_attr(feature = "openapi", schema(value_type = f64))]
+    pub usd: Usd,
+    /// Tokens used, read and written.
+    pub tokens: SpentTokens,
+}
+
+/// The cost of a handoff.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = TraceHopCost))]
+#[serde(rename_all = "camelCase")]
+pub struct HopFigures {
+    /// UUID of the handoff.
+    pub handoff_id: String,
+    /// Id of the agent that sent it.
+    pub agent_id: String,
+    /// The amount spent, in US dollars.
+    #[cfg_attr(feature = "openapi", schema(value_type = f64))]
+    pub usd: Usd,
+    /// Tokens used, read and written.
+    pub tokens: SpentTokens,
+    /// The sender's spending before the handoff, in US dollars; absent in records of versions without books.
+    #[serde(rename = "senderSpentUSD", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<f64>, nullable = false))]
+    pub sender_spent: Option<Usd>,
+    /// The receiver's other spending, in US dollars; absent in records of versions without books.
+    #[serde(rename = "receiverSpentUSD", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<f64>, nullable = false))]
+    pub receiver_spent: Option<Usd>,
+    /// The operator's cost of a model's summary of the message; not a part of the task's cost.
+    #[serde(rename = "compressionUSD", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<f64>, nullable = false))]
+    pub compression: Option<Usd>,
+}
+
+/// The cost of a hop.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct HandoffCost {
+    /// The amount spent, in US dollars.
+    #[cfg_attr(feature = "openapi", schema(value_type = f64))]
+    pub usd: Usd,
+    /// Tokens used, read and written.
+    pub tokens: SpentTokens,
+    /// The sender's spending before the handoff, in US dollars; absent in records of versions without books.
+    #[serde(rename = "senderSpentUSD", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<f64>, nullable = false))]
+    pub sender_spent: Option<Usd>,
+    /// The receiver's other spending, in US dollars; absent in records of versions without books.
+    #[serde(rename = "receiverSpentUSD", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<f64>, nullable = false))]
+    pub receiver_spent: Option<Usd>,
+    /// The operator's cost of a model's summary of the message; not a part of the task's cost.
+    #[serde(rename = "compressionUSD", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<f64>, nullable = false))]
+    pub compression: Option<Usd>,
+}
+
+impl From<&HopCost> for HopFigures {
+    fn from(hop: &HopCost) -> Self {
+        let HandoffCost { usd, tokens, sender_spent, receiver_spent, compression } = hop.view();
+        Self {
+            handoff_id: hop.handoff_id.clone(),
+            agent_id: hop.source.clone(),
+            usd,
+            tokens,
+            sender_spent,
+            receiver_spent,
+            compression,
+        }
+    }
+}
 
 /// The cost of one handoff.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,24 +170,18 @@ impl HopCost {
         self.sender.plus(self.receiver)
     }
 
-    /// `{usd, tokens}`, with both parts if the record states them.
+    /// The cost as a trace shows it, with both parts if the record states them.
     #[must_use]
-    pub fn view(&self) -> Value {
+    pub fn view(&self) -> HandoffCost {
         let total = self.total();
-        let mut view = json!({ "usd": total.usd, "tokens": tokens(total) });
-        if let (Some(view), true) = (view.as_object_mut(), self.booked) {
-            view.insert("senderSpentUSD".to_owned(), json!(self.sender.usd));
-            view.insert("receiverSpentUSD".to_owned(), json!(self.receiver.usd));
+        HandoffCost {
+            usd: total.usd,
+            tokens: total.into(),
+            sender_spent: self.booked.then_some(self.sender.usd),
+            receiver_spent: self.booked.then_some(self.receiver.usd),
+            compression: Some(self.compression).filter(|cost| *cost > Usd(0)),
         }
-        if let (Some(view), true) = (view.as_object_mut(), self.compression > Usd(0)) {
-            view.insert("compressionUSD".to_owned(), json!(self.compression));
-        }
-        view
     }
-}
-
-fn tokens(tally: Spending) -> Value {
-    json!({ "prompt": tally.prompt, "completion": tally.completion })
 }
 
 fn text(body: &Value, pointer: &str) -> String {
@@ -175,42 +302,32 @@ impl Account {
         agents
     }
 
-    /// The participating agents: `[{agentId, sent, received}]`.
+    /// The participating agents, as a trace has them.
     #[must_use]
     pub fn agents(&self) -> Value {
-        self.roles
-            .iter()
-            .map(
-                |(id, (sent, received))| json!({"agentId": id, "sent": sent, "received": received}),
-            )
-            .collect()
+        let part = |(id, (sent, received)): (&String, &(u64, u64))| AgentPart {
+            agent_id: id.clone(),
+            sent: *sent,
+            received: *received,
+        };
+        json!(self.roles.iter().map(part).collect::<Vec<_>>())
     }
 
-    /// The totals (specification §6).
+    /// The totals (specification §6), as a trace has them.
     #[must_use]
     pub fn cost(&self) -> Value {
-        let per_agent: Vec<Value> = self
-            .per_agent()
-            .into_iter()
-            .map(|(id, tally)| json!({"agentId": id, "usd": tally.usd, "tokens": tokens(tally)}))
-            .collect();
-        let per_hop: Vec<Value> = self
-            .hops
-            .iter()
-            .map(|hop| {
-                let mut view = hop.view();
-                view["handoffId"] = json!(hop.handoff_id);
-                view["agentId"] = json!(hop.source);
-                view
-            })
-            .collect();
         let total = self.total();
-        json!({
-            "totalUSD": total.usd,
-            "reportedSumUSD": self.reported,
-            "tokens": tokens(total),
-            "perAgent": per_agent,
-            "perHop": per_hop,
+        let per_agent = self.per_agent().into_iter().map(|(id, tally)| AgentCost {
+            agent_id: id.to_owned(),
+            usd: tally.usd,
+            tokens: tally.into(),
+        });
+        json!(TaskCost {
+            total: total.usd,
+            reported_sum: self.reported,
+            tokens: total.into(),
+            per_agent: per_agent.collect(),
+            per_hop: self.hops.iter().map(HopFigures::from).collect(),
         })
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use super::merkle::{Hash, TreeGrowth};
-use super::receipt::Notary;
+use super::notary::Notary;
 use super::record::{LogHead, RecordDraft, SealedRecord, seal};
 use handoffd_domain::ids::TenantId;
 

@@ -66,25 +66,33 @@ pub struct ErasureFacts {
     pub requested_at: Option<String>,
 }
 
-/// The facts of a purge in a record (`retention.delete_after_days`).
+/// The data that were removed because they were past their time.
+// The setting is `retention.delete_after_days`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = RecordRetention))]
 #[serde(rename_all = "camelCase")]
 pub struct RetentionFacts {
-    /// Data recorded before this time was purged, RFC 3339.
+    /// Data recorded before this time were removed, RFC 3339.
     pub before: String,
+    /// Personal data purged, counted.
     pub data: i64,
-    /// Contents of records purged.
+    /// Messages and other contents of records.
     pub contents: i64,
+    /// Checkpoints purged, counted.
     pub checkpoints: i64,
 }
 
-/// The facts of a legal hold in a record.
+/// Legal hold that a record places or releases.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = RecordHold))]
 #[serde(rename_all = "camelCase")]
 pub struct HoldFacts {
+    /// Id of the hold, as its maker named it.
     pub id: String,
-    /// Commitment to the subject's id, `sha256:…`; only for a hold on a subject.
+    /// `sha256:…`, a salted commitment to the person's id.
+    // Only for a hold on a person.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub subject_commitment: Option<String>,
 }
 

@@ -10,6 +10,7 @@ pub mod cosignature;
 pub mod costs;
 pub mod erasure;
 pub mod merkle;
+pub mod notary;
 pub mod note;
 pub mod receipt;
 pub mod record;

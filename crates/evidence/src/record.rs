@@ -85,27 +85,40 @@ impl Actor {
     }
 }
 
-/// An agent's identity at the time of the record.
+/// An agent as it was when the record was made.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RecordParty {
+    /// Id of the agent.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, nullable = false))]
     pub agent_id: Option<AgentId>,
+    /// Its type.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub agent_type: Option<String>,
+    /// Its version; of a sender the one that its message claims.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub agent_version: Option<String>,
-    /// The registered version of a sender; `agent_version` is the one its message claims.
+    /// Of a sender: the version that is registered of it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub registered_version: Option<String>,
+    /// The agent's run, a UUID.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, nullable = false))]
     pub execution_id: Option<ExecutionId>,
 }
 
-/// The contract that ruled the edge.
+/// A version of a contract or of a payload schema.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = RecordContract))]
 pub struct RulingContract {
+    /// Its id.
     pub id: String,
+    /// Its version.
     pub version: String,
 }
 
@@ -116,20 +129,23 @@ pub struct PayloadSchemaRef {
     pub version: String,
 }
 
-/// The safety stage's verdict on a message that passed. Codes only, since a record cannot be erased.
+/// The safety stage's facts about a message that passed: codes only.
+// A record cannot be erased.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = RecordSafety))]
 #[serde(rename_all = "camelCase")]
 pub struct SafetyFacts {
     /// The version of the rules.
     pub rules: String,
-    /// Rules that matched in observe mode.
+    /// Rules that fired and were only observed.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub observed: Vec<String>,
-    /// Rules that marked orders inside data.
+    /// Rules that marked an order inside data.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub marked: Vec<String>,
-    /// The external classifier's verdict, where one was asked.
+    /// The external classifier, where one was asked.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub classifier: Option<ClassifierFacts>,
 }
 
@@ -141,17 +157,22 @@ impl SafetyFacts {
     }
 }
 
-/// An external classifier's verdict. Codes only.
+/// The opinion of an external classifier.
+// Codes only, since a record cannot be erased.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = RecordClassifier))]
 pub struct ClassifierFacts {
-    /// The model, or the wire style.
+    /// The model, or the style it speaks.
     pub by: String,
-    /// [`Self::SAFE`], [`Self::UNSAFE`], [`Self::NONE`] or [`Self::PENDING`].
+    /// `SAFE`, `UNSAFE`, `NONE` where it gave no answer, or `PENDING` where it is asked after the commit.
     pub verdict: String,
+    /// The label that it gave.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub label: Option<String>,
     /// The texts went to another region for it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub crossing: Option<Crossing>,
 }
 

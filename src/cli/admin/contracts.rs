@@ -2,7 +2,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::request::{ArgValues, addressed, path};
+use super::request::{addressed, path};
+use super::resource::ArgValues;
 use super::resource::{Action, Arg, Column, Kind, Resource, Shape, Verb};
 use crate::cli::client::{Body, Request};
 use crate::cli::lint::with_schema;

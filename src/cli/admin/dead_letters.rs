@@ -2,7 +2,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::request::{ArgValues, plain};
+use super::request::plain;
+use super::resource::ArgValues;
 use super::resource::{Action, Arg, CURSOR, Column, Kind, Parts, REASON, Resource, Shape, Verb};
 use crate::cli::client::{Body, Request};
 

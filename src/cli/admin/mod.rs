@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{Arg as ClapArg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use serde_json::Value;
 
-use self::request::ArgValues;
+use self::resource::ArgValues;
 use self::resource::{Action, Arg, Kind, Pages, Resource, Shape};
 use self::show::OutputMedium;
 use super::client::{Client, ClientError, Reach, Request};

@@ -1,26 +1,27 @@
 //! Translation of arguments to a request. Pure: files are read before.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Map, Value, json};
 
-use super::resource::{Action, Arg, ArgTarget, Kind};
+use super::resource::{Action, Arg, ArgTarget, ArgValues, Kind, Shape, Verb};
 use crate::cli::client::{Body, Request};
 
-/// Values by argument name; the content for a file.
-#[derive(Debug, Default)]
-pub(super) struct ArgValues(pub(super) BTreeMap<&'static str, Vec<String>>);
-
-impl ArgValues {
-    /// Everything that was said under a name.
-    pub(super) fn all(&self, name: &str) -> &[String] {
-        self.0.get(name).map_or(&[], Vec::as_slice)
-    }
-
-    /// The first value given under a name.
-    pub(super) fn one(&self, name: &str) -> Option<&str> {
-        self.all(name).first().map(String::as_str)
-    }
+impl Action {
+    /// The defaults of most actions: a GET without arguments.
+    pub(super) const READ: Self = Self {
+        name: "",
+        about: "",
+        verb: Verb::Get,
+        path: "",
+        args: &[],
+        fixed: &[],
+        plan: plain,
+        shape: Shape::One,
+        well: |_| true,
+        pages: None,
+        watch: false,
+        asks: None,
+        parts: None,
+    };
 }
 
 /// The request of an action that is no more than its table.

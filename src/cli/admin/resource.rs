@@ -1,10 +1,11 @@
 //! The table form of the commands for operators: a resource has a name, actions and columns. Arguments, requests,
 //! pages, tables, help and completions are derived from these tables.
 
+use std::collections::BTreeMap;
+
 use reqwest::Method;
 use serde_json::Value;
 
-use super::request::{self, ArgValues};
 use crate::cli::client::Request;
 
 /// A collection of the API.
@@ -36,6 +37,22 @@ impl Verb {
             Self::Patch => Method::PATCH,
             Self::Delete => Method::DELETE,
         }
+    }
+}
+
+/// Values by argument name; the content for a file.
+#[derive(Debug, Default)]
+pub(super) struct ArgValues(pub(super) BTreeMap<&'static str, Vec<String>>);
+
+impl ArgValues {
+    /// Everything that was said under a name.
+    pub(super) fn all(&self, name: &str) -> &[String] {
+        self.0.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// The first value given under a name.
+    pub(super) fn one(&self, name: &str) -> Option<&str> {
+        self.all(name).first().map(String::as_str)
     }
 }
 
@@ -73,25 +90,6 @@ pub(super) struct Parts {
     pub(super) trial: &'static str,
     /// Member of an item with its id.
     pub(super) id: &'static str,
-}
-
-impl Action {
-    /// The defaults of most actions: a GET without arguments.
-    pub(super) const READ: Self = Self {
-        name: "",
-        about: "",
-        verb: Verb::Get,
-        path: "",
-        args: &[],
-        fixed: &[],
-        plan: request::plain,
-        shape: Shape::One,
-        well: |_| true,
-        pages: None,
-        watch: false,
-        asks: None,
-        parts: None,
-    };
 }
 
 /// Pagination of a list.

@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
-use super::request::{ArgValues, addressed};
+use super::request::addressed;
+use super::resource::ArgValues;
 use super::resource::{Action, Arg, Column, Kind, Resource, Shape, Verb};
 use crate::cli::client::{Body, Request};
 

@@ -2,7 +2,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::request::{ArgValues, addressed};
+use super::request::addressed;
+use super::resource::ArgValues;
 use super::resource::{Action, Arg, Column, Kind, Resource, Shape, Verb};
 use crate::cli::client::{Body, Request};
 use handoffd_gate::contract::document::Document;

@@ -9,10 +9,10 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
+use super::answer::refused;
 use super::call::Call;
 use super::card::{add_skills, card, entity_tag, extended as more, signed, web_key};
 use super::error::{A2aError, ErrorKind, Refused};
-use super::http_json::refused;
 use super::{A2a, agent_row, count};
 use crate::http::auth::OptionalCaller;
 use crate::http::problem::Problem;

@@ -3,6 +3,7 @@
 //! A handoff is a task of the protocol, a broker's task its context. Whatever has to last is in the broker's log, so any broker
 //! answers any request.
 
+mod answer;
 mod call;
 mod card;
 mod cards;

@@ -6,9 +6,10 @@ use axum::response::sse::{KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
+use super::answer::finish;
 use super::call::Call;
 use super::error::{A2aError, ErrorKind, Refused};
-use super::http_json::{finish, tell_extension};
+use super::http_json::tell_extension;
 use super::method::{Method, Outcome};
 use super::{A2a, CallTimer, HEARTBEAT, enter, read_body};
 use crate::http::Api;

@@ -8,12 +8,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::super::front::ApiRequest;
-use super::super::submission::Refusal;
-use super::answer::{self, ProblemContext, refused};
+use super::answer::{self, ProblemContext, answered};
 use super::call::{Call, read_body};
 use super::request::{Form, check};
 use super::router::{SpecialistQuery, available, choose, matching};
-use super::{Jazz, observed, profile, words};
+use super::{Jazz, profile, words};
 use crate::http::Api;
 use crate::http::extract::Params;
 use crate::http::problem::Problem;
@@ -24,18 +23,6 @@ use handoffd_domain::strategy::RoutingStrategy;
 
 /// Secrets of a new agent, which are shown once.
 const SECRETS: [&str; 3] = ["apiKey", "signingSecret", "webhookSecret"];
-
-/// Answers, or tells the refusal.
-pub(super) async fn answered(
-    api: &Api,
-    operation: &'static str,
-    place: &ProblemContext,
-    work: impl Future<Output = Result<Response, Refusal>>,
-) -> Response {
-    let answered =
-        async { work.await.unwrap_or_else(|refusal| refused(refusal, place, Value::Null)) };
-    observed(api, operation, answered).await
-}
 
 /// `registerAgent`: registers an agent, or changes its profile.
 pub(super) async fn register(

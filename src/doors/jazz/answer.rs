@@ -7,6 +7,8 @@ use serde_json::Value;
 
 use super::super::front::ApiAnswer;
 use super::super::submission::Refusal;
+use super::observed;
+use crate::http::Api;
 use crate::http::layer::{REQUEST_ID, Written};
 use crate::http::problem;
 use handoffd_domain::strategy::RoutingStrategy;
@@ -60,6 +62,18 @@ pub(super) fn detail(refusal: &Refusal) -> String {
         Refusal::Api(answer) => answer.text_at("/detail").unwrap_or_default().to_owned(),
         Refusal::Door(problem) => problem.detail.clone(),
     }
+}
+
+/// Answers, or tells the refusal.
+pub(super) async fn answered(
+    api: &Api,
+    operation: &'static str,
+    place: &ProblemContext,
+    work: impl Future<Output = Result<Response, Refusal>>,
+) -> Response {
+    let answered =
+        async { work.await.unwrap_or_else(|refusal| refused(refusal, place, Value::Null)) };
+    observed(api, operation, answered).await
 }
 
 /// A refusal: the problem document, with members of the pattern's own beside it. `error` is theirs, a sentence.

@@ -13,6 +13,7 @@ mod profile;
 mod request;
 mod result;
 mod router;
+mod specialist;
 mod tool;
 mod words;
 

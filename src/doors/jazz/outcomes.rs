@@ -10,8 +10,7 @@ use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::agents::answered;
-use super::answer::{self, ProblemContext};
+use super::answer::{self, ProblemContext, answered};
 use super::call::Call;
 use super::router::{SpecialistQuery, matching};
 use super::{Jazz, profile};

@@ -8,6 +8,7 @@ mod call;
 mod envelope;
 mod hand_off;
 mod oauth;
+mod operations;
 mod receive;
 mod server;
 mod task;

@@ -19,7 +19,8 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::objects::{ArchiveError, Objects};
+use super::error::ArchiveError;
+use super::objects::Objects;
 use crate::metrics::ArchiveMetrics;
 use handoffd_domain::ids::{Micros, TenantId};
 use handoffd_evidence::segment::{

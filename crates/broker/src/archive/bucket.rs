@@ -6,7 +6,7 @@ use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path;
 use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 
-use super::objects::{ArchiveError, ObjectBackend};
+use super::error::ArchiveError;
 use crate::config::Config;
 
 /// Timeout of one request to a server: a segment of 16 MiB over a slow line.
@@ -24,7 +24,7 @@ pub(super) fn bucket(
     parsed: &url::Url,
     config: &Config,
     environment: impl IntoIterator<Item = (String, String)>,
-) -> Result<(ObjectBackend, Path), ArchiveError> {
+) -> Result<(AmazonS3Builder, Path), ArchiveError> {
     let wrong = |why: &dyn std::fmt::Display| ArchiveError::Config(format!("{setting}: {why}"));
     let bucket = parsed.host_str().filter(|host| !host.is_empty());
     let bucket = bucket.ok_or_else(|| wrong(&"no bucket"))?;
@@ -61,5 +61,5 @@ pub(super) fn bucket(
     }
     // The client takes the process's provider; the program and the tests install the same.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    Ok((ObjectBackend::Bucket(Box::new(builder)), prefix))
+    Ok((builder, prefix))
 }

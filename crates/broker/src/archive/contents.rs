@@ -11,7 +11,8 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use moka::future::Cache;
 
-use super::objects::{ArchiveError, Objects};
+use super::error::ArchiveError;
+use super::objects::Objects;
 use handoffd_domain::ids::{ContentId, TaskId, TenantId};
 use handoffd_evidence::commitment::{Codec, unpack};
 use handoffd_store::store::cold::{ArchiveLocation, ColdContent, ColdError};

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use super::archivist::{Archivist, PAGE, TRIES, changing, commitment, frames};
-use super::objects::ArchiveError;
+use super::error::ArchiveError;
 use handoffd_domain::ids::{ContentId, TenantId};
 use handoffd_evidence::segment::{SegmentItem, SegmentManifest, manifest_key, slice};
 use handoffd_store::fault::{self, Step};

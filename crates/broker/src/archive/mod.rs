@@ -15,13 +15,15 @@ mod archivist;
 #[cfg(feature = "s3")]
 mod bucket;
 mod contents;
+mod error;
 mod forget;
 mod objects;
 mod sweeper;
 
 pub use archivist::{ArchiveCounts, ArchiveRun, ArchiveSettings, Archivist};
 pub use contents::{ContentState, Contents, opened, unavailable};
-pub use objects::{ArchiveError, Bucket};
+pub use error::ArchiveError;
+pub use objects::Bucket;
 pub(crate) use sweeper::repeat;
 pub use sweeper::{cutoff, sweep};
 

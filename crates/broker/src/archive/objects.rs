@@ -15,43 +15,9 @@ use tokio::sync::OnceCell;
 
 #[cfg(feature = "s3")]
 use super::bucket::bucket;
+use super::error::ArchiveError;
 use crate::config::Config;
-use handoffd_store::store::StoreError;
-use handoffd_store::store::cold::ColdError;
 use handoffd_store::store::sqlite::private_folder;
-
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum ArchiveError {
-    /// The settings name no archive, or an invalid one.
-    #[error("{0}")]
-    Config(String),
-    /// The object does not exist.
-    #[error("the archive has no {0}")]
-    Missing(String),
-    /// The object's bytes differ from those written.
-    #[error("the archive's {0} is damaged")]
-    Damaged(String),
-    /// The archive cannot be reached, read or written. Retry later.
-    #[error("the archive is not available: {0}")]
-    Away(String),
-    /// Another broker is archiving this tenant.
-    #[error("another broker archives tenant {0}")]
-    Busy(String),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-impl ArchiveError {
-    /// The failure as reported to a reader of a content.
-    #[must_use]
-    pub const fn fault(&self) -> ColdError {
-        match self {
-            Self::Missing(_) => ColdError::Missing,
-            Self::Damaged(_) => ColdError::Damaged,
-            _ => ColdError::Away,
-        }
-    }
-}
 
 #[derive(Debug, Clone)]
 pub(super) enum ObjectBackend {
@@ -267,12 +233,23 @@ fn place(
         let folder = parsed.to_file_path().map_err(|()| wrong(&"not the path of a folder"))?;
         return Ok((ObjectBackend::Folder(folder), Path::default()));
     }
-    bucket(setting, &parsed, config, environment)
+    in_bucket(setting, &parsed, config, environment)
+}
+
+#[cfg(feature = "s3")]
+fn in_bucket(
+    setting: &str,
+    parsed: &url::Url,
+    config: &Config,
+    environment: impl IntoIterator<Item = (String, String)>,
+) -> Result<(ObjectBackend, Path), ArchiveError> {
+    let (builder, prefix) = bucket(setting, parsed, config, environment)?;
+    Ok((ObjectBackend::Bucket(Box::new(builder)), prefix))
 }
 
 /// A build without the feature refuses a bucket.
 #[cfg(not(feature = "s3"))]
-fn bucket(
+fn in_bucket(
     setting: &str,
     _: &url::Url,
     _: &Config,

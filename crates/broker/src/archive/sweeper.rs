@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::archivist::{ArchiveRun, Archivist};
-use super::objects::ArchiveError;
+use super::error::ArchiveError;
 use handoffd_domain::ids::{Micros, TenantId};
 use handoffd_store::clock;
 

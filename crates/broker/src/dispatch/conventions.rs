@@ -5,7 +5,6 @@ use serde::Deserialize;
 use tracing::Span;
 use tracing::field::{Empty, display};
 
-use super::dispatcher::label;
 use crate::telemetry;
 use crate::transport::{AttemptFailure, AttemptOutcome};
 use handoffd_domain::handoff::DeliveryMode;
@@ -98,7 +97,7 @@ pub(super) fn outbound(claim: &DeliveryClaim, span: &Span) -> (String, Option<St
 /// Records the outcome in the delivery's span.
 pub(super) fn conclude(tried: &AttemptOutcome) {
     let span = Span::current();
-    span.record("handoff.outcome", label(tried));
+    span.record("handoff.outcome", tried.label());
     if let AttemptOutcome::Failed(failure) | AttemptOutcome::Away(failure) = tried {
         span.record("error.type", failure.class.as_str());
         span.record("otel.status_code", "ERROR");

@@ -44,8 +44,6 @@ use handoffd_store::store::{ClaimKey, ClaimRelease, DeliveryClaim, ReceiverKey, 
 mod attempt;
 mod settle;
 
-pub(super) use attempt::label;
-
 /// Handoffs claimed for one receiver at once.
 const CLAIM_BATCH: u32 = 32;
 /// Receivers whose outbox is read concurrently.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::refused::{Refusal, misfit};
@@ -22,6 +23,66 @@ use handoffd_gate::contract::answer::{check_schema, faults};
 /// Work that takes long whatever its input has, as the compiling of a schema does, gets a thread of its own.
 const OWN_THREAD: usize = usize::MAX;
 
+/// A receiver's question.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct AskBody {
+    /// The token that came with the delivery, where the header does not have it.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<i64>))]
+    pub fencing_token: Option<Value>,
+    /// The question: a text, or data of any form.
+    #[serde(default, deserialize_with = "stated")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Value, required))]
+    pub question: Option<Value>,
+    /// A JSON Schema (2020-12) that the answer has to fit; within the bounds of a contract's payload schema.
+    #[serde(default, deserialize_with = "stated")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
+    pub schema: Option<Value>,
+    /// Milliseconds until the handoff expires without an answer, 30 days at most; `delivery.answer_timeout_ms` unless said.
+    #[serde(default, deserialize_with = "stated")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<u64>, minimum = 1, maximum = 2_592_000_000_u64))]
+    pub answer_within_ms: Option<Value>,
+    /// Members that the request does not have.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "openapi", schema(ignore))]
+    pub others: Map<String, Value>,
+}
+
+/// The answer to a receiver's question.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AnswerBody {
+    /// The answer: of the form that the question's schema asks for, else free.
+    #[serde(default, deserialize_with = "stated")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Value, required))]
+    pub answer: Option<Value>,
+    /// Which question it answers, from 1; the last one unless said.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<u32>, minimum = 1))]
+    pub number: Option<Value>,
+    /// Members that the request does not have.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "openapi", schema(ignore))]
+    pub others: Map<String, Value>,
+}
+
+impl AskBody {
+    /// The members that the question's record keeps, as they are stated.
+    fn words(self) -> Map<String, Value> {
+        let Self { question, schema, answer_within_ms, .. } = self;
+        let members =
+            [("question", question), ("schema", schema), ("answerWithinMs", answer_within_ms)];
+        let stated =
+            members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        stated.collect()
+    }
+}
+
+/// A member as it is stated: `null` is not an absent one.
+fn stated<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(from).map(Some)
+}
+
 /// A question as a request brings it.
 #[derive(Debug)]
 pub struct Asked {
@@ -29,8 +90,7 @@ pub struct Asked {
     pub fencing_token: i64,
     /// Makes a repeated question safe after its answer, too.
     pub idempotency_key: Option<String>,
-    /// The members of the body beside the token.
-    pub members: Map<String, Value>,
+    pub body: AskBody,
 }
 
 /// A handoff, and a caller that may answer its questions.
@@ -61,8 +121,9 @@ impl Intake {
     /// A member does not fit, the safety rules refuse the question, or the ledger does.
     pub async fn ask(&self, addressed: Addressed<'_>, asked: Asked) -> Result<Spoken, Refusal> {
         let Addressed { receiver, handoff } = addressed;
-        let Asked { fencing_token, idempotency_key, mut members } = asked;
-        let within = self.question_of(&members)?;
+        let Asked { fencing_token, idempotency_key, body } = asked;
+        let within = self.within(&body)?;
+        let mut members = body.words();
         let mut warnings = self.redact_words(&mut members)?;
         if let Some(schema) = members.get("schema").filter(|schema| !schema.is_null()).cloned() {
             heavy(OWN_THREAD, move || check_schema(&schema)).await??;
@@ -87,15 +148,15 @@ impl Intake {
     }
 
     /// Checks the members of a question; returns the time for its answer.
-    fn question_of(&self, members: &Map<String, Value>) -> Result<Duration, Failure> {
-        only(members, &["question", "schema", "answerWithinMs"])?;
-        if is_blank(members.get("question")) {
+    fn within(&self, body: &AskBody) -> Result<Duration, Failure> {
+        none(&body.others, &["question", "schema", "answerWithinMs"])?;
+        if is_blank(body.question.as_ref()) {
             return Err(misfit("/question", "the question is needed: a text, or data"));
         }
-        within(members, self.limits.answer)
+        within(body.answer_within_ms.as_ref(), self.limits.answer)
     }
 
-    /// Takes an answer to the ledger. `members` is the body.
+    /// Takes an answer to the ledger.
     ///
     /// # Errors
     /// A member does not fit, the answer does not fit the question's schema, the safety rules refuse it, or the ledger does.
@@ -104,11 +165,13 @@ impl Intake {
         contents: &Contents,
         answerable: Answerable<'_>,
         idempotency_key: Option<String>,
-        mut members: Map<String, Value>,
+        body: AnswerBody,
     ) -> Result<Spoken, Refusal> {
         let Answerable { answerer, handoff } = answerable;
-        let number = number_of(&mut members, &handoff)?;
+        let number = number_of(&body, &handoff)?;
         let question = question_at(&handoff, number)?;
+        let mut members: Map<String, Value> =
+            body.answer.map(|answer| ("answer".to_owned(), answer)).into_iter().collect();
         let mut warnings = self.redact_words(&mut members)?;
         if question.answer.is_none() && handoff.status == HandoffStatus::InputRequired {
             fits(contents, &handoff.tenant, question, &members).await?;
@@ -177,9 +240,9 @@ fn question_at(handoff: &Handoff, number: u32) -> Result<&Question, Refusal> {
     })
 }
 
-/// Refuses members that the request does not have.
-fn only(members: &Map<String, Value>, names: &[&str]) -> Result<(), Failure> {
-    match members.keys().find(|name| !names.contains(&name.as_str())) {
+/// Refuses members that the request does not have; `names` has those that it has.
+fn none(others: &Map<String, Value>, names: &[&str]) -> Result<(), Failure> {
+    match others.keys().next() {
         Some(name) => {
             let why = format!("unknown; known are: {}", names.join(", "));
             Err(misfit(&format!("/{}", escaped(name)), why))
@@ -197,9 +260,9 @@ fn is_blank(question: Option<&Value>) -> bool {
 }
 
 /// The time for the answer.
-fn within(members: &Map<String, Value>, usual: Duration) -> Result<Duration, Failure> {
+fn within(stated: Option<&Value>, usual: Duration) -> Result<Duration, Failure> {
     let most = u64::try_from(LONGEST_ANSWER.as_millis()).unwrap_or(u64::MAX);
-    let value = match members.get("answerWithinMs") {
+    let value = match stated {
         None | Some(Value::Null) => return Ok(usual),
         Some(value) => value,
     };
@@ -210,13 +273,13 @@ fn within(members: &Map<String, Value>, usual: Duration) -> Result<Duration, Fai
     Ok(Duration::from_millis(ms))
 }
 
-/// The number of the question that an answer is for: the last one unless stated. Takes the member out.
-fn number_of(members: &mut Map<String, Value>, handoff: &Handoff) -> Result<u32, Failure> {
-    only(members, &["answer", "number"])?;
-    if !members.contains_key("answer") {
+/// The number of the question that an answer is for: the last one unless stated.
+fn number_of(body: &AnswerBody, handoff: &Handoff) -> Result<u32, Failure> {
+    none(&body.others, &["answer", "number"])?;
+    if body.answer.is_none() {
         return Err(misfit("/answer", "the answer is needed"));
     }
-    match members.remove("number") {
+    match &body.number {
         None | Some(Value::Null) => Ok(u32::try_from(handoff.questions.len()).unwrap_or(u32::MAX)),
         Some(value) => value
             .as_u64()
@@ -232,10 +295,6 @@ mod tests {
 
     use super::*;
 
-    fn members(value: &Value) -> Map<String, Value> {
-        value.as_object().cloned().unwrap_or_default()
-    }
-
     #[test]
     fn a_question_is_a_text_or_data() {
         for blank in [None, Some(json!(null)), Some(json!("")), Some(json!(" \n"))] {
@@ -249,8 +308,8 @@ mod tests {
     #[test]
     fn the_time_for_an_answer_is_whole_milliseconds_up_to_thirty_days() {
         let usual = Duration::from_secs(7);
-        let of = |value: Value| within(&members(&json!({ "answerWithinMs": value })), usual);
-        assert_eq!(within(&Map::new(), usual), Ok(usual));
+        let of = |value: Value| within(Some(&value), usual);
+        assert_eq!(within(None, usual), Ok(usual));
         assert_eq!(of(json!(null)), Ok(usual));
         assert_eq!(of(json!(1)), Ok(Duration::from_millis(1)));
         assert_eq!(of(json!(2_592_000_000_u64)), Ok(LONGEST_ANSWER));
@@ -260,8 +319,20 @@ mod tests {
     }
 
     #[test]
+    fn the_words_of_a_question_are_its_members_as_stated_without_the_token() {
+        let whole = json!({ "question": "q", "schema": null, "answerWithinMs": 5 });
+        let mut sent = whole.clone();
+        sent["fencingToken"] = json!(7);
+        let body: AskBody = serde_json::from_value(sent).unwrap();
+        assert_eq!(Value::Object(body.words()), whole);
+        let short: AskBody = serde_json::from_value(json!({ "question": [] })).unwrap();
+        assert_eq!(Value::Object(short.words()), json!({ "question": [] }));
+    }
+
+    #[test]
     fn a_member_that_a_request_does_not_have_is_named_by_its_escaped_pointer() {
-        let failure = only(&members(&json!({ "answer": 1, "a/b": 2 })), &["answer"]).unwrap_err();
+        let body: AnswerBody = serde_json::from_value(json!({ "answer": 1, "a/b": 2 })).unwrap();
+        let failure = none(&body.others, &["answer"]).unwrap_err();
         assert_eq!(failure.pointer, "/a~1b");
         assert_eq!(failure.message, "unknown; known are: answer");
     }

@@ -1,5 +1,6 @@
 //! Verdicts of receivers: accept, reject, heartbeat, complete, fail (specification §3), by callback and by reply channel.
 
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::refused::Refusal;
@@ -27,6 +28,20 @@ mod words_tests;
 
 use super::refused::misfit;
 use words::{Stated, kind_of, repeated, uncounted, without_effect};
+
+/// A worker that takes a handoff over from one that is silent.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct TakeoverBody {
+    /// How often the broker will hear of the new holder. Without it the new lease cannot be taken over before it ends.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<u64>, minimum = 1, maximum = 86_400_000))]
+    pub heartbeat_interval_ms: Option<Value>,
+    /// Members that the request does not have.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "openapi", schema(ignore))]
+    pub others: Map<String, Value>,
+}
 
 /// A receiver's verdict as a request or a reply brings it.
 #[derive(Debug)]
@@ -138,18 +153,18 @@ impl Intake {
         Ok(Some(without_effect("", &why)))
     }
 
-    /// Takes an accepted handoff over from a silent worker of the same agent. `members` is the body.
+    /// Takes an accepted handoff over from a silent worker of the same agent.
     ///
     /// # Errors
     /// A member does not fit, or the ledger refuses: the holder was heard of, or no lease runs.
     pub async fn take_over(
         &self,
         addressed: Addressed<'_>,
-        mut members: Map<String, Value>,
+        body: TakeoverBody,
     ) -> Result<Handoff, Refusal> {
         let Addressed { receiver, handoff } = addressed;
-        let interval_ms = words::interval(&mut members)?;
-        if let Some(name) = members.keys().next() {
+        let interval_ms = words::interval(body.heartbeat_interval_ms)?;
+        if let Some(name) = body.others.keys().next() {
             let pointer = format!("/{}", escaped(name));
             return Err(misfit(&pointer, "is not a member of a takeover").into());
         }

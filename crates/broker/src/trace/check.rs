@@ -1,6 +1,7 @@
 //! Evidence of a task's records, recomputed as they are read.
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::archive::unavailable;
 use handoffd_evidence::commitment::{CommitmentSubject, unpack};
@@ -19,6 +20,47 @@ pub fn gone(record: &StoredRecord) -> Option<&'static str> {
         ContentStorage::Purged => Some("retention"),
         _ => None,
     }
+}
+
+/// The parts of a task's evidence that were recomputed while it was read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = VerificationView))]
+#[serde(rename_all = "camelCase")]
+pub struct Verification {
+    /// Nothing was found wrong.
+    pub ok: bool,
+    /// Records whose hash was recomputed.
+    pub records: u64,
+    /// Contents whose commitment was recomputed.
+    pub contents: u64,
+    /// Contents that are not there any more.
+    pub erased: u64,
+    /// Of these, what was past its time; absent where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(nullable = false))]
+    pub purged: Option<u64>,
+    /// Contents that the archive does not give; absent where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(nullable = false))]
+    pub unavailable: Option<u64>,
+    /// First record that does not verify; null where all do.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub first_bad: Option<RecordFault>,
+}
+
+/// A fault in a record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct RecordFault {
+    /// The record's place in the log.
+    pub leaf_index: i64,
+    /// The fault: a code. `state` if a row of the database differs from the records; the trace goes by the records.
+    pub fault: &'static str,
+    /// The same in words; of `state` with both values.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(nullable = false))]
+    pub detail: Option<String>,
 }
 
 /// Recomputes a task's evidence while it is read: record hashes, commitments, groups, opinions and streams.
@@ -113,23 +155,21 @@ impl EvidenceCheck {
 
     /// The result, as `verification` of a trace.
     #[must_use]
-    pub fn summary(&self) -> Value {
-        let mut summary = json!({
-            "ok": self.first_bad.is_none(),
-            "records": self.records,
-            "contents": self.contents,
-            "erased": self.erased,
-            "firstBad": self.first_bad.map(|(leaf, fault)| json!({"leafIndex": leaf, "fault": fault})),
-        });
-        if let Some(detail) = &self.detail {
-            summary["firstBad"]["detail"] = json!(detail);
+    pub fn summary(&self) -> Verification {
+        let counted = |count: u64| Some(count).filter(|count| *count > 0);
+        Verification {
+            ok: self.first_bad.is_none(),
+            records: self.records,
+            contents: self.contents,
+            erased: self.erased,
+            purged: counted(self.purged),
+            unavailable: counted(self.unavailable),
+            first_bad: self.first_bad.map(|(leaf_index, fault)| RecordFault {
+                leaf_index,
+                fault,
+                detail: self.detail.clone(),
+            }),
         }
-        for (name, count) in [("unavailable", self.unavailable), ("purged", self.purged)] {
-            if let (Some(summary), 1..) = (summary.as_object_mut(), count) {
-                summary.insert(name.to_owned(), json!(count));
-            }
-        }
-        summary
     }
 }
 
@@ -140,6 +180,7 @@ mod tests {
     use handoffd_evidence::commitment::{Codec, commit, hash_text};
     use handoffd_evidence::record::record_hash;
     use handoffd_store::store::StoredContent;
+    use serde_json::json;
 
     /// A sound record of a stream, with its content.
     fn record(leaf: i64, kind: &str, stream: (&str, i64), content: &Value) -> StoredRecord {
@@ -172,7 +213,7 @@ mod tests {
             let body = check.record(record);
             check.content(record, &body);
         }
-        check.summary()["firstBad"].clone()
+        json!(check.summary())["firstBad"].clone()
     }
 
     #[test]

@@ -18,13 +18,14 @@ use crate::archive::{Contents, opened, unavailable};
 use crate::reader::ShownWords;
 use handoffd_domain::handoff::{Handoff, is_in_own_words};
 use handoffd_domain::ids::{AgentId, Micros, TaskId, TenantId};
-use handoffd_evidence::account::{Account, HopCost};
+use handoffd_evidence::account::Account;
 use handoffd_evidence::commitment::hash_text;
 use handoffd_evidence::context_growth::ContextGrowth;
 use handoffd_evidence::record::{RecordKind, is_shown_elsewhere};
 use handoffd_store::store::{HandoffFilter, Store, StoreError, StoredRecord};
 
-pub use check::{EvidenceCheck, gone};
+pub use check::{EvidenceCheck, RecordFault, Verification, gone};
+pub use states::RowDifference;
 use states::{RowState, ToldStates};
 pub use window::{WindowPage, WindowQuery, window};
 
@@ -187,7 +188,7 @@ async fn write_document(
             let body = checked.record(record);
             let content = checked.content(record, &body);
             if record.kind == "HANDOFF" {
-                let cost = hops.next().map(HopCost::view).unwrap_or_default();
+                let cost = hops.next().map_or(Value::Null, |hop| json!(hop.view()));
                 let state = record.handoff_id.as_ref().and_then(|id| now.get(id));
                 let content = if open(record) { content } else { Value::Null };
                 let context = contexts.next().cloned().flatten();
@@ -226,7 +227,7 @@ async fn write_document(
     out.text(",\"cost\":");
     out.text(&account.cost().to_string());
     out.text(",\"verification\":");
-    out.text(&checked.summary().to_string());
+    out.text(&json!(checked.summary()).to_string());
     out.text("}");
     Ok(())
 }

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use handoffd_domain::handoff::{Handoff, HandoffStatus};
@@ -44,6 +45,18 @@ pub(super) struct ToldStates {
     handoffs: HashMap<String, Told>,
     /// The end of the task: its status, and the leaf index of the record.
     ended: Option<(&'static str, i64)>,
+}
+
+/// A value of a row that is not what the records say.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RowDifference {
+    /// In the row.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub row: Value,
+    /// By the records.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub record: Value,
 }
 
 /// A member of a row that is not as the records say: its name, the row's value, and the record's.
@@ -151,7 +164,7 @@ impl ToldStates {
                 continue;
             }
             entry.insert(name.to_owned(), was.clone());
-            said.insert(name.to_owned(), json!({ "row": is, "record": was }));
+            said.insert(name.to_owned(), json!(RowDifference { row: is, record: was }));
         }
         if excused || said.is_empty() {
             return None;

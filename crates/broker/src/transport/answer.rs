@@ -72,6 +72,21 @@ pub enum AttemptOutcome {
     Failed(AttemptFailure),
 }
 
+impl AttemptOutcome {
+    /// The outcome as a metric's label, in traces and in the attempt's row.
+    pub(crate) fn label(&self) -> &'static str {
+        match self {
+            Self::Accepted { .. } => "accepted",
+            Self::Rejected { .. } => "rejected",
+            Self::Received => "received",
+            Self::Busy { .. } => "busy",
+            Self::Gone => "gone",
+            Self::Away(_) => "away",
+            Self::Failed(failure) => failure.class.as_str(),
+        }
+    }
+}
+
 /// Why an attempt brought no usable answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttemptFailure {

@@ -2,19 +2,22 @@
 //! witness cosigned last; the witness verifies that and signs, or answers with the size it has.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use reqwest::{Method, StatusCode};
 use tokio::sync::Mutex;
 
-use super::places::PATIENCE;
 use super::{OutgoingHead, PutError};
 use crate::egress::GuardedClient;
 use crate::tree;
 use handoffd_evidence::cosignature::WitnessKey;
 use handoffd_evidence::note::Note;
 use handoffd_store::store::LogStore;
+
+/// Timeout of one tree head at one destination.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Longest answer read, in bytes: a size, or a few signature lines.
 const MAX_ANSWER: usize = 16 * 1024;

@@ -1,19 +1,15 @@
 //! Destinations of tree heads, and their settings.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use reqwest::{Method, header};
 
-use super::cosign::Cosigner;
+use super::cosign::{Cosigner, PATIENCE};
 use super::{OutgoingHead, PublisherContext, PutError, kept};
 use crate::archive::{ArchiveError, Bucket};
 use crate::config::Config;
 use crate::egress::GuardedClient;
 use handoffd_evidence::cosignature::WitnessKey;
-
-/// Timeout of one tree head at one destination.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A destination outside the database.
 pub enum HeadDestination {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::spec::nullable;
+use super::nullable;
 use crate::content_coding::Coding;
 use crate::handoff::DeliveryMode;
 use crate::transport::Credentials;

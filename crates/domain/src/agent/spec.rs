@@ -1,10 +1,11 @@
 //! An agent as a request states it, and what may be stated.
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::card::{self, Card};
 use super::delivery::{self, Delivery, DeliverySpec, check_url};
+use super::nullable;
 use super::{Agent, AgentState, Pause, Target, is_type_name};
 use crate::ids::AgentId;
 use crate::message::SCHEMA_VERSIONS;
@@ -13,15 +14,6 @@ use crate::residency::{Region, is_basis};
 use crate::version_range::VersionRange;
 use crate::warning::{Warning, WarningCode};
 use crate::window::{ContextPolicy, Tokenizer};
-
-/// Tells an explicit `null` (clear it) from an absent member (leave it alone).
-pub(crate) fn nullable<'de, D, T>(from: D) -> Result<Option<Option<T>>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    Option::<T>::deserialize(from).map(Some)
-}
 
 /// Orbit's place for an agent's allowlist (seed 003).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

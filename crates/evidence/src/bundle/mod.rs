@@ -7,12 +7,14 @@ pub mod log;
 mod open;
 mod path;
 mod read;
+mod report;
 mod states;
 mod walk;
 
 pub use log::{LogReport, is_zstd, read_log, verify_log};
 pub use open::ReadError;
-pub use read::{BundleDefect, BundleReport, VerifyOptions, verify};
+pub use read::{VerifyOptions, verify};
+pub use report::{BundleDefect, BundleReport};
 
 #[cfg(test)]
 mod tests;

@@ -13,7 +13,7 @@ use zip::read::ZipFile;
 use super::format::{
     COMMITMENTS, KEYS, MANIFEST, PROOFS, README, RECORDS, REPORT, TRACE, TREE_HEAD,
 };
-use super::read::BundleDefect;
+use super::report::BundleDefect;
 
 /// Most files in a bundle.
 const MAX_ENTRIES: usize = 1_000_000;

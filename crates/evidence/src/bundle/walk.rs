@@ -13,9 +13,9 @@ use super::format::{
 };
 use super::open::OpenBundle;
 use super::path::root_of;
-use super::read::{BundleDefect, BundleReport};
+use super::report::{BundleDefect, BundleReport};
 use super::states::RecordedStates;
-use crate::account::{Account, HopCost};
+use crate::account::Account;
 use crate::commitment::{CommitmentSubject, hash_of_text};
 use crate::context_growth::ContextGrowth;
 use crate::merkle::Hash;
@@ -449,7 +449,7 @@ impl BundleWalk<'_> {
         if trace.records.len() != seen.task_records || trace.handoffs.len() != seen.handoffs {
             return Err(wrong("records or handoffs than the bundle has"));
         }
-        let costs = seen.account.hops().iter().map(HopCost::view);
+        let costs = seen.account.hops().iter().map(|hop| json!(hop.view()));
         if let Some(((leaf, _), _)) =
             seen.costs.iter().zip(costs).find(|((_, said), cost)| said != cost)
         {

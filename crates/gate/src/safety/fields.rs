@@ -3,9 +3,9 @@
 
 use serde_json::Value;
 
+use super::finding::SafetyFinding;
 use super::origin;
 use super::rules::FieldClass;
-use super::scanner::SafetyFinding;
 use handoffd_domain::json::push_segment;
 
 /// Shortest key that could hold a text, in bytes.

@@ -9,6 +9,7 @@
 
 pub mod disguise;
 pub mod fields;
+mod finding;
 pub mod lexicon;
 mod mention;
 pub mod normalize;
@@ -26,8 +27,9 @@ mod words;
 
 use handoffd_domain::failure::{Code, Failure, Stage};
 
+pub use finding::SafetyFinding;
 pub use rules::{FieldClass, Rule, Tier};
-pub use scanner::{Certainty, Explanation, SafetyFinding, ScanReport, Scanner};
+pub use scanner::{Certainty, Explanation, ScanReport, Scanner};
 
 /// The failure that reports a finding. It names the rule and the place; it does not repeat the text, since the answer and the
 /// logs have other readers than the dead letter.

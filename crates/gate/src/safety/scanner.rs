@@ -6,6 +6,7 @@ use memchr::memmem;
 use serde_json::Value;
 
 use super::fields::{TextLocation, each_inner_text, each_text};
+use super::finding::SafetyFinding;
 use super::rules::{FieldClass, Rule, Rules, Tier};
 use super::sequence::ScanMemory;
 use super::sweep::{Hit, Standing, Sweep, plain_words};
@@ -26,23 +27,6 @@ const NAMING: [&str; 8] = ["role", "type", "kind", "id", "name", "status", "mime
 
 /// Length of an excerpt in characters, and how many of them stand before the match.
 const EXCERPT: (usize, usize) = (80, 16);
-
-/// One rule that fired on one text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SafetyFinding {
-    pub rule: String,
-    pub family: String,
-    /// JSON pointer of the text; for a key, of the member it names.
-    pub pointer: String,
-    /// The start of the match, in bytes from the start of the text (for encoded text: the start of the
-    /// encoded segment).
-    pub offset: usize,
-    /// The byte behind the match; where only its place is known, that place.
-    pub end: usize,
-    /// At most 80 characters of the original text around the match, without control and unseen characters. For
-    /// the dead letter; not for logs.
-    pub excerpt: String,
-}
 
 /// The result of a scan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use handoffd_domain::personal::{BROKER_MEMBERS, CONTENT_MEMBERS};
+use handoffd_domain::members::{BROKER_MEMBERS, CONTENT_MEMBERS};
 use handoffd_domain::redaction::RedactionPolicy;
 
 fn applied(pattern: &str, mut message: Value) -> Value {

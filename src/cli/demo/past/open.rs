@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::claim::Claim;
 use super::fleet::{ARCHIVE, DAMAGE, DESK, FRAUD, LETTERS, Manner, PAYOUT, TRANSLATION};
-use super::{Outcome, Past, history};
+use super::{Outcome, Past};
 
 /// Claims of the last day that stay open, by their number; false for any other.
 pub(super) async fn leaves(past: &mut Past, claim: &mut Claim, index: u32) -> Outcome<bool> {
@@ -71,17 +71,17 @@ pub(super) async fn leave(past: &mut Past) -> Outcome {
     past.open(&mut unsure).await?;
     past.ago(76);
     let mut claim = past.claim(71);
-    history::plant(past, &mut claim).await?;
+    past.plant(&mut claim).await?;
     spent_up(past, 76).await?;
     past.ago(60);
-    history::subscribe(past, "Former reports", true).await?;
+    past.subscribe("Former reports", true).await?;
     for (index, ago) in [(72, 59), (73, 47), (74, 36)] {
         past.ago(ago);
         letter(past, index).await?;
     }
     past.ago(28);
     let mut claim = past.claim(75);
-    history::plant(past, &mut claim).await?;
+    past.plant(&mut claim).await?;
     past.ago(22);
     let mut claim = past.claim(77);
     held(past, &mut claim).await?;

@@ -144,7 +144,7 @@ impl Dispatcher {
         if let Some(early) = &early {
             answer = (!early.said.is_empty()).then(|| early.said.clone().into());
         }
-        parts.metrics.attempts.with_label_values(&[mode.as_str(), label(&tried)]).inc();
+        parts.metrics.attempts.with_label_values(&[mode.as_str(), tried.label()]).inc();
         if let AttemptOutcome::Failed(failure) | AttemptOutcome::Away(failure) = &tried {
             tracing::info!(
                 class = failure.class.as_str(),
@@ -339,7 +339,7 @@ impl Dispatcher {
             begun_at: made.begun_at,
             duration_us: Some(i64::try_from(made.took.as_micros()).unwrap_or(i64::MAX)),
             transport: Some(made.transport.describe().mode),
-            outcome: label(&made.tried).to_owned(),
+            outcome: made.tried.label().to_owned(),
             status: status.map(i32::from),
             error: failure.map(|failure| attempt_row::shown_error(&failure.detail)),
             headers: attempt_row::shown_headers(made.transport.headers(&made.envelope)),
@@ -469,16 +469,4 @@ async fn encoded(coding: Coding, body: Bytes) -> Option<Encoded> {
     let encoding = tokio::task::spawn_blocking(move || coding.encode(&body));
     let bytes = encoding.await.ok()?.ok()?;
     Some(Encoded { coding, bytes: bytes.into() })
-}
-
-pub(in crate::dispatch) fn label(tried: &AttemptOutcome) -> &'static str {
-    match tried {
-        AttemptOutcome::Accepted { .. } => "accepted",
-        AttemptOutcome::Rejected { .. } => "rejected",
-        AttemptOutcome::Received => "received",
-        AttemptOutcome::Busy { .. } => "busy",
-        AttemptOutcome::Gone => "gone",
-        AttemptOutcome::Away(_) => "away",
-        AttemptOutcome::Failed(failure) => failure.class.as_str(),
-    }
 }

@@ -45,7 +45,7 @@ impl Stated {
     ) -> Result<Self, Failure> {
         let kind = kind_of(verdict, members)?;
         let lives = matches!(kind, VerdictKind::Accept | VerdictKind::Heartbeat);
-        let interval_ms = if lives { interval(members)? } else { None };
+        let interval_ms = if lives { interval(members.remove(INTERVAL))? } else { None };
         let spent = spent(&kind, members)?;
         if kind == VerdictKind::Complete {
             hold_iterations(handoff, members, max_iterations)?;
@@ -58,14 +58,12 @@ impl Stated {
     }
 }
 
-/// How often the holder of a lease will be heard of, in milliseconds. Takes the member out.
+/// How often the holder of a lease will be heard of, in milliseconds.
 ///
 /// # Errors
 /// The member is not a number of milliseconds within a day.
-pub(in crate::intake) fn interval(
-    members: &mut Map<String, Value>,
-) -> Result<Option<u64>, Failure> {
-    let Some(value) = members.remove(INTERVAL).filter(|value| !value.is_null()) else {
+pub(in crate::intake) fn interval(stated: Option<Value>) -> Result<Option<u64>, Failure> {
+    let Some(value) = stated.filter(|value| !value.is_null()) else {
         return Ok(None);
     };
     let interval = whole_number(&value).filter(|ms| (1..=LONGEST_INTERVAL_MS).contains(ms));

@@ -12,8 +12,9 @@ use time::format_description::well_known::Rfc3339;
 use super::{FORMAT, LogContentState, LogHeader, PartLine, RecordLine};
 use crate::bundle::open::{MAX_WHOLE, ReadError};
 use crate::bundle::read::{
-    BundleDefect, StatedHead, VerifyOptions, check_times, parse_head, public_keys, signer,
+    StatedHead, VerifyOptions, check_times, parse_head, public_keys, signer,
 };
+use crate::bundle::report::BundleDefect;
 use crate::commitment::Codec;
 use crate::verify::{LogEntry, RemainingContent, TrustedHead, Verifier};
 

@@ -14,6 +14,7 @@ use handoffd_domain::personal;
 use handoffd_domain::window::{CompressedBy, CompressionFacts, Tokenizer};
 
 pub mod extractive;
+mod fact_kind;
 pub mod facts;
 pub mod fidelity;
 pub mod remarks;

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use regex::{Regex, RegexSet};
 
-use super::facts::FactKind;
+use super::fact_kind::FactKind;
 
 /// The kind of a sentence and the certainty of that kind: 3 if the form allows no other kind, 1 if a single word suggests it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

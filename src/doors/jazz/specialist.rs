@@ -1,0 +1,59 @@
+//! The specialist that a strategy chooses for a task.
+
+use super::super::front::ApiRequest;
+use super::super::submission::Refusal;
+use super::call::Call;
+use super::outcomes;
+use super::router::{SpecialistQuery, choose, matching};
+use handoffd_domain::agent::Agent;
+use handoffd_domain::strategy::RoutingStrategy;
+
+/// Characters of a task that are ranked: a request's line has its bounds, and a task's first words say what it is.
+const RANKED: usize = 2_000;
+
+impl Call {
+    /// The specialist that a strategy chooses.
+    ///
+    /// # Errors
+    /// The API's refusal to rank.
+    pub(super) async fn specialist(
+        &self,
+        strategy: RoutingStrategy,
+        wanted: SpecialistQuery<'_>,
+        task: &str,
+    ) -> Result<Option<&Agent>, Refusal> {
+        let available = self.available();
+        let found = match strategy {
+            RoutingStrategy::Relevance => self.ranked(&available, task).await?,
+            RoutingStrategy::FirstMatch | RoutingStrategy::LeastBusy => {
+                matching(&available, wanted)
+            }
+            RoutingStrategy::SuccessRate => {
+                let mut found = matching(&available, wanted);
+                outcomes::rank(self, &mut found, wanted.kind).await?;
+                found
+            }
+        };
+        let able = |agent: &&Agent| wanted.required.iter().all(|one| agent.can(one));
+        let found: Vec<&Agent> = found.into_iter().filter(able).collect();
+        let in_flight = |agent: &Agent| self.agents.roster.in_flight(&agent.agent_id);
+        Ok(choose(strategy, &found, in_flight))
+    }
+
+    /// Those of the agents whose descriptions fit a task, best first.
+    pub(super) async fn ranked<'a>(
+        &self,
+        available: &[&'a Agent],
+        task: &str,
+    ) -> Result<Vec<&'a Agent>, Refusal> {
+        let task: String = task.chars().take(RANKED).collect();
+        let asked = ApiRequest::get(&["agents", "match"]).with(&[("task", &task)]);
+        let found = self.ask(asked).await.success()?.json;
+        let items = found["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let ids = items.iter().filter_map(|item| item["agentId"].as_str());
+        Ok(ids
+            .filter_map(|id| available.iter().find(|agent| agent.agent_id.as_str() == id))
+            .copied()
+            .collect())
+    }
+}
