@@ -91,6 +91,8 @@ pub(super) fn without_mentions(
                 || ends_in_code_name(text, fire)
                 || is_link_title(text, fire)
                 || is_section(text, fire)
+                || is_placeholder(text, fire)
+                || closes_element(text, fire)
                 || is_terminal(text, fire)
                 || is_header(text, fire)
                 || is_named_token(text, fire)
@@ -190,6 +192,30 @@ fn is_section(text: &str, fire: &SequenceMatch) -> bool {
         !key.is_empty() && key.bytes().all(part)
     });
     sets || is_name(next) || next.starts_with('#') || next.starts_with(';')
+}
+
+/// Whether a match begins with a name in angle brackets within braces, as the syntax of a command has it: `{<system>} <x>`.
+fn is_placeholder(text: &str, fire: &SequenceMatch) -> bool {
+    let start = text.floor_char_boundary(fire.start.min(text.len()));
+    let before = text[..start].trim_end_matches('<');
+    let rest = text[start..].trim_start_matches('<');
+    let name =
+        rest.trim_start_matches(|one: char| one.is_ascii_alphanumeric() || "_-".contains(one));
+    before.ends_with('{') && name.starts_with(">}")
+}
+
+/// Whether a match begins with the end of an element that was opened before: `<Context path="/x"> … </Context>`.
+fn closes_element(text: &str, fire: &SequenceMatch) -> bool {
+    let start = text.floor_char_boundary(fire.start.min(text.len()));
+    let from = text.ceil_char_boundary(start.saturating_sub(TALK));
+    let Some(before) = text[from..start].trim_end_matches('/').strip_suffix('<') else {
+        return false;
+    };
+    let rest = text[start..].trim_start_matches('/');
+    let closes = text[..start].ends_with('/') || rest.len() < text.len() - start;
+    let name = &rest[..rest.find(|one: char| !one.is_ascii_alphanumeric()).unwrap_or(rest.len())];
+    // An element with attributes: a bare `<data>` is a wrapper that an attack can open, too.
+    closes && !name.is_empty() && before.contains(&format!("<{name} "))
 }
 
 /// Marks of the output of programs, which agents hand on in the user's place.

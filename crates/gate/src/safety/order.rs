@@ -12,6 +12,7 @@ use words::{
 mod described;
 mod described_words;
 mod reported;
+mod stated;
 pub(super) mod words;
 
 /// How a rule's match becomes certain.
@@ -70,7 +71,8 @@ pub(super) fn is_certain(
     {
         return false;
     }
-    if goes_over_code(&within) {
+    if goes_over_code(&within) || stated::is_stated(sentence, (&within, &text[start..end]), behind)
+    {
         return false;
     }
     match proof {

@@ -320,9 +320,10 @@ impl Rules {
         }
     }
 
-    /// Whether a match of a rule may bear a score of a tier, and does not merely support others.
-    pub(super) fn bears(&self, tier: Tier, rule: u16) -> bool {
-        tier == Tier::Mark || !self.rules[usize::from(rule)].supports
+    /// Whether a match of a rule may bear a score of a tier, and does not merely support others. A doubtful one supports.
+    pub(super) fn bears(&self, tier: Tier, rule: u16, certain: bool) -> bool {
+        let rule = &self.rules[usize::from(rule)];
+        tier == Tier::Mark || !rule.supports && (certain || rule.certain.is_none())
     }
 
     /// Says of each match in a text whether it is certain.

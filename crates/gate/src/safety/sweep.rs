@@ -411,14 +411,14 @@ fn scored(
         score -= adds(fire.rule, *counted);
         counted[usize::from(fire.certain)] += 1;
         score += adds(fire.rule, *counted);
-        bearing += u32::from(rules.bears(tier, fire.rule));
+        bearing += u32::from(rules.bears(tier, fire.rule, fire.certain));
         while fire.start - fires[first].start > window {
             let left = fires[first];
             let counted = &mut count[usize::from(left.rule)];
             score -= adds(left.rule, *counted);
             counted[usize::from(left.certain)] -= 1;
             score += adds(left.rule, *counted);
-            bearing -= u32::from(rules.bears(tier, left.rule));
+            bearing -= u32::from(rules.bears(tier, left.rule, left.certain));
             first += 1;
         }
         if bearing > 0 && score + SLACK >= THRESHOLD {

@@ -580,3 +580,95 @@ pub(super) static COMPOUNDS: ClosedClass = ClosedClass::new(&[
     "table",
     "tables",
 ]);
+
+/// Auxiliary verbs of a passive that is stated.
+pub(super) static AUXILIARIES: ClosedClass = ClosedClass::new(&[
+    "sont", "est", "seront", "sera", "soient", "étaient", "était", "werden", "wird", "wurden",
+    "wurde", "sono", "viene", "vengono", "son", "serán", "são", "serão", "worden", "wordt",
+]);
+
+/// Endings of a participle behind [`AUXILIARIES`].
+pub(super) static PASSIVES: ClosedClass = ClosedClass::new(&[
+    "és", "ées", "é", "ée", "iert", "ati", "ate", "ato", "ata", "ados", "adas", "ado", "ada",
+    "eerd",
+]);
+
+/// Endings of a verb that acts on itself or is passive, in Cyrillic.
+pub(super) static REFLEXIVES: ClosedClass =
+    ClosedClass::new(&["ться", "тся", "тись", "лось", "лись"]);
+
+/// Words with which a passive is an order all the same.
+pub(super) static DUTIES: ClosedClass = ClosedClass::new(&[
+    "должн",
+    "надо",
+    "нужно",
+    "следует",
+    "обязан",
+    "повинн",
+    "треба",
+    "doivent",
+    "doit",
+    "müssen",
+    "muss",
+    "sollen",
+    "devono",
+    "deben",
+    "devem",
+    "moeten",
+]);
+
+/// Signs of a passive right before a match.
+pub(super) static PASSIVES_BEFORE: ClosedClass =
+    ClosedClass::new(&["被", "遭", "會被", "会被", "将被", "將被"]);
+
+/// Signs of a passive, or of a verb before its noun, right behind a match.
+pub(super) static PASSIVES_BEHIND: ClosedClass = ClosedClass::new(&[
+    "され",
+    "됩니다",
+    "되었",
+    "되는",
+    "될 수",
+    "하는 ",
+    "는 위험",
+    "는 경우",
+    "는 것은",
+]);
+
+/// Korean words that are nouns before the ending of a case.
+pub(super) static KOREAN_NOUNS: ClosedClass = ClosedClass::new(&["출력", "표시", "공개"]);
+
+/// Endings of Korean cases.
+pub(super) static KOREAN_CASES: ClosedClass =
+    ClosedClass::new(&["을 ", "이 ", "은 ", "의 ", "에 ", "과 ", "물", "으로 "]);
+
+/// Endings of a Korean clause that goes on.
+pub(super) static KOREAN_CLAUSES: ClosedClass =
+    ClosedClass::new(&["제외하고", "배제하고", "초기화하고", "려면"]);
+
+/// Verbs that begin an assumption.
+pub(super) static ASSUMPTIONS: ClosedClass =
+    ClosedClass::new(&["并假设", "并假定", "假设", "假定", "並假設", "假設"]);
+
+/// Verbs of keeping something in a place, which only an unusual order for a prompt has.
+pub(super) static PUTS: ClosedClass =
+    ClosedClass::new(&["put", "include", "export", "convert", "extract"]);
+
+/// Nouns that are a prompt of one's own in few sentences.
+pub(super) static CONFIGURATION: ClosedClass =
+    ClosedClass::new(&["configuration", "configurations", "settings", "setup", "config"]);
+
+/// Words before the name of a command.
+pub(super) static COMMAND_NAMES: ClosedClass = ClosedClass::new(&[
+    "command",
+    "commande",
+    "comando",
+    "befehl",
+    "команда",
+    "команду",
+    "opdracht",
+    "polecenie",
+]);
+
+/// A verb of Korean that tells what can be done, or cannot.
+pub(super) static KOREAN_ABLE: ClosedClass =
+    ClosedClass::new(&["할 수 있", "할 수 없", "할 수 않"]);
