@@ -94,7 +94,7 @@ pub(super) fn claim(
             match claimed(row) {
                 Ok(claim) => claims.push(claim),
                 Err(err) => {
-                    tracing::error!(handoff_id = id, %err, "a claimed handoff cannot be read")
+                    tracing::error!(handoff_id = id, %err, "a claimed handoff cannot be read");
                 }
             }
             ids.push(id.to_owned());

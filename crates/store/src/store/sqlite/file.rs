@@ -39,8 +39,7 @@ impl DbFile {
         let pragmas = format!(
             "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; \
              PRAGMA temp_store = MEMORY; PRAGMA cache_size = -16384; PRAGMA secure_delete = ON; \
-             PRAGMA journal_size_limit = {}; PRAGMA wal_autocheckpoint = {net}",
-            LONG
+             PRAGMA journal_size_limit = {LONG}; PRAGMA wal_autocheckpoint = {net}"
         );
         Db::open(&self.path, patience, &pragmas)
     }

@@ -43,7 +43,7 @@ pub(in crate::store) async fn find<D: Database>(db: &D, key: &HoldKey) -> Result
 /// Finds a hold by its key.
 pub(in crate::store) fn by_id(key: &HoldKey) -> Statement<'static> {
     let text = format!("SELECT {HOLD} FROM legal_holds WHERE tenant = $1 AND hold_id = $2");
-    Statement::new(text).bind(key.0.to_string()).bind(key.1.to_string())
+    Statement::new(text).bind(key.0.to_string()).bind(key.1.clone())
 }
 
 /// See [`crate::store::ErasureStore::list_holds`].
