@@ -180,6 +180,7 @@ fn parameters(query: &str) -> Result<Map<String, Value>, Refused> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::answer::A2A_JSON;
     use super::*;
     use axum::http::{HeaderMap, Method as Verb};
 
