@@ -164,7 +164,7 @@ impl Command for AppendChunk {
     fn handoff(reply: &Self::Reply) -> Option<&HandoffReply> {
         match reply {
             Chunked::Taken(reply) => Some(reply),
-            _ => None,
+            Chunked::OutOfOrder(_) => None,
         }
     }
 }
