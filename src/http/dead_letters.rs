@@ -390,7 +390,7 @@ pub(super) async fn release_many(
 ) -> Result<axum::Json<BulkView>, Problem> {
     let mut appeal = appeal_of(&said.reason, said.waive.clone(), false)?;
     appeal.dry_run = said.dry_run;
-    bulk(&api, &principal, said, BulkDecision::Release(appeal)).await
+    Box::pin(bulk(&api, &principal, said, BulkDecision::Release(appeal))).await
 }
 
 /// Discard many.
@@ -415,7 +415,7 @@ pub(super) async fn discard_many(
         return Err(wrong("/waive", "only a release waives findings"));
     }
     let decision = BulkDecision::Discard { reason: reason.to_owned(), dry_run: said.dry_run };
-    bulk(&api, &principal, said, decision).await
+    Box::pin(bulk(&api, &principal, said, decision)).await
 }
 
 fn moment(pointer: &str, text: Option<&str>) -> Result<Option<Micros>, Problem> {

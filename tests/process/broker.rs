@@ -15,7 +15,7 @@ use crate::site::{ADMIN_KEY, Site};
 use crate::world::client;
 
 /// How long a process may take to start or to end where the case says nothing else.
-pub const PATIENCE: Duration = Duration::from_secs(300);
+pub const PATIENCE: Duration = Duration::from_mins(5);
 
 /// Lines of a broker's log that are kept to be shown when a case fails.
 const LINES: usize = 40;

@@ -20,7 +20,7 @@ use prost::Message;
 use tokio::sync::Notify;
 
 /// How long what is awaited may take.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_mins(5);
 
 /// A span as it was exported.
 #[derive(Debug, Clone)]
