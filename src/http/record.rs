@@ -8,7 +8,7 @@ use super::open::{self, ActorRole};
 use super::views::TokensView;
 use handoffd_domain::residency::{Crossing, ResidencyFacts};
 use handoffd_domain::window::SentenceCount;
-use handoffd_evidence::erasure::{HoldFacts, RetentionFacts};
+use handoffd_evidence::erasure::{ErasureFacts, HoldFacts, RetentionFacts};
 use handoffd_evidence::record::{
     AdoptionFacts, ChangeFacts, ClassifierFacts, RecordParty, RulingContract, SafetyFacts,
 };
@@ -150,7 +150,7 @@ macro_rules! record {
             pub personal_data_commitments: Option<Vec<String>>,
             /// The erasure that the record is about.
             #[schema(nullable = false)]
-            pub erasure: Option<RecordErasure>,
+            pub erasure: Option<ErasureFacts>,
             /// The data that were removed because they were past their time.
             #[schema(nullable = false)]
             pub retention: Option<RetentionFacts>,
@@ -323,22 +323,4 @@ pub struct RecordSpent {
     pub usd: f64,
     /// Tokens that the task's budget counted.
     pub token_spent: TokensView,
-}
-
-/// Erasure that a record starts or ends, with its counts.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
-pub struct RecordErasure {
-    /// UUID of the erasure.
-    pub id: String,
-    /// How much: `personal-data` or `messages`.
-    pub scope: String,
-    /// `sha256:…`, a salted commitment to the person's id.
-    pub subject_commitment: String,
-    /// Personal data erased: on this page, or in all for `ERASURE_COMPLETED`.
-    pub data: i64,
-    /// Messages and other contents of records.
-    pub contents: i64,
-    /// Checkpoints erased: on this page, or in all for `ERASURE_COMPLETED`.
-    pub checkpoints: i64,
 }

@@ -46,9 +46,14 @@ impl ErasureScope {
 /// The facts of an erasure in a record. They hold no id of a person, only a salted commitment to it; the salt is
 /// derived from the broker's master key and the id together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = RecordErasure))]
 #[serde(rename_all = "camelCase")]
 pub struct ErasureFacts {
+    /// UUID of the erasure.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub id: ErasureId,
+    /// How much: `personal-data` or `messages`.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub scope: ErasureScope,
     /// Commitment to the subject's id, `sha256:…`.
     pub subject_commitment: String,
@@ -60,9 +65,11 @@ pub struct ErasureFacts {
     pub checkpoints: i64,
     /// Data held at the time of the request; in `ERASURE_COMPLETED` alone, as the certificate says it.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub held: Option<i64>,
     /// Time of the request, RFC 3339; in `ERASURE_COMPLETED` alone.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub requested_at: Option<String>,
 }
 

@@ -3474,7 +3474,8 @@ class RecordCrossing(BaseModel):
 
 class RecordErasure(BaseModel):
     """
-    Erasure that a record starts or ends, with its counts.
+    The facts of an erasure in a record. They hold no id of a person, only a salted commitment to it; the salt is
+    derived from the broker's master key and the id together.
     """
 
     model_config = ConfigDict(
@@ -3488,15 +3489,23 @@ class RecordErasure(BaseModel):
     """
     contents: int
     """
-    Messages and other contents of records.
+    Contents of records erased: on this page, or in all for `ERASURE_COMPLETED`.
     """
     data: int
     """
     Personal data erased: on this page, or in all for `ERASURE_COMPLETED`.
     """
+    held: int | None = None
+    """
+    Data held at the time of the request; in `ERASURE_COMPLETED` alone, as the certificate says it.
+    """
     id: str
     """
     UUID of the erasure.
+    """
+    requested_at: Annotated[AwareDatetime | None, Field(alias="requestedAt")] = None
+    """
+    Time of the request, RFC 3339; in `ERASURE_COMPLETED` alone.
     """
     scope: str
     """
@@ -3504,7 +3513,7 @@ class RecordErasure(BaseModel):
     """
     subject_commitment: Annotated[str, Field(alias="subjectCommitment")]
     """
-    `sha256:…`, a salted commitment to the person's id.
+    Commitment to the subject's id, `sha256:…`.
     """
 
 

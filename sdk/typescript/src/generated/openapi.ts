@@ -6909,7 +6909,10 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
-        /** @description Erasure that a record starts or ends, with its counts. */
+        /**
+         * @description The facts of an erasure in a record. They hold no id of a person, only a salted commitment to it; the salt is
+         *     derived from the broker's master key and the id together.
+         */
         RecordErasure: {
             /**
              * Format: int64
@@ -6918,7 +6921,7 @@ export interface components {
             checkpoints: number;
             /**
              * Format: int64
-             * @description Messages and other contents of records.
+             * @description Contents of records erased: on this page, or in all for `ERASURE_COMPLETED`.
              */
             contents: number;
             /**
@@ -6926,11 +6929,21 @@ export interface components {
              * @description Personal data erased: on this page, or in all for `ERASURE_COMPLETED`.
              */
             data: number;
+            /**
+             * Format: int64
+             * @description Data held at the time of the request; in `ERASURE_COMPLETED` alone, as the certificate says it.
+             */
+            held?: number;
             /** @description UUID of the erasure. */
             id: string;
+            /**
+             * Format: date-time
+             * @description Time of the request, RFC 3339; in `ERASURE_COMPLETED` alone.
+             */
+            requestedAt?: string;
             /** @description How much: `personal-data` or `messages`. */
             scope: string;
-            /** @description `sha256:…`, a salted commitment to the person's id. */
+            /** @description Commitment to the subject's id, `sha256:…`. */
             subjectCommitment: string;
         } & {
             [key: string]: unknown;
