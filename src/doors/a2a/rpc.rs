@@ -150,6 +150,6 @@ mod tests {
         let long = json!({ "jsonrpc": "2.0", "id": 1, "method": "ä".repeat(5_000) });
         let (_, refused) = request_of(long).err().unwrap();
         let message = refused.rpc_error()["message"].as_str().unwrap().to_owned();
-        assert!(message.ends_with(&"ä".repeat(100)) && message.chars().count() < 130, "{message}");
+        assert!(message.contains(&"ä".repeat(100)) && message.chars().count() < 130, "{message}");
     }
 }
