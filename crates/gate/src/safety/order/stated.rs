@@ -7,7 +7,7 @@ use super::described_words::{
 };
 use super::words;
 
-/// Whether a match states something or is no sentence. `within` is in lower case, `written` is the match as it is written.
+/// Whether a match states something or is part of a path, a name or an option. `within` is in lower case, `written` as it came.
 pub(super) fn is_stated(before: &str, (within, written): (&str, &str), behind: &str) -> bool {
     is_within_path(before, within)
         || is_within_name(before, written)
@@ -110,7 +110,7 @@ fn is_assumption(behind: &str) -> bool {
     ASSUMPTIONS.after(next.trim_start()).is_some_and(|rest| !about_reader(rest))
 }
 
-/// Put all of your configuration there: what one puts into a file is no prompt.
+/// Put all of your configuration there: text that a person puts into a file does not prompt a model.
 fn puts_configuration(within: &str) -> bool {
     words(within).next().is_some_and(|word| PUTS.has(word))
         && words(within).last().is_some_and(|word| CONFIGURATION.has(word))
