@@ -197,11 +197,14 @@ fn is_section(text: &str, fire: &SequenceMatch) -> bool {
 /// Whether a match begins with a name in angle brackets within braces, as the syntax of a command has it: `{<system>} <x>`.
 fn is_placeholder(text: &str, fire: &SequenceMatch) -> bool {
     let start = text.floor_char_boundary(fire.start.min(text.len()));
-    let before = text[..start].trim_end_matches('<');
+    // The name is read behind a brace alone, and ends before the next: one long name with many matches is read once.
+    if !text[..start].trim_end_matches('<').ends_with('{') {
+        return false;
+    }
     let rest = text[start..].trim_start_matches('<');
     let name =
         rest.trim_start_matches(|one: char| one.is_ascii_alphanumeric() || "_-".contains(one));
-    before.ends_with('{') && name.starts_with(">}")
+    name.starts_with(">}")
 }
 
 /// Whether a match begins with the end of an element that was opened before: `<Context path="/x"> … </Context>`.
