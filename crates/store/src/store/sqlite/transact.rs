@@ -9,6 +9,7 @@ use crate::fault::{self, Step};
 use crate::store::rows::Load;
 use crate::store::tables::{
     agents::{self, AGENT},
+    any,
     api_keys::{self, KEY},
     checkpoints,
     dead_letters::{self, DEAD_LETTER},
@@ -123,7 +124,7 @@ pub(super) fn fetch_pairs<'k, K: Display + 'k>(
     let mut sql = String::new();
     for (tenant, id) in wanted {
         if sql.is_empty() {
-            sql = format!("SELECT {columns} FROM {table} WHERE tenant = ? AND {key} = ?");
+            sql = any::select_one(columns, table, key);
         }
         db.query(&sql).bind(tenant.as_str()).bind(id.to_string()).each(|row| load(row, state))?;
     }
@@ -142,7 +143,7 @@ pub(super) fn fetch_triples<'k, A: Display + 'k, B: Display + 'k>(
     let mut sql = String::new();
     for (tenant, a, b) in wanted {
         if sql.is_empty() {
-            sql = format!("SELECT {select} WHERE tenant = ? AND {rest}");
+            sql = any::select_where(select, rest);
         }
         let query = db.query(&sql).bind(tenant.as_str()).bind(a.to_string());
         query.bind(b.to_string()).each(|row| load(row, state))?;
