@@ -41,9 +41,9 @@ pub(in crate::store) fn select_one(columns: &str, table: &str, id: &str) -> Stri
     format!("SELECT {columns} FROM {table} WHERE tenant = ? AND {id} = ?")
 }
 
-/// SQLite: selects the rows of a tenant that a condition finds; `select` names columns and table.
-pub(in crate::store) fn select_where(select: &str, condition: &str) -> String {
-    format!("SELECT {select} WHERE tenant = ? AND {condition}")
+/// SQLite: selects the rows of a tenant that a condition finds.
+pub(in crate::store) fn select_where(columns: &str, table: &str, condition: &str) -> String {
+    format!("SELECT {columns} FROM {table} WHERE tenant = ? AND {condition}")
 }
 
 /// SQLite: selects the rows of a tenant, to which the caller adds the tenant and more conditions; `leader` is the name of the
