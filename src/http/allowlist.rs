@@ -70,18 +70,12 @@ pub(super) async fn get_targets(
 }
 
 /// An allowlist that replaces the present one.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TargetsBody {
     /// Agents' ids, and `type:<agentType>` for all agents of a type.
-    pub handoff_targets: Vec<String>,
-}
-
-/// `{"handoffTargets": […]}`; a bare array is accepted.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct NamedTargets {
     #[serde(alias = "handoff_targets")]
+    #[schema(value_type = Vec<String>)]
     handoff_targets: Vec<Target>,
 }
 
@@ -110,7 +104,7 @@ pub(super) async fn put_targets(
         Ok(Value::Array(list)) => json!({ "handoffTargets": list }),
         _ => parse(body.bytes.clone()).await?,
     };
-    let NamedTargets { handoff_targets } = typed(value)?;
+    let TargetsBody { handoff_targets } = typed(value)?;
     change(&api, &principal, id, TargetsChange::Replace(handoff_targets)).await
 }
 

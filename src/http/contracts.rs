@@ -14,6 +14,8 @@ use super::problem::{BadBody, Busy, Problem, WarningView};
 use super::sorted::Sorted;
 use handoffd_broker::administration::contracts::is_in_view;
 use handoffd_gate::contract::enforce::CompiledContract;
+use handoffd_gate::contract::level::Level;
+use handoffd_gate::contract::lint::{self, LintReport};
 use handoffd_gate::contract::{Deprecation, report};
 
 /// A contract, as docs/contracts.md describes it: `id`, `version`, and its clauses.
@@ -54,15 +56,13 @@ pub struct ContractMeta {
     /// How far it conforms, null below L1; only in the answer that put it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<open::ContractLevel>)]
-    pub level: Option<Value>,
+    pub level: Option<Option<&'static str>>,
     /// The clauses that it lacks for the next level; only in the answer that put it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Vec<String>>)]
-    pub missing: Option<Value>,
+    pub missing: Option<Vec<String>>,
     /// The linter's findings; only in the answer that put it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Vec<LintFinding>>)]
-    pub findings: Option<Value>,
+    pub findings: Option<Vec<LintFinding>>,
 }
 
 /// One page with all contracts that the caller may see.
@@ -73,14 +73,14 @@ pub struct ContractsView {
 }
 
 /// The linter's answer.
-#[derive(ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct LintView {
     /// One a contract, in the order in which they were sent.
     pub contracts: Vec<LintedContract>,
 }
 
 /// The linter's answer on one contract.
-#[derive(ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct LintedContract {
     /// The contract's id.
     #[schema(required)]
@@ -89,29 +89,57 @@ pub struct LintedContract {
     pub file: String,
     /// How far it conforms, null below L1.
     #[schema(required, value_type = Option<open::ContractLevel>)]
-    pub level: Option<String>,
+    pub level: Option<&'static str>,
     /// The clauses that it lacks for the next level.
     pub missing: Vec<String>,
     /// The linter's findings.
     pub findings: Vec<LintFinding>,
     /// The parts of the contract that would be accepted and not hold in full; absent if there are none.
-    pub warnings: Option<Vec<WarningView>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<WarningView>,
 }
 
 /// One finding of the linter.
-#[derive(ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct LintFinding {
     /// Name of the rule that the contract breaks.
-    pub rule: String,
+    pub rule: &'static str,
     /// How much it weighs.
     #[schema(value_type = open::Severity)]
-    pub severity: String,
+    pub severity: &'static str,
     /// The line, from 1.
-    pub line: usize,
+    #[schema(value_type = usize)]
+    pub line: u64,
     /// The column, from 1.
-    pub column: usize,
+    #[schema(value_type = usize)]
+    pub column: u64,
     /// The fault, in a sentence for people.
     pub message: String,
+}
+
+impl From<&LintReport> for LintedContract {
+    fn from(report: &LintReport) -> Self {
+        Self {
+            id: report.id.clone(),
+            file: report.file.clone(),
+            level: report.level.map(Level::as_str),
+            missing: report.missing.clone(),
+            findings: report.findings.iter().map(LintFinding::from).collect(),
+            warnings: report::warnings(report).iter().map(WarningView::from).collect(),
+        }
+    }
+}
+
+impl From<&lint::LintFinding> for LintFinding {
+    fn from(finding: &lint::LintFinding) -> Self {
+        Self {
+            rule: finding.rule.name,
+            severity: finding.rule.severity.as_str(),
+            line: finding.place.line,
+            column: finding.place.column,
+            message: finding.message.clone(),
+        }
+    }
 }
 
 /// The input of the linter: one contract, or several.
@@ -199,10 +227,11 @@ pub(super) async fn put(
 ) -> Result<(StatusCode, Sorted<ContractView>), Problem> {
     let stored = api.administration().put_contract(&principal, id, text).await?;
     let mut shown = ContractView::of(&stored.contract, None);
-    if let Some(judged) = report::json(&stored.reports)["contracts"].get(0) {
-        shown.meta.level = judged.get("level").cloned();
-        shown.meta.missing = judged.get("missing").cloned();
-        shown.meta.findings = judged.get("findings").cloned();
+    if let Some(report) = stored.reports.first() {
+        let LintedContract { level, missing, findings, .. } = report.into();
+        shown.meta.level = Some(level);
+        shown.meta.missing = Some(missing);
+        shown.meta.findings = Some(findings);
     }
     let warnings: Vec<_> = stored.warnings.iter().map(WarningView::from).collect();
     shown.warnings = Some(warnings).filter(|all| !all.is_empty());
@@ -306,9 +335,9 @@ pub(super) async fn lint_all(
     State(api): State<Api>,
     Open(Auditor(principal)): Open<Auditor>,
     Text(text): Text,
-) -> Result<axum::Json<Value>, Problem> {
+) -> Result<Sorted<LintView>, Problem> {
     let reports = api.administration().lint_contracts(&principal, text).await?;
-    Ok(axum::Json(report::json(&reports)))
+    Ok(Sorted(LintView { contracts: reports.iter().map(LintedContract::from).collect() }))
 }
 
 /// Tells a sender that the contract of its edge is on its way out: `Deprecation` (RFC 9745), `Sunset`

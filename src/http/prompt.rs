@@ -63,24 +63,31 @@ pub struct PromptView {
     /// Always one: everything is data within a single user turn.
     pub messages: Vec<Turn>,
     /// The parts of the turn, in order: heading, pointer into the message, claimed role.
-    #[schema(value_type = Vec<SegmentView>)]
-    pub segments: Vec<PromptSegment>,
+    pub segments: Vec<SegmentView>,
 }
 
 /// One piece of the context and where it comes from.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct SegmentView {
     /// The heading above it.
-    pub section: String,
+    pub section: &'static str,
     /// RFC 6901 pointer into the message, or into the group's page.
     pub pointer: String,
     /// The role that a turn of the conversation claims; `unknown` where it is none that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    pub claimed_role: Option<String>,
+    pub claimed_role: Option<&'static str>,
     /// Safety rules that marked an order in it; the block fences the place.
-    #[schema(nullable = false)]
-    pub orders: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub orders: Vec<String>,
+}
+
+impl From<PromptSegment> for SegmentView {
+    fn from(segment: PromptSegment) -> Self {
+        let PromptSegment { section, pointer, claimed_role, orders } = segment;
+        Self { section, pointer, claimed_role, orders }
+    }
 }
 
 /// A turn.
@@ -354,6 +361,7 @@ async fn answer(
         return Ok((fresh, text).into_response());
     }
     let messages = vec![Turn { role: "user", content: text }];
+    let segments = segments.into_iter().map(SegmentView::from).collect();
     let view = PromptView { handoff_id: id.to_string(), nonce, messages, segments };
     Ok((fresh, axum::Json(view)).into_response())
 }

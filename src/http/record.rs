@@ -4,13 +4,14 @@
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::open::{self, ActorRole};
+use super::open;
 use super::views::TokensView;
 use handoffd_domain::residency::{Crossing, ResidencyFacts};
 use handoffd_domain::window::SentenceCount;
 use handoffd_evidence::erasure::{ErasureFacts, HoldFacts, RetentionFacts};
 use handoffd_evidence::record::{
-    AdoptionFacts, ChangeFacts, ClassifierFacts, RecordParty, RulingContract, SafetyFacts,
+    Actor, AdoptionFacts, ChangeFacts, ClassifierFacts, RecordParty, RulingContract, SafetyFacts,
+    SpendingFacts, StreamFacts,
 };
 
 /// Kinds of records of this version.
@@ -105,7 +106,7 @@ macro_rules! record {
             /// When, RFC 3339 with microseconds.
             pub time: String,
             /// The actor that caused it.
-            pub actor: RecordActor,
+            pub actor: Actor,
             /// UUID of the task, where the event concerns one.
             #[schema(nullable = false)]
             pub task_id: Option<String>,
@@ -138,7 +139,7 @@ macro_rules! record {
             pub cost_at_handoff: Option<RecordCost>,
             /// The amounts that the task's budget counted with it.
             #[schema(nullable = false)]
-            pub spent: Option<RecordSpent>,
+            pub spent: Option<SpendingFacts>,
             /// `sha256:…`, a commitment to the message, or to what the actor said.
             #[schema(nullable = false)]
             pub message_commitment: Option<String>,
@@ -180,7 +181,7 @@ macro_rules! record {
             pub question: Option<u32>,
             /// The stream with this record, where the message comes in pieces.
             #[schema(nullable = false)]
-            pub stream: Option<RecordStream>,
+            pub stream: Option<StreamFacts>,
             /// The handoff's place in a handoff to several receivers; or what that came to.
             #[schema(nullable = false)]
             pub group: Option<RecordGroup>,
@@ -212,16 +213,6 @@ record! {
         /// or if it was erased; a message is shown with its handoff.
         content: [Option<Value>],
     }
-}
-
-/// A record's facts about a stream.
-#[derive(ToSchema)]
-pub struct RecordStream {
-    /// The state of the stream.
-    #[schema(value_type = super::open::StreamStatus)]
-    pub status: String,
-    /// The last number; 0 before the first chunk.
-    pub seq: i64,
 }
 
 /// The place of a handoff among those of a message to several receivers; or the end of all of them.
@@ -285,21 +276,6 @@ pub struct RecordCompression {
     pub crossing: Option<Crossing>,
 }
 
-/// The actor of a record.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
-pub struct RecordActor {
-    /// Role of the actor: that of its key, or `broker`.
-    #[schema(value_type = ActorRole)]
-    pub role: String,
-    /// The agent, where it is one.
-    #[schema(nullable = false)]
-    pub agent_id: Option<String>,
-    /// The key used.
-    #[schema(nullable = false)]
-    pub key_id: Option<String>,
-}
-
 /// The costs that a message stated, cumulative.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
@@ -313,14 +289,4 @@ pub struct RecordCost {
     /// Tokens so far; records of older versions have `promptTokens` and `completionTokens` beside.
     #[schema(nullable = false)]
     pub token_spent: Option<TokensView>,
-}
-
-/// Money and tokens that the task's budget counted with a record.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
-pub struct RecordSpent {
-    /// US dollars that the task's budget counted.
-    pub usd: f64,
-    /// Tokens that the task's budget counted.
-    pub token_spent: TokensView,
 }

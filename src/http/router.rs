@@ -42,7 +42,7 @@ use super::*;
         (name = "data subjects", description = "Personal data: access, erasure and legal holds"),
         (name = "service", description = "Health, metrics and documents of the broker"),
     ),
-    components(schemas(super::problem::ProblemDetails, super::events::CloudEvent)),
+    components(schemas(super::problem::ProblemDetails, super::events::CloudEvent, super::open::ActorRole)),
     modifiers(&Security)
 )]
 struct Document;

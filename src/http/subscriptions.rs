@@ -36,23 +36,26 @@ fn view(api: &Api, changed: &ChangedSubscription) -> SubscriptionView {
 /// Most characters of a header's value that an endpoint asks for.
 pub(crate) const MAX_CREDENTIAL: usize = 4_096;
 
-/// Takes what the endpoint asks for out of a body, where it can stand in a header.
-fn credentials(new: &mut serde_json::Map<String, Value>) -> Result<EndpointCredentials, Problem> {
-    let mut take = |name: &str| match new.remove(name) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text))
-            if (1..=MAX_CREDENTIAL).contains(&text.len())
-                && HeaderValue::from_str(&text).is_ok() =>
+/// The credentials that the endpoint asks for, out of a body.
+///
+/// # Errors
+/// 422 for a text that a header cannot have.
+fn credentials(new: &mut SubscriptionBody) -> Result<EndpointCredentials, Problem> {
+    let checked = |name: &str, value: Option<String>| match value {
+        Some(text)
+            if !(1..=MAX_CREDENTIAL).contains(&text.len())
+                || HeaderValue::from_str(&text).is_err() =>
         {
-            Ok(Some(text))
-        }
-        Some(_) => {
             let why =
                 format!("must be a text of 1 to {MAX_CREDENTIAL} bytes that a header can have");
             Err(wrong(&format!("/{name}"), why))
         }
+        value => Ok(value),
     };
-    Ok(EndpointCredentials { authorization: take("authorization")?, token: take("token")? })
+    Ok(EndpointCredentials {
+        authorization: checked("authorization", new.authorization.take())?,
+        token: checked("token", new.token.take())?,
+    })
 }
 
 /// Subscribe to events. They are posted, signed after Standard Webhooks, from this moment on, or from `since` on.
@@ -70,16 +73,14 @@ fn credentials(new: &mut serde_json::Map<String, Value>) -> Result<EndpointCrede
 pub(super) async fn create(
     State(api): State<Api>,
     Participant(principal): Participant,
-    Json(mut new): Json<serde_json::Map<String, Value>>,
+    Json(mut new): Json<SubscriptionBody>,
 ) -> Result<(StatusCode, axum::Json<SubscriptionView>), Problem> {
     let credentials = credentials(&mut new)?;
-    let from = match new.remove("since") {
-        None | Some(Value::Null) => None,
-        Some(Value::String(since)) => Some(position(&api, &principal.tenant, &since).await?),
-        Some(_) => return Err(wrong("/since", "must be a cursor of the feed or an RFC 3339 time")),
+    let from = match new.since.take() {
+        None => None,
+        Some(since) => Some(position(&api, &principal.tenant, &since).await?),
     };
-    let spec: SubscriptionSpec = typed(Value::Object(new))?;
-    let subscription = spec.make().map_err(|(pointer, why)| wrong(&pointer, why))?;
+    let subscription = new.spec().make().map_err(|(pointer, why)| wrong(&pointer, why))?;
     let new = NewSubscription { subscription, credentials, from };
     let (made, secret) = api.administration().subscribe(&principal, new).await?;
     let view = SubscriptionView { secret: Some(secret.to_string()), ..view(&api, &made) };

@@ -2,8 +2,8 @@
 
 use axum::extract::State;
 use axum::http::HeaderMap;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
@@ -150,10 +150,30 @@ pub(super) async fn list(
 }
 
 /// The result of a task.
-#[derive(ToSchema)]
+#[derive(Debug, Deserialize, ToSchema)]
 pub struct CompleteTaskBody {
     /// Output of the task: any JSON.
-    pub output: Option<Value>,
+    // A null is an output, too, and is kept as one.
+    #[serde(default, deserialize_with = "stated")]
+    output: Option<Value>,
+    /// The body's other members.
+    #[serde(flatten)]
+    #[schema(ignore)]
+    others: Map<String, Value>,
+}
+
+/// Reads a member that is there, be it null.
+fn stated<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(from).map(Some)
+}
+
+impl CompleteTaskBody {
+    /// All members, as they came.
+    fn members(self) -> Map<String, Value> {
+        let Self { output, mut others } = self;
+        others.extend(output.map(|output| ("output".to_owned(), output)));
+        others
+    }
 }
 
 /// Declare a task done: its current holder, or an operator.
@@ -175,9 +195,9 @@ pub(super) async fn complete(
     State(api): State<Api>,
     Participant(principal): Participant,
     Id(id): Id<TaskId>,
-    Json(members): Json<serde_json::Map<String, Value>>,
+    Json(body): Json<CompleteTaskBody>,
 ) -> Result<axum::Json<TaskView>, Problem> {
-    let (task, warnings) = api.intake.complete_task(&principal, id, members).await?;
+    let (task, warnings) = api.intake.complete_task(&principal, id, body.members()).await?;
     let warnings = warnings.iter().map(WarningView::from).collect();
     Ok(axum::Json(TaskView { warnings, ..TaskView::from(&task) }))
 }

@@ -24,7 +24,7 @@ use handoffd_domain::ids::TaskId;
 use handoffd_domain::residency::ResidencyFacts;
 use handoffd_domain::window::ContextParts;
 use handoffd_evidence::account::{AgentPart, HandoffCost, TaskCost};
-use handoffd_evidence::record::{RecordParty, RulingContract};
+use handoffd_evidence::record::{RecordParty, RulingContract, StreamFacts};
 
 /// The list in its cursors.
 const LIST: &str = "trace";
@@ -158,7 +158,7 @@ pub struct TraceHandoff {
     #[schema(value_type = Option<TraceContextSize>, nullable = false)]
     pub context: Option<Value>,
     /// Its stream, where the message comes in pieces; the chunks are at /handoffs/{handoffId}/chunks.
-    #[schema(value_type = Option<super::record::RecordStream>, nullable = false)]
+    #[schema(value_type = Option<StreamFacts>, nullable = false)]
     pub stream: Option<Value>,
     /// Why its message is not there any more.
     #[schema(value_type = Option<open::GoneReason>, nullable = false)]

@@ -62,32 +62,10 @@ pub struct SafetyBody {
     /// `mark`, `refuse` or `allow`: the action on an order inside data that no exception covers.
     orders: Option<Orders>,
     /// Exceptions, as `[[safety.exceptions]]` has them; all of them.
-    #[schema(value_type = Option<Vec<SafetyExceptionBody>>)]
     exceptions: Option<Vec<SafetyException>>,
     /// Rules, of the form of `config/safety-rules.json`; all of them.
     #[schema(value_type = Option<SafetyRulesBody>)]
     rules: Option<Value>,
-}
-
-/// An exception of the safety stage, as `[[safety.exceptions]]` has it.
-#[derive(ToSchema)]
-pub struct SafetyExceptionBody {
-    /// `enforce`, `observe` or `allow`.
-    pub mode: String,
-    /// The action on marked orders; none: `mode` = `allow` drops them.
-    pub orders: Option<Orders>,
-    /// The tenant for which the exception holds.
-    pub tenant: Option<String>,
-    /// For messages of this agent.
-    pub agent: Option<String>,
-    /// For messages to this agent.
-    pub to: Option<String>,
-    /// For this field of the message.
-    pub field: Option<String>,
-    /// For these rules and families; all of them where there is none.
-    pub rules: Option<Vec<String>>,
-    /// Until then, RFC 3339.
-    pub until: Option<String>,
 }
 
 /// Safety rules, of the form of `config/safety-rules.json`.

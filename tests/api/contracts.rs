@@ -1,6 +1,8 @@
 //! Contracts from outside: put, read, linted, and held against every message of their edge.
 
-use handoffd_gate::contract::BUILTIN_TOOLS;
+use handoffd_gate::contract::document::Document;
+use handoffd_gate::contract::lint::{LintContext, LintSubject, SchemaFile, lint};
+use handoffd_gate::contract::{BUILTIN_TOOLS, report};
 use serde_json::{Value, json};
 
 use crate::harness::{Agent, Answer, Broker, Caller, until, within};
@@ -426,6 +428,21 @@ both! {
         assert_eq!(answer["contracts"][0]["findings"].as_array().unwrap().len(), 3, "{answer}");
         assert_eq!(answer["contracts"][0]["warnings"][0]["code"], "CONTRACT_FINDING");
         assert_eq!(broker.log_size().await, size, "linting writes nothing");
+    }
+
+    async fn lint_answers_in_the_form_that_the_command_line_prints(broker: Broker) {
+        parties(broker).await;
+        let mut odd = example();
+        odd["unheard"] = json!(1);
+        let answer = broker.admin.post("/contracts/lint", &odd).await.expect(200).body;
+        let document = Document::parse(&odd.to_string());
+        let subject = LintSubject { file: String::new(), document, schema: SchemaFile::NotLooked };
+        let printed = report::json(&lint(&[subject], LintContext::default()));
+        let (answer, printed) = (&answer["contracts"][0], &printed["contracts"][0]);
+        let names = |of: &Value| of.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        assert_eq!(names(answer), names(printed));
+        assert_eq!((&answer["findings"], &answer["warnings"]), (&printed["findings"], &printed["warnings"]));
+        assert_eq!(answer["findings"][0]["rule"], "unknown-field");
     }
 }
 

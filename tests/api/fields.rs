@@ -56,6 +56,34 @@ both! {
         assert_eq!(said.pointers(), ["/costTracking/tokenSpent/prompt"]);
     }
 
+    async fn an_unknown_member_of_a_body_is_refused_with_its_place(broker: Broker) {
+        broker.pull_pair().await;
+        let admin = &broker.admin;
+        let targets = json!({ "handoffTargets": ["b"], "targets": ["b"] });
+        let exception = json!({ "mode": "allow", "agents": ["a"] });
+        let candidate = json!({ "candidate": { "safety": { "exceptions": [exception] } } });
+        for (said, pointer) in [
+            (admin.put("/agents/a/handoff-targets", &targets).await, "/targets"),
+            (admin.post("/subscriptions", &json!({ "url": "http://x/", "filters": {} })).await, "/filters"),
+            (admin.post("/what-if", &candidate).await, "/candidate/safety/exceptions/0/agents"),
+        ] {
+            assert_eq!(said.refused(422, "SCHEMA_INVALID").pointers(), [pointer]);
+        }
+    }
+
+    async fn the_result_of_a_task_is_kept_with_all_its_members(broker: Broker) {
+        let (a, b) = broker.pull_pair().await;
+        let (message, fencing) = taken(&a, &b).await;
+        b.say(&message, "complete", fencing, json!({})).await.expect(200);
+        let result = json!({ "output": null, "note": { "n": 1 } });
+        a.api.post(&format!("{}/complete", message.task_path()), &result).await.expect(200);
+        let trace = format!("{}/trace", message.task_path());
+        let trace = broker.admin.get(&trace).await.expect(200).body;
+        let records = trace["records"].as_array().unwrap();
+        let completed = records.iter().find(|record| record["kind"] == "TASK_COMPLETED").unwrap();
+        assert_eq!(completed["content"], result);
+    }
+
     async fn a_nul_in_a_parameter_is_refused_with_its_name(broker: Broker) {
         for path in ["/dead-letters?reason=a%00b", "/handoffs?taskId=%00", "/events?types=%00"] {
             let said = broker.admin.get(path).await;

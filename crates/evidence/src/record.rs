@@ -60,16 +60,21 @@ impl ActorRole {
     }
 }
 
-/// The principal that caused a record.
+/// The actor of a record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = RecordActor))]
 #[serde(rename_all = "camelCase")]
 pub struct Actor {
+    #[cfg_attr(feature = "openapi", schema(schema_with = described::role))]
     pub role: ActorRole,
-    /// The agent, for role `agent`.
+    /// The agent, where it is one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, nullable = false))]
     pub agent_id: Option<AgentId>,
-    /// The API key used, or [`Actor::BY_SIGNATURE`].
+    /// The key used.
+    // Or [`Actor::BY_SIGNATURE`].
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub key_id: Option<String>,
 }
 
@@ -208,11 +213,15 @@ pub struct PersonalPart {
     pub part: PackedContent,
 }
 
-/// Money and tokens in a record's form.
+/// Money and tokens that the task's budget counted with a record.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = RecordSpent))]
 #[serde(rename_all = "camelCase")]
-struct SpendingFacts {
+pub struct SpendingFacts {
+    /// US dollars that the task's budget counted.
+    #[cfg_attr(feature = "openapi", schema(value_type = f64))]
     usd: Usd,
+    #[cfg_attr(feature = "openapi", schema(schema_with = described::token_spent))]
     token_spent: TokenSpent,
 }
 
@@ -288,14 +297,39 @@ pub struct RecordDraft {
     pub adoption: Option<AdoptionFacts>,
 }
 
-/// A record's facts about a stream: a `HANDOFF` states that it is open, a `CHUNK` its number, a `STREAM_CLOSED` and the
-/// handoff's bad end the last number.
+/// A record's facts about a stream.
+// A `HANDOFF` states that it is open, a `CHUNK` its number, a `STREAM_CLOSED` and the handoff's bad end the last number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = RecordStream))]
 pub struct StreamFacts {
     /// The state of the stream.
+    #[cfg_attr(feature = "openapi", schema(schema_with = described::stream_status))]
     pub status: StreamStatus,
     /// The last number; 0 before the first chunk.
     pub seq: i64,
+}
+
+/// Components of the API's document to which the schemas of this crate refer.
+#[cfg(feature = "openapi")]
+mod described {
+    use utoipa::openapi::Ref;
+    use utoipa::openapi::schema::RefBuilder;
+
+    pub(super) fn role() -> RefBuilder {
+        component("ActorRole", "Role of the actor: that of its key, or `broker`.")
+    }
+
+    pub(super) fn stream_status() -> RefBuilder {
+        component("StreamStatus", "The state of the stream.")
+    }
+
+    pub(super) fn token_spent() -> RefBuilder {
+        component("TokensView", "Tokens that the task's budget counted.")
+    }
+
+    fn component(name: &str, about: &str) -> RefBuilder {
+        Ref::builder().ref_location_from_schema_name(name).description(Some(about))
+    }
 }
 
 impl From<&Stream> for StreamFacts {

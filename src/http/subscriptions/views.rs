@@ -6,8 +6,9 @@ use utoipa::ToSchema;
 use crate::http::open;
 use crate::http::problem::WarningView;
 use handoffd_broker::vault::{AgentSecrets, Vault};
-use handoffd_domain::event::{EventFormat, Subscriber};
+use handoffd_domain::event::{EventFormat, EventType, Scope, Subscriber, SubscriptionSpec};
 use handoffd_domain::ids::Micros;
+use handoffd_domain::residency::Region;
 use handoffd_store::store::events::{CursorRow, EventDeliveryRow, SubscriptionRow};
 
 /// A subscription, without its secret.
@@ -59,34 +60,53 @@ pub struct SubscriptionView {
     pub warnings: Vec<WarningView>,
 }
 
-/// A caller's description of a subscription: the body that `domain::event::SubscriptionSpec` reads.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
+/// A caller's description of a subscription: a [`SubscriptionSpec`], and what only its creation takes.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(description = "A caller's description of a subscription.")]
 pub struct SubscriptionBody {
     /// URL to which events are posted; needed on creation.
-    pub url: Option<String>,
+    url: Option<String>,
     /// A name for people.
-    pub description: Option<String>,
+    description: Option<String>,
     /// Which types; an empty list means all.
     #[schema(value_type = Option<Vec<open::EventType>>)]
-    pub event_types: Option<Vec<String>>,
+    event_types: Option<Vec<EventType>>,
     /// The agent, task or handoff that it is limited to; empty means no limit. An agent names a handoff that it sends.
-    pub filter: Option<FilterView>,
+    #[schema(value_type = Option<FilterView>)]
+    filter: Option<Scope>,
     /// How events are written.
-    pub format: Option<EventFormat>,
+    format: Option<EventFormat>,
     /// Whether events are delivered.
-    pub enabled: Option<bool>,
+    enabled: Option<bool>,
     /// The region of the endpoint; none: the broker's region.
-    pub region: Option<String>,
+    #[schema(value_type = Option<String>)]
+    region: Option<Region>,
     /// The legal basis of the transfer of events to that region: a code.
-    pub transfer_basis: Option<String>,
+    transfer_basis: Option<String>,
     /// On creation: the value of `Authorization` that the endpoint asks for. It is kept sealed and never shown again.
-    pub authorization: Option<String>,
+    pub(super) authorization: Option<String>,
     /// On creation: the value of `X-A2A-Notification-Token` that the endpoint asks for, kept likewise.
-    pub token: Option<String>,
+    pub(super) token: Option<String>,
     /// On creation: it gets the events since then, in order; a cursor of the feed or an RFC 3339 time. By default, only the
     /// events to come.
-    pub since: Option<String>,
+    pub(super) since: Option<String>,
+}
+
+impl SubscriptionBody {
+    /// The subscription that it describes.
+    pub(super) fn spec(self) -> SubscriptionSpec {
+        SubscriptionSpec {
+            url: self.url,
+            description: self.description,
+            event_types: self.event_types,
+            filter: self.filter,
+            format: self.format,
+            enabled: self.enabled,
+            region: self.region.map(Some),
+            transfer_basis: self.transfer_basis.map(Some),
+        }
+    }
 }
 
 /// The agent, task or handoff that a subscription is limited to.

@@ -28,19 +28,33 @@ pub enum SafetyMode {
     Allow,
 }
 
-/// An entry of `safety.exceptions`.
+/// An exception of the safety stage, as `[[safety.exceptions]]` has it.
 #[derive(Debug, Clone, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = SafetyExceptionBody))]
 #[serde(deny_unknown_fields)]
 pub struct SafetyException {
+    /// `enforce`, `observe` or `allow`.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub mode: SafetyMode,
+    /// The action on marked orders; none: `mode` = `allow` drops them.
+    pub orders: Option<Orders>,
+    /// The tenant for which the exception holds.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub tenant: Option<TenantId>,
+    /// For messages of this agent.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub agent: Option<AgentId>,
+    /// For messages to this agent.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub to: Option<AgentId>,
+    /// For this field of the message.
     pub field: Option<String>,
+    /// For these rules and families; all of them where there is none.
     #[serde(default)]
     pub rules: Vec<String>,
-    pub orders: Option<Orders>,
+    /// Until then, RFC 3339.
     #[serde(default, deserialize_with = "moment")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub until: Option<Micros>,
 }
 

@@ -14,7 +14,6 @@ mod result;
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 
-use serde::Serialize;
 use serde_json::Value;
 
 use crate::completeness::INITIAL;
@@ -58,17 +57,14 @@ pub struct Origin {
 }
 
 /// One section of the context with its origin. Holds no free text of a sender.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromptSegment {
     pub section: &'static str,
     /// RFC 6901 pointer into the message.
     pub pointer: String,
     /// The role claimed by a conversation turn; `unknown` for unknown roles.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub claimed_role: Option<&'static str>,
     /// Safety rules that marked an order in it.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub orders: Vec<String>,
 }
 

@@ -33,6 +33,9 @@ impl Dialect {
     }
 }
 
+/// The columns of a table, each with its type in Postgres.
+pub(super) type Columns = &'static [(&'static str, &'static str)];
+
 /// The type of a column, or of a value for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -173,12 +176,20 @@ impl<'a> IntoValue<'a> for &[i64] {
 pub(super) struct Statement<'a> {
     pub(super) text: Cow<'a, str>,
     pub(super) values: Vec<Value<'a>>,
+    /// The columns that it selects, where they are those of one table; else empty.
+    pub(super) columns: Columns,
 }
 
 impl<'a> Statement<'a> {
     /// A statement with `$1` and so on for its values, and no other `$`.
     pub(super) fn new(text: impl Into<Cow<'a, str>>) -> Self {
-        Self { text: text.into(), values: Vec::new() }
+        Self { text: text.into(), values: Vec::new(), columns: &[] }
+    }
+
+    /// States that it selects these columns, and no others.
+    pub(super) fn of(mut self, columns: Columns) -> Self {
+        self.columns = columns;
+        self
     }
 
     /// Adds the next value.

@@ -1,6 +1,6 @@
 //! A table as batches write it: its columns and their values are stated once, for both databases.
 
-use super::query::{Kind, Value};
+use super::query::{Columns, Kind, Value};
 
 /// Tables with the privileges of the role that serves.
 pub(super) type Rights = &'static [(&'static str, &'static str)];
@@ -10,7 +10,7 @@ pub(super) type Rights = &'static [(&'static str, &'static str)];
 pub(super) struct BatchTable {
     pub(super) name: &'static str,
     pub(super) keys: usize,
-    pub(super) columns: &'static [(&'static str, &'static str)],
+    pub(super) columns: Columns,
 }
 
 /// A table whose rows are of the type `T`.

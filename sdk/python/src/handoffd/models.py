@@ -4374,7 +4374,7 @@ class StreamView(BaseModel):
 
 class SubscriptionBody(BaseModel):
     """
-    A caller's description of a subscription: the body that `domain::event::SubscriptionSpec` reads.
+    A caller's description of a subscription.
     """
 
     model_config = ConfigDict(

@@ -5747,7 +5747,7 @@ export interface components {
             /** @description The clauses that it lacks for the next level. */
             missing: string[];
             /** @description The parts of the contract that would be accepted and not hold in full; absent if there are none. */
-            warnings?: components["schemas"]["WarningView"][] | null;
+            warnings?: components["schemas"]["WarningView"][];
         };
         /** @description Agents that could take something, best first. */
         MatchView: {
@@ -7332,7 +7332,7 @@ export interface components {
             mode: string;
             orders?: components["schemas"]["Orders"] | null;
             /** @description For these rules and families; all of them where there is none. */
-            rules?: string[] | null;
+            rules?: string[];
             /** @description The tenant for which the exception holds. */
             tenant?: string | null;
             /** @description For messages to this agent. */
@@ -7530,7 +7530,7 @@ export interface components {
             /** @description The parts of the message that were accepted and do not hold in full. */
             warnings?: components["schemas"]["WarningView"][];
         };
-        /** @description A caller's description of a subscription: the body that `domain::event::SubscriptionSpec` reads. */
+        /** @description A caller's description of a subscription. */
         SubscriptionBody: {
             /** @description On creation: the value of `Authorization` that the endpoint asks for. It is kept sealed and never shown again. */
             authorization?: string | null;

@@ -6,7 +6,7 @@ use sqlx::{ConnectOptions, Connection};
 use super::failure::failed;
 use super::servers::Servers;
 use super::{
-    PING_TIMEOUT, PostgresStore, answered, claims, migrations, reads, roles, seals, within,
+    PING_TIMEOUT, PostgresStore, answered, claims, migrations, probes, reads, roles, seals, within,
 };
 use crate::store::migrations::{MigrationSet, POSTGRES, POSTGRES_AUDIT};
 use crate::store::tables::facts;
@@ -71,9 +71,9 @@ impl AdminStore for PostgresStore {
 
     async fn ping(&self) -> Result<()> {
         let pinged = within(PING_TIMEOUT, async {
-            sqlx::query("SELECT 1").execute(&self.pool).await.map_err(failed)?;
+            probes::ping(&self.pool).await?;
             if self.apart.is_some() {
-                sqlx::query("SELECT 1").execute(&self.log).await.map_err(failed)?;
+                probes::ping(&self.log).await?;
             }
             Ok(())
         })

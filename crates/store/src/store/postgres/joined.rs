@@ -4,11 +4,10 @@
 //! The parts of a statement see the same snapshot and not each other, and the server chooses their order: they must
 //! not touch the same row. A statement that grows too large ends, and another begins.
 
-use std::fmt::Write as _;
-
 use super::batch::Bound;
 use super::call::Call;
 use crate::store::table::{BatchTable, Table};
+use crate::store::tables::any;
 
 /// Approximate limit of the bytes of a statement that the driver and the server keep at once. A single row may
 /// exceed it.
@@ -125,7 +124,8 @@ impl JoinedStatement {
         let mut call = std::mem::take(&mut self.bound);
         self.room = self.limit;
         if !parts.is_empty() {
-            call.text = text(&parts).into();
+            let texts = parts.iter().map(|part| (part.text.as_str(), part.sought.is_some()));
+            call.text = any::joined(texts).into();
             call.sought = parts.iter().filter_map(|part| part.sought).collect();
             self.full.push(call);
         }
@@ -143,23 +143,6 @@ fn fitting<T>(rows: &[T], mut room: usize, bytes: impl Fn(&T) -> usize) -> (usiz
     (fit, room)
 }
 
-/// All parts as one statement; its one value are the rows that each update found, in order.
-fn text(parts: &[StatementPart]) -> String {
-    let mut text = String::from("WITH ");
-    let mut counts = String::new();
-    for (place, part) in parts.iter().enumerate() {
-        let comma = if place == 0 { "" } else { ", " };
-        let returning = if part.sought.is_some() { " RETURNING 1" } else { "" };
-        let _ = write!(text, "{comma}p{place} AS ({}{returning})", part.text);
-        if part.sought.is_some() {
-            let comma = if counts.is_empty() { "" } else { ", " };
-            let _ = write!(counts, "{comma}(SELECT count(*) FROM p{place})");
-        }
-    }
-    let _ = write!(text, " SELECT ARRAY[{counts}]::bigint[]");
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,16 +154,5 @@ mod tests {
         assert_eq!(fitting(&[3, 3], 6, size), (2, 0));
         assert_eq!(fitting(&[9, 1], 6, size), (0, 6));
         assert_eq!(fitting(&[], 6, size), (0, 6));
-    }
-
-    #[test]
-    fn only_updates_are_counted() {
-        let part = |text: &str, sought| StatementPart { text: text.to_owned(), sought };
-        assert_eq!(
-            text(&[part("INSERT a", None), part("UPDATE b", Some(("b", 2)))]),
-            "WITH p0 AS (INSERT a), p1 AS (UPDATE b RETURNING 1) \
-             SELECT ARRAY[(SELECT count(*) FROM p1)]::bigint[]"
-        );
-        assert_eq!(text(&[part("DELETE", None)]), "WITH p0 AS (DELETE) SELECT ARRAY[]::bigint[]");
     }
 }

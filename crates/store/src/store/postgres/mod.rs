@@ -56,6 +56,7 @@ mod open;
 #[cfg(feature = "simulation")]
 mod plans;
 mod pool;
+mod probes;
 mod reads;
 mod recovery;
 mod refusals;

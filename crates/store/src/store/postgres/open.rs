@@ -8,7 +8,7 @@ use sqlx::postgres::PgPool;
 use super::PostgresStore;
 use super::apart::{self, SeparateLog};
 use super::connect::PoolHealth;
-use super::failure::failed;
+use super::probes;
 use super::servers::{self, Follower, Servers};
 use super::session::Sessions;
 use crate::store::{Result, StoreError};
@@ -124,10 +124,7 @@ async fn open(
 
 /// Rejects a database in another encoding: it could not hold every text.
 async fn expect_utf8(pool: &PgPool, what: &str) -> Result<()> {
-    let encoding: String = sqlx::query_scalar("SELECT current_setting('server_encoding')")
-        .fetch_one(pool)
-        .await
-        .map_err(failed)?;
+    let encoding = probes::encoding(pool).await?;
     if encoding == "UTF8" {
         return Ok(());
     }

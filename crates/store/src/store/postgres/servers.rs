@@ -13,6 +13,7 @@ use tokio::task::AbortHandle;
 use super::PostgresOptions;
 use super::connect::{self, PoolHealth};
 use super::failure::failed;
+use super::probes::is_primary;
 use crate::store::{Result, StoreError};
 
 /// Pause between two looks at the primary.
@@ -119,11 +120,6 @@ impl Servers {
 async fn reach(server: &PgConnectOptions) -> Result<Option<PgConnection>> {
     let mut connection = server.connect().await.map_err(failed)?;
     Ok(is_primary(&mut connection).await.map_err(failed)?.then_some(connection))
-}
-
-/// Whether a server takes writes.
-pub(super) async fn is_primary(connection: &mut PgConnection) -> sqlx::Result<bool> {
-    sqlx::query_scalar("SELECT NOT pg_is_in_recovery()").fetch_one(connection).await
 }
 
 /// Opens a pool of at most `most` connections. `messages` is the lowest level of server messages.

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::db::{Db, Query};
 use crate::store::table::{NewRow, Table};
+use crate::store::tables::any;
 use crate::store::{Result, StoreError};
 
 /// A statement that is run for each row of a list.
@@ -37,42 +38,10 @@ impl<'s> RowBatch<'s> {
     }
 
     fn sql(&self) -> String {
-        let Self { table, columns, kind } = self;
-        let names: Vec<&str> = columns.split(',').map(str::trim).collect();
-        let insert = || {
-            let values = vec!["?"; names.len()].join(", ");
-            format!("INSERT INTO {table} ({columns}) VALUES ({values})")
-        };
-        match kind {
-            Kind::Insert => insert(),
-            Kind::Upsert(keys) => {
-                let sets: Vec<_> = names
-                    .iter()
-                    .filter(|column| !keys.contains(column))
-                    .map(|column| format!("{column} = excluded.{column}"))
-                    .collect();
-                format!(
-                    "{} ON CONFLICT ({}) DO UPDATE SET {}",
-                    insert(),
-                    keys.join(", "),
-                    sets.join(", ")
-                )
-            }
-            Kind::Update(fixed) => {
-                let sets: Vec<_> = names
-                    .iter()
-                    .zip(1..)
-                    .skip(2)
-                    .filter(|(column, _)| !fixed.contains(column))
-                    .map(|(column, n)| format!("{column} = ?{n}"))
-                    .collect();
-                format!(
-                    "UPDATE {table} SET {} WHERE {} = ?1 AND {} = ?2",
-                    sets.join(", "),
-                    names[0],
-                    names[1]
-                )
-            }
+        match self.kind {
+            Kind::Insert => any::insert_one(self.table, self.columns),
+            Kind::Upsert(keys) => any::upsert_one(self.table, self.columns, keys),
+            Kind::Update(fixed) => any::update_one(self.table, self.columns, fixed),
         }
     }
 

@@ -9,7 +9,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::types::{FromSql, ToSql, ToSqlOutput, Value as OwnedValue, ValueRef};
 use rusqlite::{CachedStatement, Connection, OpenFlags};
 
-use crate::store::query::{Row, Statement, Value, unreadable};
+use crate::store::query::{Columns, Row, Statement, Value, unreadable};
 use crate::store::{Result, StoreError};
 
 /// Prepared statements kept on a connection: about twice as many as there are.
@@ -41,7 +41,7 @@ impl Db {
     /// Prepares a statement, once for each text.
     pub(super) fn query(&self, sql: &str) -> Query<'_> {
         tracing::trace!(sql);
-        Query { statement: self.connection.prepare_cached(sql), bound: 0 }
+        Query { statement: self.connection.prepare_cached(sql), bound: 0, columns: &[] }
     }
 
     /// The text of a statement, put together once.
@@ -53,7 +53,8 @@ impl Db {
 
     /// Prepares a statement that is the same for both databases, and binds its values.
     pub(super) fn statement(&self, statement: &Statement<'_>) -> Query<'_> {
-        statement.values.iter().fold(self.query(&statement.for_sqlite()), Query::bind)
+        let query = self.query(&statement.for_sqlite()).of(statement.columns);
+        statement.values.iter().fold(query, Query::bind)
     }
 
     /// Runs statements without parameters, and ignores their rows.
@@ -79,9 +80,17 @@ impl Db {
 pub(super) struct Query<'c> {
     statement: rusqlite::Result<CachedStatement<'c>>,
     bound: usize,
+    /// The names of the columns, where a table's description has them.
+    columns: Columns,
 }
 
 impl Query<'_> {
+    /// States that the statement selects these columns, and no others: SQLite is not asked for the name of each.
+    pub(super) fn of(mut self, columns: Columns) -> Self {
+        self.columns = columns;
+        self
+    }
+
     /// Binds the next parameter. A value beyond the last is passed over: an update leaves out columns that stay.
     pub(super) fn bind(mut self, value: impl ToSql) -> Self {
         self.bound += 1;
@@ -104,7 +113,7 @@ impl Query<'_> {
         let mut statement = self.statement.map_err(failure)?;
         let mut rows = statement.raw_query();
         while let Some(row) = rows.next().map_err(failure)? {
-            read(&SqliteRow { row, next: Cell::new(0) })?;
+            read(&SqliteRow::new(row, self.columns))?;
         }
         Ok(())
     }
@@ -126,7 +135,7 @@ impl Query<'_> {
         let mut statement = self.statement.map_err(failure)?;
         let mut rows = statement.raw_query();
         let Some(row) = rows.next().map_err(failure)? else { return Ok(None) };
-        read(&SqliteRow { row, next: Cell::new(0) }).map(Some)
+        read(&SqliteRow::new(row, self.columns)).map(Some)
     }
 
     /// Reads the only row of a statement that always has one.
@@ -158,20 +167,44 @@ struct SqliteRow<'s> {
     row: &'s rusqlite::Row<'s>,
     /// The column after the last one read: columns are mostly read in their order.
     next: Cell<usize>,
+    /// See [`Query::of`]; empty where the statement is to be asked.
+    columns: Columns,
 }
 
-impl SqliteRow<'_> {
+impl<'s> SqliteRow<'s> {
+    fn new(row: &'s rusqlite::Row<'s>, columns: Columns) -> Self {
+        let made = Self { row, next: Cell::new(0), columns };
+        debug_assert!(made.has_its_columns(), "a statement selects other columns than its table's");
+        made
+    }
+
+    /// Whether the columns that were stated are those that the statement selects.
+    fn has_its_columns(&self) -> bool {
+        let statement: &rusqlite::Statement<'_> = self.row.as_ref();
+        let stated = self.columns.iter().map(|(name, _)| *name);
+        self.columns.is_empty() || stated.eq(statement.column_names())
+    }
+
+    /// The place of a column; the search begins behind the last one read.
+    fn place(&self, column: &str) -> Option<usize> {
+        let next = self.next.get();
+        if self.columns.is_empty() {
+            let statement: &rusqlite::Statement<'_> = self.row.as_ref();
+            return (next..statement.column_count())
+                .chain(0..next)
+                .find(|&index| statement.column_name(index).is_ok_and(|name| name == column));
+        }
+        (next..self.columns.len()).chain(0..next).find(|&index| self.columns[index].0 == column)
+    }
+
     /// Finds a column, and reads it by `read`, which has `None` for a value of another type.
     fn value<'r, T>(
         &'r self,
         column: &str,
         read: impl FnOnce(ValueRef<'r>) -> Option<T>,
     ) -> Result<Option<T>> {
-        let statement: &rusqlite::Statement<'_> = self.row.as_ref();
-        let (next, count) = (self.next.get(), statement.column_count());
-        let index = (next..count)
-            .chain(0..next)
-            .find(|&index| statement.column_name(index).is_ok_and(|name| name == column))
+        let index = self
+            .place(column)
             .ok_or_else(|| StoreError::Refused(format!("column {column} is missing")))?;
         self.next.set(index + 1);
         let value = self.row.get_ref(index).map_err(failure)?;
@@ -292,9 +325,30 @@ pub(super) fn failure(err: rusqlite::Error) -> StoreError {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
     use rusqlite::StatementStatus;
 
     use super::*;
+
+    #[test]
+    #[cfg(debug_assertions)]
+    fn stated_columns_are_held_against_those_that_the_statement_selects() {
+        const A: (&str, &str) = ("a", "bigint");
+        const B: (&str, &str) = ("b", "bigint");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        std::fs::File::create(&path).unwrap();
+        let db = Db::open(&path, Duration::ZERO, "CREATE TABLE t (a INTEGER, b INTEGER)").unwrap();
+        db.batch("INSERT INTO t VALUES (1, 2)").unwrap();
+        let read = |columns: Columns| {
+            let query = db.query("SELECT a, b FROM t").of(columns);
+            catch_unwind(AssertUnwindSafe(|| query.one(|row| row.get::<i64>("b")))).ok()
+        };
+        assert_eq!(read(&[A, B]).unwrap().unwrap(), 2);
+        assert!(read(&[B, A]).is_none());
+        assert!(read(&[A]).is_none());
+    }
 
     #[test]
     fn a_statement_is_prepared_once_whatever_is_bound() {

@@ -9,7 +9,7 @@ use super::SqliteStore;
 use super::batch::{RowBatch, json};
 use super::connection::{CLOSED, unavailable_now};
 use super::db::{Db, Query};
-use super::file::{PATIENCE, in_place};
+use super::file::{self, PATIENCE, in_place};
 use super::rows;
 use super::wal::checkpoint;
 use crate::fault::{self, Step};
@@ -378,9 +378,7 @@ impl SqliteStore {
 }
 
 fn rewrite(db: &Db, limit: u64) -> Result<ScrubOutcome> {
-    let size: i64 = db
-        .query("SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()")
-        .only()?;
+    let size = file::size(db)?;
     if u64::try_from(size).is_ok_and(|size| size <= limit) {
         db.batch("VACUUM")?;
         fault::at(Step::EraseVacuumed);

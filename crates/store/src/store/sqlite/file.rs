@@ -1,4 +1,4 @@
-//! The database file and its connections.
+//! The database file, its connections, and the questions to the file itself, which no table answers.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -50,6 +50,17 @@ impl DbFile {
                        SELECT count(*) FROM sqlite_schema";
         Db::open(&self.path, PATIENCE, pragmas)
     }
+}
+
+/// See [`crate::store::AdminStore::ping`].
+pub(super) fn ping(db: &Db) -> Result<()> {
+    // Reads the file's header and not just the connection.
+    db.query("SELECT count(*) FROM sqlite_schema").one(|_| Ok(()))
+}
+
+/// The size of the file, in bytes.
+pub(super) fn size(db: &Db) -> Result<i64> {
+    db.query("SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()").only()
 }
 
 /// Runs blocking work on this thread; a runtime of several threads gives its other tasks to another meanwhile.

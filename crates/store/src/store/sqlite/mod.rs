@@ -558,7 +558,7 @@ impl AdminStore for SqliteStore {
     }
 
     async fn ping(&self) -> Result<()> {
-        self.read(reads::ping).await
+        self.read(file::ping).await
     }
 
     async fn probe_write(&self, _broker: &str, _now: Micros) -> Result<()> {

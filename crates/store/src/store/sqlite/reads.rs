@@ -2,7 +2,7 @@
 
 use crate::store::query::{Dialect, Row};
 use crate::store::tables::{
-    audit, checkpoints,
+    any, audit, checkpoints,
     dead_letters::{self, DEAD_LETTER},
     facts,
     handoffs::{self, HANDOFF},
@@ -23,12 +23,6 @@ use handoffd_domain::dead_letter::DeadLetterStatus;
 use handoffd_domain::handoff::{Handoff, HandoffStatus};
 use handoffd_domain::ids::{AgentId, Micros, TenantId};
 use handoffd_domain::task::Task;
-
-/// See [`crate::store::AdminStore::ping`].
-pub(super) fn ping(db: &Db) -> Result<()> {
-    // Reads the file's header and not just the connection.
-    db.query("SELECT count(*) FROM sqlite_schema").one(|_| Ok(()))
-}
 
 /// See [`crate::store::AdminStore::probe_write`]. The row that stays is as large as a small batch: a nearly full disk
 /// that takes one page and no batch does not pass. The bytes differ each time, because SQLite does not write unchanged
@@ -89,8 +83,7 @@ impl NewestQuery {
         order: [String; 2],
         tenant: &TenantId,
     ) -> Self {
-        let text = format!("SELECT {columns} FROM {tables} WHERE {leader}.tenant = ");
-        let mut query = Pieces::new(text);
+        let mut query = Pieces::new(any::select_of_tenant(columns, tables, leader));
         query.push_bind(tenant.as_str().to_owned());
         Self { query, order }
     }

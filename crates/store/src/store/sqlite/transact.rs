@@ -6,20 +6,23 @@ use super::connection::Ended;
 use super::db::Db;
 use super::{append, erasure, events, rows, writes};
 use crate::fault::{self, Step};
+use crate::store::query::Columns;
 use crate::store::rows::Load;
+use crate::store::table::Table;
 use crate::store::tables::{
-    agents::{self, AGENT},
-    api_keys::{self, KEY},
+    agents::{self, AGENTS},
+    any,
+    api_keys::{self, KEYS},
     checkpoints,
-    dead_letters::{self, DEAD_LETTER},
-    edges::{self, EDGE},
-    escalations::{self, ESCALATION},
-    handoffs::{self, HANDOFF},
+    dead_letters::{self, DEAD_LETTERS},
+    edges::{self, EDGES},
+    escalations::{self, ESCALATIONS},
+    handoffs::{self, HANDOFFS},
     idempotency,
-    outbox::{self, OUTBOX},
-    refused_tasks::{self, REFUSED_TASK},
+    outbox::{self, OUTBOXES},
+    refused_tasks::{self, REFUSED_TASKS},
     subscriptions,
-    tasks::{self, TASK},
+    tasks::{self, TASKS},
 };
 use crate::store::{
     AgentKey, BatchState, Needs, Result, Writes, caps, contracts, opinions, schemas,
@@ -110,41 +113,58 @@ fn is_empty(writes: &Writes) -> bool {
         && attempts.is_empty()
 }
 
-/// Reads the rows of `table` for each tenant and `key`.
-pub(super) fn fetch_pairs<'k, K: Display + 'k>(
+/// A table whose rows are loaded, all columns of each.
+#[derive(Clone, Copy)]
+struct Source {
+    table: &'static str,
+    list: &'static str,
+    /// Empty where the columns are a list alone.
+    columns: Columns,
+}
+
+impl<T> From<&Table<T>> for Source {
+    fn from(table: &Table<T>) -> Self {
+        Self { table: table.shape.name, list: table.list, columns: table.shape.columns }
+    }
+}
+
+/// Reads the rows of a table for each tenant and `key`.
+fn fetch_pairs<'k, K: Display + 'k>(
     db: &Db,
-    table: &str,
-    columns: &str,
+    from: impl Into<Source>,
     key: &str,
     wanted: impl IntoIterator<Item = &'k (TenantId, K)>,
     state: &mut BatchState,
     load: Load,
 ) -> Result<()> {
+    let Source { table, list, columns } = from.into();
     let mut sql = String::new();
     for (tenant, id) in wanted {
         if sql.is_empty() {
-            sql = format!("SELECT {columns} FROM {table} WHERE tenant = ? AND {key} = ?");
+            sql = any::select_one(list, table, key);
         }
-        db.query(&sql).bind(tenant.as_str()).bind(id.to_string()).each(|row| load(row, state))?;
+        let query = db.query(&sql).of(columns).bind(tenant.as_str());
+        query.bind(id.to_string()).each(|row| load(row, state))?;
     }
     Ok(())
 }
 
-/// Reads the rows that a condition `rest` on two values finds for each tenant.
-pub(super) fn fetch_triples<'k, A: Display + 'k, B: Display + 'k>(
+/// Reads the rows of a table that a condition `rest` on two values finds for each tenant.
+fn fetch_triples<'k, A: Display + 'k, B: Display + 'k>(
     db: &Db,
-    select: &str,
+    from: impl Into<Source>,
     rest: &str,
     wanted: impl IntoIterator<Item = (&'k TenantId, &'k A, &'k B)>,
     state: &mut BatchState,
     load: Load,
 ) -> Result<()> {
+    let Source { table, list, columns } = from.into();
     let mut sql = String::new();
     for (tenant, a, b) in wanted {
         if sql.is_empty() {
-            sql = format!("SELECT {select} WHERE tenant = ? AND {rest}");
+            sql = any::select_where(list, table, rest);
         }
-        let query = db.query(&sql).bind(tenant.as_str()).bind(a.to_string());
+        let query = db.query(&sql).of(columns).bind(tenant.as_str()).bind(a.to_string());
         query.bind(b.to_string()).each(|row| load(row, state))?;
     }
     Ok(())
@@ -178,7 +198,7 @@ fn load_runs(db: &Db, needs: &Needs, state: &mut BatchState) -> Result<()> {
 
 fn load(db: &Db, needs: &Needs) -> Result<BatchState> {
     let mut state = BatchState::default();
-    fetch_pairs(db, "tasks", TASK, "task_id", &needs.tasks, &mut state, tasks::load)?;
+    fetch_pairs(db, &TASKS, "task_id", &needs.tasks, &mut state, tasks::load)?;
     let handoffs = needs.handoffs_beside(&state);
     load_handoffs(db, &mut state, "handoff_id", &handoffs)?;
     load_lineage(db, needs, &mut state)?;
@@ -191,23 +211,16 @@ fn load(db: &Db, needs: &Needs) -> Result<BatchState> {
     load_agents(db, &mut state, &needs.agents)?;
     let fallbacks = state.fallbacks();
     load_agents(db, &mut state, &fallbacks)?;
-    fetch_pairs(db, "api_keys", KEY, "key_id", &needs.keys, &mut state, api_keys::load)?;
+    fetch_pairs(db, &KEYS, "key_id", &needs.keys, &mut state, api_keys::load)?;
     load_contracts(db, needs, &mut state)?;
-    let (table, wanted) = (&schemas::PAYLOAD_SCHEMAS, &needs.payload_schemas);
-    fetch_pairs(db, table.shape.name, table.list, "schema_id", wanted, &mut state, schemas::load)?;
-    let (id, wanted) = ("subscription_id", &needs.subscriptions);
-    let load = subscriptions::load;
-    fetch_pairs(db, "subscriptions", subscriptions::SUBSCRIPTION, id, wanted, &mut state, load)?;
-    let (table, wanted) = (&opinions::OPINIONS, &needs.opinions);
-    fetch_pairs(
-        db,
-        table.shape.name,
-        table.list,
-        "handoff_id",
-        wanted,
-        &mut state,
-        opinions::load,
-    )?;
+    let (from, wanted) = (&schemas::PAYLOAD_SCHEMAS, &needs.payload_schemas);
+    fetch_pairs(db, from, "schema_id", wanted, &mut state, schemas::load)?;
+    let list = subscriptions::SUBSCRIPTION;
+    let (from, wanted) =
+        (Source { table: "subscriptions", list, columns: &[] }, &needs.subscriptions);
+    fetch_pairs(db, from, "subscription_id", wanted, &mut state, subscriptions::load)?;
+    let (from, wanted) = (&opinions::OPINIONS, &needs.opinions);
+    fetch_pairs(db, from, "handoff_id", wanted, &mut state, opinions::load)?;
     state.erasure = erasure::load(db, &needs.erasure)?;
     load_caps(db, needs, &mut state)?;
     Ok(state)
@@ -215,12 +228,10 @@ fn load(db: &Db, needs: &Needs) -> Result<BatchState> {
 
 fn load_contracts(db: &Db, needs: &Needs, state: &mut BatchState) -> Result<()> {
     let wanted = needs.contracts.iter().map(|(tenant, id, version)| (tenant, id, version));
-    let select = format!("{} FROM contracts", contracts::CONTRACTS.list);
     let rest = "contract_id = ? AND version = ?";
-    fetch_triples(db, &select, rest, wanted, state, contracts::load)?;
-    let (table, wanted) = (&contracts::REPEATS, &needs.repeats);
-    let (name, load) = (table.shape.name, contracts::load_repeat);
-    fetch_pairs(db, name, table.list, "repeat_key", wanted, state, load)
+    fetch_triples(db, &contracts::CONTRACTS, rest, wanted, state, contracts::load)?;
+    let (from, wanted) = (&contracts::REPEATS, &needs.repeats);
+    fetch_pairs(db, from, "repeat_key", wanted, state, contracts::load_repeat)
 }
 
 /// Loads the caps that may be charged, after all rows that determine them.
@@ -231,8 +242,7 @@ fn load_caps(db: &Db, needs: &Needs, state: &mut BatchState) -> Result<()> {
         .iter()
         .map(|(tenant, agent)| (tenant.clone(), caps::of(agent.as_ref()).to_owned()))
         .collect();
-    let table = &caps::CAPS;
-    fetch_pairs(db, table.shape.name, table.list, "agent_id", &scopes, state, caps::load)
+    fetch_pairs(db, &caps::CAPS, "agent_id", &scopes, state, caps::load)
 }
 
 fn load_handoffs<'k, K: Display + 'k>(
@@ -241,7 +251,7 @@ fn load_handoffs<'k, K: Display + 'k>(
     key: &str,
     wanted: impl IntoIterator<Item = &'k (TenantId, K)>,
 ) -> Result<()> {
-    fetch_pairs(db, "handoffs", HANDOFF, key, wanted, state, handoffs::load)
+    fetch_pairs(db, &HANDOFFS, key, wanted, state, handoffs::load)
 }
 
 fn load_outbox<'k, K: Display + 'k>(
@@ -250,7 +260,7 @@ fn load_outbox<'k, K: Display + 'k>(
     key: &str,
     wanted: impl IntoIterator<Item = &'k (TenantId, K)>,
 ) -> Result<()> {
-    fetch_pairs(db, "outbox", OUTBOX, key, wanted, state, outbox::load)
+    fetch_pairs(db, &OUTBOXES, key, wanted, state, outbox::load)
 }
 
 fn load_agents<'k>(
@@ -258,7 +268,7 @@ fn load_agents<'k>(
     state: &mut BatchState,
     wanted: impl IntoIterator<Item = &'k AgentKey>,
 ) -> Result<()> {
-    fetch_pairs(db, "agents", AGENT, "agent_id", wanted, state, agents::load)
+    fetch_pairs(db, &AGENTS, "agent_id", wanted, state, agents::load)
 }
 
 /// The handoffs received by a sender, where its message names none of them.
@@ -269,31 +279,28 @@ fn load_lineage(db: &Db, needs: &Needs, state: &mut BatchState) -> Result<()> {
         .map(|((tenant, task), agent)| (tenant, task, agent))
         .collect();
     let rest = "task_id = ? AND target = ? AND accepted_at IS NOT NULL";
-    let select = format!("{HANDOFF} FROM handoffs");
-    fetch_triples(db, &select, rest, wanted, state, handoffs::load)
+    fetch_triples(db, &HANDOFFS, rest, wanted, state, handoffs::load)
 }
 
 /// Rows for recovery: a task's edges, its open handoffs and escalation, dead letters.
 fn load_recovery(db: &Db, needs: &Needs, state: &mut BatchState) -> Result<()> {
     let edges = needs.edges_beside(state);
-    fetch_pairs(db, "task_edges", EDGE, "task_id", edges, state, edges::load)?;
+    fetch_pairs(db, &EDGES, "task_id", edges, state, edges::load)?;
     load_handoffs(db, state, "status IN ('PENDING', 'ACCEPTED') AND task_id", &needs.open)?;
     load_outbox(db, state, "task_id", &needs.open)?;
     let escalated: Vec<_> =
         needs.open.iter().chain(state.escalated_beside(needs)).cloned().collect();
     let open = "status = 'OPEN' AND task_id";
-    fetch_pairs(db, "escalations", ESCALATION, open, &escalated, state, escalations::load)?;
+    fetch_pairs(db, &ESCALATIONS, open, &escalated, state, escalations::load)?;
     let refused = needs.refused_tasks.iter().map(|(tenant, task, agent)| (tenant, task, agent));
-    let select = format!("{REFUSED_TASK} FROM refused_tasks");
     let rest = "task_id = ? AND agent_id = ?";
-    fetch_triples(db, &select, rest, refused, state, refused_tasks::load)?;
+    fetch_triples(db, &REFUSED_TASKS, rest, refused, state, refused_tasks::load)?;
     let (wanted, load) = (&needs.dead_letters, dead_letters::load);
-    fetch_pairs(db, "dead_letters", DEAD_LETTER, "handoff_id", wanted, state, load)
+    fetch_pairs(db, &DEAD_LETTERS, "handoff_id", wanted, state, load)
 }
 
 fn load_idempotency(db: &Db, needs: &Needs, state: &mut BatchState) -> Result<()> {
     let wanted = needs.idempotency.iter().map(|(tenant, agent, key)| (tenant, agent, key));
-    let select = format!("{} FROM idempotency_keys", idempotency::USES.list);
     let rest = "agent_id = ? AND idempotency_key = ?";
-    fetch_triples(db, &select, rest, wanted, state, idempotency::load)
+    fetch_triples(db, &idempotency::USES, rest, wanted, state, idempotency::load)
 }

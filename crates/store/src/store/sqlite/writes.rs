@@ -7,6 +7,7 @@ use super::db::{Db, Query};
 use crate::store::budget_column;
 use crate::store::tables::{
     agents::AGENTS,
+    any,
     api_keys::KEYS,
     attempts, caps,
     checkpoints::CHECKPOINTS,
@@ -134,7 +135,7 @@ fn delete<'k, K: Display + 'k>(
     let mut sql = String::new();
     for (tenant, key) in keys {
         if sql.is_empty() {
-            sql = format!("DELETE FROM {table} WHERE tenant = ? AND {id} = ?");
+            sql = any::delete_one(table, id);
         }
         db.query(&sql).bind(tenant.as_str()).bind(key.to_string()).execute()?;
     }

@@ -282,11 +282,7 @@ pub(in crate::store) fn list_with_contents(
     list = match which {
         WhichRecords::All => list,
         WhichRecords::OfTask(task) => list.push(" AND r.task_id = ").push_bind(task),
-        WhichRecords::AboutState => {
-            let kinds = RecordKind::ABOUT_STATE.map(|kind| format!("r.kind = '{}'", kind.as_str()));
-            // In the words of the index `records_state`, which serves no others.
-            list.push(&format!(" AND ({})", kinds.join(" OR ")))
-        }
+        WhichRecords::AboutState => list.push(" AND ").push(&about_state(Dialect::Sqlite)),
         WhichRecords::NewestOfTask(task, window) => {
             let list = list.push(" AND r.task_id = ").push_bind(task);
             let list = list.push(" AND r.leaf_index < ").push_bind(window.before);
@@ -316,7 +312,7 @@ pub(in crate::store) fn list(
     let list = match which {
         WhichRecords::All => list,
         WhichRecords::OfTask(task) => list.push(" AND task_id = ").push_bind(task),
-        WhichRecords::AboutState => list.push(" AND ").push(ABOUT_STATE),
+        WhichRecords::AboutState => list.push(" AND ").push(&about_state(Dialect::Postgres)),
         WhichRecords::NewestOfTask(task, window) => {
             let list = list.push(" AND task_id = ").push_bind(task);
             let list = list.push(" AND leaf_index < ").push_bind(window.before);
@@ -329,9 +325,40 @@ pub(in crate::store) fn list(
     list.push(order).push(" LIMIT ").push_bind(limit)
 }
 
-/// Postgres: selects records about the state of objects, in the words of the index `records_state`, which serves no others.
-const ABOUT_STATE: &str = "kind IN ('AGENT_CREATED', 'AGENT_UPDATED', 'AGENT_DELETED', 'ENDPOINT_DISABLED', 'ENDPOINT_FAILING', \
-     'ENDPOINT_RECOVERED', 'SECRET_ROTATED', 'CONTRACT_PUT', 'PAYLOAD_SCHEMA_PUT', 'KEY_CREATED', \
-     'KEY_REVOKED', 'SUBSCRIPTION_CREATED', 'SUBSCRIPTION_UPDATED', 'SUBSCRIPTION_DELETED', \
-     'SUBSCRIPTION_DISABLED', 'SUBSCRIPTION_REPLAYED', 'LEGAL_HOLD_PLACED', 'LEGAL_HOLD_RELEASED', \
-     'BUDGET_CHANGED', 'STATE_ADOPTED')";
+/// Selects records about the state of objects, in the words of the index `records_state`, which serves no others.
+fn about_state(dialect: Dialect) -> String {
+    let kinds = RecordKind::ABOUT_STATE.map(RecordKind::as_str);
+    match dialect {
+        Dialect::Sqlite => {
+            format!("({})", kinds.map(|kind| format!("r.kind = '{kind}'")).join(" OR "))
+        }
+        Dialect::Postgres => {
+            format!("kind IN ({})", kinds.map(|kind| format!("'{kind}'")).join(", "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::migrations::{MigrationSet, POSTGRES, POSTGRES_AUDIT, SQLITE};
+
+    /// The predicate of `records_state` in the last migration that makes the index, in one line.
+    fn predicate(migrations: MigrationSet) -> String {
+        let made = migrations.iter().rev().find_map(|(_, _, text)| {
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            let (_, index) = text.split_once("CREATE INDEX records_state ")?;
+            let (_, predicate) = index.split_once(" WHERE ")?;
+            Some(predicate.split_once(';')?.0.to_owned())
+        });
+        made.unwrap_or_default()
+    }
+
+    #[test]
+    fn records_about_state_are_selected_in_the_words_of_their_index() {
+        assert_eq!(about_state(Dialect::Postgres), predicate(POSTGRES));
+        assert_eq!(about_state(Dialect::Postgres), predicate(POSTGRES_AUDIT));
+        let sqlite = about_state(Dialect::Sqlite).replace("r.kind", "kind");
+        assert_eq!(sqlite, format!("({})", predicate(SQLITE)));
+    }
+}

@@ -173,7 +173,8 @@ pub(in crate::store) async fn find<D: Database>(
     key: &HandoffKey,
 ) -> Result<Option<Handoff>> {
     let text = format!("SELECT {HANDOFF} FROM handoffs WHERE tenant = $1 AND handoff_id = $2");
-    db.find(Statement::new(text).bind(&key.0).bind(key.1), decode).await
+    let find = Statement::new(text).of(HANDOFFS.shape.columns);
+    db.find(find.bind(&key.0).bind(key.1), decode).await
 }
 
 /// See [`crate::store::HandoffStore::list_overdue`].

@@ -1,9 +1,10 @@
 //! One file a table: its row, its columns, its decoder, its queries and the rights on it, for both databases. A query whose text
-//! differs has both texts side by side.
+//! differs has both texts side by side. `any.rs` has no table: it makes the statements that fit the rows of any.
 
 use super::table::Rights;
 
 pub(super) mod agents;
+pub(super) mod any;
 pub(super) mod api_keys;
 pub mod attempts;
 pub mod attention;

@@ -14,9 +14,6 @@ use handoffd_domain::ids::Micros;
 /// Rights of the serving role.
 pub(super) const RIGHTS: Rights = &[("refused_tasks", "SELECT, INSERT, UPDATE, DELETE")];
 
-/// The columns, as a statement lists them.
-pub(in crate::store) const REFUSED_TASK: &str = REFUSED_TASKS.list;
-
 table! {
     REFUSED_TASKS: RefusedTaskRow = "refused_tasks" by 3 {
         "tenant" Text: |row| &row.tenant,

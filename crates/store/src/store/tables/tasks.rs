@@ -109,7 +109,8 @@ fn funds(row: &dyn Row) -> Result<Option<Box<handoffd_domain::funds::Funds>>> {
 /// Finds one by its key.
 pub(in crate::store) async fn find<D: Database>(db: &D, key: &TaskKey) -> Result<Option<Task>> {
     let text = format!("SELECT {TASK} FROM tasks WHERE tenant = $1 AND task_id = $2");
-    db.find(Statement::new(text).bind(&key.0).bind(key.1), decode).await
+    let find = Statement::new(text).of(TASKS.shape.columns);
+    db.find(find.bind(&key.0).bind(key.1), decode).await
 }
 
 /// Which of these tasks keep their data: open, before a person, or under a legal hold.
