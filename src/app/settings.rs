@@ -18,6 +18,7 @@ use handoffd_broker::ledger::context::Rules;
 use handoffd_broker::opinions::OpinionSettings;
 use handoffd_gate::contract::level::Level;
 use handoffd_gate::{Gate, edge_contract};
+use handoffd_store::clock;
 
 #[must_use]
 pub fn ledger_settings(config: &Config) -> ledger::Settings {
@@ -161,6 +162,7 @@ fn requirement(config: &Config) -> edge_contract::ContractRequirement {
 pub(super) fn gate_of(config: &Config) -> Result<Gate, StartError> {
     let policies = policies(&config.safety);
     let mut gate = Gate::with(policies, requirement(config));
+    gate.scanner = gate.scanner.remembering(clock::random());
     gate.residency = config.residency.rules();
     gate.versions = config.gate.agent_version;
     gate.credentials = config.redaction.secrets;

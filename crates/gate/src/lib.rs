@@ -242,7 +242,8 @@ impl Gate {
         (tenant, at): (&TenantId, Micros),
         earlier: &[Value],
     ) -> GateVerdict {
-        let report = self.scanner.report(passed.message.value(), earlier, &mut |_, _| {});
+        let report =
+            self.scanner.report_of(tenant, passed.message.value(), earlier, &mut |_, _| {});
         let case = safety::policy::PolicyContext {
             tenant,
             agent: &passed.message.envelope().from_agent.agent_id,
@@ -609,13 +610,14 @@ impl Gate {
             at: lookup.at,
         };
         let (mut credentials, mut embedded) = (Vec::new(), Vec::new());
-        let report = self.scanner.report(message.value(), &[], &mut |place, text| {
-            let found = CredentialForms::builtin().find(text, place.member(text));
-            credential::note(&mut credentials, || place.holder(text), &found);
-            if let Some(kind) = context::embedded::find(text) {
-                embedded.push((place.holder(text), kind));
-            }
-        });
+        let report =
+            self.scanner.report_of(lookup.tenant, message.value(), &[], &mut |place, text| {
+                let found = CredentialForms::builtin().find(text, place.member(text));
+                credential::note(&mut credentials, || place.holder(text), &found);
+                if let Some(kind) = context::embedded::find(text) {
+                    embedded.push((place.holder(text), kind));
+                }
+            });
         embedded.retain(|(pointer, _)| !context::is_apart(pointer));
         let may_repeat = report.open;
         let said: Vec<_> = edges.iter().copied().map(orders_on).collect();

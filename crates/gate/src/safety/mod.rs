@@ -7,6 +7,7 @@
 //! of the text ([`structure`]). [`scanner`] keeps the score, [`policy`] says what a finding is worth.
 //! Everything is linear in the size of the message. `docs/safety.md` states what the rules catch and miss, as measured.
 
+mod cache;
 pub mod disguise;
 pub mod fields;
 mod finding;

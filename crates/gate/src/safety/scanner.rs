@@ -5,12 +5,14 @@ use std::sync::Arc;
 use memchr::memmem;
 use serde_json::Value;
 
+use super::cache::{ScanCache, TenantScanCache};
 use super::fields::{TextLocation, each_inner_text, each_text};
 use super::finding::SafetyFinding;
 use super::rules::{FieldClass, Rule, Rules, Tier};
 use super::sequence::ScanMemory;
 use super::sweep::{Hit, Standing, Sweep, plain_words};
 use super::views::look;
+use handoffd_domain::ids::TenantId;
 use handoffd_domain::json;
 use handoffd_domain::unseen;
 
@@ -45,19 +47,27 @@ pub struct ScanReport {
 #[derive(Debug, Clone)]
 pub struct Scanner {
     rules: Arc<Rules>,
+    cache: Option<ScanCache>,
 }
 
 impl Scanner {
     /// A scanner with the rules that are compiled in.
     #[must_use]
     pub fn builtin() -> Self {
-        Self { rules: Rules::builtin() }
+        Self { rules: Rules::builtin(), cache: None }
     }
 
     /// A scanner with other rules.
     #[must_use]
     pub fn with_rules(rules: Rules) -> Self {
-        Self { rules: Arc::new(rules) }
+        Self { rules: Arc::new(rules), cache: None }
+    }
+
+    /// The same scanner, which keeps the results of long texts ([`Self::report_of`]). `secret` is random, so that no sender
+    /// knows which texts share a key.
+    #[must_use]
+    pub fn remembering(self, secret: [u8; 16]) -> Self {
+        Self { cache: Some(ScanCache::new(secret)), ..self }
     }
 
     /// The rules in use.
@@ -88,6 +98,34 @@ impl Scanner {
         earlier: &[Value],
         beside: &mut dyn FnMut(&TextLocation<'_, '_>, &str),
     ) -> ScanReport {
+        self.report_with(None, message, earlier, beside)
+    }
+
+    /// The same for a message of a tenant. A scanner that [remembers](Self::remembering) does not scan the tenant's long texts
+    /// again, in whatever message they were.
+    #[must_use]
+    pub fn report_of(
+        &self,
+        tenant: &TenantId,
+        message: &Value,
+        earlier: &[Value],
+        beside: &mut dyn FnMut(&TextLocation<'_, '_>, &str),
+    ) -> ScanReport {
+        self.report_with(
+            self.cache.as_ref().map(|cache| cache.of(tenant)),
+            message,
+            earlier,
+            beside,
+        )
+    }
+
+    fn report_with(
+        &self,
+        cache: Option<TenantScanCache<'_>>,
+        message: &Value,
+        earlier: &[Value],
+        beside: &mut dyn FnMut(&TextLocation<'_, '_>, &str),
+    ) -> ScanReport {
         let mut seen = |visit: &mut dyn FnMut(&ScannedText<'_, '_, '_>)| {
             let mut number = 0;
             each_text(message, &mut |place, text, class| {
@@ -95,7 +133,7 @@ impl Scanner {
                 each_read(place, text, class, &mut number, visit);
             });
         };
-        self.sweep(&mut seen, earlier)
+        self.sweep(cache, &mut seen, earlier)
     }
 
     /// Scans one text as a field of `class` for what refuses it; the findings have an empty pointer.
@@ -110,12 +148,17 @@ impl Scanner {
         let mut seen = |visit: &mut dyn FnMut(&ScannedText<'_, '_, '_>)| {
             each_read(&TextLocation::TOP, text, class, &mut 0, visit);
         };
-        self.sweep(&mut seen, &[])
+        self.sweep(None, &mut seen, &[])
     }
 
     /// Reads the texts that `texts` shows, and once more where something is to be reported.
-    fn sweep(&self, texts: &mut EachText<'_>, earlier: &[Value]) -> ScanReport {
-        let (hits, open) = self.hits(texts, earlier);
+    fn sweep(
+        &self,
+        cache: Option<TenantScanCache<'_>>,
+        texts: &mut EachText<'_>,
+        earlier: &[Value],
+    ) -> ScanReport {
+        let (hits, open) = self.hits(cache, texts, earlier);
         let mut report = ScanReport { open, ..ScanReport::default() };
         if !hits.is_empty() {
             self.name(&hits, texts, &mut report);
@@ -124,9 +167,14 @@ impl Scanner {
     }
 
     /// The hits of the rules, in the order of the texts, and whether some text waits for the output that it repeats.
-    fn hits(&self, texts: &mut EachText<'_>, earlier: &[Value]) -> (Vec<Hit>, bool) {
+    fn hits(
+        &self,
+        cache: Option<TenantScanCache<'_>>,
+        texts: &mut EachText<'_>,
+        earlier: &[Value],
+    ) -> (Vec<Hit>, bool) {
         let mut memory = ScanMemory::default();
-        let mut sweep = Sweep::new(&self.rules, &mut memory);
+        let mut sweep = Sweep::new(&self.rules, &mut memory, cache);
         texts(&mut |one| sweep.take(one.number, one.text, one.class, one.standing));
         sweep.finish();
         let (mut hits, mut repeats) = (sweep.hits, sweep.repeats);

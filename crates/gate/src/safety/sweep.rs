@@ -2,6 +2,9 @@
 //! with a seam between any two, and with the ends of the long texts beside them: so an attack that is split over
 //! neighbouring fields, parts, keys or turns is read as one text, and short texts cost one reading.
 
+use std::sync::Arc;
+
+use super::cache::TenantScanCache;
 use super::lexicon::WordMatch;
 use super::mention::{without_mentions, without_spared};
 use super::normalize;
@@ -81,6 +84,8 @@ pub(super) enum Standing {
 pub(super) struct Sweep<'a> {
     rules: &'a Rules,
     memory: &'a mut ScanMemory,
+    /// What is known of long texts that were scanned before.
+    cache: Option<TenantScanCache<'a>>,
     /// By class, those that run on and those apart.
     pages: [[Page; 2]; 4],
     /// Texts that run on and hold words of the lexicon.
@@ -106,10 +111,15 @@ const CLASSES: [FieldClass; 4] =
     [FieldClass::UserTurn, FieldClass::ToolOutput, FieldClass::Task, FieldClass::Data];
 
 impl<'a> Sweep<'a> {
-    pub(super) fn new(rules: &'a Rules, memory: &'a mut ScanMemory) -> Self {
+    pub(super) fn new(
+        rules: &'a Rules,
+        memory: &'a mut ScanMemory,
+        cache: Option<TenantScanCache<'a>>,
+    ) -> Self {
         Self {
             rules,
             memory,
+            cache,
             pages: Default::default(),
             parts: Vec::new(),
             ordinal: 0,
@@ -135,7 +145,11 @@ impl<'a> Sweep<'a> {
             return;
         }
         let (head, tail) = ends(text);
-        let seen = look(self.rules, text, self.memory, head..tail);
+        let mut scan = || look(self.rules, text, self.memory, head..tail);
+        let seen = match self.cache {
+            Some(cache) => cache.result(text, scan),
+            None => Arc::new(scan()),
+        };
         self.work += seen.work;
         let piece = |offset| Piece { start: 0, text: number, ordinal, offset, whole: false };
         let page = &mut self.pages[at][beside];
@@ -154,7 +168,7 @@ impl<'a> Sweep<'a> {
                 self.part(&piece(stretch.start), (side, class), words, stretch.start, &seen);
             }
         }
-        self.judge(number, text, seen.fires, class);
+        self.judge(number, text, &seen.fires, class);
     }
 
     /// Keeps a stretch of the words seen, which begins there at `start`, for neighbours of other classes.
@@ -233,7 +247,7 @@ impl<'a> Sweep<'a> {
         for (index, fires) in alone.into_iter().enumerate() {
             let piece = page.pieces[index];
             if !fires.is_empty() {
-                self.judge(piece.text, &page.text[piece.start..page.end(index)], fires, class);
+                self.judge(piece.text, &page.text[piece.start..page.end(index)], &fires, class);
             }
         }
         if page.pieces.len() < 2 {
@@ -270,13 +284,12 @@ impl<'a> Sweep<'a> {
     }
 
     /// Judges one text by what fired in it.
-    fn judge(&mut self, number: u32, text: &str, fires: Vec<SequenceMatch>, class: FieldClass) {
-        let all = fires;
+    fn judge(&mut self, number: u32, text: &str, all: &[SequenceMatch], class: FieldClass) {
         for tier in [Tier::Refuse, Tier::Mark] {
             // A user's turn that talks a model out of its bounds does so all along.
             let wide = tier == Tier::Refuse || class == FieldClass::UserTurn;
             let window = if wide { WINDOW } else { REACH };
-            let mut fires = all.clone();
+            let mut fires = all.to_vec();
             match tier {
                 Tier::Refuse if may_refuse(self.rules, &fires, class, window) => {
                     without_mentions(self.rules, text, class, &mut fires);
@@ -294,7 +307,7 @@ impl<'a> Sweep<'a> {
             if !found.is_empty() {
                 found.into_iter().map(of).for_each(|hit| self.hit(hit));
             } else if class != FieldClass::ToolOutput && self.repeats.len() < MAX_REPEATS {
-                let mut fires = all.clone();
+                let mut fires = all.to_vec();
                 match tier {
                     Tier::Refuse
                         if may_refuse(self.rules, &fires, FieldClass::ToolOutput, window) =>

@@ -136,7 +136,7 @@ impl Scanner {
     }
 
     fn explained(&self, texts: &mut EachText<'_>, earlier: &[Value]) -> Vec<Explanation> {
-        let (hits, _) = self.hits(texts, earlier);
+        let (hits, _) = self.hits(None, texts, earlier);
         let mut explained = Vec::new();
         each_hit(&hits, texts, &mut |one, here| {
             if explained.len() < 2 * MAX_FINDINGS {

@@ -111,7 +111,8 @@ pub(super) struct PossibleSteps {
 /// Steps that a word may begin or continue.
 pub(super) enum Possible<'a> {
     All,
-    Some(&'a [u64]),
+    /// These, and which words of bits have any.
+    Some(&'a [u64], u64),
     Nothing,
 }
 
@@ -162,7 +163,11 @@ impl PossibleSteps {
         if self.last != Some(block) {
             self.gather(block);
         }
-        if self.words & words == 0 { Possible::Nothing } else { Possible::Some(&self.around) }
+        if self.words & words == 0 {
+            Possible::Nothing
+        } else {
+            Possible::Some(&self.around, self.words)
+        }
     }
 
     /// Puts together what is possible around a block.
