@@ -512,17 +512,20 @@ impl ViewScanner<'_> {
 /// lines as well, of whole words: what these say is read in the text as it is.
 fn is_broken(rules: &Rules, text: &str, lines: &View, fire: &SequenceMatch) -> bool {
     let (start, end) = (lines.original(fire.start), lines.original(fire.end.max(1) - 1) + 1);
-    let other = |one: char| !one.is_alphanumeric();
     let (Some(before), Some(behind)) = (text.get(..start), text.get(end..)) else { return false };
-    let start = before.rfind(other).map_or(0, |at| text.ceil_char_boundary(at + 1));
-    let end = end + behind.find(other).unwrap_or(behind.len());
-    let mut pieces = text[start..end].split('\n').filter(|line| !line.trim().is_empty());
+    let start = before.rfind(char::is_whitespace).map_or(0, |at| text.ceil_char_boundary(at + 1));
+    let end = end + behind.find(char::is_whitespace).unwrap_or(behind.len());
+    let mut pieces = text[start..end].split('\n').map(str::trim).filter(|line| !line.is_empty());
     let Some(mut above) = pieces.next() else { return false };
     pieces.any(|below| {
-        let first = above.trim_end().trim_end_matches('-').rsplit(other).next();
-        let next = below.trim_start().split(other).next();
+        let (first, next) = (above.trim_end_matches('-'), below);
         above = below;
-        first.zip(next).is_some_and(|(first, next)| is_one_word(rules, first, next))
+        // A token such as `<end_of_turn>` has signs.
+        let borders: [fn(char) -> bool; 2] = [|one| !one.is_alphanumeric(), char::is_whitespace];
+        borders.into_iter().any(|border| {
+            let pair = first.rsplit(border).next().zip(next.split(border).next());
+            pair.is_some_and(|(first, next)| is_one_word(rules, first, next))
+        })
     })
 }
 
