@@ -520,12 +520,12 @@ fn is_broken(rules: &Rules, text: &str, lines: &View, fire: &SequenceMatch) -> b
     pieces.any(|below| {
         let (first, next) = (above.trim_end_matches('-'), below);
         above = below;
+        let last = first.rsplit(char::is_whitespace).next().unwrap_or_default();
         // A token such as `<end_of_turn>` has signs.
-        let borders: [fn(char) -> bool; 2] = [|one| !one.is_alphanumeric(), char::is_whitespace];
-        borders.into_iter().any(|border| {
-            let pair = first.rsplit(border).next().zip(next.split(border).next());
-            pair.is_some_and(|(first, next)| is_one_word(rules, first, next))
-        })
+        let broken_token = last.starts_with('<') && !last.contains('>');
+        let border = |one: char| !one.is_alphanumeric();
+        let pair = first.rsplit(border).next().zip(next.split(border).next());
+        broken_token || pair.is_some_and(|(first, next)| is_one_word(rules, first, next))
     })
 }
 
