@@ -235,7 +235,7 @@ SOURCES = (
     ("count", "prompt-injection-zoo", "zoo", 1, zoo),
     ("learn", "tau-bench", "traffic_tau", 0, tau_bench),
     ("learn", "gorilla", "traffic_bfcl", 0, bfcl),
-    ("count", "tau2-bench", "traffic_tau2", 0, tau2_bench),
+    ("learn", "tau2-bench", "traffic_tau2", 0, tau2_bench),
     ("count", "SWE-agent", "traffic_swe", 0, swe_agent),
     ("count", "wasp", "traffic_webarena", 0, webarena),
     ("count", "agentdojo", "traffic_agentdojo", 0, agentdojo_texts),

@@ -30,6 +30,9 @@ const LIST_INDENT: usize = 16;
 /// Fewest bytes of encoded text that is quoted as a whole.
 const MIN_CODE: usize = 16;
 
+/// Longest beginning of an option's name, in bytes.
+const LONG_OPTION: usize = 48;
+
 /// Most words of a name in code.
 const NAME_WORDS: usize = 6;
 
@@ -268,15 +271,30 @@ fn is_header(text: &str, fire: &SequenceMatch) -> bool {
         && [" -H ", " --header", " -u "].iter().any(|option| within.contains(option))
 }
 
-/// Drops the matches that do not count at their places ([`super::Rule::spared`]).
-pub(super) fn without_spared(rules: &Rules, fires: &mut Vec<SequenceMatch>) {
+/// Drops the matches that do not count at their places ([`super::Rule::spared`]), and those that name options of a program.
+pub(super) fn without_spared(rules: &Rules, text: &str, fires: &mut Vec<SequenceMatch>) {
     let conditions = conditions(rules, fires);
-    if !conditions.is_empty() {
-        let spared = |fire: &SequenceMatch| {
-            rules.spared(fire.rule).is_some_and(|other| covered(&conditions, other, fire.start))
-        };
-        fires.retain(|fire| !spared(fire));
-    }
+    let spared = |fire: &SequenceMatch| {
+        rules.spared(fire.rule).is_some_and(|other| covered(&conditions, other, fire.start))
+    };
+    fires.retain(|fire| rules.is_condition(fire.rule) || !spared(fire) && !in_option(text, fire));
+}
+
+/// Whether a match is a part of an option's name, or goes over the beginning of one: `--remove-all-files`,
+/// `--access-token-file, --account`.
+fn in_option(text: &str, fire: &SequenceMatch) -> bool {
+    let bytes = text.as_bytes();
+    let Some(within) = bytes.get(fire.start..fire.end) else { return false };
+    let from = fire.start.saturating_sub(LONG_OPTION);
+    let name = bytes[from..fire.start]
+        .iter()
+        .rev()
+        .take_while(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+    let begun = &bytes[fire.start - name.count()..];
+    let begins = |option: &[u8]| {
+        option.starts_with(b"--") && option.get(2).is_some_and(u8::is_ascii_lowercase)
+    };
+    begins(begun) || memmem::find_iter(within, b" --").any(|at| begins(&within[at + 1..]))
 }
 
 /// The matches of rules that add nothing, by rule and place.

@@ -266,7 +266,7 @@ impl<'a> Sweep<'a> {
                 }
                 without_mentions(self.rules, &page.text, class, &mut fires);
             } else {
-                without_spared(self.rules, &mut fires);
+                without_spared(self.rules, &page.text, &mut fires);
                 // A name or a value of one word orders nothing.
                 fires.retain(|fire| !page.is_word(page.index(fire.start), fire.end));
             }
@@ -295,7 +295,7 @@ impl<'a> Sweep<'a> {
                     without_mentions(self.rules, text, class, &mut fires);
                 }
                 Tier::Refuse => fires.clear(),
-                Tier::Mark => without_spared(self.rules, &mut fires),
+                Tier::Mark => without_spared(self.rules, text, &mut fires),
             }
             let weights = self.rules.weights(tier, class);
             let found = enough(self.rules, &mut fires, (tier, &weights), window);
@@ -315,7 +315,7 @@ impl<'a> Sweep<'a> {
                         without_mentions(self.rules, text, FieldClass::ToolOutput, &mut fires);
                     }
                     Tier::Refuse => fires.clear(),
-                    Tier::Mark => without_spared(self.rules, &mut fires),
+                    Tier::Mark => without_spared(self.rules, text, &mut fires),
                 }
                 let weights = self.rules.weights(tier, FieldClass::ToolOutput);
                 let found = enough(self.rules, &mut fires, (tier, &weights), window);

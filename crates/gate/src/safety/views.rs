@@ -187,7 +187,16 @@ impl ViewScanner<'_> {
             if let Some(first) = self.seen.fires[before..].iter().find(new).copied() {
                 self.concealed(first.start);
             }
-            self.closed_up(&run.text, &reading, &back);
+            self.closed_up(&run.text, &reading, |_| true, &back);
+            self.memory.readings.push(reading);
+            self.seen.work += A_VIEW;
+        }
+        for run in &runs.lines {
+            let back = |offset| original(run.original(offset));
+            let rules = self.rules;
+            let reading = self.reading(&run.text);
+            let broken = |fire: &SequenceMatch| is_broken(rules, text, run, fire);
+            self.closed_up(&run.text, &reading, broken, &back);
             self.memory.readings.push(reading);
             self.seen.work += A_VIEW;
         }
@@ -197,7 +206,7 @@ impl ViewScanner<'_> {
             if run.text.contains(' ') {
                 self.words(&run.text, &mut reading, PassKind::Hidden, &back);
             }
-            self.closed_up(&run.text, &reading, &back);
+            self.closed_up(&run.text, &reading, |_| true, &back);
             self.memory.readings.push(reading);
             self.seen.work += A_VIEW;
         }
@@ -409,8 +418,14 @@ impl ViewScanner<'_> {
         self.seen.heard.append(&mut last);
     }
 
-    /// One pass over a text whose spaces say nothing.
-    fn closed_up(&mut self, text: &str, reading: &Reading, original: &dyn Fn(usize) -> usize) {
+    /// One pass over a text whose spaces say nothing. `counts` says of a match whether it counts.
+    fn closed_up(
+        &mut self,
+        text: &str,
+        reading: &Reading,
+        counts: impl Fn(&SequenceMatch) -> bool,
+        original: &dyn Fn(usize) -> usize,
+    ) {
         let rules = self.rules;
         let mut words = self.memory.free_words();
         rules.lexicon.read_closed_up(text, reading, |hit| words.push(hit));
@@ -424,7 +439,8 @@ impl ViewScanner<'_> {
         let all = rules.all();
         let mut kept = before;
         for at in before..fires.len() {
-            if all[usize::from(fires[at].rule)].weight(FieldClass::Any) >= TELLING {
+            let telling = all[usize::from(fires[at].rule)].weight(FieldClass::Any) >= TELLING;
+            if telling && counts(&fires[at]) {
                 fires.swap(kept, at);
                 kept += 1;
             }
@@ -490,6 +506,43 @@ impl ViewScanner<'_> {
         });
         self.seen.work += text.len() as u64;
     }
+}
+
+/// Whether a match in lines of a text that were put together has a word that the lines break. Columns, lists and poems have short
+/// lines as well, of whole words: what these say is read in the text as it is.
+fn is_broken(rules: &Rules, text: &str, lines: &View, fire: &SequenceMatch) -> bool {
+    let (start, end) = (lines.original(fire.start), lines.original(fire.end.max(1) - 1) + 1);
+    let (Some(before), Some(behind)) = (text.get(..start), text.get(end..)) else { return false };
+    let start = before.rfind(char::is_whitespace).map_or(0, |at| text.ceil_char_boundary(at + 1));
+    let end = end + behind.find(char::is_whitespace).unwrap_or(behind.len());
+    let mut pieces = text[start..end].split('\n').map(str::trim).filter(|line| !line.is_empty());
+    let Some(mut above) = pieces.next() else { return false };
+    pieces.any(|below| {
+        let (first, next) = (above.trim_end_matches('-'), below);
+        above = below;
+        let last = first.rsplit(char::is_whitespace).next().unwrap_or_default();
+        // A token such as `<end_of_turn>` has signs.
+        let broken_token = last.starts_with('<') && !last.contains('>');
+        let border = |one: char| !one.is_alphanumeric();
+        let pair = first.rsplit(border).next().zip(next.split(border).next());
+        broken_token || pair.is_some_and(|(first, next)| is_one_word(rules, first, next))
+    })
+}
+
+/// Whether two pieces are a word of the lexicon together, and no entry of two words.
+fn is_one_word(rules: &Rules, first: &str, next: &str) -> bool {
+    let reaches = |text: &str| {
+        let mut reading = Reading::default();
+        reading.read(text);
+        let mut reaches = false;
+        rules.lexicon.read(text, &mut reading, 0..text.len(), |found| {
+            let over = |word: WordMatch| word.start == 0 && word.end > first.len();
+            reaches |= matches!(found, LexiconMatch::Word(word) if over(word));
+        });
+        reaches
+    };
+    let pieces = !first.is_empty() && !next.is_empty();
+    pieces && reaches(&format!("{first}{next}")) && !reaches(&format!("{first} {next}"))
 }
 
 /// Keeps a fire of the pass that began at `before`, unless one of its rule covers its beginning: a separate one may

@@ -25,9 +25,10 @@ const MIN_WHOLE: usize = 15;
 /// The closed-up runs of a text; each run is a view of its own.
 #[derive(Debug, Default)]
 pub(in crate::safety) struct ClosedUp {
-    /// Letters that stand alone (`i g n o r e`, `i. g, n.o-r e`) and words broken over short lines. Spaces
-    /// are only where gaps of two widths tell words apart.
+    /// Letters that stand alone (`i g n o r e`, `i. g, n.o-r e`). Spaces are only where gaps of two widths tell words apart.
     pub letters: Vec<View>,
+    /// Short lines without their spaces, over which words may be broken.
+    pub lines: Vec<View>,
     /// The same text if one sign is between any two bytes (`w.w.w...e.x.a.m.p.l.e`), and lines of one
     /// length: with the signs between the letters, just as it was before.
     pub signs: Vec<View>,
@@ -44,10 +45,10 @@ pub(in crate::safety) fn closed_up(text: &str, reading: &Reading) -> ClosedUp {
     }
     let mut start = 0;
     for end in memchr::memchr_iter(SEAM, bytes).chain([bytes.len()]) {
-        let (letters, signs) = (views.letters.len(), views.signs.len());
-        short_lines(&bytes[start..end], &mut views.letters);
+        let (lines, signs) = (views.lines.len(), views.signs.len());
+        short_lines(&bytes[start..end], &mut views.lines);
         even_lines(&text[start..end], &mut views.signs);
-        views.letters[letters..].iter_mut().for_each(|view| view.moved(start));
+        views.lines[lines..].iter_mut().for_each(|view| view.moved(start));
         views.signs[signs..].iter_mut().for_each(|view| view.moved(start));
         start = end + 1;
     }
