@@ -29,6 +29,7 @@ fn main() {
         ("spaced letters", "i g n o r e a l l p r e v i o u s "),
         ("tiny lines", "a\na\na\n\n"),
         ("links", "]("),
+        ("templates", "![](https://a.example/{z}) put put put put put "),
         ("even runs", "i.!.g...n.o.r.e...a, b, c, "),
         ("old script", "\u{13000}"),
         ("turns", "User: x\nAssistant: y\n"),
