@@ -223,21 +223,6 @@ impl StepSet {
         self.0.iter().fold(0, |words, (word, _)| words | summary(*word))
     }
 
-    /// The words of bits that a set of them ([`Self::words`]) names, the last one first. `own` is that of all of these.
-    fn within(&self, own: u64, words: u64) -> impl Iterator<Item = (usize, u64)> {
-        let mut left = own & words;
-        // Under the last bit are all words that have none of their own.
-        let further =
-            if left >> LAST_BIT == 1 { (own << 1).count_ones() as usize } else { self.0.len() };
-        left &= !(1 << LAST_BIT);
-        let each = std::iter::from_fn(move || {
-            let bit = left.checked_ilog2()?;
-            left ^= 1 << bit;
-            Some(self.0[(own & ((1 << bit) - 1)).count_ones() as usize])
-        });
-        self.0[further..].iter().rev().copied().chain(each)
-    }
-
     /// Adds them to a row of bits.
     fn add_to(&self, row: &mut [u64]) {
         for (word, bits) in &self.0 {
@@ -254,12 +239,9 @@ fn concepts(set: &ConceptSet) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The bit that all words of bits share which have none of their own.
-const LAST_BIT: usize = 63;
-
 /// The bit of a word of bits.
 const fn summary(word: usize) -> u64 {
-    1 << if word < LAST_BIT { word } else { LAST_BIT }
+    1 << if word < 63 { word } else { 63 }
 }
 
 const fn word_and_bit(step: usize) -> (usize, u64) {

@@ -111,8 +111,7 @@ pub(super) struct PossibleSteps {
 /// Steps that a word may begin or continue.
 pub(super) enum Possible<'a> {
     All,
-    /// These, and which words of bits have any.
-    Some(&'a [u64], u64),
+    Some(&'a [u64]),
     Nothing,
 }
 
@@ -163,11 +162,7 @@ impl PossibleSteps {
         if self.last != Some(block) {
             self.gather(block);
         }
-        if self.words & words == 0 {
-            Possible::Nothing
-        } else {
-            Possible::Some(&self.around, self.words)
-        }
+        if self.words & words == 0 { Possible::Nothing } else { Possible::Some(&self.around) }
     }
 
     /// Puts together what is possible around a block.

@@ -86,7 +86,7 @@ impl SequenceRun<'_> {
             let takes = &self.machine.takes[usize::from(hit.sense)];
             match possible.around(hit, takes.words) {
                 Possible::All => self.take(hit, None, &mut fired),
-                Possible::Some(steps, words) => self.take(hit, Some((steps, words)), &mut fired),
+                Possible::Some(steps) => self.take(hit, Some(steps), &mut fired),
                 Possible::Nothing => {}
             }
             if takes.negation {
@@ -103,7 +103,7 @@ impl SequenceRun<'_> {
     fn take(
         &mut self,
         hit: &WordMatch,
-        possible: Option<(&[u64], u64)>,
+        possible: Option<&[u64]>,
         fired: &mut impl FnMut(SequenceMatch),
     ) {
         self.broken.0 = usize::MAX;
@@ -118,16 +118,15 @@ impl SequenceRun<'_> {
         let unfit = if negated == 0 { &conditions.negated } else { &conditions.plain };
         let mut place = None;
         // Later steps first: what a word reached does not wait for that same word.
-        let words = possible.map_or(!0, |(_, words)| words);
-        for (word, steps) in takes.steps.within(takes.words, words) {
-            let mut waiting = steps & possible.map_or(!0, |(possible, _)| possible[word]);
+        for (word, takes) in takes.steps.0.iter().rev() {
+            let mut waiting = takes & possible.map_or(!0, |possible| possible[*word]);
             if waiting == 0 {
                 continue;
             }
-            waiting &= self.memory.waiting[word].all & !unfit[word];
-            if waiting & conditions.placed[word] != 0 && !self.closed_up {
+            waiting &= self.memory.waiting[*word].all & !unfit[*word];
+            if waiting & conditions.placed[*word] != 0 && !self.closed_up {
                 let place = *place.get_or_insert_with(|| self.beginning(hit));
-                waiting &= !conditions.misplaced[place as usize][word];
+                waiting &= !conditions.misplaced[place as usize][*word];
             }
             while waiting != 0 {
                 let bit = waiting.ilog2();
