@@ -8,7 +8,8 @@ use std::hash::Hasher;
 use std::sync::Arc;
 
 use handoffd_domain::ids::TenantId;
-use moka::sync::Cache;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
 use super::lexicon::WordMatch;
@@ -21,21 +22,35 @@ const CAPACITY: u64 = 8 << 20;
 /// The memory of a result without its lists, with the cache's own part, in bytes.
 const ENTRY: usize = 256;
 
+/// The memory of a usual result, in bytes.
+const USUAL: u64 = 1_500;
+
+/// A hash of tenant and text.
+type TextKey = (u64, u64);
+
 /// The results of one scanner. Clones share them.
 #[derive(Debug, Clone)]
 pub(super) struct ScanCache {
-    results: Cache<(u64, u64), Arc<ViewScan>>,
+    results: Arc<Cache<TextKey, Arc<ViewScan>, ResultSize>>,
     secret: [u8; 16],
+}
+
+/// A result weighs as many bytes as it takes.
+#[derive(Debug, Clone)]
+struct ResultSize;
+
+impl Weighter<TextKey, Arc<ViewScan>> for ResultSize {
+    fn weight(&self, _: &TextKey, seen: &Arc<ViewScan>) -> u64 {
+        let lists =
+            size_of_val::<[SequenceMatch]>(&seen.fires) + size_of_val::<[WordMatch]>(&seen.heard);
+        (ENTRY + lists) as u64
+    }
 }
 
 impl ScanCache {
     pub(super) fn new(secret: [u8; 16]) -> Self {
-        let weight = |_: &(u64, u64), seen: &Arc<ViewScan>| {
-            let lists = size_of_val::<[SequenceMatch]>(&seen.fires)
-                + size_of_val::<[WordMatch]>(&seen.heard);
-            u32::try_from(ENTRY + lists).unwrap_or(u32::MAX)
-        };
-        let results = Cache::builder().max_capacity(CAPACITY).weigher(weight).build();
+        let items = (CAPACITY / USUAL) as usize;
+        let results = Arc::new(Cache::with_weighter(items, CAPACITY, ResultSize));
         Self { results, secret }
     }
 
@@ -67,7 +82,7 @@ impl TenantScanCache<'_> {
         seen
     }
 
-    fn key(&self, text: &str) -> (u64, u64) {
+    fn key(&self, text: &str) -> TextKey {
         let mut hasher = SipHasher24::new_with_key(&self.cache.secret);
         let tenant = self.tenant.as_str();
         hasher.write_u64(tenant.len() as u64);
@@ -149,8 +164,7 @@ mod tests {
             let seen = ViewScan { fires, ..ViewScan::default() };
             cache.of(&tenant("acme")).result(&format!("text {number}"), || seen);
         }
-        cache.results.run_pending_tasks();
-        let size = cache.results.weighted_size();
+        let size = cache.results.weight();
         assert!((CAPACITY / 2..=CAPACITY).contains(&size), "{size}");
     }
 }
