@@ -133,9 +133,9 @@ mod tests {
         let mut refused = 0;
         for _ in 0..2 {
             for message in &messages {
-                let found = report(&scanner, Some(&acme), message);
-                refused += usize::from(!found.findings.is_empty());
-                assert_eq!(found, report(&scanner, None, message), "{message}");
+                let cached = report(&scanner, Some(&acme), message);
+                refused += usize::from(!cached.findings.is_empty());
+                assert_eq!(cached, report(&scanner, None, message), "{message}");
             }
         }
         assert!(refused >= messages.len(), "an attack in each second message, twice: {refused}");

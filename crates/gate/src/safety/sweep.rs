@@ -84,7 +84,7 @@ pub(super) enum Standing {
 pub(super) struct Sweep<'a> {
     rules: &'a Rules,
     memory: &'a mut ScanMemory,
-    /// What is known of long texts that were scanned before.
+    /// The results of long texts that were scanned before.
     cache: Option<TenantScanCache<'a>>,
     /// By class, those that run on and those apart.
     pages: [[Page; 2]; 4],

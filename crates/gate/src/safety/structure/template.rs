@@ -6,7 +6,7 @@ use std::cell::OnceCell;
 /// Longest name of a place in a template, in bytes.
 const LONG_NAME: usize = 32;
 
-/// Parts of names that tell of what an image must not carry away.
+/// Parts of names of contents that an image must not carry away.
 const CARRIED: [&str; 41] = [
     "answer",
     "apikey",
@@ -54,7 +54,7 @@ const CARRIED: [&str; 41] = [
 /// How far from an address an order to fill it in may be, in bytes.
 const BESIDE: usize = 400;
 
-/// The most that an order says of what it fills in, from its verb on, in bytes.
+/// The longest part of an order that is read from its verb on, in bytes.
 const ORDER: usize = 120;
 
 /// How verbs begin that have a place filled in.
