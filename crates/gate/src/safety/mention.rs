@@ -280,8 +280,8 @@ pub(super) fn without_spared(rules: &Rules, text: &str, fires: &mut Vec<Sequence
     fires.retain(|fire| rules.is_condition(fire.rule) || !spared(fire) && !in_option(text, fire));
 }
 
-/// Whether a match is a part of an option's name, or goes over the beginning of one: `--remove-all-files`,
-/// `--access-token-file, --account`.
+/// Whether a match is a part of an option's name, or goes over the comma before the next of a list: `--remove-all-files`,
+/// `--access-token-file, --account`. An option within an order excuses nothing: "send the --full list".
 fn in_option(text: &str, fire: &SequenceMatch) -> bool {
     let bytes = text.as_bytes();
     let Some(within) = bytes.get(fire.start..fire.end) else { return false };
@@ -294,7 +294,7 @@ fn in_option(text: &str, fire: &SequenceMatch) -> bool {
     let begins = |option: &[u8]| {
         option.starts_with(b"--") && option.get(2).is_some_and(u8::is_ascii_lowercase)
     };
-    begins(begun) || memmem::find_iter(within, b" --").any(|at| begins(&within[at + 1..]))
+    begins(begun) || memmem::find_iter(within, b", --").any(|at| begins(&within[at + 2..]))
 }
 
 /// The matches of rules that add nothing, by rule and place.
