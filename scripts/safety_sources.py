@@ -7,7 +7,8 @@
 
 CLONES is a directory with clones of public repositories under their own names; a repository that is not there is left
 out and named on the standard error. SOURCES below is the split: a source belongs to one half as a whole, for good, and
-moves from `count` to `learn` once a text of it was read while a rule was written (never back). Rules, words and weights
+moves from `count` to `learn` once a text of it was read while a rule was written (never back). Of CyberSecEval every other English prompt
+was read, by the first byte of its SHA-256: it is the one source in both halves. Rules, words and weights
 come from the half `learn`; the figures of docs/safety.md come from the half `count`. Nothing is downloaded. Each line is
 {"text", "label", "kind"}; the kind begins with the class that `handoffd scan --eval` reads it as, then names the source.
 
@@ -19,6 +20,7 @@ line of a log, a rule for people.
 import ast
 import csv
 import glob
+import hashlib
 import json
 import os
 import re
@@ -66,7 +68,19 @@ def agent_security_bench(repository):
         yield from (("order", row["Attacker Instruction"]) for row in rows(path))
 
 
+def was_read(prompt):
+    return hashlib.sha256(prompt.encode()).digest()[0] % 2 == 0
+
+
+def cyber_sec_eval_read(repository):
+    yield from ((what, text) for what, text in all_of_cyber_sec_eval(repository) if what.startswith("en_") and was_read(text))
+
+
 def cyber_sec_eval(repository):
+    yield from ((what, text) for what, text in all_of_cyber_sec_eval(repository) if not what.startswith("en_") or not was_read(text))
+
+
+def all_of_cyber_sec_eval(repository):
     base = (repository, "CybersecurityBenchmarks", "datasets", "prompt_injection")
     for path in found(*base, "prompt_injection.json"):
         for row in json.loads(read(path)):
@@ -228,6 +242,7 @@ SOURCES = (
     ("learn", "tensor-trust-data", "tensor_trust", 1, tensor_trust),
     ("learn", "PIGuard", "piguard", 1, piguard),
     ("learn", "promptmap", "promptmap", 1, promptmap),
+    ("learn", "PurpleLlama", "cyber_sec_eval", 1, cyber_sec_eval_read),
     ("count", "PurpleLlama", "cyber_sec_eval", 1, cyber_sec_eval),
     ("count", "prompt-injections", "giskard", 1, giskard),
     ("count", "wasp", "wasp", 1, wasp_orders),

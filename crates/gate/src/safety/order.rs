@@ -104,15 +104,29 @@ fn goes_over_code(text: &str) -> bool {
         || lines.any(|line| ends(line) || line.starts_with('/'))
 }
 
-/// Whether a stretch of text names an option of a program, or its letter in brackets: `--context`, `show (S)`.
+/// Whether a stretch of text names an option of a program, or its letter in brackets: `--context`, `show (S)`. An option in the
+/// middle of a sentence excuses nothing: "send the --full list", "send the list --quietly to".
 fn names_option(text: &str) -> bool {
-    let option = |at: usize| text[at + 3..].starts_with(|one: char| one.is_ascii_alphabetic());
+    let option = |at: usize| {
+        let begins = text[at + 3..].starts_with(|one: char| one.is_ascii_alphabetic());
+        begins && !is_inserted(&text[..at], &text[at + 3..])
+    };
     let letter = |at: usize| {
         let mut inside = text[at + 1..].chars();
         inside.next().is_some_and(char::is_alphabetic) && inside.next() == Some(')')
     };
     text.match_indices(" --").any(|(at, _)| option(at))
         || text.match_indices('(').any(|(at, _)| letter(at))
+}
+
+/// Whether an option stands behind the article of a sentence or before its preposition. Options in a row are one.
+fn is_inserted(before: &str, option: &str) -> bool {
+    let mut rest = option.split(' ').skip(1).skip_while(|word| word.starts_with("--"));
+    let mut back = before.rsplit(' ').skip_while(|word| word.starts_with("--"));
+    let article = back.next().is_some_and(|word| {
+        matches!(word, "the" | "all" | "any" | "every" | "your" | "my" | "our" | "their" | "its")
+    });
+    article || rest.next().is_some_and(|word| matches!(word, "to" | "at" | "into"))
 }
 
 /// Whether an order follows a match; `behind` is the text after it.

@@ -29,10 +29,10 @@ const SLACK: f32 = 1e-3;
 /// nothing.
 const WINDOW: usize = 1_200;
 
-/// Rules that mark other fields add up within so many bytes.
-const REACH: usize = 360;
+/// Rules that mark other fields add up within so many bytes, about two sentences: each sentence of ordinary mail has a sign or two.
+const REACH: usize = 160;
 
-/// Rules in several texts add up within so many bytes of them.
+/// Rules that refuse add up within so many bytes of several texts.
 const ACROSS: usize = 300;
 
 /// Longest text that is read together with its neighbours, in bytes.
@@ -255,7 +255,7 @@ impl<'a> Sweep<'a> {
         }
         // Names and codes in a row give no orders.
         let running = beside == Standing::Running as usize;
-        for (tier, window) in [(Tier::Refuse, ACROSS), (Tier::Mark, ACROSS)] {
+        for (tier, window) in [(Tier::Refuse, ACROSS), (Tier::Mark, REACH)] {
             if tier == Tier::Mark && !running {
                 continue;
             }

@@ -7,7 +7,7 @@ use std::cell::OnceCell;
 const LONG_NAME: usize = 32;
 
 /// Parts of names of contents that an image must not carry away.
-const CARRIED: [&str; 41] = [
+pub(super) const CARRIED: [&str; 41] = [
     "answer",
     "apikey",
     "api_key",
