@@ -1,4 +1,4 @@
-//! Results of long texts that were scanned before. Agents hand one context on from hop to hop, a dry run comes before its
+//! Results of long texts, and of pages of short ones, that were scanned before. Agents hand one context on from hop to hop, a dry run comes before its
 //! submission, and a message is scanned once more beside earlier ones of its task: such a text is hashed, and not read again.
 //!
 //! A result has places and numbers of rules, and no text. Its key is a hash of 128 bits (SipHash-2-4) of tenant and text under a secret of
@@ -14,6 +14,7 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 
 use super::lexicon::WordMatch;
 use super::sequence::SequenceMatch;
+use super::sweep::{Page, Piece};
 use super::views::ViewScan;
 
 /// The most memory that results take, in bytes: those of some 5 000 texts.
@@ -28,10 +29,25 @@ const USUAL: u64 = 1_500;
 /// A hash of tenant and text.
 type TextKey = (u64, u64);
 
+/// The result of scanning a long text, or a page of short ones.
+#[derive(Debug, Default)]
+pub(super) struct TextScan {
+    pub seen: ViewScan,
+    /// The rules that fire over the seams of a page where its texts are put together, by their places on the page.
+    pub glued: Vec<SequenceMatch>,
+}
+
+impl TextScan {
+    /// That of a text that is no page.
+    pub(super) const fn of(seen: ViewScan) -> Self {
+        Self { seen, glued: Vec::new() }
+    }
+}
+
 /// The results of one scanner. Clones share them.
 #[derive(Debug, Clone)]
 pub(super) struct ScanCache {
-    results: Arc<Cache<TextKey, Arc<ViewScan>, ResultSize>>,
+    results: Arc<Cache<TextKey, Arc<TextScan>, ResultSize>>,
     secret: [u8; 16],
 }
 
@@ -39,11 +55,11 @@ pub(super) struct ScanCache {
 #[derive(Debug, Clone)]
 struct ResultSize;
 
-impl Weighter<TextKey, Arc<ViewScan>> for ResultSize {
-    fn weight(&self, _: &TextKey, seen: &Arc<ViewScan>) -> u64 {
-        let lists =
-            size_of_val::<[SequenceMatch]>(&seen.fires) + size_of_val::<[WordMatch]>(&seen.heard);
-        (ENTRY + lists) as u64
+impl Weighter<TextKey, Arc<TextScan>> for ResultSize {
+    fn weight(&self, _: &TextKey, scan: &Arc<TextScan>) -> u64 {
+        let TextScan { seen, glued } = &**scan;
+        let fires = size_of_val::<[SequenceMatch]>(&seen.fires) + size_of_val::<[_]>(glued);
+        (ENTRY + fires + size_of_val::<[WordMatch]>(&seen.heard)) as u64
     }
 }
 
@@ -69,24 +85,42 @@ pub(super) struct TenantScanCache<'a> {
 
 impl TenantScanCache<'_> {
     /// The result of a text, by `scan` where there is none.
-    pub(super) fn result(&self, text: &str, scan: impl FnOnce() -> ViewScan) -> Arc<ViewScan> {
-        let key = self.key(text);
-        if let Some(seen) = self.cache.results.get(&key) {
-            return seen;
-        }
-        let mut seen = scan();
-        seen.fires.shrink_to_fit();
-        seen.heard.shrink_to_fit();
-        let seen = Arc::new(seen);
-        self.cache.results.insert(key, Arc::clone(&seen));
-        seen
+    pub(super) fn result(&self, text: &str, scan: impl FnOnce() -> TextScan) -> Arc<TextScan> {
+        self.found(self.key(text, &[]), scan)
     }
 
-    fn key(&self, text: &str) -> TextKey {
+    /// The result of a page, by `scan` where there is none.
+    pub(super) fn page_result(
+        &self,
+        page: &Page,
+        scan: impl FnOnce() -> TextScan,
+    ) -> Arc<TextScan> {
+        self.found(self.key(&page.text, &page.pieces), scan)
+    }
+
+    fn found(&self, key: TextKey, scan: impl FnOnce() -> TextScan) -> Arc<TextScan> {
+        if let Some(scan) = self.cache.results.get(&key) {
+            return scan;
+        }
+        let mut scan = scan();
+        scan.seen.fires.shrink_to_fit();
+        scan.seen.heard.shrink_to_fit();
+        scan.glued.shrink_to_fit();
+        let scan = Arc::new(scan);
+        self.cache.results.insert(key, Arc::clone(&scan));
+        scan
+    }
+
+    /// A page's text says where its pieces begin only if none of them has the sign between two, so their places are part of the key.
+    fn key(&self, text: &str, pieces: &[Piece]) -> TextKey {
         let mut hasher = SipHasher24::new_with_key(&self.cache.secret);
         let tenant = self.tenant.as_str();
         hasher.write_u64(tenant.len() as u64);
         hasher.write(tenant.as_bytes());
+        hasher.write_u64(pieces.len() as u64);
+        for piece in pieces {
+            hasher.write_u32(piece.start as u32);
+        }
         hasher.write(text.as_bytes());
         hasher.finish128().as_u64()
     }
@@ -113,7 +147,14 @@ mod tests {
         let message = |texts: &[&str], within: &str| {
             let text = format!("{} {within} {}", texts.join("\n"), texts[0]);
             let turn = json!({"role": "tool", "content": text});
-            json!({"task": {"description": text}, "context": {"history": [turn]}, "note": within})
+            // Over two fields, and within a word.
+            let halves = within.split_at(within.len() / 4);
+            json!({
+                "task": {"description": text},
+                "context": {"history": [turn]},
+                "note": within,
+                "short": [texts, halves, texts],
+            })
         };
         texts.chunks(8).flat_map(|texts| [message(texts, ""), message(texts, WRAPPER)]).collect()
     }
@@ -148,11 +189,11 @@ mod tests {
         for name in ["acme", "acme", "acm", "acme"] {
             cache.of(&tenant(name)).result(&text, || {
                 scans += 1;
-                ViewScan::default()
+                TextScan::default()
             });
         }
         assert_eq!(scans, 2);
-        let key = |secret| ScanCache::new(secret).of(&tenant("acme")).key(&text);
+        let key = |secret| ScanCache::new(secret).of(&tenant("acme")).key(&text, &[]);
         assert_ne!(key([7; 16]), key([8; 16]), "the secret decides which texts share a key");
     }
 
@@ -162,7 +203,7 @@ mod tests {
         for number in 0..20_000 {
             let fires = vec![SequenceMatch { rule: 1, start: 0, end: 1, certain: false }; 50];
             let seen = ViewScan { fires, ..ViewScan::default() };
-            cache.of(&tenant("acme")).result(&format!("text {number}"), || seen);
+            cache.of(&tenant("acme")).result(&format!("text {number}"), || TextScan::of(seen));
         }
         let size = cache.results.weight();
         assert!((CAPACITY / 2..=CAPACITY).contains(&size), "{size}");

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::cache::TenantScanCache;
+use super::cache::{TenantScanCache, TextScan};
 use super::lexicon::WordMatch;
 use super::mention::{without_mentions, without_spared};
 use super::normalize;
@@ -14,10 +14,12 @@ use super::views::{ViewScan, look};
 
 mod borders;
 mod glue;
+mod identifier;
 mod page;
 
 use borders::{Part, Side};
-use page::{Page, Piece};
+use identifier::is_identifier;
+pub(super) use page::{Page, Piece};
 
 /// The score at which the rules that matched a text are reported.
 pub const THRESHOLD: f32 = 1.0;
@@ -133,6 +135,9 @@ impl<'a> Sweep<'a> {
         let (at, beside) = (place(class), standing as usize);
         self.ordinal += u32::from(standing == Standing::Running);
         let ordinal = self.ordinal;
+        if is_identifier(text) {
+            return;
+        }
         if text.len() <= SHORT {
             let page = &mut self.pages[at][beside];
             page.push(Piece { start: 0, text: number, ordinal, offset: 0, whole: true }, text);
@@ -145,11 +150,12 @@ impl<'a> Sweep<'a> {
             return;
         }
         let (head, tail) = ends(text);
-        let mut scan = || look(self.rules, text, self.memory, head..tail);
-        let seen = match self.cache {
+        let mut scan = || TextScan::of(look(self.rules, text, self.memory, head..tail));
+        let scanned = match self.cache {
             Some(cache) => cache.result(text, scan),
             None => Arc::new(scan()),
         };
+        let seen = &scanned.seen;
         self.work += seen.work;
         let piece = |offset| Piece { start: 0, text: number, ordinal, offset, whole: false };
         let page = &mut self.pages[at][beside];
@@ -165,7 +171,7 @@ impl<'a> Sweep<'a> {
         if standing == Standing::Running {
             for (side, stretch) in [(Side::Head, 0..head), (Side::Tail, tail..text.len())] {
                 let words = &text[stretch.clone()];
-                self.part(&piece(stretch.start), (side, class), words, stretch.start, &seen);
+                self.part(&piece(stretch.start), (side, class), words, stretch.start, seen);
             }
         }
         self.judge(number, text, &seen.fires, class);
@@ -214,25 +220,25 @@ impl<'a> Sweep<'a> {
         if page.pieces.iter().all(|piece| !piece.whole) && page.pieces.len() < 2 {
             return;
         }
-        let seen = look(self.rules, &page.text, self.memory, 0..0);
+        let mut scan = || page.scan(self.rules, self.memory);
+        let scanned = match self.cache {
+            Some(cache) => cache.page_result(&page, scan),
+            None => Arc::new(scan()),
+        };
+        let TextScan { seen, glued } = &*scanned;
         self.work += seen.work;
         if beside == Standing::Running as usize && !seen.heard.is_empty() {
             for (index, piece) in page.pieces.iter().enumerate().filter(|(_, piece)| piece.whole) {
                 let words = page.piece(index);
-                self.part(piece, (Side::Whole, class), words, piece.start, &seen);
+                self.part(piece, (Side::Whole, class), words, piece.start, seen);
             }
         }
-        let mut across = page.fires.clone();
-        if let Some(glued) = glue::glued(&page, &self.rules.lexicon) {
-            let seen = look(self.rules, &glued.text, self.memory, 0..usize::MAX);
-            self.work += seen.work;
-            across.extend(seen.fires.into_iter().filter_map(|fire| glued.across(fire)));
-        }
-        if seen.fires.is_empty() && across.is_empty() {
+        if seen.fires.is_empty() && glued.is_empty() && page.fires.is_empty() {
             return;
         }
+        let mut across = [&page.fires[..], glued].concat();
         let mut alone: Vec<Vec<SequenceMatch>> = vec![Vec::new(); page.pieces.len()];
-        for fire in seen.fires {
+        for fire in seen.fires.iter().copied() {
             let index = page.index(fire.start);
             let (piece, end) = (page.pieces[index], page.end(index));
             let within = fire.end <= end;

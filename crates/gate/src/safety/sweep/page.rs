@@ -1,9 +1,13 @@
 //! Short texts of one class, and the ends of long ones, that are read together.
 
-use crate::safety::sequence::{SEAM, SequenceMatch};
+use super::glue;
+use crate::safety::cache::TextScan;
+use crate::safety::rules::Rules;
+use crate::safety::sequence::{SEAM, ScanMemory, SequenceMatch};
+use crate::safety::views::look;
 
 #[derive(Debug, Default)]
-pub(super) struct Page {
+pub(in crate::safety) struct Page {
     pub text: String,
     pub pieces: Vec<Piece>,
     /// The sequences that fired in the texts whose ends are here, by their place on the page.
@@ -11,7 +15,7 @@ pub(super) struct Page {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Piece {
+pub(in crate::safety) struct Piece {
     /// Its start on the page.
     pub start: usize,
     pub text: u32,
@@ -40,6 +44,16 @@ impl Page {
             let onto = |at: usize| at - part.start + piece.start;
             SequenceMatch { start: onto(fire.start), end: onto(fire.end.max(fire.start)), ..*fire }
         }));
+    }
+
+    /// What the rules find on it, and what they find where its pieces are put together.
+    pub(super) fn scan(&self, rules: &Rules, memory: &mut ScanMemory) -> TextScan {
+        let mut seen = look(rules, &self.text, memory, 0..0);
+        let Some(page) = glue::glued(self, &rules.lexicon) else { return TextScan::of(seen) };
+        let over = look(rules, &page.text, memory, 0..usize::MAX);
+        seen.work += over.work;
+        let glued = over.fires.into_iter().filter_map(|fire| page.across(fire)).collect();
+        TextScan { seen, glued }
     }
 
     /// The piece that holds a place.
