@@ -80,6 +80,6 @@ pub struct Running {
     attempts: TaskTracker,
     workers: TaskTracker,
     witness: Arc<Publisher>,
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     broker: String,
 }

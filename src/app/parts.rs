@@ -33,7 +33,7 @@ use handoffd_transports::a2a::transport::NewTask;
 pub(super) struct BrokerParts {
     pub(super) config: Config,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) store: Arc<dyn Store>,
+    pub(super) store: Arc<Store>,
     pub(super) archive: Archive,
     pub(super) vault: Vault,
     pub(super) notary: Arc<Notary>,

@@ -76,7 +76,7 @@ fn next_master_key(file: &Path) -> PathBuf {
 }
 
 /// A vault with the keys that were derived from the first master key, where it is not the first.
-async fn with_derived(store: &dyn Store, vault: Vault) -> Result<Vault, StartError> {
+async fn with_derived(store: &Store, vault: Vault) -> Result<Vault, StartError> {
     match store.find_fact(DERIVED_KEYS).await? {
         Some(sealed) => Ok(vault.with_derived(&sealed)?),
         None => Ok(vault),
@@ -100,7 +100,7 @@ pub struct MasterKeyChange {
 /// [`StartError`]: nothing was changed.
 pub async fn change_master_key(
     config: &Config,
-    store: &dyn Store,
+    store: &Store,
     to: Option<&Path>,
 ) -> Result<MasterKeyChange, StartError> {
     let of_file = config.auth.master_key.is_empty();
@@ -189,7 +189,7 @@ impl MasterKeyChange {
 ///
 /// # Errors
 /// [`StartError::Vault`] where it is another, or missing though the database has one; a missing file stays missing.
-pub async fn settle_vault(config: &Config, store: &dyn Store) -> Result<Vault, StartError> {
+pub async fn settle_vault(config: &Config, store: &Store) -> Result<Vault, StartError> {
     let vault = if config.auth.master_key.is_empty() {
         let path = config.keys_dir().join(MASTER_KEY);
         // A new one beside a database that was set up with another would look like its own from then on.
@@ -230,7 +230,7 @@ pub async fn settle_vault(config: &Config, store: &dyn Store) -> Result<Vault, S
 ///
 /// # Errors
 /// The store cannot be read.
-pub async fn known_vault(config: &Config, store: &dyn Store) -> Result<Option<Vault>, StoreError> {
+pub async fn known_vault(config: &Config, store: &Store) -> Result<Option<Vault>, StoreError> {
     let text = match config.auth.master_key.as_str() {
         "" => std::fs::read_to_string(config.keys_dir().join("master.key")).unwrap_or_default(),
         text => text.to_owned(),
@@ -247,7 +247,7 @@ pub async fn known_vault(config: &Config, store: &dyn Store) -> Result<Option<Va
 /// [`StartError::Vault`] where it is another, a retired one, or missing; a missing file stays missing.
 pub async fn settle_notary(
     config: &Config,
-    store: &dyn Store,
+    store: &Store,
     now: Micros,
 ) -> Result<Notary, StartError> {
     let file = config.tree_key_file();
@@ -305,7 +305,7 @@ impl Default for FirstKey {
 /// The first admin key: the configured one, or one made at the first start and written to a file.
 pub(super) async fn settle_admin_key(
     config: &Config,
-    store: &dyn Store,
+    store: &Store,
     ledger: &Ledger,
     now: Micros,
     first: FirstKey,
@@ -337,7 +337,7 @@ const FROM_SETTINGS: &str = "HANDOFFD_ADMIN_KEY";
 /// Names the keys of earlier values of the setting and the one that a start without it made. They are still valid: another
 /// broker may use one of them, so they are not revoked here.
 async fn name_former(
-    store: &dyn Store,
+    store: &Store,
     tenant: &TenantId,
     present: &[u8],
     now: Micros,

@@ -134,7 +134,7 @@ async fn started(
     }
     parts.adopt(&path.ledger).await?;
     let admin_key_file =
-        settle_admin_key(&parts.config, &**store, &path.ledger, clock.now(), first_key).await?;
+        settle_admin_key(&parts.config, store, &path.ledger, clock.now(), first_key).await?;
     let ledger = path.ledger.clone();
     background::spawn_delivery(&parts, path);
     background::spawn_upkeep(&parts, &ledger, &witness);
@@ -247,9 +247,9 @@ impl BrokerParts {
         if new > 0 {
             tracing::info!(new, "migrations applied");
         }
-        settle_all_in_doubt(&*store).await?;
-        let vault = settle_vault(&config, &*store).await?;
-        let notary = Arc::new(settle_notary(&config, &*store, clock.now()).await?);
+        settle_all_in_doubt(&store).await?;
+        let vault = settle_vault(&config, &store).await?;
+        let notary = Arc::new(settle_notary(&config, &store, clock.now()).await?);
         store.catch_up_trees().await?;
         let metrics = Arc::new(Metrics::new().map_err(|err| StartError::Config(err.to_string()))?);
         let ttl = Duration::from_millis(config.auth.cache_ttl_ms);
@@ -268,7 +268,7 @@ impl BrokerParts {
         let read = Arc::clone(&store);
         let a2a = A2aTransport::new(agents.clone(), shown, read, secrets, public_url, tell);
         let transports = transports(&config, &client, a2a)?;
-        refuse_left_out(&transports, &*store, &directory).await?;
+        refuse_left_out(&transports, &store, &directory).await?;
         let model = (config.context.compressor == Compressor::Model)
             .then(|| {
                 let (settings, crossing) = (&config.context.model, config.model_crossing());
@@ -353,7 +353,7 @@ impl BrokerParts {
             known: std::collections::HashMap::new(),
         };
         for folder in context.places.iter().filter_map(HeadDestination::folder) {
-            let known = witness::check(folder, &*context.store, &context.notary).await;
+            let known = witness::check(folder, &context.store, &context.notary).await;
             context.known.extend(known.map_err(|fault| match fault {
                 KeptHeadError::Store(err) => StartError::Store(err),
                 fault => StartError::Evidence(fault),

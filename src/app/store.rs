@@ -24,7 +24,7 @@ pub enum Access {
 ///
 /// # Errors
 /// [`StoreError`], with what to do.
-pub async fn open_store(config: &Config, access: Access) -> Result<Arc<dyn Store>, StoreError> {
+pub async fn open_store(config: &Config, access: Access) -> Result<Arc<Store>, StoreError> {
     let url = config.database_url();
     match DatabaseKind::of(&url) {
         Some(DatabaseKind::Postgres) => {
@@ -34,7 +34,7 @@ pub async fn open_store(config: &Config, access: Access) -> Result<Arc<dyn Store
                 max_connections: config.database.max_connections,
                 acquire_timeout: Duration::from_millis(config.database.acquire_timeout_ms),
             };
-            Ok(Arc::new(PostgresStore::open(&url, options).await?))
+            Ok(Arc::new(PostgresStore::open(&url, options).await?.into()))
         }
         Some(DatabaseKind::Sqlite) => {
             let mut options = match access {
@@ -43,7 +43,7 @@ pub async fn open_store(config: &Config, access: Access) -> Result<Arc<dyn Store
                 Access::Create => SqliteOptions { create: true, ..SqliteOptions::beside() },
             };
             options.rewrite_limit = config.erasure.rewrite_limit_mib.saturating_mul(1 << 20);
-            Ok(Arc::new(SqliteStore::open(&url, options).await?))
+            Ok(Arc::new(SqliteStore::open(&url, options).await?.into()))
         }
         None => Err(StoreError::Refused(
             "database.url must begin with sqlite: or postgres://".to_owned(),

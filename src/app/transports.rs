@@ -64,7 +64,7 @@ pub(super) fn transports(
 /// Refuses a store with an agent whose transport this build leaves out: its handoffs could not be delivered.
 pub(super) async fn refuse_left_out(
     transports: &Transports,
-    store: &dyn Store,
+    store: &Store,
     directory: &Directory,
 ) -> Result<(), StartError> {
     if LEFT_OUT.is_empty() {

@@ -63,7 +63,7 @@ async fn archive(
     let archivist = archive.archivist(Arc::clone(&store), clock, metrics.archive.clone());
     let outcome = async {
         let mut all = Vec::new();
-        for tenant in tenants(&*store, args.tenant.as_ref()).await? {
+        for tenant in tenants(&store, args.tenant.as_ref()).await? {
             let moved = if args.dry_run {
                 archivist.preview(&tenant, before).await?
             } else {

@@ -29,7 +29,7 @@ impl Outbound for NoDelivery {
 
 /// The tenant that a command names, which must have a log; or all.
 pub(super) async fn tenants(
-    store: &dyn Store,
+    store: &Store,
     named: Option<&TenantId>,
 ) -> Result<Vec<TenantId>, StoreError> {
     let Some(tenant) = named else { return store.list_tenants().await };
@@ -41,7 +41,7 @@ pub(super) async fn tenants(
 
 /// A store and a ledger for one command.
 pub(super) struct LocalLedger {
-    pub(super) store: Arc<dyn Store>,
+    pub(super) store: Arc<Store>,
     pub(super) ledger: Ledger,
     tracker: TaskTracker,
 }

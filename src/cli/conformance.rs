@@ -153,13 +153,13 @@ async fn of_database(args: &Args, config: &Config) -> Result<ConformanceReport, 
     let store = open_store(config, Access::Beside).await.map_err(|err| err.to_string())?;
     let contents = archive.contents(Arc::clone(&store));
     let tenant = args.tenant.as_ref().unwrap_or(&config.auth.tenant);
-    let report = replay(&*store, &contents, tenant, args).await;
+    let report = replay(&store, &contents, tenant, args).await;
     store.close().await;
     report
 }
 
 async fn replay(
-    store: &dyn Store,
+    store: &Store,
     contents: &Contents,
     tenant: &TenantId,
     args: &Args,

@@ -84,8 +84,8 @@ async fn export(args: &Args, config: &Config) -> Result<Option<ExportSummary>, S
     let contents = archive.contents(std::sync::Arc::clone(&store));
     let now = SystemClock::default().now();
     let made = async {
-        let notary = settle_notary(config, &*store, now).await.map_err(|err| err.to_string())?;
-        let sources = BundleSources { store: &*store, contents: &contents, notary: &notary };
+        let notary = settle_notary(config, &store, now).await.map_err(|err| err.to_string())?;
+        let sources = BundleSources { store: &store, contents: &contents, notary: &notary };
         let Some(task) = args.task else {
             let bar = progress_bar();
             let order = LogExport {

@@ -126,12 +126,12 @@ async fn master(args: &MasterArgs, config: &Config) -> Result<(String, Option<u6
     // On SQLite its lock refuses a change beside a broker.
     let bench = LocalLedger::open(config, Access::Serve).await?;
     let done = async {
-        nobody_serves(&*bench.store, config).await?;
-        let change = change_master_key(config, &*bench.store, args.to.as_deref());
+        nobody_serves(&bench.store, config).await?;
+        let change = change_master_key(config, &bench.store, args.to.as_deref());
         let change = change.await.map_err(|err| text(&err))?;
         let now = SystemClock::default().now();
-        for (tenant, _) in logs(&*bench.store).await? {
-            if change.resealed.is_none() && says_so_already(&*bench.store, &tenant).await? {
+        for (tenant, _) in logs(&bench.store).await? {
+            if change.resealed.is_none() && says_so_already(&bench.store, &tenant).await? {
                 continue;
             }
             let said = content(&canonical::to_vec(&json!({ "masterKey": change.id })), now);
@@ -148,7 +148,7 @@ async fn master(args: &MasterArgs, config: &Config) -> Result<(String, Option<u6
 }
 
 /// Whether the log's last record is a change of the master key: a run that was ended before the files wrote it.
-async fn says_so_already(store: &dyn Store, tenant: &TenantId) -> Result<bool, String> {
+async fn says_so_already(store: &Store, tenant: &TenantId) -> Result<bool, String> {
     let head = store.find_head(tenant).await.map_err(|err| text(&err))?;
     let Some(head) = head.filter(|head| head.size > 0) else { return Ok(false) };
     let last = store.list_records(tenant, None, head.size - 1, 1, false).await;
@@ -157,7 +157,7 @@ async fn says_so_already(store: &dyn Store, tenant: &TenantId) -> Result<bool, S
 }
 
 /// Refuses where another broker shows that it lives: it would go on with the old key.
-async fn nobody_serves(store: &dyn Store, config: &Config) -> Result<(), String> {
+async fn nobody_serves(store: &Store, config: &Config) -> Result<(), String> {
     let beats = async || store.list_heartbeats().await.map_err(|err| text(&err));
     let first = beats().await?;
     if first.is_empty() {
@@ -207,10 +207,10 @@ async fn tree_head(
         let notary = if args.new {
             change_key(&bench, config, now).await?
         } else {
-            settle_notary(config, &*bench.store, now).await.map_err(|err| text(&err))?
+            settle_notary(config, &bench.store, now).await.map_err(|err| text(&err))?
         };
         let mut keys = Vec::new();
-        for (tenant, log) in logs(&*bench.store).await? {
+        for (tenant, log) in logs(&bench.store).await? {
             keys.push((tenant, public(&notary, &log, None)));
         }
         Ok(keys)
@@ -248,7 +248,7 @@ async fn change_key(bench: &LocalLedger, config: &Config, now: Micros) -> Result
         store.settle_tree_key(current, now, true).await.map_err(|err| text(&err))?;
     }
     if !retired.is_empty() {
-        for (tenant, log) in logs(&**store).await? {
+        for (tenant, log) in logs(store).await? {
             let retired: Vec<_> =
                 retired.iter().map(|key| public(&notary, &log, Some(key))).collect();
             let said = json!({ "treeHeadKey": public(&notary, &log, None), "retired": retired });
@@ -278,7 +278,7 @@ fn replace(file: &Path, next: &Path, old: Option<&Notary>) -> std::io::Result<()
 }
 
 /// The id of each tenant's log.
-async fn logs(store: &dyn Store) -> Result<Vec<(TenantId, String)>, String> {
+async fn logs(store: &Store) -> Result<Vec<(TenantId, String)>, String> {
     let mut logs = Vec::new();
     for tenant in store.list_tenants().await.map_err(|err| text(&err))? {
         if let Some(head) = store.find_head(&tenant).await.map_err(|err| text(&err))? {

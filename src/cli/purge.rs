@@ -79,11 +79,11 @@ async fn purge(
         page,
     };
     let outcome = async {
-        let tenants = tenants(&*store, args.tenant.as_ref()).await;
+        let tenants = tenants(&store, args.tenant.as_ref()).await;
         let mut all = Vec::new();
         for tenant in tenants.map_err(|err| err.to_string())? {
             let taken = if args.dry_run {
-                let seen = Purger::preview(&*store, &tenant, before, page).await;
+                let seen = Purger::preview(&store, &tenant, before, page).await;
                 seen.map_err(|err| err.to_string())?
             } else {
                 purger.run(&tenant, before, true).await.map_err(|err| err.to_string())?

@@ -76,8 +76,8 @@ pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
         let archive = open_archive(&config)?;
         let store = open_store(&config, Access::Beside).await?;
         let contents = archive.contents(Arc::clone(&store));
-        let vault = if args.log_only { None } else { known_vault(&config, &*store).await? };
-        let reports = verify_all(&*store, (&contents, vault), &args, (&notes, kept)).await;
+        let vault = if args.log_only { None } else { known_vault(&config, &store).await? };
+        let reports = verify_all(&store, (&contents, vault), &args, (&notes, kept)).await;
         store.close().await;
         reports
     }
@@ -118,13 +118,13 @@ fn verify_offline(path: &Path, options: &VerifyOptions, output: Output) -> Exit 
 /// # Errors
 /// The store cannot be read.
 pub(super) async fn verify_store(
-    store: &Arc<dyn Store>,
+    store: &Arc<Store>,
     contents: &Contents,
 ) -> Result<Vec<(TenantId, VerificationReport)>, ArchiveError> {
     let mut reports = Vec::new();
     for tenant in store.list_named_tenants().await? {
         let check = LogCheck { contents: Some(contents), ..LogCheck::default() };
-        let report = verify_log(&**store, &tenant, check).await?;
+        let report = verify_log(store, &tenant, check).await?;
         reports.push((tenant, report));
     }
     Ok(reports)
@@ -154,7 +154,7 @@ struct DatabaseReport {
 }
 
 async fn verify_all(
-    store: &dyn Store,
+    store: &Store,
     (contents, vault): (&Contents, Option<Vault>),
     args: &Args,
     (given, mut kept): (&[(Note, TreeHead)], Vec<KeptHead>),
@@ -235,10 +235,7 @@ async fn verify_all(
 }
 
 /// Checks that the database has the log of each given key, and has the key among those that sign or signed.
-async fn check_keys(
-    store: &dyn Store,
-    keys: &[PublicKey],
-) -> Result<Option<BundleDefect>, StoreError> {
+async fn check_keys(store: &Store, keys: &[PublicKey]) -> Result<Option<BundleDefect>, StoreError> {
     let known = store.list_tree_keys().await?;
     for key in keys {
         let log = key.name().rsplit('/').next().unwrap_or_default();
@@ -256,7 +253,7 @@ async fn check_keys(
 
 /// Whether one of the given keys signed it, or, where none is given, one that the database names.
 async fn signed(
-    store: &dyn Store,
+    store: &Store,
     args: &Args,
     note: &Note,
     stated: &TreeHead,

@@ -181,7 +181,7 @@ struct HeldData {
 
 /// Writes a report as one JSON document.
 async fn write(
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     held: HeldData,
     chunks: mpsc::Sender<Result<Bytes, std::io::Error>>,
 ) {
@@ -191,7 +191,7 @@ async fn write(
         json!(subject.id),
         at.rfc3339()
     );
-    let written = pages(&*store, &subject, &agents, head, first, &chunks).await;
+    let written = pages(&store, &subject, &agents, head, first, &chunks).await;
     let last = match written {
         Ok(Some(count)) => {
             let holds: Vec<_> = holds.iter().map(HoldView::from).collect();
@@ -213,7 +213,7 @@ async fn write(
 
 /// Writes the data page by page; `None` when the client has closed the connection.
 async fn pages(
-    store: &dyn Store,
+    store: &Store,
     subject: &SubjectRef,
     agents: &Agents,
     head: String,

@@ -157,7 +157,7 @@ pub(super) async fn list(
     let after = params.cursor.as_deref().map(read_place).transpose()?;
     let (tenant, now) = (&principal.tenant, api.now());
     let agents = api.intake.directory.agents(tenant).await?;
-    let mut items = attention::items(&*api.store, &agents, tenant, &situation(&api), now).await?;
+    let mut items = attention::items(&api.store, &agents, tenant, &situation(&api), now).await?;
     if !principal.rights().reads_contents() {
         for item in &mut items {
             hide_words(&mut item.sentence, &mut item.last_error);

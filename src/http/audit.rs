@@ -229,8 +229,8 @@ pub(super) async fn inclusion(
         return Err(Problem::ahead("leafIndex", size.saturating_sub(1)));
     }
     let leaf = api.store.list_hashes(tenant, 0, index as i64, 1).await?;
-    let proof = tree::inclusion(&*api.store, tenant, index, size).await?;
-    let root = tree::root(&*api.store, tenant, size).await?;
+    let proof = tree::inclusion(&api.store, tenant, index, size).await?;
+    let root = tree::root(&api.store, tenant, size).await?;
     let (Some(leaf), Some(proof), Some(root)) = (leaf.first(), proof, root) else {
         return Err(incomplete());
     };
@@ -257,7 +257,7 @@ async fn leaf_of(
         (None, Some(hash), None) => {
             let hash = read_hash(hash)
                 .ok_or_else(|| Problem::invalid("recordHash must be sha256: and 64 hex digits"))?;
-            tree::find_leaf(&*api.store, tenant, &hash, size).await?.ok_or_else(|| {
+            tree::find_leaf(&api.store, tenant, &hash, size).await?.ok_or_else(|| {
                 Problem::not_found("record among the newest 65536; name it by its leafIndex")
             })
         }

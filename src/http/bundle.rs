@@ -24,8 +24,7 @@ pub(super) async fn answer(
     task: TaskId,
     personal: bool,
 ) -> Result<Response, Problem> {
-    let sources =
-        BundleSources { store: &*api.store, contents: &api.contents, notary: &api.notary };
+    let sources = BundleSources { store: &api.store, contents: &api.contents, notary: &api.notary };
     let made = make(sources, &principal.tenant, task, personal, api.now()).await;
     let file = made?.ok_or_else(|| Problem::not_found("task"))?;
     let length = file.metadata().map_err(|err| Problem::from(WriteError::Io(err)))?.len();

@@ -258,7 +258,7 @@ async fn receipt(
     let Ok(told) = serde_json::from_slice(&record.body) else { return Ok(None) };
     let sealed =
         SealedRecord { log_id: head.log_id, leaf_index, hash, body: record.body, tree_size: 0 };
-    let receipt = tree::receipt(&*api.store, &api.notary, &row.tenant, &sealed).await?;
+    let receipt = tree::receipt(&api.store, &api.notary, &row.tenant, &sealed).await?;
     Ok(receipt.as_ref().map(|receipt| (told, ReceiptView::from(receipt))))
 }
 

@@ -223,7 +223,7 @@ pub(super) async fn page(
     params: &GetParams,
 ) -> Result<Option<HandoffView>, Problem> {
     let tenant = &principal.tenant;
-    let Some((task, mut group)) = principal.reader().find_group(&*api.store, id).await? else {
+    let Some((task, mut group)) = principal.reader().find_group(&api.store, id).await? else {
         return Ok(None);
     };
     if let Some(wait) = waiting::asked(params.wait, params.until.as_deref())? {
@@ -278,7 +278,7 @@ pub(super) async fn branch_results(
     id: HandoffId,
 ) -> Result<Option<Vec<BranchResult>>, Problem> {
     let tenant = &principal.tenant;
-    let Some((task, group)) = principal.reader().find_group(&*api.store, id).await? else {
+    let Some((task, group)) = principal.reader().find_group(&api.store, id).await? else {
         return Ok(None);
     };
     if group.status != GroupStatus::Completed {

@@ -131,7 +131,7 @@ async fn receipt_from(
     (tenant, _): &HandoffKey,
     sealed: &SealedRecord,
 ) -> Result<Option<ReceiptView>, Problem> {
-    let receipt = tree::receipt(&*api.store, &api.notary, tenant, sealed).await?;
+    let receipt = tree::receipt(&api.store, &api.notary, tenant, sealed).await?;
     Ok(receipt.as_ref().map(ReceiptView::from))
 }
 
@@ -325,7 +325,7 @@ pub(crate) async fn find(
     principal: &Principal,
     id: HandoffId,
 ) -> Result<Handoff, Problem> {
-    let handoff = principal.reader().find_handoff(&*api.store, id).await?;
+    let handoff = principal.reader().find_handoff(&api.store, id).await?;
     handoff.ok_or_else(|| Problem::not_found("handoff"))
 }
 
@@ -423,7 +423,7 @@ async fn shown(
     let key = (handoff.tenant.clone(), handoff.id);
     if let Some(sealed) = api.store.find_receipt(&key).await? {
         view.receipt = receipt_from(api, &key, &sealed).await?;
-        view.safety = judged::of(&*api.store, handoff).await?;
+        view.safety = judged::of(&api.store, handoff).await?;
     }
     if handoff.status == HandoffStatus::Completed {
         view.say_result(api.statements().completion(handoff).await?);

@@ -213,7 +213,7 @@ pub struct ApiParts {
     /// Submissions; holds the ledger, the directory, the vault and the clock too.
     pub intake: Arc<Intake>,
     /// Store for reads.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// Signs tree heads.
     pub notary: Arc<Notary>,
     /// Tree heads that witnesses cosigned.
@@ -274,7 +274,7 @@ impl Api {
 
     /// Reads what receivers said with their verdicts.
     pub(crate) fn statements(&self) -> Statements<'_> {
-        Statements { store: &*self.store, contents: &self.contents }
+        Statements { store: &self.store, contents: &self.contents }
     }
 
     /// Current time.

@@ -165,7 +165,7 @@ pub(super) async fn prompt(
     let agents = api.intake.directory.agents(&principal.tenant).await?;
     let tokenizer = agents.roster.find(&handoff.target).and_then(|agent| agent.tokenizer);
     let origin = origin(&handoff, &handoff.source, &handoff.source_version);
-    let unsafe_label = judged::unsafe_label(&*api.store, &handoff).await?;
+    let unsafe_label = judged::unsafe_label(&api.store, &handoff).await?;
     let scanner = api.intake.scanner();
     answer(id, stored.len(), as_messages, move |nonce| {
         let count = |text: &str| tokens::count(text, tokenizer.unwrap_or_default());

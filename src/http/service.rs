@@ -60,7 +60,7 @@ pub(super) async fn readyz(State(api): State<Api>) -> Result<&'static str, Probl
 
 /// Whether the store takes writes.
 async fn writable(api: &Api) -> Result<(), StoreError> {
-    api.intake.ledger.health().check(&*api.store, &api.broker, api.now()).await
+    api.intake.ledger.health().check(&api.store, &api.broker, api.now()).await
 }
 
 /// Metrics in Prometheus' text format: all of them for an operator or admin of the installation's own tenant

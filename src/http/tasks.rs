@@ -31,7 +31,7 @@ const LIST: &str = "tasks";
 
 /// A task that the caller may see: an agent sees those it has a part in.
 pub(crate) async fn find(api: &Api, principal: &Principal, id: TaskId) -> Result<Task, Problem> {
-    let task = principal.reader().find_task(&*api.store, id).await?;
+    let task = principal.reader().find_task(&api.store, id).await?;
     task.ok_or_else(|| Problem::not_found("task"))
 }
 

@@ -134,7 +134,7 @@ async fn bytes(
     path: &TilePath,
     scope: &str,
 ) -> Result<Response, Problem> {
-    let bytes = tree::tile(&*api.store, tenant, path).await?.ok_or_else(no_tile)?;
+    let bytes = tree::tile(&api.store, tenant, path).await?.ok_or_else(no_tile)?;
     let mut response = bytes.into_response();
     if path.is_full() {
         let cache = format!("{scope}, max-age=31536000, immutable");

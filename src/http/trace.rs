@@ -296,7 +296,7 @@ async fn window(
     if query.before.is_some_and(|before| before > size) {
         return Err(Problem::ahead("cursor", write_id(LIST, size)));
     }
-    let log = TaskLog { store: &*api.store, contents: &api.contents, tenant, id, until: i64::MAX };
+    let log = TaskLog { store: &api.store, contents: &api.contents, tenant, id, until: i64::MAX };
     let (mut document, next) =
         trace::window(&log, status, &principal.reader().shown_words(), query).await?;
     if let Some(next) = next {

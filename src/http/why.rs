@@ -149,7 +149,7 @@ pub(super) async fn explain(
 ) -> Result<axum::Json<WhyView>, Problem> {
     let task = find(&api, &principal, id).await?;
     let agents = api.intake.directory.agents(&principal.tenant).await?;
-    let mut waits = why::waits(&*api.store, &agents, &task, api.now()).await?;
+    let mut waits = why::waits(&api.store, &agents, &task, api.now()).await?;
     if !principal.rights().reads_contents() {
         for wait in &mut waits {
             hide_words(&mut wait.sentence, &mut wait.last_error);

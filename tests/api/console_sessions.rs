@@ -124,7 +124,7 @@ async fn sessions(broker: &Broker) -> Vec<Value> {
 
 /// Puts a session with these times into the store; returns its token.
 async fn session_with(
-    store: &Arc<dyn Store>,
+    store: &Arc<Store>,
     like: &SessionRow,
     last_seen_at: Micros,
     expires_at: Micros,

@@ -407,13 +407,13 @@ impl Broker {
         let store = app::open_store(&config, Access::Beside).await.unwrap();
         let contents = app::open_archive(&config).unwrap().contents(Arc::clone(&store));
         for tenant in store.list_tenants().await.unwrap() {
-            verify(&*store, &contents, &tenant).await;
+            verify(&store, &contents, &tenant).await;
         }
         store.close().await;
     }
 
     /// The broker's store, opened beside it.
-    pub async fn store(&self) -> Arc<dyn Store> {
+    pub async fn store(&self) -> Arc<Store> {
         app::open_store(&self.configured(), Access::Beside).await.unwrap()
     }
 
@@ -424,7 +424,7 @@ impl Broker {
         let config = self.configured();
         let store = app::open_store(&config, Access::Beside).await.unwrap();
         let contents = app::open_archive(&config).unwrap().contents(Arc::clone(&store));
-        let vault = app::known_vault(&config, &*store).await.unwrap();
+        let vault = app::known_vault(&config, &store).await.unwrap();
         Beside { store, contents, vault }
     }
 
@@ -456,7 +456,7 @@ pub async fn command(settings: &[(String, String)], arguments: &[&str]) -> std::
 
 /// The store of a broker that was stopped.
 pub struct Beside {
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     contents: Contents,
     vault: Option<Vault>,
 }
@@ -470,7 +470,7 @@ impl Beside {
             vault: self.vault.as_ref(),
             ..LogCheck::default()
         };
-        match verify_log(&*self.store, &tenants[0], check).await {
+        match verify_log(&self.store, &tenants[0], check).await {
             Ok(report) => {
                 report.first_fault.map(|fault| format!("{}: {}", fault.fault, fault.detail))
             }
@@ -493,7 +493,7 @@ impl Beside {
 }
 
 /// The verifier says well: log, tree, contents, handoffs and their checkpoints.
-async fn verify(store: &dyn Store, contents: &Contents, tenant: &handoffd_domain::ids::TenantId) {
+async fn verify(store: &Store, contents: &Contents, tenant: &handoffd_domain::ids::TenantId) {
     let check = LogCheck { contents: Some(contents), ..LogCheck::default() };
     let report = verify_log(store, tenant, check).await.unwrap();
     assert_eq!(report.first_fault, None, "tenant {tenant}");

@@ -180,7 +180,7 @@ impl Chain {
 }
 
 /// Puts a task of so many hops into a broker's store, in the store's own commits; returns its id.
-async fn long_task(store: &dyn Store, hops: usize) -> String {
+async fn long_task(store: &Store, hops: usize) -> String {
     let tenant = store.list_tenants().await.unwrap().remove(0);
     let (task, run) = (TaskId(random_id()), ExecutionId(random_id()));
     let mut chain = Chain { tenant, task, run, parent: None, length: 0 };
@@ -231,7 +231,7 @@ async fn every_page_of_a_task_shows_ten_thousand_hops() {
 async fn pages(broker: &Broker, hops: usize) {
     let store = broker.store().await;
     let began = Instant::now();
-    let task = long_task(&*store, hops).await;
+    let task = long_task(&store, hops).await;
     println!("{hops} hops made: {:.1?}", began.elapsed());
     let get = async |path: &str| page(broker, &format!("/tasks/{task}{path}")).await;
     let length = |value: &Value| value.as_array().unwrap().len();
@@ -332,7 +332,7 @@ async fn a_bundle_of_four_thousand_hops() {
     run(Kind::Sqlite, LONG, async |broker: &Broker| {
         let store = broker.store().await;
         for hops in [1_000, 2_000, 4_000] {
-            let task = long_task(&*store, hops).await;
+            let task = long_task(&store, hops).await;
             println!("{hops} hops");
             bundle(broker, &task).await;
         }
@@ -382,7 +382,7 @@ async fn twice_the_hops_of_a_bundle_are_twice_the_rows_and_reads() {
         let mut work = Vec::new();
         for hops in [FEW / 2, FEW] {
             let store = broker.store().await;
-            let task = long_task(&*store, hops).await;
+            let task = long_task(&store, hops).await;
             store.close().await;
             let (before, api) = rows_read(broker).await;
             let bytes = made(&api, &task).await;

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use handoffd::store::{AdminStore, Store, StoreError};
+use handoffd::store::{Store, StoreError};
 use tokio::time::Instant;
 
 use crate::databases::{database, on_server};
@@ -48,7 +48,7 @@ fn cut(url: &str) -> String {
     )
 }
 
-async fn submits(store: &Arc<dyn Store>, n: u128) -> Result<(), StoreError> {
+async fn submits(store: &Arc<Store>, n: u128) -> Result<(), StoreError> {
     let batch = [given(n, n)];
     transact(store, &needs(&batch), |state| plan(&batch, state)).await.map(drop)
 }
@@ -393,7 +393,7 @@ pub async fn what_two_databases_cost() {
 }
 
 async fn write_until(
-    store: &Arc<dyn Store>,
+    store: &Arc<Store>,
     size: u64,
     until: Instant,
     next: &std::sync::atomic::AtomicU64,

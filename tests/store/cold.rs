@@ -17,7 +17,7 @@ fn lease(owner: &str) -> ExclusiveLease {
     ExclusiveLease { name: "archive/acme".to_owned(), owner: owner.to_owned() }
 }
 
-async fn taken(store: &Arc<dyn Store>, owner: &str) -> ExclusiveLease {
+async fn taken(store: &Arc<Store>, owner: &str) -> ExclusiveLease {
     let lease = lease(owner);
     assert!(store.take_lease(&lease, Micros(0), Micros(100)).await.unwrap());
     lease

@@ -20,7 +20,7 @@ use crate::harness::{Bed, acme};
 const NOW: Micros = Micros(1_000_000);
 const UNTIL: Micros = Micros(2_000_000);
 
-async fn claim(store: &Arc<dyn Store>, receiver: &str, limit: i64) -> Vec<DeliveryClaim> {
+async fn claim(store: &Arc<Store>, receiver: &str, limit: i64) -> Vec<DeliveryClaim> {
     store
         .claim(&(acme(), agent(receiver)), DeliveryMode::Webhook, "b1", NOW, UNTIL, limit)
         .await

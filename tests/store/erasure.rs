@@ -45,7 +45,7 @@ fn subject(name: &str) -> SubjectRef {
 }
 
 /// Carries a command out, as the ledger does.
-async fn say<C: Queued>(store: &Arc<dyn Store>, command: C) -> Result<C::Reply, LedgerError> {
+async fn say<C: Queued>(store: &Arc<Store>, command: C) -> Result<C::Reply, LedgerError> {
     let call = Call { tenant: acme(), at: Micros(50), actor: Actor::broker() };
     let command = command.into_any();
     let mut rows = Needs::default();
@@ -71,7 +71,7 @@ async fn say<C: Queued>(store: &Arc<dyn Store>, command: C) -> Result<C::Reply, 
     reply.unwrap().map(|reply| C::reply(reply).expect("its own reply"))
 }
 
-async fn row(store: &Arc<dyn Store>, command: impl Queued<Reply = ErasureReply>) -> ErasureRow {
+async fn row(store: &Arc<Store>, command: impl Queued<Reply = ErasureReply>) -> ErasureRow {
     say(store, command).await.unwrap().row
 }
 
@@ -98,7 +98,7 @@ fn next(n: u128, part: u128, page: PageNeed) -> EraseNext {
 const ALL: PageNeed = PageNeed { upto: i64::MAX, limit: 3 };
 
 /// From the request to the end, in pages of three.
-async fn erase(store: &Arc<dyn Store>, name: &str, n: u128, scope: ErasureScope) -> ErasureRow {
+async fn erase(store: &Arc<Store>, name: &str, n: u128, scope: ErasureScope) -> ErasureRow {
     row(store, request(name, n, scope)).await;
     let held = store.list_held(&acme(), name, None, 1000).await.unwrap().len() as i64;
     // A few pages, whatever there is.
@@ -235,7 +235,7 @@ pub async fn an_update_of_what_was_read_before_brings_nothing_erased_back(bed: A
 }
 
 /// Commits a handoff in the place of another: with its message, and with the personal data under its id.
-async fn stand_in(store: &Arc<dyn Store>, first: &Given, second: &Given) {
+async fn stand_in(store: &Arc<Store>, first: &Given, second: &Given) {
     let batch = std::slice::from_ref(second);
     let wanted = needs(batch);
     let written = transact(store, &wanted, |state| {

@@ -342,7 +342,7 @@ pub fn plan(batch: &[Given], mut state: BatchState) -> Writes {
 }
 
 /// Submits a batch; where another writer was first, again, as the ledger does.
-pub async fn submit(store: &Arc<dyn Store>, batch: &[Given]) -> Vec<SealedRecord> {
+pub async fn submit(store: &Arc<Store>, batch: &[Given]) -> Vec<SealedRecord> {
     let needs = needs(batch);
     for _ in 0..100 {
         match transact(store, &needs, |state| plan(batch, state)).await {
@@ -353,9 +353,9 @@ pub async fn submit(store: &Arc<dyn Store>, batch: &[Given]) -> Vec<SealedRecord
     panic!("a hundred conflicts in a row");
 }
 
-/// [`BatchStore::transact`] for a plan that is made on the spot.
+/// [`Store::transact`] for a plan that is made on the spot.
 pub async fn transact(
-    store: &Arc<dyn Store>,
+    store: &Arc<Store>,
     needs: &Needs,
     mut plan: impl FnMut(BatchState) -> Writes + Send,
 ) -> Result<Vec<SealedRecord>> {
@@ -363,12 +363,12 @@ pub async fn transact(
 }
 
 /// Writes without looking.
-pub async fn write(store: &Arc<dyn Store>, writes: Writes) -> Result<Vec<SealedRecord>> {
+pub async fn write(store: &Arc<Store>, writes: Writes) -> Result<Vec<SealedRecord>> {
     transact(store, &Needs::default(), |_| writes.clone()).await
 }
 
 /// The state that a batch would read of these handoffs and their tasks.
-pub async fn see(store: &Arc<dyn Store>, batch: &[Given]) -> BatchState {
+pub async fn see(store: &Arc<Store>, batch: &[Given]) -> BatchState {
     let mut seen = None;
     let sealed = transact(store, &needs(batch), |state| {
         seen = Some(state);
@@ -380,7 +380,7 @@ pub async fn see(store: &Arc<dyn Store>, batch: &[Given]) -> BatchState {
 }
 
 /// Ends a delivery: the outbox row goes.
-pub async fn settle(store: &Arc<dyn Store>, given: &Given) {
+pub async fn settle(store: &Arc<Store>, given: &Given) {
     let needs = needs(std::slice::from_ref(given));
     let done = transact(store, &needs, |state| {
         assert!(state.outbox.contains_key(&given.key()), "settled before");

@@ -35,7 +35,7 @@ pub enum Side {
 /// A database for one case.
 pub struct Bed {
     pub side: Side,
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// As its owner.
     url: String,
     /// Who the store's connections are, where that is not the owner.
@@ -65,14 +65,15 @@ where
     }
 }
 
-async fn open(url: &str, audit: Option<&str>) -> Arc<dyn Store> {
+async fn open(url: &str, audit: Option<&str>) -> Arc<Store> {
     Arc::new(open_with(url, audit).await.unwrap())
 }
 
 /// Opens the operations, and the log where it is apart.
-pub async fn open_with(url: &str, audit: Option<&str>) -> Result<PostgresStore, StoreError> {
+pub async fn open_with(url: &str, audit: Option<&str>) -> Result<Store, StoreError> {
     let audit_url = audit.map(str::to_owned);
-    PostgresStore::open(url, PostgresOptions { audit_url, ..PostgresOptions::default() }).await
+    let options = PostgresOptions { audit_url, ..PostgresOptions::default() };
+    Ok(PostgresStore::open(url, options).await?.into())
 }
 
 /// A URL that names a server which does not answer, and then the database's.
@@ -126,7 +127,7 @@ impl Bed {
             Side::Sqlite => {
                 let folder = tempfile::tempdir().unwrap();
                 let url = format!("sqlite:{}", folder.path().join("store.db").display());
-                let store = SqliteStore::open(&url, SqliteOptions::serving()).await.unwrap();
+                let store = SqliteStore::open(&url, SqliteOptions::serving()).await.unwrap().into();
                 Self {
                     side,
                     store: Arc::new(store),
@@ -165,7 +166,7 @@ impl Bed {
                 Self { side, store, role: Some(role), ..bed }
             }
             Side::Memory => {
-                let store = Arc::new(crate::memory::MemoryStore::default());
+                let store = Arc::new(crate::memory::MemoryStore::default().into());
                 Self { side, store, url: String::new(), role: None, audit: None, folder: None }
             }
         }
@@ -173,7 +174,7 @@ impl Bed {
 
     /// A second broker's store on the same database; on SQLite, which takes one broker, the same
     /// one.
-    pub async fn second(&self) -> Arc<dyn Store> {
+    pub async fn second(&self) -> Arc<Store> {
         match self.side {
             Side::Sqlite | Side::Memory => self.store.clone(),
             Side::Several => open(&behind_a_dead_server(&self.url), None).await,
@@ -185,28 +186,26 @@ impl Bed {
     }
 
     /// The store as the owner of the database.
-    pub async fn owner(&self) -> Arc<dyn Store> {
+    pub async fn owner(&self) -> Arc<Store> {
         open(&self.url, self.audit.as_deref()).await
+    }
+
+    /// A store on the same database, for a command beside a broker.
+    async fn beside(&self) -> Store {
+        if self.side == Side::Sqlite {
+            return SqliteStore::open(&self.url, SqliteOptions::beside()).await.unwrap().into();
+        }
+        open_with(&self.url, self.audit.as_deref()).await.unwrap()
     }
 
     /// How the database carries out the first page of a list.
     pub async fn explain(&self, list: &ListFilter) -> Vec<String> {
-        if self.side == Side::Sqlite {
-            let store = SqliteStore::open(&self.url, SqliteOptions::beside()).await.unwrap();
-            return store.explain_list(&acme(), list).await.unwrap();
-        }
-        let store = open_with(&self.url, self.audit.as_deref()).await.unwrap();
-        store.explain_list(&acme(), list).await.unwrap()
+        self.beside().await.explain_list(&acme(), list).await.unwrap()
     }
 
     /// How the database counts what waits, statement by statement.
     pub async fn explain_waits(&self) -> Vec<Vec<String>> {
-        if self.side == Side::Sqlite {
-            let store = SqliteStore::open(&self.url, SqliteOptions::beside()).await.unwrap();
-            return store.explain_waits(&acme()).await.unwrap();
-        }
-        let store = open_with(&self.url, self.audit.as_deref()).await.unwrap();
-        store.explain_waits(&acme()).await.unwrap()
+        self.beside().await.explain_waits(&acme()).await.unwrap()
     }
 
     /// A plain connection under the store's own role.

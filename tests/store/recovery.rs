@@ -21,7 +21,7 @@ use uuid::Uuid;
 use crate::fixture::{agent, given, handoff_id, needs, submit, task_id, transact, write};
 use crate::harness::{Bed, acme};
 
-async fn seen(store: &Arc<dyn Store>, needs: &Needs) -> BatchState {
+async fn seen(store: &Arc<Store>, needs: &Needs) -> BatchState {
     let mut seen = None;
     transact(store, needs, |state| {
         seen = Some(state);

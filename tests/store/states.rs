@@ -22,7 +22,7 @@ fn about(kind: RecordKind, n: u128) -> RecordDraft {
     draft
 }
 
-async fn kinds(store: &Arc<dyn Store>, tenant: &TenantId, from: i64) -> Vec<(String, bool)> {
+async fn kinds(store: &Arc<Store>, tenant: &TenantId, from: i64) -> Vec<(String, bool)> {
     let page = store.list_state_records(tenant, from, 10).await.unwrap();
     page.into_iter().map(|record| (record.kind, record.content.is_some())).collect()
 }
@@ -42,8 +42,8 @@ pub async fn records_about_state_are_listed_apart_with_their_contents(bed: Arc<B
     assert_eq!(kinds(&bed.store, &"beta".parse().unwrap(), 0).await, []);
 }
 
-async fn verify_rows(store: &Arc<dyn Store>, tenant: &TenantId) -> VerificationReport {
-    verify_log(&**store, tenant, LogCheck::default()).await.unwrap()
+async fn verify_rows(store: &Arc<Store>, tenant: &TenantId) -> VerificationReport {
+    verify_log(store, tenant, LogCheck::default()).await.unwrap()
 }
 
 /// Finding E2 of 0.3.0: rows that an earlier version writes beside a newer one are counted, and are not a fault; a row that no

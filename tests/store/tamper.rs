@@ -15,9 +15,9 @@ use crate::fixture::{content_id, given, submit};
 use crate::harness::{Bed, Raw, acme};
 
 /// Verifies a log as it is in the store; the handoffs that this suite makes have no life of their own.
-pub async fn verify(store: &Arc<dyn Store>, tenant: &TenantId) -> VerificationReport {
+pub async fn verify(store: &Arc<Store>, tenant: &TenantId) -> VerificationReport {
     let check = LogCheck { state: false, ..LogCheck::default() };
-    verify_log(&**store, tenant, check).await.unwrap()
+    verify_log(store, tenant, check).await.unwrap()
 }
 
 /// The tables of the log and what it commits to.
@@ -93,7 +93,7 @@ impl Scene {
 
     async fn report(&self, heads: Vec<TrustedHead>) -> VerificationReport {
         let check = LogCheck { heads, state: false, ..LogCheck::default() };
-        verify_log(&*self.bed.store, &acme(), check).await.unwrap()
+        verify_log(&self.bed.store, &acme(), check).await.unwrap()
     }
 
     /// The fault that the verifier names; then the log is restored.

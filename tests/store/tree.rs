@@ -22,11 +22,11 @@ fn grown(leaves: impl IntoIterator<Item = Hash>) -> Frontier {
     frontier
 }
 
-async fn leaves(store: &Arc<dyn Store>) -> Vec<Hash> {
+async fn leaves(store: &Arc<Store>) -> Vec<Hash> {
     store.list_hashes(&acme(), 0, 0, 100_000).await.unwrap()
 }
 
-async fn submit_many(store: &Arc<dyn Store>, from: u128, count: u128) -> Vec<SealedRecord> {
+async fn submit_many(store: &Arc<Store>, from: u128, count: u128) -> Vec<SealedRecord> {
     let mut sealed = Vec::new();
     for first in (from..from + count).step_by(60) {
         let batch: Vec<_> = (first..(first + 60).min(from + count)).map(|n| given(n, n)).collect();
@@ -43,20 +43,20 @@ pub async fn the_tree_has_all_records_and_proves_each_against_the_head(bed: Arc<
     assert_eq!(head.tree, grown(all.iter().copied()));
     assert_eq!(bed.store.list_hashes(&acme(), 1, 0, 9).await.unwrap().len(), 2, "600 / 256");
     for index in [0, 255, 256, 511, 599] {
-        let proof = tree::inclusion(&*bed.store, &acme(), index, 600).await.unwrap().unwrap();
+        let proof = tree::inclusion(&bed.store, &acme(), index, 600).await.unwrap().unwrap();
         let leaf = &all[usize::try_from(index).unwrap()];
         verify_inclusion(leaf, index, 600, &proof, &head.tree.root()).unwrap();
     }
     for old in [1, 100, 256, 512, 600] {
-        let root = tree::root(&*bed.store, &acme(), old).await.unwrap().unwrap();
+        let root = tree::root(&bed.store, &acme(), old).await.unwrap().unwrap();
         assert_eq!(root, grown(all[..usize::try_from(old).unwrap()].iter().copied()).root());
-        let proof = tree::consistency(&*bed.store, &acme(), old, 600).await.unwrap().unwrap();
+        let proof = tree::consistency(&bed.store, &acme(), old, 600).await.unwrap().unwrap();
         verify_consistency(old, 600, &proof, &root, &head.tree.root()).unwrap();
     }
-    assert_eq!(tree::inclusion(&*bed.store, &acme(), 600, 600).await.unwrap(), None);
-    assert_eq!(tree::inclusion(&*bed.store, &acme(), 0, 601).await.unwrap(), None);
-    assert_eq!(tree::consistency(&*bed.store, &acme(), 0, 600).await.unwrap(), None);
-    assert_eq!(tree::consistency(&*bed.store, &acme(), 600, 601).await.unwrap(), None);
+    assert_eq!(tree::inclusion(&bed.store, &acme(), 600, 600).await.unwrap(), None);
+    assert_eq!(tree::inclusion(&bed.store, &acme(), 0, 601).await.unwrap(), None);
+    assert_eq!(tree::consistency(&bed.store, &acme(), 0, 600).await.unwrap(), None);
+    assert_eq!(tree::consistency(&bed.store, &acme(), 600, 601).await.unwrap(), None);
 }
 
 pub async fn a_fresh_receipt_is_the_one_that_the_store_gives_later(bed: Arc<Bed>) {
@@ -68,7 +68,7 @@ pub async fn a_fresh_receipt_is_the_one_that_the_store_gives_later(bed: Arc<Bed>
     for place in 0..batch.len() {
         let placed = appended.placed(&acme(), place).unwrap();
         let fresh = Receipt::fresh(&placed, &notary).unwrap();
-        let later = tree::receipt(&*bed.store, &notary, &acme(), &placed.sealed).await.unwrap();
+        let later = tree::receipt(&bed.store, &notary, &acme(), &placed.sealed).await.unwrap();
         assert_eq!(Some(fresh), later);
     }
 }
@@ -99,7 +99,7 @@ pub async fn a_tree_that_lags_behind_catches_up(bed: Arc<Bed>) {
     let head = bed.store.find_head(&acme()).await.unwrap().unwrap();
     assert_eq!((head.tree.size(), head.behind()), (301, None));
     assert_eq!(head.tree, grown(leaves(&bed.store).await));
-    assert!(tree::inclusion(&*bed.store, &acme(), 7, 301).await.unwrap().is_some());
+    assert!(tree::inclusion(&bed.store, &acme(), 7, 301).await.unwrap().is_some());
 
     raw.run("UPDATE audit.log_heads SET frontier = NULL").await.unwrap();
     raw.run("DELETE FROM audit.nodes").await.unwrap();

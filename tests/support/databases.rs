@@ -6,7 +6,7 @@
 //! (`HANDOFFD_TEST_POSTGRES_URL`).
 
 use handoffd::clock::random_id;
-use handoffd::store::AdminStore;
+use handoffd::store::Store;
 use handoffd::store::postgres::{PostgresOptions, PostgresStore};
 use sha2::{Digest, Sha256};
 use sqlx::{AssertSqlSafe, Connection};
@@ -122,7 +122,7 @@ async fn make(names: &[String; 3]) {
 async fn migrate(url: &str, audit: Option<&str>) {
     let options =
         PostgresOptions { audit_url: audit.map(str::to_owned), ..PostgresOptions::default() };
-    let store = PostgresStore::open(url, options).await.unwrap();
+    let store: Store = PostgresStore::open(url, options).await.unwrap().into();
     store.migrate().await.unwrap();
     store.close().await;
 }

@@ -35,7 +35,7 @@ pub struct BrokerSituation<'a> {
 /// # Errors
 /// [`StoreError`] where the store cannot be read.
 pub async fn items(
-    store: &dyn Store,
+    store: &Store,
     agents: &Agents,
     tenant: &TenantId,
     situation: &BrokerSituation<'_>,

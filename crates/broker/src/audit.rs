@@ -75,7 +75,7 @@ impl Default for LogCheck<'_> {
 /// # Errors
 /// [`ArchiveError`] where the store or the archive cannot be read.
 pub async fn verify_log(
-    store: &dyn Store,
+    store: &Store,
     tenant: &TenantId,
     check: LogCheck<'_>,
 ) -> std::result::Result<VerificationReport, ArchiveError> {
@@ -228,7 +228,7 @@ fn entry(record: &StoredRecord) -> LogEntry<'_> {
 
 /// Reads the records after the verified head: they list data erased during the check.
 async fn read_on(
-    store: &dyn Store,
+    store: &Store,
     tenant: &TenantId,
     mut from: i64,
     verifier: &mut Verifier,
@@ -296,7 +296,7 @@ fn subject_fault(verifier: &mut Verifier, record: &StoredRecord) {
 
 /// Compares the stored tree with the tree computed from the records, as far as it is stored.
 async fn compare_nodes(
-    store: &dyn Store,
+    store: &Store,
     tenant: &TenantId,
     verifier: &mut Verifier,
     size: u64,
@@ -322,7 +322,7 @@ async fn compare_nodes(
 /// Finds records after the end stated by the head. They are read before the head is read again, so that a record
 /// appended meanwhile is within the new head.
 async fn find_surplus(
-    store: &dyn Store,
+    store: &Store,
     tenant: &TenantId,
     size: i64,
     verifier: &mut Verifier,
@@ -339,7 +339,7 @@ async fn find_surplus(
 
 /// Names the first handoff whose row is gone: rows of handoffs are never removed.
 async fn find_gone(
-    store: &dyn Store,
+    store: &Store,
     tenant: &TenantId,
     size: i64,
     verifier: &mut Verifier,
@@ -371,7 +371,7 @@ async fn find_gone(
 /// takes two reads more: the records of its tasks, and its checkpoints. Returns how many records below `size` made
 /// these rows.
 async fn compare_handoffs(
-    store: &dyn Store,
+    store: &Store,
     tenant: &TenantId,
     size: i64,
     verifier: &mut Verifier,
@@ -522,7 +522,7 @@ impl Terms {
 
 /// Shows each record of these tasks in log order, page by page and without contents.
 async fn each_task_record(
-    store: &dyn Store,
+    store: &Store,
     tenant: &TenantId,
     tasks: &[TaskId],
     mut take: impl FnMut(&StoredRecord),
@@ -551,12 +551,7 @@ impl RecordedTasks {
     const KEPT: usize = 1 << 16;
 
     /// Reads the records of the tasks of these handoffs, unless they were read before.
-    async fn read(
-        &mut self,
-        store: &dyn Store,
-        tenant: &TenantId,
-        handoffs: &[Handoff],
-    ) -> Result<()> {
+    async fn read(&mut self, store: &Store, tenant: &TenantId, handoffs: &[Handoff]) -> Result<()> {
         if self.states.len() > Self::KEPT {
             *self = Self::default();
         }
@@ -629,7 +624,7 @@ fn checkpoint_key(handoff: &Handoff) -> Option<(RunKey, i64)> {
 }
 
 /// Reads the checkpoints of these handoffs.
-async fn read_checkpoints(store: &dyn Store, handoffs: &[Handoff]) -> Result<Checkpoints> {
+async fn read_checkpoints(store: &Store, handoffs: &[Handoff]) -> Result<Checkpoints> {
     let keys: HashSet<_> = handoffs.iter().filter_map(checkpoint_key).collect();
     let keys: Vec<_> = keys.into_iter().collect();
     let rows = store.list_checkpoints_at(&keys).await?;

@@ -60,7 +60,7 @@ type Heartbeat = (String, Option<Micros>);
 /// Writes this broker's heartbeat, independently of slow work: other brokers release its claims when the heartbeat
 /// stops.
 pub async fn beat(
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     clock: Arc<dyn Clock>,
     broker: String,
     timeout: Duration,
@@ -130,7 +130,7 @@ impl HeartbeatHistory {
 /// The task that observes other brokers and releases the claims of silent ones.
 pub struct BrokerMonitor {
     /// Store of heartbeats and claims.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// Learns whether the others' clocks agree with it.
     pub clock: Arc<dyn Clock>,
     pub metrics: Arc<Metrics>,

@@ -60,14 +60,14 @@ pub enum CostError {
 
 /// Adds up costs, and remembers the sums of blocks.
 pub struct Costs {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     blocks: Blocks,
 }
 
 impl Costs {
     /// Remembers sums of `block` records each.
     #[must_use]
-    pub fn new(store: Arc<dyn Store>, block: i64) -> Self {
+    pub fn new(store: Arc<Store>, block: i64) -> Self {
         Self { store, blocks: Blocks::new(block) }
     }
 
@@ -82,7 +82,7 @@ impl Costs {
     ) -> Result<CostTable, CostError> {
         self.store.settle_log(tenant).await?;
         let mut reading = Reading {
-            store: &*self.store,
+            store: &self.store,
             blocks: &self.blocks,
             tenant,
             query,
@@ -106,7 +106,7 @@ impl Costs {
 }
 
 struct Reading<'a> {
-    store: &'a dyn Store,
+    store: &'a Store,
     blocks: &'a Blocks,
     tenant: &'a TenantId,
     query: &'a CostQuery,

@@ -114,7 +114,7 @@ type VersionedAgents = (i64, Arc<Agents>);
 
 /// Cached look-ups of keys, agents and contracts.
 pub struct Directory {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     clock: Arc<dyn Clock>,
     keys: Cache<Vec<u8>, Option<KeyRow>>,
     /// With what `changes` was when they were looked at.
@@ -225,7 +225,7 @@ const MAX_TENANTS: u64 = 10_000;
 impl Directory {
     /// A directory over a store; `ttl` bounds the age of an answer.
     #[must_use]
-    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, ttl: Duration) -> Self {
+    pub fn new(store: Arc<Store>, clock: Arc<dyn Clock>, ttl: Duration) -> Self {
         let keys = Cache::builder().max_capacity(MAX_KEYS).time_to_live(ttl).build();
         let agents = Cache::builder().max_capacity(MAX_TENANTS).time_to_live(ttl).build();
         let contracts = Cache::builder().max_capacity(MAX_TENANTS).time_to_live(ttl).build();
@@ -313,11 +313,7 @@ impl Directory {
     }
 
     /// Finds a key in the store, and notes its use without delaying the caller: at most once in the time of the cache.
-    async fn look_up(
-        &self,
-        store: &Arc<dyn Store>,
-        hash: &[u8],
-    ) -> Result<Option<KeyRow>, StoreError> {
+    async fn look_up(&self, store: &Arc<Store>, hash: &[u8]) -> Result<Option<KeyRow>, StoreError> {
         let found = store.find_key(hash).await?;
         if let (Some(guard), Some(row)) = (&self.guard, &found)
             && guard.refuses_key(row).await?

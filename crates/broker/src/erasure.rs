@@ -88,7 +88,7 @@ pub struct ErasureSettings {
 /// The collaborators of an [`Eraser`].
 pub struct EraserContext {
     /// Store for reads and file cleaning.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     pub ledger: Ledger,
     /// Says whether a legal hold is not what the log commits to.
     pub directory: Arc<Directory>,

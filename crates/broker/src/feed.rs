@@ -75,13 +75,13 @@ pub struct FeedPage {
 /// Reads events and adds their texts.
 #[derive(Clone)]
 pub struct Feed {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
 }
 
 impl Feed {
     /// A feed over a store.
     #[must_use]
-    pub fn new(store: Arc<dyn Store>) -> Self {
+    pub fn new(store: Arc<Store>) -> Self {
         Self { store }
     }
 

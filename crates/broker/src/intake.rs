@@ -156,7 +156,7 @@ pub struct Intake {
     /// Keys and agents.
     pub directory: Arc<Directory>,
     pub ledger: Ledger,
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// Rules that replace personal data and credentials before a message is stored.
     pub redaction: Arc<RedactionPolicy>,
     /// Opens signing secrets.

@@ -25,7 +25,7 @@ impl From<&SealedRecord> for JudgedRecord {
 ///
 /// # Errors
 /// [`StoreError`] where the log cannot be read.
-pub async fn of(store: &dyn Store, handoff: &Handoff) -> Result<Option<SafetyFacts>, StoreError> {
+pub async fn of(store: &Store, handoff: &Handoff) -> Result<Option<SafetyFacts>, StoreError> {
     // A handoff that replaces another is of the same task.
     let task = handoff.task_id;
     let own = (handoff.tenant.clone(), handoff.id);
@@ -51,7 +51,7 @@ pub async fn of(store: &dyn Store, handoff: &Handoff) -> Result<Option<SafetyFac
 /// The facts in the record that committed a message on a task; where the classifier was asked after the commit, with
 /// its answer once that is recorded.
 async fn in_record(
-    store: &dyn Store,
+    store: &Store,
     key: &HandoffKey,
     task: TaskId,
     sealed: &SealedRecord,
@@ -70,10 +70,7 @@ async fn in_record(
 ///
 /// # Errors
 /// [`StoreError`] where the log cannot be read.
-pub async fn unsafe_label(
-    store: &dyn Store,
-    handoff: &Handoff,
-) -> Result<Option<String>, StoreError> {
+pub async fn unsafe_label(store: &Store, handoff: &Handoff) -> Result<Option<String>, StoreError> {
     let classified = of(store, handoff).await?.and_then(|facts| facts.classifier);
     Ok(classified
         .filter(|said| said.verdict == ClassifierFacts::UNSAFE)

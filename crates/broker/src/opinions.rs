@@ -52,7 +52,7 @@ pub struct OpinionSettings {
 }
 
 pub struct OpinionDependencies {
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// Reads messages, hot or cold.
     pub contents: Contents,
     pub clock: Arc<dyn Clock>,

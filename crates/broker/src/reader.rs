@@ -171,7 +171,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub async fn find_handoff(self, store: &dyn Store, id: HandoffId) -> Result<Option<Handoff>> {
+    pub async fn find_handoff(self, store: &Store, id: HandoffId) -> Result<Option<Handoff>> {
         let handoff = store.find_handoff(&(self.principal.tenant.clone(), id)).await?;
         Ok(handoff.filter(|handoff| self.sees(handoff)))
     }
@@ -180,11 +180,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub async fn find_group(
-        self,
-        store: &dyn Store,
-        id: HandoffId,
-    ) -> Result<Option<(TaskId, Group)>> {
+    pub async fn find_group(self, store: &Store, id: HandoffId) -> Result<Option<(TaskId, Group)>> {
         let tenant = &self.principal.tenant;
         let first = store.find_handoff(&(tenant.clone(), branch_id(id, 0))).await?;
         let is_own = |first: &Handoff| {
@@ -200,7 +196,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub async fn find_task(self, store: &dyn Store, id: TaskId) -> Result<Option<Task>> {
+    pub async fn find_task(self, store: &Store, id: TaskId) -> Result<Option<Task>> {
         let Some(task) = store.find_task(&(self.principal.tenant.clone(), id)).await? else {
             return Ok(None);
         };
@@ -213,7 +209,7 @@ impl<'a> Reader<'a> {
 ///
 /// # Errors
 /// When the store cannot be read.
-pub async fn has_part(store: &dyn Store, task: &Task, agent: &AgentId) -> Result<bool> {
+pub async fn has_part(store: &Store, task: &Task, agent: &AgentId) -> Result<bool> {
     if task.holder == *agent {
         return Ok(true);
     }

@@ -152,7 +152,7 @@ pub struct ReceiverWriter {
     pub journal: Arc<ReceiverJournal>,
     /// Reads this broker's breakers.
     pub breakers: Box<dyn Fn() -> Vec<NoticedBreaker> + Send + Sync>,
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// This broker's name.
     pub broker: String,
     /// Token that ends the task, after a last write.

@@ -17,14 +17,14 @@ use handoffd_domain::receiver;
 use handoffd_evidence::record::Actor;
 use handoffd_store::clock::{self, Clock};
 use handoffd_store::fault::{self, Step};
-use handoffd_store::store::{LogStore, Store, StoreError};
+use handoffd_store::store::{Store, StoreError};
 
 /// Overdue handoffs read at once.
 const BATCH: i64 = 256;
 
 pub struct Sweeper {
     /// Store of deadlines and claims.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     pub ledger: Ledger,
     /// Source of the current time.
     pub clock: Arc<dyn Clock>,
@@ -197,7 +197,7 @@ const IN_DOUBT_EVERY: Duration = Duration::from_millis(500);
 /// Resolves batches left half done by other brokers between the operations and a separate log database, until the
 /// broker stops.
 pub async fn settle_in_doubt(
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     metrics: Arc<Metrics>,
     stopping: CancellationToken,
 ) {
@@ -220,8 +220,8 @@ pub async fn settle_in_doubt(
 /// Interval between checks of table sizes.
 const TEND_EVERY: Duration = Duration::from_secs(1);
 
-/// Calls [`tend`](handoffd_store::store::AdminStore::tend) where the database needs it, until the broker stops.
-pub async fn tend(store: Arc<dyn Store>, stopping: CancellationToken) {
+/// Calls [`tend`](Store::tend) where the database needs it, until the broker stops.
+pub async fn tend(store: Arc<Store>, stopping: CancellationToken) {
     loop {
         match store.tend().await {
             Ok(true) => {}
@@ -239,7 +239,7 @@ pub async fn tend(store: Arc<dyn Store>, stopping: CancellationToken) {
 ///
 /// # Errors
 /// [`StoreError`] where a batch cannot be found or resolved.
-pub async fn settle_all_in_doubt(store: &dyn LogStore) -> Result<(), StoreError> {
+pub async fn settle_all_in_doubt(store: &Store) -> Result<(), StoreError> {
     let mut seen = BTreeSet::new();
     store.settle_in_doubt(&mut seen).await?;
     if !seen.is_empty() {
@@ -259,7 +259,7 @@ const FORGET_EVERY: Duration = Duration::from_mins(10);
 /// microseconds. Every broker does so;
 /// rows deleted by one are not found by the others.
 pub async fn forget_events(
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     clock: Arc<dyn Clock>,
     keep: Duration,
     idle_us: i64,
@@ -284,7 +284,7 @@ pub async fn forget_events(
             tracing::warn!(error = %err, "ended sessions of the console could not be deleted");
         }
         let cutoff = Micros(now.saturating_sub(keep));
-        if let Err(err) = forget(&*store, cutoff, &stopping).await {
+        if let Err(err) = forget(&store, cutoff, &stopping).await {
             tracing::warn!(error = %err, "old events could not be deleted");
         }
         tokio::select! {
@@ -296,7 +296,7 @@ pub async fn forget_events(
 }
 
 async fn forget(
-    store: &dyn Store,
+    store: &Store,
     cutoff: Micros,
     stopping: &CancellationToken,
 ) -> Result<(), StoreError> {

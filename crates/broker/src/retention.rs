@@ -81,7 +81,7 @@ pub enum PurgeError {
 /// Purges expired data.
 pub struct Purger {
     /// Store for reads and file cleaning.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     pub ledger: Ledger,
     /// Says whether a legal hold is not what the log commits to.
     pub directory: Arc<Directory>,
@@ -122,7 +122,7 @@ impl Purger {
     /// # Errors
     /// [`StoreError`].
     pub async fn preview(
-        store: &dyn Store,
+        store: &Store,
         tenant: &TenantId,
         before: Micros,
         limit: i64,

@@ -45,7 +45,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The inputs of an adoption.
 pub struct Adoption<'a> {
-    pub store: &'a Arc<dyn Store>,
+    pub store: &'a Arc<Store>,
     pub contents: &'a Contents,
     pub ledger: &'a Ledger,
     pub vault: &'a Vault,
@@ -170,7 +170,7 @@ struct TenantBook {
 
 /// Compares rows with the states that the log commits to when they are loaded.
 pub struct StateGuard {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     contents: Contents,
     metrics: Arc<Metrics>,
     /// How long a reading of the log counts.
@@ -181,7 +181,7 @@ pub struct StateGuard {
 impl StateGuard {
     #[must_use]
     pub fn new(
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
         contents: Contents,
         metrics: Arc<Metrics>,
         ttl: Duration,
@@ -209,7 +209,7 @@ impl StateGuard {
                 self.store.settle_log(tenant).await?;
             }
             let into = (&mut book, from);
-            from = read_on(&*self.store, Some(&self.contents), tenant, into).await?;
+            from = read_on(&self.store, Some(&self.contents), tenant, into).await?;
             read = Some(Instant::now());
         }
         let answer = question(&book);
@@ -313,7 +313,7 @@ impl RowGuard for StateGuard {
         tenant: &TenantId,
     ) -> Result<Option<(String, String)>, StoreError> {
         for last in [false, true] {
-            let holds = list_all_holds(&*self.store, tenant).await?;
+            let holds = list_all_holds(&self.store, tenant).await?;
             let found = self
                 .ask(tenant, true, |book| {
                     let differs = holds.iter().find_map(|hold| {

@@ -10,7 +10,7 @@ use handoffd_evidence::merkle::{self, Hash, TILE_WIDTH};
 use handoffd_evidence::receipt::{Notary, Receipt};
 use handoffd_evidence::record::SealedRecord;
 use handoffd_evidence::tiles::{TilePath, TileRequests, Tiles, wanted};
-use handoffd_store::store::{LogStore, Result};
+use handoffd_store::store::{Result, Store};
 
 /// The path from a record to the root of the tree of `size` records; `None` where the index is out of range or the
 /// log is shorter.
@@ -18,7 +18,7 @@ use handoffd_store::store::{LogStore, Result};
 /// # Errors
 /// [`handoffd_store::store::StoreError`] where the store cannot be read.
 pub async fn inclusion(
-    store: &dyn LogStore,
+    store: &Store,
     tenant: &TenantId,
     index: u64,
     size: u64,
@@ -37,7 +37,7 @@ pub async fn inclusion(
 /// # Errors
 /// [`handoffd_store::store::StoreError`] where the store cannot be read.
 pub async fn inclusions(
-    store: &dyn LogStore,
+    store: &Store,
     tenant: &TenantId,
     indexes: &[u64],
     size: u64,
@@ -57,7 +57,7 @@ pub async fn inclusions(
 /// # Errors
 /// [`handoffd_store::store::StoreError`] where the store cannot be read.
 pub async fn consistency(
-    store: &dyn LogStore,
+    store: &Store,
     tenant: &TenantId,
     old: u64,
     new: u64,
@@ -75,7 +75,7 @@ pub async fn consistency(
 ///
 /// # Errors
 /// [`handoffd_store::store::StoreError`] where the store cannot be read.
-pub async fn root(store: &dyn LogStore, tenant: &TenantId, size: u64) -> Result<Option<Hash>> {
+pub async fn root(store: &Store, tenant: &TenantId, size: u64) -> Result<Option<Hash>> {
     let tiles = read(store, tenant, |nodes| {
         merkle::root(nodes, size);
     });
@@ -88,7 +88,7 @@ pub async fn root(store: &dyn LogStore, tenant: &TenantId, size: u64) -> Result<
 /// # Errors
 /// [`handoffd_store::store::StoreError`] where the store cannot be read.
 pub async fn receipt(
-    store: &dyn LogStore,
+    store: &Store,
     notary: &Notary,
     tenant: &TenantId,
     sealed: &SealedRecord,
@@ -112,11 +112,7 @@ pub async fn receipt(
 ///
 /// # Errors
 /// [`handoffd_store::store::StoreError`] where the store cannot be read.
-pub async fn tile(
-    store: &dyn LogStore,
-    tenant: &TenantId,
-    path: &TilePath,
-) -> Result<Option<Vec<u8>>> {
+pub async fn tile(store: &Store, tenant: &TenantId, path: &TilePath) -> Result<Option<Vec<u8>>> {
     let first = path.first().and_then(|first| i64::try_from(first).ok());
     let (Some(first), width) = (first, path.width as i64) else { return Ok(None) };
     let Some(level) = path.level else {
@@ -146,7 +142,7 @@ pub const FIND_LEAF: u64 = 1 << 16;
 /// # Errors
 /// [`handoffd_store::store::StoreError`] where the store cannot be read.
 pub async fn find_leaf(
-    store: &dyn LogStore,
+    store: &Store,
     tenant: &TenantId,
     hash: &Hash,
     size: u64,
@@ -278,7 +274,7 @@ impl CosignedHeads {
 }
 
 async fn read(
-    store: &dyn LogStore,
+    store: &Store,
     tenant: &TenantId,
     proof: impl FnOnce(&TileRequests),
 ) -> Result<Tiles> {

@@ -25,7 +25,7 @@ const MAX_ROWS: i64 = 500;
 /// # Errors
 /// [`StoreError`] where the store cannot be read.
 pub async fn waits(
-    store: &dyn Store,
+    store: &Store,
     agents: &Agents,
     task: &Task,
     now: Micros,
@@ -70,7 +70,7 @@ pub async fn waits(
 }
 
 async fn newest(
-    store: &dyn Store,
+    store: &Store,
     task: &Task,
     status: Option<HandoffStatus>,
     limit: i64,
@@ -81,7 +81,7 @@ async fn newest(
 
 /// When a key of each agent was last used.
 pub(crate) async fn key_uses(
-    store: &dyn Store,
+    store: &Store,
     tenant: &TenantId,
 ) -> Result<HashMap<AgentId, Micros>, StoreError> {
     let mut uses = HashMap::new();

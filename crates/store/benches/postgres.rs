@@ -14,7 +14,6 @@ mod load;
 use std::sync::Arc;
 use std::time::Duration;
 
-use handoffd_store::store::AdminStore;
 use handoffd_store::store::postgres::{PostgresOptions, PostgresStore};
 use load::Load;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
@@ -73,7 +72,7 @@ async fn bench() {
     let (base, _) = url.rsplit_once('/').unwrap();
     let url = format!("{base}/{name}");
     let store = PostgresStore::open(&url, PostgresOptions::default()).await.unwrap();
-    let load = Load::fill(store, BEFORE).await;
+    let load = Load::fill(store.into(), BEFORE).await;
     // As a broker does each second: the planner's statistics, and plans that are kept.
     load.store.tend().await.unwrap();
     let span = Duration::from_secs(number("BENCH_SECONDS", 6));

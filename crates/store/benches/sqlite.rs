@@ -11,7 +11,6 @@ mod load;
 use std::path::Path;
 use std::time::Duration;
 
-use handoffd_store::store::AdminStore;
 use handoffd_store::store::sqlite::{SqliteOptions, SqliteStore};
 use load::Load;
 
@@ -28,7 +27,7 @@ const COUNTED: usize = 300;
 const PAGE: u64 = 4_096 + 24;
 
 /// Counts the pages of handoffs committed in batches of this size.
-async fn pages(load: &Load<SqliteStore>, file: &Path, batch: usize) {
+async fn pages(load: &Load, file: &Path, batch: usize) {
     let reader = rusqlite::Connection::open(file).unwrap();
     // Begin with an empty log, and keep it from beginning anew.
     let mut wal = file.as_os_str().to_owned();
@@ -61,7 +60,7 @@ fn main() {
                 .unwrap();
         // As the broker's ledger: a task of the runtime, and not the thread that waits for it.
         tokio::spawn(async move {
-            let load = Load::fill(store, BEFORE).await;
+            let load = Load::fill(store.into(), BEFORE).await;
             pages(&load, &file, 1).await;
             pages(&load, &file, 30).await;
             for _ in 0..2 {

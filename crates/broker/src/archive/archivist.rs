@@ -78,7 +78,7 @@ pub struct ArchiveCounts {
 /// Moves contents of one store into the archive. Cheap to clone.
 #[derive(Clone)]
 pub struct Archivist {
-    pub(super) store: Arc<dyn Store>,
+    pub(super) store: Arc<Store>,
     pub(super) objects: Arc<Objects>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: ArchiveMetrics,

@@ -50,7 +50,7 @@ pub enum ContentState {
 /// Reads contents of records, hot or cold. Cheap to clone.
 #[derive(Clone)]
 pub struct Contents {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     objects: Arc<Objects>,
     blocks: Cache<(Arc<str>, u64), Bytes>,
 }
@@ -62,7 +62,7 @@ impl std::fmt::Debug for Contents {
 }
 
 impl Contents {
-    pub(super) fn new(store: Arc<dyn Store>, objects: Arc<Objects>, cache_bytes: usize) -> Self {
+    pub(super) fn new(store: Arc<Store>, objects: Arc<Objects>, cache_bytes: usize) -> Self {
         let blocks = Cache::builder()
             .max_capacity(cache_bytes as u64)
             .weigher(|_, bytes: &Bytes| u32::try_from(bytes.len()).unwrap_or(u32::MAX))
@@ -123,7 +123,7 @@ impl Contents {
         })
     }
 
-    /// [`list_records`](handoffd_store::store::LogStore::list_records) with cold contents fetched: [`ContentStorage::Cold`] never occurs, and a failed
+    /// [`list_records`](Store::list_records) with cold contents fetched: [`ContentStorage::Cold`] never occurs, and a failed
     /// read is [`ContentStorage::Unavailable`].
     ///
     /// # Errors
@@ -139,7 +139,7 @@ impl Contents {
         self.fetch(tenant, records).await
     }
 
-    /// [`list_newest_records`](handoffd_store::store::LogStore::list_newest_records) with cold contents fetched.
+    /// [`list_newest_records`](Store::list_newest_records) with cold contents fetched.
     ///
     /// # Errors
     /// [`StoreError`] where the store fails.
@@ -154,7 +154,7 @@ impl Contents {
         self.fetch(tenant, records).await
     }
 
-    /// [`list_state_records`](handoffd_store::store::LogStore::list_state_records) with cold contents fetched.
+    /// [`list_state_records`](Store::list_state_records) with cold contents fetched.
     ///
     /// # Errors
     /// [`StoreError`] where the store fails.

@@ -56,7 +56,7 @@ impl Archive {
 
     /// A reader of hot and cold contents.
     #[must_use]
-    pub fn contents(&self, store: Arc<dyn Store>) -> Contents {
+    pub fn contents(&self, store: Arc<Store>) -> Contents {
         Contents::new(store, Arc::clone(&self.objects), self.cache_bytes)
     }
 
@@ -64,7 +64,7 @@ impl Archive {
     #[must_use]
     pub fn archivist(
         &self,
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
         clock: Arc<dyn Clock>,
         metrics: ArchiveMetrics,
     ) -> Archivist {

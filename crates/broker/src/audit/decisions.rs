@@ -79,7 +79,7 @@ struct TaskRows {
 
 /// Compares all dead letters and escalations with the records.
 pub(super) async fn compare(
-    store: &dyn Store,
+    store: &Store,
     tenant: &TenantId,
     told: &ToldDecisions,
     (size, verifier): (i64, &mut Verifier),
@@ -110,7 +110,7 @@ pub(super) async fn compare(
 
 /// Judges a task by its records and rows as they are now.
 async fn judge_now(
-    store: &dyn Store,
+    store: &Store,
     tenant: &TenantId,
     task: TaskId,
     size: i64,
@@ -133,7 +133,7 @@ async fn judge_now(
     Ok(found.filter(|_| again == rows.escalations))
 }
 
-async fn list_letters(store: &dyn Store, tenant: &TenantId) -> Result<Vec<DeadLetterRow>> {
+async fn list_letters(store: &Store, tenant: &TenantId) -> Result<Vec<DeadLetterRow>> {
     let (mut all, mut after): (Vec<DeadLetterRow>, Option<Cursor>) = (Vec::new(), None);
     let filter = DeadLetterFilter::default();
     loop {
@@ -145,7 +145,7 @@ async fn list_letters(store: &dyn Store, tenant: &TenantId) -> Result<Vec<DeadLe
 }
 
 async fn list_escalations(
-    store: &dyn Store,
+    store: &Store,
     tenant: &TenantId,
     task_id: Option<TaskId>,
 ) -> Result<Vec<Escalation>> {

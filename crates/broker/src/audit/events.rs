@@ -98,7 +98,7 @@ impl EventWalk {
     /// Compares the events of the next records.
     pub(super) async fn compare(
         &mut self,
-        store: &dyn Store,
+        store: &Store,
         tenant: &TenantId,
         records: impl Iterator<Item = &StoredRecord>,
     ) -> Result<()> {
@@ -136,7 +136,7 @@ impl EventWalk {
     /// The events up to a leaf index that were not taken before.
     async fn take(
         &mut self,
-        store: &dyn Store,
+        store: &Store,
         tenant: &TenantId,
         leaf_index: i64,
     ) -> Result<Vec<EventRow>> {
@@ -153,7 +153,7 @@ impl EventWalk {
     /// The first difference, once all records were compared; an event behind the log's end is one.
     pub(super) async fn finish(
         self,
-        store: &dyn Store,
+        store: &Store,
         tenant: &TenantId,
     ) -> Result<Option<LogDefect>> {
         if self.fault.is_some() {
@@ -180,7 +180,7 @@ impl EventWalk {
 
 /// The parties of the handoffs of a record's events: of those that are not remembered, by their rows.
 async fn parties_of(
-    store: &dyn Store,
+    store: &Store,
     tenant: &TenantId,
     remembered: &Parties,
     (record, events): (&StoredRecord, &[EventRow]),
@@ -212,7 +212,7 @@ async fn parties_of(
 
 /// Judges a record's events as they are now: the oldest may have been deleted since they were read.
 async fn judge_now(
-    store: &dyn Store,
+    store: &Store,
     tenant: &TenantId,
     record: &StoredRecord,
 ) -> Result<Option<LogDefect>> {
@@ -233,11 +233,7 @@ async fn judge_now(
 
 /// Whether a record is the later report of a receiver that handed the task on: its handoff was completed before, and the
 /// report has no event.
-async fn completed_before(
-    store: &dyn Store,
-    tenant: &TenantId,
-    record: &StoredRecord,
-) -> Result<bool> {
+async fn completed_before(store: &Store, tenant: &TenantId, record: &StoredRecord) -> Result<bool> {
     let task = record.task_id.as_deref().and_then(|id| id.parse::<TaskId>().ok());
     let (true, Some(task)) = (record.kind == RecordKind::Completed.as_str(), task) else {
         return Ok(false);

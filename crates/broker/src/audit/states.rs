@@ -39,7 +39,7 @@ pub fn enter(book: &mut StateBook, record: &StoredRecord) {
 /// # Errors
 /// The store cannot be read.
 pub async fn read_on(
-    store: &dyn Store,
+    store: &Store,
     contents: Option<&Contents>,
     tenant: &TenantId,
     (book, mut from): (&mut StateBook, i64),
@@ -71,7 +71,7 @@ const READS: u32 = 5;
 
 /// Compares the rows of a tenant with the states that the log commits to.
 pub(super) async fn compare(
-    store: &dyn Store,
+    store: &Store,
     tenant: &TenantId,
     (book, size): (&mut StateBook, i64),
     (contents, vault): (Option<&Contents>, Option<&Vault>),

@@ -342,7 +342,7 @@ const MOVES: [RecordKind; 14] = [
 /// Compares each task's row with its records, and finds rows that are gone. A page of tasks takes one more read: the
 /// records of these tasks.
 pub(super) async fn compare(
-    store: &dyn Store,
+    store: &Store,
     tenant: &TenantId,
     totals: &TaskTotals,
     (size, verifier): (i64, &mut Verifier),
@@ -375,7 +375,7 @@ pub(super) async fn compare(
 }
 
 async fn read(
-    store: &dyn Store,
+    store: &Store,
     tenant: &TenantId,
     ids: &[TaskId],
 ) -> Result<HashMap<String, TaskHistory>> {
@@ -393,7 +393,7 @@ async fn read(
 
 /// Judges a task by its row and records as they are now: it may have moved since the check began.
 async fn judge_now(
-    store: &dyn Store,
+    store: &Store,
     tenant: &TenantId,
     id: TaskId,
     (totals, size): (&TaskTotals, i64),
@@ -424,7 +424,7 @@ const REMEMBERED: usize = 1 << 16;
 
 /// Names the first task whose row is gone: rows of tasks are never removed.
 async fn find_gone(
-    store: &dyn Store,
+    store: &Store,
     tenant: &TenantId,
     size: i64,
     verifier: &mut Verifier,

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use handoffd_domain::ids::{ExecutionId, TaskId, TenantId};
 use handoffd_evidence::commitment::hash_text;
-use handoffd_store::store::{HandoffStore, StoreError};
+use handoffd_store::store::{Store, StoreError};
 
 /// Places of checkpoints read at once.
 const PAGE: i64 = 1_024;
 
 /// The location of each of the task's checkpoints, by commitment.
 pub(super) async fn checkpoints(
-    store: &dyn HandoffStore,
+    store: &Store,
     tenant: &TenantId,
     task: TaskId,
 ) -> Result<HashMap<String, BundledCheckpoint>, StoreError> {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use handoffd_domain::ids::{Micros, TenantId};
 use handoffd_evidence::bundle::format::{CONTRACT_PUT, SCHEMA_PUT, contract_name, schema_name};
-use handoffd_store::store::{LogStore, StoreError, StoredRecord};
+use handoffd_store::store::{Store, StoreError, StoredRecord};
 
 /// Records read at once in a search.
 const SCAN: i64 = 512;
@@ -44,7 +44,7 @@ impl RegisteredDocument {
 /// # Errors
 /// [`StoreError`] where the store fails.
 pub(super) async fn find_put(
-    store: &dyn LogStore,
+    store: &Store,
     tenant: &TenantId,
     put: &RegisteredDocument,
     end: i64,
@@ -66,7 +66,7 @@ pub(super) async fn find_put(
 
 /// The approximate leaf index of the first record at or after a time.
 async fn place_of(
-    store: &dyn LogStore,
+    store: &Store,
     tenant: &TenantId,
     at: Micros,
     end: i64,

@@ -24,7 +24,7 @@ const SCAN: i64 = 512;
 /// The log to export, and its sources.
 pub struct LogExport<'a> {
     /// Store of the records.
-    pub store: &'a dyn Store,
+    pub store: &'a Store,
     /// Reader of the contents.
     pub contents: &'a Contents,
     /// Signs the tree head.
@@ -77,11 +77,7 @@ pub async fn export_log(order: &LogExport<'_>, out: &mut dyn Write) -> Result<u6
 }
 
 /// Whether a record beyond the end lists an erasure.
-async fn erased_since(
-    store: &dyn Store,
-    tenant: &TenantId,
-    mut from: i64,
-) -> Result<bool, StoreError> {
+async fn erased_since(store: &Store, tenant: &TenantId, mut from: i64) -> Result<bool, StoreError> {
     loop {
         let page = store.list_records(tenant, None, from, SCAN, false).await?;
         let Some(last) = page.last() else { return Ok(false) };

@@ -20,7 +20,7 @@ const TRIES: u32 = 4;
 #[derive(Clone, Copy)]
 pub struct BundleSources<'a> {
     /// Store of records, proofs and handoffs.
-    pub store: &'a dyn Store,
+    pub store: &'a Store,
     /// Reader of the contents.
     pub contents: &'a Contents,
     /// Signs the tree head.

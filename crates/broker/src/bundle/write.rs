@@ -37,7 +37,7 @@ const MAX_PAGE_BYTES: u64 = 32 * 1024 * 1024;
 /// The bundle to write, and its sources.
 pub struct BundleOrder<'a> {
     /// Store of records and proofs.
-    pub store: &'a dyn Store,
+    pub store: &'a Store,
     /// Reader of the contents.
     pub contents: &'a Contents,
     /// Signs the tree head.
@@ -134,14 +134,14 @@ fn json(value: &impl serde::Serialize) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
 }
 
-async fn keys(store: &dyn Store, notary: &Notary, log_id: &str) -> Result<Keys, StoreError> {
+async fn keys(store: &Store, notary: &Notary, log_id: &str) -> Result<Keys, StoreError> {
     let keys = key_lines(store, notary, log_id).await?;
     Ok(Keys { origin: notary.origin(log_id), keys })
 }
 
 /// Present and former public keys of a log's tree heads.
 pub(super) async fn key_lines(
-    store: &dyn Store,
+    store: &Store,
     notary: &Notary,
     log_id: &str,
 ) -> Result<Vec<KeyLine>, StoreError> {

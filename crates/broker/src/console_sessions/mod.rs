@@ -69,7 +69,7 @@ pub struct Session {
 
 /// Begins, finds and ends sessions.
 pub struct ConsoleSessions {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     directory: Arc<Directory>,
     clock: Arc<dyn Clock>,
     /// Bounds attempts to log in; its user counts.
@@ -81,7 +81,7 @@ pub struct ConsoleSessions {
 impl ConsoleSessions {
     #[must_use]
     pub fn new(
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
         directory: Arc<Directory>,
         clock: Arc<dyn Clock>,
         settings: &Console,

@@ -67,7 +67,7 @@ impl ChunkPost for WebhookClient {
 
 pub struct ChunkSenderDependencies {
     /// Store of chunks and lines.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     pub directory: Arc<Directory>,
     /// Vault that opens signing secrets.
     pub vault: Vault,

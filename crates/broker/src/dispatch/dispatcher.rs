@@ -93,7 +93,7 @@ pub struct DispatcherSettings {
 
 pub struct DispatcherDependencies {
     /// Store that holds the outbox.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// Directory of the receiving agents.
     pub directory: Arc<Directory>,
     /// Vault that opens webhook secrets.

@@ -72,7 +72,7 @@ pub struct PublisherSettings {
 
 pub struct PublisherDependencies {
     /// Store of events and cursors.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// Feed that renders events.
     pub feed: Feed,
     /// Directory of agents and their callbacks.

@@ -39,7 +39,7 @@ const LISTEN_PAUSE: Duration = Duration::from_secs(2);
 /// The task that serves pull receivers.
 pub struct Inboxes {
     /// Store that holds the outbox.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// Directory of the agents and their delivery modes.
     pub directory: Arc<Directory>,
     /// Ledger, which holds the waiting polls and takes failures.

@@ -33,7 +33,7 @@ pub trait Sinks: Send + Sync {
 /// The tasks that hear reply channels and take handoffs in.
 pub struct Listeners {
     pub transports: Transports,
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     pub directory: Arc<Directory>,
     pub vault: Vault,
     pub sinks: Arc<dyn Sinks>,

@@ -16,7 +16,7 @@ const PAGE: i64 = 256;
 /// Reads statements of receivers.
 #[derive(Clone, Copy)]
 pub struct Statements<'a> {
-    pub store: &'a dyn Store,
+    pub store: &'a Store,
     pub contents: &'a Contents,
 }
 
@@ -145,7 +145,7 @@ impl Statements<'_> {
 
 /// Records of a task without their contents, page by page.
 struct RecordPages<'a> {
-    store: &'a dyn Store,
+    store: &'a Store,
     tenant: &'a TenantId,
     task: TaskId,
     from: i64,

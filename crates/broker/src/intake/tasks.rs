@@ -44,7 +44,7 @@ impl Intake {
         task_id: TaskId,
         mut members: Map<String, Value>,
     ) -> Result<(Task, Vec<Warning>), Refusal> {
-        let before = principal.reader().find_task(&*self.store, task_id).await?;
+        let before = principal.reader().find_task(&self.store, task_id).await?;
         let before = before.ok_or(Refusal::NotFound("task"))?;
         let mut warnings = self.redact_words(&mut members)?;
         if before.status == TaskStatus::Completed && !members.is_empty() {
@@ -108,7 +108,7 @@ impl Intake {
         at: CheckpointRef,
     ) -> Result<Task, Refusal> {
         let reader = principal.reader();
-        let task = reader.find_task(&*self.store, task_id).await?;
+        let task = reader.find_task(&self.store, task_id).await?;
         task.ok_or(Refusal::NotFound("task"))?;
         let by = reader.limit();
         let run = (principal.tenant.clone(), task_id, at.execution_id);
@@ -131,7 +131,7 @@ impl Intake {
         let Some(task) = self.store.find_task(&(principal.tenant.clone(), id)).await? else {
             return Ok(false);
         };
-        if !has_part(&*self.store, &task, agent).await? {
+        if !has_part(&self.store, &task, agent).await? {
             return Err(Refusal::NotFound("task"));
         }
         if task.status.is_final() && !self.is_in_grace(&task, agent).await? {

@@ -144,7 +144,7 @@ impl Intake {
         let Some(kind) = repeated(kind, handoff).filter(|_| !members.is_empty()) else {
             return Ok(None);
         };
-        let statements = Statements { store: &*self.store, contents };
+        let statements = Statements { store: &self.store, contents };
         let before = statements.of_kind(handoff, kind).await?;
         if before.as_ref().and_then(Value::as_object) == Some(members) {
             return Ok(None);

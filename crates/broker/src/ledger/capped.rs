@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use handoffd_domain::ids::{Micros, TenantId};
-use handoffd_store::store::caps::CapStore;
-use handoffd_store::store::{Needs, Result};
+use handoffd_store::store::{Needs, Result, Store};
 
 /// How old the list may be: a tenant's first cap counts at another broker this late. Changes of a cap that
 /// is known, and all that counts against it, are read under its lock.
@@ -28,12 +27,7 @@ struct CapList {
 
 impl Capped {
     /// Leaves out of a batch's needs the caps of tenants that have none.
-    pub(super) async fn narrow(
-        &self,
-        store: &dyn CapStore,
-        at: Micros,
-        needs: &mut Needs,
-    ) -> Result<()> {
+    pub(super) async fn narrow(&self, store: &Store, at: Micros, needs: &mut Needs) -> Result<()> {
         if needs.caps.is_empty() {
             return Ok(());
         }

@@ -256,7 +256,7 @@ impl Shared {
         if !self.settings.rules.caps.any()
             && let Some(latest) = jobs.iter().map(|job| job.call.at).max()
         {
-            self.capped.narrow(&*self.store, latest, &mut all).await?;
+            self.capped.narrow(&self.store, latest, &mut all).await?;
         }
         Ok(all)
     }

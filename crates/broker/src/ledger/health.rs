@@ -85,12 +85,7 @@ impl WriteHealth {
     ///
     /// # Errors
     /// Why it does not.
-    pub async fn check(
-        &self,
-        store: &dyn Store,
-        broker: &str,
-        now: Micros,
-    ) -> Result<(), StoreError> {
+    pub async fn check(&self, store: &Store, broker: &str, now: Micros) -> Result<(), StoreError> {
         if let Some(known) = self.known() {
             return known;
         }
@@ -156,13 +151,13 @@ mod tests {
     struct Bench {
         health: WriteHealth,
         line: Arc<Line>,
-        store: MemoryStore,
+        store: Store,
     }
 
     impl Bench {
         fn new() -> Self {
             let line = Arc::new(Line::default());
-            let store = MemoryStore::default().over(Arc::clone(&line) as Arc<dyn StoreLine>);
+            let store = MemoryStore::default().over(Arc::clone(&line) as Arc<dyn StoreLine>).into();
             Self { health: WriteHealth::default(), line, store }
         }
 

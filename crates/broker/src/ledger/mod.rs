@@ -249,7 +249,7 @@ impl Ledger {
     /// Starts the workers on `tracker`; they end after [`Ledger::close`], when the queue is empty.
     #[must_use]
     pub fn start(
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
         outbound: Arc<dyn Outbound>,
         metrics: Arc<Metrics>,
         receivers: Arc<ReceiverJournal>,
@@ -539,7 +539,7 @@ fn typed<C: Queued>(
 }
 
 struct Shared {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     health: Arc<WriteHealth>,
     signals: Arc<CommitSignals>,
     outbound: Arc<dyn Outbound>,

@@ -173,7 +173,7 @@ impl StoreLine for FaultyStoreConnection {
 
 pub(super) struct Broker {
     pub(super) host: Arc<Host>,
-    pub(super) store: Arc<dyn Store>,
+    pub(super) store: Arc<Store>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) ledger: Ledger,
     pub(super) compression: Arc<CompressionStep>,
@@ -190,7 +190,7 @@ impl Broker {
             away_until: Mutex::default(),
         });
         let line = FaultyStoreConnection { world: Arc::clone(world), host: Arc::clone(&host) };
-        let store: Arc<dyn Store> = Arc::new(world.store.over(Arc::new(line)));
+        let store: Arc<Store> = Arc::new(world.tables.over(Arc::new(line)).into());
         let ahead = Duration::from_millis(below(world.weather.skew_ms.max(1)));
         // After at least a moment, so that the start itself has the time of the schedule.
         let set = world.fails(world.weather.clock_set).then(|| {
@@ -216,7 +216,7 @@ impl Broker {
     fn assemble(
         world: &Arc<World>,
         host: Arc<Host>,
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
         clock: Arc<dyn Clock>,
     ) -> Self {
         let (tracker, stopping) = (TaskTracker::new(), CancellationToken::new());

@@ -16,8 +16,7 @@ use std::time::Duration;
 use crate::audit::{LogCheck, verify_log};
 use handoffd_domain::ids::Micros;
 use handoffd_store::clock::seeded::Seeded;
-use handoffd_store::store::streams::StreamStore;
-use handoffd_store::store::{AgentRow, BatchStore, DirectoryStore, LogStore, Needs, Writes};
+use handoffd_store::store::{AgentRow, Needs, Writes};
 
 mod asks;
 mod books;

@@ -17,7 +17,7 @@ use handoffd_domain::handoff::{DeliveryMode, Priority};
 use handoffd_domain::ids::{AgentId, Micros, TaskId};
 use handoffd_domain::money::Usd;
 use handoffd_evidence::record::ActorRole;
-use handoffd_store::store::{DeadLetterFilter, EscalationFilter, HandoffStore, TaskFilter};
+use handoffd_store::store::{DeadLetterFilter, EscalationFilter, TaskFilter};
 
 /// An agent as every schedule registers it.
 pub(super) fn registered(id: &AgentId) -> Agent {

@@ -19,8 +19,7 @@ use handoffd_domain::stream::{Chunk, StreamStatus, mark_closed};
 use handoffd_domain::window::{ContextAction, ContextFacts, ContextParts, Tokenizer};
 use handoffd_evidence::commitment::unpack;
 use handoffd_evidence::record::ActorRole;
-use handoffd_store::store::streams::StreamStore;
-use handoffd_store::store::{ContentStorage, HandoffStore};
+use handoffd_store::store::ContentStorage;
 
 /// Time that an open stream waits for its next chunk.
 pub(super) const IDLE: Duration = Duration::from_secs(2);

@@ -13,7 +13,6 @@ use crate::ledger::commands::{Lease, Leased, VerdictKind};
 use handoffd_domain::handoff::{DeliveryMode, Handoff};
 use handoffd_domain::ids::{AgentId, ExecutionId, HandoffId, TaskId};
 use handoffd_evidence::record::Actor;
-use handoffd_store::store::HandoffStore;
 
 /// A receiver's accepted handoff.
 #[derive(Debug, Clone)]

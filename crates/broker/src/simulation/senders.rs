@@ -14,7 +14,7 @@ use handoffd_domain::policy::{EdgePolicy, HumanTarget, Recovery};
 use handoffd_domain::ruling::Ruling;
 use handoffd_domain::task::TaskStatus;
 use handoffd_evidence::record::ActorRole;
-use handoffd_store::store::{HandoffFilter, HandoffStore};
+use handoffd_store::store::HandoffFilter;
 
 /// Budget of a task, in nano-dollars.
 const BUDGET: i64 = 1_000;

@@ -12,6 +12,7 @@ use super::broker::Broker;
 use super::dice::{below, chance};
 use handoffd_domain::ids::{AgentId, Micros, TenantId};
 use handoffd_store::clock::TimeSource;
+use handoffd_store::store::Store;
 use handoffd_store::store::memory::MemoryStore;
 
 /// Start time of every schedule.
@@ -71,7 +72,10 @@ impl Weather {
 
 /// State shared by all participants of a schedule.
 pub(super) struct World {
-    pub(super) store: MemoryStore,
+    /// The data, to be reached over a line.
+    pub(super) tables: MemoryStore,
+    /// The same without a line that fails.
+    pub(super) store: Store,
     pub(super) weather: Weather,
     /// Number of ids drawn so far.
     pub(super) ids: AtomicU64,
@@ -92,8 +96,10 @@ pub(super) fn agent(name: &str) -> AgentId {
 
 impl World {
     pub(super) fn new(traced: bool) -> Self {
+        let tables = MemoryStore::default();
         Self {
-            store: MemoryStore::default(),
+            store: tables.sound().into(),
+            tables,
             weather: Weather::drawn(),
             ids: AtomicU64::new(0),
             started: Instant::now(),

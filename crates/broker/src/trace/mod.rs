@@ -42,7 +42,7 @@ const WAITING: usize = 4;
 #[derive(Clone, Copy)]
 pub struct TaskLog<'a> {
     /// Store of records and handoffs.
-    pub store: &'a dyn Store,
+    pub store: &'a Store,
     /// Reader of the contents.
     pub contents: &'a Contents,
     /// The tenant that owns the task.
@@ -79,7 +79,7 @@ pub type TraceChunk = Result<Bytes, std::io::Error>;
 /// refused has records and no `status`.
 #[must_use]
 pub fn stream(
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     contents: Contents,
     tenant: TenantId,
     id: TaskId,
@@ -293,11 +293,7 @@ impl Parties {
     ///
     /// # Errors
     /// [`StoreError`]: the handoffs cannot be read.
-    pub async fn of(
-        store: &dyn Store,
-        tenant: &TenantId,
-        task: TaskId,
-    ) -> Result<Self, StoreError> {
+    pub async fn of(store: &Store, tenant: &TenantId, task: TaskId) -> Result<Self, StoreError> {
         let filter = HandoffFilter { task_id: Some(task), ..HandoffFilter::default() };
         let (mut parties, mut after) = (Self::default(), None);
         loop {

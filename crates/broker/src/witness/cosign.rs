@@ -1,6 +1,7 @@
 //! Requests a witness' cosignature: C2SP tlog-witness. The broker proves that the new tree continues the tree the
 //! witness cosigned last; the witness verifies that and signs, or answers with the size it has.
 
+use handoffd_store::store::Store;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -14,7 +15,6 @@ use crate::egress::GuardedClient;
 use crate::tree;
 use handoffd_evidence::cosignature::WitnessKey;
 use handoffd_evidence::note::Note;
-use handoffd_store::store::LogStore;
 
 /// Timeout of one tree head at one destination.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
@@ -48,7 +48,7 @@ impl Cosigner {
     /// Requests a cosignature for a head; returns the witness' signature line.
     pub(super) async fn cosign(
         &self,
-        store: &dyn LogStore,
+        store: &Store,
         head: &OutgoingHead,
     ) -> Result<String, PutError> {
         let mut old = self.knows.lock().await.get(&head.log_id).copied().unwrap_or(0);
@@ -79,7 +79,7 @@ impl Cosigner {
 
     async fn ask(
         &self,
-        store: &dyn LogStore,
+        store: &Store,
         head: &OutgoingHead,
         old: u64,
     ) -> Result<(StatusCode, String), PutError> {

@@ -12,7 +12,7 @@ use handoffd_evidence::note::{Note, PublicKey, TreeHead};
 use handoffd_evidence::receipt::Notary;
 use handoffd_store::fault::{self, Step};
 use handoffd_store::store::sqlite::private_folder;
-use handoffd_store::store::{LogStore, StoreError};
+use handoffd_store::store::{Store, StoreError};
 
 /// Suffix of the file with a log's newest head.
 const LATEST: &str = ".latest";
@@ -84,7 +84,7 @@ pub(super) fn keep(folder: &Path, head: &OutgoingHead) -> io::Result<()> {
 /// [`KeptHeadError`], with instructions.
 pub async fn check(
     folder: &Path,
-    store: &dyn LogStore,
+    store: &Store,
     notary: &Notary,
 ) -> Result<HashMap<String, (u64, Hash)>, KeptHeadError> {
     let mut known = HashMap::new();
@@ -139,7 +139,7 @@ pub fn latest(folder: &Path) -> Result<Vec<(String, PathBuf)>, KeptHeadError> {
 async fn believed(
     path: &Path,
     log_id: &str,
-    store: &dyn LogStore,
+    store: &Store,
     notary: &Notary,
 ) -> Result<TreeHead, KeptHeadError> {
     let unreadable = |why: String| KeptHeadError::Unreadable { path: path.to_owned(), why };

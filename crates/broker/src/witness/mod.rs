@@ -54,7 +54,7 @@ pub enum PutError {
 /// The collaborators of a [`Publisher`].
 pub struct PublisherContext {
     /// Store of the logs.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// Signs the tree heads.
     pub notary: Arc<Notary>,
     /// Source of the current time.
@@ -177,7 +177,7 @@ impl Publisher {
         let mut published = self.published.lock().await;
         if let Some((size, root)) = published.get(&head.log_id) {
             let well = head.size >= *size
-                && tree::root(&*self.parts.store, &head.tenant, *size).await? == Some(*root);
+                && tree::root(&self.parts.store, &head.tenant, *size).await? == Some(*root);
             if !well {
                 self.parts.metrics.forks.inc();
                 tracing::error!(

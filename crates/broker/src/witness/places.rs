@@ -76,7 +76,7 @@ impl HeadDestination {
             Self::Hook(client, url) => post(client, url, head).await,
             Self::Bucket(_, bucket) => store(bucket, head).await,
             Self::Witness(witness) => {
-                let line = witness.cosign(&*parts.store, head).await?;
+                let line = witness.cosign(&parts.store, head).await?;
                 parts.cosigned.add(&head.log_id, head.size, &head.note, witness.name(), &line);
                 Ok(())
             }

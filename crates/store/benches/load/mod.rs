@@ -20,8 +20,7 @@ use handoffd_evidence::commitment::{CommitmentSubject, PackedContent};
 use handoffd_evidence::record::{Actor, RecordContent, RecordDraft, RecordKind};
 use handoffd_store::clock;
 use handoffd_store::store::{
-    AdminStore, BatchState, BatchStore, CheckpointRow, DirectoryStore, IdempotencyRow, Needs,
-    OutboxRow, Writes,
+    BatchState, CheckpointRow, IdempotencyRow, Needs, OutboxRow, Store, Writes,
 };
 use tokio::sync::{Mutex as AsyncMutex, Notify, mpsc};
 use tokio::time::Instant;
@@ -32,8 +31,8 @@ fn agent(name: &str) -> AgentId {
 }
 
 /// Commits submissions and verdicts to a store, as the ledger does.
-pub(crate) struct Load<S> {
-    pub(crate) store: S,
+pub(crate) struct Load {
+    pub(crate) store: Store,
     tenant: TenantId,
     now: AtomicI64,
 }
@@ -44,9 +43,9 @@ pub(crate) struct Open {
     handoff: HandoffId,
 }
 
-impl<S: BatchStore + DirectoryStore + AdminStore> Load<S> {
+impl Load {
     /// A load on an empty store, brought up to date here, with `before` handoffs in it.
-    pub(crate) async fn fill(store: S, before: usize) -> Self {
+    pub(crate) async fn fill(store: Store, before: usize) -> Self {
         store.migrate().await.unwrap();
         let tenant: TenantId = "acme".parse().unwrap();
         store.ensure_tenant(&tenant, "log-1", Micros(1)).await.unwrap();
@@ -308,7 +307,7 @@ struct Times {
     batches: usize,
 }
 
-impl<S: BatchStore + DirectoryStore + AdminStore + 'static> Load<S> {
+impl Load {
     /// Submits handoffs at a fixed rate for `span`, each accepted once it is committed, by workers that share one queue
     /// as the ledger's do: a second transaction begins beside one under way once `crowd` commands wait.
     pub(crate) async fn arrive(

@@ -4,9 +4,7 @@
 //! Every change of a location is written under a lease whose owner is checked in the same transaction, as a whole
 //! or not at all. After a change that was overtaken by an erasure or another move, the caller reads again.
 
-use super::absent::absent_in_memory;
-use super::{Result, StoredContent};
-use handoffd_domain::ids::{ContentId, Micros, TenantId};
+use handoffd_domain::ids::{ContentId, Micros};
 use handoffd_evidence::commitment::Codec;
 
 /// The stored form of a content.
@@ -164,73 +162,4 @@ pub struct PurgeMark {
     pub scan: ArchiveMark,
     /// Whether a run removed data, or was about to, that segments and files may still contain.
     pub unclean: bool,
-}
-
-absent_in_memory! {
-    /// The cold tier's queries.
-    pub trait ColdStore {
-        /// Takes or renews a lease; `false` where another owner holds it.
-        async fn take_lease(&self, lease: &ExclusiveLease, now: Micros, until: Micros) -> Result<bool>;
-        /// Releases a lease if `owner` still holds it.
-        async fn release_lease(&self, lease: &ExclusiveLease) -> Result<()>;
-
-        /// A tenant's archive mark; the initial one where none is stored.
-        async fn find_archive_mark(&self, tenant: &TenantId) -> Result<ArchiveMark>;
-        /// Stores a tenant's archive mark.
-        async fn keep_archive_mark(&self, tenant: &TenantId, mark: ArchiveMark) -> Result<()>;
-
-        /// A tenant's purge mark; the initial one where none is stored.
-        async fn find_purge_mark(&self, tenant: &TenantId) -> Result<PurgeMark>;
-        /// Stores a tenant's purge mark for the holder of a lease; `false`, and nothing stored, where it is not held any more.
-        async fn keep_purge_mark(
-            &self,
-            tenant: &TenantId,
-            lease: &ExclusiveLease,
-            mark: PurgeMark,
-        ) -> Result<bool>;
-
-        /// The records of the next `limit` leaf indexes, in log order.
-        async fn list_archivable(
-            &self,
-            tenant: &TenantId,
-            from: i64,
-            limit: i64,
-        ) -> Result<Vec<Archivable>>;
-        /// Contents by id; unknown ids are skipped.
-        async fn list_contents(
-            &self,
-            tenant: &TenantId,
-            ids: &[ContentId],
-        ) -> Result<Vec<StoredContent>>;
-        /// Records the segment locations of hot contents and deletes their bytes, all or none: `false` where the
-        /// lease is lost, or a content is no longer hot.
-        async fn settle_cold(
-            &self,
-            tenant: &TenantId,
-            lease: &ExclusiveLease,
-            segment: &str,
-            frames: &[Frame],
-        ) -> Result<bool>;
-
-        /// Segments with frames of erased contents.
-        async fn list_to_forget(&self, tenant: &TenantId, limit: i64) -> Result<Vec<String>>;
-        /// The contents located in a segment.
-        async fn list_inhabitants(&self, tenant: &TenantId, segment: &str) -> Result<SegmentContents>;
-        /// Moves the contents of a segment to new locations and drops the locations of erased contents, all or none:
-        /// `false` where the lease is lost, or the segment's contents differ from `frames`.
-        async fn move_segment(
-            &self,
-            tenant: &TenantId,
-            lease: &ExclusiveLease,
-            from: &str,
-            to: &str,
-            frames: &[Frame],
-        ) -> Result<bool>;
-        /// Segments, among the given ones, in which no content is located.
-        async fn list_unreferenced(
-            &self,
-            tenant: &TenantId,
-            segments: &[String],
-        ) -> Result<Vec<String>>;
-    }
 }

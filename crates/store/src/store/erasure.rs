@@ -276,7 +276,7 @@ pub struct HandoffRoute {
     pub accepted_at: Option<Micros>,
 }
 
-/// Result of [`super::ErasureStore::scrub`].
+/// Result of [`crate::store::Store::scrub`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScrubOutcome {
     /// The database was rewritten: no file of it holds erased data.

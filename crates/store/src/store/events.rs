@@ -1,6 +1,5 @@
 //! Rows of events and subscribers, and their queries.
 
-use super::absent::absent_in_memory;
 use std::collections::HashMap;
 
 use super::{Result, StoreError};
@@ -205,58 +204,4 @@ pub struct EventDeliveryRow {
     pub detail: Option<String>,
     /// Duration in microseconds.
     pub duration_us: i64,
-}
-
-absent_in_memory! {
-    /// Queries on events and cursors. All times come from the caller's clock.
-    pub trait EventStore {
-        /// Events after a position, in order.
-        async fn list_events(
-            &self,
-            tenant: &TenantId,
-            scope: EventScope<'_>,
-            after: Position,
-            limit: i64,
-        ) -> Result<Vec<EventRow>>;
-        /// Deletes a tenant's oldest events recorded before `cutoff`, a bounded number in one call. Returns their
-        /// number.
-        async fn delete_events(&self, tenant: &TenantId, cutoff: Micros) -> Result<u64>;
-
-        async fn find_subscription(&self, key: &SubscriptionKey) -> Result<Option<SubscriptionRow>>;
-        /// A tenant's subscriptions, oldest first.
-        async fn list_subscriptions(&self, tenant: &TenantId) -> Result<Vec<SubscriptionRow>>;
-
-        async fn find_cursor(&self, key: &CursorKey) -> Result<Option<CursorRow>>;
-        /// Active cursors that are due, unleased, and have events after their position. A lease ending more than two
-        /// minutes from now, or a pause of more than two hours, was written by a wrong clock and is ignored.
-        async fn list_due_cursors(&self, now: Micros, limit: i64) -> Result<Vec<CursorKey>>;
-        /// Whether any tenant has an active cursor.
-        async fn has_cursors(&self) -> Result<bool>;
-        /// Takes a cursor's lease if it is free and due.
-        async fn claim_cursor(
-            &self,
-            key: &CursorKey,
-            broker: &str,
-            now: Micros,
-            until: Micros,
-        ) -> Result<Option<CursorRow>>;
-        /// Extends all leases of a broker; returns their number.
-        async fn renew_cursors(&self, broker: &str, now: Micros, until: Micros) -> Result<u64>;
-        /// Moves a cursor and stores the attempts in one transaction; `false`, with nothing written, where the lease
-        /// was lost or the cursor was moved meanwhile.
-        async fn settle_cursor(
-            &self,
-            key: &CursorKey,
-            broker: &str,
-            settle: &CursorSettle,
-            log: &[EventDeliveryRow],
-        ) -> Result<bool>;
-        /// The last attempts of a subscriber, newest first.
-        async fn list_event_deliveries(
-            &self,
-            key: &CursorKey,
-            before: Option<i64>,
-            limit: i64,
-        ) -> Result<Vec<EventDeliveryRow>>;
-    }
 }

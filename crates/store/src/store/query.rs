@@ -1,7 +1,7 @@
 //! Statements, values and rows in one form for both databases, so that a query and a row's decoder are stated once.
 //!
 //! A statement is written with `$1` for its values, as Postgres has it; SQLite gets `?1`. If the dialects differ, the
-//! table's file has both texts in one function and asks [`Database::DIALECT`].
+//! table's file has both texts in one function and asks [`Store::dialect`](super::Store::dialect).
 
 use std::borrow::Cow;
 
@@ -269,43 +269,6 @@ readable! {
 
 /// Reads a row.
 pub(super) type Decode<T> = fn(&dyn Row) -> Result<T>;
-
-/// A database that carries out statements, each by itself.
-pub(super) trait Database: Send + Sync {
-    const DIALECT: Dialect;
-
-    /// Reads all rows that a statement finds.
-    fn list<T: Send>(
-        &self,
-        statement: Statement<'_>,
-        decode: Decode<T>,
-    ) -> impl Future<Output = Result<Vec<T>>> + Send;
-
-    /// Reads the first row, if there is one.
-    fn find<T: Send>(
-        &self,
-        statement: Statement<'_>,
-        decode: Decode<T>,
-    ) -> impl Future<Output = Result<Option<T>>> + Send;
-
-    /// Changes rows; returns their number.
-    fn change(&self, statement: Statement<'_>) -> impl Future<Output = Result<u64>> + Send;
-
-    /// Changes one row at most, and reads what `RETURNING` says of it.
-    fn change_one<T: Send>(
-        &self,
-        statement: Statement<'_>,
-        decode: Decode<T>,
-    ) -> impl Future<Output = Result<Option<T>>> + Send;
-
-    /// Inserts a row that `ON CONFLICT DO NOTHING` may keep out; reads the row that did.
-    fn insert_or_find<T: Send>(
-        &self,
-        insert: Statement<'_>,
-        find: Statement<'_>,
-        decode: Decode<T>,
-    ) -> impl Future<Output = Result<Option<T>>> + Send;
-}
 
 #[cfg(test)]
 mod tests {

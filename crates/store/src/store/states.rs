@@ -148,7 +148,7 @@ const PAGE: i64 = 500;
 ///
 /// # Errors
 /// The store cannot be read.
-pub async fn list_all_holds(store: &dyn Store, tenant: &TenantId) -> Result<Vec<HoldRow>> {
+pub async fn list_all_holds(store: &Store, tenant: &TenantId) -> Result<Vec<HoldRow>> {
     let mut holds: Vec<HoldRow> = Vec::new();
     loop {
         let after = holds.last().map(|hold| hold.id.clone());
@@ -164,7 +164,7 @@ pub async fn list_all_holds(store: &dyn Store, tenant: &TenantId) -> Result<Vec<
 ///
 /// # Errors
 /// The store cannot be read, or a row is of no known form.
-pub async fn list_states(store: &dyn Store, tenant: &TenantId) -> Result<Vec<ObjectState>> {
+pub async fn list_states(store: &Store, tenant: &TenantId) -> Result<Vec<ObjectState>> {
     let mut states: Vec<ObjectState> = Vec::new();
     states.extend(store.list_agents(tenant).await?.iter().map(of_agent));
     states.extend(store.list_keys(tenant).await?.iter().map(of_key));

@@ -206,7 +206,7 @@ pub fn remote_agent(endpoint: &Endpoint, timeout: Duration) -> Option<RemoteAgen
 pub struct A2aTransport {
     client: AgentClient,
     gate: Arc<Gate>,
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     vault: Vault,
     /// The address by which agents reach the broker; empty: they cannot.
     public_url: String,
@@ -219,7 +219,7 @@ impl A2aTransport {
     pub fn new(
         client: AgentClient,
         gate: Arc<Gate>,
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
         vault: Vault,
         public_url: &str,
         tasks: mpsc::UnboundedSender<NewTask>,
@@ -321,7 +321,7 @@ impl A2aTransport {
     async fn opinion(&self, attempt: &Attempt) -> Result<Option<String>, StoreError> {
         let key = (attempt.endpoint.tenant.clone(), attempt.envelope.handoff_id);
         match self.store.find_handoff(&key).await? {
-            Some(handoff) => judged::unsafe_label(&*self.store, &handoff).await,
+            Some(handoff) => judged::unsafe_label(&self.store, &handoff).await,
             None => Ok(None),
         }
     }

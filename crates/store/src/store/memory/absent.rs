@@ -1,33 +1,30 @@
 //! Queries that find nothing, since this store has no such data.
 
-use async_trait::async_trait;
-
 use super::MemoryStore;
-use crate::store::caps::CapStore;
-use crate::store::reach::{Bounds, Reach, ReachStore};
+use crate::store::reach::{Bounds, Reach};
 use crate::store::{Cursor, HandoffFilter, Result, TaskFilter};
 use handoffd_domain::cap::Cap;
 use handoffd_domain::ids::{AgentId, TenantId};
 
-#[async_trait]
-impl CapStore for MemoryStore {
-    async fn list_capped(&self) -> Result<Vec<TenantId>> {
+impl MemoryStore {
+    pub(in crate::store) async fn list_capped(&self) -> Result<Vec<TenantId>> {
         // As none can be set, none has any.
         Ok(Vec::new())
     }
 
-    async fn list_caps(&self, _tenant: &TenantId) -> Result<Vec<Cap>> {
+    pub(in crate::store) async fn list_caps(&self, _tenant: &TenantId) -> Result<Vec<Cap>> {
         Ok(Vec::new())
     }
 
-    async fn list_caps_of(&self, _tenant: &TenantId, _agents: &[AgentId]) -> Result<Vec<Cap>> {
+    pub(in crate::store) async fn list_caps_of(
+        &self,
+        _tenant: &TenantId,
+        _agents: &[AgentId],
+    ) -> Result<Vec<Cap>> {
         Ok(Vec::new())
     }
-}
 
-#[async_trait]
-impl ReachStore for MemoryStore {
-    async fn reach_of_tasks(
+    pub(in crate::store) async fn reach_of_tasks(
         &self,
         _tenant: &TenantId,
         _filter: &TaskFilter,
@@ -37,7 +34,7 @@ impl ReachStore for MemoryStore {
         Ok(Reach::Whole)
     }
 
-    async fn reach_of_handoffs(
+    pub(in crate::store) async fn reach_of_handoffs(
         &self,
         _tenant: &TenantId,
         _filter: &HandoffFilter,

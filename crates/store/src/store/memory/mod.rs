@@ -8,23 +8,20 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
 use crate::store::{
-    AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointPlace, CheckpointRow,
-    ClaimKey, ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, DeliveryClaim, Depths,
-    DirectoryStore, ErasureStore, EscalationFilter, EscalationKey, HandoffFilter, HandoffKey,
-    HandoffStore, KeyRow, LogStore, Needs, OutboxRow, OutboxStore, ReceiverKey, RecordWindow,
+    AgentRow, BatchState, CheckpointCursor, CheckpointPlace, CheckpointRow, ClaimKey, ClaimRelease,
+    Cursor, DeadLetterFilter, DeadLetterRow, DeliveryClaim, Depths, EscalationFilter,
+    EscalationKey, HandoffFilter, HandoffKey, KeyRow, Needs, OutboxRow, ReceiverKey, RecordWindow,
     Result, ReturnRow, RunKey, SealChange, StoreError, StoredContent, StoredRecord, TaskFilter,
-    TaskKey, TreeKeyRow, Wakeups, Writes,
+    TaskKey, Wakeups, Writes,
 };
 use async_trait::async_trait;
 use handoffd_domain::escalation::Escalation;
 use handoffd_domain::handoff::{CheckpointRef, DeliveryMode, Handoff};
-use handoffd_domain::ids::{AgentId, ContentId, ErasureId, Micros, TaskId, TenantId};
+use handoffd_domain::ids::{AgentId, ContentId, Micros, TaskId, TenantId};
 use handoffd_domain::progress::Edge;
 use handoffd_domain::task::Task;
 use handoffd_evidence::append::AppendedRecords;
-use handoffd_evidence::erasure::DataSlot;
 use handoffd_evidence::merkle::Hash;
 use handoffd_evidence::record::{LogHead, RecordKind, SealedRecord};
 use tokio::sync::broadcast;
@@ -91,6 +88,12 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
+    /// A handle on the same store over a line without failures.
+    #[must_use]
+    pub fn sound(&self) -> Self {
+        self.over(Arc::new(SoundLine))
+    }
+
     /// A handle on the same store over another line.
     #[must_use]
     pub fn over(&self, line: Arc<dyn StoreLine>) -> Self {
@@ -130,9 +133,8 @@ impl Wakeups for MemoryWakeups {
     }
 }
 
-#[async_trait]
-impl BatchStore for MemoryStore {
-    async fn transact(
+impl MemoryStore {
+    pub(in crate::store) async fn transact(
         &self,
         needs: &Needs,
         plan: &mut (dyn FnMut(BatchState) -> Writes + Send),
@@ -148,19 +150,19 @@ impl BatchStore for MemoryStore {
         })
         .await
     }
-}
 
-#[async_trait]
-impl HandoffStore for MemoryStore {
-    async fn count_open(&self, tenant: &TenantId) -> Result<HashMap<AgentId, i64>> {
+    pub(in crate::store) async fn count_open(
+        &self,
+        tenant: &TenantId,
+    ) -> Result<HashMap<AgentId, i64>> {
         self.ask("count_open", |tables| Ok(tables.count_open(tenant))).await
     }
 
-    async fn find_handoff(&self, key: &HandoffKey) -> Result<Option<Handoff>> {
+    pub(in crate::store) async fn find_handoff(&self, key: &HandoffKey) -> Result<Option<Handoff>> {
         self.ask("find_handoff", |tables| Ok(tables.handoffs.get(key).cloned())).await
     }
 
-    async fn list_handoffs(
+    pub(in crate::store) async fn list_handoffs(
         &self,
         tenant: &TenantId,
         filter: &HandoffFilter,
@@ -171,11 +173,11 @@ impl HandoffStore for MemoryStore {
             .await
     }
 
-    async fn find_task(&self, key: &TaskKey) -> Result<Option<Task>> {
+    pub(in crate::store) async fn find_task(&self, key: &TaskKey) -> Result<Option<Task>> {
         self.ask("find_task", |tables| Ok(tables.tasks.get(key).cloned())).await
     }
 
-    async fn list_tasks(
+    pub(in crate::store) async fn list_tasks(
         &self,
         tenant: &TenantId,
         filter: &TaskFilter,
@@ -185,7 +187,7 @@ impl HandoffStore for MemoryStore {
         self.ask("list_tasks", |tables| Ok(tables.list_tasks(tenant, filter, after, limit))).await
     }
 
-    async fn find_content(
+    pub(in crate::store) async fn find_content(
         &self,
         tenant: &TenantId,
         id: ContentId,
@@ -193,7 +195,7 @@ impl HandoffStore for MemoryStore {
         self.ask("find_content", |tables| Ok(tables.find_content(tenant, id))).await
     }
 
-    async fn find_checkpoint(
+    pub(in crate::store) async fn find_checkpoint(
         &self,
         run: &RunKey,
         agent: Option<&AgentId>,
@@ -202,7 +204,10 @@ impl HandoffStore for MemoryStore {
         self.ask("find_checkpoint", |tables| Ok(tables.find_checkpoint(run, agent, seq))).await
     }
 
-    async fn list_checkpoints_at(&self, at: &[(RunKey, i64)]) -> Result<Vec<CheckpointRow>> {
+    pub(in crate::store) async fn list_checkpoints_at(
+        &self,
+        at: &[(RunKey, i64)],
+    ) -> Result<Vec<CheckpointRow>> {
         self.ask("list_checkpoints_at", |tables| {
             let found =
                 at.iter().filter_map(|(run, seq)| tables.find_checkpoint(run, None, Some(*seq)));
@@ -211,7 +216,7 @@ impl HandoffStore for MemoryStore {
         .await
     }
 
-    async fn list_dead_letters(
+    pub(in crate::store) async fn list_dead_letters(
         &self,
         tenant: &TenantId,
         filter: &DeadLetterFilter,
@@ -224,15 +229,18 @@ impl HandoffStore for MemoryStore {
         .await
     }
 
-    async fn list_edges(&self, key: &TaskKey) -> Result<Vec<Edge>> {
+    pub(in crate::store) async fn list_edges(&self, key: &TaskKey) -> Result<Vec<Edge>> {
         self.ask("list_edges", |tables| Ok(tables.edges_of(key).cloned().collect())).await
     }
 
-    async fn find_escalation(&self, key: &EscalationKey) -> Result<Option<Escalation>> {
+    pub(in crate::store) async fn find_escalation(
+        &self,
+        key: &EscalationKey,
+    ) -> Result<Option<Escalation>> {
         self.ask("find_escalation", |tables| Ok(tables.escalations.get(key).cloned())).await
     }
 
-    async fn list_escalations(
+    pub(in crate::store) async fn list_escalations(
         &self,
         tenant: &TenantId,
         filter: &EscalationFilter,
@@ -245,14 +253,18 @@ impl HandoffStore for MemoryStore {
         .await
     }
 
-    async fn list_overdue_escalations(&self, now: Micros, limit: i64) -> Result<Vec<Escalation>> {
+    pub(in crate::store) async fn list_overdue_escalations(
+        &self,
+        now: Micros,
+        limit: i64,
+    ) -> Result<Vec<Escalation>> {
         self.ask("list_overdue_escalations", |tables| {
             Ok(tables.list_overdue_escalations(now, limit))
         })
         .await
     }
 
-    async fn list_checkpoints(
+    pub(in crate::store) async fn list_checkpoints(
         &self,
         key: &TaskKey,
         agent: Option<&AgentId>,
@@ -263,7 +275,7 @@ impl HandoffStore for MemoryStore {
             .await
     }
 
-    async fn list_checkpoint_places(
+    pub(in crate::store) async fn list_checkpoint_places(
         &self,
         key: &TaskKey,
         after: Option<CheckpointRef>,
@@ -275,50 +287,55 @@ impl HandoffStore for MemoryStore {
         .await
     }
 
-    async fn list_personal_data(&self, key: &HandoffKey) -> Result<Vec<Vec<u8>>> {
+    pub(in crate::store) async fn list_personal_data(
+        &self,
+        key: &HandoffKey,
+    ) -> Result<Vec<Vec<u8>>> {
         self.ask("list_personal_data", |tables| tables.personal_of(&key.0, key.1)).await
     }
 
-    async fn find_dead_letter(&self, key: &HandoffKey) -> Result<Option<DeadLetterRow>> {
+    pub(in crate::store) async fn find_dead_letter(
+        &self,
+        key: &HandoffKey,
+    ) -> Result<Option<DeadLetterRow>> {
         self.ask("find_dead_letter", |tables| Ok(tables.dead_letters.get(key).cloned())).await
     }
 
-    async fn list_overdue(&self, now: Micros, limit: i64) -> Result<Vec<Handoff>> {
+    pub(in crate::store) async fn list_overdue(
+        &self,
+        now: Micros,
+        limit: i64,
+    ) -> Result<Vec<Handoff>> {
         self.ask("list_overdue", |tables| Ok(tables.list_overdue(now, limit))).await
     }
 
-    async fn forget_refused_tasks(&self, before: Micros) -> Result<u64> {
+    pub(in crate::store) async fn forget_refused_tasks(&self, before: Micros) -> Result<u64> {
         self.ask("forget_refused_tasks", |tables| Ok(tables.forget_refused_tasks(before))).await
     }
-}
 
-#[async_trait]
-impl LogStore for MemoryStore {
-    async fn settle_log(&self, _tenant: &TenantId) -> Result<()> {
+    pub(in crate::store) async fn settle_log(&self, _tenant: &TenantId) -> Result<()> {
         Ok(())
     }
 
-    async fn settle_in_doubt(&self, _seen: &mut BTreeSet<String>) -> Result<u64> {
+    pub(in crate::store) async fn settle_in_doubt(
+        &self,
+        _seen: &mut BTreeSet<String>,
+    ) -> Result<u64> {
         Ok(0)
     }
 
-    async fn catch_up_trees(&self) -> Result<()> {
+    pub(in crate::store) async fn catch_up_trees(&self) -> Result<()> {
         Ok(())
     }
 
-    async fn list_tree_keys(&self) -> Result<Vec<TreeKeyRow>> {
-        absent()
-    }
-
-    async fn settle_tree_key(&self, _public: &Hash, _at: Micros, _rotate: bool) -> Result<bool> {
-        absent()
-    }
-
-    async fn find_receipt(&self, key: &HandoffKey) -> Result<Option<SealedRecord>> {
+    pub(in crate::store) async fn find_receipt(
+        &self,
+        key: &HandoffKey,
+    ) -> Result<Option<SealedRecord>> {
         self.ask("find_receipt", |tables| Ok(tables.find_receipt(key))).await
     }
 
-    async fn find_last_commit(
+    pub(in crate::store) async fn find_last_commit(
         &self,
         key: &HandoffKey,
         task: TaskId,
@@ -326,11 +343,15 @@ impl LogStore for MemoryStore {
         self.ask("find_last_commit", |tables| Ok(tables.find_last_commit(key, task))).await
     }
 
-    async fn find_opinion(&self, key: &HandoffKey, task: TaskId) -> Result<Option<SealedRecord>> {
+    pub(in crate::store) async fn find_opinion(
+        &self,
+        key: &HandoffKey,
+        task: TaskId,
+    ) -> Result<Option<SealedRecord>> {
         self.ask("find_opinion", |tables| Ok(tables.find_opinion(key, task))).await
     }
 
-    async fn list_records(
+    pub(in crate::store) async fn list_records(
         &self,
         tenant: &TenantId,
         task: Option<TaskId>,
@@ -345,7 +366,7 @@ impl LogStore for MemoryStore {
         .await
     }
 
-    async fn list_state_records(
+    pub(in crate::store) async fn list_state_records(
         &self,
         tenant: &TenantId,
         from: i64,
@@ -358,7 +379,7 @@ impl LogStore for MemoryStore {
         .await
     }
 
-    async fn list_newest_records(
+    pub(in crate::store) async fn list_newest_records(
         &self,
         tenant: &TenantId,
         task: TaskId,
@@ -377,7 +398,7 @@ impl LogStore for MemoryStore {
         .await
     }
 
-    async fn list_task_records(
+    pub(in crate::store) async fn list_task_records(
         &self,
         tenant: &TenantId,
         tasks: &[TaskId],
@@ -391,12 +412,12 @@ impl LogStore for MemoryStore {
         .await
     }
 
-    async fn find_head(&self, tenant: &TenantId) -> Result<Option<LogHead>> {
+    pub(in crate::store) async fn find_head(&self, tenant: &TenantId) -> Result<Option<LogHead>> {
         self.ask("find_head", |tables| Ok(tables.logs.get(tenant).map(|log| log.head.clone())))
             .await
     }
 
-    async fn find_log(&self, log_id: &str) -> Result<Option<TenantId>> {
+    pub(in crate::store) async fn find_log(&self, log_id: &str) -> Result<Option<TenantId>> {
         self.ask("find_log", |tables| {
             let found = tables.logs.iter().find(|(_, log)| log.head.log_id == log_id);
             Ok(found.map(|(tenant, _)| tenant.clone()))
@@ -404,7 +425,7 @@ impl LogStore for MemoryStore {
         .await
     }
 
-    async fn list_hashes(
+    pub(in crate::store) async fn list_hashes(
         &self,
         tenant: &TenantId,
         level: i64,
@@ -414,14 +435,11 @@ impl LogStore for MemoryStore {
         self.ask("list_hashes", |tables| Ok(tables.list_hashes(tenant, level, from, limit))).await
     }
 
-    async fn list_unrecorded(&self, tenant: &TenantId) -> Result<Vec<String>> {
+    pub(in crate::store) async fn list_unrecorded(&self, tenant: &TenantId) -> Result<Vec<String>> {
         self.ask("list_unrecorded", |tables| Ok(tables.list_unrecorded(tenant))).await
     }
-}
 
-#[async_trait]
-impl OutboxStore for MemoryStore {
-    async fn list_due_receivers(
+    pub(in crate::store) async fn list_due_receivers(
         &self,
         mode: DeliveryMode,
         now: Micros,
@@ -431,7 +449,7 @@ impl OutboxStore for MemoryStore {
             .await
     }
 
-    async fn list_due_among(
+    pub(in crate::store) async fn list_due_among(
         &self,
         receivers: &[ReceiverKey],
         now: Micros,
@@ -439,11 +457,15 @@ impl OutboxStore for MemoryStore {
         self.ask("list_due_among", |tables| Ok(tables.list_due_among(receivers, now))).await
     }
 
-    async fn list_queued(&self, task: &TaskKey, limit: i64) -> Result<Vec<OutboxRow>> {
+    pub(in crate::store) async fn list_queued(
+        &self,
+        task: &TaskKey,
+        limit: i64,
+    ) -> Result<Vec<OutboxRow>> {
         self.ask("list_queued", |tables| Ok(tables.list_queued(task, limit))).await
     }
 
-    async fn list_waiting(
+    pub(in crate::store) async fn list_waiting(
         &self,
         receiver: &ReceiverKey,
         now: Micros,
@@ -452,7 +474,7 @@ impl OutboxStore for MemoryStore {
         self.ask("list_waiting", |tables| Ok(tables.list_waiting(receiver, now, limit))).await
     }
 
-    async fn list_unpulled(
+    pub(in crate::store) async fn list_unpulled(
         &self,
         before: Micros,
         now: Micros,
@@ -461,7 +483,7 @@ impl OutboxStore for MemoryStore {
         self.ask("list_unpulled", |tables| Ok(tables.list_unpulled(before, now, limit))).await
     }
 
-    async fn notify(&self) -> Result<()> {
+    pub(in crate::store) async fn notify(&self) -> Result<()> {
         self.ask("notify", |_| {
             // The channel may have no listener.
             let _ = self.told.send(());
@@ -470,12 +492,12 @@ impl OutboxStore for MemoryStore {
         .await
     }
 
-    async fn listen(&self) -> Result<Box<dyn Wakeups>> {
+    pub(in crate::store) async fn listen(&self) -> Result<Box<dyn Wakeups>> {
         let hearing = |_: &mut Tables| Ok(MemoryWakeups(self.told.subscribe()));
         Ok(Box::new(self.ask("listen", hearing).await?))
     }
 
-    async fn claim(
+    pub(in crate::store) async fn claim(
         &self,
         receiver: &ReceiverKey,
         mode: DeliveryMode,
@@ -492,7 +514,7 @@ impl OutboxStore for MemoryStore {
         .await
     }
 
-    async fn claim_returns(
+    pub(in crate::store) async fn claim_returns(
         &self,
         receiver: &ReceiverKey,
         now: Micros,
@@ -503,7 +525,7 @@ impl OutboxStore for MemoryStore {
             .await
     }
 
-    async fn beat(&self, broker: &str, now: Micros) -> Result<()> {
+    pub(in crate::store) async fn beat(&self, broker: &str, now: Micros) -> Result<()> {
         self.ask("beat", |tables| {
             tables.beat(broker, now);
             self.line.done(StoreEffect::Beat(broker));
@@ -512,22 +534,22 @@ impl OutboxStore for MemoryStore {
         .await
     }
 
-    async fn list_heartbeats(&self) -> Result<Vec<(String, Micros)>> {
+    pub(in crate::store) async fn list_heartbeats(&self) -> Result<Vec<(String, Micros)>> {
         self.ask("list_heartbeats", |tables| {
             Ok(tables.brokers.iter().map(|(name, at)| (name.clone(), *at)).collect())
         })
         .await
     }
 
-    async fn list_strangers(&self) -> Result<Vec<String>> {
+    pub(in crate::store) async fn list_strangers(&self) -> Result<Vec<String>> {
         self.ask("list_strangers", |tables| Ok(tables.list_strangers())).await
     }
 
-    async fn list_claims(&self, broker: &str) -> Result<Vec<ClaimKey>> {
+    pub(in crate::store) async fn list_claims(&self, broker: &str) -> Result<Vec<ClaimKey>> {
         self.ask("list_claims", |tables| Ok(tables.list_claims(broker))).await
     }
 
-    async fn release(&self, whose: ClaimRelease<'_>) -> Result<u64> {
+    pub(in crate::store) async fn release(&self, whose: ClaimRelease<'_>) -> Result<u64> {
         self.ask("release", |tables| {
             let freed = tables.release(whose);
             self.line.done(StoreEffect::Released(whose, &freed));
@@ -535,67 +557,17 @@ impl OutboxStore for MemoryStore {
         })
         .await
     }
-}
 
-#[async_trait]
-impl ErasureStore for MemoryStore {
-    async fn list_held(
+    pub(in crate::store) async fn list_clock_offsets(&self) -> Result<Vec<(String, i64)>> {
+        Ok(Vec::new())
+    }
+
+    pub(in crate::store) async fn ensure_tenant(
         &self,
-        _tenant: &TenantId,
-        _subject_id: &str,
-        _after: Option<DataSlot>,
-        _limit: i64,
-    ) -> Result<Vec<SubjectDatum>> {
-        absent()
-    }
-
-    async fn find_erasure(&self, _key: &ErasureKey) -> Result<Option<ErasureRow>> {
-        absent()
-    }
-
-    async fn list_erasures(
-        &self,
-        _tenant: &TenantId,
-        _subject_key: &[u8; 32],
-    ) -> Result<Vec<ErasureRow>> {
-        absent()
-    }
-
-    async fn list_newest_erasures(
-        &self,
-        _tenant: &TenantId,
-        _before: Option<ErasureId>,
-        _limit: i64,
-    ) -> Result<Vec<ErasureRow>> {
-        absent()
-    }
-
-    async fn list_unfinished_erasures(&self, _cutoff: Micros) -> Result<Vec<ErasureKey>> {
-        absent()
-    }
-
-    async fn find_hold(&self, _key: &HoldKey) -> Result<Option<HoldRow>> {
-        absent()
-    }
-
-    async fn list_holds(
-        &self,
-        _tenant: &TenantId,
-        _subject_key: Option<&[u8; 32]>,
-        _after: Option<&str>,
-        _limit: i64,
-    ) -> Result<Vec<HoldRow>> {
-        absent()
-    }
-
-    async fn scrub(&self) -> Result<ScrubOutcome> {
-        absent()
-    }
-}
-
-#[async_trait]
-impl DirectoryStore for MemoryStore {
-    async fn ensure_tenant(&self, tenant: &TenantId, log_id: &str, _at: Micros) -> Result<()> {
+        tenant: &TenantId,
+        log_id: &str,
+        _at: Micros,
+    ) -> Result<()> {
         self.ask("ensure_tenant", |tables| {
             tables.ensure_tenant(tenant, log_id);
             Ok(())
@@ -603,37 +575,37 @@ impl DirectoryStore for MemoryStore {
         .await
     }
 
-    async fn list_tenants(&self) -> Result<Vec<TenantId>> {
+    pub(in crate::store) async fn list_tenants(&self) -> Result<Vec<TenantId>> {
         self.ask("list_tenants", |tables| Ok(tables.logs.keys().cloned().collect())).await
     }
 
-    async fn list_named_tenants(&self) -> Result<Vec<TenantId>> {
+    pub(in crate::store) async fn list_named_tenants(&self) -> Result<Vec<TenantId>> {
         self.list_tenants().await
     }
 
-    async fn find_key(&self, hash: &[u8]) -> Result<Option<KeyRow>> {
+    pub(in crate::store) async fn find_key(&self, hash: &[u8]) -> Result<Option<KeyRow>> {
         self.ask("find_key", |tables| {
             Ok(tables.keys.values().find(|row| row.hash == hash).cloned())
         })
         .await
     }
 
-    async fn list_keys(&self, tenant: &TenantId) -> Result<Vec<KeyRow>> {
+    pub(in crate::store) async fn list_keys(&self, tenant: &TenantId) -> Result<Vec<KeyRow>> {
         self.ask("list_keys", |tables| Ok(tables.list_keys(tenant))).await
     }
 
-    async fn list_agents(&self, tenant: &TenantId) -> Result<Vec<AgentRow>> {
+    pub(in crate::store) async fn list_agents(&self, tenant: &TenantId) -> Result<Vec<AgentRow>> {
         self.ask("list_agents", |tables| {
             Ok(tables.agents.values().filter(|row| row.tenant == *tenant).cloned().collect())
         })
         .await
     }
 
-    async fn count_agent_changes(&self, tenant: &TenantId) -> Result<i64> {
+    pub(in crate::store) async fn count_agent_changes(&self, tenant: &TenantId) -> Result<i64> {
         self.ask("count_agent_changes", |tables| Ok(tables.count_agent_changes(tenant))).await
     }
 
-    async fn list_changed_agents(
+    pub(in crate::store) async fn list_changed_agents(
         &self,
         tenant: &TenantId,
         after: i64,
@@ -641,48 +613,52 @@ impl DirectoryStore for MemoryStore {
         self.ask("list_changed_agents", |tables| Ok(tables.list_changed_agents(tenant, after)))
             .await
     }
-}
 
-#[async_trait]
-impl AdminStore for MemoryStore {
-    async fn inspect(&self) -> Result<crate::store::SchemaState> {
-        Ok(crate::store::SchemaState::default())
-    }
-
-    async fn migrate(&self) -> Result<usize> {
-        Ok(0)
-    }
-
-    async fn grant_serving(&self, _role: &str) -> Result<()> {
-        Err(StoreError::Refused("memory has no roles".to_owned()))
-    }
-
-    fn connections(&self) -> (u32, u32) {
-        (0, 0)
-    }
-
-    async fn ping(&self) -> Result<()> {
+    pub(in crate::store) async fn note_key_use(&self, hash: &[u8], now: Micros) -> Result<()> {
+        let _ = (hash, now);
         Ok(())
     }
 
-    async fn probe_write(&self, _broker: &str, _now: Micros) -> Result<()> {
+    pub(in crate::store) async fn list_key_uses(
+        &self,
+        tenant: &TenantId,
+    ) -> Result<HashMap<String, Micros>> {
+        let _ = tenant;
+        Ok(HashMap::new())
+    }
+
+    pub(in crate::store) async fn inspect(&self) -> Result<crate::store::SchemaState> {
+        Ok(crate::store::SchemaState::default())
+    }
+
+    pub(in crate::store) async fn migrate(&self) -> Result<usize> {
+        Ok(0)
+    }
+
+    pub(in crate::store) async fn grant_serving(&self, _role: &str) -> Result<()> {
+        Err(StoreError::Refused("memory has no roles".to_owned()))
+    }
+
+    pub(in crate::store) async fn ping(&self) -> Result<()> {
+        Ok(())
+    }
+
+    pub(in crate::store) async fn probe_write(&self, _broker: &str, _now: Micros) -> Result<()> {
         self.ask("probe_write", |_| Ok(())).await
     }
 
-    async fn close(&self) {}
-
-    async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>> {
+    pub(in crate::store) async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>> {
         self.ask("settle_fact", |tables| {
             Ok(tables.facts.entry(name.to_owned()).or_insert_with(|| value.to_vec()).clone())
         })
         .await
     }
 
-    async fn find_fact(&self, name: &str) -> Result<Option<Vec<u8>>> {
+    pub(in crate::store) async fn find_fact(&self, name: &str) -> Result<Option<Vec<u8>>> {
         self.ask("find_fact", |tables| Ok(tables.facts.get(name).cloned())).await
     }
 
-    async fn change_seals(
+    pub(in crate::store) async fn change_seals(
         &self,
         _change: SealChange<'_>,
         _facts: &[(&str, Vec<u8>)],
@@ -690,7 +666,11 @@ impl AdminStore for MemoryStore {
         Err(StoreError::Refused("the store of tests keeps no master key".to_owned()))
     }
 
-    async fn depths(&self, _idle_since: Micros) -> Result<Depths> {
+    pub(in crate::store) async fn depths(&self, _idle_since: Micros) -> Result<Depths> {
         self.ask("depths", |tables| Ok(tables.depths())).await
+    }
+
+    pub(in crate::store) async fn tend(&self) -> Result<bool> {
+        Ok(false)
     }
 }

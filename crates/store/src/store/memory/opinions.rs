@@ -1,9 +1,6 @@
-use async_trait::async_trait;
-
 use super::MemoryStore;
 use super::kept::DueOpinion;
 use super::tables::Tables;
-use crate::store::opinions::OpinionStore;
 use crate::store::{HandoffKey, Result};
 use handoffd_domain::ids::Micros;
 
@@ -16,13 +13,16 @@ impl Tables {
     }
 }
 
-#[async_trait]
-impl OpinionStore for MemoryStore {
-    async fn list_due_opinions(&self, now: Micros, limit: i64) -> Result<Vec<HandoffKey>> {
+impl MemoryStore {
+    pub(in crate::store) async fn list_due_opinions(
+        &self,
+        now: Micros,
+        limit: i64,
+    ) -> Result<Vec<HandoffKey>> {
         self.ask("list_due_opinions", |tables| Ok(tables.list_due_opinions(now, limit))).await
     }
 
-    async fn claim_opinion(
+    pub(in crate::store) async fn claim_opinion(
         &self,
         key: &HandoffKey,
         now: Micros,
@@ -38,7 +38,12 @@ impl OpinionStore for MemoryStore {
         .await
     }
 
-    async fn postpone_opinion(&self, key: &HandoffKey, attempt: i32, at: Micros) -> Result<bool> {
+    pub(in crate::store) async fn postpone_opinion(
+        &self,
+        key: &HandoffKey,
+        attempt: i32,
+        at: Micros,
+    ) -> Result<bool> {
         self.ask("postpone_opinion", |tables| {
             let own = tables.opinions.get_mut(key).filter(|row| row.attempts == attempt);
             Ok(own.map(|row| row.next_at = at).is_some())

@@ -1,8 +1,6 @@
-use async_trait::async_trait;
-
 use super::MemoryStore;
 use super::tables::Tables;
-use crate::store::streams::{LineSettle, StoredChunk, StreamLine, StreamStore};
+use crate::store::streams::{LineSettle, StoredChunk, StreamLine};
 use crate::store::{ContentStorage, HandoffKey, Result};
 use handoffd_domain::handoff::Handoff;
 use handoffd_domain::ids::Micros;
@@ -59,9 +57,8 @@ impl Tables {
     }
 }
 
-#[async_trait]
-impl StreamStore for MemoryStore {
-    async fn list_chunks(
+impl MemoryStore {
+    pub(in crate::store) async fn list_chunks(
         &self,
         key: &HandoffKey,
         after: i64,
@@ -70,15 +67,23 @@ impl StreamStore for MemoryStore {
         self.ask("list_chunks", |tables| Ok(tables.list_chunks(key, after, limit))).await
     }
 
-    async fn list_idle_streams(&self, now: Micros, limit: i64) -> Result<Vec<Handoff>> {
+    pub(in crate::store) async fn list_idle_streams(
+        &self,
+        now: Micros,
+        limit: i64,
+    ) -> Result<Vec<Handoff>> {
         self.ask("list_idle_streams", |tables| Ok(tables.list_idle_streams(now, limit))).await
     }
 
-    async fn list_due_lines(&self, now: Micros, limit: i64) -> Result<Vec<HandoffKey>> {
+    pub(in crate::store) async fn list_due_lines(
+        &self,
+        now: Micros,
+        limit: i64,
+    ) -> Result<Vec<HandoffKey>> {
         self.ask("list_due_lines", |tables| Ok(tables.list_due_lines(now, limit))).await
     }
 
-    async fn claim_line(
+    pub(in crate::store) async fn claim_line(
         &self,
         key: &HandoffKey,
         broker: &str,
@@ -95,7 +100,7 @@ impl StreamStore for MemoryStore {
         .await
     }
 
-    async fn settle_line(
+    pub(in crate::store) async fn settle_line(
         &self,
         key: &HandoffKey,
         broker: &str,

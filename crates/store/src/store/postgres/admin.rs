@@ -1,6 +1,5 @@
 //! The database itself: migrations, the serving role, connections, facts, upkeep.
 
-use async_trait::async_trait;
 use sqlx::{ConnectOptions, Connection};
 
 use super::failure::failed;
@@ -9,8 +8,7 @@ use super::{
     PING_TIMEOUT, PostgresStore, answered, claims, migrations, probes, reads, roles, seals, within,
 };
 use crate::store::migrations::{MigrationSet, POSTGRES, POSTGRES_AUDIT};
-use crate::store::tables::facts;
-use crate::store::{AdminStore, Depths, Result, SchemaState, SealChange, StoreError};
+use crate::store::{Depths, Result, SchemaState, SealChange, StoreError};
 use handoffd_domain::ids::Micros;
 
 /// Brings one database up to date. On a connection of its own: the wait for another broker's migration may
@@ -24,9 +22,8 @@ async fn migrate(servers: &Servers, known: MigrationSet) -> Result<usize> {
     applied
 }
 
-#[async_trait]
-impl AdminStore for PostgresStore {
-    async fn inspect(&self) -> Result<SchemaState> {
+impl PostgresStore {
+    pub(in crate::store) async fn inspect(&self) -> Result<SchemaState> {
         answered(async {
             let mut state = SchemaState::default();
             let mut connection = self.pool.acquire().await.map_err(failed)?;
@@ -44,7 +41,7 @@ impl AdminStore for PostgresStore {
         .await
     }
 
-    async fn migrate(&self) -> Result<usize> {
+    pub(in crate::store) async fn migrate(&self) -> Result<usize> {
         let mut applied = migrate(&self.servers, POSTGRES).await?;
         if let Some(apart) = &self.apart {
             applied += migrate(&apart.servers, POSTGRES_AUDIT).await?;
@@ -53,7 +50,7 @@ impl AdminStore for PostgresStore {
         Ok(applied)
     }
 
-    async fn grant_serving(&self, role: &str) -> Result<()> {
+    pub(in crate::store) async fn grant_serving(&self, role: &str) -> Result<()> {
         let mut connection = self.pool.acquire().await.map_err(failed)?;
         if self.apart.is_none() {
             return roles::grant(&mut connection, role, &[roles::OPERATIONS, roles::LOG]).await;
@@ -63,13 +60,13 @@ impl AdminStore for PostgresStore {
         roles::grant(&mut connection, role, &[roles::LOG, roles::AUDIT]).await
     }
 
-    fn connections(&self) -> (u32, u32) {
+    pub(in crate::store) fn connections(&self) -> (u32, u32) {
         let idle = u32::try_from(self.pool.num_idle()).unwrap_or(u32::MAX);
         let (writing, unused) = self.sessions.counts();
         (self.pool.size().saturating_sub(idle) + writing, idle + unused)
     }
 
-    async fn ping(&self) -> Result<()> {
+    pub(in crate::store) async fn ping(&self) -> Result<()> {
         let pinged = within(PING_TIMEOUT, async {
             probes::ping(&self.pool).await?;
             if self.apart.is_some() {
@@ -84,7 +81,7 @@ impl AdminStore for PostgresStore {
         pinged
     }
 
-    async fn probe_write(&self, broker: &str, now: Micros) -> Result<()> {
+    pub(in crate::store) async fn probe_write(&self, broker: &str, now: Micros) -> Result<()> {
         let probed = within(PING_TIMEOUT, claims::probe_write(&self.pool, &self.log, broker, now));
         let probed = probed.await;
         if matches!(probed, Err(StoreError::Unavailable(_))) {
@@ -93,30 +90,30 @@ impl AdminStore for PostgresStore {
         probed
     }
 
-    async fn close(&self) {
+    pub(in crate::store) async fn close(&self) {
         self.sessions.close().await;
         self.log_sessions().close().await;
         self.pool.close().await;
         self.log.close().await;
     }
 
-    async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>> {
+    pub(in crate::store) async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>> {
         answered(reads::settle_fact(&self.pool, name, value)).await
     }
 
-    async fn change_seals(&self, change: SealChange<'_>, facts: &[(&str, Vec<u8>)]) -> Result<u64> {
+    pub(in crate::store) async fn change_seals(
+        &self,
+        change: SealChange<'_>,
+        facts: &[(&str, Vec<u8>)],
+    ) -> Result<u64> {
         answered(seals::change(&self.pool, change, facts)).await
     }
 
-    async fn find_fact(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        answered(facts::find(self, name)).await
-    }
-
-    async fn depths(&self, idle_since: Micros) -> Result<Depths> {
+    pub(in crate::store) async fn depths(&self, idle_since: Micros) -> Result<Depths> {
         answered(claims::depths(&self.pool, &self.log, idle_since)).await
     }
 
-    async fn tend(&self) -> Result<bool> {
+    pub(in crate::store) async fn tend(&self) -> Result<bool> {
         answered(self.statistics.tend(&self.pool)).await?;
         Ok(true)
     }

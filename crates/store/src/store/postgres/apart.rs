@@ -249,7 +249,7 @@ impl SeparateLog {
         }
     }
 
-    /// See [`crate::store::LogStore::settle_in_doubt`].
+    /// See [`crate::store::Store::settle_in_doubt`].
     pub(super) async fn settle_in_doubt(&self, seen: &mut BTreeSet<String>) -> Result<u64> {
         let mut standing = self.list_prepared().await?;
         let mut settled = 0;

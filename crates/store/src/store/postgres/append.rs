@@ -132,7 +132,7 @@ async fn catch_up(tx: &mut Tx, mut head: LogHead) -> Result<LogHead> {
     Ok(head)
 }
 
-/// See [`crate::store::LogStore::catch_up_trees`]; one tenant at a time, each in a transaction of its own.
+/// See [`crate::store::Store::catch_up_trees`]; one tenant at a time, each in a transaction of its own.
 pub(super) async fn catch_up_all(sessions: &Arc<Sessions>) -> Result<()> {
     for row in &sessions.fetch(Call::new(audit::HEADS)).await? {
         let tenant: &str = rows::get(row, "tenant")?;

@@ -12,10 +12,10 @@ use handoffd_domain::ids::TenantId;
 
 impl PostgresStore {
     /// The plans by which Postgres counts what waits where it prefers an index, statement by statement.
-    ///
-    /// # Errors
-    /// As any read.
-    pub async fn explain_waits(&self, tenant: &TenantId) -> Result<Vec<Vec<String>>> {
+    pub(in crate::store) async fn explain_waits(
+        &self,
+        tenant: &TenantId,
+    ) -> Result<Vec<Vec<String>>> {
         let mut tx = self.pool.begin().await.map_err(failed)?;
         sqlx::raw_sql("SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off")
             .execute(&mut *tx)

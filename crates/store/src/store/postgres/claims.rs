@@ -177,7 +177,7 @@ fn open(codec: Codec, bytes: &[u8]) -> Result<Vec<u8>> {
     unpack(codec, bytes).map_err(|err| unreadable("bytes", err))
 }
 
-/// See [`crate::store::OutboxStore::claim_returns`]. Most polls find none: they are looked for before any is locked.
+/// See [`crate::store::Store::claim_returns`]. Most polls find none: they are looked for before any is locked.
 pub(super) async fn claim_returns(
     pool: &PgPool,
     (tenant, agent): &ReceiverKey,
@@ -216,7 +216,7 @@ pub(super) async fn beat(pool: &PgPool, broker: &str, now: Micros) -> Result<()>
         .map(|_| ())
 }
 
-/// See [`crate::store::AdminStore::probe_write`]. `log` is `pool`, unless the log has its own database.
+/// See [`crate::store::Store::probe_write`]. `log` is `pool`, unless the log has its own database.
 pub(super) async fn probe_write(
     pool: &PgPool,
     log: &PgPool,
@@ -229,7 +229,7 @@ pub(super) async fn probe_write(
     beat(pool, broker, now).await
 }
 
-/// See [`crate::store::OutboxStore::list_clock_offsets`].
+/// See [`crate::store::Store::list_clock_offsets`].
 pub(super) async fn list_clock_offsets(pool: &PgPool) -> Result<Vec<(String, i64)>> {
     sqlx::query(brokers::CLOCK_OFFSETS)
         .fetch_all(pool)
@@ -255,7 +255,7 @@ fn free(which: Freed) -> AssertSqlSafe<String> {
     AssertSqlSafe(outbox::free(Dialect::Postgres, which))
 }
 
-/// See [`crate::store::OutboxStore::release`].
+/// See [`crate::store::Store::release`].
 pub(super) async fn release(pool: &PgPool, whose: ClaimRelease<'_>) -> Result<u64> {
     let mut tx = pool.begin().await.map_err(failed)?;
     let query = match whose {

@@ -4,7 +4,6 @@ use crate::store::query::Dialect;
 use crate::store::tables::{audit, contents, leases, marks};
 use std::collections::{BTreeMap, BTreeSet};
 
-use async_trait::async_trait;
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::{PgConnection, PgRow};
 
@@ -14,15 +13,18 @@ use super::log::kept_contents;
 use super::pool::bound;
 use super::{PostgresStore, answered, batched, rows};
 use crate::store::cold::{
-    Archivable, ArchiveMark, ColdStore, ExclusiveLease, Frame, HotContent, PurgeMark,
-    SegmentContents,
+    Archivable, ExclusiveLease, Frame, HotContent, PurgeMark, SegmentContents,
 };
 use crate::store::{Result, StoredContent};
 use handoffd_domain::ids::{ContentId, Micros, TenantId};
 
-#[async_trait]
-impl ColdStore for PostgresStore {
-    async fn take_lease(&self, lease: &ExclusiveLease, now: Micros, until: Micros) -> Result<bool> {
+impl PostgresStore {
+    pub(in crate::store) async fn take_lease(
+        &self,
+        lease: &ExclusiveLease,
+        now: Micros,
+        until: Micros,
+    ) -> Result<bool> {
         answered(async {
             sqlx::query(leases::TAKE.postgres)
                 .bind(&lease.name)
@@ -37,7 +39,7 @@ impl ColdStore for PostgresStore {
         .await
     }
 
-    async fn release_lease(&self, lease: &ExclusiveLease) -> Result<()> {
+    pub(in crate::store) async fn release_lease(&self, lease: &ExclusiveLease) -> Result<()> {
         answered(async {
             let released = bound(leases::release(lease)).execute(&self.pool).await;
             released.map_err(failed).map(drop)
@@ -45,19 +47,7 @@ impl ColdStore for PostgresStore {
         .await
     }
 
-    async fn find_archive_mark(&self, tenant: &TenantId) -> Result<ArchiveMark> {
-        answered(marks::find_archive(self, tenant)).await
-    }
-
-    async fn keep_archive_mark(&self, tenant: &TenantId, mark: ArchiveMark) -> Result<()> {
-        answered(marks::keep_archive(self, tenant, mark)).await
-    }
-
-    async fn find_purge_mark(&self, tenant: &TenantId) -> Result<PurgeMark> {
-        answered(marks::find_purge(self, tenant)).await
-    }
-
-    async fn keep_purge_mark(
+    pub(in crate::store) async fn keep_purge_mark(
         &self,
         tenant: &TenantId,
         lease: &ExclusiveLease,
@@ -75,7 +65,7 @@ impl ColdStore for PostgresStore {
         .await
     }
 
-    async fn list_archivable(
+    pub(in crate::store) async fn list_archivable(
         &self,
         tenant: &TenantId,
         from: i64,
@@ -115,7 +105,7 @@ impl ColdStore for PostgresStore {
         .await
     }
 
-    async fn list_contents(
+    pub(in crate::store) async fn list_contents(
         &self,
         tenant: &TenantId,
         ids: &[ContentId],
@@ -128,7 +118,7 @@ impl ColdStore for PostgresStore {
         .await
     }
 
-    async fn settle_cold(
+    pub(in crate::store) async fn settle_cold(
         &self,
         tenant: &TenantId,
         lease: &ExclusiveLease,
@@ -150,7 +140,11 @@ impl ColdStore for PostgresStore {
         .await
     }
 
-    async fn list_to_forget(&self, tenant: &TenantId, limit: i64) -> Result<Vec<String>> {
+    pub(in crate::store) async fn list_to_forget(
+        &self,
+        tenant: &TenantId,
+        limit: i64,
+    ) -> Result<Vec<String>> {
         answered(async {
             sqlx::query(contents::TO_FORGET.postgres)
                 .bind(tenant.as_str())
@@ -165,7 +159,11 @@ impl ColdStore for PostgresStore {
         .await
     }
 
-    async fn list_inhabitants(&self, tenant: &TenantId, segment: &str) -> Result<SegmentContents> {
+    pub(in crate::store) async fn list_inhabitants(
+        &self,
+        tenant: &TenantId,
+        segment: &str,
+    ) -> Result<SegmentContents> {
         answered(async {
             let contents = bound(contents::of_segment(tenant, segment));
             let contents = contents.fetch_all(&self.pool).await.map_err(failed)?;
@@ -185,7 +183,7 @@ impl ColdStore for PostgresStore {
         .await
     }
 
-    async fn move_segment(
+    pub(in crate::store) async fn move_segment(
         &self,
         tenant: &TenantId,
         lease: &ExclusiveLease,
@@ -210,7 +208,7 @@ impl ColdStore for PostgresStore {
         .await
     }
 
-    async fn list_unreferenced(
+    pub(in crate::store) async fn list_unreferenced(
         &self,
         tenant: &TenantId,
         segments: &[String],

@@ -24,7 +24,7 @@ use crate::store::tables::{
     attempts, audit, checkpoints, contents, contracts, dead_letters, erasures, handoffs, holds,
     personal_data, tasks, tenants,
 };
-use crate::store::{LogStore, Result, Writes};
+use crate::store::{Result, Writes};
 use handoffd_domain::handoff::CheckpointRef;
 use handoffd_domain::ids::{ContentId, HandoffId, Micros, TaskId, TenantId};
 use handoffd_evidence::erasure::{DataSlot, ErasureScope};
@@ -430,7 +430,7 @@ pub(super) fn place_calls(drafts: &[RecordDraft], sealed: &[SealedRecord]) -> Ve
     ended.collect()
 }
 
-/// See [`crate::store::ErasureStore::list_held`]. The data's places, then the records there, then both with the
+/// See [`crate::store::Store::list_held`]. The data's places, then the records there, then both with the
 /// handoffs: the records may be in another database.
 pub(super) async fn list_held(
     store: &PostgresStore,
@@ -479,7 +479,7 @@ pub(super) async fn list_held(
         .collect()
 }
 
-/// See [`crate::store::ErasureStore::scrub`]. Dead row versions are freed for reuse; their bytes may stay in a
+/// See [`crate::store::Store::scrub`]. Dead row versions are freed for reuse; their bytes may stay in a
 /// page until it is written again, and in the server's own log, backups and replicas as long as those
 /// are kept (`docs/erasure.md`). On a connection of its own, for it may take longer than a statement
 /// may.

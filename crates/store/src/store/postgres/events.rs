@@ -1,6 +1,5 @@
 //! Queries on events, subscriptions and cursors.
 
-use async_trait::async_trait;
 use sqlx::postgres::PgPool;
 
 use super::batch::{Bound, EVENT_DELIVERIES, EVENTS, SUBSCRIPTIONS, Sql, bind};
@@ -10,13 +9,12 @@ use super::joined::{JoinedStatement, WriteMode};
 use super::pool::bound;
 use super::{PostgresStore, answered, rows};
 use crate::store::events::{
-    CursorChange, CursorKey, CursorRow, CursorSettle, CursorWrite, DELIVERY_LOG, EventDeliveryRow,
-    EventRow, EventScope, EventStore, SubscriptionKey, SubscriptionRow, numbered,
+    CursorChange, CursorKey, CursorSettle, CursorWrite, DELIVERY_LOG, EventDeliveryRow, EventRow,
+    EventScope, SubscriptionRow, numbered,
 };
 use crate::store::tables::{
     audit, cursors,
     events::{self, Selection},
-    subscriptions,
 };
 use crate::store::{Result, Writes};
 use handoffd_domain::event::{Event, Position, Subscriber};
@@ -218,9 +216,8 @@ async fn page(
         .collect()
 }
 
-#[async_trait]
-impl EventStore for PostgresStore {
-    async fn list_events(
+impl PostgresStore {
+    pub(in crate::store) async fn list_events(
         &self,
         tenant: &TenantId,
         scope: EventScope<'_>,
@@ -230,7 +227,11 @@ impl EventStore for PostgresStore {
         answered(list(self, tenant, scope, after, limit)).await
     }
 
-    async fn delete_events(&self, tenant: &TenantId, cutoff: Micros) -> Result<u64> {
+    pub(in crate::store) async fn delete_events(
+        &self,
+        tenant: &TenantId,
+        cutoff: Micros,
+    ) -> Result<u64> {
         answered(async {
             sqlx::query(events::DELETE.postgres)
                 .bind(tenant.as_str())
@@ -244,44 +245,14 @@ impl EventStore for PostgresStore {
         .await
     }
 
-    async fn find_subscription(&self, key: &SubscriptionKey) -> Result<Option<SubscriptionRow>> {
-        answered(subscriptions::find(self, key)).await
-    }
-
-    async fn list_subscriptions(&self, tenant: &TenantId) -> Result<Vec<SubscriptionRow>> {
-        answered(subscriptions::list(self, tenant)).await
-    }
-
-    async fn find_cursor(&self, key: &CursorKey) -> Result<Option<CursorRow>> {
-        answered(cursors::find(self, key)).await
-    }
-
-    async fn list_due_cursors(&self, now: Micros, limit: i64) -> Result<Vec<CursorKey>> {
-        answered(cursors::list_due(self, now, limit)).await
-    }
-
-    async fn has_cursors(&self) -> Result<bool> {
+    pub(in crate::store) async fn has_cursors(&self) -> Result<bool> {
         answered(async {
             sqlx::query_scalar(cursors::ANY.postgres).fetch_one(&self.pool).await.map_err(failed)
         })
         .await
     }
 
-    async fn claim_cursor(
-        &self,
-        key: &CursorKey,
-        broker: &str,
-        now: Micros,
-        until: Micros,
-    ) -> Result<Option<CursorRow>> {
-        answered(cursors::claim(self, key, broker, now, until)).await
-    }
-
-    async fn renew_cursors(&self, broker: &str, now: Micros, until: Micros) -> Result<u64> {
-        answered(cursors::renew(self, broker, now, until)).await
-    }
-
-    async fn settle_cursor(
+    pub(in crate::store) async fn settle_cursor(
         &self,
         key: &CursorKey,
         broker: &str,
@@ -289,14 +260,5 @@ impl EventStore for PostgresStore {
         log: &[EventDeliveryRow],
     ) -> Result<bool> {
         answered(async { settle(&self.pool, key, broker, settled, log).await }).await
-    }
-
-    async fn list_event_deliveries(
-        &self,
-        key: &CursorKey,
-        before: Option<i64>,
-        limit: i64,
-    ) -> Result<Vec<EventDeliveryRow>> {
-        answered(cursors::list_deliveries(self, key, before, limit)).await
     }
 }

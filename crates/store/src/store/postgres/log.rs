@@ -13,8 +13,7 @@ use super::pool::bound;
 use super::{PostgresStore, rows};
 use crate::store::rows::WhichRecords;
 use crate::store::{
-    HandoffKey, LogStore, Result, StoreError, StoredContent, StoredPersonal, StoredRecord,
-    TreeKeyRow,
+    HandoffKey, Result, StoreError, StoredContent, StoredPersonal, StoredRecord, TreeKeyRow,
 };
 use handoffd_domain::ids::{Micros, TaskId, TenantId};
 use handoffd_evidence::merkle::Hash;
@@ -66,7 +65,7 @@ pub(super) async fn find_head(pool: &PgPool, tenant: &TenantId) -> Result<Option
         .transpose()
 }
 
-/// See [`crate::store::LogStore::find_log`].
+/// See [`crate::store::Store::find_log`].
 pub(super) async fn find_log(pool: &PgPool, log_id: &str) -> Result<Option<TenantId>> {
     sqlx::query(audit::FIND_LOG.postgres)
         .bind(log_id)
@@ -172,7 +171,7 @@ pub(super) async fn find_receipt(
     find_record(&store.log, key, None, audit::RECEIPT.postgres).await
 }
 
-/// See [`crate::store::LogStore::find_last_commit`].
+/// See [`crate::store::Store::find_last_commit`].
 pub(super) async fn find_last_commit(
     log: &PgPool,
     key: &HandoffKey,
@@ -243,7 +242,7 @@ pub(super) async fn list_records(
         .collect()
 }
 
-/// See [`LogStore::list_task_records`].
+/// See [`crate::store::Store::list_task_records`].
 pub(super) async fn list_task_records(
     store: &PostgresStore,
     tenant: &TenantId,

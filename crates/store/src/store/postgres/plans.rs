@@ -9,10 +9,11 @@ use handoffd_domain::ids::TenantId;
 impl PostgresStore {
     /// The plan by which Postgres carries out the first page of a list where it prefers an index to reading a table whole or
     /// in parts, as on a large one.
-    ///
-    /// # Errors
-    /// As any read.
-    pub async fn explain_list(&self, tenant: &TenantId, list: &ListFilter) -> Result<Vec<String>> {
+    pub(in crate::store) async fn explain_list(
+        &self,
+        tenant: &TenantId,
+        list: &ListFilter,
+    ) -> Result<Vec<String>> {
         let list = match list {
             ListFilter::Handoffs(filter) => reads::handoffs(tenant, filter),
             ListFilter::Tasks(filter) => reads::tasks(tenant, filter),

@@ -6,12 +6,14 @@ use sqlx::postgres::{PgArguments, PgPool, PgRow, Postgres};
 use super::failure::failed;
 use super::{PostgresStore, answered};
 use crate::store::Result;
-use crate::store::query::{Database, Decode, Dialect, Kind, Row, Statement, Value, unreadable};
+use crate::store::query::{Decode, Kind, Row, Statement, Value, unreadable};
 
-impl Database for PostgresStore {
-    const DIALECT: Dialect = Dialect::Postgres;
-
-    async fn list<T: Send>(&self, statement: Statement<'_>, decode: Decode<T>) -> Result<Vec<T>> {
+impl PostgresStore {
+    pub(in crate::store) async fn list<T: Send>(
+        &self,
+        statement: Statement<'_>,
+        decode: Decode<T>,
+    ) -> Result<Vec<T>> {
         answered(async {
             let found = bound(statement).fetch_all(&self.pool).await.map_err(failed)?;
             found.iter().map(|row| decode(row)).collect()
@@ -19,7 +21,7 @@ impl Database for PostgresStore {
         .await
     }
 
-    async fn find<T: Send>(
+    pub(in crate::store) async fn find<T: Send>(
         &self,
         statement: Statement<'_>,
         decode: Decode<T>,
@@ -27,7 +29,7 @@ impl Database for PostgresStore {
         answered(find(&self.pool, statement, decode)).await
     }
 
-    async fn change(&self, statement: Statement<'_>) -> Result<u64> {
+    pub(in crate::store) async fn change(&self, statement: Statement<'_>) -> Result<u64> {
         answered(async {
             let done = bound(statement).execute(&self.pool).await.map_err(failed)?;
             Ok(done.rows_affected())
@@ -35,7 +37,7 @@ impl Database for PostgresStore {
         .await
     }
 
-    async fn change_one<T: Send>(
+    pub(in crate::store) async fn change_one<T: Send>(
         &self,
         statement: Statement<'_>,
         decode: Decode<T>,
@@ -43,7 +45,7 @@ impl Database for PostgresStore {
         answered(find(&self.pool, statement, decode)).await
     }
 
-    async fn insert_or_find<T: Send>(
+    pub(in crate::store) async fn insert_or_find<T: Send>(
         &self,
         insert: Statement<'_>,
         known: Statement<'_>,

@@ -34,7 +34,7 @@ pub(super) async fn settle_fact(pool: &PgPool, name: &str, value: &[u8]) -> Resu
     rows::get(&row, "value")
 }
 
-/// See [`crate::store::HandoffStore::count_open`].
+/// See [`crate::store::Store::count_open`].
 pub(super) async fn count_open(pool: &PgPool, tenant: &TenantId) -> Result<HashMap<AgentId, i64>> {
     sqlx::query(handoffs::OPEN.postgres)
         .bind(tenant.as_str())
@@ -229,7 +229,7 @@ pub(super) fn tasks(tenant: &TenantId, filter: &TaskFilter) -> NewestQuery<'stat
     NewestQuery { query, order: [begun, "task_id"] }
 }
 
-/// See [`crate::store::HandoffStore::list_checkpoints_at`].
+/// See [`crate::store::Store::list_checkpoints_at`].
 pub(super) async fn list_checkpoints_at(
     pool: &PgPool,
     at: &[(RunKey, i64)],

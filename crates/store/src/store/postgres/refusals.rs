@@ -1,9 +1,7 @@
-use async_trait::async_trait;
-
 use super::failure::failed;
 use super::reads::{NewestQuery, list, only, within_time};
 use super::{PostgresStore, answered};
-use crate::store::refusals::{REFUSALS, RefusalFilter, RefusalRow, RefusalStore, decode};
+use crate::store::refusals::{REFUSALS, RefusalFilter, RefusalRow, decode};
 use crate::store::tables::refusals;
 use crate::store::{Cursor, Result};
 use handoffd_domain::ids::{AgentId, Micros, TenantId};
@@ -20,9 +18,8 @@ pub(super) fn refusals(tenant: &TenantId, filter: &RefusalFilter) -> NewestQuery
     NewestQuery::new(query, "refusal_id")
 }
 
-#[async_trait]
-impl RefusalStore for PostgresStore {
-    async fn list_refusals(
+impl PostgresStore {
+    pub(in crate::store) async fn list_refusals(
         &self,
         tenant: &TenantId,
         filter: &RefusalFilter,
@@ -36,7 +33,11 @@ impl RefusalStore for PostgresStore {
         .await
     }
 
-    async fn delete_refusals(&self, tenant: &TenantId, before: Micros) -> Result<u64> {
+    pub(in crate::store) async fn delete_refusals(
+        &self,
+        tenant: &TenantId,
+        before: Micros,
+    ) -> Result<u64> {
         answered(async {
             let done = sqlx::query(refusals::DELETE_OLD.postgres)
                 .bind(tenant.as_str())

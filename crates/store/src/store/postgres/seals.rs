@@ -13,7 +13,7 @@ use handoffd_domain::ids::TenantId;
 /// Answers read at once.
 const PAGE: i64 = 1_000;
 
-/// See [`crate::store::AdminStore::change_seals`].
+/// See [`crate::store::Store::change_seals`].
 pub(super) async fn change(
     pool: &PgPool,
     change: SealChange<'_>,

@@ -79,7 +79,7 @@ pub(super) struct Statistics {
 }
 
 impl Statistics {
-    /// See [`crate::store::AdminStore::tend`].
+    /// See [`crate::store::Store::tend`].
     pub(super) async fn tend(&self, pool: &PgPool) -> Result<()> {
         let rows = sqlx::query_as(TABLES).fetch_all(pool).await.map_err(failed)?;
         let table = |(name, rows, pages, now, own)| TableStatistics { name, rows, pages, now, own };

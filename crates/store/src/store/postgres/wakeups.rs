@@ -12,7 +12,7 @@ const CHANNEL: &str = "handoffd";
 /// reach the disk.
 const NOTIFY: &str = "BEGIN; SET LOCAL synchronous_commit = off; NOTIFY handoffd; COMMIT";
 
-/// See [`crate::store::OutboxStore::notify`].
+/// See [`crate::store::Store::notify`].
 pub(super) async fn notify(pool: &PgPool) -> Result<()> {
     sqlx::raw_sql(NOTIFY).execute(pool).await.map_err(failed).map(|_| ())
 }
@@ -21,7 +21,7 @@ struct PostgresWakeups {
     listener: PgListener,
 }
 
-/// See [`crate::store::OutboxStore::listen`]. On a connection of its own: it is held for good, and must not be
+/// See [`crate::store::Store::listen`]. On a connection of its own: it is held for good, and must not be
 /// missed by the others.
 pub(super) async fn listen(connect: PgConnectOptions) -> Result<Box<dyn Wakeups>> {
     let pool = PgPoolOptions::new()

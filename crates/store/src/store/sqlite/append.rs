@@ -107,7 +107,7 @@ pub(super) fn catch_up(db: &Db, mut head: LogHead) -> Result<LogHead> {
     Ok(head)
 }
 
-/// See [`crate::store::LogStore::catch_up_trees`].
+/// See [`crate::store::Store::catch_up_trees`].
 pub(super) fn catch_up_all(db: &Db) -> Result<()> {
     let sql = audit::heads();
     for head in db.query(&sql).list::<_, Vec<_>>(rows::head)? {

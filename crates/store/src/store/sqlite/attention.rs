@@ -10,10 +10,10 @@ use handoffd_domain::ids::TenantId;
 
 impl SqliteStore {
     /// The steps in which SQLite counts what waits, as `EXPLAIN QUERY PLAN` names them, statement by statement.
-    ///
-    /// # Errors
-    /// As any read.
-    pub async fn explain_waits(&self, tenant: &TenantId) -> Result<Vec<Vec<String>>> {
+    pub(in crate::store) async fn explain_waits(
+        &self,
+        tenant: &TenantId,
+    ) -> Result<Vec<Vec<String>>> {
         self.read(|db| {
             let explain = |sql: &&str| {
                 let sql = format!("EXPLAIN QUERY PLAN {}", sql.replace('$', "?"));

@@ -18,7 +18,7 @@ use crate::store::{ClaimRelease, DeliveryClaim, OutboxRow, ReceiverKey, Result, 
 use handoffd_domain::handoff::DeliveryMode;
 use handoffd_domain::ids::{HandoffId, Micros, TenantId};
 
-/// See [`crate::store::OutboxStore::list_due_receivers`].
+/// See [`crate::store::Store::list_due_receivers`].
 pub(super) fn list_due_receivers(
     db: &Db,
     mode: DeliveryMode,
@@ -32,7 +32,7 @@ pub(super) fn list_due_receivers(
         .list(|row| Ok((rows::parse(row, "tenant")?, rows::parse(row, "target")?)))
 }
 
-/// See [`crate::store::OutboxStore::list_due_among`].
+/// See [`crate::store::Store::list_due_among`].
 pub(super) fn list_due_among(
     db: &Db,
     receivers: &[ReceiverKey],
@@ -44,7 +44,7 @@ pub(super) fn list_due_among(
         .list(|row| Ok((rows::parse(row, "tenant")?, rows::parse(row, "target")?)))
 }
 
-/// See [`crate::store::OutboxStore::list_waiting`].
+/// See [`crate::store::Store::list_waiting`].
 pub(super) fn list_waiting(
     db: &Db,
     receiver: &ReceiverKey,
@@ -56,7 +56,7 @@ pub(super) fn list_waiting(
     query.list(outbox::decode)
 }
 
-/// See [`crate::store::OutboxStore::list_unpulled`].
+/// See [`crate::store::Store::list_unpulled`].
 pub(super) fn list_unpulled(
     db: &Db,
     before: Micros,
@@ -68,7 +68,7 @@ pub(super) fn list_unpulled(
     query.list(outbox::decode)
 }
 
-/// See [`crate::store::OutboxStore::claim`]. A handoff waits for those before it on its task, for any
+/// See [`crate::store::Store::claim`]. A handoff waits for those before it on its task, for any
 /// receiver.
 pub(super) fn claim(
     db: &Db,
@@ -180,7 +180,7 @@ pub(super) fn has_returns(db: &Db, (tenant, agent): &ReceiverKey, now: Micros) -
         .exists()
 }
 
-/// See [`crate::store::OutboxStore::claim_returns`].
+/// See [`crate::store::Store::claim_returns`].
 pub(super) fn claim_returns(
     db: &Db,
     (tenant, agent): &ReceiverKey,
@@ -199,18 +199,18 @@ pub(super) fn claim_returns(
     Ok(found)
 }
 
-/// See [`crate::store::OutboxStore::beat`].
+/// See [`crate::store::Store::beat`].
 pub(super) fn beat(db: &Db, broker: &str, now: Micros) -> Result<()> {
     db.query(brokers::BEAT.sqlite).bind(broker).bind(now.0).execute()?;
     Ok(())
 }
 
-/// See [`crate::store::OutboxStore::list_strangers`].
+/// See [`crate::store::Store::list_strangers`].
 pub(super) fn list_strangers(db: &Db) -> Result<Vec<String>> {
     db.query(outbox::STRANGERS.sqlite).list(|row| rows::get(row, "claimed_by"))
 }
 
-/// See [`crate::store::OutboxStore::release`].
+/// See [`crate::store::Store::release`].
 pub(super) fn release(db: &Db, whose: ClaimRelease<'_>) -> Result<u64> {
     let free = match whose {
         ClaimRelease::Everyone => {

@@ -4,22 +4,23 @@ use crate::store::query::{Dialect, Row};
 use crate::store::tables::{audit, contents, leases, marks};
 use std::collections::BTreeSet;
 
-use async_trait::async_trait;
-
 use super::batch::json;
 use super::connection::Ended;
 use super::db::Db;
 use super::{SqliteStore, rows};
 use crate::store::cold::{
-    Archivable, ArchiveMark, ColdStore, ExclusiveLease, Frame, HotContent, PurgeMark,
-    SegmentContents,
+    Archivable, ExclusiveLease, Frame, HotContent, PurgeMark, SegmentContents,
 };
 use crate::store::{Result, StoredContent};
 use handoffd_domain::ids::{ContentId, Micros, TenantId};
 
-#[async_trait]
-impl ColdStore for SqliteStore {
-    async fn take_lease(&self, lease: &ExclusiveLease, now: Micros, until: Micros) -> Result<bool> {
+impl SqliteStore {
+    pub(in crate::store) async fn take_lease(
+        &self,
+        lease: &ExclusiveLease,
+        now: Micros,
+        until: Micros,
+    ) -> Result<bool> {
         self.write(|db| {
             Ok(db
                 .query(leases::TAKE.sqlite)
@@ -33,23 +34,11 @@ impl ColdStore for SqliteStore {
         .await
     }
 
-    async fn release_lease(&self, lease: &ExclusiveLease) -> Result<()> {
+    pub(in crate::store) async fn release_lease(&self, lease: &ExclusiveLease) -> Result<()> {
         self.write(|db| db.statement(&leases::release(lease)).execute().map(drop)).await
     }
 
-    async fn find_archive_mark(&self, tenant: &TenantId) -> Result<ArchiveMark> {
-        marks::find_archive(self, tenant).await
-    }
-
-    async fn keep_archive_mark(&self, tenant: &TenantId, mark: ArchiveMark) -> Result<()> {
-        marks::keep_archive(self, tenant, mark).await
-    }
-
-    async fn find_purge_mark(&self, tenant: &TenantId) -> Result<PurgeMark> {
-        marks::find_purge(self, tenant).await
-    }
-
-    async fn keep_purge_mark(
+    pub(in crate::store) async fn keep_purge_mark(
         &self,
         tenant: &TenantId,
         lease: &ExclusiveLease,
@@ -61,7 +50,7 @@ impl ColdStore for SqliteStore {
         .await
     }
 
-    async fn list_archivable(
+    pub(in crate::store) async fn list_archivable(
         &self,
         tenant: &TenantId,
         from: i64,
@@ -77,7 +66,7 @@ impl ColdStore for SqliteStore {
         .await
     }
 
-    async fn list_contents(
+    pub(in crate::store) async fn list_contents(
         &self,
         tenant: &TenantId,
         ids: &[ContentId],
@@ -96,7 +85,7 @@ impl ColdStore for SqliteStore {
         .await
     }
 
-    async fn settle_cold(
+    pub(in crate::store) async fn settle_cold(
         &self,
         tenant: &TenantId,
         lease: &ExclusiveLease,
@@ -110,7 +99,11 @@ impl ColdStore for SqliteStore {
         .await
     }
 
-    async fn list_to_forget(&self, tenant: &TenantId, limit: i64) -> Result<Vec<String>> {
+    pub(in crate::store) async fn list_to_forget(
+        &self,
+        tenant: &TenantId,
+        limit: i64,
+    ) -> Result<Vec<String>> {
         self.read(|db| {
             db.query(contents::TO_FORGET.sqlite)
                 .bind(tenant.as_str())
@@ -120,7 +113,11 @@ impl ColdStore for SqliteStore {
         .await
     }
 
-    async fn list_inhabitants(&self, tenant: &TenantId, segment: &str) -> Result<SegmentContents> {
+    pub(in crate::store) async fn list_inhabitants(
+        &self,
+        tenant: &TenantId,
+        segment: &str,
+    ) -> Result<SegmentContents> {
         let mut inhabitants = SegmentContents::default();
         let read = |row: &dyn Row| {
             let id = rows::parse(row, "content_id")?;
@@ -137,7 +134,7 @@ impl ColdStore for SqliteStore {
         Ok(inhabitants)
     }
 
-    async fn move_segment(
+    pub(in crate::store) async fn move_segment(
         &self,
         tenant: &TenantId,
         lease: &ExclusiveLease,
@@ -154,7 +151,7 @@ impl ColdStore for SqliteStore {
         .await
     }
 
-    async fn list_unreferenced(
+    pub(in crate::store) async fn list_unreferenced(
         &self,
         tenant: &TenantId,
         segments: &[String],

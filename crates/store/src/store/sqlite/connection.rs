@@ -25,7 +25,7 @@ pub struct SqliteOptions {
     pub create: bool,
     /// Number of connections for reading.
     pub readers: u32,
-    /// The largest file, in bytes, that an erasure rewrites: see [`crate::store::ErasureStore::scrub`].
+    /// The largest file, in bytes, that an erasure rewrites: see [`crate::store::Store::scrub`].
     pub rewrite_limit: u64,
 }
 

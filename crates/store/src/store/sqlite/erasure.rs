@@ -326,7 +326,7 @@ fn bind_erasure<'c>(query: Query<'c>, row: &ErasureRow) -> Query<'c> {
         .bind(row.completed_at.map(|at| at.0))
 }
 
-/// See [`crate::store::ErasureStore::list_held`].
+/// See [`crate::store::Store::list_held`].
 pub(super) fn list_held(
     db: &Db,
     tenant: &TenantId,
@@ -345,7 +345,7 @@ pub(super) fn list_held(
 }
 
 impl SqliteStore {
-    /// See [`crate::store::ErasureStore::scrub`]. Erased data are overwritten in place (`secure_delete`),
+    /// See [`crate::store::Store::scrub`]. Erased data are overwritten in place (`secure_delete`),
     /// but pages that were split or merged before may hold a copy in space that no row uses, and the
     /// write-ahead log holds the pages as they were. So the file is rewritten, up to the limit that the
     /// options set, and the log emptied. Writers wait meanwhile.

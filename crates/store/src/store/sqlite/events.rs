@@ -1,13 +1,11 @@
 //! Queries on events, subscriptions and cursors.
 
-use async_trait::async_trait;
-
 use super::batch::{RowBatch, json};
 use super::db::{Db, Query};
 use super::{SqliteStore, rows};
 use crate::store::events::{
-    CursorChange, CursorKey, CursorRow, CursorSettle, CursorWrite, DELIVERY_LOG, EventDeliveryRow,
-    EventRow, EventScope, EventStore, SubscriptionKey, SubscriptionRow, numbered,
+    CursorChange, CursorKey, CursorSettle, CursorWrite, DELIVERY_LOG, EventDeliveryRow, EventRow,
+    EventScope, SubscriptionKey, SubscriptionRow, numbered,
 };
 use crate::store::tables::{
     cursors::{self, EVENT_DELIVERY},
@@ -163,9 +161,8 @@ fn list(
     db.statement(&events::page(tenant, among, after, limit)).list(rows::event)
 }
 
-#[async_trait]
-impl EventStore for SqliteStore {
-    async fn list_events(
+impl SqliteStore {
+    pub(in crate::store) async fn list_events(
         &self,
         tenant: &TenantId,
         scope: EventScope<'_>,
@@ -175,7 +172,11 @@ impl EventStore for SqliteStore {
         self.read(|db| list(db, tenant, scope, after, limit)).await
     }
 
-    async fn delete_events(&self, tenant: &TenantId, cutoff: Micros) -> Result<u64> {
+    pub(in crate::store) async fn delete_events(
+        &self,
+        tenant: &TenantId,
+        cutoff: Micros,
+    ) -> Result<u64> {
         self.write(|db| {
             db.query(events::DELETE.sqlite)
                 .bind(tenant.as_str())
@@ -186,23 +187,7 @@ impl EventStore for SqliteStore {
         .await
     }
 
-    async fn find_subscription(&self, key: &SubscriptionKey) -> Result<Option<SubscriptionRow>> {
-        subscriptions::find(self, key).await
-    }
-
-    async fn list_subscriptions(&self, tenant: &TenantId) -> Result<Vec<SubscriptionRow>> {
-        subscriptions::list(self, tenant).await
-    }
-
-    async fn find_cursor(&self, key: &CursorKey) -> Result<Option<CursorRow>> {
-        cursors::find(self, key).await
-    }
-
-    async fn list_due_cursors(&self, now: Micros, limit: i64) -> Result<Vec<CursorKey>> {
-        cursors::list_due(self, now, limit).await
-    }
-
-    async fn has_cursors(&self) -> Result<bool> {
+    pub(in crate::store) async fn has_cursors(&self) -> Result<bool> {
         self.read(|db| {
             let found = db.query(cursors::ANY.sqlite).find(|_| Ok(()))?;
             Ok(found.is_some())
@@ -210,21 +195,7 @@ impl EventStore for SqliteStore {
         .await
     }
 
-    async fn claim_cursor(
-        &self,
-        key: &CursorKey,
-        broker: &str,
-        now: Micros,
-        until: Micros,
-    ) -> Result<Option<CursorRow>> {
-        cursors::claim(self, key, broker, now, until).await
-    }
-
-    async fn renew_cursors(&self, broker: &str, now: Micros, until: Micros) -> Result<u64> {
-        cursors::renew(self, broker, now, until).await
-    }
-
-    async fn settle_cursor(
+    pub(in crate::store) async fn settle_cursor(
         &self,
         key: &CursorKey,
         broker: &str,
@@ -232,14 +203,5 @@ impl EventStore for SqliteStore {
         log: &[EventDeliveryRow],
     ) -> Result<bool> {
         self.write(|db| settle(db, key, broker, settled, log)).await
-    }
-
-    async fn list_event_deliveries(
-        &self,
-        key: &CursorKey,
-        before: Option<i64>,
-        limit: i64,
-    ) -> Result<Vec<EventDeliveryRow>> {
-        cursors::list_deliveries(self, key, before, limit).await
     }
 }

@@ -52,7 +52,7 @@ impl DbFile {
     }
 }
 
-/// See [`crate::store::AdminStore::ping`].
+/// See [`crate::store::Store::ping`].
 pub(super) fn ping(db: &Db) -> Result<()> {
     // Reads the file's header and not just the connection.
     db.query("SELECT count(*) FROM sqlite_schema").one(|_| Ok(()))

@@ -26,24 +26,24 @@ pub(super) fn unpacked(codec: Codec, bytes: &[u8]) -> Result<Vec<u8>> {
     })
 }
 
-/// See [`crate::store::DirectoryStore::ensure_tenant`].
+/// See [`crate::store::Store::ensure_tenant`].
 pub(super) fn ensure_tenant(db: &Db, tenant: &TenantId, log_id: &str, at: Micros) -> Result<()> {
     db.statement(&tenants::add(tenant, at)).execute()?;
     db.query(audit::ADD_LOG.sqlite).bind(tenant.as_str()).bind(log_id).execute()?;
     Ok(())
 }
 
-/// See [`crate::store::LogStore::find_head`].
+/// See [`crate::store::Store::find_head`].
 pub(super) fn find_head(db: &Db, tenant: &TenantId) -> Result<Option<LogHead>> {
     db.query(&audit::head(Dialect::Sqlite)).bind(tenant.as_str()).find(rows::head)
 }
 
-/// See [`crate::store::LogStore::find_log`].
+/// See [`crate::store::Store::find_log`].
 pub(super) fn find_log(db: &Db, log_id: &str) -> Result<Option<TenantId>> {
     db.query(audit::FIND_LOG.sqlite).bind(log_id).find(|row| rows::parse(row, "tenant"))
 }
 
-/// See [`crate::store::LogStore::list_hashes`].
+/// See [`crate::store::Store::list_hashes`].
 pub(super) fn list_hashes(
     db: &Db,
     tenant: &TenantId,
@@ -59,12 +59,12 @@ pub(super) fn list_hashes(
     query.bind(from).bind(limit.max(0)).list(|row| rows::hash32(row, "hash"))
 }
 
-/// See [`crate::store::LogStore::list_tree_keys`].
+/// See [`crate::store::Store::list_tree_keys`].
 pub(super) fn list_tree_keys(db: &Db) -> Result<Vec<TreeKeyRow>> {
     db.query(audit::TREE_KEYS.sqlite).list(rows::tree_key)
 }
 
-/// See [`crate::store::LogStore::settle_tree_key`].
+/// See [`crate::store::Store::settle_tree_key`].
 pub(super) fn settle_tree_key(db: &Db, key: &Hash, at: Micros, rotate: bool) -> Result<bool> {
     if rotate {
         db.query(audit::RETIRE_KEYS.sqlite).bind(at.0).bind(&key[..]).execute()?;
@@ -73,12 +73,12 @@ pub(super) fn settle_tree_key(db: &Db, key: &Hash, at: Micros, rotate: bool) -> 
     db.query(audit::KEY_IN_USE.sqlite).bind(&key[..]).exists()
 }
 
-/// See [`crate::store::LogStore::find_receipt`]. For a dead letter committed later, the commit is the receipt.
+/// See [`crate::store::Store::find_receipt`]. For a dead letter committed later, the commit is the receipt.
 pub(super) fn find_receipt(db: &Db, key: &HandoffKey) -> Result<Option<SealedRecord>> {
     find_record(db, key, None, audit::RECEIPT.sqlite)
 }
 
-/// See [`crate::store::LogStore::find_last_commit`].
+/// See [`crate::store::Store::find_last_commit`].
 pub(super) fn find_last_commit(
     db: &Db,
     key: &HandoffKey,
@@ -87,7 +87,7 @@ pub(super) fn find_last_commit(
     find_record(db, key, Some(task), audit::LAST_COMMIT.sqlite)
 }
 
-/// See [`crate::store::LogStore::find_opinion`]. It is looked for among the records of the task, which have an index.
+/// See [`crate::store::Store::find_opinion`]. It is looked for among the records of the task, which have an index.
 pub(super) fn find_opinion(
     db: &Db,
     key: &HandoffKey,
@@ -117,7 +117,7 @@ fn find_record(
     })
 }
 
-/// See [`crate::store::LogStore::list_unrecorded`].
+/// See [`crate::store::Store::list_unrecorded`].
 pub(super) fn list_unrecorded(db: &Db, tenant: &TenantId) -> Result<Vec<String>> {
     db.query(handoffs::UNRECORDED)
         .bind(tenant.as_str())
@@ -125,7 +125,7 @@ pub(super) fn list_unrecorded(db: &Db, tenant: &TenantId) -> Result<Vec<String>>
         .list(|row| rows::get(row, "handoff_id"))
 }
 
-/// See [`crate::store::LogStore::list_records`].
+/// See [`crate::store::Store::list_records`].
 pub(super) fn list_records(
     db: &Db,
     tenant: &TenantId,
@@ -149,7 +149,7 @@ pub(super) fn list_records(
     })
 }
 
-/// See [`crate::store::LogStore::list_task_records`].
+/// See [`crate::store::Store::list_task_records`].
 pub(super) fn list_task_records(
     db: &Db,
     tenant: &TenantId,

@@ -10,25 +10,18 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::Mutex;
 
-use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
+use crate::store::erasure::{ScrubOutcome, SubjectDatum};
 use crate::store::migrations::SQLITE;
 use crate::store::rows::{self, WhichRecords};
-use crate::store::tables::{
-    agents, api_keys, brokers, checkpoints, contents, dead_letters, edges, erasures, escalations,
-    facts, handoffs, holds, outbox, personal_data, refused_tasks, tasks, tenants,
-};
 use crate::store::{
-    AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointPlace, CheckpointRow,
-    ClaimKey, ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, DeliveryClaim, Depths,
-    DirectoryStore, ErasureStore, EscalationFilter, EscalationKey, HandoffFilter, HandoffKey,
-    HandoffStore, KeyRow, LogStore, Needs, OutboxRow, OutboxStore, ReceiverKey, RecordWindow,
-    Result, ReturnRow, RunKey, SealChange, StoredContent, StoredRecord, TaskFilter, TaskKey,
+    BatchState, CheckpointRow, ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow,
+    DeliveryClaim, Depths, EscalationFilter, HandoffFilter, HandoffKey, Needs, OutboxRow,
+    ReceiverKey, RecordWindow, Result, ReturnRow, RunKey, SealChange, StoredRecord, TaskFilter,
     TreeKeyRow, Wakeups, Writes,
 };
 use handoffd_domain::escalation::Escalation;
-use handoffd_domain::handoff::{CheckpointRef, DeliveryMode, Handoff};
-use handoffd_domain::ids::{AgentId, ContentId, ErasureId, Micros, TaskId, TenantId};
-use handoffd_domain::progress::Edge;
+use handoffd_domain::handoff::{DeliveryMode, Handoff};
+use handoffd_domain::ids::{AgentId, Micros, TaskId, TenantId};
 use handoffd_domain::task::Task;
 use handoffd_evidence::append::AppendedRecords;
 use handoffd_evidence::erasure::DataSlot;
@@ -103,28 +96,24 @@ impl Wakeups for SqliteWakeups {
     }
 }
 
-#[async_trait]
-impl BatchStore for SqliteStore {
-    async fn transact(
+/// The operations of [`Store`](crate::store::Store) that SQLite carries out in its own way.
+impl SqliteStore {
+    pub(in crate::store) async fn transact(
         &self,
         needs: &Needs,
         plan: &mut (dyn FnMut(BatchState) -> Writes + Send),
     ) -> Result<AppendedRecords> {
         self.transaction(|db| transact::run(db, needs, plan)).await
     }
-}
 
-#[async_trait]
-impl HandoffStore for SqliteStore {
-    async fn count_open(&self, tenant: &TenantId) -> Result<HashMap<AgentId, i64>> {
+    pub(in crate::store) async fn count_open(
+        &self,
+        tenant: &TenantId,
+    ) -> Result<HashMap<AgentId, i64>> {
         self.read(|db| reads::count_open(db, tenant)).await
     }
 
-    async fn find_handoff(&self, key: &HandoffKey) -> Result<Option<Handoff>> {
-        handoffs::find(self, key).await
-    }
-
-    async fn list_handoffs(
+    pub(in crate::store) async fn list_handoffs(
         &self,
         tenant: &TenantId,
         filter: &HandoffFilter,
@@ -134,11 +123,7 @@ impl HandoffStore for SqliteStore {
         self.read(|db| reads::list_handoffs(db, tenant, filter, after, limit)).await
     }
 
-    async fn find_task(&self, key: &TaskKey) -> Result<Option<Task>> {
-        tasks::find(self, key).await
-    }
-
-    async fn list_tasks(
+    pub(in crate::store) async fn list_tasks(
         &self,
         tenant: &TenantId,
         filter: &TaskFilter,
@@ -148,24 +133,7 @@ impl HandoffStore for SqliteStore {
         self.read(|db| reads::list_tasks(db, tenant, filter, after, limit)).await
     }
 
-    async fn find_content(
-        &self,
-        tenant: &TenantId,
-        id: ContentId,
-    ) -> Result<Option<StoredContent>> {
-        contents::find(self, tenant, id).await
-    }
-
-    async fn find_checkpoint(
-        &self,
-        run: &RunKey,
-        agent: Option<&AgentId>,
-        seq: Option<i64>,
-    ) -> Result<Option<CheckpointRow>> {
-        checkpoints::find(self, run, agent, seq).await
-    }
-
-    async fn list_dead_letters(
+    pub(in crate::store) async fn list_dead_letters(
         &self,
         tenant: &TenantId,
         filter: &DeadLetterFilter,
@@ -175,19 +143,7 @@ impl HandoffStore for SqliteStore {
         self.read(|db| reads::list_dead_letters(db, tenant, filter, after, limit)).await
     }
 
-    async fn find_dead_letter(&self, key: &HandoffKey) -> Result<Option<DeadLetterRow>> {
-        dead_letters::find(self, key).await
-    }
-
-    async fn list_edges(&self, key: &TaskKey) -> Result<Vec<Edge>> {
-        edges::list(self, key).await
-    }
-
-    async fn find_escalation(&self, key: &EscalationKey) -> Result<Option<Escalation>> {
-        escalations::find(self, key).await
-    }
-
-    async fn list_escalations(
+    pub(in crate::store) async fn list_escalations(
         &self,
         tenant: &TenantId,
         filter: &EscalationFilter,
@@ -197,61 +153,39 @@ impl HandoffStore for SqliteStore {
         self.read(|db| recovery::list_escalations(db, tenant, filter, after, limit)).await
     }
 
-    async fn list_overdue_escalations(&self, now: Micros, limit: i64) -> Result<Vec<Escalation>> {
-        escalations::list_overdue(self, now, limit).await
-    }
-
-    async fn list_checkpoints_at(&self, at: &[(RunKey, i64)]) -> Result<Vec<CheckpointRow>> {
+    pub(in crate::store) async fn list_checkpoints_at(
+        &self,
+        at: &[(RunKey, i64)],
+    ) -> Result<Vec<CheckpointRow>> {
         self.read(|db| reads::list_checkpoints_at(db, at)).await
     }
 
-    async fn list_checkpoints(
+    pub(in crate::store) async fn list_overdue(
         &self,
-        key: &TaskKey,
-        agent: Option<&AgentId>,
-        after: Option<&CheckpointCursor>,
+        now: Micros,
         limit: i64,
-    ) -> Result<Vec<CheckpointRow>> {
-        checkpoints::list(self, key, agent, after, limit).await
-    }
-
-    async fn list_checkpoint_places(
-        &self,
-        key: &TaskKey,
-        after: Option<CheckpointRef>,
-        limit: i64,
-    ) -> Result<Vec<CheckpointPlace>> {
-        checkpoints::places(self, key, after, limit).await
-    }
-
-    async fn list_personal_data(&self, key: &HandoffKey) -> Result<Vec<Vec<u8>>> {
-        personal_data::list(self, key).await
-    }
-
-    async fn list_overdue(&self, now: Micros, limit: i64) -> Result<Vec<Handoff>> {
+    ) -> Result<Vec<Handoff>> {
         self.read(|db| reads::list_overdue(db, now, limit)).await
     }
 
-    async fn forget_refused_tasks(&self, before: Micros) -> Result<u64> {
-        refused_tasks::forget(self, before).await
-    }
-}
-
-#[async_trait]
-impl LogStore for SqliteStore {
-    async fn catch_up_trees(&self) -> Result<()> {
+    pub(in crate::store) async fn catch_up_trees(&self) -> Result<()> {
         self.write(append::catch_up_all).await
     }
 
-    async fn list_tree_keys(&self) -> Result<Vec<TreeKeyRow>> {
+    pub(in crate::store) async fn list_tree_keys(&self) -> Result<Vec<TreeKeyRow>> {
         self.read(log::list_tree_keys).await
     }
 
-    async fn settle_tree_key(&self, public: &Hash, at: Micros, rotate: bool) -> Result<bool> {
+    pub(in crate::store) async fn settle_tree_key(
+        &self,
+        public: &Hash,
+        at: Micros,
+        rotate: bool,
+    ) -> Result<bool> {
         self.write(|db| log::settle_tree_key(db, public, at, rotate)).await
     }
 
-    async fn list_hashes(
+    pub(in crate::store) async fn list_hashes(
         &self,
         tenant: &TenantId,
         level: i64,
@@ -261,11 +195,14 @@ impl LogStore for SqliteStore {
         self.read(|db| log::list_hashes(db, tenant, level, from, limit)).await
     }
 
-    async fn find_receipt(&self, key: &HandoffKey) -> Result<Option<SealedRecord>> {
+    pub(in crate::store) async fn find_receipt(
+        &self,
+        key: &HandoffKey,
+    ) -> Result<Option<SealedRecord>> {
         self.read(|db| log::find_receipt(db, key)).await
     }
 
-    async fn find_last_commit(
+    pub(in crate::store) async fn find_last_commit(
         &self,
         key: &HandoffKey,
         task: TaskId,
@@ -273,11 +210,15 @@ impl LogStore for SqliteStore {
         self.read(|db| log::find_last_commit(db, key, task)).await
     }
 
-    async fn find_opinion(&self, key: &HandoffKey, task: TaskId) -> Result<Option<SealedRecord>> {
+    pub(in crate::store) async fn find_opinion(
+        &self,
+        key: &HandoffKey,
+        task: TaskId,
+    ) -> Result<Option<SealedRecord>> {
         self.read(|db| log::find_opinion(db, key, task)).await
     }
 
-    async fn list_records(
+    pub(in crate::store) async fn list_records(
         &self,
         tenant: &TenantId,
         task: Option<TaskId>,
@@ -288,7 +229,7 @@ impl LogStore for SqliteStore {
         self.read(|db| log::list_records(db, tenant, task.into(), from, limit, contents)).await
     }
 
-    async fn list_state_records(
+    pub(in crate::store) async fn list_state_records(
         &self,
         tenant: &TenantId,
         from: i64,
@@ -298,7 +239,7 @@ impl LogStore for SqliteStore {
         self.read(|db| log::list_records(db, tenant, which, from, limit, true)).await
     }
 
-    async fn list_newest_records(
+    pub(in crate::store) async fn list_newest_records(
         &self,
         tenant: &TenantId,
         task: TaskId,
@@ -309,7 +250,7 @@ impl LogStore for SqliteStore {
         self.read(|db| log::list_records(db, tenant, which, window.at_least, limit, true)).await
     }
 
-    async fn list_task_records(
+    pub(in crate::store) async fn list_task_records(
         &self,
         tenant: &TenantId,
         tasks: &[TaskId],
@@ -319,30 +260,30 @@ impl LogStore for SqliteStore {
         self.read(|db| log::list_task_records(db, tenant, tasks, from, limit)).await
     }
 
-    async fn find_head(&self, tenant: &TenantId) -> Result<Option<LogHead>> {
+    pub(in crate::store) async fn find_head(&self, tenant: &TenantId) -> Result<Option<LogHead>> {
         self.read(|db| log::find_head(db, tenant)).await
     }
 
-    async fn find_log(&self, log_id: &str) -> Result<Option<TenantId>> {
+    pub(in crate::store) async fn find_log(&self, log_id: &str) -> Result<Option<TenantId>> {
         self.read(|db| log::find_log(db, log_id)).await
     }
 
-    async fn settle_log(&self, _tenant: &TenantId) -> Result<()> {
+    pub(in crate::store) async fn settle_log(&self, _tenant: &TenantId) -> Result<()> {
         Ok(())
     }
 
-    async fn settle_in_doubt(&self, _seen: &mut BTreeSet<String>) -> Result<u64> {
+    pub(in crate::store) async fn settle_in_doubt(
+        &self,
+        _seen: &mut BTreeSet<String>,
+    ) -> Result<u64> {
         Ok(0)
     }
 
-    async fn list_unrecorded(&self, tenant: &TenantId) -> Result<Vec<String>> {
+    pub(in crate::store) async fn list_unrecorded(&self, tenant: &TenantId) -> Result<Vec<String>> {
         self.read(|db| log::list_unrecorded(db, tenant)).await
     }
-}
 
-#[async_trait]
-impl OutboxStore for SqliteStore {
-    async fn list_due_receivers(
+    pub(in crate::store) async fn list_due_receivers(
         &self,
         mode: DeliveryMode,
         now: Micros,
@@ -351,7 +292,7 @@ impl OutboxStore for SqliteStore {
         self.read(|db| claims::list_due_receivers(db, mode, now, limit)).await
     }
 
-    async fn list_due_among(
+    pub(in crate::store) async fn list_due_among(
         &self,
         receivers: &[ReceiverKey],
         now: Micros,
@@ -359,11 +300,7 @@ impl OutboxStore for SqliteStore {
         self.read(|db| claims::list_due_among(db, receivers, now)).await
     }
 
-    async fn list_queued(&self, task: &TaskKey, limit: i64) -> Result<Vec<OutboxRow>> {
-        outbox::list_queued(self, task, limit).await
-    }
-
-    async fn list_waiting(
+    pub(in crate::store) async fn list_waiting(
         &self,
         receiver: &ReceiverKey,
         now: Micros,
@@ -372,7 +309,7 @@ impl OutboxStore for SqliteStore {
         self.read(|db| claims::list_waiting(db, receiver, now, limit)).await
     }
 
-    async fn list_unpulled(
+    pub(in crate::store) async fn list_unpulled(
         &self,
         before: Micros,
         now: Micros,
@@ -381,15 +318,15 @@ impl OutboxStore for SqliteStore {
         self.read(|db| claims::list_unpulled(db, before, now, limit)).await
     }
 
-    async fn notify(&self) -> Result<()> {
+    pub(in crate::store) async fn notify(&self) -> Result<()> {
         Ok(())
     }
 
-    async fn listen(&self) -> Result<Box<dyn Wakeups>> {
+    pub(in crate::store) async fn listen(&self) -> Result<Box<dyn Wakeups>> {
         Ok(Box::new(SqliteWakeups))
     }
 
-    async fn claim(
+    pub(in crate::store) async fn claim(
         &self,
         receiver: &ReceiverKey,
         mode: DeliveryMode,
@@ -401,7 +338,7 @@ impl OutboxStore for SqliteStore {
         self.write(|db| claims::claim(db, receiver, mode, broker, now, until, limit)).await
     }
 
-    async fn claim_returns(
+    pub(in crate::store) async fn claim_returns(
         &self,
         receiver: &ReceiverKey,
         now: Micros,
@@ -415,30 +352,23 @@ impl OutboxStore for SqliteStore {
         self.write(|db| claims::claim_returns(db, receiver, now, until, limit)).await
     }
 
-    async fn beat(&self, broker: &str, now: Micros) -> Result<()> {
+    pub(in crate::store) async fn beat(&self, broker: &str, now: Micros) -> Result<()> {
         self.write(|db| claims::beat(db, broker, now)).await
     }
 
-    async fn list_heartbeats(&self) -> Result<Vec<(String, Micros)>> {
-        brokers::list(self).await
-    }
-
-    async fn list_strangers(&self) -> Result<Vec<String>> {
+    pub(in crate::store) async fn list_strangers(&self) -> Result<Vec<String>> {
         self.read(claims::list_strangers).await
     }
 
-    async fn list_claims(&self, broker: &str) -> Result<Vec<ClaimKey>> {
-        outbox::list_claims(self, broker).await
-    }
-
-    async fn release(&self, whose: ClaimRelease<'_>) -> Result<u64> {
+    pub(in crate::store) async fn release(&self, whose: ClaimRelease<'_>) -> Result<u64> {
         self.write(|db| claims::release(db, whose)).await
     }
-}
 
-#[async_trait]
-impl ErasureStore for SqliteStore {
-    async fn list_held(
+    pub(in crate::store) async fn list_clock_offsets(&self) -> Result<Vec<(String, i64)>> {
+        Ok(Vec::new())
+    }
+
+    pub(in crate::store) async fn list_held(
         &self,
         tenant: &TenantId,
         subject_id: &str,
@@ -448,140 +378,68 @@ impl ErasureStore for SqliteStore {
         self.read(|db| erasure::list_held(db, tenant, subject_id, after, limit)).await
     }
 
-    async fn find_erasure(&self, key: &ErasureKey) -> Result<Option<ErasureRow>> {
-        erasures::find(self, key).await
-    }
-
-    async fn list_erasures(
-        &self,
-        tenant: &TenantId,
-        subject_key: &[u8; 32],
-    ) -> Result<Vec<ErasureRow>> {
-        erasures::list(self, tenant, subject_key).await
-    }
-
-    async fn list_newest_erasures(
-        &self,
-        tenant: &TenantId,
-        before: Option<ErasureId>,
-        limit: i64,
-    ) -> Result<Vec<ErasureRow>> {
-        erasures::list_newest(self, tenant, before, limit).await
-    }
-
-    async fn list_unfinished_erasures(&self, cutoff: Micros) -> Result<Vec<ErasureKey>> {
-        erasures::list_unfinished(self, cutoff).await
-    }
-
-    async fn find_hold(&self, key: &HoldKey) -> Result<Option<HoldRow>> {
-        holds::find(self, key).await
-    }
-
-    async fn list_holds(
-        &self,
-        tenant: &TenantId,
-        subject_key: Option<&[u8; 32]>,
-        after: Option<&str>,
-        limit: i64,
-    ) -> Result<Vec<HoldRow>> {
-        holds::list(self, tenant, subject_key, after, limit).await
-    }
-
-    async fn scrub(&self) -> Result<ScrubOutcome> {
+    pub(in crate::store) async fn scrub(&self) -> Result<ScrubOutcome> {
         self.scrub_files().await
     }
-}
 
-#[async_trait]
-impl DirectoryStore for SqliteStore {
-    async fn ensure_tenant(&self, tenant: &TenantId, log_id: &str, at: Micros) -> Result<()> {
+    pub(in crate::store) async fn ensure_tenant(
+        &self,
+        tenant: &TenantId,
+        log_id: &str,
+        at: Micros,
+    ) -> Result<()> {
         self.write(|db| log::ensure_tenant(db, tenant, log_id, at)).await
     }
 
-    async fn list_tenants(&self) -> Result<Vec<TenantId>> {
-        tenants::list(self).await
-    }
-
-    async fn list_named_tenants(&self) -> Result<Vec<TenantId>> {
+    pub(in crate::store) async fn list_named_tenants(&self) -> Result<Vec<TenantId>> {
         self.read(reads::list_named_tenants).await
     }
 
-    async fn find_key(&self, hash: &[u8]) -> Result<Option<KeyRow>> {
-        api_keys::find(self, hash).await
-    }
-
-    async fn note_key_use(&self, hash: &[u8], now: Micros) -> Result<()> {
-        api_keys::note_use(self, hash, now).await
-    }
-
-    async fn list_key_uses(&self, tenant: &TenantId) -> Result<HashMap<String, Micros>> {
-        api_keys::list_uses(self, tenant).await
-    }
-
-    async fn list_keys(&self, tenant: &TenantId) -> Result<Vec<KeyRow>> {
-        api_keys::list(self, tenant).await
-    }
-
-    async fn list_agents(&self, tenant: &TenantId) -> Result<Vec<AgentRow>> {
-        agents::list(self, tenant).await
-    }
-
-    async fn count_agent_changes(&self, tenant: &TenantId) -> Result<i64> {
-        agents::count_changes(self, tenant).await
-    }
-
-    async fn list_changed_agents(
-        &self,
-        tenant: &TenantId,
-        after: i64,
-    ) -> Result<Vec<(AgentId, Option<AgentRow>)>> {
-        agents::list_changed(self, tenant, after).await
-    }
-}
-
-#[async_trait]
-impl AdminStore for SqliteStore {
-    async fn inspect(&self) -> Result<crate::store::SchemaState> {
+    pub(in crate::store) async fn inspect(&self) -> Result<crate::store::SchemaState> {
         self.read(migrations::inspect).await
     }
 
-    async fn migrate(&self) -> Result<usize> {
+    pub(in crate::store) async fn migrate(&self) -> Result<usize> {
         self.write(|db| migrations::run(db, SQLITE)).await
     }
 
-    async fn grant_serving(&self, _role: &str) -> Result<()> {
+    pub(in crate::store) async fn grant_serving(&self, _role: &str) -> Result<()> {
         Err(crate::store::StoreError::Refused("SQLite has no roles".to_owned()))
     }
 
-    fn connections(&self) -> (u32, u32) {
+    pub(in crate::store) fn connections(&self) -> (u32, u32) {
         self.readers.count()
     }
 
-    async fn ping(&self) -> Result<()> {
+    pub(in crate::store) async fn ping(&self) -> Result<()> {
         self.read(file::ping).await
     }
 
-    async fn probe_write(&self, _broker: &str, _now: Micros) -> Result<()> {
+    pub(in crate::store) async fn probe_write(&self, _broker: &str, _now: Micros) -> Result<()> {
         self.write(reads::probe_write).await
     }
 
-    async fn close(&self) {
+    pub(in crate::store) async fn close(&self) {
         self.shut().await;
     }
 
-    async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>> {
+    pub(in crate::store) async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>> {
         self.write(|db| reads::settle_fact(db, name, value)).await
     }
 
-    async fn change_seals(&self, change: SealChange<'_>, facts: &[(&str, Vec<u8>)]) -> Result<u64> {
+    pub(in crate::store) async fn change_seals(
+        &self,
+        change: SealChange<'_>,
+        facts: &[(&str, Vec<u8>)],
+    ) -> Result<u64> {
         self.write(|db| seals::change(db, change, facts)).await
     }
 
-    async fn find_fact(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        facts::find(self, name).await
+    pub(in crate::store) async fn depths(&self, idle_since: Micros) -> Result<Depths> {
+        self.read(|db| reads::depths(db, idle_since)).await
     }
 
-    async fn depths(&self, idle_since: Micros) -> Result<Depths> {
-        self.read(|db| reads::depths(db, idle_since)).await
+    pub(in crate::store) async fn tend(&self) -> Result<bool> {
+        Ok(false)
     }
 }

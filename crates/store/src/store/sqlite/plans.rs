@@ -5,10 +5,11 @@ use handoffd_domain::ids::TenantId;
 
 impl SqliteStore {
     /// The steps in which SQLite carries out the first page of a list, as `EXPLAIN QUERY PLAN` names them.
-    ///
-    /// # Errors
-    /// As any read.
-    pub async fn explain_list(&self, tenant: &TenantId, list: &ListFilter) -> Result<Vec<String>> {
+    pub(in crate::store) async fn explain_list(
+        &self,
+        tenant: &TenantId,
+        list: &ListFilter,
+    ) -> Result<Vec<String>> {
         let list = match list {
             ListFilter::Handoffs(filter) => reads::handoffs(tenant, filter),
             ListFilter::Tasks(filter) => reads::tasks(tenant, filter),

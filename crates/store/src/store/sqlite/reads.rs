@@ -24,7 +24,7 @@ use handoffd_domain::handoff::{Handoff, HandoffStatus};
 use handoffd_domain::ids::{AgentId, Micros, TenantId};
 use handoffd_domain::task::Task;
 
-/// See [`crate::store::AdminStore::probe_write`]. The row that stays is as large as a small batch: a nearly full disk
+/// See [`crate::store::Store::probe_write`]. The row that stays is as large as a small batch: a nearly full disk
 /// that takes one page and no batch does not pass. The bytes differ each time, because SQLite does not write unchanged
 /// pages.
 pub(super) fn probe_write(db: &Db) -> Result<()> {
@@ -36,18 +36,18 @@ pub(super) fn probe_write(db: &Db) -> Result<()> {
     Ok(())
 }
 
-/// See [`crate::store::AdminStore::settle_fact`].
+/// See [`crate::store::Store::settle_fact`].
 pub(super) fn settle_fact(db: &Db, name: &str, value: &[u8]) -> Result<Vec<u8>> {
     db.query(facts::ADD.sqlite).bind(name).bind(value).execute()?;
     db.statement(&facts::named(name)).one(|row| row.get("value"))
 }
 
-/// See [`crate::store::DirectoryStore::list_named_tenants`].
+/// See [`crate::store::Store::list_named_tenants`].
 pub(super) fn list_named_tenants(db: &Db) -> Result<Vec<TenantId>> {
     db.query(tenants::NAMED.sqlite).list(|row| rows::parse(row, "tenant"))
 }
 
-/// See [`crate::store::HandoffStore::count_open`].
+/// See [`crate::store::Store::count_open`].
 pub(super) fn count_open(db: &Db, tenant: &TenantId) -> Result<HashMap<AgentId, i64>> {
     let sql = handoffs::OPEN.sqlite;
     db.query(sql)
@@ -56,7 +56,7 @@ pub(super) fn count_open(db: &Db, tenant: &TenantId) -> Result<HashMap<AgentId, 
         .list(|row| Ok((rows::parse(row, "target")?, rows::get(row, "open")?)))
 }
 
-/// See [`crate::store::HandoffStore::list_checkpoints_at`].
+/// See [`crate::store::Store::list_checkpoints_at`].
 pub(super) fn list_checkpoints_at(db: &Db, at: &[(RunKey, i64)]) -> Result<Vec<CheckpointRow>> {
     let keys: Vec<_> = at.iter().map(|(run, seq)| (&run.0, run.1, run.2, seq)).collect();
     let sql = checkpoints::at(Dialect::Sqlite);
@@ -149,7 +149,7 @@ impl NewestQuery {
     }
 }
 
-/// See [`crate::store::HandoffStore::list_handoffs`].
+/// See [`crate::store::Store::list_handoffs`].
 pub(super) fn list_handoffs(
     db: &Db,
     tenant: &TenantId,
@@ -207,7 +207,7 @@ pub(super) fn handoffs(tenant: &TenantId, filter: &HandoffFilter) -> NewestQuery
     list
 }
 
-/// See [`crate::store::HandoffStore::list_tasks`]. An agent has a part in a task that it holds, and in one
+/// See [`crate::store::Store::list_tasks`]. An agent has a part in a task that it holds, and in one
 /// with a handoff from or to it.
 pub(super) fn list_tasks(
     db: &Db,
@@ -275,7 +275,7 @@ pub(super) fn tasks(tenant: &TenantId, filter: &TaskFilter) -> NewestQuery {
     list
 }
 
-/// See [`crate::store::HandoffStore::list_dead_letters`].
+/// See [`crate::store::Store::list_dead_letters`].
 pub(super) fn list_dead_letters(
     db: &Db,
     tenant: &TenantId,
@@ -305,13 +305,13 @@ pub(super) fn dead_letters(tenant: &TenantId, filter: &DeadLetterFilter) -> Newe
     list
 }
 
-/// See [`crate::store::HandoffStore::list_overdue`].
+/// See [`crate::store::Store::list_overdue`].
 pub(super) fn list_overdue(db: &Db, now: Micros, limit: i64) -> Result<Vec<Handoff>> {
     let sql = handoffs::overdue(Dialect::Sqlite);
     db.query(&sql).bind(now.0).bind(limit.max(0)).list(handoffs::decode)
 }
 
-/// See [`crate::store::AdminStore::depths`].
+/// See [`crate::store::Store::depths`].
 pub(super) fn depths(db: &Db, idle_since: Micros) -> Result<Depths> {
     db.query(outbox::DEPTHS.sqlite).bind(idle_since.0).one(|row| {
         Ok(Depths {

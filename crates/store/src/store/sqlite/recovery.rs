@@ -7,7 +7,7 @@ use crate::store::{Cursor, EscalationFilter, Result};
 use handoffd_domain::escalation::{Escalation, EscalationStatus};
 use handoffd_domain::ids::TenantId;
 
-/// See [`crate::store::HandoffStore::list_escalations`].
+/// See [`crate::store::Store::list_escalations`].
 pub(super) fn list_escalations(
     db: &Db,
     tenant: &TenantId,

@@ -1,8 +1,6 @@
-use async_trait::async_trait;
-
 use super::SqliteStore;
 use super::reads::NewestQuery;
-use crate::store::refusals::{REFUSALS, RefusalFilter, RefusalRow, RefusalStore, decode};
+use crate::store::refusals::{REFUSALS, RefusalFilter, RefusalRow, decode};
 use crate::store::tables::refusals;
 use crate::store::{Cursor, Result};
 use handoffd_domain::ids::{Micros, TenantId};
@@ -20,9 +18,8 @@ pub(super) fn refusals(tenant: &TenantId, filter: &RefusalFilter) -> NewestQuery
     list
 }
 
-#[async_trait]
-impl RefusalStore for SqliteStore {
-    async fn list_refusals(
+impl SqliteStore {
+    pub(in crate::store) async fn list_refusals(
         &self,
         tenant: &TenantId,
         filter: &RefusalFilter,
@@ -32,7 +29,11 @@ impl RefusalStore for SqliteStore {
         self.read(|db| refusals(tenant, filter).fetch(db, after, limit, decode)).await
     }
 
-    async fn delete_refusals(&self, tenant: &TenantId, before: Micros) -> Result<u64> {
+    pub(in crate::store) async fn delete_refusals(
+        &self,
+        tenant: &TenantId,
+        before: Micros,
+    ) -> Result<u64> {
         let sql = refusals::DELETE_OLD.sqlite;
         self.write(|db| db.query(sql).bind(tenant.as_str()).bind(before.0).execute()).await
     }

@@ -6,7 +6,8 @@ use uuid::Uuid;
 
 use super::tests::{AT, SqliteBench, agent, committed, outbox, record};
 use super::*;
-use crate::store::{ClaimRelease, IdempotencyRow, Role, StoreError};
+use crate::store::tables::outbox;
+use crate::store::{AgentRow, ClaimRelease, IdempotencyRow, KeyRow, Role, StoreError};
 use handoffd_domain::agent::Agent;
 use handoffd_domain::dead_letter::DeadLetterStatus;
 use handoffd_domain::failure::{Code, Failure, Stage};

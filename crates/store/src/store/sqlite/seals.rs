@@ -9,7 +9,7 @@ use handoffd_domain::ids::TenantId;
 /// Answers read at once.
 const PAGE: i64 = 1_000;
 
-/// See [`crate::store::AdminStore::change_seals`].
+/// See [`crate::store::Store::change_seals`].
 pub(super) fn change(db: &Db, change: SealChange<'_>, facts: &[(&str, Vec<u8>)]) -> Result<u64> {
     let mut changed = 0;
     for (id, secrets, tenant) in secrets(db, agents::SECRETS.sqlite)? {

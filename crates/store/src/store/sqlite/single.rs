@@ -2,16 +2,18 @@
 
 use super::SqliteStore;
 use crate::store::Result;
-use crate::store::query::{Database, Decode, Dialect, Statement};
+use crate::store::query::{Decode, Statement};
 
-impl Database for SqliteStore {
-    const DIALECT: Dialect = Dialect::Sqlite;
-
-    async fn list<T: Send>(&self, statement: Statement<'_>, decode: Decode<T>) -> Result<Vec<T>> {
+impl SqliteStore {
+    pub(in crate::store) async fn list<T: Send>(
+        &self,
+        statement: Statement<'_>,
+        decode: Decode<T>,
+    ) -> Result<Vec<T>> {
         self.read(|db| db.statement(&statement).list(decode)).await
     }
 
-    async fn find<T: Send>(
+    pub(in crate::store) async fn find<T: Send>(
         &self,
         statement: Statement<'_>,
         decode: Decode<T>,
@@ -19,11 +21,11 @@ impl Database for SqliteStore {
         self.read(|db| db.statement(&statement).find(decode)).await
     }
 
-    async fn change(&self, statement: Statement<'_>) -> Result<u64> {
+    pub(in crate::store) async fn change(&self, statement: Statement<'_>) -> Result<u64> {
         self.write(|db| db.statement(&statement).execute()).await
     }
 
-    async fn change_one<T: Send>(
+    pub(in crate::store) async fn change_one<T: Send>(
         &self,
         statement: Statement<'_>,
         decode: Decode<T>,
@@ -31,7 +33,7 @@ impl Database for SqliteStore {
         self.write(|db| db.statement(&statement).find(decode)).await
     }
 
-    async fn insert_or_find<T: Send>(
+    pub(in crate::store) async fn insert_or_find<T: Send>(
         &self,
         insert: Statement<'_>,
         find: Statement<'_>,

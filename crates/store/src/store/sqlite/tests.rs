@@ -11,9 +11,10 @@ use tempfile::TempDir;
 use uuid::Uuid;
 
 use super::*;
-use crate::store::{OutboxRow, StoreError};
+use crate::store::driver::Driver;
+use crate::store::{OutboxRow, Store, StoreError};
 use handoffd_domain::handoff::{Cost, HandoffStatus, Priority};
-use handoffd_domain::ids::{ExecutionId, HandoffId};
+use handoffd_domain::ids::{ContentId, ExecutionId, HandoffId};
 use handoffd_domain::latency::LatencyClock;
 use handoffd_domain::lease::HolderPulse;
 use handoffd_domain::money::Usd;
@@ -27,7 +28,7 @@ pub(super) const AT: Micros = Micros(1_000_000);
 
 pub(super) struct SqliteBench {
     pub(super) folder: TempDir,
-    pub(super) store: SqliteStore,
+    pub(super) store: Store,
     pub(super) tenant: TenantId,
 }
 
@@ -35,10 +36,17 @@ impl SqliteBench {
     pub(super) async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(&url(&folder), SqliteOptions::serving()).await.unwrap();
+        let store = Store::from(store);
         assert!(store.migrate().await.unwrap() > 0);
         let tenant: TenantId = "acme".parse().unwrap();
         store.ensure_tenant(&tenant, "log-1", AT).await.unwrap();
         Self { folder, store, tenant }
+    }
+
+    /// The store's driver.
+    pub(super) fn db(&self) -> &SqliteStore {
+        let Driver::Sqlite(db) = &self.store.driver else { panic!("a store on SQLite") };
+        db
     }
 
     /// A connection past the store.
@@ -228,7 +236,7 @@ async fn one_broker_serves_a_file_and_others_may_look() {
     bench.store.close().await;
     assert!(matches!(bench.store.ping().await, Err(StoreError::Unavailable(_))));
     assert!(matches!(bench.store.beat("x", AT).await, Err(StoreError::Unavailable(_))));
-    let again = SqliteStore::open(&url, SqliteOptions::serving()).await.unwrap();
+    let again = Store::from(SqliteStore::open(&url, SqliteOptions::serving()).await.unwrap());
     assert_eq!(again.find_head(&bench.tenant).await.unwrap().unwrap().size, 2);
     assert_eq!(again.list_tenants().await.unwrap(), std::slice::from_ref(&bench.tenant));
     again.ping().await.unwrap();
@@ -307,7 +315,7 @@ async fn records_cannot_be_rewritten_by_sql() {
 #[tokio::test]
 async fn a_caller_that_goes_away_before_its_turn_takes_nothing_with_it() {
     let bench = SqliteBench::new().await;
-    let writer = bench.store.writer.lock().await;
+    let writer = bench.db().writer.lock().await;
     let mut plan = |_| panic!("it is not its turn");
     let needs = Needs::default();
     tokio::select! {
@@ -401,14 +409,14 @@ async fn a_plan_that_panics_leaves_the_writer_usable() {
 async fn fill(bench: &SqliteBench) {
     let blobs = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 16) \
          INSERT INTO filler SELECT randomblob(65536) FROM n";
-    bench.store.write(|db| db.batch(blobs)).await.unwrap();
+    bench.db().write(|db| db.batch(blobs)).await.unwrap();
 }
 
 /// Times of [`fill`] that make a long log.
 const FILLS: u64 = file::LONG >> 20;
 
 async fn filler(bench: &SqliteBench) {
-    bench.store.write(|db| db.batch("CREATE TABLE filler (bytes BLOB)")).await.unwrap();
+    bench.db().write(|db| db.batch("CREATE TABLE filler (bytes BLOB)")).await.unwrap();
 }
 
 fn log_bytes(bench: &SqliteBench) -> u64 {
@@ -466,7 +474,7 @@ async fn what_the_write_ahead_log_holds_at_the_end_is_in_the_file() {
     fill(&bench).await;
     // Enough for the log to have been copied once, by the other connection.
     for _ in 0..300 {
-        bench.store.write(|_| Ok(())).await.unwrap();
+        bench.db().write(|_| Ok(())).await.unwrap();
     }
     bench.store.close().await;
     let folder = bench.folder.path().join("deep/er");

@@ -7,10 +7,11 @@
 //!   changed last; by trigger. Updated.
 //! - `paused_agents`: a paused agent; by trigger. Deleted when that ends.
 
-use crate::store::query::{Database, Row, Statement, Texts, unreadable};
+use crate::store::driver::in_memory;
+use crate::store::query::{Row, Statement, Texts, unreadable};
 use crate::store::rows::{get, micros, parse};
 use crate::store::table::{Rights, table};
-use crate::store::{AgentRow, BatchState, Result};
+use crate::store::{AgentRow, BatchState, Result, Store};
 use handoffd_domain::ids::{AgentId, TenantId};
 
 /// Rights of the serving role. Triggers keep the other two, as the owner.
@@ -62,36 +63,6 @@ fn changed(row: &dyn Row) -> Result<(AgentId, Option<AgentRow>)> {
     Ok((parse(row, "agent_id")?, if there { Some(decode(row)?) } else { None }))
 }
 
-/// A tenant's agents by id.
-pub(in crate::store) async fn list<D: Database>(
-    db: &D,
-    tenant: &TenantId,
-) -> Result<Vec<AgentRow>> {
-    let text = format!("SELECT {AGENT} FROM agents WHERE tenant = $1 ORDER BY agent_id");
-    db.list(Statement::new(text).bind(tenant), decode).await
-}
-
-/// Number of changes of a tenant's agents.
-pub(in crate::store) async fn count_changes<D: Database>(db: &D, tenant: &TenantId) -> Result<i64> {
-    let count =
-        Statement::new("SELECT revision FROM agent_changes WHERE tenant = $1 AND agent_id = ''");
-    Ok(db.find(count.bind(tenant), |row| get(row, "revision")).await?.unwrap_or(0))
-}
-
-/// Agents changed after that number of changes.
-pub(in crate::store) async fn list_changed<D: Database>(
-    db: &D,
-    tenant: &TenantId,
-    after: i64,
-) -> Result<Vec<(AgentId, Option<AgentRow>)>> {
-    let list = Statement::new(
-        "SELECT c.tenant, c.agent_id, a.doc, a.secrets, a.created_at, a.updated_at \
-         FROM agent_changes AS c LEFT JOIN agents AS a USING (tenant, agent_id) \
-         WHERE c.tenant = $1 AND c.revision > $2 AND c.agent_id <> '' ORDER BY c.agent_id",
-    );
-    db.list(list.bind(tenant).bind(after), changed).await
-}
-
 /// The sealed secrets of all rows, with `id`; locked where the database locks rows.
 pub(in crate::store) const SECRETS: Texts = Texts {
     sqlite: "SELECT tenant, agent_id AS id, secrets FROM agents ORDER BY tenant, agent_id",
@@ -106,4 +77,38 @@ pub(in crate::store) fn set_secrets(
 ) -> Statement<'static> {
     let set = Statement::new("UPDATE agents SET secrets = $1 WHERE tenant = $2 AND agent_id = $3");
     set.bind(secrets).bind(tenant.to_string()).bind(id)
+}
+
+impl Store {
+    /// All agents of a tenant, by id.
+    pub async fn list_agents(&self, tenant: &TenantId) -> Result<Vec<AgentRow>> {
+        in_memory!(self, db => db.list_agents(tenant));
+        let text = format!("SELECT {AGENT} FROM agents WHERE tenant = $1 ORDER BY agent_id");
+        self.list(Statement::new(text).bind(tenant), decode).await
+    }
+
+    /// Number of changes of a tenant's agents by any broker.
+    pub async fn count_agent_changes(&self, tenant: &TenantId) -> Result<i64> {
+        in_memory!(self, db => db.count_agent_changes(tenant));
+        let count = Statement::new(
+            "SELECT revision FROM agent_changes WHERE tenant = $1 AND agent_id = ''",
+        );
+        Ok(self.find(count.bind(tenant), |row| get(row, "revision")).await?.unwrap_or(0))
+    }
+
+    /// Agents changed after that number of changes, by id, with their current row; `None` for a deleted one.
+    /// Later changes may be included.
+    pub async fn list_changed_agents(
+        &self,
+        tenant: &TenantId,
+        after: i64,
+    ) -> Result<Vec<(AgentId, Option<AgentRow>)>> {
+        in_memory!(self, db => db.list_changed_agents(tenant, after));
+        let list = Statement::new(
+            "SELECT c.tenant, c.agent_id, a.doc, a.secrets, a.created_at, a.updated_at \
+             FROM agent_changes AS c LEFT JOIN agents AS a USING (tenant, agent_id) \
+             WHERE c.tenant = $1 AND c.revision > $2 AND c.agent_id <> '' ORDER BY c.agent_id",
+        );
+        self.list(list.bind(tenant).bind(after), changed).await
+    }
 }

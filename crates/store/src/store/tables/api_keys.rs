@@ -4,10 +4,11 @@
 //!
 //! - `api_keys`: a key, by its hash. Updated.
 
-use crate::store::query::{Database, Row, Statement};
+use crate::store::driver::in_memory;
+use crate::store::query::{Row, Statement};
 use crate::store::rows::{get, micros, micros_opt, parse, parse_opt, state};
 use crate::store::table::{Rights, table};
-use crate::store::{BatchState, KeyRow, Result, Role};
+use crate::store::{BatchState, KeyRow, Result, Role, Store};
 use handoffd_domain::ids::{Micros, TenantId};
 use std::collections::HashMap;
 
@@ -50,41 +51,39 @@ pub(in crate::store) fn load(row: &dyn Row, state: &mut BatchState) -> Result<()
     Ok(())
 }
 
-/// See [`crate::store::DirectoryStore::find_key`].
-pub(in crate::store) async fn find<D: Database>(db: &D, hash: &[u8]) -> Result<Option<KeyRow>> {
-    let text = format!("SELECT {KEY} FROM api_keys WHERE key_hash = $1");
-    db.find(Statement::new(text).bind(hash), decode).await
-}
+impl Store {
+    pub async fn find_key(&self, hash: &[u8]) -> Result<Option<KeyRow>> {
+        in_memory!(self, db => db.find_key(hash));
+        let text = format!("SELECT {KEY} FROM api_keys WHERE key_hash = $1");
+        self.find(Statement::new(text).bind(hash), decode).await
+    }
 
-/// A tenant's keys, oldest first.
-pub(in crate::store) async fn list<D: Database>(db: &D, tenant: &TenantId) -> Result<Vec<KeyRow>> {
-    let text = format!("SELECT {KEY} FROM api_keys WHERE tenant = $1 ORDER BY created_at, key_id");
-    db.list(Statement::new(text).bind(tenant), decode).await
-}
+    pub async fn list_keys(&self, tenant: &TenantId) -> Result<Vec<KeyRow>> {
+        in_memory!(self, db => db.list_keys(tenant));
+        let text =
+            format!("SELECT {KEY} FROM api_keys WHERE tenant = $1 ORDER BY created_at, key_id");
+        self.list(Statement::new(text).bind(tenant), decode).await
+    }
 
-/// See [`crate::store::DirectoryStore::note_key_use`].
-pub(in crate::store) async fn note_use<D: Database>(
-    db: &D,
-    hash: &[u8],
-    now: Micros,
-) -> Result<()> {
-    let note = Statement::new(
-        "UPDATE api_keys SET last_used_at = $1 \
-         WHERE key_hash = $2 AND COALESCE(last_used_at, 0) < $1 - 60000000",
-    );
-    db.change(note.bind(now).bind(hash)).await.map(|_| ())
-}
+    /// Notes that a key is used, unless a use of the last minute is noted already.
+    pub async fn note_key_use(&self, hash: &[u8], now: Micros) -> Result<()> {
+        in_memory!(self, db => db.note_key_use(hash, now));
+        let note = Statement::new(
+            "UPDATE api_keys SET last_used_at = $1 \
+             WHERE key_hash = $2 AND COALESCE(last_used_at, 0) < $1 - 60000000",
+        );
+        self.change(note.bind(now).bind(hash)).await.map(|_| ())
+    }
 
-/// See [`crate::store::DirectoryStore::list_key_uses`].
-pub(in crate::store) async fn list_uses<D: Database>(
-    db: &D,
-    tenant: &TenantId,
-) -> Result<HashMap<String, Micros>> {
-    let uses = Statement::new(
-        "SELECT key_id, last_used_at FROM api_keys WHERE tenant = $1 AND last_used_at IS NOT NULL",
-    );
-    let found = db
-        .list(uses.bind(tenant), |row| Ok((get(row, "key_id")?, micros(row, "last_used_at")?)))
-        .await?;
-    Ok(found.into_iter().collect())
+    /// When each key of a tenant was last used, by the keys' ids; keys that never were are left out.
+    pub async fn list_key_uses(&self, tenant: &TenantId) -> Result<HashMap<String, Micros>> {
+        in_memory!(self, db => db.list_key_uses(tenant));
+        let uses = Statement::new(
+            "SELECT key_id, last_used_at FROM api_keys WHERE tenant = $1 AND last_used_at IS NOT NULL",
+        );
+        let found = self
+            .list(uses.bind(tenant), |row| Ok((get(row, "key_id")?, micros(row, "last_used_at")?)))
+            .await?;
+        Ok(found.into_iter().collect())
+    }
 }

@@ -7,13 +7,10 @@
 
 use std::fmt;
 
-use async_trait::async_trait;
-
-use crate::store::absent::absent_in_memory;
-use crate::store::query::{Database, Dialect, Row, Statement, unreadable};
+use crate::store::query::{Dialect, Row, Statement, unreadable};
 use crate::store::rows::{get, micros, parse, state_opt};
 use crate::store::table::{Rights, table};
-use crate::store::{HandoffKey, Result};
+use crate::store::{HandoffKey, Result, Store};
 use handoffd_domain::handoff::DeliveryMode;
 use handoffd_domain::ids::{HandoffId, Micros, TenantId};
 
@@ -132,17 +129,9 @@ pub(in crate::store) fn forget(
     Some(Statement::new(text).bind(tenant.to_string()).bind_list(ids))
 }
 
-absent_in_memory! {
-    /// Attempts at handoffs.
-    pub trait AttemptStore {
-        /// The kept attempts at a handoff, newest first; [`KEPT_ATTEMPTS`] at most.
-        async fn list_attempts(&self, key: &HandoffKey) -> Result<Vec<AttemptRow>>;
-    }
-}
-
-#[async_trait]
-impl<D: Database> AttemptStore for D {
-    async fn list_attempts(&self, key: &HandoffKey) -> Result<Vec<AttemptRow>> {
+impl Store {
+    /// The kept attempts at a handoff, newest first; [`KEPT_ATTEMPTS`] at most.
+    pub async fn list_attempts(&self, key: &HandoffKey) -> Result<Vec<AttemptRow>> {
         let text = format!(
             "SELECT {} FROM delivery_attempts WHERE tenant = $1 AND handoff_id = $2 \
              ORDER BY attempt DESC",

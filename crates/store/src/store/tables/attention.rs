@@ -1,11 +1,8 @@
 //! Counts of all that waits in a tenant, for `handoffd_domain::attention`.
 
-use async_trait::async_trait;
-
-use crate::store::Result;
-use crate::store::absent::absent_in_memory;
-use crate::store::query::{Database, Decode, Row, Statement};
+use crate::store::query::{Decode, Row, Statement};
 use crate::store::rows::{get, micros, micros_opt, parse};
+use crate::store::{Result, Store};
 use handoffd_domain::ids::{Micros, TenantId};
 use handoffd_domain::waits::{
     IdleTasks, OpenDeadLetters, OpenEscalations, OpenQuestions, WaitingDeliveries,
@@ -33,16 +30,6 @@ pub struct WaitCounts {
     /// Tasks that run and have no open handoff.
     pub still: Vec<IdleTasks>,
     pub questions: Vec<OpenQuestions>,
-}
-
-absent_in_memory! {
-    /// Reads of counts.
-    pub trait AttentionStore {
-        /// Counts what waits. Reads the tenant's waiting deliveries whole, and otherwise a bounded number of rows by an index.
-        async fn count_waits(&self, tenant: &TenantId, now: Micros) -> Result<WaitCounts>;
-        /// Counts the deliveries that wait, as `count_waits` does.
-        async fn count_queues(&self, tenant: &TenantId, now: Micros) -> Result<Vec<WaitingDeliveries>>;
-    }
 }
 
 /// Open escalations by edge and reason. Parameters: tenant, rows, groups.
@@ -182,8 +169,8 @@ fn open_questions(row: &dyn Row) -> Result<OpenQuestions> {
 }
 
 /// The groups of a statement whose second parameter is `bound`.
-async fn groups<D: Database, T: Send>(
-    db: &D,
+async fn groups<T: Send>(
+    db: &Store,
     sql: &'static str,
     (tenant, bound): (&TenantId, i64),
     decode: Decode<T>,
@@ -191,9 +178,9 @@ async fn groups<D: Database, T: Send>(
     db.list(Statement::new(sql).bind(tenant).bind(bound).bind(MAX_GROUPS), decode).await
 }
 
-#[async_trait]
-impl<D: Database> AttentionStore for D {
-    async fn count_waits(&self, tenant: &TenantId, now: Micros) -> Result<WaitCounts> {
+impl Store {
+    /// Counts what waits. Reads the tenant's waiting deliveries whole, and otherwise a bounded number of rows by an index.
+    pub async fn count_waits(&self, tenant: &TenantId, now: Micros) -> Result<WaitCounts> {
         let most = (tenant, MAX_COUNTED);
         Ok(WaitCounts {
             escalations: groups(self, ESCALATIONS, most, open_escalations).await?,
@@ -206,7 +193,12 @@ impl<D: Database> AttentionStore for D {
         })
     }
 
-    async fn count_queues(&self, tenant: &TenantId, now: Micros) -> Result<Vec<WaitingDeliveries>> {
+    /// Counts the deliveries that wait, as `count_waits` does.
+    pub async fn count_queues(
+        &self,
+        tenant: &TenantId,
+        now: Micros,
+    ) -> Result<Vec<WaitingDeliveries>> {
         groups(self, QUEUES, (tenant, now.0), waiting_deliveries).await
     }
 }

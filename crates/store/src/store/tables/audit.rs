@@ -9,12 +9,18 @@
 //!   trigger.
 //! - `audit.tree_keys` (`audit_tree_keys`): a public key that signs tree heads, or signed them earlier. Retired.
 
+use crate::store::cold::Archivable;
+use crate::store::driver::{by_driver, by_each_driver};
 use crate::store::query::{Dialect, Statement, Texts};
+use crate::store::row_types::{RecordWindow, StoredRecord, TreeKeyRow};
 use crate::store::rows::WhichRecords;
 use crate::store::table::Rights;
 use crate::store::tables::contents::KEPT;
-use handoffd_domain::ids::TenantId;
-use handoffd_evidence::record::RecordKind;
+use crate::store::{HandoffKey, Result, Store};
+use handoffd_domain::ids::{Micros, TaskId, TenantId};
+use handoffd_evidence::merkle::Hash;
+use handoffd_evidence::record::{LogHead, RecordKind, SealedRecord};
+use std::collections::BTreeSet;
 
 /// Rights of the serving role on the log: rows are added. A head's name and its log's id stay, its size, hash and edge
 /// move. Keys that sign tree heads are retired by `handoffd key tree-head` as the owner.
@@ -41,7 +47,7 @@ pub(in crate::store) const PROBE: Texts = Texts {
          VALUES ('', 9223372036854775807, '', 'PROBE', 0, '')",
 };
 
-/// See [`crate::store::ColdStore::list_archivable`]. Postgres reads the contents apart: the log can be in another database.
+/// See [`crate::store::Store::list_archivable`]. Postgres reads the contents apart: the log can be in another database.
 pub(in crate::store) const ARCHIVABLE: Texts = Texts {
     sqlite: "SELECT r.leaf_index, r.recorded_at, r.body, \
                CASE WHEN c.salt IS NOT NULL AND c.bytes IS NOT NULL THEN c.content_id END AS hot, \
@@ -126,7 +132,7 @@ pub(in crate::store) const ADD_LOG: Texts = Texts {
          ON CONFLICT DO NOTHING",
 };
 
-/// See [`crate::store::LogStore::find_log`].
+/// See [`crate::store::Store::find_log`].
 pub(in crate::store) const FIND_LOG: Texts = Texts {
     sqlite: "SELECT tenant FROM audit_log_heads WHERE log_id = ?",
     postgres: "SELECT tenant FROM audit.log_heads WHERE log_id = $1",
@@ -140,7 +146,7 @@ pub(in crate::store) const NODES: Texts = Texts {
              WHERE tenant = $1 AND level = $2 AND idx >= $3 ORDER BY idx LIMIT $4",
 };
 
-/// See [`crate::store::LogStore::list_tree_keys`].
+/// See [`crate::store::Store::list_tree_keys`].
 pub(in crate::store) const TREE_KEYS: Texts = Texts {
     sqlite: "SELECT public_key, created_at, retired_at FROM audit_tree_keys \
          ORDER BY created_at, public_key",
@@ -192,7 +198,7 @@ pub(in crate::store) const UNRECORDED: &str = "SELECT h.id FROM UNNEST($2::text[
                SELECT 1 FROM audit.records AS r WHERE r.tenant = $1 AND r.handoff_id = h.id \
                AND r.kind IN ('HANDOFF', 'DEAD_LETTERED', 'NO_OP')) ORDER BY h.id";
 
-/// See [`crate::store::LogStore::list_task_records`].
+/// See [`crate::store::Store::list_task_records`].
 pub(in crate::store) const OF_TASKS: Texts = Texts {
     sqlite: "WITH wanted (i) AS (SELECT value FROM json_each(?)) \
          SELECT leaf_index, record_hash, kind, task_id, handoff_id, recorded_at, body \
@@ -211,7 +217,7 @@ pub(in crate::store) const MOVE_HEAD: &str =
 pub(in crate::store) const LOCK_HEADS: &str = "SELECT tenant, log_id, size, hash, frontier FROM audit.log_heads \
      WHERE tenant = ANY($1) ORDER BY tenant FOR UPDATE";
 
-/// See [`crate::store::LogStore::find_head`].
+/// See [`crate::store::Store::find_head`].
 pub(in crate::store) fn head(dialect: Dialect) -> String {
     match dialect {
         Dialect::Sqlite => format!("SELECT {HEAD} FROM audit_log_heads WHERE tenant = ?"),
@@ -258,7 +264,7 @@ pub(in crate::store) const OPINION: Texts = Texts {
     postgres: "r.task_id = $3 AND r.kind = 'SECOND_OPINION' ORDER BY r.leaf_index LIMIT 1",
 };
 
-/// SQLite: see [`crate::store::LogStore::list_records`]. The contents come with the records.
+/// SQLite: see [`crate::store::Store::list_records`]. The contents come with the records.
 pub(in crate::store) fn list_with_contents(
     tenant: &TenantId,
     which: WhichRecords,
@@ -297,7 +303,7 @@ pub(in crate::store) fn list_with_contents(
     list.push(" LIMIT ").push_bind(limit.max(0))
 }
 
-/// Postgres: see [`crate::store::LogStore::list_records`]. The contents are read apart: the log can be in another database.
+/// Postgres: see [`crate::store::Store::list_records`]. The contents are read apart: the log can be in another database.
 pub(in crate::store) fn list(
     tenant: &TenantId,
     which: WhichRecords,
@@ -335,6 +341,142 @@ fn about_state(dialect: Dialect) -> String {
         Dialect::Postgres => {
             format!("kind IN ({})", kinds.map(|kind| format!("'{kind}'")).join(", "))
         }
+    }
+}
+
+impl Store {
+    /// The records of the next `limit` leaf indexes, in log order.
+    pub async fn list_archivable(
+        &self,
+        tenant: &TenantId,
+        from: i64,
+        limit: i64,
+    ) -> Result<Vec<Archivable>> {
+        by_driver!(self, db => db.list_archivable(tenant, from, limit))
+    }
+
+    /// Adds the missing records to trees of logs last written by a version without trees.
+    pub async fn catch_up_trees(&self) -> Result<()> {
+        by_each_driver!(self, db => db.catch_up_trees())
+    }
+
+    /// Present and former public keys for tree heads, oldest first.
+    pub async fn list_tree_keys(&self) -> Result<Vec<TreeKeyRow>> {
+        by_driver!(self, db => db.list_tree_keys())
+    }
+
+    /// Makes `public` the key for tree heads if there is none yet, or if `rotate` is set, which retires the
+    /// others. Returns whether `public` is in use.
+    pub async fn settle_tree_key(&self, public: &Hash, at: Micros, rotate: bool) -> Result<bool> {
+        by_driver!(self, db => db.settle_tree_key(public, at, rotate))
+    }
+
+    /// The record that committed a handoff (or created its dead letter), with its log's id.
+    pub async fn find_receipt(&self, key: &HandoffKey) -> Result<Option<SealedRecord>> {
+        by_each_driver!(self, db => db.find_receipt(key))
+    }
+
+    /// The last record that committed a handoff's message: as a whole, released, or at the close of its stream. `task` is
+    /// the handoff's.
+    pub async fn find_last_commit(
+        &self,
+        key: &HandoffKey,
+        task: TaskId,
+    ) -> Result<Option<SealedRecord>> {
+        by_each_driver!(self, db => db.find_last_commit(key, task))
+    }
+
+    /// The record of a handoff's second opinion, where one was asked for after the commit. `task` is the handoff's.
+    pub async fn find_opinion(
+        &self,
+        key: &HandoffKey,
+        task: TaskId,
+    ) -> Result<Option<SealedRecord>> {
+        by_each_driver!(self, db => db.find_opinion(key, task))
+    }
+
+    /// Records from a leaf index on, in log order, of one task if given; with contents if `contents` is set.
+    pub async fn list_records(
+        &self,
+        tenant: &TenantId,
+        task: Option<TaskId>,
+        from: i64,
+        limit: i64,
+        contents: bool,
+    ) -> Result<Vec<StoredRecord>> {
+        by_each_driver!(self, db => db.list_records(tenant, task, from, limit, contents))
+    }
+
+    /// A task's records in a window, newest first, with contents.
+    pub async fn list_newest_records(
+        &self,
+        tenant: &TenantId,
+        task: TaskId,
+        window: RecordWindow,
+        limit: i64,
+    ) -> Result<Vec<StoredRecord>> {
+        by_each_driver!(self, db => db.list_newest_records(tenant, task, window, limit))
+    }
+
+    /// Records of these tasks from a leaf index on, in log order, without contents.
+    pub async fn list_task_records(
+        &self,
+        tenant: &TenantId,
+        tasks: &[TaskId],
+        from: i64,
+        limit: i64,
+    ) -> Result<Vec<StoredRecord>> {
+        by_each_driver!(self, db => db.list_task_records(tenant, tasks, from, limit))
+    }
+
+    /// Records about the state of objects ([`ABOUT_STATE`](handoffd_evidence::record::RecordKind::ABOUT_STATE)) from a leaf index on, in log order, with contents.
+    pub async fn list_state_records(
+        &self,
+        tenant: &TenantId,
+        from: i64,
+        limit: i64,
+    ) -> Result<Vec<StoredRecord>> {
+        by_each_driver!(self, db => db.list_state_records(tenant, from, limit))
+    }
+
+    /// The log's head: id, size, hash, the tree's right edge.
+    pub async fn find_head(&self, tenant: &TenantId) -> Result<Option<LogHead>> {
+        by_each_driver!(self, db => db.find_head(tenant))
+    }
+
+    /// The tenant of a log id; reads the head of every log.
+    pub async fn find_log(&self, log_id: &str) -> Result<Option<TenantId>> {
+        by_each_driver!(self, db => db.find_log(log_id))
+    }
+
+    /// Hashes of a log's tree at a tile level (0: the leaves; each further level is eight above), from an index
+    /// on.
+    pub async fn list_hashes(
+        &self,
+        tenant: &TenantId,
+        level: i64,
+        from: i64,
+        limit: i64,
+    ) -> Result<Vec<Hash>> {
+        by_each_driver!(self, db => db.list_hashes(tenant, level, from, limit))
+    }
+
+    /// Waits until the log has every record of committed operations. With one database that is always so. With a
+    /// separate log database it takes a moment, or until the half-done batch of a stopped broker is resolved.
+    pub async fn settle_log(&self, tenant: &TenantId) -> Result<()> {
+        by_each_driver!(self, db => db.settle_log(tenant))
+    }
+
+    /// With a separate log database: resolves batches that brokers left between the two databases, as far as they
+    /// are in `seen`, and sets `seen` to the current ones. Returns the number resolved. Safe at any time: a slow
+    /// batch is waited for.
+    pub async fn settle_in_doubt(&self, seen: &mut BTreeSet<String>) -> Result<u64> {
+        by_each_driver!(self, db => db.settle_in_doubt(seen))
+    }
+
+    /// Handoffs without a record, at most ten. An intact database has none.
+    pub async fn list_unrecorded(&self, tenant: &TenantId) -> Result<Vec<String>> {
+        by_each_driver!(self, db => db.list_unrecorded(tenant))
     }
 }
 

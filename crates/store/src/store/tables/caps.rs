@@ -4,12 +4,12 @@
 //!
 //! - `caps`: a rolling cap of a tenant or an agent, and its usage as JSON. Updated.
 
-use async_trait::async_trait;
+use crate::store::driver::in_memory;
 
-use crate::store::query::{Database, Row, Statement};
+use crate::store::query::{Row, Statement};
 use crate::store::rows::{get, micros, parse, unreadable};
 use crate::store::table::{Rights, table};
-use crate::store::{BatchState, Result};
+use crate::store::{BatchState, Result, Store};
 use handoffd_domain::cap::{Cap, CapKey, Window};
 use handoffd_domain::ids::{AgentId, TenantId};
 use handoffd_domain::money::Usd;
@@ -64,35 +64,29 @@ pub(in crate::store) fn lift((tenant, agent, window): &CapKey) -> Statement<'sta
         .bind(window.seconds())
 }
 
-/// Queries on rolling caps.
-#[async_trait]
-pub trait CapStore: Send + Sync {
+impl Store {
     /// Tenants that have caps, or spending under the default caps.
-    async fn list_capped(&self) -> Result<Vec<TenantId>>;
-    /// A tenant's caps: its own first, then by agent; each by window.
-    async fn list_caps(&self, tenant: &TenantId) -> Result<Vec<Cap>>;
-    /// The tenant's own caps and those of the given agents, without locks.
-    async fn list_caps_of(&self, tenant: &TenantId, agents: &[AgentId]) -> Result<Vec<Cap>>;
-}
-
-#[async_trait]
-impl<D: Database> CapStore for D {
-    async fn list_capped(&self) -> Result<Vec<TenantId>> {
+    pub async fn list_capped(&self) -> Result<Vec<TenantId>> {
+        in_memory!(self, db => db.list_capped());
         let capped = Statement::new("SELECT DISTINCT tenant FROM caps");
         self.list(capped, |row| parse(row, "tenant")).await
     }
 
-    async fn list_caps(&self, tenant: &TenantId) -> Result<Vec<Cap>> {
+    /// A tenant's caps: its own first, then by agent; each by window.
+    pub async fn list_caps(&self, tenant: &TenantId) -> Result<Vec<Cap>> {
+        in_memory!(self, db => db.list_caps(tenant));
         let text =
             format!("SELECT {} FROM caps WHERE tenant = $1 ORDER BY agent_id, window_s", CAPS.list);
         self.list(Statement::new(text).bind(tenant), decode).await
     }
 
-    async fn list_caps_of(&self, tenant: &TenantId, agents: &[AgentId]) -> Result<Vec<Cap>> {
+    /// The tenant's own caps and those of the given agents, without locks.
+    pub async fn list_caps_of(&self, tenant: &TenantId, agents: &[AgentId]) -> Result<Vec<Cap>> {
+        in_memory!(self, db => db.list_caps_of(tenant, agents));
         let text = format!(
             "SELECT {} FROM caps WHERE tenant = $1 AND {} ORDER BY agent_id, window_s",
             CAPS.list,
-            D::DIALECT.is_among("agent_id", "$2"),
+            self.dialect().is_among("agent_id", "$2"),
         );
         let whose = std::iter::once("").chain(agents.iter().map(AgentId::as_str));
         self.list(Statement::new(text).bind(tenant).bind_list(whose), decode).await

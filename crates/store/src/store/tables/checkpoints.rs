@@ -4,11 +4,14 @@
 //!
 //! - `checkpoints`: one saved state of one run on one task. Inserted only.
 
+use crate::store::driver::{by_each_driver, in_memory};
 use crate::store::erasure::ERASED_CHECKPOINT;
-use crate::store::query::{Database, Dialect, Row, Statement, Texts};
+use crate::store::query::{Dialect, Row, Statement, Texts};
 use crate::store::rows::{codec, get, hash32, micros, parse};
 use crate::store::table::{Rights, table};
-use crate::store::{CheckpointCursor, CheckpointPlace, CheckpointRow, Result, RunKey, TaskKey};
+use crate::store::{
+    CheckpointCursor, CheckpointPlace, CheckpointRow, Result, RunKey, Store, TaskKey,
+};
 use handoffd_domain::handoff::CheckpointRef;
 use handoffd_domain::ids::AgentId;
 use handoffd_evidence::commitment::PackedContent;
@@ -56,28 +59,6 @@ fn place(row: &dyn Row) -> Result<CheckpointPlace> {
     Ok((at, hash32(row, "commitment")?))
 }
 
-/// See [`crate::store::HandoffStore::list_checkpoint_places`].
-pub(in crate::store) async fn places<D: Database>(
-    db: &D,
-    (tenant, task): &TaskKey,
-    after: Option<CheckpointRef>,
-    limit: i64,
-) -> Result<Vec<CheckpointPlace>> {
-    let (behind, last) = match after {
-        Some(_) => (" AND (execution_id, seq) > ($3, $4)", 5),
-        None => ("", 3),
-    };
-    let text = format!(
-        "SELECT execution_id, seq, commitment FROM checkpoints \
-         WHERE tenant = $1 AND task_id = $2{behind} ORDER BY execution_id, seq LIMIT ${last}"
-    );
-    let mut page = Statement::new(text).bind(tenant).bind(*task);
-    if let Some(CheckpointRef { execution_id, seq }) = after {
-        page = page.bind(execution_id).bind(seq);
-    }
-    db.list(page.bind(limit.max(0)), place).await
-}
-
 /// Checkpoints of these tasks that are not erased, up to a time.
 pub(in crate::store) const OF_TASKS: Texts = Texts {
     sqlite: "SELECT c.task_id, c.execution_id, c.seq FROM json_each(?1) AS t \
@@ -103,7 +84,7 @@ pub(in crate::store) const TO_PURGE: Texts = Texts {
 pub(in crate::store) const ERASE: &str = "UPDATE checkpoints SET salt = '', codec = 'raw', bytes = $1 \
              WHERE tenant = $2 AND task_id = $3 AND execution_id = $4 AND seq = $5";
 
-/// See [`crate::store::HandoffStore::list_checkpoints_at`].
+/// See [`crate::store::Store::list_checkpoints_at`].
 pub(in crate::store) fn at(dialect: Dialect) -> String {
     match dialect {
         Dialect::Sqlite => format!(
@@ -119,46 +100,6 @@ pub(in crate::store) fn at(dialect: Dialect) -> String {
            AND x.seq = n.s"
         ),
     }
-}
-
-/// See [`crate::store::HandoffStore::find_checkpoint`].
-pub(in crate::store) async fn find<D: Database>(
-    db: &D,
-    run: &RunKey,
-    agent: Option<&AgentId>,
-    seq: Option<i64>,
-) -> Result<Option<CheckpointRow>> {
-    let find = Statement::new(format!("SELECT {CHECKPOINT} FROM checkpoints WHERE tenant = "));
-    let find = find.push_bind(&run.0).push(" AND task_id = ").push_bind(run.1);
-    let mut find = find.push(" AND execution_id = ").push_bind(run.2);
-    if let Some(agent) = agent {
-        find = find.push(" AND agent_id = ").push_bind(agent);
-    }
-    if let Some(seq) = seq {
-        find = find.push(" AND seq = ").push_bind(seq);
-    }
-    db.find(find.push(" ORDER BY seq DESC LIMIT 1"), decode).await
-}
-
-/// See [`crate::store::HandoffStore::list_checkpoints`].
-pub(in crate::store) async fn list<D: Database>(
-    db: &D,
-    key: &TaskKey,
-    agent: Option<&AgentId>,
-    after: Option<&CheckpointCursor>,
-    limit: i64,
-) -> Result<Vec<CheckpointRow>> {
-    let list = Statement::new(format!("SELECT {CHECKPOINT} FROM checkpoints WHERE tenant = "));
-    let mut list = list.push_bind(&key.0).push(" AND task_id = ").push_bind(key.1);
-    if let Some(agent) = agent {
-        list = list.push(" AND agent_id = ").push_bind(agent);
-    }
-    if let Some((at, run, seq)) = after {
-        list = list.push(" AND (created_at, execution_id, seq) < (").push_bind(*at);
-        list = list.push(", ").push_bind(*run).push(", ").push_bind(*seq).push(")");
-    }
-    let list = list.push(" ORDER BY created_at DESC, execution_id DESC, seq DESC LIMIT ");
-    db.list(list.push_bind(limit.max(0)), decode).await
 }
 
 /// SQLite: erases checkpoints.
@@ -193,4 +134,78 @@ pub(in crate::store) fn last_of(runs: &str) -> String {
         last(""),
         last(" AND c.agent_id = n.agent_id"),
     )
+}
+
+impl Store {
+    /// A checkpoint by number; the run's last one where `seq` is `None`. Of one agent where given.
+    pub async fn find_checkpoint(
+        &self,
+        run: &RunKey,
+        agent: Option<&AgentId>,
+        seq: Option<i64>,
+    ) -> Result<Option<CheckpointRow>> {
+        in_memory!(self, db => db.find_checkpoint(run, agent, seq));
+        let find = Statement::new(format!("SELECT {CHECKPOINT} FROM checkpoints WHERE tenant = "));
+        let find = find.push_bind(&run.0).push(" AND task_id = ").push_bind(run.1);
+        let mut find = find.push(" AND execution_id = ").push_bind(run.2);
+        if let Some(agent) = agent {
+            find = find.push(" AND agent_id = ").push_bind(agent);
+        }
+        if let Some(seq) = seq {
+            find = find.push(" AND seq = ").push_bind(seq);
+        }
+        self.find(find.push(" ORDER BY seq DESC LIMIT 1"), decode).await
+    }
+
+    /// Checkpoints by run and number, in no order; a missing one is left out.
+    pub async fn list_checkpoints_at(&self, at: &[(RunKey, i64)]) -> Result<Vec<CheckpointRow>> {
+        by_each_driver!(self, db => db.list_checkpoints_at(at))
+    }
+
+    /// Checkpoints of a task, newest first, of one agent where given.
+    pub async fn list_checkpoints(
+        &self,
+        key: &TaskKey,
+        agent: Option<&AgentId>,
+        after: Option<&CheckpointCursor>,
+        limit: i64,
+    ) -> Result<Vec<CheckpointRow>> {
+        in_memory!(self, db => db.list_checkpoints(key, agent, after, limit));
+        let list = Statement::new(format!("SELECT {CHECKPOINT} FROM checkpoints WHERE tenant = "));
+        let mut list = list.push_bind(&key.0).push(" AND task_id = ").push_bind(key.1);
+        if let Some(agent) = agent {
+            list = list.push(" AND agent_id = ").push_bind(agent);
+        }
+        if let Some((at, run, seq)) = after {
+            list = list.push(" AND (created_at, execution_id, seq) < (").push_bind(*at);
+            list = list.push(", ").push_bind(*run).push(", ").push_bind(*seq).push(")");
+        }
+        let list = list.push(" ORDER BY created_at DESC, execution_id DESC, seq DESC LIMIT ");
+        self.list(list.push_bind(limit.max(0)), decode).await
+    }
+
+    /// The places and commitments of a task's checkpoints behind `after`, in the order of run and number. A page reads its own
+    /// rows alone, and no contents.
+    pub async fn list_checkpoint_places(
+        &self,
+        key: &TaskKey,
+        after: Option<CheckpointRef>,
+        limit: i64,
+    ) -> Result<Vec<CheckpointPlace>> {
+        in_memory!(self, db => db.list_checkpoint_places(key, after, limit));
+        let (tenant, task) = key;
+        let (behind, last) = match after {
+            Some(_) => (" AND (execution_id, seq) > ($3, $4)", 5),
+            None => ("", 3),
+        };
+        let text = format!(
+            "SELECT execution_id, seq, commitment FROM checkpoints \
+             WHERE tenant = $1 AND task_id = $2{behind} ORDER BY execution_id, seq LIMIT ${last}"
+        );
+        let mut page = Statement::new(text).bind(tenant).bind(*task);
+        if let Some(CheckpointRef { execution_id, seq }) = after {
+            page = page.bind(execution_id).bind(seq);
+        }
+        self.list(page.bind(limit.max(0)), place).await
+    }
 }

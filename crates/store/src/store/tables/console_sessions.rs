@@ -5,14 +5,11 @@
 //! - `console_sessions`: a login at the console: hash of its token, key, time of the last request. Updated; deleted at
 //!   its end.
 
-use async_trait::async_trait;
-
 use super::api_keys::{self, KEY};
-use crate::store::absent::absent_in_memory;
-use crate::store::query::{Database, Dialect, Row, Statement};
+use crate::store::query::{Dialect, Row, Statement};
 use crate::store::rows::{get, hash32, micros, parse, state};
 use crate::store::table::{Rights, table};
-use crate::store::{Cursor, KeyRow, Result, Role};
+use crate::store::{Cursor, KeyRow, Result, Role, Store};
 use handoffd_domain::ids::{Micros, SessionId, TenantId};
 
 /// Rights of the serving role.
@@ -66,32 +63,6 @@ fn decode(row: &dyn Row) -> Result<SessionRow> {
     })
 }
 
-absent_in_memory! {
-    /// Sessions. All times come from the caller's clock.
-    pub trait SessionStore {
-        async fn insert_session(&self, row: &SessionRow) -> Result<()>;
-        /// The session with this hash of a token, ended by time or not.
-        async fn find_session(&self, token_hash: &[u8; 32]) -> Result<Option<SessionRow>>;
-        /// A tenant's key by its public name, revoked and expired ones too.
-        async fn find_key_by_id(&self, tenant: &TenantId, key_id: &str) -> Result<Option<KeyRow>>;
-        /// Notes a request of a session.
-        async fn touch_session(&self, tenant: &TenantId, id: SessionId, now: Micros) -> Result<()>;
-        /// The tenant's sessions, newest first.
-        async fn list_sessions(
-            &self,
-            tenant: &TenantId,
-            after: Option<&Cursor>,
-            limit: i64,
-        ) -> Result<Vec<SessionRow>>;
-        /// Deletes a session; whether it was there.
-        async fn delete_session(&self, tenant: &TenantId, id: SessionId) -> Result<bool>;
-        /// Deletes the sessions of a key except for the newest `keep`; returns their number.
-        async fn delete_sessions_of(&self, tenant: &TenantId, key_id: &str, keep: i64) -> Result<u64>;
-        /// Deletes sessions that have expired by `now`, or were last seen before `idle_since`; returns their number.
-        async fn forget_sessions(&self, now: Micros, idle_since: Micros) -> Result<u64>;
-    }
-}
-
 /// A page of a tenant's sessions, newest first.
 fn page<'a>(tenant: &'a TenantId, after: Option<&Cursor>, limit: i64) -> Statement<'a> {
     let (behind, place) = match after {
@@ -111,9 +82,8 @@ fn page<'a>(tenant: &'a TenantId, after: Option<&Cursor>, limit: i64) -> Stateme
     statement.bind(limit.max(0))
 }
 
-#[async_trait]
-impl<D: Database> SessionStore for D {
-    async fn insert_session(&self, row: &SessionRow) -> Result<()> {
+impl Store {
+    pub async fn insert_session(&self, row: &SessionRow) -> Result<()> {
         let text = format!(
             "INSERT INTO console_sessions ({}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
             SESSIONS.list,
@@ -131,17 +101,20 @@ impl<D: Database> SessionStore for D {
         self.change(insert).await.map(|_| ())
     }
 
-    async fn find_session(&self, token_hash: &[u8; 32]) -> Result<Option<SessionRow>> {
+    /// The session with this hash of a token, ended by time or not.
+    pub async fn find_session(&self, token_hash: &[u8; 32]) -> Result<Option<SessionRow>> {
         let text = format!("SELECT {} FROM console_sessions WHERE token_hash = $1", SESSIONS.list);
         self.find(Statement::new(text).bind(token_hash), decode).await
     }
 
-    async fn find_key_by_id(&self, tenant: &TenantId, key_id: &str) -> Result<Option<KeyRow>> {
+    /// A tenant's key by its public name, revoked and expired ones too.
+    pub async fn find_key_by_id(&self, tenant: &TenantId, key_id: &str) -> Result<Option<KeyRow>> {
         let text = format!("SELECT {KEY} FROM api_keys WHERE tenant = $1 AND key_id = $2");
         self.find(Statement::new(text).bind(tenant).bind(key_id), api_keys::decode).await
     }
 
-    async fn touch_session(&self, tenant: &TenantId, id: SessionId, now: Micros) -> Result<()> {
+    /// Notes a request of a session.
+    pub async fn touch_session(&self, tenant: &TenantId, id: SessionId, now: Micros) -> Result<()> {
         let touch = Statement::new(
             "UPDATE console_sessions SET last_seen_at = $1 \
              WHERE tenant = $2 AND session_id = $3 AND last_seen_at < $1",
@@ -149,7 +122,8 @@ impl<D: Database> SessionStore for D {
         self.change(touch.bind(now).bind(tenant).bind(id.to_string())).await.map(|_| ())
     }
 
-    async fn list_sessions(
+    /// The tenant's sessions, newest first.
+    pub async fn list_sessions(
         &self,
         tenant: &TenantId,
         after: Option<&Cursor>,
@@ -158,15 +132,22 @@ impl<D: Database> SessionStore for D {
         self.list(page(tenant, after, limit), decode).await
     }
 
-    async fn delete_session(&self, tenant: &TenantId, id: SessionId) -> Result<bool> {
+    /// Deletes a session; whether it was there.
+    pub async fn delete_session(&self, tenant: &TenantId, id: SessionId) -> Result<bool> {
         let delete =
             Statement::new("DELETE FROM console_sessions WHERE tenant = $1 AND session_id = $2");
         Ok(self.change(delete.bind(tenant).bind(id.to_string())).await? > 0)
     }
 
-    async fn delete_sessions_of(&self, tenant: &TenantId, key_id: &str, keep: i64) -> Result<u64> {
+    /// Deletes the sessions of a key except for the newest `keep`; returns their number.
+    pub async fn delete_sessions_of(
+        &self,
+        tenant: &TenantId,
+        key_id: &str,
+        keep: i64,
+    ) -> Result<u64> {
         // SQLite takes an offset only behind a limit.
-        let rest = match D::DIALECT {
+        let rest = match self.dialect() {
             Dialect::Sqlite => "LIMIT -1 OFFSET $3",
             Dialect::Postgres => "OFFSET $3",
         };
@@ -178,7 +159,8 @@ impl<D: Database> SessionStore for D {
         self.change(Statement::new(text).bind(tenant).bind(key_id).bind(keep)).await
     }
 
-    async fn forget_sessions(&self, now: Micros, idle_since: Micros) -> Result<u64> {
+    /// Deletes sessions that have expired by `now`, or were last seen before `idle_since`; returns their number.
+    pub async fn forget_sessions(&self, now: Micros, idle_since: Micros) -> Result<u64> {
         let forget = Statement::new(
             "DELETE FROM console_sessions WHERE expires_at <= $1 OR last_seen_at < $2",
         );

@@ -5,10 +5,12 @@
 //! - `contents`: the content of a commitment: salt, and zstd or raw bytes. Erased: both are null. Ended by retention:
 //!   `purged_at`. Archived: the bytes are null, and `segment`, `seg_offset`, `seg_length` name their place. Moved; erased.
 
-use crate::store::query::{Database, Dialect, Statement, Texts};
+use crate::store::cold::{ExclusiveLease, Frame, SegmentContents};
+use crate::store::driver::{by_driver, in_memory};
+use crate::store::query::{Dialect, Statement, Texts};
 use crate::store::rows::content_kept;
 use crate::store::table::Rights;
-use crate::store::{Result, StoredContent};
+use crate::store::{Result, Store, StoredContent};
 use handoffd_domain::ids::{ContentId, TenantId};
 
 /// Rights of the serving role. Records commit to a row: it is erased or moved to the archive, and otherwise as it was
@@ -21,18 +23,6 @@ pub(super) const RIGHTS: Rights = &[(
 /// Columns of a content besides its id, of a table called `c`.
 pub(in crate::store) const KEPT: &str =
     "c.salt, c.codec, c.bytes, c.segment, c.seg_offset, c.seg_length, c.purged_at";
-
-/// See [`crate::store::HandoffStore::find_content`].
-pub(in crate::store) async fn find<D: Database>(
-    db: &D,
-    tenant: &TenantId,
-    id: ContentId,
-) -> Result<Option<StoredContent>> {
-    let text =
-        format!("SELECT {KEPT} FROM contents AS c WHERE c.tenant = $1 AND c.content_id = $2");
-    let storage = db.find(Statement::new(text).bind(tenant).bind(id), content_kept).await?;
-    Ok(storage.map(|kept| StoredContent { id: id.to_string(), kept }))
-}
 
 /// The contents of a segment, by their places.
 pub(in crate::store) fn of_segment<'a>(tenant: &'a TenantId, segment: &'a str) -> Statement<'a> {
@@ -93,7 +83,7 @@ pub(in crate::store) fn of_ids(dialect: Dialect) -> String {
     }
 }
 
-/// See [`crate::store::ColdStore::list_to_forget`].
+/// See [`crate::store::Store::list_to_forget`].
 pub(in crate::store) const TO_FORGET: Texts = Texts {
     sqlite: "SELECT DISTINCT segment FROM contents INDEXED BY contents_forgotten \
              WHERE tenant = ? AND salt IS NULL AND segment IS NOT NULL ORDER BY segment LIMIT ?",
@@ -147,3 +137,75 @@ pub(in crate::store) fn erase_these(purged_at: &str) -> String {
 /// Postgres: erases contents.
 pub(in crate::store) const ERASE: &str = "UPDATE contents SET salt = NULL, bytes = NULL, purged_at = $3 \
              WHERE tenant = $1 AND content_id = ANY($2)";
+
+impl Store {
+    /// Contents by id; unknown ids are skipped.
+    pub async fn list_contents(
+        &self,
+        tenant: &TenantId,
+        ids: &[ContentId],
+    ) -> Result<Vec<StoredContent>> {
+        by_driver!(self, db => db.list_contents(tenant, ids))
+    }
+
+    /// Records the segment locations of hot contents and deletes their bytes, all or none: `false` where the
+    /// lease is lost, or a content is no longer hot.
+    pub async fn settle_cold(
+        &self,
+        tenant: &TenantId,
+        lease: &ExclusiveLease,
+        segment: &str,
+        frames: &[Frame],
+    ) -> Result<bool> {
+        by_driver!(self, db => db.settle_cold(tenant, lease, segment, frames))
+    }
+
+    /// Segments with frames of erased contents.
+    pub async fn list_to_forget(&self, tenant: &TenantId, limit: i64) -> Result<Vec<String>> {
+        by_driver!(self, db => db.list_to_forget(tenant, limit))
+    }
+
+    /// The contents located in a segment.
+    pub async fn list_inhabitants(
+        &self,
+        tenant: &TenantId,
+        segment: &str,
+    ) -> Result<SegmentContents> {
+        by_driver!(self, db => db.list_inhabitants(tenant, segment))
+    }
+
+    /// Moves the contents of a segment to new locations and drops the locations of erased contents, all or none:
+    /// `false` where the lease is lost, or the segment's contents differ from `frames`.
+    pub async fn move_segment(
+        &self,
+        tenant: &TenantId,
+        lease: &ExclusiveLease,
+        from: &str,
+        to: &str,
+        frames: &[Frame],
+    ) -> Result<bool> {
+        by_driver!(self, db => db.move_segment(tenant, lease, from, to, frames))
+    }
+
+    /// Segments, among the given ones, in which no content is located.
+    pub async fn list_unreferenced(
+        &self,
+        tenant: &TenantId,
+        segments: &[String],
+    ) -> Result<Vec<String>> {
+        by_driver!(self, db => db.list_unreferenced(tenant, segments))
+    }
+
+    /// A content as stored; `archive::Contents` also fetches and unpacks it.
+    pub async fn find_content(
+        &self,
+        tenant: &TenantId,
+        id: ContentId,
+    ) -> Result<Option<StoredContent>> {
+        in_memory!(self, db => db.find_content(tenant, id));
+        let text =
+            format!("SELECT {KEPT} FROM contents AS c WHERE c.tenant = $1 AND c.content_id = $2");
+        let storage = self.find(Statement::new(text).bind(tenant).bind(id), content_kept).await?;
+        Ok(storage.map(|kept| StoredContent { id: id.to_string(), kept }))
+    }
+}

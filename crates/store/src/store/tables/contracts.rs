@@ -5,13 +5,10 @@
 //! - `contracts`: one version of a contract: canonical document and hash. Inserted only.
 //! - `contract_repeats`: the last value of a contract's dedupe key, as a hash. Updated.
 
-use async_trait::async_trait;
-
-use crate::store::absent::absent_in_memory;
-use crate::store::query::{Database, Row, Statement, Texts};
+use crate::store::query::{Row, Statement, Texts};
 use crate::store::rows::{get, hash32, micros, parse};
 use crate::store::table::{Rights, table};
-use crate::store::{BatchState, Result};
+use crate::store::{BatchState, Result, Store};
 use handoffd_domain::ids::{HandoffId, Micros, TenantId};
 
 /// Rights of the serving role.
@@ -113,29 +110,17 @@ pub(in crate::store) fn load_repeat(row: &dyn Row, state: &mut BatchState) -> Re
     Ok(())
 }
 
-absent_in_memory! {
-    pub trait ContractStore {
-        /// Number of contract versions of a tenant. Rows are only added, so a changed number means new versions.
-        async fn count_contracts(&self, tenant: &TenantId) -> Result<i64>;
-        /// All contract versions of a tenant, by id and version; only those registered at or after the given time by
-        /// the writers' clocks.
-        async fn list_contracts(
-            &self,
-            tenant: &TenantId,
-            since: Option<Micros>,
-        ) -> Result<Vec<ContractRow>>;
-    }
-}
-
-#[async_trait]
-impl<D: Database> ContractStore for D {
-    async fn count_contracts(&self, tenant: &TenantId) -> Result<i64> {
+impl Store {
+    /// Number of contract versions of a tenant. Rows are only added, so a changed number means new versions.
+    pub async fn count_contracts(&self, tenant: &TenantId) -> Result<i64> {
         let count = Statement::new("SELECT count(*) AS versions FROM contracts WHERE tenant = $1");
         let found = self.find(count.bind(tenant), |row| row.get("versions")).await?;
         Ok(found.unwrap_or(0))
     }
 
-    async fn list_contracts(
+    /// All contract versions of a tenant, by id and version; only those registered at or after the given time by
+    /// the writers' clocks.
+    pub async fn list_contracts(
         &self,
         tenant: &TenantId,
         since: Option<Micros>,

@@ -6,13 +6,14 @@
 //!   limit. Updated.
 //! - `event_deliveries`: a ring of a subscriber's last 1 000 attempts. Overwritten.
 
-use crate::store::Result;
+use crate::store::driver::by_driver;
 use crate::store::events::{
     CursorKey, CursorRow, CursorSettle, EventDeliveryOutcome, EventDeliveryRow,
 };
-use crate::store::query::{Database, Row, Statement, Texts};
+use crate::store::query::{Row, Statement, Texts};
 use crate::store::rows::{get, micros, micros_opt, parse, position, state};
 use crate::store::table::Rights;
+use crate::store::{Result, Store};
 use handoffd_domain::event::Position;
 use handoffd_domain::ids::Micros;
 
@@ -56,83 +57,6 @@ fn delivery(row: &dyn Row) -> Result<EventDeliveryRow> {
         detail: get(row, "detail")?,
         duration_us: get(row, "duration_us")?,
     })
-}
-
-/// See [`crate::store::events::EventStore::find_cursor`].
-pub(in crate::store) async fn find<D: Database>(
-    db: &D,
-    key: &CursorKey,
-) -> Result<Option<CursorRow>> {
-    let text = format!("SELECT {CURSOR} FROM event_cursors WHERE tenant = $1 AND subscriber = $2");
-    db.find(Statement::new(text).bind(&key.0).bind(key.1.to_string()), decode).await
-}
-
-/// See [`crate::store::events::EventStore::list_due_cursors`].
-pub(in crate::store) async fn list_due<D: Database>(
-    db: &D,
-    now: Micros,
-    limit: i64,
-) -> Result<Vec<CursorKey>> {
-    let due = Statement::new(
-        "SELECT c.tenant, c.subscriber FROM event_cursors AS c \
-         WHERE c.active AND NOT (c.lease_until > $1 AND c.lease_until <= $1 + 120000000) \
-           AND NOT (c.next_at > $1 AND c.next_at <= $1 + 7200000000) AND CASE \
-           WHEN c.audience IS NULL THEN EXISTS (SELECT 1 FROM events AS e \
-             WHERE e.tenant = c.tenant \
-               AND (e.leaf_index, e.ordinal) > (c.leaf_index, c.ordinal)) \
-           ELSE EXISTS (SELECT 1 FROM events AS e \
-             WHERE e.tenant = c.tenant AND e.audience = c.audience \
-               AND (e.leaf_index, e.ordinal) > (c.leaf_index, c.ordinal)) END \
-         ORDER BY c.next_at, c.tenant, c.subscriber LIMIT $2",
-    );
-    let key = |row: &dyn Row| Ok((parse(row, "tenant")?, parse(row, "subscriber")?));
-    db.list(due.bind(now).bind(limit), key).await
-}
-
-/// See [`crate::store::events::EventStore::claim_cursor`].
-pub(in crate::store) async fn claim<D: Database>(
-    db: &D,
-    key: &CursorKey,
-    broker: &str,
-    now: Micros,
-    until: Micros,
-) -> Result<Option<CursorRow>> {
-    let text = format!(
-        "UPDATE event_cursors SET broker = $1, lease_until = $2 \
-         WHERE tenant = $3 AND subscriber = $4 AND active \
-           AND NOT (lease_until > $5 AND lease_until <= $5 + 120000000) \
-           AND NOT (next_at > $5 AND next_at <= $5 + 7200000000) RETURNING {CURSOR}"
-    );
-    let claim = Statement::new(text).bind(broker).bind(until);
-    db.change_one(claim.bind(&key.0).bind(key.1.to_string()).bind(now), decode).await
-}
-
-/// See [`crate::store::events::EventStore::renew_cursors`].
-pub(in crate::store) async fn renew<D: Database>(
-    db: &D,
-    broker: &str,
-    now: Micros,
-    until: Micros,
-) -> Result<u64> {
-    let renew = Statement::new(
-        "UPDATE event_cursors SET lease_until = $1 WHERE broker = $2 AND lease_until > $3",
-    );
-    db.change(renew.bind(until).bind(broker).bind(now)).await
-}
-
-/// See [`crate::store::events::EventStore::list_event_deliveries`].
-pub(in crate::store) async fn list_deliveries<D: Database>(
-    db: &D,
-    key: &CursorKey,
-    before: Option<i64>,
-    limit: i64,
-) -> Result<Vec<EventDeliveryRow>> {
-    let text = format!(
-        "SELECT {EVENT_DELIVERY} FROM event_deliveries \
-         WHERE tenant = $1 AND subscriber = $2 AND number < $3 ORDER BY number DESC LIMIT $4"
-    );
-    let list = Statement::new(text).bind(&key.0).bind(key.1.to_string());
-    db.list(list.bind(before.unwrap_or(i64::MAX)).bind(limit), delivery).await
 }
 
 /// Moves a cursor back, and ends what it waited for.
@@ -208,8 +132,93 @@ pub(in crate::store) const START: Texts = Texts {
                    broker = NULL, lease_until = 0, failures = 0, failing_since = NULL",
 };
 
-/// See [`crate::store::events::EventStore::has_cursors`].
+/// See [`crate::store::Store::has_cursors`].
 pub(in crate::store) const ANY: Texts = Texts {
     sqlite: "SELECT 1 FROM event_cursors WHERE active LIMIT 1",
     postgres: "SELECT EXISTS (SELECT 1 FROM event_cursors WHERE active)",
 };
+
+impl Store {
+    pub async fn find_cursor(&self, key: &CursorKey) -> Result<Option<CursorRow>> {
+        let text =
+            format!("SELECT {CURSOR} FROM event_cursors WHERE tenant = $1 AND subscriber = $2");
+        self.find(Statement::new(text).bind(&key.0).bind(key.1.to_string()), decode).await
+    }
+
+    /// Active cursors that are due, unleased, and have events after their position. A lease ending more than two
+    /// minutes from now, or a pause of more than two hours, was written by a wrong clock and is ignored.
+    pub async fn list_due_cursors(&self, now: Micros, limit: i64) -> Result<Vec<CursorKey>> {
+        let due = Statement::new(
+            "SELECT c.tenant, c.subscriber FROM event_cursors AS c \
+             WHERE c.active AND NOT (c.lease_until > $1 AND c.lease_until <= $1 + 120000000) \
+               AND NOT (c.next_at > $1 AND c.next_at <= $1 + 7200000000) AND CASE \
+               WHEN c.audience IS NULL THEN EXISTS (SELECT 1 FROM events AS e \
+                 WHERE e.tenant = c.tenant \
+                   AND (e.leaf_index, e.ordinal) > (c.leaf_index, c.ordinal)) \
+               ELSE EXISTS (SELECT 1 FROM events AS e \
+                 WHERE e.tenant = c.tenant AND e.audience = c.audience \
+                   AND (e.leaf_index, e.ordinal) > (c.leaf_index, c.ordinal)) END \
+             ORDER BY c.next_at, c.tenant, c.subscriber LIMIT $2",
+        );
+        let key = |row: &dyn Row| Ok((parse(row, "tenant")?, parse(row, "subscriber")?));
+        self.list(due.bind(now).bind(limit), key).await
+    }
+
+    /// Whether any tenant has an active cursor.
+    pub async fn has_cursors(&self) -> Result<bool> {
+        by_driver!(self, db => db.has_cursors())
+    }
+
+    /// Takes a cursor's lease if it is free and due.
+    pub async fn claim_cursor(
+        &self,
+        key: &CursorKey,
+        broker: &str,
+        now: Micros,
+        until: Micros,
+    ) -> Result<Option<CursorRow>> {
+        let text = format!(
+            "UPDATE event_cursors SET broker = $1, lease_until = $2 \
+             WHERE tenant = $3 AND subscriber = $4 AND active \
+               AND NOT (lease_until > $5 AND lease_until <= $5 + 120000000) \
+               AND NOT (next_at > $5 AND next_at <= $5 + 7200000000) RETURNING {CURSOR}"
+        );
+        let claim = Statement::new(text).bind(broker).bind(until);
+        self.change_one(claim.bind(&key.0).bind(key.1.to_string()).bind(now), decode).await
+    }
+
+    /// Extends all leases of a broker; returns their number.
+    pub async fn renew_cursors(&self, broker: &str, now: Micros, until: Micros) -> Result<u64> {
+        let renew = Statement::new(
+            "UPDATE event_cursors SET lease_until = $1 WHERE broker = $2 AND lease_until > $3",
+        );
+        self.change(renew.bind(until).bind(broker).bind(now)).await
+    }
+
+    /// Moves a cursor and stores the attempts in one transaction; `false`, with nothing written, where the lease
+    /// was lost or the cursor was moved meanwhile.
+    pub async fn settle_cursor(
+        &self,
+        key: &CursorKey,
+        broker: &str,
+        settle: &CursorSettle,
+        log: &[EventDeliveryRow],
+    ) -> Result<bool> {
+        by_driver!(self, db => db.settle_cursor(key, broker, settle, log))
+    }
+
+    /// The last attempts of a subscriber, newest first.
+    pub async fn list_event_deliveries(
+        &self,
+        key: &CursorKey,
+        before: Option<i64>,
+        limit: i64,
+    ) -> Result<Vec<EventDeliveryRow>> {
+        let text = format!(
+            "SELECT {EVENT_DELIVERY} FROM event_deliveries \
+             WHERE tenant = $1 AND subscriber = $2 AND number < $3 ORDER BY number DESC LIMIT $4"
+        );
+        let list = Statement::new(text).bind(&key.0).bind(key.1.to_string());
+        self.list(list.bind(before.unwrap_or(i64::MAX)).bind(limit), delivery).await
+    }
+}

@@ -5,11 +5,14 @@
 //! - `dead_letters`: a handoff that waits for a person, with the gate's findings. Updated when decided.
 
 use crate::store::HandoffKey;
-use crate::store::query::{Database, Row, Statement, Texts, unreadable};
+use crate::store::driver::{by_each_driver, in_memory};
+use crate::store::lists::{Cursor, DeadLetterFilter};
+use crate::store::query::{Row, Statement, Texts, unreadable};
 use crate::store::rows::{get, micros, micros_opt, parse, parse_opt, state};
 use crate::store::table::{Rights, table};
-use crate::store::{BatchState, DeadLetterRow, Result};
+use crate::store::{BatchState, DeadLetterRow, Result, Store};
 use handoffd_domain::dead_letter::DeadLetterStatus;
+use handoffd_domain::ids::TenantId;
 
 /// Rights of the serving role.
 pub(super) const RIGHTS: Rights = &[("dead_letters", "SELECT, INSERT, UPDATE")];
@@ -58,16 +61,6 @@ pub(in crate::store) fn load(row: &dyn Row, state: &mut BatchState) -> Result<()
     Ok(())
 }
 
-/// Finds one by its key.
-pub(in crate::store) async fn find<D: Database>(
-    db: &D,
-    key: &HandoffKey,
-) -> Result<Option<DeadLetterRow>> {
-    let text =
-        format!("SELECT {DEAD_LETTER} FROM dead_letters WHERE tenant = $1 AND handoff_id = $2");
-    db.find(Statement::new(text).bind(&key.0).bind(key.1), decode).await
-}
-
 /// Erases the findings. Postgres locks the rows in key order, as batches do.
 pub(in crate::store) const ERASE: Texts = Texts {
     sqlite: "UPDATE dead_letters SET failures = '[]' WHERE tenant = ? \
@@ -79,3 +72,23 @@ pub(in crate::store) const ERASE: Texts = Texts {
                    UPDATE dead_letters AS d SET failures = '[]' FROM named \
                    WHERE d.tenant = named.tenant AND d.handoff_id = named.handoff_id",
 };
+
+impl Store {
+    /// Dead letters, newest first.
+    pub async fn list_dead_letters(
+        &self,
+        tenant: &TenantId,
+        filter: &DeadLetterFilter,
+        after: Option<&Cursor>,
+        limit: i64,
+    ) -> Result<Vec<DeadLetterRow>> {
+        by_each_driver!(self, db => db.list_dead_letters(tenant, filter, after, limit))
+    }
+
+    pub async fn find_dead_letter(&self, key: &HandoffKey) -> Result<Option<DeadLetterRow>> {
+        in_memory!(self, db => db.find_dead_letter(key));
+        let text =
+            format!("SELECT {DEAD_LETTER} FROM dead_letters WHERE tenant = $1 AND handoff_id = $2");
+        self.find(Statement::new(text).bind(&key.0).bind(key.1), decode).await
+    }
+}

@@ -5,10 +5,11 @@
 //! - `task_edges`: one edge of one task: passages, repeats without progress, figures. Updated.
 
 use crate::store::TaskKey;
-use crate::store::query::{Database, Row, Statement};
+use crate::store::driver::in_memory;
+use crate::store::query::{Row, Statement};
 use crate::store::rows::{get, micros, parse};
 use crate::store::table::{Rights, table};
-use crate::store::{BatchState, Result};
+use crate::store::{BatchState, Result, Store};
 use handoffd_domain::money::Usd;
 use handoffd_domain::progress::Edge;
 
@@ -60,10 +61,12 @@ pub(in crate::store) fn load(row: &dyn Row, state: &mut BatchState) -> Result<()
     Ok(())
 }
 
-/// The edges of a task.
-pub(in crate::store) async fn list<D: Database>(db: &D, key: &TaskKey) -> Result<Vec<Edge>> {
-    let text = format!(
-        "SELECT {EDGE} FROM task_edges WHERE tenant = $1 AND task_id = $2 ORDER BY source, target"
-    );
-    db.list(Statement::new(text).bind(&key.0).bind(key.1), decode).await
+impl Store {
+    pub async fn list_edges(&self, key: &TaskKey) -> Result<Vec<Edge>> {
+        in_memory!(self, db => db.list_edges(key));
+        let text = format!(
+            "SELECT {EDGE} FROM task_edges WHERE tenant = $1 AND task_id = $2 ORDER BY source, target"
+        );
+        self.list(Statement::new(text).bind(&key.0).bind(key.1), decode).await
+    }
 }

@@ -4,11 +4,11 @@
 //!
 //! - `erasures`: an erasure and its progress. Updated until it ends.
 
-use crate::store::Result;
 use crate::store::erasure::{ErasureKey, ErasureRow, ErasureStatus};
-use crate::store::query::{Database, Row, Statement, Texts};
+use crate::store::query::{Row, Statement, Texts};
 use crate::store::rows::{get, hash32, micros, micros_opt, parse, state};
 use crate::store::table::Rights;
+use crate::store::{Result, Store};
 use handoffd_domain::ids::{ErasureId, Micros, TenantId};
 use handoffd_evidence::erasure::ErasureScope;
 
@@ -42,14 +42,6 @@ pub(in crate::store) fn decode(row: &dyn Row) -> Result<ErasureRow> {
     })
 }
 
-/// See [`crate::store::ErasureStore::find_erasure`].
-pub(in crate::store) async fn find<D: Database>(
-    db: &D,
-    key: &ErasureKey,
-) -> Result<Option<ErasureRow>> {
-    db.find(by_id(key), decode).await
-}
-
 /// Finds an erasure by its key.
 pub(in crate::store) fn by_id(key: &ErasureKey) -> Statement<'static> {
     let text = format!("SELECT {ERASURE} FROM erasures WHERE tenant = $1 AND erasure_id = $2");
@@ -76,48 +68,6 @@ pub(in crate::store) fn place(
     place.bind(leaf_index).bind(tenant.to_string()).bind(id.to_string())
 }
 
-/// See [`crate::store::ErasureStore::list_erasures`].
-pub(in crate::store) async fn list<D: Database>(
-    db: &D,
-    tenant: &TenantId,
-    subject_key: &[u8; 32],
-) -> Result<Vec<ErasureRow>> {
-    let text = format!(
-        "SELECT {ERASURE} FROM erasures WHERE tenant = $1 AND subject_key = $2 \
-         ORDER BY requested_at, erasure_id LIMIT $3"
-    );
-    db.list(Statement::new(text).bind(tenant).bind(subject_key).bind(MOST), decode).await
-}
-
-/// See [`crate::store::ErasureStore::list_newest_erasures`].
-pub(in crate::store) async fn list_newest<D: Database>(
-    db: &D,
-    tenant: &TenantId,
-    before: Option<ErasureId>,
-    limit: i64,
-) -> Result<Vec<ErasureRow>> {
-    let text = format!(
-        "SELECT {ERASURE} FROM erasures WHERE tenant = $1 AND erasure_id < $2 \
-         ORDER BY erasure_id DESC LIMIT $3"
-    );
-    // Ids are hexadecimal: `g` comes after all of them.
-    let before = before.map_or_else(|| "g".to_owned(), |id| id.to_string());
-    db.list(Statement::new(text).bind(tenant).bind(before).bind(limit), decode).await
-}
-
-/// See [`crate::store::ErasureStore::list_unfinished_erasures`].
-pub(in crate::store) async fn list_unfinished<D: Database>(
-    db: &D,
-    cutoff: Micros,
-) -> Result<Vec<ErasureKey>> {
-    let unfinished = Statement::new(
-        "SELECT tenant, erasure_id FROM erasures \
-         WHERE status <> 'COMPLETED' AND updated_at <= $1 ORDER BY updated_at LIMIT $2",
-    );
-    let key = |row: &dyn Row| Ok((parse(row, "tenant")?, parse(row, "erasure_id")?));
-    db.list(unfinished.bind(cutoff).bind(MOST), key).await
-}
-
 /// SQLite: whether there is one of [`TRACED`].
 pub(in crate::store) fn any_traced() -> String {
     format!("SELECT 1 FROM ({}) LIMIT 1", TRACED.sqlite)
@@ -135,3 +85,48 @@ pub(in crate::store) const TRACED: Texts = Texts {
          WHERE e.tenant = $1 AND e.subject_key = $2 AND p.handoff_id IS NOT NULL \
            AND p.leaf_index < $3 LIMIT $4",
 };
+
+impl Store {
+    pub async fn find_erasure(&self, key: &ErasureKey) -> Result<Option<ErasureRow>> {
+        self.find(by_id(key), decode).await
+    }
+
+    /// A subject's erasures by its keyed hash, oldest first; at most a thousand.
+    pub async fn list_erasures(
+        &self,
+        tenant: &TenantId,
+        subject_key: &[u8; 32],
+    ) -> Result<Vec<ErasureRow>> {
+        let text = format!(
+            "SELECT {ERASURE} FROM erasures WHERE tenant = $1 AND subject_key = $2 \
+             ORDER BY requested_at, erasure_id LIMIT $3"
+        );
+        self.list(Statement::new(text).bind(tenant).bind(subject_key).bind(MOST), decode).await
+    }
+
+    /// Erasures by id, whose order is that of time, the newest first; those before `before` if given.
+    pub async fn list_newest_erasures(
+        &self,
+        tenant: &TenantId,
+        before: Option<ErasureId>,
+        limit: i64,
+    ) -> Result<Vec<ErasureRow>> {
+        let text = format!(
+            "SELECT {ERASURE} FROM erasures WHERE tenant = $1 AND erasure_id < $2 \
+             ORDER BY erasure_id DESC LIMIT $3"
+        );
+        // Ids are hexadecimal: `g` comes after all of them.
+        let before = before.map_or_else(|| "g".to_owned(), |id| id.to_string());
+        self.list(Statement::new(text).bind(tenant).bind(before).bind(limit), decode).await
+    }
+
+    /// Unfinished erasures of all tenants without progress since `cutoff`.
+    pub async fn list_unfinished_erasures(&self, cutoff: Micros) -> Result<Vec<ErasureKey>> {
+        let unfinished = Statement::new(
+            "SELECT tenant, erasure_id FROM erasures \
+             WHERE status <> 'COMPLETED' AND updated_at <= $1 ORDER BY updated_at LIMIT $2",
+        );
+        let key = |row: &dyn Row| Ok((parse(row, "tenant")?, parse(row, "erasure_id")?));
+        self.list(unfinished.bind(cutoff).bind(MOST), key).await
+    }
+}

@@ -5,12 +5,14 @@
 //! - `escalations`: a question that waits for a person. Updated when decided.
 
 use crate::store::EscalationKey;
-use crate::store::query::{Database, Row, Statement};
+use crate::store::driver::{by_each_driver, in_memory};
+use crate::store::lists::{Cursor, EscalationFilter};
+use crate::store::query::{Row, Statement};
 use crate::store::rows::{get, micros, micros_opt, parse, parse_opt, state, state_opt};
 use crate::store::table::{Rights, table};
-use crate::store::{BatchState, Result};
+use crate::store::{BatchState, Result, Store};
 use handoffd_domain::escalation::{Escalation, EscalationOutcome, EscalationStatus};
-use handoffd_domain::ids::Micros;
+use handoffd_domain::ids::{Micros, TenantId};
 
 /// Rights of the serving role.
 pub(super) const RIGHTS: Rights = &[("escalations", "SELECT, INSERT, UPDATE")];
@@ -65,25 +67,37 @@ pub(in crate::store) fn load(row: &dyn Row, state: &mut BatchState) -> Result<()
     Ok(())
 }
 
-/// Finds one by its key.
-pub(in crate::store) async fn find<D: Database>(
-    db: &D,
-    key: &EscalationKey,
-) -> Result<Option<Escalation>> {
-    let text =
-        format!("SELECT {ESCALATION} FROM escalations WHERE tenant = $1 AND escalation_id = $2");
-    db.find(Statement::new(text).bind(&key.0).bind(key.1), decode).await
-}
+impl Store {
+    pub async fn find_escalation(&self, key: &EscalationKey) -> Result<Option<Escalation>> {
+        in_memory!(self, db => db.find_escalation(key));
+        let text = format!(
+            "SELECT {ESCALATION} FROM escalations WHERE tenant = $1 AND escalation_id = $2"
+        );
+        self.find(Statement::new(text).bind(&key.0).bind(key.1), decode).await
+    }
 
-/// Open escalations past their deadline.
-pub(in crate::store) async fn list_overdue<D: Database>(
-    db: &D,
-    now: Micros,
-    limit: i64,
-) -> Result<Vec<Escalation>> {
-    let text = format!(
-        "SELECT {ESCALATION} FROM escalations WHERE status = 'OPEN' AND timeout_at <= $1 \
-         ORDER BY timeout_at, escalation_id LIMIT $2"
-    );
-    db.list(Statement::new(text).bind(now).bind(limit.max(0)), decode).await
+    /// Escalations, newest first.
+    pub async fn list_escalations(
+        &self,
+        tenant: &TenantId,
+        filter: &EscalationFilter,
+        after: Option<&Cursor>,
+        limit: i64,
+    ) -> Result<Vec<Escalation>> {
+        by_each_driver!(self, db => db.list_escalations(tenant, filter, after, limit))
+    }
+
+    /// Open escalations past their deadline, of all tenants.
+    pub async fn list_overdue_escalations(
+        &self,
+        now: Micros,
+        limit: i64,
+    ) -> Result<Vec<Escalation>> {
+        in_memory!(self, db => db.list_overdue_escalations(now, limit));
+        let text = format!(
+            "SELECT {ESCALATION} FROM escalations WHERE status = 'OPEN' AND timeout_at <= $1 \
+             ORDER BY timeout_at, escalation_id LIMIT $2"
+        );
+        self.list(Statement::new(text).bind(now).bind(limit.max(0)), decode).await
+    }
 }

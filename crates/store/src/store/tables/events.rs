@@ -4,15 +4,18 @@
 //!
 //! - `events`: an event: ids and codes, under its record's leaf index and a number there. Inserted; deleted when old.
 
+use crate::store::driver::by_driver;
+use crate::store::events::{EventRow, EventScope};
 use crate::store::query::{Statement, Texts};
 use crate::store::table::Rights;
+use crate::store::{Result, Store};
 use handoffd_domain::event::Position;
-use handoffd_domain::ids::{AgentId, TaskId, TenantId};
+use handoffd_domain::ids::{AgentId, Micros, TaskId, TenantId};
 
 /// Rights of the serving role.
 pub(super) const RIGHTS: Rights = &[("events", "SELECT, INSERT, DELETE")];
 
-/// See [`crate::store::events::EventStore::delete_events`].
+/// See [`crate::store::Store::delete_events`].
 pub(in crate::store) const DELETE: Texts = Texts {
     sqlite: "DELETE FROM events WHERE tenant = ?1 \
                AND leaf_index <= (SELECT max(leaf_index) FROM \
@@ -37,7 +40,7 @@ pub(in crate::store) enum Selection<'a> {
     At(&'a [i64]),
 }
 
-/// See [`crate::store::events::EventStore::list_events`].
+/// See [`crate::store::Store::list_events`].
 pub(in crate::store) fn page<'a>(
     tenant: &'a TenantId,
     among: Selection<'a>,
@@ -69,4 +72,23 @@ pub(in crate::store) fn page<'a>(
     let page = page.push(" AND (e.leaf_index, e.ordinal) > (").push_bind(after.leaf_index);
     let page = page.push(", ").push_bind(after.ordinal);
     page.push(") ORDER BY e.leaf_index, e.ordinal LIMIT ").push_bind(limit.max(0))
+}
+
+impl Store {
+    /// Events after a position, in order.
+    pub async fn list_events(
+        &self,
+        tenant: &TenantId,
+        scope: EventScope<'_>,
+        after: Position,
+        limit: i64,
+    ) -> Result<Vec<EventRow>> {
+        by_driver!(self, db => db.list_events(tenant, scope, after, limit))
+    }
+
+    /// Deletes a tenant's oldest events recorded before `cutoff`, a bounded number in one call. Returns their
+    /// number.
+    pub async fn delete_events(&self, tenant: &TenantId, cutoff: Micros) -> Result<u64> {
+        by_driver!(self, db => db.delete_events(tenant, cutoff))
+    }
 }

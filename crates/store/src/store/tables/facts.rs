@@ -4,17 +4,13 @@
 //!
 //! - `facts`: a fact that is set once, such as the check value of the master key. Never.
 
-use crate::store::Result;
-use crate::store::query::{Database, Statement, Texts};
+use crate::store::driver::{by_each_driver, in_memory};
+use crate::store::query::{Statement, Texts};
 use crate::store::table::Rights;
+use crate::store::{Result, Store};
 
 /// Rights of the serving role.
 pub(super) const RIGHTS: Rights = &[("facts", "SELECT, INSERT")];
-
-/// See [`crate::store::AdminStore::find_fact`].
-pub(in crate::store) async fn find<D: Database>(db: &D, name: &str) -> Result<Option<Vec<u8>>> {
-    db.find(named(name), |row| row.get("value")).await
-}
 
 /// Finds a fact's `value`.
 pub(in crate::store) fn named(name: &str) -> Statement<'_> {
@@ -39,3 +35,16 @@ pub(in crate::store) const ADD: Texts = Texts {
     sqlite: "INSERT INTO facts (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING",
     postgres: "INSERT INTO facts (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING",
 };
+
+impl Store {
+    /// A database-wide fact, set once: keeps the first value and returns it.
+    pub async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>> {
+        by_each_driver!(self, db => db.settle_fact(name, value))
+    }
+
+    /// A database-wide fact, where it was set.
+    pub async fn find_fact(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        in_memory!(self, db => db.find_fact(name));
+        self.find(named(name), |row| row.get("value")).await
+    }
+}

@@ -7,19 +7,23 @@
 //!   Updated until it ends.
 
 use crate::store::HandoffKey;
-use crate::store::query::{Database, Dialect, Row, Statement, Texts, unreadable};
+use crate::store::driver::{by_each_driver, in_memory};
+use crate::store::lists::{Cursor, HandoffFilter};
+use crate::store::query::{Dialect, Row, Statement, Texts, unreadable};
 use crate::store::rows::{
     checkpoint_ref, context, get, handoff_status, hash32_opt, micros, micros_opt, mode, parse,
     parse_opt, ruling,
 };
 use crate::store::table::{Rights, table};
-use crate::store::{BatchState, Result};
+use crate::store::{BatchState, Result, Store};
 use handoffd_domain::handoff::{Cost, Handoff};
+use handoffd_domain::ids::{AgentId, Micros, TenantId};
 use handoffd_domain::latency::LatencyClock;
 use handoffd_domain::lease::HolderPulse;
 use handoffd_domain::money::Usd;
 use handoffd_domain::question;
 use handoffd_domain::stream::Stream;
+use std::collections::HashMap;
 
 /// Rights of the serving role.
 pub(super) const RIGHTS: Rights = &[("handoffs", "SELECT, INSERT, UPDATE")];
@@ -167,17 +171,7 @@ fn pulse(row: &dyn Row) -> Result<Option<handoffd_domain::lease::HolderPulse>> {
         .map_err(|err| unreadable("pulse", err))
 }
 
-/// Finds one by its key.
-pub(in crate::store) async fn find<D: Database>(
-    db: &D,
-    key: &HandoffKey,
-) -> Result<Option<Handoff>> {
-    let text = format!("SELECT {HANDOFF} FROM handoffs WHERE tenant = $1 AND handoff_id = $2");
-    let find = Statement::new(text).of(HANDOFFS.shape.columns);
-    db.find(find.bind(&key.0).bind(key.1), decode).await
-}
-
-/// See [`crate::store::HandoffStore::list_overdue`].
+/// See [`crate::store::Store::list_overdue`].
 pub(in crate::store) fn overdue(dialect: Dialect) -> String {
     match dialect {
         Dialect::Sqlite => format!(
@@ -197,7 +191,7 @@ pub(in crate::store) fn overdue(dialect: Dialect) -> String {
     }
 }
 
-/// See [`crate::store::HandoffStore::count_open`].
+/// See [`crate::store::Store::count_open`].
 ///
 /// Postgres: Walks the receivers by the index of open handoffs, one step each. Grouped, the planner may read all of a tenant's
 /// handoffs, closed ones too: it cannot know how few are open.
@@ -297,7 +291,7 @@ pub(in crate::store) const ERASE_REASON: Texts = Texts {
                    WHERE tenant = $1 AND handoff_id = ANY($2) AND reason ~ '[^A-Z0-9_]'",
 };
 
-/// SQLite: see [`crate::store::LogStore::list_unrecorded`].
+/// SQLite: see [`crate::store::Store::list_unrecorded`].
 pub(in crate::store) const UNRECORDED: &str = "SELECT handoff_id FROM handoffs AS h WHERE tenant = ? AND NOT EXISTS \
            (SELECT 1 FROM audit_records AS r \
             WHERE r.tenant = h.tenant AND r.handoff_id = h.handoff_id \
@@ -307,3 +301,34 @@ pub(in crate::store) const UNRECORDED: &str = "SELECT handoff_id FROM handoffs A
 /// Postgres: a page of handoffs, which is compared with the log.
 pub(in crate::store) const PAGE: &str = "SELECT handoff_id FROM handoffs WHERE tenant = $1 AND handoff_id > $2 \
              ORDER BY handoff_id LIMIT $3";
+
+impl Store {
+    /// Open handoffs by receiver, counted up to [`MOST_OPEN`] for each: a difference above that is not a reason to
+    /// prefer one of two receivers, and counting costs a look at each handoff.
+    pub async fn count_open(&self, tenant: &TenantId) -> Result<HashMap<AgentId, i64>> {
+        by_each_driver!(self, db => db.count_open(tenant))
+    }
+
+    pub async fn find_handoff(&self, key: &HandoffKey) -> Result<Option<Handoff>> {
+        in_memory!(self, db => db.find_handoff(key));
+        let text = format!("SELECT {HANDOFF} FROM handoffs WHERE tenant = $1 AND handoff_id = $2");
+        let find = Statement::new(text).of(HANDOFFS.shape.columns);
+        self.find(find.bind(&key.0).bind(key.1), decode).await
+    }
+
+    /// Handoffs, newest first.
+    pub async fn list_handoffs(
+        &self,
+        tenant: &TenantId,
+        filter: &HandoffFilter,
+        after: Option<&Cursor>,
+        limit: i64,
+    ) -> Result<Vec<Handoff>> {
+        by_each_driver!(self, db => db.list_handoffs(tenant, filter, after, limit))
+    }
+
+    /// Open handoffs past their deadline.
+    pub async fn list_overdue(&self, now: Micros, limit: i64) -> Result<Vec<Handoff>> {
+        by_each_driver!(self, db => db.list_overdue(now, limit))
+    }
+}

@@ -4,11 +4,11 @@
 //!
 //! - `legal_holds`: a task or person whose data may not be erased. Updated until it ends.
 
-use crate::store::Result;
 use crate::store::erasure::{HoldKey, HoldRow};
-use crate::store::query::{Database, Dialect, Row, Statement};
+use crate::store::query::{Dialect, Row, Statement};
 use crate::store::rows::{get, hash32, micros, micros_opt, parse, parse_opt};
 use crate::store::table::Rights;
+use crate::store::{Result, Store};
 use handoffd_domain::ids::TenantId;
 
 /// Rights of the serving role.
@@ -35,32 +35,10 @@ pub(in crate::store) fn decode(row: &dyn Row) -> Result<HoldRow> {
     })
 }
 
-/// See [`crate::store::ErasureStore::find_hold`].
-pub(in crate::store) async fn find<D: Database>(db: &D, key: &HoldKey) -> Result<Option<HoldRow>> {
-    db.find(by_id(key), decode).await
-}
-
 /// Finds a hold by its key.
 pub(in crate::store) fn by_id(key: &HoldKey) -> Statement<'static> {
     let text = format!("SELECT {HOLD} FROM legal_holds WHERE tenant = $1 AND hold_id = $2");
     Statement::new(text).bind(key.0.to_string()).bind(key.1.clone())
-}
-
-/// See [`crate::store::ErasureStore::list_holds`].
-pub(in crate::store) async fn list<D: Database>(
-    db: &D,
-    tenant: &TenantId,
-    subject_key: Option<&[u8; 32]>,
-    after: Option<&str>,
-    limit: i64,
-) -> Result<Vec<HoldRow>> {
-    let list = Statement::new(format!("SELECT {HOLD} FROM legal_holds WHERE tenant = "));
-    let mut list = list.push_bind(tenant);
-    if let Some(key) = subject_key {
-        list = list.push(" AND subject_key = ").push_bind(key);
-    }
-    let list = list.push(" AND hold_id > ").push_bind(after.unwrap_or_default());
-    db.list(list.push(" ORDER BY hold_id LIMIT ").push_bind(limit), decode).await
 }
 
 /// Holds that forbid erasing a subject: on the subject, or on a task with data of the subject.
@@ -89,5 +67,29 @@ pub(in crate::store) fn forbidding(dialect: Dialect) -> String {
              WHERE e.tenant = $1 AND e.subject_key = $2)))) \
          ORDER BY placed_at, hold_id LIMIT $4"
         ),
+    }
+}
+
+impl Store {
+    /// A legal hold by key.
+    pub async fn find_hold(&self, key: &HoldKey) -> Result<Option<HoldRow>> {
+        self.find(by_id(key), decode).await
+    }
+
+    /// Legal holds after an id, in order of ids; of one subject if given.
+    pub async fn list_holds(
+        &self,
+        tenant: &TenantId,
+        subject_key: Option<&[u8; 32]>,
+        after: Option<&str>,
+        limit: i64,
+    ) -> Result<Vec<HoldRow>> {
+        let list = Statement::new(format!("SELECT {HOLD} FROM legal_holds WHERE tenant = "));
+        let mut list = list.push_bind(tenant);
+        if let Some(key) = subject_key {
+            list = list.push(" AND subject_key = ").push_bind(key);
+        }
+        let list = list.push(" AND hold_id > ").push_bind(after.unwrap_or_default());
+        self.list(list.push(" ORDER BY hold_id LIMIT ").push_bind(limit), decode).await
     }
 }

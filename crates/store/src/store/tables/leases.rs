@@ -5,19 +5,22 @@
 //! - `leases`: the broker that does a duty which one broker does at a time. Updated.
 
 use crate::store::cold::ExclusiveLease;
+use crate::store::driver::by_driver;
 use crate::store::query::{Statement, Texts};
 use crate::store::table::Rights;
+use crate::store::{Result, Store};
+use handoffd_domain::ids::Micros;
 
 /// Rights of the serving role.
 pub(super) const RIGHTS: Rights = &[("leases", "SELECT, INSERT, UPDATE, DELETE")];
 
-/// See [`crate::store::ColdStore::release_lease`].
+/// See [`crate::store::Store::release_lease`].
 pub(in crate::store) fn release(lease: &ExclusiveLease) -> Statement<'_> {
     let release = Statement::new("DELETE FROM leases WHERE name = $1 AND owner = $2");
     release.bind(&lease.name).bind(&lease.owner)
 }
 
-/// See [`crate::store::ColdStore::take_lease`].
+/// See [`crate::store::Store::take_lease`].
 pub(in crate::store) const TAKE: Texts = Texts {
     sqlite: "INSERT INTO leases (name, owner, held_until) VALUES (?, ?, ?) \
              ON CONFLICT (name) DO UPDATE \
@@ -34,3 +37,20 @@ pub(in crate::store) const HOLDS: Texts = Texts {
     sqlite: "SELECT 1 FROM leases WHERE name = ? AND owner = ?",
     postgres: "SELECT 1 FROM leases WHERE name = $1 AND owner = $2 FOR UPDATE",
 };
+
+impl Store {
+    /// Takes or renews a lease; `false` where another owner holds it.
+    pub async fn take_lease(
+        &self,
+        lease: &ExclusiveLease,
+        now: Micros,
+        until: Micros,
+    ) -> Result<bool> {
+        by_driver!(self, db => db.take_lease(lease, now, until))
+    }
+
+    /// Releases a lease if `owner` still holds it.
+    pub async fn release_lease(&self, lease: &ExclusiveLease) -> Result<()> {
+        by_driver!(self, db => db.release_lease(lease))
+    }
+}

@@ -6,12 +6,12 @@
 //! - `opinions_due`: a committed handoff that waits for the external classifier: `attempts`, `next_at`. Inserted with
 //!   the handoff; deleted with the record.
 
-use async_trait::async_trait;
+use crate::store::driver::in_memory;
 
-use crate::store::query::{Database, Row, Statement};
+use crate::store::query::{Row, Statement};
 use crate::store::rows::handoff_key;
 use crate::store::table::{Rights, table};
-use crate::store::{BatchState, HandoffKey, Result, Writes};
+use crate::store::{BatchState, HandoffKey, Result, Store, Writes};
 use handoffd_domain::ids::Micros;
 
 /// Rights of the serving role.
@@ -50,26 +50,10 @@ pub(in crate::store) fn load(row: &dyn Row, state: &mut BatchState) -> Result<()
     Ok(())
 }
 
-/// Second opinions. All times come from the caller's clock.
-#[async_trait]
-pub trait OpinionStore: Send + Sync {
+impl Store {
     /// Handoffs that the classifier may be asked about now, the longest waiting first.
-    async fn list_due_opinions(&self, now: Micros, limit: i64) -> Result<Vec<HandoffKey>>;
-    /// Claims one until `until` and counts the attempt; its number is the token of the one who asks. `None`: another broker
-    /// has the claim, the pause after an attempt lasts, or the opinion is recorded.
-    async fn claim_opinion(
-        &self,
-        key: &HandoffKey,
-        now: Micros,
-        until: Micros,
-    ) -> Result<Option<i32>>;
-    /// Lets the next attempt begin at `at`; `false` where a later claim took this one's place.
-    async fn postpone_opinion(&self, key: &HandoffKey, attempt: i32, at: Micros) -> Result<bool>;
-}
-
-#[async_trait]
-impl<D: Database> OpinionStore for D {
-    async fn list_due_opinions(&self, now: Micros, limit: i64) -> Result<Vec<HandoffKey>> {
+    pub async fn list_due_opinions(&self, now: Micros, limit: i64) -> Result<Vec<HandoffKey>> {
+        in_memory!(self, db => db.list_due_opinions(now, limit));
         let due = Statement::new(
             "SELECT tenant, handoff_id FROM opinions_due \
              WHERE NOT (next_at > $1 AND next_at <= $1 + 7200000000) \
@@ -78,12 +62,15 @@ impl<D: Database> OpinionStore for D {
         self.list(due.bind(now).bind(limit.max(0)), handoff_key).await
     }
 
-    async fn claim_opinion(
+    /// Claims one until `until` and counts the attempt; its number is the token of the one who asks. `None`: another broker
+    /// has the claim, the pause after an attempt lasts, or the opinion is recorded.
+    pub async fn claim_opinion(
         &self,
         key: &HandoffKey,
         now: Micros,
         until: Micros,
     ) -> Result<Option<i32>> {
+        in_memory!(self, db => db.claim_opinion(key, now, until));
         let claim = Statement::new(
             "UPDATE opinions_due SET attempts = attempts + 1, next_at = $1 \
              WHERE tenant = $2 AND handoff_id = $3 \
@@ -93,7 +80,14 @@ impl<D: Database> OpinionStore for D {
         self.change_one(claim, |row| row.get("attempts")).await
     }
 
-    async fn postpone_opinion(&self, key: &HandoffKey, attempt: i32, at: Micros) -> Result<bool> {
+    /// Lets the next attempt begin at `at`; `false` where a later claim took this one's place.
+    pub async fn postpone_opinion(
+        &self,
+        key: &HandoffKey,
+        attempt: i32,
+        at: Micros,
+    ) -> Result<bool> {
+        in_memory!(self, db => db.postpone_opinion(key, attempt, at));
         let postpone = Statement::new(
             "UPDATE opinions_due SET next_at = $1 \
              WHERE tenant = $2 AND handoff_id = $3 AND attempts = $4",

@@ -5,13 +5,16 @@
 //! - `outbox`: a handoff that waits for delivery: `seq` within its task, `visible_at`, `attempt`, `busy` (attempts that
 //!   the receiver put off), `claimed_by`. Deleted when settled.
 
-use crate::store::query::{Database, Dialect, Row, Statement, Texts, unreadable};
+use crate::store::driver::{by_each_driver, in_memory};
+use crate::store::query::{Dialect, Row, Statement, Texts, unreadable};
+use crate::store::row_types::{ClaimRelease, DeliveryClaim, ReceiverKey};
 use crate::store::rows::handoff_key;
 use crate::store::rows::{get, micros, mode, parse};
 use crate::store::table::{Rights, table};
-use crate::store::{BatchState, OutboxRow, Result};
+use crate::store::{BatchState, OutboxRow, Result, Store};
 use crate::store::{ClaimKey, TaskKey};
-use handoffd_domain::handoff::Priority;
+use handoffd_domain::handoff::{DeliveryMode, Priority};
+use handoffd_domain::ids::Micros;
 
 /// Rights of the serving role.
 pub(super) const RIGHTS: Rights = &[("outbox", "SELECT, INSERT, UPDATE, DELETE")];
@@ -65,32 +68,6 @@ fn priority(row: &dyn Row) -> Result<Priority> {
     Priority::of_rank(rank).ok_or_else(|| unreadable("priority", rank))
 }
 
-/// See [`crate::store::OutboxStore::list_queued`].
-pub(in crate::store) async fn list_queued<D: Database>(
-    db: &D,
-    task: &TaskKey,
-    limit: i64,
-) -> Result<Vec<OutboxRow>> {
-    let text = format!(
-        "SELECT {OUTBOX} FROM outbox AS o WHERE o.tenant = $1 AND o.task_id = $2 ORDER BY o.seq LIMIT $3"
-    );
-    let queued = Statement::new(text).bind(&task.0).bind(task.1).bind(limit.max(0));
-    db.list(queued, decode).await
-}
-
-/// See [`crate::store::OutboxStore::list_claims`].
-pub(in crate::store) async fn list_claims<D: Database>(
-    db: &D,
-    broker: &str,
-) -> Result<Vec<ClaimKey>> {
-    let claims = Statement::new(
-        "SELECT tenant, handoff_id, attempt FROM outbox \
-         WHERE mode <> 'pull' AND claimed_by = $1 ORDER BY tenant, handoff_id",
-    );
-    let claim = |row: &dyn Row| Ok((handoff_key(row)?, get(row, "attempt")?));
-    db.list(claims.bind(broker), claim).await
-}
-
 /// Condition: the first row of its task, and unclaimed at a time.
 const fn free_first(dialect: Dialect) -> &'static str {
     match dialect {
@@ -105,7 +82,7 @@ const fn free_first(dialect: Dialect) -> &'static str {
     }
 }
 
-/// See [`crate::store::OutboxStore::list_waiting`]. Postgres has the time first.
+/// See [`crate::store::Store::list_waiting`]. Postgres has the time first.
 pub(in crate::store) fn waiting(dialect: Dialect) -> String {
     let (tenant, target, limit) = match dialect {
         Dialect::Sqlite => ("?", "?", "?"),
@@ -118,7 +95,7 @@ pub(in crate::store) fn waiting(dialect: Dialect) -> String {
     )
 }
 
-/// See [`crate::store::OutboxStore::list_unpulled`]. Postgres has the time of the claim first.
+/// See [`crate::store::Store::list_unpulled`]. Postgres has the time of the claim first.
 pub(in crate::store) fn unpulled(dialect: Dialect) -> String {
     let (before, limit, x) = match dialect {
         Dialect::Sqlite => ("?", "?", "e"),
@@ -144,7 +121,7 @@ pub(in crate::store) enum Freed {
     These,
 }
 
-/// See [`crate::store::OutboxStore::release`]. Postgres frees them in key order, as batches lock them: a row that a batch
+/// See [`crate::store::Store::release`]. Postgres frees them in key order, as batches lock them: a row that a batch
 /// settles meanwhile is waited for and checked again.
 pub(in crate::store) fn free(dialect: Dialect, which: Freed) -> String {
     match dialect {
@@ -182,7 +159,7 @@ pub(in crate::store) fn free(dialect: Dialect, which: Freed) -> String {
     }
 }
 
-/// See [`crate::store::OutboxStore::list_due_receivers`].
+/// See [`crate::store::Store::list_due_receivers`].
 ///
 /// SQLite: From receiver to receiver by the index, and of each the first row that is due: the time grows with
 /// the receivers and not with what waits, or a backlog would slow the dispatcher down and grow by that.
@@ -227,7 +204,7 @@ pub(in crate::store) const DUE_RECEIVERS: Texts = Texts {
      ORDER BY first.created_at, r.tenant, r.target LIMIT $3",
 };
 
-/// See [`crate::store::OutboxStore::list_due_among`].
+/// See [`crate::store::Store::list_due_among`].
 pub(in crate::store) const DUE_AMONG: Texts = Texts {
     sqlite: "WITH wanted (t, a) AS (SELECT value ->> 0, value ->> 1 FROM json_each(?1)) \
          SELECT t AS tenant, a AS target FROM wanted WHERE NOT EXISTS \
@@ -302,7 +279,7 @@ pub(in crate::store) const CLAIM: &str = "WITH due AS MATERIALIZED ( \
          AND d.bytes IS NOT NULL) AS p \
      ORDER BY c.priority, c.created_at, c.seq";
 
-/// See [`crate::store::OutboxStore::list_strangers`].
+/// See [`crate::store::Store::list_strangers`].
 pub(in crate::store) const STRANGERS: Texts = Texts {
     sqlite: "SELECT DISTINCT claimed_by FROM outbox WHERE mode <> 'pull' AND claimed_by IS NOT NULL \
            AND claimed_by NOT IN (SELECT broker FROM brokers) ORDER BY claimed_by",
@@ -348,3 +325,93 @@ pub(in crate::store) const DEPTHS: Texts = Texts {
            (SELECT count(*) FROM waiting_tasks WHERE since <= $1) AS idle_tasks, \
            (SELECT count(*) FROM opinions_due) AS opinions",
 };
+
+impl Store {
+    /// Receivers with claimable handoffs that are pulled, or that the dispatcher delivers, as the mode is: the pushed
+    /// modes count as one.
+    pub async fn list_due_receivers(
+        &self,
+        mode: DeliveryMode,
+        now: Micros,
+        limit: i64,
+    ) -> Result<Vec<ReceiverKey>> {
+        by_each_driver!(self, db => db.list_due_receivers(mode, now, limit))
+    }
+
+    /// The receivers, among the given ones, with claimable handoffs of any mode.
+    pub async fn list_due_among(
+        &self,
+        receivers: &[ReceiverKey],
+        now: Micros,
+    ) -> Result<Vec<ReceiverKey>> {
+        by_each_driver!(self, db => db.list_due_among(receivers, now))
+    }
+
+    /// Deliveries of a task that wait, in their order.
+    pub async fn list_queued(&self, task: &TaskKey, limit: i64) -> Result<Vec<OutboxRow>> {
+        in_memory!(self, db => db.list_queued(task, limit));
+        let text = format!(
+            "SELECT {OUTBOX} FROM outbox AS o WHERE o.tenant = $1 AND o.task_id = $2 ORDER BY o.seq LIMIT $3"
+        );
+        let queued = Statement::new(text).bind(&task.0).bind(task.1).bind(limit.max(0));
+        self.list(queued, decode).await
+    }
+
+    /// A receiver's claimable handoffs, without a claim.
+    pub async fn list_waiting(
+        &self,
+        receiver: &ReceiverKey,
+        now: Micros,
+        limit: i64,
+    ) -> Result<Vec<OutboxRow>> {
+        by_each_driver!(self, db => db.list_waiting(receiver, now, limit))
+    }
+
+    /// Pullable handoffs committed before `before`, oldest first, except on escalated tasks; reads the whole
+    /// outbox.
+    pub async fn list_unpulled(
+        &self,
+        before: Micros,
+        now: Micros,
+        limit: i64,
+    ) -> Result<Vec<OutboxRow>> {
+        by_each_driver!(self, db => db.list_unpulled(before, now, limit))
+    }
+
+    /// Claims up to `limit` handoffs of one receiver, by priority, then oldest first, each the first of its task:
+    /// sets this broker and `until` on them and counts the attempt. From then on they are pulled or
+    /// pushed as `mode` is, whatever mode they were committed with; one pushed mode does not replace another.
+    pub async fn claim(
+        &self,
+        receiver: &ReceiverKey,
+        mode: DeliveryMode,
+        broker: &str,
+        now: Micros,
+        until: Micros,
+        limit: i64,
+    ) -> Result<Vec<DeliveryClaim>> {
+        by_each_driver!(self, db => db.claim(receiver, mode, broker, now, until, limit))
+    }
+
+    /// Brokers with webhook claims and without heartbeat; reads the whole outbox.
+    pub async fn list_strangers(&self) -> Result<Vec<String>> {
+        by_each_driver!(self, db => db.list_strangers())
+    }
+
+    /// A broker's webhook claims with their attempts; reads the whole outbox.
+    pub async fn list_claims(&self, broker: &str) -> Result<Vec<ClaimKey>> {
+        in_memory!(self, db => db.list_claims(broker));
+        let claims = Statement::new(
+            "SELECT tenant, handoff_id, attempt FROM outbox \
+             WHERE mode <> 'pull' AND claimed_by = $1 ORDER BY tenant, handoff_id",
+        );
+        let claim = |row: &dyn Row| Ok((handoff_key(row)?, get(row, "attempt")?));
+        self.list(claims.bind(broker), claim).await
+    }
+
+    /// Makes webhook claims claimable at once, independent of clocks; returns their number. Claims on pulled
+    /// handoffs belong to the receiver, which may be alive: they only expire by time.
+    pub async fn release(&self, whose: ClaimRelease<'_>) -> Result<u64> {
+        by_each_driver!(self, db => db.release(whose))
+    }
+}

@@ -4,27 +4,18 @@
 //!
 //! - `personal_data`: one subject's data of one handoff, indexed by subject. Erased by page.
 
-use crate::store::query::{Database, Dialect, Row, Statement, Texts, unreadable};
+use crate::store::driver::{by_driver, in_memory};
+use crate::store::erasure::SubjectDatum;
+use crate::store::query::{Dialect, Row, Statement, Texts, unreadable};
 use crate::store::rows::{codec, get};
 use crate::store::table::Rights;
-use crate::store::{HandoffKey, Result};
+use crate::store::{HandoffKey, Result, Store};
+use handoffd_domain::ids::TenantId;
 use handoffd_evidence::commitment::unpack;
 
 /// Rights of the serving role. Records commit to a row: it is erased, and otherwise as it was written.
 pub(super) const RIGHTS: Rights =
     &[("personal_data", "SELECT, INSERT, UPDATE (subject_id, salt, bytes, erasure_id)")];
-
-/// See [`crate::store::HandoffStore::list_personal_data`].
-pub(in crate::store) async fn list<D: Database>(db: &D, key: &HandoffKey) -> Result<Vec<Vec<u8>>> {
-    let data = Statement::new(
-        "SELECT codec, bytes FROM personal_data WHERE tenant = $1 AND handoff_id = $2 \
-         AND bytes IS NOT NULL ORDER BY leaf_index, ordinal",
-    );
-    let open = |row: &dyn Row| {
-        unpack(codec(row)?, get(row, "bytes")?).map_err(|err| unreadable("bytes", err))
-    };
-    db.list(data.bind(&key.0).bind(key.1), open).await
-}
 
 /// SQLite: the stored data of handoffs. Joined from the list of ids and not by `IN`: only an equality lets SQLite use the
 /// partial index.
@@ -94,7 +85,7 @@ pub(in crate::store) const AT: Texts = Texts {
 /// Columns of a datum in an access report: of `personal_data AS p`, its record `r` and its handoff `h`.
 const HELD: &str = "p.leaf_index, p.ordinal, p.codec, p.bytes, r.kind, r.record_hash, r.recorded_at, r.task_id, r.handoff_id, h.source, h.target, h.status, h.question, h.attempts, h.accepted_at";
 
-/// See [`crate::store::ErasureStore::list_held`]. Postgres has the records that it read before from `$5` on.
+/// See [`crate::store::Store::list_held`]. Postgres has the records that it read before from `$5` on.
 pub(in crate::store) fn held(dialect: Dialect) -> String {
     match dialect {
         Dialect::Sqlite => format!(
@@ -115,5 +106,31 @@ pub(in crate::store) fn held(dialect: Dialect) -> String {
                    AND (p.leaf_index, p.ordinal) > ($3, $4) ORDER BY p.leaf_index, p.ordinal LIMIT $11"
             )
         }
+    }
+}
+
+impl Store {
+    /// A data subject's stored data after a slot, in log order.
+    pub async fn list_held(
+        &self,
+        tenant: &TenantId,
+        subject_id: &str,
+        after: Option<handoffd_evidence::erasure::DataSlot>,
+        limit: i64,
+    ) -> Result<Vec<SubjectDatum>> {
+        by_driver!(self, db => db.list_held(tenant, subject_id, after, limit))
+    }
+
+    /// The personal data committed with a handoff, unpacked, in order, without erased data.
+    pub async fn list_personal_data(&self, key: &HandoffKey) -> Result<Vec<Vec<u8>>> {
+        in_memory!(self, db => db.list_personal_data(key));
+        let data = Statement::new(
+            "SELECT codec, bytes FROM personal_data WHERE tenant = $1 AND handoff_id = $2 \
+             AND bytes IS NOT NULL ORDER BY leaf_index, ordinal",
+        );
+        let open = |row: &dyn Row| {
+            unpack(codec(row)?, get(row, "bytes")?).map_err(|err| unreadable("bytes", err))
+        };
+        self.list(data.bind(&key.0).bind(key.1), open).await
     }
 }

@@ -1,13 +1,13 @@
 //! How far a list of tasks or handoffs looks for one page, where no index serves its filter.
 
+use crate::store::driver::in_memory;
 use std::fmt::Write as _;
 
-use async_trait::async_trait;
 use uuid::Uuid;
 
-use crate::store::query::{Database, IntoValue, Row, Statement};
+use crate::store::query::{IntoValue, Row, Statement};
 use crate::store::rows::get;
-use crate::store::{Cursor, HandoffFilter, Result, TaskFilter};
+use crate::store::{Cursor, HandoffFilter, Result, Store, TaskFilter};
 use handoffd_domain::ids::{Micros, TenantId};
 use handoffd_domain::task::TaskStatus;
 
@@ -52,27 +52,6 @@ pub struct Bounds {
 
 /// Some ten milliseconds of reading each.
 pub const BOUNDS: Bounds = Bounds { few: 5_000, looked_at: 20_000, opened: 4_000 };
-
-/// Decides how far lists look.
-#[async_trait]
-pub trait ReachStore: Send + Sync {
-    /// How far the page of tasks after a cursor looks.
-    async fn reach_of_tasks(
-        &self,
-        tenant: &TenantId,
-        filter: &TaskFilter,
-        after: Option<&Cursor>,
-        bounds: Bounds,
-    ) -> Result<Reach>;
-    /// How far the page of handoffs after a cursor looks.
-    async fn reach_of_handoffs(
-        &self,
-        tenant: &TenantId,
-        filter: &HandoffFilter,
-        after: Option<&Cursor>,
-        bounds: Bounds,
-    ) -> Result<Reach>;
-}
 
 /// A statement in the making: a text, and a value for each of its places.
 struct Text<'a>(Statement<'a>);
@@ -139,8 +118,8 @@ fn place(row: &dyn Row) -> Result<Cursor> {
 
 /// How far a page looks that no index alone serves: to the end of the rows of `few`, if they are no more than its bound, else
 /// to the place that `end` finds.
-async fn reach<D: Database>(
-    db: &D,
+async fn reach(
+    db: &Store,
     (few, most): (Option<Statement<'_>>, i64),
     end: Statement<'_>,
     is_of_party: bool,
@@ -198,15 +177,16 @@ fn serves_handoffs(filter: &HandoffFilter) -> bool {
     task_id.is_some() || conversation.is_some() || !(rest || open || of_user)
 }
 
-#[async_trait]
-impl<D: Database> ReachStore for D {
-    async fn reach_of_tasks(
+impl Store {
+    /// How far the page of tasks after a cursor looks.
+    pub async fn reach_of_tasks(
         &self,
         tenant: &TenantId,
         filter: &TaskFilter,
         after: Option<&Cursor>,
         bounds: Bounds,
     ) -> Result<Reach> {
+        in_memory!(self, db => db.reach_of_tasks(tenant, filter, after, bounds));
         if serves_tasks(filter) {
             return Ok(Reach::Whole);
         }
@@ -224,13 +204,15 @@ impl<D: Database> ReachStore for D {
         reach(self, (few, bounds.few), end, filter.party.is_some()).await
     }
 
-    async fn reach_of_handoffs(
+    /// How far the page of handoffs after a cursor looks.
+    pub async fn reach_of_handoffs(
         &self,
         tenant: &TenantId,
         filter: &HandoffFilter,
         after: Option<&Cursor>,
         bounds: Bounds,
     ) -> Result<Reach> {
+        in_memory!(self, db => db.reach_of_handoffs(tenant, filter, after, bounds));
         if serves_handoffs(filter) {
             return Ok(Reach::Whole);
         }

@@ -13,14 +13,12 @@
 
 use std::collections::BTreeMap;
 
-use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use crate::store::absent::absent_in_memory;
-use crate::store::query::{Database, Dialect, Row, Statement, unreadable};
+use crate::store::query::{Dialect, Row, Statement, unreadable};
 use crate::store::rows::{get, micros, micros_opt, parse, state_opt};
 use crate::store::table::Rights;
-use crate::store::{ReceiverKey, Result};
+use crate::store::{ReceiverKey, Result, Store};
 use handoffd_domain::histogram::Histogram;
 use handoffd_domain::ids::{AgentId, Micros, TenantId};
 use handoffd_domain::receiver::{AttemptCounts, BreakerState, Windows};
@@ -64,33 +62,6 @@ pub struct ReceiverNotes {
     pub breakers: Vec<BreakerRow>,
     /// Counts that are added to those in the store.
     pub windows: BTreeMap<ReceiverKey, Windows>,
-}
-
-absent_in_memory! {
-    /// Receivers as brokers notice them. All times come from the caller's clock.
-    pub trait ReceiverStore {
-        /// Writes what a broker noticed: one statement a table, none for an empty part. The windows come last: where an earlier
-        /// statement fails, all of it may be repeated.
-        async fn note_receivers(&self, notes: &ReceiverNotes) -> Result<()>;
-        /// The last that was noticed of these receivers.
-        async fn list_seen(
-            &self,
-            tenant: &TenantId,
-            agents: &[AgentId],
-        ) -> Result<Vec<(AgentId, SeenReceiver)>>;
-        /// The breakers of brokers that live, where their state is known. `broker` is the one that asks.
-        async fn list_breakers(&self, tenant: &TenantId, broker: &str) -> Result<Vec<BreakerRow>>;
-        /// The windows of these receivers that begin at `since` or later.
-        async fn list_windows(
-            &self,
-            tenant: &TenantId,
-            agents: &[AgentId],
-            since: Micros,
-        ) -> Result<BTreeMap<AgentId, Windows>>;
-        /// Deletes windows that begin before `before`, and other rows of agents that are gone: a broker may write one after the
-        /// deletion of its agent. Returns the number of rows.
-        async fn forget_receivers(&self, before: Micros) -> Result<u64>;
-    }
 }
 
 /// The deletion of the breakers of all brokers.
@@ -248,22 +219,24 @@ fn window(row: &dyn Row) -> Result<(AgentId, Micros, AttemptCounts)> {
     Ok((parse(row, "agent_id")?, micros(row, "begins_at")?, counts))
 }
 
-#[async_trait]
-impl<D: Database> ReceiverStore for D {
-    async fn note_receivers(&self, notes: &ReceiverNotes) -> Result<()> {
+impl Store {
+    /// Writes what a broker noticed: one statement a table, none for an empty part. The windows come last: where an earlier
+    /// statement fails, all of it may be repeated.
+    pub async fn note_receivers(&self, notes: &ReceiverNotes) -> Result<()> {
         if !notes.seen.is_empty() {
-            self.change(note_seen(D::DIALECT, &notes.seen)).await?;
+            self.change(note_seen(self.dialect(), &notes.seen)).await?;
         }
         if !notes.breakers.is_empty() {
-            self.change(note_breakers(D::DIALECT, &notes.breakers)).await?;
+            self.change(note_breakers(self.dialect(), &notes.breakers)).await?;
         }
         if !notes.windows.is_empty() {
-            self.change(note_windows(D::DIALECT, &notes.windows)).await?;
+            self.change(note_windows(self.dialect(), &notes.windows)).await?;
         }
         Ok(())
     }
 
-    async fn list_seen(
+    /// The last that was noticed of these receivers.
+    pub async fn list_seen(
         &self,
         tenant: &TenantId,
         agents: &[AgentId],
@@ -271,13 +244,14 @@ impl<D: Database> ReceiverStore for D {
         let text = format!(
             "SELECT agent_id, last_poll_at, last_success_at, last_failure_at, last_failure \
              FROM receivers_seen WHERE tenant = $1 AND {}",
-            D::DIALECT.is_among("agent_id", "$2")
+            self.dialect().is_among("agent_id", "$2")
         );
         let agents = agents.iter().map(AgentId::as_str);
         self.list(Statement::new(text).bind(tenant).bind_list(agents), seen).await
     }
 
-    async fn list_breakers(&self, tenant: &TenantId, broker: &str) -> Result<Vec<BreakerRow>> {
+    /// The breakers of brokers that live, where their state is known. `broker` is the one that asks.
+    pub async fn list_breakers(&self, tenant: &TenantId, broker: &str) -> Result<Vec<BreakerRow>> {
         let list = Statement::new(
             "SELECT b.tenant, b.agent_id, b.broker, b.state, b.since, b.reason \
              FROM receiver_breakers AS b WHERE b.tenant = $1 AND b.state IS NOT NULL \
@@ -287,7 +261,8 @@ impl<D: Database> ReceiverStore for D {
         self.list(list.bind(tenant).bind(broker), breaker).await
     }
 
-    async fn list_windows(
+    /// The windows of these receivers that begin at `since` or later.
+    pub async fn list_windows(
         &self,
         tenant: &TenantId,
         agents: &[AgentId],
@@ -296,7 +271,7 @@ impl<D: Database> ReceiverStore for D {
         let text = format!(
             "SELECT agent_id, begins_at, attempts, failures, timeouts, durations FROM receiver_windows \
              WHERE tenant = $1 AND {} AND begins_at >= $3",
-            D::DIALECT.is_among("agent_id", "$2")
+            self.dialect().is_among("agent_id", "$2")
         );
         let agents = agents.iter().map(AgentId::as_str);
         let list = Statement::new(text).bind(tenant).bind_list(agents).bind(since);
@@ -307,7 +282,9 @@ impl<D: Database> ReceiverStore for D {
         Ok(windows)
     }
 
-    async fn forget_receivers(&self, before: Micros) -> Result<u64> {
+    /// Deletes windows that begin before `before`, and other rows of agents that are gone: a broker may write one after the
+    /// deletion of its agent. Returns the number of rows.
+    pub async fn forget_receivers(&self, before: Micros) -> Result<u64> {
         let windows = Statement::new("DELETE FROM receiver_windows WHERE begins_at < $1");
         let mut gone = self.change(windows.bind(before)).await?;
         for table in ["receivers_seen", "receiver_breakers"] {

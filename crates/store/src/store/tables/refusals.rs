@@ -4,13 +4,13 @@
 //!
 //! - `refusals`: a refused message: ids, codes and places. Inserted; deleted when old.
 
+use crate::store::driver::by_driver;
 use serde::{Deserialize, Serialize};
 
-use crate::store::absent::absent_in_memory;
 use crate::store::query::{Row, Texts, unreadable};
 use crate::store::rows::{get, micros, parse, parse_opt};
 use crate::store::table::{Rights, table};
-use crate::store::{Cursor, NewRow, Result};
+use crate::store::{Cursor, NewRow, Result, Store};
 use handoffd_domain::ids::{AgentId, ContentId, HandoffId, Micros, TaskId, TenantId};
 
 /// Rights of the serving role.
@@ -102,26 +102,28 @@ pub struct RefusalFilter {
     pub until: Option<Micros>,
 }
 
-absent_in_memory! {
-    /// Refused messages. All times come from the caller's clock.
-    pub trait RefusalStore {
-        /// Refusals, newest first.
-        async fn list_refusals(
-            &self,
-            tenant: &TenantId,
-            filter: &RefusalFilter,
-            after: Option<&Cursor>,
-            limit: i64,
-        ) -> Result<Vec<RefusalRow>>;
-        /// Deletes a bounded number of a tenant's refusals from before a time; returns their number.
-        async fn delete_refusals(&self, tenant: &TenantId, before: Micros) -> Result<u64>;
-    }
-}
-
-/// See [`RefusalStore::delete_refusals`].
+/// See [`crate::store::Store::delete_refusals`].
 pub(in crate::store) const DELETE_OLD: Texts = Texts {
     sqlite: "DELETE FROM refusals WHERE (tenant, refusal_id) IN (SELECT tenant, refusal_id \
              FROM refusals WHERE tenant = ? AND created_at < ? ORDER BY created_at LIMIT 1000)",
     postgres: "DELETE FROM refusals WHERE tenant = $1 AND refusal_id IN (SELECT refusal_id \
                  FROM refusals WHERE tenant = $1 AND created_at < $2 ORDER BY created_at LIMIT 1000)",
 };
+
+impl Store {
+    /// Refusals, newest first.
+    pub async fn list_refusals(
+        &self,
+        tenant: &TenantId,
+        filter: &RefusalFilter,
+        after: Option<&Cursor>,
+        limit: i64,
+    ) -> Result<Vec<RefusalRow>> {
+        by_driver!(self, db => db.list_refusals(tenant, filter, after, limit))
+    }
+
+    /// Deletes a bounded number of a tenant's refusals from before a time; returns their number.
+    pub async fn delete_refusals(&self, tenant: &TenantId, before: Micros) -> Result<u64> {
+        by_driver!(self, db => db.delete_refusals(tenant, before))
+    }
+}

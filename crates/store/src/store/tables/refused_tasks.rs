@@ -5,10 +5,11 @@
 //! - `refused_tasks`: an agent's refused submissions on a task that does not exist. Updated; deleted a day after the
 //!   last.
 
-use crate::store::query::{Database, Row, Statement};
+use crate::store::driver::in_memory;
+use crate::store::query::{Row, Statement};
 use crate::store::rows::{get, micros, parse};
 use crate::store::table::{Rights, table};
-use crate::store::{BatchState, RefusedTaskRow, Result};
+use crate::store::{BatchState, RefusedTaskRow, Result, Store};
 use handoffd_domain::ids::Micros;
 
 /// Rights of the serving role.
@@ -41,7 +42,11 @@ pub(in crate::store) fn load(row: &dyn Row, state: &mut BatchState) -> Result<()
     Ok(())
 }
 
-/// See [`crate::store::HandoffStore::forget_refused_tasks`].
-pub(in crate::store) async fn forget<D: Database>(db: &D, before: Micros) -> Result<u64> {
-    db.change(Statement::new("DELETE FROM refused_tasks WHERE updated_at < $1").bind(before)).await
+impl Store {
+    /// Deletes refused task ids without a refusal since `before`; returns the number of rows.
+    pub async fn forget_refused_tasks(&self, before: Micros) -> Result<u64> {
+        in_memory!(self, db => db.forget_refused_tasks(before));
+        self.change(Statement::new("DELETE FROM refused_tasks WHERE updated_at < $1").bind(before))
+            .await
+    }
 }

@@ -4,13 +4,10 @@
 //!
 //! - `request_keys`: the answer to a request with an `Idempotency-Key`, sealed. Deleted after a day.
 
-use async_trait::async_trait;
-
-use crate::store::Result;
-use crate::store::absent::absent_in_memory;
-use crate::store::query::{Database, Row, Statement};
+use crate::store::query::{Row, Statement};
 use crate::store::rows::{get, hash32, micros, parse};
 use crate::store::table::Rights;
+use crate::store::{Result, Store};
 use handoffd_domain::ids::{Micros, TenantId};
 
 /// Rights of the serving role.
@@ -29,20 +26,6 @@ pub struct RequestRow {
     pub created_at: Micros,
 }
 
-absent_in_memory! {
-    /// Requests by their keys. All times come from the caller's clock.
-    pub trait RequestStore {
-        /// Claims a key: `None` where this request is the first under it, else the one that was. Of two at once one is the first.
-        async fn begin_request(&self, row: &RequestRow) -> Result<Option<RequestRow>>;
-        /// Keeps the answer to a request.
-        async fn answer_request(&self, tenant: &TenantId, id: &[u8; 32], answer: &[u8]) -> Result<()>;
-        /// Lets the key be used again: the request changed nothing.
-        async fn forget_request(&self, tenant: &TenantId, id: &[u8; 32]) -> Result<()>;
-        /// Deletes requests that began before a time; returns their number.
-        async fn forget_requests(&self, before: Micros) -> Result<u64>;
-    }
-}
-
 fn decode(row: &dyn Row) -> Result<RequestRow> {
     Ok(RequestRow {
         tenant: parse(row, "tenant")?,
@@ -53,9 +36,9 @@ fn decode(row: &dyn Row) -> Result<RequestRow> {
     })
 }
 
-#[async_trait]
-impl<D: Database> RequestStore for D {
-    async fn begin_request(&self, row: &RequestRow) -> Result<Option<RequestRow>> {
+impl Store {
+    /// Claims a key: `None` where this request is the first under it, else the one that was. Of two at once one is the first.
+    pub async fn begin_request(&self, row: &RequestRow) -> Result<Option<RequestRow>> {
         let insert = Statement::new(
             "INSERT INTO request_keys (tenant, request_id, asked, created_at) \
              VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
@@ -68,17 +51,25 @@ impl<D: Database> RequestStore for D {
         self.insert_or_find(insert, known.bind(&row.tenant).bind(&row.id), decode).await
     }
 
-    async fn answer_request(&self, tenant: &TenantId, id: &[u8; 32], sealed: &[u8]) -> Result<()> {
+    /// Keeps the answer to a request.
+    pub async fn answer_request(
+        &self,
+        tenant: &TenantId,
+        id: &[u8; 32],
+        sealed: &[u8],
+    ) -> Result<()> {
         self.change(answer(tenant, id, sealed)).await.map(|_| ())
     }
 
-    async fn forget_request(&self, tenant: &TenantId, id: &[u8; 32]) -> Result<()> {
+    /// Lets the key be used again: the request changed nothing.
+    pub async fn forget_request(&self, tenant: &TenantId, id: &[u8; 32]) -> Result<()> {
         let delete =
             Statement::new("DELETE FROM request_keys WHERE tenant = $1 AND request_id = $2");
         self.change(delete.bind(tenant).bind(id)).await.map(|_| ())
     }
 
-    async fn forget_requests(&self, before: Micros) -> Result<u64> {
+    /// Deletes requests that began before a time; returns their number.
+    pub async fn forget_requests(&self, before: Micros) -> Result<u64> {
         self.change(Statement::new("DELETE FROM request_keys WHERE created_at < $1").bind(before))
             .await
     }

@@ -5,10 +5,13 @@
 //! - `returns`: a task that came back, or a receiver's question, in the inbox of the agent that handed the task on.
 //!   Updated; deleted when acted on.
 
+use crate::store::driver::by_each_driver;
 use crate::store::query::{Dialect, Row, Texts};
+use crate::store::row_types::ReceiverKey;
 use crate::store::rows::{get, micros, parse};
 use crate::store::table::{Rights, table};
-use crate::store::{Result, ReturnRow};
+use crate::store::{Result, ReturnRow, Store};
+use handoffd_domain::ids::Micros;
 
 /// Rights of the serving role.
 pub(super) const RIGHTS: Rights = &[("returns", "SELECT, INSERT, UPDATE, DELETE")];
@@ -68,3 +71,17 @@ pub(in crate::store) fn claim(dialect: Dialect) -> String {
 /// SQLite: takes returns out of an inbox.
 pub(in crate::store) const CLAIM_THESE: &str = "UPDATE returns SET visible_at = ? \
              WHERE tenant = ? AND handoff_id IN (SELECT value FROM json_each(?))";
+
+impl Store {
+    /// Takes up to `limit` returns out of an agent's inbox, the oldest first, until `until`: the agent gets them
+    /// again unless it acted on their tasks by then.
+    pub async fn claim_returns(
+        &self,
+        receiver: &ReceiverKey,
+        now: Micros,
+        until: Micros,
+        limit: i64,
+    ) -> Result<Vec<ReturnRow>> {
+        by_each_driver!(self, db => db.claim_returns(receiver, now, until, limit))
+    }
+}

@@ -5,13 +5,10 @@
 //! - `payload_schemas`: one version of a payload schema: canonical document, hash, the key that registered it, its
 //!   place among the versions. Inserted only.
 
-use async_trait::async_trait;
-
-use crate::store::absent::absent_in_memory;
-use crate::store::query::{Database, Dialect, Row, Statement};
+use crate::store::query::{Dialect, Row, Statement};
 use crate::store::rows::{get, hash32, micros, parse};
 use crate::store::table::{Rights, table};
-use crate::store::{BatchState, Result};
+use crate::store::{BatchState, Result, Store};
 use handoffd_domain::ids::{Micros, TenantId};
 
 /// Rights of the serving role.
@@ -85,27 +82,15 @@ pub(in crate::store) fn load(row: &dyn Row, state: &mut BatchState) -> Result<()
     Ok(())
 }
 
-absent_in_memory! {
-    /// Queries on payload schemas.
-    pub trait PayloadSchemaStore {
-        /// All versions of a tenant's payload schemas, or of the one with this id, by id and in the order in
-        /// which they were registered.
-        async fn list_payload_schemas(
-            &self,
-            tenant: &TenantId,
-            id: Option<&str>,
-        ) -> Result<Vec<PayloadSchemaRow>>;
-    }
-}
-
-#[async_trait]
-impl<D: Database> PayloadSchemaStore for D {
-    async fn list_payload_schemas(
+impl Store {
+    /// All versions of a tenant's payload schemas, or of the one with this id, by id and in the order in
+    /// which they were registered.
+    pub async fn list_payload_schemas(
         &self,
         tenant: &TenantId,
         id: Option<&str>,
     ) -> Result<Vec<PayloadSchemaRow>> {
-        let given = match D::DIALECT {
+        let given = match self.dialect() {
             Dialect::Sqlite => "$2",
             Dialect::Postgres => "$2::text",
         };

@@ -6,16 +6,16 @@
 //! - `stream_lines`: the last chunk that a webhook receiver was sent, and the broker that holds the line, with its time
 //!   limit. Updated; deleted with the end.
 
-use async_trait::async_trait;
+use crate::store::driver::in_memory;
 
-use crate::store::query::{Database, Row, Statement};
+use crate::store::query::{Row, Statement};
 use crate::store::rows::{
     content_kept, get, handoff_key, hash32_opt, micros, parse, parse_opt, state_opt,
 };
 use crate::store::table::{Rights, table};
 use crate::store::tables::handoffs;
 use crate::store::tables::handoffs::HANDOFF;
-use crate::store::{ContentStorage, HandoffKey, Result};
+use crate::store::{ContentStorage, HandoffKey, Result, Store};
 use handoffd_domain::handoff::Handoff;
 use handoffd_domain::ids::{ContentId, HandoffId, Micros, TenantId};
 use handoffd_domain::stream::StreamStatus;
@@ -98,34 +98,6 @@ table! {
     }
 }
 
-/// Streams. All times come from the caller's clock.
-#[async_trait]
-pub trait StreamStore: Send + Sync {
-    /// Chunks of a handoff behind a number, in order, with their contents as stored.
-    async fn list_chunks(
-        &self,
-        key: &HandoffKey,
-        after: i64,
-        limit: i64,
-    ) -> Result<Vec<StoredChunk>>;
-    /// Open handoffs whose stream has had no chunk in time.
-    async fn list_idle_streams(&self, now: Micros, limit: i64) -> Result<Vec<Handoff>>;
-    /// Streams with chunks that their webhook receiver was not sent, whose own delivery is settled, and that no
-    /// broker serves.
-    async fn list_due_lines(&self, now: Micros, limit: i64) -> Result<Vec<HandoffKey>>;
-    /// Takes the lease of a stream's line; `None` where another broker holds it, it pauses, or it is done.
-    async fn claim_line(
-        &self,
-        key: &HandoffKey,
-        broker: &str,
-        now: Micros,
-        until: Micros,
-    ) -> Result<Option<StreamLine>>;
-    /// Writes a line; `false` where another broker holds the lease.
-    async fn settle_line(&self, key: &HandoffKey, broker: &str, settle: LineSettle)
-    -> Result<bool>;
-}
-
 /// How the stream ends, as stored.
 fn parse_end(text: &str) -> Option<StreamStatus> {
     [StreamStatus::Closed, StreamStatus::Aborted].into_iter().find(|one| one.as_str() == text)
@@ -158,14 +130,15 @@ fn line(row: &dyn Row) -> Result<StreamLine> {
     Ok(StreamLine { sent: get(row, "sent")?, failures: get(row, "failures")? })
 }
 
-#[async_trait]
-impl<D: Database> StreamStore for D {
-    async fn list_chunks(
+impl Store {
+    /// Chunks of a handoff behind a number, in order, with their contents as stored.
+    pub async fn list_chunks(
         &self,
         key: &HandoffKey,
         after: i64,
         limit: i64,
     ) -> Result<Vec<StoredChunk>> {
+        in_memory!(self, db => db.list_chunks(key, after, limit));
         let chunks = Statement::new(
             "SELECT k.tenant, k.handoff_id, k.seq, k.content_id, k.commitment, k.ends, k.reason, \
                k.created_at, c.salt, c.codec, c.bytes, c.segment, c.seg_offset, c.seg_length, \
@@ -177,7 +150,9 @@ impl<D: Database> StreamStore for D {
         self.list(chunks, decode).await
     }
 
-    async fn list_idle_streams(&self, now: Micros, limit: i64) -> Result<Vec<Handoff>> {
+    /// Open handoffs whose stream has had no chunk in time.
+    pub async fn list_idle_streams(&self, now: Micros, limit: i64) -> Result<Vec<Handoff>> {
+        in_memory!(self, db => db.list_idle_streams(now, limit));
         let text = format!(
             "SELECT {HANDOFF} FROM handoffs WHERE stream_due IS NOT NULL AND stream_due <= $1 \
              AND status IN ('PENDING', 'ACCEPTED') ORDER BY stream_due, handoff_id LIMIT $2"
@@ -185,7 +160,10 @@ impl<D: Database> StreamStore for D {
         self.list(Statement::new(text).bind(now).bind(limit.max(0)), handoffs::decode).await
     }
 
-    async fn list_due_lines(&self, now: Micros, limit: i64) -> Result<Vec<HandoffKey>> {
+    /// Streams with chunks that their webhook receiver was not sent, whose own delivery is settled, and that no
+    /// broker serves.
+    pub async fn list_due_lines(&self, now: Micros, limit: i64) -> Result<Vec<HandoffKey>> {
+        in_memory!(self, db => db.list_due_lines(now, limit));
         let due = Statement::new(
             "SELECT l.tenant, l.handoff_id FROM stream_lines AS l \
              WHERE NOT (l.lease_until > $1 AND l.lease_until <= $1 + 120000000) \
@@ -199,13 +177,15 @@ impl<D: Database> StreamStore for D {
         self.list(due.bind(now).bind(limit.max(0)), handoff_key).await
     }
 
-    async fn claim_line(
+    /// Takes the lease of a stream's line; `None` where another broker holds it, it pauses, or it is done.
+    pub async fn claim_line(
         &self,
         key: &HandoffKey,
         broker: &str,
         now: Micros,
         until: Micros,
     ) -> Result<Option<StreamLine>> {
+        in_memory!(self, db => db.claim_line(key, broker, now, until));
         let claim = Statement::new(
             "UPDATE stream_lines SET broker = $1, lease_until = $2 \
              WHERE tenant = $3 AND handoff_id = $4 \
@@ -216,12 +196,14 @@ impl<D: Database> StreamStore for D {
         self.change_one(claim, line).await
     }
 
-    async fn settle_line(
+    /// Writes a line; `false` where another broker holds the lease.
+    pub async fn settle_line(
         &self,
         key: &HandoffKey,
         broker: &str,
         settle: LineSettle,
     ) -> Result<bool> {
+        in_memory!(self, db => db.settle_line(key, broker, settle));
         let change = match settle {
             LineSettle::Sent { line, next_at, lease_until } => Statement::new(
                 "UPDATE stream_lines SET sent = $1, failures = $2, next_at = $3, lease_until = $4 \

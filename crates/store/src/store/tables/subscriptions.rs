@@ -5,10 +5,10 @@
 //! - `subscriptions`: a subscriber as JSON, and its sealed secrets. Updated.
 
 use crate::store::events::{SubscriptionKey, SubscriptionRow};
-use crate::store::query::{Database, Row, Statement, Texts, unreadable};
+use crate::store::query::{Row, Statement, Texts, unreadable};
 use crate::store::rows::{get, micros, parse};
 use crate::store::table::Rights;
-use crate::store::{BatchState, Result};
+use crate::store::{BatchState, Result, Store};
 use handoffd_domain::ids::TenantId;
 
 /// Rights of the serving role.
@@ -35,29 +35,6 @@ pub(in crate::store) fn load(row: &dyn Row, state: &mut BatchState) -> Result<()
     let row = decode(row)?;
     state.subscriptions.insert((row.tenant.clone(), row.id), row);
     Ok(())
-}
-
-/// See [`crate::store::events::EventStore::find_subscription`].
-pub(in crate::store) async fn find<D: Database>(
-    db: &D,
-    key: &SubscriptionKey,
-) -> Result<Option<SubscriptionRow>> {
-    let text = format!(
-        "SELECT {SUBSCRIPTION} FROM subscriptions WHERE tenant = $1 AND subscription_id = $2"
-    );
-    db.find(Statement::new(text).bind(&key.0).bind(key.1.to_string()), decode).await
-}
-
-/// See [`crate::store::events::EventStore::list_subscriptions`].
-pub(in crate::store) async fn list<D: Database>(
-    db: &D,
-    tenant: &TenantId,
-) -> Result<Vec<SubscriptionRow>> {
-    let text = format!(
-        "SELECT {SUBSCRIPTION} FROM subscriptions WHERE tenant = $1 \
-         ORDER BY created_at, subscription_id"
-    );
-    db.list(Statement::new(text).bind(tenant), decode).await
 }
 
 /// The sealed secrets of all rows, with `id`; locked where the database locks rows.
@@ -89,4 +66,25 @@ pub(in crate::store) fn upsert() -> String {
          ON CONFLICT (tenant, subscription_id) DO UPDATE SET doc = excluded.doc, \
            secrets = excluded.secrets, updated_at = excluded.updated_at"
     )
+}
+
+impl Store {
+    pub async fn find_subscription(
+        &self,
+        key: &SubscriptionKey,
+    ) -> Result<Option<SubscriptionRow>> {
+        let text = format!(
+            "SELECT {SUBSCRIPTION} FROM subscriptions WHERE tenant = $1 AND subscription_id = $2"
+        );
+        self.find(Statement::new(text).bind(&key.0).bind(key.1.to_string()), decode).await
+    }
+
+    /// A tenant's subscriptions, oldest first.
+    pub async fn list_subscriptions(&self, tenant: &TenantId) -> Result<Vec<SubscriptionRow>> {
+        let text = format!(
+            "SELECT {SUBSCRIPTION} FROM subscriptions WHERE tenant = $1 \
+             ORDER BY created_at, subscription_id"
+        );
+        self.list(Statement::new(text).bind(tenant), decode).await
+    }
 }

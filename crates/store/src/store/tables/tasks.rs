@@ -12,10 +12,13 @@
 //! - `closed_tasks`: an ended task, its status and its beginning, for lists of ended tasks; by trigger. Inserted only.
 
 use crate::store::TaskKey;
-use crate::store::query::{Database, Row, Statement, Texts, unreadable};
+use crate::store::driver::{by_each_driver, in_memory};
+use crate::store::lists::{Cursor, TaskFilter};
+use crate::store::query::{Row, Statement, Texts, unreadable};
 use crate::store::rows::{checkpoint_ref, get, micros, parse, parse_opt, state};
 use crate::store::table::{Rights, table};
-use crate::store::{BatchState, Result};
+use crate::store::{BatchState, Result, Store};
+use handoffd_domain::ids::TenantId;
 use handoffd_domain::money::Usd;
 use handoffd_domain::task::{Task, TaskStatus};
 
@@ -106,13 +109,6 @@ fn funds(row: &dyn Row) -> Result<Option<Box<handoffd_domain::funds::Funds>>> {
         .map_err(|err| unreadable("funds", err))
 }
 
-/// Finds one by its key.
-pub(in crate::store) async fn find<D: Database>(db: &D, key: &TaskKey) -> Result<Option<Task>> {
-    let text = format!("SELECT {TASK} FROM tasks WHERE tenant = $1 AND task_id = $2");
-    let find = Statement::new(text).of(TASKS.shape.columns);
-    db.find(find.bind(&key.0).bind(key.1), decode).await
-}
-
 /// Which of these tasks keep their data: open, before a person, or under a legal hold.
 pub(in crate::store) const HELD: Texts = Texts {
     sqlite: "SELECT t.value AS task_id FROM json_each(?2) AS t WHERE \
@@ -149,3 +145,23 @@ pub(in crate::store) const HELD: Texts = Texts {
 /// Postgres: locks tasks.
 pub(in crate::store) const LOCK: &str = "SELECT task_id FROM tasks WHERE tenant = $1 AND task_id = ANY($2) \
          ORDER BY task_id FOR UPDATE";
+
+impl Store {
+    pub async fn find_task(&self, key: &TaskKey) -> Result<Option<Task>> {
+        in_memory!(self, db => db.find_task(key));
+        let text = format!("SELECT {TASK} FROM tasks WHERE tenant = $1 AND task_id = $2");
+        let find = Statement::new(text).of(TASKS.shape.columns);
+        self.find(find.bind(&key.0).bind(key.1), decode).await
+    }
+
+    /// Tasks, newest first.
+    pub async fn list_tasks(
+        &self,
+        tenant: &TenantId,
+        filter: &TaskFilter,
+        after: Option<&Cursor>,
+        limit: i64,
+    ) -> Result<Vec<Task>> {
+        by_each_driver!(self, db => db.list_tasks(tenant, filter, after, limit))
+    }
+}
