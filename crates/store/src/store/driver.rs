@@ -21,10 +21,10 @@ pub(super) enum Driver {
 macro_rules! by_driver {
     ($store:expr, $db:ident => $call:expr) => {
         match &$store.driver {
-            $crate::store::driver::Driver::Sqlite($db) => Box::pin($call).await,
-            $crate::store::driver::Driver::Postgres($db) => Box::pin($call).await,
+            $crate::store::Driver::Sqlite($db) => Box::pin($call).await,
+            $crate::store::Driver::Postgres($db) => Box::pin($call).await,
             #[cfg(feature = "simulation")]
-            $crate::store::driver::Driver::Memory(_) => $crate::store::memory::absent(),
+            $crate::store::Driver::Memory(_) => $crate::store::memory::absent(),
         }
     };
 }
@@ -34,10 +34,10 @@ pub(super) use by_driver;
 macro_rules! by_each_driver {
     ($store:expr, $db:ident => $call:expr) => {
         match &$store.driver {
-            $crate::store::driver::Driver::Sqlite($db) => Box::pin($call).await,
-            $crate::store::driver::Driver::Postgres($db) => Box::pin($call).await,
+            $crate::store::Driver::Sqlite($db) => Box::pin($call).await,
+            $crate::store::Driver::Postgres($db) => Box::pin($call).await,
             #[cfg(feature = "simulation")]
-            $crate::store::driver::Driver::Memory($db) => Box::pin($call).await,
+            $crate::store::Driver::Memory($db) => Box::pin($call).await,
         }
     };
 }
@@ -47,7 +47,7 @@ pub(super) use by_each_driver;
 macro_rules! in_memory {
     ($store:expr, $db:ident => $call:expr) => {
         #[cfg(feature = "simulation")]
-        if let $crate::store::driver::Driver::Memory($db) = &$store.driver {
+        if let $crate::store::Driver::Memory($db) = &$store.driver {
             return Box::pin($call).await;
         }
     };
