@@ -38,7 +38,7 @@ pub(super) struct TextScan {
 }
 
 impl TextScan {
-    /// That of a text that is no page.
+    /// That of one text.
     pub(super) const fn of(seen: ViewScan) -> Self {
         Self { seen, glued: Vec::new() }
     }

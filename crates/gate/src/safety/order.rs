@@ -119,7 +119,7 @@ fn names_option(text: &str) -> bool {
         || text.match_indices('(').any(|(at, _)| letter(at))
 }
 
-/// Whether an option stands behind the article of a sentence or before its preposition. Options in a row are one.
+/// Whether an option follows the article of a sentence or precedes its preposition. Options in a row are one.
 fn is_inserted(before: &str, option: &str) -> bool {
     let mut rest = option.split(' ').skip(1).skip_while(|word| word.starts_with("--"));
     let mut back = before.rsplit(' ').skip_while(|word| word.starts_with("--"));

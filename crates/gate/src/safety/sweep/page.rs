@@ -46,7 +46,7 @@ impl Page {
         }));
     }
 
-    /// What the rules find on it, and what they find where its pieces are put together.
+    /// Scans it, and then once more with the words put together that its seams split.
     pub(super) fn scan(&self, rules: &Rules, memory: &mut ScanMemory) -> TextScan {
         let mut seen = look(rules, &self.text, memory, 0..0);
         let Some(page) = glue::glued(self, &rules.lexicon) else { return TextScan::of(seen) };
