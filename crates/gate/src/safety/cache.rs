@@ -197,6 +197,16 @@ mod tests {
         assert_ne!(key([7; 16]), key([8; 16]), "the secret decides which texts share a key");
     }
 
+    /// A text that has the sign between two texts in it reads like two.
+    #[test]
+    fn a_page_is_known_by_the_places_of_its_texts() {
+        let (cache, acme) = (ScanCache::new([7; 16]), tenant("acme"));
+        let piece = |start| Piece { start, text: 0, ordinal: 0, offset: 0, whole: true };
+        let key = |pieces: &[Piece]| cache.of(&acme).key("one two", pieces);
+        let keys = [key(&[]), key(&[piece(0)]), key(&[piece(0), piece(4)])];
+        assert!(keys[0] != keys[1] && keys[1] != keys[2] && keys[0] != keys[2]);
+    }
+
     #[test]
     fn results_take_bounded_memory() {
         let cache = ScanCache::new([7; 16]);
