@@ -303,7 +303,7 @@ pub(in crate::store) const PAGE: &str = "SELECT handoff_id FROM handoffs WHERE t
              ORDER BY handoff_id LIMIT $3";
 
 impl Store {
-    /// Open handoffs by receiver, counted up to [`MOST_OPEN`] for each: a difference above that is not a reason to
+    /// Open handoffs by receiver, counted up to [`MOST_OPEN`](crate::store::MOST_OPEN) for each: a difference above that is not a reason to
     /// prefer one of two receivers, and counting costs a look at each handoff.
     pub async fn count_open(&self, tenant: &TenantId) -> Result<HashMap<AgentId, i64>> {
         by_each_driver!(self, db => db.count_open(tenant))
