@@ -60,7 +60,7 @@ impl Store {
         match &self.driver {
             Driver::Sqlite(_) => Dialect::Sqlite,
             Driver::Postgres(_) => Dialect::Postgres,
-            // It has no statements.
+            // It refuses each statement, whichever dialect that has.
             #[cfg(feature = "simulation")]
             Driver::Memory(_) => Dialect::Sqlite,
         }

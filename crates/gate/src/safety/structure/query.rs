@@ -115,8 +115,8 @@ fn is_place(name: &str, map: bool) -> bool {
         || map && (COORDINATES.contains(&&*plain) || KEYS.contains(&key))
 }
 
-/// Whether brackets hold values that stand there already: numbers, quotations, and names with such a value each. A quotation
-/// in capitals that tells of something to carry away is a place, too.
+/// Whether brackets hold values alone: numbers, quotations, and names, each with such a value. A quotation in capitals that names
+/// a content is a place to fill in, and no value.
 fn is_fixed(inside: &str) -> bool {
     let value = |item: &str| {
         let item = item.trim();

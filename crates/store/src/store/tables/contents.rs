@@ -149,7 +149,7 @@ impl Store {
     }
 
     /// Records the segment locations of hot contents and deletes their bytes, all or none: `false` where the
-    /// lease is lost, or a content is no longer hot.
+    /// lease is lost, or one of them has no bytes in the database.
     pub async fn settle_cold(
         &self,
         tenant: &TenantId,
