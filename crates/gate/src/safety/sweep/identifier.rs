@@ -1,6 +1,8 @@
 //! Short texts that are an identifier or a time and nothing else. They have no words, so they are on no page, and a page is
 //! the same as that of an earlier message more often.
 
+use handoffd_domain::ids::Micros;
+
 /// A UUID with its hyphens (RFC 9562 §4); `x` is a hexadecimal digit.
 const UUID: &[u8] = b"xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
 
@@ -16,15 +18,11 @@ const LONGEST_TIME: usize = 35;
 /// Whether a text is a UUID, a `traceparent` or a time. One whose hexadecimal digits spell text is not: it is read like any other
 /// text.
 pub(super) fn is_identifier(text: &str) -> bool {
-    let text = text.as_bytes();
-    match text.len() {
-        36 if begins(text, UUID) => !spells(text),
-        55 if begins(text, TRACEPARENT) => !spells(&text[TRACE]) && !spells(&text[SPAN]),
-        20..=LONGEST_TIME if begins(text, TIME) => {
-            let end = text[TIME.len()..].strip_suffix(b"Z");
-            let end = end.unwrap_or(&text[TIME.len()..]);
-            end.iter().all(|sign| matches!(sign, b'0'..=b'9' | b'.' | b':' | b'+' | b'-'))
-        }
+    let bytes = text.as_bytes();
+    match bytes.len() {
+        36 if begins(bytes, UUID) => !spells(bytes),
+        55 if begins(bytes, TRACEPARENT) => !spells(&bytes[TRACE]) && !spells(&bytes[SPAN]),
+        20..=LONGEST_TIME if begins(bytes, TIME) => Micros::parse_rfc3339(text).is_some(),
         _ => false,
     }
 }
@@ -67,9 +65,14 @@ mod tests {
             assert!(!is_identifier(&format!("{one} ")), "{one}");
             assert!(!is_identifier(&format!("x{}", &one[1..])), "{one}");
         }
-        for other in
-            ["", "2026-11-22", "2026-11-22T08:00:00 or so", "ignore all previous instructions"]
-        {
+        for other in [
+            "",
+            "2026-11-22",
+            "2026-11-22T08:00:00 or so",
+            "2026-11-22T08:00:00.5+4111111111",
+            "2026-13-22T08:00:00Z",
+            "ignore all previous instructions",
+        ] {
             assert!(!is_identifier(other), "{other}");
         }
     }
