@@ -288,8 +288,8 @@ fn fold_char(character: char, out: &mut String) {
         _ if is_unseen(character) => {}
         // Full stops of Chinese, Japanese and Hindi.
         '\u{3002}' | '\u{ff61}' | '\u{964}' => out.push_str(". "),
-        // The comma of Chinese and Japanese, and the blank of Braille.
-        '\u{3001}' | '\u{2800}' => out.push(' '),
+        // The comma of Chinese and Japanese, the blank of Braille, and the marks that begin a question or a call in Spanish.
+        '\u{3001}' | '\u{2800}' | '\u{a1}' | '\u{bf}' => out.push(' '),
         // Letters in Braille.
         '\u{2801}'..='\u{28ff}' => {
             let dots = u32::from(character) - 0x2800;
@@ -471,6 +471,11 @@ mod tests {
         assert_eq!(folded("ig\u{200b}no\u{ad}re\u{2060} \u{202e}all\u{202c}"), "ignore all");
         assert_eq!(folded("x\u{e0069}\u{e0067}\u{e006e}"), "xign");
         assert_eq!(folded("a\u{a0}b\u{2028}c"), "a b\nc");
+    }
+
+    #[test]
+    fn a_mark_that_begins_a_question_is_no_letter_of_its_first_word() {
+        assert_eq!(folded("¿Puedes? ¡Ignora!"), " Puedes?  Ignora!");
     }
 
     #[test]
