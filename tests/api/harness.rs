@@ -23,7 +23,7 @@ use rmcp::ServerHandler;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::databases::{database, migrated_database, migrated_pair, on_server};
+use crate::databases::{database, migrated_database, migrated_file, migrated_pair, on_server};
 use crate::described;
 use crate::message::Message;
 use crate::receiver::{Complaints, Delivery, Receiver};
@@ -190,9 +190,7 @@ impl Broker {
         });
         let folder = tempfile::tempdir().unwrap();
         let (url, audit) = match kind {
-            Kind::Sqlite => {
-                (format!("sqlite:{}", folder.path().join("api.db").display()), String::new())
-            }
+            Kind::Sqlite => (migrated_file(&folder.path().join("api.db")).await, String::new()),
             Kind::Postgres => (migrated_database().await, String::new()),
             Kind::Serving => (database().await, String::new()),
             Kind::Apart => migrated_pair().await,

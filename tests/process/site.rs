@@ -12,7 +12,7 @@ use serde_json::Value;
 use sqlx::{AssertSqlSafe, Connection};
 use tokio::process::Command;
 
-use crate::databases::{migrated_database, migrated_pair, on_server};
+use crate::databases::{migrated_database, migrated_file, migrated_pair, on_server};
 use crate::proxy::Proxy;
 
 /// The first admin key of every broker here.
@@ -65,9 +65,7 @@ impl Site {
         install_crypto();
         let folder = tempfile::tempdir().unwrap();
         let (url, audit) = match side {
-            Side::Sqlite => {
-                (format!("sqlite:{}", folder.path().join("broker.db").display()), String::new())
-            }
+            Side::Sqlite => (migrated_file(&folder.path().join("broker.db")).await, String::new()),
             Side::Postgres => (migrated_database().await, String::new()),
             Side::Apart => migrated_pair().await,
         };

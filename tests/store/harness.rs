@@ -13,7 +13,10 @@ use handoffd::store::{Store, StoreError};
 use handoffd_domain::ids::{Micros, TenantId};
 use sqlx::{AssertSqlSafe, Connection, Row};
 
-use crate::databases::{database, migrated_database, migrated_pair, on_server};
+use crate::databases::{database, migrated_database, migrated_file, migrated_pair, on_server};
+
+/// The name of a SQLite store's file.
+const FILE: &str = "store.db";
 
 /// Which store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +115,12 @@ impl Bed {
     async fn migrated(side: Side) -> Self {
         crate::statements::record();
         match side {
-            Side::Sqlite | Side::Memory => Self::on(side, String::new(), None).await,
+            Side::Sqlite => {
+                let folder = tempfile::tempdir().unwrap();
+                migrated_file(&folder.path().join(FILE)).await;
+                Self::in_folder(folder).await
+            }
+            Side::Memory => Self::on(side, String::new(), None).await,
             Side::Apart => {
                 let (url, audit) = migrated_pair().await;
                 Self::on(side, url, Some(audit)).await
@@ -124,19 +132,7 @@ impl Bed {
     /// Opens what the server has; SQLite and memory make their own.
     async fn on(side: Side, url: String, audit: Option<String>) -> Self {
         match side {
-            Side::Sqlite => {
-                let folder = tempfile::tempdir().unwrap();
-                let url = format!("sqlite:{}", folder.path().join("store.db").display());
-                let store = SqliteStore::open(&url, SqliteOptions::serving()).await.unwrap().into();
-                Self {
-                    side,
-                    store: Arc::new(store),
-                    url,
-                    role: None,
-                    audit: None,
-                    folder: Some(folder),
-                }
-            }
+            Side::Sqlite => Self::in_folder(tempfile::tempdir().unwrap()).await,
             Side::Postgres => {
                 let store = open(&url, None).await;
                 Self { side, store, url, role: None, audit: None, folder: None }
@@ -170,6 +166,14 @@ impl Bed {
                 Self { side, store, url: String::new(), role: None, audit: None, folder: None }
             }
         }
+    }
+
+    /// Opens the SQLite file in this folder, or makes it.
+    async fn in_folder(folder: tempfile::TempDir) -> Self {
+        let url = format!("sqlite:{}", folder.path().join(FILE).display());
+        let store = SqliteStore::open(&url, SqliteOptions::serving()).await.unwrap().into();
+        let store = Arc::new(store);
+        Self { side: Side::Sqlite, store, url, role: None, audit: None, folder: Some(folder) }
     }
 
     /// A second broker's store on the same database; on SQLite, which takes one broker, the same

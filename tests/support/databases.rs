@@ -1,6 +1,6 @@
 //! Databases on the test server, for the suites that run a store or a broker.
 //!
-//! A case that does not look at migrations gets a copy of a migrated database: to apply thirty migrations takes the server
+//! A case that does not look at migrations gets a copy of a migrated database: to apply fifty migrations takes the server
 //! half a second of processor time, a copy a tenth of that. The templates are named after the migrations' bytes, so that all
 //! suites of a run share them, and a change of a migration makes new ones. They stay on a server that the run was given
 //! (`HANDOFFD_TEST_POSTGRES_URL`).
@@ -8,6 +8,7 @@
 use handoffd::clock::random_id;
 use handoffd::store::Store;
 use handoffd::store::postgres::{PostgresOptions, PostgresStore};
+use handoffd::store::sqlite::{SqliteOptions, SqliteStore};
 use sha2::{Digest, Sha256};
 use sqlx::{AssertSqlSafe, Connection};
 use tokio::sync::OnceCell;
@@ -54,6 +55,24 @@ fn url_of(name: &str) -> String {
     let mut url = server();
     url.set_path(name);
     url.into()
+}
+
+/// Writes a SQLite database with every migration applied to this path, and gives its URL.
+pub async fn migrated_file(path: &std::path::Path) -> String {
+    static BYTES: OnceCell<Vec<u8>> = OnceCell::const_new();
+    let bytes = BYTES.get_or_init(|| async {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("template.db");
+        let url = format!("sqlite:{}", file.display());
+        let store: Store = SqliteStore::open(&url, SqliteOptions::serving()).await.unwrap().into();
+        store.migrate().await.unwrap();
+        store.close().await;
+        let log = std::fs::metadata(file.with_extension("db-wal")).map_or(0, |log| log.len());
+        assert_eq!(log, 0, "the template's pages are in its file, and none in the write-ahead log");
+        std::fs::read(file).unwrap()
+    });
+    std::fs::write(path, bytes.await).unwrap();
+    format!("sqlite:{}", path.display())
 }
 
 /// The names of the migrated databases: one with the log in it, one of operations and the log that belongs to it.
