@@ -112,7 +112,7 @@ fn what_two_speakers_say_of_other_things_is_no_split_attack() {
     }
 }
 
-/// Texts that are on no page: what stands before them comes next to what stands behind.
+/// Texts that are on no page: the text before one is read beside the text behind it.
 const IDENTIFIERS: [&str; 3] = [
     "0a6f1d0e-8d1c-4c53-9d3e-52b1f1c4e0aa",
     "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
